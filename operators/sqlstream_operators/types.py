@@ -1,0 +1,244 @@
+"""SQL types as plain data, shared by the planner, the state schemas and the operators.
+
+A type prints as DuckDB spells it (`SqlType.__str__`) and is read back by `parse_type`, so a type is
+stored in plans, manifests and state schemas as that text. TIMESTAMP is microseconds without a zone,
+TIMESTAMP WITH TIME ZONE is a UTC instant in microseconds (Flink's TIMESTAMP_LTZ).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """The kind of a type; the value is DuckDB's name of it."""
+
+    BOOLEAN = "BOOLEAN"
+    TINYINT = "TINYINT"
+    SMALLINT = "SMALLINT"
+    INTEGER = "INTEGER"
+    BIGINT = "BIGINT"
+    HUGEINT = "HUGEINT"
+    UTINYINT = "UTINYINT"
+    USMALLINT = "USMALLINT"
+    UINTEGER = "UINTEGER"
+    UBIGINT = "UBIGINT"
+    FLOAT = "FLOAT"
+    DOUBLE = "DOUBLE"
+    DECIMAL = "DECIMAL"
+    VARCHAR = "VARCHAR"
+    BLOB = "BLOB"
+    DATE = "DATE"
+    TIME = "TIME"
+    TIMESTAMP = "TIMESTAMP"
+    TIMESTAMPTZ = "TIMESTAMP WITH TIME ZONE"
+    INTERVAL = "INTERVAL"
+    UUID = "UUID"
+    JSON = "JSON"
+    ARRAY = "ARRAY"
+    MAP = "MAP"
+    STRUCT = "STRUCT"
+    NULL = "NULL"
+    UNKNOWN = "UNKNOWN"
+
+
+_SIMPLE = frozenset(Kind) - {Kind.DECIMAL, Kind.ARRAY, Kind.MAP, Kind.STRUCT}
+
+
+@dataclass(frozen=True, slots=True)
+class SqlType:
+    """One SQL type.
+
+    `precision` and `scale` belong to DECIMAL; `element` to ARRAY; `key` and `value` to MAP; `fields` to
+    STRUCT. `NULL` is the type of the literal NULL; `UNKNOWN` is what the planner could not infer.
+
+    >>> str(SqlType(Kind.ARRAY, element=SqlType(Kind.DECIMAL, precision=10, scale=2)))
+    'DECIMAL(10,2)[]'
+    """
+
+    kind: Kind
+    precision: int | None = None
+    scale: int | None = None
+    element: SqlType | None = None
+    key: SqlType | None = None
+    value: SqlType | None = None
+    fields: tuple[tuple[str, SqlType], ...] = ()
+
+    def __post_init__(self) -> None:
+        match self.kind:
+            case Kind.DECIMAL:
+                if self.precision is None or self.scale is None or not 0 <= self.scale <= self.precision <= 38:
+                    raise ValueError(f"DECIMAL({self.precision},{self.scale}): needs 0 <= scale <= precision <= 38")
+            case Kind.ARRAY:
+                if self.element is None:
+                    raise ValueError("ARRAY needs an element type")
+            case Kind.MAP:
+                if self.key is None or self.value is None:
+                    raise ValueError("MAP needs a key type and a value type")
+            case Kind.STRUCT:
+                if not self.fields:
+                    raise ValueError("STRUCT needs at least one field")
+
+    def __str__(self) -> str:
+        match self.kind:
+            case Kind.DECIMAL:
+                return f"DECIMAL({self.precision},{self.scale})"
+            case Kind.ARRAY:
+                return f"{self.element}[]"
+            case Kind.MAP:
+                return f"MAP({self.key}, {self.value})"
+            case Kind.STRUCT:
+                inside = ", ".join(f"{quote_identifier(name)} {type_}" for name, type_ in self.fields)
+                return f"STRUCT({inside})"
+            case _:
+                return self.kind.value
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether this is one of the integer types."""
+        return self.kind in INTEGERS
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether arithmetic is defined on it."""
+        return self.is_integer or self.kind in (Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL)
+
+    @property
+    def is_timestamp(self) -> bool:
+        """Whether it may be an event-time attribute."""
+        return self.kind in (Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
+
+
+INTEGERS = (
+    Kind.TINYINT,
+    Kind.SMALLINT,
+    Kind.INTEGER,
+    Kind.BIGINT,
+    Kind.HUGEINT,
+    Kind.UTINYINT,
+    Kind.USMALLINT,
+    Kind.UINTEGER,
+    Kind.UBIGINT,
+)
+
+BOOLEAN = SqlType(Kind.BOOLEAN)
+TINYINT = SqlType(Kind.TINYINT)
+SMALLINT = SqlType(Kind.SMALLINT)
+INTEGER = SqlType(Kind.INTEGER)
+BIGINT = SqlType(Kind.BIGINT)
+HUGEINT = SqlType(Kind.HUGEINT)
+FLOAT = SqlType(Kind.FLOAT)
+DOUBLE = SqlType(Kind.DOUBLE)
+VARCHAR = SqlType(Kind.VARCHAR)
+BLOB = SqlType(Kind.BLOB)
+DATE = SqlType(Kind.DATE)
+TIME = SqlType(Kind.TIME)
+TIMESTAMP = SqlType(Kind.TIMESTAMP)
+TIMESTAMPTZ = SqlType(Kind.TIMESTAMPTZ)
+INTERVAL = SqlType(Kind.INTERVAL)
+UUID = SqlType(Kind.UUID)
+JSON = SqlType(Kind.JSON)
+NULL = SqlType(Kind.NULL)
+UNKNOWN = SqlType(Kind.UNKNOWN)
+
+
+def decimal(precision: int, scale: int) -> SqlType:
+    """DECIMAL(precision, scale)."""
+    return SqlType(Kind.DECIMAL, precision=precision, scale=scale)
+
+
+def array(element: SqlType) -> SqlType:
+    """An array (DuckDB: LIST) of `element`."""
+    return SqlType(Kind.ARRAY, element=element)
+
+
+def map_of(key: SqlType, value: SqlType) -> SqlType:
+    """A map from `key` to `value`."""
+    return SqlType(Kind.MAP, key=key, value=value)
+
+
+def struct(*fields: tuple[str, SqlType]) -> SqlType:
+    """A struct (Flink: ROW) of named fields, in order."""
+    return SqlType(Kind.STRUCT, fields=fields)
+
+
+def quote_identifier(name: str) -> str:
+    """Quote an identifier for DuckDB.
+
+    >>> quote_identifier('a "b"')
+    '"a ""b"""'
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+_TOKEN = re.compile(r'\s*("(?:[^"]|"")*"|[A-Za-z_][A-Za-z_0-9]*|\d+|\[\]|[(),])')
+
+
+def parse_type(text: str) -> SqlType:
+    """Read back what `str(SqlType)` wrote. Raises ValueError on anything else.
+
+    >>> parse_type('STRUCT("a" INTEGER, "b" MAP(VARCHAR, DECIMAL(4,1)[]))').fields[0]
+    ('a', SqlType(kind=<Kind.INTEGER: 'INTEGER'>, precision=None, scale=None, element=None, key=None, value=None, fields=()))
+    """
+    tokens = []
+    position = 0
+    while position < len(text.rstrip()):
+        found = _TOKEN.match(text, position)
+        if found is None:
+            raise ValueError(f"not a type: {text!r}")
+        tokens.append(found.group(1))
+        position = found.end()
+    type_, rest = _parse(tokens, text)
+    if rest:
+        raise ValueError(f"not a type: {text!r}")
+    return type_
+
+
+def _parse(tokens: list[str], text: str) -> tuple[SqlType, list[str]]:
+    def fail() -> ValueError:
+        return ValueError(f"not a type: {text!r}")
+
+    def expect(token: str, rest: list[str]) -> list[str]:
+        if not rest or rest[0] != token:
+            raise fail()
+        return rest[1:]
+
+    if not tokens:
+        raise fail()
+    head, rest = tokens[0], tokens[1:]
+    if head == "TIMESTAMP" and rest[:3] == ["WITH", "TIME", "ZONE"]:
+        type_, rest = TIMESTAMPTZ, rest[3:]
+    elif head == "DECIMAL":
+        if len(rest) < 5:
+            raise fail()
+        type_, rest = decimal(int(rest[1]), int(rest[3])), expect(")", rest[4:])
+    elif head == "MAP":
+        key, rest = _parse(expect("(", rest), text)
+        value, rest = _parse(expect(",", rest), text)
+        type_, rest = map_of(key, value), expect(")", rest)
+    elif head == "STRUCT":
+        rest = expect("(", rest)
+        fields = []
+        while True:
+            if not rest:
+                raise fail()
+            name = rest[0][1:-1].replace('""', '"') if rest[0].startswith('"') else rest[0]
+            field, rest = _parse(rest[1:], text)
+            fields.append((name, field))
+            if rest[:1] != [","]:
+                break
+            rest = rest[1:]
+        type_, rest = struct(*fields), expect(")", rest)
+    else:
+        try:
+            kind = Kind(head)
+        except ValueError:
+            raise fail() from None
+        if kind not in _SIMPLE:
+            raise fail()
+        type_ = SqlType(kind)
+    while rest[:1] == ["[]"]:
+        type_, rest = array(type_), rest[1:]
+    return type_, rest

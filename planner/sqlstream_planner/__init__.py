@@ -1,0 +1,1 @@
+"""SQL text to plan: dialect, binding, logical and physical plan, state schemas, DuckDB SQL, explain."""

@@ -1,0 +1,116 @@
+"""Errors as data: what is wrong, where, and what to write instead.
+
+A `Diagnostic` is plain data; only the caller renders it (`render`, or `to_json`). Everything that a user
+can cause is raised as a `DiagnosticError`; `InternalError` means a bug of ours and says so.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A place in a user's file: 1-based line and column, and a length in characters on that line."""
+
+    file: str
+    line: int
+    column: int
+    length: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One error or warning about a user's SQL, options or data.
+
+    `code` is stable (`SQL012`, `OPT003` …) and documented in docs/errors.md. `notes` say what is known
+    (what exists), `help` says what to write instead.
+    """
+
+    code: str
+    message: str
+    span: Span | None = None
+    notes: tuple[str, ...] = ()
+    help: str | None = None
+    severity: str = "error"
+
+    def to_json(self) -> dict[str, Any]:
+        """This diagnostic as a JSON object."""
+        place = None
+        if self.span is not None:
+            place = {"file": self.span.file, "line": self.span.line, "column": self.span.column, "length": self.span.length}
+        return {
+            "code": self.code,
+            "severity": self.severity,
+            "message": self.message,
+            "span": place,
+            "notes": list(self.notes),
+            "help": self.help,
+        }
+
+
+class SqlstreamError(Exception):
+    """Base of every error that is raised on purpose."""
+
+
+class DiagnosticError(SqlstreamError):
+    """The user's SQL, options or data are wrong: render the diagnostics, exit with `exit_code`.
+
+    Exit codes: 1 the user's SQL or data, 2 usage, 3 consent needed, 4 state incompatible.
+    """
+
+    def __init__(self, *diagnostics: Diagnostic, exit_code: int = 1) -> None:
+        super().__init__("; ".join(f"{d.code}: {d.message}" for d in diagnostics))
+        self.diagnostics = diagnostics
+        self.exit_code = exit_code
+
+
+class InternalError(SqlstreamError):
+    """A bug of sqlstream, not of the user: report it with the message. Exit code 70."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """The known name nearest to `name`, ignoring case, or None if none is near.
+
+    >>> did_you_mean("pirce", ["price", "bidder"])
+    'price'
+    """
+    by_lower = {k.lower(): k for k in known}
+    found = difflib.get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.6)
+    return by_lower[found[0]] if found else None
+
+
+def render(diagnostic: Diagnostic, source: str | None) -> str:
+    """The diagnostic as text for a terminal: message, place, source line with a caret, notes, help.
+
+    `source` is the text of the file that the span is in, or None when it can't be read.
+
+    >>> print(render(Diagnostic("SQL001", "unknown column `pirce`", Span("q.sql", 1, 8, 5), help="did you mean `price`?"), "SELECT pirce FROM bid"))
+    error[SQL001]: unknown column `pirce`
+     --> q.sql:1:8
+      |
+    1 | SELECT pirce FROM bid
+      |        ^^^^^
+      = help: did you mean `price`?
+    """
+    lines = [f"{diagnostic.severity}[{diagnostic.code}]: {diagnostic.message}"]
+    margin = " "
+    if diagnostic.span is not None:
+        span = diagnostic.span
+        number = str(span.line)
+        margin = " " * len(number)
+        lines.append(f"{margin}--> {span.file}:{span.line}:{span.column}")
+        text = source.split("\n") if source is not None else []
+        if 1 <= span.line <= len(text):
+            shown = text[span.line - 1].rstrip("\r").replace("\t", " ")
+            length = max(1, min(span.length, len(shown) - span.column + 1))
+            lines.append(f"{margin} |")
+            lines.append(f"{number} | {shown}")
+            lines.append(f"{margin} | {' ' * (span.column - 1)}{'^' * length}")
+    lines.extend(f"{margin} = note: {note}" for note in diagnostic.notes)
+    if diagnostic.help is not None:
+        lines.append(f"{margin} = help: {diagnostic.help}")
+    return "\n".join(lines)
