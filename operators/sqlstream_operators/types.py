@@ -167,8 +167,8 @@ def struct(*fields: tuple[str, SqlType]) -> SqlType:
 def quote_identifier(name: str) -> str:
     """Quote an identifier for DuckDB.
 
-    >>> quote_identifier('a "b"')
-    '"a ""b"""'
+    >>> print(quote_identifier('a "b" c'))
+    "a ""b"" c"
     """
     return '"' + name.replace('"', '""') + '"'
 
