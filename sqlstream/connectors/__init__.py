@@ -1,0 +1,1 @@
+"""Sources and sinks, one a file; `api` has the protocols that they follow."""

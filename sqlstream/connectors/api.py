@@ -1,0 +1,165 @@
+"""The protocols of connectors: a source plans splits on the driver and reads them in tasks; a sink writes parts in
+tasks and makes them visible on the driver after the epoch's manifest is published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from sqlstream_operators.fragment import DuckSession
+    from sqlstream_operators.spec import SinkSpec, SourceSpec
+    from sqlstream_operators.state.checkpoint_store import CheckpointStore
+
+#: A JSON object that says how far a source has been read. Written to plans and manifests.
+Position = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much a source may plan for one epoch. `rows` and `files` are hard limits where the format allows it
+    (a compressed or ORC file is read whole), None is no limit. `tasks` is how many splits are useful.
+    """
+
+    rows: int | None = None
+    files: int | None = None
+    bytes: int | None = None
+    tasks: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A part of a source that one task reads; `payload` is a JSON object that only the connector reads.
+
+    Splits of an epoch are in source order: reading them one after the other gives the rows in the order in
+    which the source has them, whatever the cutting. `rows` is exact or None, `bytes` an estimate.
+    """
+
+    source: str
+    payload: Mapping[str, Any]
+    rows: int | None = None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePlan:
+    """What one epoch reads of a source. `exhausted`: a bounded source has nothing after `next_position`."""
+
+    splits: tuple[Split, ...]
+    next_position: Position
+    exhausted: bool
+    files: int = 0
+
+
+class Source(Protocol):
+    """The driver's half of a source."""
+
+    bounded: bool
+
+    def initial_position(self) -> Position:
+        """Where reading starts without a checkpoint."""
+        ...
+
+    def plan(self, position: Position, limits: Limits) -> SourcePlan:
+        """Decide what the next epoch reads, starting at `position`. Reads no rows."""
+        ...
+
+    def lag(self, position: Position) -> int | None:
+        """Roughly how many rows (or None if unknown) are waiting after `position`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row that could not be read: goes to the dead-letter table."""
+
+    origin: str  # file path or the like
+    line: int | None  # 1-based line (or record) in it
+    raw: str
+    reason: str
+
+
+class SplitReader(Protocol):
+    """The task's half of a source: makes a split queryable in DuckDB as a view or table."""
+
+    def open_strict(self, duck: DuckSession, relation: str, split: Split, *, queries: int) -> None:
+        """Make `relation` queryable; reading may raise a DuckDB error when it is queried.
+
+        `queries` says how many queries will read it: a reader whose parsing is expensive materialises the needed
+        columns once if there are several.
+        """
+        ...
+
+    def open_careful(self, duck: DuckSession, relation: str, split: Split) -> Sequence[BadRow]:
+        """Make only the readable rows queryable as `relation` and return the others. Called when strict failed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SinkPart:
+    """What one task wrote: a JSON object that only the connector reads, and rows to be shown by the driver."""
+
+    rows: int
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    table: pa.Table | None = None
+
+
+class SinkWriter(Protocol):
+    """The task's half of a sink. Writes must be invisible to readers and repeatable under the same names."""
+
+    def write(self, table: pa.Table, *, epoch: int, task: str) -> SinkPart:
+        """Stage all rows that task `task` (unique in the epoch, the same in a retry) has for this sink."""
+        ...
+
+
+class Sink(Protocol):
+    """The driver's half of a sink."""
+
+    def prepare(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+        """Before the manifest is published: anything that may still fail."""
+        ...
+
+    def commit(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+        """After the manifest is published: make the epoch visible. Idempotent; repeated after a crash."""
+        ...
+
+    def abort_uncommitted(self, last_epoch: int) -> None:
+        """At start: remove what epochs after `last_epoch` staged."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorContext:
+    """What a connector may use on the driver: the job's checkpoint store (its own folder of it) and the base
+    directory that relative paths in options refer to.
+    """
+
+    store: CheckpointStore
+    base_dir: str
+
+
+class SourceFactory(Protocol):
+    """Makes both halves of a source; one for each connector, registered in `connectors.registry`."""
+
+    def source(self, spec: SourceSpec, context: ConnectorContext) -> Source:
+        """The driver's half."""
+        ...
+
+    def reader(self, spec: SourceSpec, base_dir: str) -> SplitReader:
+        """The task's half; made in the task, so it must come from plain data."""
+        ...
+
+
+class SinkFactory(Protocol):
+    """Makes both halves of a sink."""
+
+    def sink(self, spec: SinkSpec, context: ConnectorContext) -> Sink:
+        """The driver's half."""
+        ...
+
+    def writer(self, spec: SinkSpec, base_dir: str) -> SinkWriter:
+        """The task's half."""
+        ...

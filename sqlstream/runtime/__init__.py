@@ -1,0 +1,1 @@
+"""The epoch loop on Spark: sessions, stages, manifests, recovery."""
