@@ -1,10 +1,10 @@
 """Nexmark's auction site: people, auctions and bids, each event a function of the seed and its number.
 
 Nexmark (Tucker, Tufte, Papadimos and Maier, 2002) as Apache Beam and Flink run it: of every 50 events the
-first is a person, the next 3 are auctions and 46 are bids; ids start at 1000; half of the bids go to the newest
-auction whose number is a multiple of 100, three quarters come from one bidder and three quarters of the auctions
-from one seller in each 100 people; prices are log-uniform over six decades. Unlike those, it can be checked:
-event time starts at a given instant and no clock or generator state is involved.
+first is a person, the next 3 are auctions and 46 are bids; ids start at 1000; half of the bids go to the
+newest auction whose number is a multiple of 100, three quarters come from one bidder and three quarters of
+the auctions from one seller in each 100 people; prices are log-uniform over six decades. Unlike those, it
+can be checked: event time starts at a given instant and no clock or generator state is involved.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.connectors.generators import arrays
+from sqlstream.connectors.generators import arrays, clock
 from sqlstream.connectors.generators.randomness import (
     F64,
     I64,
@@ -132,8 +132,8 @@ _LETTERS_AND_SPACE = _LETTERS * 12 + b" " * 26  # one character in 13 is a space
 _DIGITS = b"0123456789"
 
 # Prices are round(100 * 10^(6u)) for a uniform u. pow() differs in its last bit from CPU to CPU, so the curve
-# is a table (rounded far above that bit) with straight lines between its points: at most 2e-6 off, and the same
-# everywhere.
+# is a table (rounded far above that bit) with straight lines between its points: at most 2e-6 off, and the
+# same everywhere.
 _PRICE_STEPS = 1 << 12
 _PRICE_CURVE: F64 = np.array(
     [round(100.0 * 10.0 ** (6.0 * i / _PRICE_STEPS), 4) for i in range(_PRICE_STEPS + 1)]
@@ -156,8 +156,8 @@ class NexmarkGenerator:
 
     `rate` is events a second of event time. With `out_of_order_us` > 0 an event's time is moved back by a
     random amount that is *less* than this bound (µs, cut to milliseconds), so that a watermark of `dateTime`
-    minus the bound makes no row late. Event n's undisplaced time is base_time_us + n / rate, cut to milliseconds.
-    Raises ValueError for a rate below 1 or a negative bound.
+    minus the bound makes no row late. Event n's undisplaced time is base_time_us + n / rate, cut to
+    milliseconds. Raises ValueError for a rate below 1 or a negative bound.
     """
 
     seed: int = 0
@@ -174,10 +174,10 @@ class NexmarkGenerator:
     def generate(self, first_event: int, count: int, columns: Sequence[str] | None = None) -> pa.Table:
         """Events first_event, first_event + 1, …: `count` rows in the order of their numbers.
 
-        `columns` names what is needed, whole columns (`bid`) or fields (`bid.auction`), all if None. Only that
-        is made. A struct keeps its place and has only the named fields, so `bid.auction` still means the same in
-        SQL; columns and fields come in the order of `COLUMNS`. Structs are null in events of another kind.
-        Raises ValueError for names that don't exist, no names, or numbers outside 0 … 2^63.
+        `columns` names what is needed, whole columns (`bid`) or fields (`bid.auction`), all if None. Only
+        that is made. A struct keeps its place and has only the named fields, so `bid.auction` still means
+        the same in SQL; columns and fields come in the order of `COLUMNS`. Structs are null in events of
+        another kind. Raises ValueError for names that don't exist, no names, or numbers outside 0 … 2^63.
         """
         wanted = _wanted(columns)
         blocks = [
@@ -191,10 +191,7 @@ class NexmarkGenerator:
         return self._times_ms(event_numbers) * 1000
 
     def _times_ms(self, event_numbers: U64) -> I64:
-        number = event_numbers.astype(np.int64)
-        # Whole seconds apart from the rest: number * 1_000_000 would overflow for large numbers.
-        past_us = number // self.rate * 1_000_000 + number % self.rate * 1_000_000 // self.rate
-        times = (self.base_time_us + past_us) // 1000
+        times = clock.times_ms(event_numbers, self.base_time_us, self.rate)
         if self.out_of_order_us > 0:
             most = -(-self.out_of_order_us // 1000) - 1
             times -= uniform_ints(stream_key(self.seed, "displacement"), event_numbers, 0, most)

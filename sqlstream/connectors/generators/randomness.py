@@ -1,11 +1,11 @@
 """Counter-based randomness: every random value is a pure function of (key, counter), vectorised.
 
-There is no generator object and so no state to carry: row 7 is the same whether it is made alone, after row 6,
-or on another machine. A key comes from `stream_key(seed, tag, …)`, one for each thing that is drawn; counters
-are row or event numbers. The words are SplitMix64's: its finaliser over key + (counter + 1) * the golden gamma
-(Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014). All arithmetic is on
-integers, or one correctly rounded float operation at a time, so results do not depend on the CPU or on how a
-range is cut.
+There is no generator object and so no state to carry: row 7 is the same whether it is made alone, after row
+6, or on another machine. A key comes from `stream_key(seed, tag, …)`, one for each thing that is drawn;
+counters are row or event numbers. The words are SplitMix64's: its finaliser over key + (counter + 1) * the
+golden gamma (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014). All
+arithmetic is on integers, or one correctly rounded float operation at a time, so results do not depend on
+the CPU or on how a range is cut.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def words(key: int, counters: U64) -> U64:
 def uniform_ints(key: int, counters: U64, low: int | I64, high: int | I64) -> I64:
     """Integers uniform in [low, high], both included; the bounds are scalars or arrays as long as `counters`.
 
-    Bounds are within int64; the whole of int64 is allowed for scalars. Raises ValueError if a low is above its
-    high.
+    Array bounds are within int64. Scalars may be any within 2^64 of each other, and values above int64 come
+    out with their bits (`.view(np.uint64)` restores them). Raises ValueError if a low is above its high.
     """
     drawn = words(key, counters)
     if isinstance(low, int) and isinstance(high, int):
@@ -89,7 +89,7 @@ def happens(key: int, counters: U64, probability: float) -> Bool:
 
 
 def big_ints(key: int, counters: U64, low: int, high: int) -> list[int]:
-    """Integers uniform in [low, high], both included, for spans up to 2^128. About 1 µs a value: no numpy type."""
+    """Integers uniform in [low, high], both included, for spans up to 2^128. About 1 µs a value."""
     if low > high:
         raise ValueError(f"no integers between {low} and {high}")
     span = high - low + 1
@@ -102,9 +102,9 @@ def characters(key: int, counters: U64, lengths: int | I64, alphabet: Sequence[i
     """The characters of one string for each counter, one after the other, as bytes (uint8).
 
     `lengths` is how many characters a string has (a scalar or an array), `alphabet` the byte values to draw
-    from; a value that is listed twice is drawn twice as often. Four characters are cut out of each word, so for
-    an alphabet whose size is no power of two some characters are up to len(alphabet) / 65536 more frequent than
-    others.
+    from; a value that is listed twice is drawn twice as often. Four characters are cut out of each word, so
+    for an alphabet whose size is no power of two some characters are up to len(alphabet) / 65536 more
+    frequent than others.
     """
     if not 1 <= len(alphabet) <= 1 << 12:
         raise ValueError(f"an alphabet has 1 to 4096 characters, not {len(alphabet)}")
@@ -131,8 +131,7 @@ def _mix(x: U64) -> U64:
     """SplitMix64's finaliser: a bijection of 64-bit words in which every input bit moves every output bit."""
     x = (x ^ (x >> np.uint64(30))) * _MIX_1
     x = (x ^ (x >> np.uint64(27))) * _MIX_2
-    x = x ^ (x >> np.uint64(31))
-    return x
+    return x ^ (x >> np.uint64(31))
 
 
 def _scale_small(drawn: U64, span: np.uint64) -> U64:
@@ -147,4 +146,5 @@ def _scale(drawn: U64, span: np.uint64 | U64) -> U64:
     span_high, span_low = span >> shift, span & _LOW_32
     middle = word_high * span_low + ((word_low * span_low) >> shift)
     other = word_low * span_high + (middle & _LOW_32)
-    return word_high * span_high + (middle >> shift) + (other >> shift)
+    scaled: U64 = word_high * span_high + (middle >> shift) + (other >> shift)
+    return scaled
