@@ -97,7 +97,7 @@ class DatagenGenerator:
         self.schema = pa.schema([pa.field(name, column.type) for name, column in self._columns.items()])
 
     def total_rows(self) -> int | None:
-        """How many rows there are: `number-of-rows` or the shortest sequence; None if nothing ends the table."""
+        """How many rows there are: `number-of-rows` or the shortest sequence; None if there is neither."""
         return self._total
 
     def generate(self, first: int, count: int) -> pa.Table:

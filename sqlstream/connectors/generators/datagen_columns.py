@@ -114,7 +114,7 @@ def floats(key: int, null_rate: float, type_: pa.DataType, low: float, high: flo
 def texts(
     key: int, null_rate: float, type_: pa.DataType, length: int, varies: bool, quote: bool = False
 ) -> Column:
-    """Hexadecimal strings (or bytes) of `length` characters, or of 1 to `length`; in JSON's quotes if `quote`."""
+    """Hexadecimal strings (or bytes) of `length` characters, or 1 to `length`; in JSON's quotes if asked."""
     as_text = pa.types.is_string(type_)
 
     def make(rows: Rows, present: Bool | None) -> pa.Array:
@@ -301,7 +301,8 @@ def _elements(key: int, rows: Rows, present: Bool | None, length: int) -> Rows:
     """The elements of collections with `length` elements, as rows of their own; none for null collections."""
     owners = _present_rows(rows, present)
     roots = words(stream_key(key, "elements"), rows.counters[owners])
-    counters: U64 = (roots[:, np.newaxis] + np.arange(length, dtype=np.uint64)).reshape(-1)
+    steps: U64 = np.arange(length, dtype=np.uint64)
+    counters: U64 = np.add.outer(roots, steps).reshape(-1)
     return Rows(counters, np.repeat(rows.now_ms[owners], length))
 
 
