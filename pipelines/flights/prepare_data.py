@@ -125,10 +125,8 @@ def main(target: Path = HERE / "data") -> None:
     late = [minutes for minutes in behind if minutes > 0]
     print(f"{len(flights)} flights, {len(behind)} departed; {len(late)} behind an earlier row's departure")
     for share in (0.5, 0.9, 0.99, 0.999, 1):
-        print(
-            most = behind[min(int(share * len(behind)), len(behind) - 1)]
-            print(f"{share:>6.1%} of the departed: at most {most:.0f} min")
-        )
+        most = behind[min(int(share * len(behind)), len(behind) - 1)]
+        print(f"{share:>6.1%} of the departed: at most {most:.0f} min")
     for hours in (1, 2, 4, 6, 8, 11):
         print(f"more than {hours} h behind: {sum(minutes > 60 * hours for minutes in behind)}")
 
