@@ -1,0 +1,353 @@
+"""Types of the functions whose result `duckdb_functions()` gives as ANY, DECIMAL, STRUCT … only.
+
+Each rule is a small function of the call; `RULES` names them all. Measured against DuckDB 2.0 in
+tests/planner/test_functions.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from sqlstream_operators.types import (
+    BIGINT,
+    BLOB,
+    DATE,
+    DOUBLE,
+    INTEGERS,
+    JSON,
+    NULL,
+    TIMESTAMP,
+    UNKNOWN,
+    VARCHAR,
+    Kind,
+    SqlType,
+    array,
+    decimal,
+    map_of,
+    struct,
+)
+from sqlstream_planner.casts import TypedExpr, common_type, decimal_of
+from sqlstream_planner.functions.catalogue import LIST_AGGREGATES
+
+
+class NotTypable(Exception):
+    """The arguments do not go together; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call whose overload is chosen: name, types of the arguments, and their expressions (for constants)."""
+
+    name: str
+    types: tuple[TypedExpr, ...]
+    nodes: tuple[exp.Expression, ...]
+    returns: str
+
+    def constant(self, index: int) -> int | str | None:
+        """The value of the argument at `index`, if it is a literal (numbers as int)."""
+        if index >= len(self.types):
+            return None
+        return self.types[index].literal
+
+
+Rule = Callable[[Call], SqlType]
+UBIGINT = SqlType(Kind.UBIGINT)
+
+
+def join(types: Sequence[TypedExpr | SqlType], what: str) -> SqlType:
+    """The common type, or NotTypable with the types that do not mix."""
+    joined = common_type(types)
+    if joined is None:
+        shown = ", ".join(dict.fromkeys(str(t.type if isinstance(t, TypedExpr) else t) for t in types))
+        raise NotTypable(f"{what} mixes {shown}, which have no common type")
+    return joined
+
+
+def _first(call: Call) -> SqlType:
+    return call.types[0].type
+
+
+def _second(call: Call) -> SqlType:
+    return call.types[1].type
+
+
+def _common(call: Call) -> SqlType:
+    return join(call.types, call.name)
+
+
+def _list_of_first(call: Call) -> SqlType:
+    return array(_first(call))
+
+
+def element_of(type_: SqlType) -> SqlType:
+    """The element type of an array, NULL of NULL, else UNKNOWN."""
+    if type_.kind is Kind.ARRAY and type_.element is not None:
+        return type_.element
+    return NULL if type_.kind is Kind.NULL else UNKNOWN
+
+
+def _text_as_list(type_: SqlType) -> SqlType:
+    return VARCHAR if type_.kind is Kind.JSON else type_
+
+
+def _slice(call: Call) -> SqlType:
+    return _text_as_list(_first(call))
+
+
+def _min_max(call: Call) -> SqlType:
+    return _list_of_first(call) if len(call.types) > 1 else _first(call)
+
+
+def _arg_min_max(call: Call) -> SqlType:
+    return _list_of_first(call) if len(call.types) > 2 else _first(call)
+
+
+def _per_quantile(call: Call, type_: SqlType) -> SqlType:
+    return array(type_) if len(call.types) > 1 and _second(call).kind is Kind.ARRAY else type_
+
+
+def _interpolated(type_: SqlType) -> SqlType:
+    if type_.kind in INTEGERS:
+        return DOUBLE
+    return TIMESTAMP if type_.kind is Kind.DATE else type_
+
+
+def _median(call: Call) -> SqlType:
+    return _interpolated(_first(call))
+
+
+def _quantile_cont(call: Call) -> SqlType:
+    return _per_quantile(call, _interpolated(_first(call)))
+
+
+def _quantile_disc(call: Call) -> SqlType:
+    return _per_quantile(call, _first(call))
+
+
+def _histogram(call: Call) -> SqlType:
+    key = _first(call)
+    if len(call.types) > 1 and key.kind is Kind.DECIMAL:
+        key = DOUBLE
+    return map_of(key, UBIGINT)
+
+
+def _add_decimals(call: Call) -> SqlType:
+    if len(call.types) == 1:
+        return _first(call)
+    (a, a_scale), (b, b_scale) = (decimal_of(t.type) for t in call.types)
+    scale = max(a_scale, b_scale)
+    return decimal(min(max(a - a_scale, b - b_scale) + scale + 1, 38), scale)
+
+
+_INT64_DIGITS = 18
+
+
+def _multiply_decimals(call: Call) -> SqlType:
+    (a, a_scale), (b, b_scale) = (decimal_of(t.type) for t in call.types)
+    precision, scale = a + b, a_scale + b_scale
+    if scale > 38:
+        raise NotTypable(
+            f"{_first(call)} * {_second(call)} needs {scale} digits after the point and 38 is the most there is"
+        )
+    if precision > _INT64_DIGITS and max(a, b) <= _INT64_DIGITS and scale < _INT64_DIGITS:
+        precision = _INT64_DIGITS
+    return decimal(min(precision, 38), scale)
+
+
+def _mod_decimals(call: Call) -> SqlType:
+    (a, a_scale), (b, b_scale) = (decimal_of(t.type) for t in call.types)
+    scale = max(a_scale, b_scale)
+    precision = max(a - a_scale, b - b_scale) + scale
+    return DOUBLE if precision > 38 else decimal(precision, scale)
+
+
+def _round_decimal(call: Call) -> SqlType:
+    precision, scale = decimal_of(_first(call))
+    if len(call.types) == 1:
+        return decimal(precision, 0)
+    places = call.constant(1)
+    if not isinstance(places, int):
+        raise NotTypable(f"the number of places of {call.name} must be a literal for a DECIMAL")
+    return decimal(precision, min(max(places, 0), scale))
+
+
+def _sum_decimal(call: Call) -> SqlType:
+    return decimal(38, decimal_of(_first(call))[1])
+
+
+def _double(_: Call) -> SqlType:
+    return DOUBLE
+
+
+def _concat(call: Call) -> SqlType:
+    types = [t.type for t in call.types]
+    if any(t.kind is Kind.UNKNOWN for t in types):
+        return UNKNOWN
+    if call.name == "||" and any(t.kind is Kind.NULL for t in types):
+        return NULL
+    present = [t for t in types if t.kind is not Kind.NULL]
+    if any(t.kind is Kind.ARRAY for t in present):
+        if not all(t.kind is Kind.ARRAY for t in present):
+            shown = " and ".join(dict.fromkeys(map(str, present)))
+            raise NotTypable(f"{shown} can't be concatenated: a list is concatenated with lists only")
+        return join(present, "list concatenation")
+    if present and all(t.kind is Kind.BLOB for t in present):
+        return BLOB
+    return VARCHAR
+
+
+def _concat_lists(call: Call) -> SqlType:
+    return join(call.types, "list concatenation")
+
+
+def _equi_width_bins(call: Call) -> SqlType:
+    type_ = join(call.types[:2], call.name)
+    return array(DOUBLE if type_.kind is Kind.DECIMAL else type_)
+
+
+_DOUBLE_PARTS = frozenset({"epoch", "julian"})
+DATE_PARTS = frozenset(
+    ["century", "centuries", "day", "days", "dayofmonth", "d", "dayofweek", "dow", "weekday", "dayofyear", "doy", "decade", "decades", "epoch", "era", "hour", "hours", "hr", "hrs", "h", "isodow", "isoyear", "julian", "microsecond", "microseconds", "us", "usec", "usecs", "usecond", "useconds", "millennium", "millennia", "mil", "mils", "millisecond", "milliseconds", "ms", "msec", "msecs", "msecond", "mseconds", "minute", "minutes", "min", "mins", "m", "month", "months", "mon", "mons", "nanosecond", "nanoseconds", "ns", "quarter", "quarters", "second", "seconds", "sec", "secs", "s", "timezone", "timezone_hour", "timezone_minute", "week", "weeks", "weekofyear", "w", "year", "years", "yr", "yrs", "y", "yearweek", "cent", "cents", "c", "dec", "decs"]
+)
+
+
+def part_type(part: str) -> SqlType:
+    """The type of `date_part` for a literal part; NotTypable if there is no such part."""
+    if part.lower() not in DATE_PARTS:
+        raise NotTypable(f"there is no date part `{part}`")
+    return DOUBLE if part.lower() in _DOUBLE_PARTS else BIGINT
+
+
+def _date_part(call: Call) -> SqlType:
+    part = call.constant(0)
+    if isinstance(part, str):
+        return part_type(part)
+    if call.returns != "STRUCT":
+        return DOUBLE
+    node = call.nodes[0]
+    parts = [e.name for e in node.expressions if e.is_string] if isinstance(node, exp.Array) else []
+    if not parts:
+        return UNKNOWN
+    return struct(*((p, part_type(p)) for p in parts))
+
+
+def field_of(type_: SqlType, name: str) -> SqlType | None:
+    """The type of a field (case-insensitive), None if there is none."""
+    return next((t for n, t in type_.fields if n.lower() == name.lower()), None)
+
+
+def _struct_extract(call: Call) -> SqlType:
+    name = call.constant(1)
+    if _first(call).kind is not Kind.STRUCT or not isinstance(name, str):
+        return UNKNOWN
+    found = field_of(_first(call), name)
+    if found is None:
+        raise NotTypable(f"there is no field `{name}` in {_first(call)}")
+    return found
+
+
+def _struct_concat(call: Call) -> SqlType:
+    if any(t.type.kind is not Kind.STRUCT for t in call.types):
+        return UNKNOWN
+    return struct(*(field for t in call.types for field in t.type.fields))
+
+
+def _list_append(call: Call) -> SqlType:
+    return join([call.types[0], array(_second(call))], "list concatenation")
+
+
+def _list_prepend(call: Call) -> SqlType:
+    return join([array(_first(call)), call.types[1]], "list concatenation")
+
+
+def _map_concat(call: Call) -> SqlType:
+    maps = [t.type for t in call.types if t.type.kind is not Kind.NULL]
+    if len(set(maps)) > 1:
+        raise NotTypable("map_concat needs maps of one type: " + ", ".join(map(str, dict.fromkeys(maps))))
+    return maps[0] if maps else NULL
+
+
+def _date_add(call: Call) -> SqlType:
+    return TIMESTAMP if _first(call) == DATE else _first(call)
+
+
+def _unknown(_: Call) -> SqlType:
+    return UNKNOWN
+
+
+_SAME_AS_FIRST = ["abs", "@", "any_value", "arbitrary", "first", "last", "mode", "list_sort", "array_sort", "list_reverse_sort", "array_reverse_sort", "list_resize", "array_resize", "first_value", "last_value", "nth_value", "fill", "array_pop_back", "array_pop_front", "array_reverse", "list_reverse", "mad", "decimal_average", "reservoir_quantile", "approx_quantile", "array_filter", "list_filter", "filter"]
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(_SAME_AS_FIRST, _first),
+    **dict.fromkeys(("+", "-", "add", "subtract"), _add_decimals),
+    **dict.fromkeys(("*", "multiply"), _multiply_decimals),
+    **dict.fromkeys(("%", "mod"), _mod_decimals),
+    **dict.fromkeys(("round", "trunc", "round_even", "roundbankers"), _round_decimal),
+    **dict.fromkeys(("ceil", "ceiling", "floor"), _round_decimal),
+    **dict.fromkeys(("sum", "sum_no_overflow"), _sum_decimal),
+    **dict.fromkeys(("avg", "mean"), _double),
+    **dict.fromkeys(("min", "max"), _min_max),
+    **dict.fromkeys(
+        ["arg_min", "arg_max", "argmin", "argmax", "min_by", "max_by", "arg_min_null", "arg_max_null", "arg_min_nulls_last", "arg_max_nulls_last"],
+        _arg_min_max,
+    ),
+    "median": _median,
+    "quantile_cont": _quantile_cont,
+    "quantile_disc": _quantile_disc,
+    "quantile": _quantile_disc,
+    "histogram": _histogram,
+    "histogram_exact": _histogram,
+    "approx_top_k": _list_of_first,
+    "concat": _concat,
+    "||": _concat,
+    **dict.fromkeys(("list_concat", "list_cat", "array_concat", "array_cat"), _concat_lists),
+    **dict.fromkeys(("greatest", "least", "coalesce", "ifnull"), _common),
+    **dict.fromkeys(("list_slice", "array_slice"), _slice),
+    "equi_width_bins": _equi_width_bins,
+    **dict.fromkeys(("date_part", "datepart"), _date_part),
+    **dict.fromkeys(("struct_extract", "array_extract"), _struct_extract),
+    "struct_concat": _struct_concat,
+    **dict.fromkeys(("list_append", "array_append", "array_push_back"), _list_append),
+    **dict.fromkeys(("list_prepend", "array_prepend"), _list_prepend),
+    "array_push_front": _list_append,
+    "map_concat": _map_concat,
+    "array_to_string": lambda _: VARCHAR,
+    "array_to_string_comma_default": lambda _: VARCHAR,
+    "split_part": lambda _: VARCHAR,
+    "pg_typeof": lambda _: VARCHAR,
+    "date_add": _date_add,
+    "days_in_month": lambda _: BIGINT,
+    "date": lambda _: DATE,
+    "json": lambda _: JSON,
+    "json_group_array": lambda _: JSON,
+    "json_group_object": lambda _: JSON,
+    "json_group_structure": lambda _: JSON,
+    "map_contains_entry": lambda _: SqlType(Kind.BOOLEAN),
+    "map_contains_value": lambda _: SqlType(Kind.BOOLEAN),
+    "unnest": lambda call: element_of(call.types[0].type),
+    "try": _first,
+    "geomean": _double,
+    "geometric_mean": _double,
+    "weighted_avg": _double,
+    "wavg": _double,
+}
+
+# Functions whose type depends on a value, or is a type that we have no columns of.
+TYPE_UNKNOWN = frozenset(
+    ["from_json", "from_json_strict", "json_transform", "json_transform_strict", "list_zip", "array_zip", "row", "struct_values", "decimal_division", "struct_extract_at", "current_setting", "getvariable"]
+)
+
+
+def return_type(call: Call) -> SqlType:
+    """The type of a generic call; UNKNOWN if its function has no rule. Raises NotTypable."""
+    return RULES.get(call.name, _unknown)(call)
+
+
+# `list_aggregate(l, 'sum')` and its short forms `list_sum(l)`: typed as the aggregate over the elements.
+LIST_CALLS = frozenset(
+    {"list_aggregate", "list_aggr", "array_aggregate", "array_aggr", "aggregate"}
+    | {f"list_{name}" for name in LIST_AGGREGATES}
+)
