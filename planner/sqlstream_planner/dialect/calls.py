@@ -1,0 +1,175 @@
+"""Calls with a grammar of their own, read into plain calls of the functions that they stand for."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+from sqlglot.tokens import TokenType
+
+from sqlstream_planner.dialect.intervals import unit_name
+
+if TYPE_CHECKING:
+    from sqlstream_planner.dialect.parser import SqlStreamParser
+
+_MISSING = re.compile(r"Required (?:argument|keyword): '(\w+)' missing for .*?(\w+)'?>?$")
+_EXPECTATIONS = {
+    "Expecting )": "expected `)`",
+    "Expecting (": "expected `(`",
+    "Expected ]": "expected `]`",
+    "Expecting ]": "expected `]`",
+    "Expected }": "expected `}`",
+    "Expecting >": "expected `>`",
+    "Expected AS after CAST": "CAST needs AS and a type, as in CAST(x AS INT)",
+    "Expected TYPE after CAST": "expected a type",
+    "Expected type after '::'": "expected a type after `::`",
+    "Expected FROM or comma after EXTRACT": "EXTRACT needs FROM, as in EXTRACT(YEAR FROM ts)",
+    "Expected END after CASE": "expected END to close CASE",
+    "Expected CTE to have alias": "a CTE needs AS, as in WITH t AS (SELECT …)",
+    "Failed to parse any statement following CTE": "expected SELECT after WITH … AS (…)",
+    "Expecting IN": "expected IN",
+}
+
+
+def expectation(message: str) -> str | None:
+    """What sqlglot's error `message` says was expected, in our words, or None if it says nothing."""
+    found = _MISSING.search(message)
+    if found is not None:
+        return "an expression is missing here"
+    if message.startswith("Expected table name"):
+        return "expected a table name"
+    return _EXPECTATIONS.get(message)
+
+
+def substring(p: SqlStreamParser) -> exp.Expr:
+    """SUBSTRING(x, a, b) and SUBSTRING(x FROM a FOR b)."""
+    arguments = p._parse_csv(p._parse_disjunction)
+    if p._match(TokenType.FROM):
+        arguments.append(p.expression_here("the position"))
+    elif p.at("FOR"):
+        arguments.append(exp.Literal.number(1))
+    if p._match(TokenType.FOR):
+        arguments.append(p.expression_here("the length"))
+    return p.call("SUBSTRING", *arguments)
+
+
+def trim(p: SqlStreamParser) -> exp.Expr:
+    """TRIM(x), TRIM(x, chars), TRIM([BOTH | LEADING | TRAILING] [chars] FROM x)."""
+    side = next((s for s in ("BOTH", "LEADING", "TRAILING") if p.take(s)), None)
+    name = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}.get(side or "", "TRIM")
+    if p._match(TokenType.FROM):
+        return p.call(name, p.expression_here("the string to trim"))
+    first = p.expression_here("the string to trim")
+    if p._match(TokenType.FROM):
+        return p.call(name, p.expression_here("the string to trim"), first)
+    if p.take(","):
+        return p.call(name, first, p.expression_here("the characters to trim"))
+    return p.call(name, first)
+
+
+def position(p: SqlStreamParser) -> exp.Expr:
+    """POSITION(needle IN haystack) as DuckDB's STRPOS(haystack, needle)."""
+    needle = p._parse_bitwise()
+    if p._match(TokenType.IN):
+        return p.call("STRPOS", p.expression_here("the string to search in"), needle)
+    arguments = [needle]
+    while p.take(","):
+        arguments.append(p.expression_here("an argument"))
+    return p.call("POSITION", *arguments)
+
+
+def overlay(p: SqlStreamParser) -> exp.Expr:
+    """OVERLAY(x PLACING y FROM a [FOR b]) as OVERLAY(x, y, a[, b])."""
+    arguments = [p.expression_here("a string")]
+    for word in ("PLACING", "FROM", "FOR"):
+        if p.take(word) or p.take(","):
+            arguments.append(p.expression_here(f"what follows {word}"))
+    return p.call("OVERLAY", *arguments)
+
+
+def round_to_unit(p: SqlStreamParser, name: str) -> exp.Expr:
+    """FLOOR(x), and FLOOR(ts TO HOUR) as DATE_TRUNC; CEIL alike, with the next unit unless it is exact."""
+    arguments = p._parse_csv(p._parse_disjunction)
+    if not (len(arguments) == 1 and p.take("TO")):
+        return p.call(name, *arguments)
+    at = p._curr
+    unit = unit_name(at.text) if at else None
+    if unit is None:
+        p.fail_here("a unit of time, such as HOUR")
+    p._advance()
+    ts = arguments[0]
+    down = p.call("DATE_TRUNC", exp.Literal.string(unit), ts)
+    if name == "FLOOR":
+        return down
+    step = exp.Interval(this=exp.Literal.string("1"), unit=exp.Var(this=unit))
+    same = p.expression(exp.EQ(this=down, expression=ts.copy()))
+    up = p.expression(exp.Add(this=down.copy(), expression=step))
+    return p.expression(exp.Case(ifs=[exp.If(this=same, true=ts.copy())], default=up))
+
+
+def unit_first(p: SqlStreamParser, name: str) -> exp.Expr:
+    """TIMESTAMPADD(HOUR, …) and kin: the unit becomes a string, as DuckDB's functions want it."""
+    arguments: list[exp.Expr] = []
+    token = p._curr
+    if token and token.token_type != TokenType.STRING and p._next.token_type == TokenType.COMMA:
+        unit = unit_name(token.text)
+        if unit is not None and token.token_type != TokenType.IDENTIFIER:
+            p._advance()
+            arguments.append(p.expression(exp.Literal.string(unit), token))
+            p.take(",")
+    arguments.extend(p._parse_csv(p._parse_disjunction))
+    return p.call(name, *arguments)
+
+
+def map_literal(p: SqlStreamParser) -> exp.Expr:
+    """Flink's MAP['k', 1, 'l', 2] as DuckDB's MAP(['k', 'l'], [1, 2])."""
+    p._advance(2)
+    items = p._parse_csv(p._parse_disjunction)
+    p.expect("]", after="the entries of MAP")
+    if len(items) % 2:
+        p.fail_at_token(p._prev, "MAP[…] needs a value for every key")
+    keys = p.expression(exp.Array(expressions=items[0::2]))
+    values = p.expression(exp.Array(expressions=items[1::2]))
+    return p.expression(exp.Map(keys=keys, values=values))
+
+
+def json_value(p: SqlStreamParser) -> exp.Expr:
+    """JSON_VALUE(x, path [RETURNING type] [NULL ON EMPTY] [NULL ON ERROR])."""
+    arguments = p._parse_csv(p._parse_disjunction)
+    to = p.data_type() if p.take("RETURNING") else None
+    _only_null_on_trouble(p)
+    call = p.call("JSON_VALUE", *arguments)
+    return call if to is None else p.expression(exp.TryCast(this=call, to=to))
+
+
+def json_path_call(p: SqlStreamParser, name: str) -> exp.Expr:
+    """JSON_QUERY(x, path) and JSON_EXISTS(x, path), with the behaviour that they have when none is written."""
+    arguments = p._parse_csv(p._parse_disjunction)
+    if name == "JSON_QUERY":
+        p.take("WITHOUT", "WRAPPER")
+        p.take("WITHOUT", "ARRAY", "WRAPPER")
+        _only_null_on_trouble(p)
+    else:
+        p.take("FALSE", "ON", "ERROR")
+    return p.call(name, *arguments)
+
+
+def _only_null_on_trouble(p: SqlStreamParser) -> None:
+    while not p.at(")"):
+        if not (p.take("NULL", "ON", "EMPTY") or p.take("NULL", "ON", "ERROR")):
+            p.fail_at_token(p._curr, "only NULL ON EMPTY and NULL ON ERROR can be run")
+
+
+def json_object(p: SqlStreamParser) -> exp.Expr:
+    """JSON_OBJECT(KEY 'a' VALUE x, …) and JSON_OBJECT('a', x, …)."""
+    arguments: list[exp.Expr] = []
+    while not p.at(")"):
+        p.take("KEY")
+        arguments.append(p.expression_here("a key"))
+        if p.take("VALUE") or p.take(":"):
+            arguments.append(p.expression_here("a value"))
+        if not p.take(","):
+            break
+    p.take("NULL", "ON", "NULL")
+    return p.call("JSON_OBJECT", *arguments)

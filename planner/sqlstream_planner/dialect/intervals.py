@@ -1,0 +1,188 @@
+"""Interval literals: Flink's `INTERVAL '1:30' MINUTE TO SECOND` made into what DuckDB reads, and their value."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sqlglot import exp
+
+MICROS = {
+    "MICROSECOND": 1,
+    "MILLISECOND": 1_000,
+    "SECOND": 1_000_000,
+    "MINUTE": 60_000_000,
+    "HOUR": 3_600_000_000,
+}
+DAYS = {"DAY": 1, "WEEK": 7}
+MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12, "DECADE": 120, "CENTURY": 1200, "MILLENNIUM": 12000}
+_ALIASES = {
+    "US": "MICROSECOND", "USEC": "MICROSECOND", "MS": "MILLISECOND", "MSEC": "MILLISECOND",
+    "S": "SECOND", "SEC": "SECOND", "M": "MINUTE", "MIN": "MINUTE", "H": "HOUR", "HR": "HOUR",
+    "D": "DAY", "W": "WEEK", "MON": "MONTH", "Y": "YEAR", "YR": "YEAR", "CENTURIE": "CENTURY",
+}  # fmt: skip
+_SPAN_UNITS = ("DAY", "HOUR", "MINUTE", "SECOND")
+_PART = re.compile(r"\s*([+-]?\d+(?:\.\d*)?|[+-]?\.\d+)\s*([A-Za-z]+)\s*(?:,|and\b)?\s*", re.IGNORECASE)
+_CLOCK = re.compile(r"\s*([+-]?)(\d+):(\d{1,2})(?::(\d{1,2}(?:\.\d+)?))?\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalValue:
+    """A constant interval as DuckDB keeps it: months, days (of 24 h in UTC) and microseconds."""
+
+    months: int = 0
+    days: int = 0
+    micros: int = 0
+
+    @property
+    def total_micros(self) -> int | None:
+        """Its length in µs, or None when it has months (which have no fixed length)."""
+        return None if self.months else self.days * 86_400_000_000 + self.micros
+
+
+def unit_name(text: str) -> str | None:
+    """The unit that `text` names, in the singular and in upper case, or None.
+
+    >>> unit_name("seconds"), unit_name("ms"), unit_name("parsec")
+    ('SECOND', 'MILLISECOND', None)
+    """
+    upper = text.upper()
+    for candidate in (upper, upper.removesuffix("S")):
+        candidate = _ALIASES.get(candidate, candidate)
+        if candidate in MICROS or candidate in DAYS or candidate in MONTHS:
+            return candidate
+    return None
+
+
+def normalized(node: exp.Interval) -> exp.Interval:
+    """`node` with a single unit and no precision. Raises ValueError when the literal is not an interval."""
+    unit = node.args.get("unit")
+    value = node.this
+    if isinstance(unit, exp.Anonymous):  # SECOND(3): the precision changes nothing
+        unit = exp.Var(this=str(unit.this).upper())
+        node.set("unit", unit)
+    if isinstance(unit, exp.IntervalSpan):
+        first = unit_name(_plain_unit(unit.this))
+        last = unit_name(_plain_unit(unit.expression))
+        if not isinstance(value, exp.Literal):
+            raise ValueError(f"INTERVAL … {first} TO {last} needs a literal such as '1:30'")
+        amount, single = _span(value.name, first, last)
+        return exp.Interval(this=exp.Literal.string(str(amount)), unit=exp.Var(this=single))
+    if isinstance(unit, exp.Var) and unit_name(unit.name) is None:
+        raise ValueError(f"unknown interval unit `{unit.name}`")
+    if isinstance(value, exp.Literal):
+        constant_value(node)
+    return node
+
+
+def constant_value(node: exp.Expr) -> IntervalValue | None:
+    """The value of an interval that is written as a constant, or None when it is none.
+
+    Handles a sign before it, parentheses, and sums. Raises ValueError when a literal can't be read.
+    """
+    if isinstance(node, exp.Paren):
+        return constant_value(node.this)
+    if isinstance(node, exp.Neg):
+        inner = constant_value(node.this)
+        return None if inner is None else IntervalValue(-inner.months, -inner.days, -inner.micros)
+    if isinstance(node, (exp.Add, exp.Sub)):
+        left, right = constant_value(node.this), constant_value(node.expression)
+        if left is None or right is None:
+            return None
+        sign = 1 if isinstance(node, exp.Add) else -1
+        return IntervalValue(
+            left.months + sign * right.months,
+            left.days + sign * right.days,
+            left.micros + sign * right.micros,
+        )
+    if not isinstance(node, exp.Interval):
+        return None
+    value, unit = node.this, node.args.get("unit")
+    sign = 1
+    while isinstance(value, (exp.Paren, exp.Neg)):
+        sign = -sign if isinstance(value, exp.Neg) else sign
+        value = value.this
+    if not isinstance(value, exp.Literal):
+        return None
+    if unit is None:
+        found = _text_value(value.name)
+    else:
+        found = _amount(value.name, _plain_unit(unit))
+    return IntervalValue(sign * found.months, sign * found.days, sign * found.micros)
+
+
+def _plain_unit(unit: exp.Expr | None) -> str:
+    if isinstance(unit, exp.Anonymous):
+        return str(unit.this)
+    return unit.name if unit is not None else ""
+
+
+def _amount(number: str, unit: str) -> IntervalValue:
+    name = unit_name(unit)
+    if name is None:
+        raise ValueError(f"unknown interval unit `{unit}`")
+    try:
+        amount = Fraction(number.strip())
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"`{number}` is not a number of {name.lower()}s") from None
+    if name in MICROS:
+        micros = amount * MICROS[name]
+        if micros.denominator != 1:
+            raise ValueError(f"an interval of {number} {name.lower()}s is finer than a microsecond")
+        return IntervalValue(micros=int(micros))
+    if amount.denominator != 1:
+        raise ValueError(f"`{number}`: {name.lower()}s must be a whole number")
+    if name in DAYS:
+        return IntervalValue(days=int(amount) * DAYS[name])
+    return IntervalValue(months=int(amount) * MONTHS[name])
+
+
+def _text_value(text: str) -> IntervalValue:
+    months = days = micros = 0
+    position = 0
+    while position < len(text):
+        clock = _CLOCK.match(text, position)
+        if clock is not None:
+            sign, hours, minutes, seconds = clock.groups()
+            part = (int(hours) * 3600 + int(minutes) * 60 + Fraction(seconds or 0)) * 1_000_000
+            micros += int(part) * (-1 if sign == "-" else 1)
+            break
+        found = _PART.match(text, position)
+        if found is None:
+            raise ValueError(f"`{text}` is not an interval: write INTERVAL '5' MINUTE or INTERVAL '5 minutes'")
+        value = _amount(found.group(1), found.group(2))
+        months, days, micros = months + value.months, days + value.days, micros + value.micros
+        position = found.end()
+    if position == 0 and not _CLOCK.match(text):
+        raise ValueError("an empty interval")
+    return IntervalValue(months, days, micros)
+
+
+def _span(text: str, first: str | None, last: str | None) -> tuple[int, str]:
+    sign = -1 if text.strip().startswith("-") else 1
+    body = text.strip().lstrip("+-")
+    if (first, last) == ("YEAR", "MONTH"):
+        found = re.fullmatch(r"(\d+)-(\d+)", body)
+        if found is None:
+            raise ValueError(f"'{text}' is not YEAR TO MONTH: write '1-6' for a year and a half")
+        return sign * (int(found.group(1)) * 12 + int(found.group(2))), "MONTH"
+    if first not in _SPAN_UNITS or last not in _SPAN_UNITS or _SPAN_UNITS.index(first) >= _SPAN_UNITS.index(last):
+        raise ValueError(f"INTERVAL … {first} TO {last} does not exist")
+    units = _SPAN_UNITS[_SPAN_UNITS.index(first) : _SPAN_UNITS.index(last) + 1]
+    numbers = re.fullmatch(
+        (r"(\d+) " if first == "DAY" else "")
+        + ":".join([r"(\d+)"] * (len(units) - (first == "DAY")))
+        + (r"((?:\.\d+)?)" if last == "SECOND" else ""),
+        body,
+    )
+    if numbers is None:
+        shape = {"DAY": "1 2", "HOUR": "2", "MINUTE": "3", "SECOND": "4.5"}
+        example = ("1 " if first == "DAY" else "") + ":".join(shape[u][-1] for u in units if u != "DAY")
+        raise ValueError(f"'{text}' is not {first} TO {last}: write for example '{example}'")
+    values = [Fraction(v) for v in numbers.groups()[: len(units)]]
+    if last == "SECOND" and numbers.group(len(units) + 1):
+        values[-1] += Fraction("0" + numbers.group(len(units) + 1))
+    sizes = {**MICROS, "DAY": 86_400_000_000}
+    micros = sum((v * sizes[u] for v, u in zip(values, units, strict=True)), Fraction(0))
+    return sign * int(micros), "MICROSECOND"

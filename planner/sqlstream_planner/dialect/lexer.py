@@ -1,0 +1,130 @@
+"""SQL text -> tokens, statement boundaries and hints, without comments.
+
+Comments are blanked out before sqlglot's tokenizer sees them (offsets stay as they are), so no comment can
+change how a statement parses, and hints `/*+ … */` keep their place.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from dataclasses import dataclass
+
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.tokens import Token, TokenType
+
+_PIECE = re.compile(
+    r"""
+      (?P<estring> (?<![\w$]) [eE] ' (?: \\. | '' | [^'\\] )* ' )
+    | (?P<dollar> (?<![\w$]) \$ (?P<tag> (?:[^\W\d]\w*)? ) \$ .*? \$ (?P=tag) \$ )
+    | (?P<string> ' (?: '' | [^'] )* ' )
+    | (?P<quoted> " (?: "" | [^"] )* " | ` (?: `` | [^`] )* ` )
+    | (?P<line> -- [^\n]* )
+    | (?P<hint> /\*\+ .*? \*/ )
+    | (?P<block> /\* .*? \*/ )
+    | (?P<open> /\* | ['"`] )
+    | (?P<end> ; )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_NOT_NEWLINE = re.compile(r"[^\n]")
+
+
+class SqlStreamTokenizer(DuckDB.Tokenizer):
+    """DuckDB's tokens, with backtick identifiers, `x'…'` strings and Flink's keywords."""
+
+    IDENTIFIERS = ['"', "`"]  # noqa: RUF012
+    HEX_STRINGS = [("x'", "'"), ("X'", "'")]  # noqa: RUF012
+    COMMANDS: set[TokenType] = set()  # noqa: RUF012
+    KEYWORDS = {  # noqa: RUF012
+        **{
+            word: kind
+            for word, kind in DuckDB.Tokenizer.KEYWORDS.items()
+            if kind not in (TokenType.BLOCK_START, TokenType.BLOCK_END, TokenType.COMMAND)
+            and word not in ("<->", "<<->>", "-|-", "SQL SECURITY", "STRAIGHT_JOIN", "CONNECT BY")
+        },
+        "BYTES": TokenType.VARBINARY,
+        "TIMESTAMP_LTZ": TokenType.TIMESTAMPLTZ,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class HintText:
+    """A hint `/*+ … */`: the text between its delimiters and where that text starts and ends."""
+
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unclosed:
+    """A string, identifier or comment that is never closed: its opening mark and where that is."""
+
+    mark: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lexed:
+    """All tokens of a text, its hints, and the first thing that is never closed (tokens end before it)."""
+
+    tokens: tuple[Token, ...]
+    hints: tuple[HintText, ...]
+    unclosed: Unclosed | None
+
+
+def lex(sql: str) -> Lexed:
+    """The tokens of `sql`, with `start` and inclusive `end` offsets into it.
+
+    When something is never closed, only the whole statements before it give tokens.
+
+    >>> [t.text for t in lex("SELECT a -- b; c\\n; -- d").tokens]
+    ['SELECT', 'a', ';']
+    >>> lex("SELECT 1; SELECT 'a").unclosed
+    Unclosed(mark="'", start=17)
+    """
+    pieces: list[str] = []
+    hints: list[HintText] = []
+    unclosed: Unclosed | None = None
+    done = 0
+    statement_end = 0
+    for found in _PIECE.finditer(sql):
+        kind = found.lastgroup
+        start, end = found.span()
+        if kind == "tag":
+            continue
+        if kind == "open":
+            unclosed = Unclosed(found.group(), start)
+            break
+        if kind == "end":
+            statement_end = end
+        if kind in ("line", "hint", "block"):
+            pieces.append(sql[done:start])
+            pieces.append(_NOT_NEWLINE.sub(" ", found.group()))
+            done = end
+            if kind == "hint":
+                hints.append(HintText(found.group()[3:-2], start + 3, end - 2))
+    pieces.append(sql[done:])
+    blank = "".join(pieces)
+    if unclosed is not None:
+        blank = blank[:statement_end]
+    tokens = SqlStreamTokenizer(dialect=None).tokenize(blank)
+    return Lexed(tuple(tokens), tuple(h for h in hints if h.start < len(blank)), unclosed)
+
+
+class HintBook:
+    """The hints of a text, to be taken once each by the place where the grammar allows them."""
+
+    def __init__(self, hints: tuple[HintText, ...]) -> None:
+        self._left = list(hints)
+
+    def take(self, start: int, end: int) -> list[HintText]:
+        """The hints not yet taken that lie in `[start, end)`."""
+        if not self._left:
+            return []
+        low = bisect_left(self._left, start, key=lambda h: h.start)
+        high = bisect_left(self._left, end, key=lambda h: h.start)
+        taken = self._left[low:high]
+        del self._left[low:high]
+        return taken

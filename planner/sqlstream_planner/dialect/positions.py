@@ -1,0 +1,48 @@
+"""Where a syntax node is in the text: offsets into the SQL that was parsed.
+
+The parser writes `node.meta["span"] = (start, end)` (half open) on what it makes; a node without one (sqlglot
+makes some by itself) takes the union of what is below it.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+SPAN = "span"
+
+
+def set_range(node: exp.Expr, start: int, end: int) -> None:
+    """Record that `node` was read from `[start, end)`."""
+    node.meta[SPAN] = (start, end)
+
+
+def own_range(node: exp.Expr) -> tuple[int, int] | None:
+    """The range recorded on this very node, ours or else sqlglot's, or None."""
+    meta = node._meta
+    if not meta:
+        return None
+    if SPAN in meta:
+        return meta[SPAN]  # type: ignore[no-any-return]
+    if meta.get("start") is not None and meta.get("end") is not None:
+        return meta["start"], meta["end"] + 1
+    return None
+
+
+def range_of(node: exp.Expr) -> tuple[int, int] | None:
+    """The range of `node`: its own, else the union of its descendants', else its parent's, else None."""
+    found = own_range(node) or _below(node)
+    while found is None and node.parent is not None:
+        node = node.parent
+        found = own_range(node)
+    return found
+
+
+def _below(node: exp.Expr) -> tuple[int, int] | None:
+    low: int | None = None
+    high = 0
+    for child in node.iter_expressions():
+        found = own_range(child) or _below(child)
+        if found is not None:
+            low = found[0] if low is None else min(low, found[0])
+            high = max(high, found[1])
+    return None if low is None else (low, high)
