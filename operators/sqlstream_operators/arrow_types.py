@@ -68,7 +68,9 @@ def from_arrow(type_: pa.DataType) -> SqlType:
     if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
         return array(from_arrow(type_.value_type))
     if pa.types.is_struct(type_):
-        return struct(*((type_.field(i).name, from_arrow(type_.field(i).type)) for i in range(type_.num_fields)))
+        return struct(
+            *((type_.field(i).name, from_arrow(type_.field(i).type)) for i in range(type_.num_fields))
+        )
     if pa.types.is_timestamp(type_):
         return SqlType(Kind.TIMESTAMP if type_.tz is None else Kind.TIMESTAMPTZ)
     if pa.types.is_time(type_):
@@ -89,7 +91,9 @@ def conform(column: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
     """One contiguous array of exactly `type_`; raises pyarrow's ArrowInvalid if a value does not fit."""
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-        if isinstance(column, pa.ChunkedArray):  # combine_chunks gives one chunk or, over 2 GiB of text, several
+        if isinstance(
+            column, pa.ChunkedArray
+        ):  # combine_chunks gives one chunk or, over 2 GiB of text, several
             column = pa.concat_arrays(column.chunks)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()

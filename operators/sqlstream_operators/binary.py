@@ -45,7 +45,9 @@ def parts(array: pa.Array) -> tuple[I64, U8]:
     _, offsets, data = array.buffers()
     if len(array) == 0 or offsets is None:
         return np.zeros(len(array) + 1, np.int64), np.zeros(0, np.uint8)
-    found = np.frombuffer(offsets, np.int64 if wide else np.int32)[array.offset : array.offset + len(array) + 1]
+    found = np.frombuffer(offsets, np.int64 if wide else np.int32)[
+        array.offset : array.offset + len(array) + 1
+    ]
     bytes_ = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
     return found.astype(np.int64, copy=False), bytes_
 

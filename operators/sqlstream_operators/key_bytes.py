@@ -222,7 +222,14 @@ def _fixed_width(type_: SqlType) -> int:
     kind = type_.kind
     if kind in _INTEGER_WIDTHS:
         return _INTEGER_WIDTHS[kind][0]
-    widths = {Kind.BOOLEAN: 1, Kind.FLOAT: 4, Kind.DOUBLE: 8, Kind.INTERVAL: 8, Kind.HUGEINT: 16, Kind.NULL: 0}
+    widths = {
+        Kind.BOOLEAN: 1,
+        Kind.FLOAT: 4,
+        Kind.DOUBLE: 8,
+        Kind.INTERVAL: 8,
+        Kind.HUGEINT: 16,
+        Kind.NULL: 0,
+    }
     return widths[kind] if kind in widths else 8 if _is_short_decimal(type_) else 16
 
 

@@ -164,7 +164,9 @@ def _hash_non_null(array: pa.Array) -> U64:
     if pa.types.is_integer(type_):
         return _words(fixed(array, type_.to_pandas_dtype()), 2)
     if pa.types.is_decimal(type_):
-        return _hash_decimals(array if pa.types.is_decimal128(type_) else array.cast(pa.decimal128(38, type_.scale)))
+        return _hash_decimals(
+            array if pa.types.is_decimal128(type_) else array.cast(pa.decimal128(38, type_.scale))
+        )
     if pa.types.is_floating(type_):
         doubles = fixed(array.cast(pa.float64()), np.float64) + 0.0  # -0.0 + 0.0 is 0.0
         doubles[np.isnan(doubles)] = np.nan
@@ -251,7 +253,10 @@ def _hash_strings(array: pa.Array) -> U64:
 
 
 def _string_words(
-    windows: U64, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], i: int | npt.NDArray[np.int64]
+    windows: U64,
+    starts: npt.NDArray[np.int64],
+    lengths: npt.NDArray[np.int64],
+    i: int | npt.NDArray[np.int64],
 ) -> U64:
     words = windows[starts + 8 * i]
     left = lengths - 8 * i
@@ -273,9 +278,7 @@ def _hash_sequences(values: U64, lengths: npt.NDArray[np.int64], tag: int) -> U6
     return _mix_in_place(sums ^ _tags(tag, lengths))
 
 
-def shard_of(
-    groups: npt.NDArray[np.int32], shards: int, max_parallelism: int
-) -> npt.NDArray[np.int32]:
+def shard_of(groups: npt.NDArray[np.int32], shards: int, max_parallelism: int) -> npt.NDArray[np.int32]:
     """The shard, 0 <= shard < shards, of each key group (Flink's formula: group * shards // max_parallelism)."""
     _check_shards(shards, max_parallelism)
     return (groups.astype(np.int64) * shards // max_parallelism).astype(np.int32)
@@ -296,4 +299,6 @@ def group_range(shard: int, shards: int, max_parallelism: int) -> tuple[int, int
 
 def _check_shards(shards: int, max_parallelism: int) -> None:
     if not 1 <= shards <= max_parallelism <= MAX_PARALLELISM:
-        raise ValueError(f"need 1 <= shards <= max_parallelism <= {MAX_PARALLELISM}: {shards}, {max_parallelism}")
+        raise ValueError(
+            f"need 1 <= shards <= max_parallelism <= {MAX_PARALLELISM}: {shards}, {max_parallelism}"
+        )

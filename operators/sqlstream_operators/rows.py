@@ -111,7 +111,9 @@ def missing_fields(written: Sequence[StateField], wanted: Sequence[StateField]) 
 
 def _fields_of(versions: Mapping[int, Sequence[StateField]], id_: int) -> Sequence[StateField]:
     if id_ not in versions:
-        raise StateError(f"a value of state was written with schema {id_}, which the checkpoint does not list")
+        raise StateError(
+            f"a value of state was written with schema {id_}, which the checkpoint does not list"
+        )
     return versions[id_]
 
 
@@ -200,9 +202,13 @@ def _encode(columns: Sequence[pa.Array], types: Sequence[SqlType], head: U8 | No
         sizes = np.diff(offsets)
         if present is not None:
             sizes[~present] = 0
-            bytes_ = pa.LargeBinaryArray.from_buffers(
-                BYTES, n, [bitmap(present), *bytes_.buffers()[1:]], offset=bytes_.offset
-            ) if bytes_.offset == 0 else pa.concat_arrays([bytes_])
+            bytes_ = (
+                pa.LargeBinaryArray.from_buffers(
+                    BYTES, n, [bitmap(present), *bytes_.buffers()[1:]], offset=bytes_.offset
+                )
+                if bytes_.offset == 0
+                else pa.concat_arrays([bytes_])
+            )
         lengths.append(_lengths_bytes(sizes))
         tail.append(bytes_)
     matrix = np.concatenate([*pieces, *lengths], axis=1)
@@ -281,9 +287,7 @@ def _fixed_array(matrix: U8, present: npt.NDArray[np.bool_], type_: SqlType) -> 
         pairs = np.zeros(n, _PAIR)
         pairs["low"], pairs["high"] = low.view(np.uint64), low >> 63
         buffer = pairs
-    return pa.Array.from_buffers(
-        arrow, n, [bitmap(None if present.all() else present), pa.py_buffer(buffer)]
-    )
+    return pa.Array.from_buffers(arrow, n, [bitmap(None if present.all() else present), pa.py_buffer(buffer)])
 
 
 def _variable_array(
@@ -315,9 +319,7 @@ def _decode_present(
     return [column.take(spread) for column in dense]
 
 
-def _list_array(
-    data: U8, starts: I64, ends: I64, present: npt.NDArray[np.bool_], type_: SqlType
-) -> pa.Array:
+def _list_array(data: U8, starts: I64, ends: I64, present: npt.NDArray[np.bool_], type_: SqlType) -> pa.Array:
     counts = np.zeros(len(starts), np.int64)
     rows = np.flatnonzero(present)
     if len(rows):

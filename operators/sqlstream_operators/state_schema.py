@@ -162,7 +162,10 @@ class StateSchema:
         """16 hex digits that are equal for schemas with the same bytes: tables, layouts, (fingerprint, type) a field."""
         content = [
             [table.name, table.layout]
-            + [[[field.fingerprint, str(field.type)] for field in part] for part in (table.key, table.sub_key, table.value)]
+            + [
+                [[field.fingerprint, str(field.type)] for field in part]
+                for part in (table.key, table.sub_key, table.value)
+            ]
             for table in self.tables
         ]
         text = json.dumps(content, separators=(",", ":"), ensure_ascii=True)

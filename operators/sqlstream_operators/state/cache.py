@@ -1,0 +1,286 @@
+"""The local cache of one shard: a RocksDB directory at some published version, brought to the version asked for.
+
+Layout of a slot: `lock`, `db/` (RocksDB), `digests.json` (digests of its immutable files), `pending/` (the delta that
+this machine uploaded last). Whoever holds the lock owns the slot; a second task on the same shard (speculation)
+works in a scratch slot of its own. The lock is the kernel's, so a killed task leaves none behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ..errors import StateCorruptionError
+from .checkpoint_store import CheckpointStore
+from .delta import decode_delta
+from .rocks import RocksBytes
+from .version import Delta, ShardVersion, StateFile, chain_after, digest_of
+
+_CHUNK = 4 << 20
+
+
+class Cache:
+    """An open slot at exactly the version asked for; use `Cache.open`, and `close` at the end."""
+
+    def __init__(self, slot: Path, lock: int, scratch: bool, checkpoint: CheckpointStore) -> None:
+        self.slot = slot
+        self.scratch = scratch
+        self.rebuilt = False
+        self._lock = lock
+        self._checkpoint = checkpoint
+        self._rocks: RocksBytes | None = None
+
+    @classmethod
+    def open(
+        cls,
+        local_dir: Path,
+        name: str,
+        checkpoint: CheckpointStore,
+        chain: str,
+        catch_up: Callable[[Cache, str], bool],
+        build: Callable[[Cache], None],
+    ) -> Cache:
+        """The slot `name` under `local_dir`, or a scratch slot if another task has it, holding the version `chain`.
+
+        `catch_up(cache, marker)` brings a cache that is at `marker` to `chain`, or returns False if it can't;
+        `build(cache)` makes it from nothing.
+        """
+        cache = cls._acquire(local_dir, name, checkpoint)
+        try:
+            cache._bring_to(chain, catch_up, build)
+        except BaseException:
+            cache.close()
+            raise
+        return cache
+
+    @classmethod
+    def _acquire(cls, local_dir: Path, name: str, checkpoint: CheckpointStore) -> Cache:
+        slot = local_dir / name
+        lock = _try_lock(slot)
+        if lock is not None:
+            _sweep(local_dir, name)
+            return cls(slot, lock, False, checkpoint)
+        while True:
+            slot = local_dir / f"{name}.scratch-{uuid.uuid4().hex[:12]}"
+            lock = _try_lock(slot)
+            if lock is not None:
+                return cls(slot, lock, True, checkpoint)
+
+    def _bring_to(
+        self, chain: str, catch_up: Callable[[Cache, str], bool], build: Callable[[Cache], None]
+    ) -> None:
+        if self.db_directory.exists():
+            try:
+                self._rocks = RocksBytes(self.db_directory)
+                marker = self._rocks.marker()
+                if marker is not None and (marker == chain or catch_up(self, marker)):
+                    return
+            except Exception:
+                # A broken cache (rocksdict raises nothing narrower), or a damaged delta that only this cache
+                # needs. If the version itself is damaged, building it raises that again.
+                pass
+        self.rebuild(chain, build)
+
+    def rebuild(self, chain: str, build: Callable[[Cache], None]) -> None:
+        """Throw the local directory away and make it again from the checkpoint."""
+        self._close_rocks()
+        shutil.rmtree(self.db_directory, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            (self.slot / "digests.json").unlink()
+        self.rebuilt = True
+        build(self)
+        if self.rocks.marker() != chain:
+            raise StateCorruptionError(
+                str(self.db_directory), "the rebuilt state is not the version asked for"
+            )
+
+    @property
+    def db_directory(self) -> Path:
+        """Where RocksDB is, or will be."""
+        return self.slot / "db"
+
+    @property
+    def rocks(self) -> RocksBytes:
+        """The open RocksDB."""
+        assert self._rocks is not None
+        return self._rocks
+
+    def create(self) -> RocksBytes:
+        """Open RocksDB in the slot, new or as it was restored."""
+        self._rocks = RocksBytes(self.db_directory)
+        return self._rocks
+
+    def restore(self, snapshot: Sequence[StateFile], base_chain: str) -> RocksBytes:
+        """Download a snapshot's files, verified, and open them; an empty snapshot is an empty RocksDB."""
+        if not snapshot:
+            rocks = self.create()
+            rocks.apply((), (), (), base_chain)
+            return rocks
+        self.db_directory.mkdir(parents=True)
+        digests = {}
+        for file in snapshot:
+            local = local_name(file)
+            download(self._checkpoint, file, self.db_directory / local)
+            digests[local] = [file.bytes, file.digest]
+        self.save_digests(digests)
+        try:
+            rocks = self.create()
+        except Exception as error:
+            raise StateCorruptionError(snapshot[0].name, f"the snapshot can't be opened: {error}") from error
+        if rocks.marker() != base_chain:
+            raise StateCorruptionError(
+                snapshot[0].name, "the snapshot holds another version than the manifest says"
+            )
+        return rocks
+
+    def apply(self, deltas: Sequence[Delta], chain: str) -> None:
+        """Apply deltas to the cache, which is at `chain`."""
+        for delta in deltas:
+            chain = chain_after(chain, delta)
+            ranges = [(bytes.fromhex(first), bytes.fromhex(last)) for first, last in delta.deleted_ranges]
+            keys, values = self._read_delta(delta)
+            self.rocks.apply(ranges, keys, values, chain)
+        if deltas:
+            self.rocks.flush()
+
+    def _read_delta(self, delta: Delta) -> tuple[list[bytes], list[bytes | None]]:
+        if delta.file is None:
+            return [], []
+        content = None
+        with contextlib.suppress(FileNotFoundError):
+            content = (self.slot / "pending" / Path(delta.file.name).name).read_bytes()
+        if content is None or len(content) != delta.file.bytes or digest_of(content) != delta.file.digest:
+            content = fetch(self._checkpoint, delta.file)
+        try:
+            return decode_delta(content)
+        except ValueError as error:
+            raise StateCorruptionError(delta.file.name, str(error)) from error
+
+    def keep_pending(self, name: str, content: bytes) -> None:
+        """Keep the delta that was just uploaded, so that the next epoch here need not fetch it."""
+        pending = self.slot / "pending"
+        pending.mkdir(exist_ok=True)
+        for old in pending.iterdir():
+            old.unlink()
+        (pending / Path(name).name).write_bytes(content)
+
+    def load_digests(self) -> dict[str, list[object]]:
+        """The size and digest of the files in `db/` that were hashed before."""
+        try:
+            loaded: dict[str, list[object]] = json.loads((self.slot / "digests.json").read_text())
+        except (FileNotFoundError, ValueError):
+            return {}
+        return loaded
+
+    def save_digests(self, digests: dict[str, list[object]]) -> None:
+        """Remember the digests of immutable files."""
+        (self.slot / "digests.json").write_text(json.dumps(digests))
+
+    def close(self) -> None:
+        """Close RocksDB, give the slot back, and remove it if it was scratch."""
+        try:
+            self._close_rocks()
+        finally:
+            if self.scratch:
+                shutil.rmtree(self.slot, ignore_errors=True)
+            os.close(self._lock)
+
+    def _close_rocks(self) -> None:
+        if self._rocks is not None:
+            rocks, self._rocks = self._rocks, None
+            rocks.close()
+
+
+def local_name(file: StateFile) -> str:
+    """The name in the RocksDB directory of a snapshot's file: what follows its digest."""
+    return Path(file.name).name.split("-", 1)[1]
+
+
+def catch_up_from(version: ShardVersion, marker: str) -> tuple[Delta, ...] | None:
+    """The deltas that lead from the content `marker` to `version`; None if `version` does not know `marker`."""
+    chain = version.earlier_chain
+    deltas = (*version.earlier, *version.deltas)
+    for i, delta in enumerate(deltas):
+        if chain == marker:
+            return deltas[i:]
+        chain = chain_after(chain, delta)
+    return () if chain == marker else None
+
+
+def check_chain(version: ShardVersion) -> None:
+    """Raise StateCorruptionError unless the manifest's entry is whole: its deltas lead from base_chain to chain."""
+    chain = version.base_chain
+    for delta in version.deltas:
+        chain = chain_after(chain, delta)
+    if chain != version.chain:
+        raise StateCorruptionError("manifest", f"the deltas of version {version.version} do not lead to it")
+
+
+def fetch(checkpoint: CheckpointStore, file: StateFile) -> bytes:
+    """The bytes of a checkpoint file, verified; raises StateCorruptionError."""
+    try:
+        content = checkpoint.get(file.name)
+    except FileNotFoundError:
+        raise StateCorruptionError(checkpoint.path(file.name), "is missing") from None
+    _verify(checkpoint, file, len(content), digest_of(content) if len(content) == file.bytes else "")
+    return content
+
+
+def download(checkpoint: CheckpointStore, file: StateFile, target: Path) -> None:
+    """Copy a checkpoint file to a local path, verified; raises StateCorruptionError."""
+    try:
+        checkpoint.download(file.name, target)
+    except FileNotFoundError:
+        raise StateCorruptionError(checkpoint.path(file.name), "is missing") from None
+    size = target.stat().st_size
+    _verify(checkpoint, file, size, file_digest(target) if size == file.bytes else "")
+
+
+def _verify(checkpoint: CheckpointStore, file: StateFile, size: int, digest: str) -> None:
+    if size != file.bytes:
+        raise StateCorruptionError(checkpoint.path(file.name), f"has {size} bytes instead of {file.bytes}")
+    if digest != file.digest:
+        raise StateCorruptionError(
+            checkpoint.path(file.name), "has other content than was written (digest differs)"
+        )
+
+
+def file_digest(path: Path) -> str:
+    """blake2b-128 of a local file, in hex."""
+    hasher = hashlib.blake2b(digest_size=16)
+    with path.open("rb") as source:
+        while chunk := source.read(_CHUNK):
+            hasher.update(chunk)
+    return hasher.hexdigest()
+
+
+def _try_lock(slot: Path) -> int | None:
+    slot.mkdir(parents=True, exist_ok=True)
+    handle = os.open(slot / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # The slot may have been swept between the open and the lock: then the lock is on a file that is gone.
+        if os.fstat(handle).st_nlink:
+            return handle
+    except BlockingIOError:
+        pass
+    os.close(handle)
+    return None
+
+
+def _sweep(local_dir: Path, name: str) -> None:
+    """Remove the scratch slots of this shard that no living task holds."""
+    for scratch in local_dir.glob(f"{name}.scratch-*"):
+        lock = None
+        with contextlib.suppress(OSError):
+            lock = _try_lock(scratch)
+        if lock is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
+            os.close(lock)

@@ -1,0 +1,183 @@
+"""Immutable files under one URI, on any file system that pyarrow knows: local, s3://, gs://, hdfs://.
+
+Durability and atomicity:
+
+- Local: `put` writes a temporary file beside the target, calls fsync on it, renames it over the target and calls
+  fsync on the directory, so after a crash of the machine a name has either all of its bytes or does not exist.
+  `put_exclusive` links the temporary file to its name, which the kernel does for one writer only.
+- Object stores: an object appears when its upload is complete, and is durable then. They have no exclusive
+  create through pyarrow, so `put_exclusive` is emulated: refuse if the name exists, write, wait `settle_seconds`, and
+  read back; whoever does not find its own bytes has lost. Two writers can both win only if one of them took
+  longer than the wait between its look and its write, or if they write the same bytes; the runtime's manifests hold
+  a run id, so the second never happens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+_TEMPORARY = ".tmp-"
+
+
+class CheckpointStore:
+    """Files by name (relative, `/`-separated) under `uri`, a local path or a URI that pyarrow.fs can open.
+
+    With `sync=False` local files are not fsynced: for tests, and scratch that may be lost with the machine.
+    """
+
+    def __init__(self, uri: str | Path, *, sync: bool = True, settle_seconds: float = 1.0) -> None:
+        self.uri = str(uri)
+        self.sync = sync
+        self.settle_seconds = settle_seconds
+        self._local: Path | None = None
+        if "://" not in self.uri:
+            self._local = Path(self.uri).absolute()
+        elif self.uri.startswith("file://"):
+            self._local = Path(fs.FileSystem.from_uri(self.uri)[1])
+        if self._local is not None:
+            self._fs: fs.FileSystem = fs.LocalFileSystem()
+            self._root = str(self._local)
+        else:
+            self._fs, self._root = fs.FileSystem.from_uri(self.uri)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (self.uri, self.sync, self.settle_seconds)
+
+    def path(self, name: str) -> str:
+        """The full path or URI of a name, for messages."""
+        return f"{self.uri.rstrip('/')}/{name}"
+
+    def put(self, name: str, content: bytes | Path) -> None:
+        """Write a file atomically, over one of the same name; `content` is bytes or the path of a local file."""
+        if self._local is not None:
+            with self._staged(name, content) as (staged, target):
+                staged.replace(target)
+            self._sync_directory(target.parent)
+            return
+        with self._upload(name) as out:
+            if isinstance(content, bytes):
+                out.write(content)
+            else:
+                with content.open("rb") as source:
+                    while chunk := source.read(8 << 20):
+                        out.write(chunk)
+
+    def put_exclusive(self, name: str, content: bytes) -> None:
+        """Write a file that must not exist yet; raises FileExistsError if it does or another writer was first."""
+        if self._local is not None:
+            with self._staged(name, content) as (staged, target):
+                os.link(staged, target)
+            self._sync_directory(target.parent)
+            return
+        if self.exists(name):
+            raise FileExistsError(self.path(name))
+        with self._upload(name) as out:
+            out.write(content)
+        time.sleep(self.settle_seconds)
+        if self.get(name) != content:
+            raise FileExistsError(self.path(name))
+
+    def get(self, name: str) -> bytes:
+        """The bytes of a file; raises FileNotFoundError."""
+        if self._local is not None:
+            return (self._local / name).read_bytes()
+        with self._fs.open_input_stream(self._path(name), compression=None) as source:
+            content: bytes = source.read()
+            return content
+
+    def download(self, name: str, target: Path) -> None:
+        """Copy a file to a local path; raises FileNotFoundError."""
+        if self._local is not None:
+            shutil.copyfile(self._local / name, target)
+            return
+        with (
+            self._fs.open_input_stream(self._path(name), compression=None) as source,
+            target.open("wb") as out,
+        ):
+            while chunk := source.read(8 << 20):
+                out.write(chunk)
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a file of this name."""
+        return self.size(name) is not None
+
+    def size(self, name: str) -> int | None:
+        """The bytes of a file, or None if it does not exist."""
+        info = self._fs.get_file_info(self._path(name))
+        return info.size if info.type == fs.FileType.File else None
+
+    def list(self, prefix: str = "") -> list[str]:
+        """The names of all files in the folder `prefix` and below it, sorted; [] if there is none."""
+        selector = fs.FileSelector(self._path(prefix), recursive=True, allow_not_found=True)
+        start = len(self._root.rstrip("/")) + 1
+        return sorted(
+            info.path[start:]
+            for info in self._fs.get_file_info(selector)
+            if info.type == fs.FileType.File and _TEMPORARY not in info.base_name
+        )
+
+    def delete(self, name: str) -> None:
+        """Delete a file; it is no error if it does not exist."""
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.delete_file(self._path(name))
+
+    def _path(self, name: str) -> str:
+        return f"{self._root.rstrip('/')}/{name}".rstrip("/")
+
+    def _upload(self, name: str) -> pa.NativeFile:
+        path = self._path(name)
+        if self._fs.type_name not in ("s3", "gcs", "abfs"):
+            self._fs.create_dir(path.rsplit("/", 1)[0], recursive=True)
+        return self._fs.open_output_stream(path, compression=None)
+
+    @contextlib.contextmanager
+    def _staged(self, name: str, content: bytes | Path) -> Iterator[tuple[Path, Path]]:
+        assert self._local is not None
+        target = self._local / name
+        staged = target.with_name(f"{_TEMPORARY}{uuid.uuid4().hex}")
+        try:
+            if isinstance(content, bytes):
+                self._write(staged, content)
+            else:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(content, staged)
+            if self.sync:
+                handle = os.open(staged, os.O_RDONLY)
+                try:
+                    os.fsync(handle)
+                finally:
+                    os.close(handle)
+            yield staged, target
+        finally:
+            staged.unlink(missing_ok=True)
+
+    @staticmethod
+    def _write(path: Path, content: bytes) -> None:
+        try:
+            path.write_bytes(content)
+        except FileNotFoundError:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+    def _sync_directory(self, directory: Path) -> None:
+        if not self.sync:
+            return
+        handle = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _reopen(uri: str, sync: bool, settle_seconds: float) -> CheckpointStore:
+    return CheckpointStore(uri, sync=sync, settle_seconds=settle_seconds)

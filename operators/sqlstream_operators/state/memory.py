@@ -1,0 +1,71 @@
+"""The in-memory twin of `ShardStore`, with the same tables and bytes, for tests of operators."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+
+from ..state_schema import StateSchema
+from .store import Overlay, StateTables
+from .version import ShardVersion
+
+
+class MemoryBytes:
+    """A sorted map of bytes in a dict and a sorted list."""
+
+    def __init__(self) -> None:
+        self.rows: dict[bytes, bytes] = {}
+        self._sorted: list[bytes] = []
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """See `SortedBytes.get_many`."""
+        return [self.rows.get(key) for key in keys]
+
+    def scan(self, first: bytes, last: bytes) -> tuple[list[bytes], list[bytes]]:
+        """See `SortedBytes.scan`."""
+        low = bisect.bisect_left(self._sorted, first)
+        keys = self._sorted[low : bisect.bisect_left(self._sorted, last)]
+        return keys, [self.rows[key] for key in keys]
+
+    def seek(self, first: bytes, last: bytes) -> bytes | None:
+        """See `SortedBytes.seek`."""
+        at = bisect.bisect_left(self._sorted, first)
+        return self._sorted[at] if at < len(self._sorted) and self._sorted[at] < last else None
+
+    def apply(self, overlay: Overlay) -> None:
+        """Apply an epoch's writes."""
+        for first, last in overlay.ranges:
+            for key in self.scan(first, last)[0]:
+                del self.rows[key]
+        for key, value in overlay.rows.items():
+            if value is None:
+                self.rows.pop(key, None)
+            else:
+                self.rows[key] = value
+        self._sorted = sorted(self.rows)
+
+
+class MemoryShardStore(StateTables):
+    """State in memory: `commit` makes the epoch's writes permanent, `abort` drops them."""
+
+    def __init__(
+        self, schema: StateSchema, shard: int = 0, shards: int = 1, max_parallelism: int = 128
+    ) -> None:
+        self._memory = MemoryBytes()
+        super().__init__(schema, shard, shards, max_parallelism, self._memory)
+        self.epoch = 0
+
+    def commit(self) -> ShardVersion:
+        """End the epoch; the version has exact counters and no files."""
+        self._memory.apply(self.overlay)
+        self.abort()
+        self.epoch += 1
+        rows = self._memory.rows
+        size = sum(len(key) + len(value) for key, value in rows.items())
+        return ShardVersion(self.epoch, rows=len(rows), bytes=size, schemas=self.schemas)
+
+    def abort(self) -> None:
+        """Drop the epoch's writes."""
+        self.overlay = Overlay()
+        self.rows_changed = self.bytes_changed = 0
+        self._sizes.clear()

@@ -1,0 +1,194 @@
+"""One RocksDB directory as a sorted map of bytes that holds exactly one published version.
+
+The write-ahead log is off: what makes a directory consistent is that the marker (which version it is at) is written
+in the same batch as the rows, and RocksDB's memtables reach the disk in order. A delta larger than one batch sets
+the marker to "half-applied" first, and a directory with that marker is thrown away.
+
+Memory is bounded whatever the size of the state: a block cache that index and filter blocks count towards, two write
+buffers, and a bounded number of open files. Compaction is levelled with small files, so that one step rewrites
+some tens of MB at most; it runs in the background while a task works and is waited for, within a budget, at close.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from rocksdict import (
+    BlockBasedIndexType,
+    BlockBasedOptions,
+    Cache,
+    Checkpoint,
+    DBCompressionType,
+    Options,
+    Rdict,
+    ReadOptions,
+    WriteBatch,
+    WriteOptions,
+)
+
+MARKER = b"\xff\xffversion"
+HALF_APPLIED = "half-applied"
+BLOCK_CACHE_BYTES = 64 << 20
+WRITE_BUFFER_BYTES = 16 << 20
+BATCH_BYTES = 8 << 20
+LEVEL0_TRIGGER = 8
+COMPACTION_BUDGET_SECONDS = 2.0
+
+
+@functools.cache
+def _block_cache() -> Cache:
+    # One a worker process: the blocks of a shard's files stay warm from one epoch's task to the next.
+    return Cache(BLOCK_CACHE_BYTES)
+
+
+def _options() -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_write_buffer_size(WRITE_BUFFER_BYTES)
+    options.set_max_write_buffer_number(2)
+    options.set_max_open_files(512)
+    options.set_skip_stats_update_on_db_open(True)
+    options.set_stats_dump_period_sec(0)
+    options.set_stats_persist_period_sec(0)
+    options.set_keep_log_file_num(1)
+    options.set_max_background_jobs(2)
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_disable_auto_compactions(True)
+    options.set_level_zero_file_num_compaction_trigger(LEVEL0_TRIGGER)
+    options.set_level_zero_slowdown_writes_trigger(1 << 20)
+    options.set_level_zero_stop_writes_trigger(1 << 20)
+    options.set_target_file_size_base(8 << 20)
+    options.set_max_bytes_for_level_base(32 << 20)
+    options.set_max_bytes_for_level_multiplier(8)
+    options.set_max_compaction_bytes(64 << 20)
+    options.set_level_compaction_dynamic_level_bytes(True)
+    table = BlockBasedOptions()
+    table.set_block_cache(_block_cache())
+    table.set_block_size(4 << 10)
+    table.set_format_version(5)
+    table.set_bloom_filter(10, False)
+    table.set_cache_index_and_filter_blocks(True)
+    table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    table.set_index_type(BlockBasedIndexType.two_level_index_search())
+    table.set_partition_filters(True)
+    options.set_block_based_table_factory(table)
+    return options
+
+
+class RocksBytes:
+    """A RocksDB directory, open. Raises the plain Exception of rocksdict if it is locked or broken."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._db = Rdict(str(directory), _options())
+        self._unlogged = WriteOptions()
+        self._unlogged.disable_wal = True  # type: ignore[method-assign, assignment]
+        self._compacting = False
+
+    def marker(self) -> str | None:
+        """The chain of the version that this holds; None if nothing was written yet."""
+        found = self._db.get(MARKER)
+        return None if found is None else bytes(found).decode()
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """See `SortedBytes.get_many`."""
+        if not keys:
+            return []
+        found: list[bytes | None] = self._db.get(list(keys))
+        return found
+
+    def scan(self, first: bytes, last: bytes) -> tuple[list[bytes], list[bytes]]:
+        """See `SortedBytes.scan`."""
+        keys: list[bytes] = []
+        values: list[bytes] = []
+        for key, value in self._items(first, last):
+            keys.append(key)
+            values.append(value)
+        return keys, values
+
+    def seek(self, first: bytes, last: bytes) -> bytes | None:
+        """See `SortedBytes.seek`."""
+        for key, _ in self._items(first, last):
+            return key
+        return None
+
+    def chunks(
+        self, first: bytes, last: bytes, rows: int = 20_000
+    ) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """The rows in [first, last), `rows` at a time."""
+        items = iter(self._items(first, last))
+        while part := list(itertools.islice(items, rows)):
+            yield [key for key, _ in part], [value for _, value in part]
+
+    def _items(self, first: bytes, last: bytes) -> Iterable[tuple[bytes, bytes]]:
+        options = ReadOptions()
+        options.set_iterate_upper_bound(last)
+        items: Iterable[tuple[bytes, bytes]] = self._db.items(from_key=first, read_opt=options)
+        return items
+
+    def apply(
+        self,
+        ranges: Sequence[tuple[bytes, bytes]],
+        keys: Sequence[bytes],
+        values: Sequence[bytes | None],
+        marker: str,
+    ) -> None:
+        """Delete the ranges, write the rows (None: delete), and be at `marker` from then on."""
+        batch = WriteBatch(raw_mode=True)
+        for first, last in ranges:
+            batch.delete_range(first, last)
+        size, whole = 0, True
+        for key, value in zip(keys, values, strict=True):
+            if value is None:
+                batch.delete(key)
+                size += len(key)
+            else:
+                batch.put(key, value)
+                size += len(key) + len(value)
+            if size >= BATCH_BYTES:
+                if whole:
+                    batch.put(MARKER, HALF_APPLIED.encode())
+                self._db.write(batch, self._unlogged)
+                batch, size, whole = WriteBatch(raw_mode=True), 0, False
+        batch.put(MARKER, marker.encode())
+        self._db.write(batch, self._unlogged)
+
+    def flush(self) -> None:
+        """Write what is in memory to files, and start compacting if they have become many."""
+        self._db.flush()
+        if self.level0_files() >= LEVEL0_TRIGGER:
+            self._db.set_options({"disable_auto_compactions": "false"})
+            self._compacting = True
+
+    def level0_files(self) -> int:
+        """The number of files that every read has to look into."""
+        return int(self._db.property_value("rocksdb.num-files-at-level0") or 0)
+
+    def settle(self, seconds: float = COMPACTION_BUDGET_SECONDS) -> None:
+        """Wait for compaction that was started, but no longer than the budget: the rest is left to later epochs."""
+        deadline = time.monotonic() + seconds
+        while self._compacting and time.monotonic() < deadline:
+            running = self._db.property_int_value("rocksdb.num-running-compactions")
+            if not running and not self._db.property_int_value("rocksdb.compaction-pending"):
+                break
+            time.sleep(0.001)
+
+    def estimated_rows(self) -> int:
+        """About how many rows there are; overwritten rows count several times until they are compacted."""
+        return max(int(self._db.property_int_value("rocksdb.estimate-num-keys") or 0) - 1, 0)
+
+    def live_files(self) -> dict[str, int]:
+        """The bytes of each data file."""
+        return {file["name"].lstrip("/"): int(file["size"]) for file in self._db.live_files()}
+
+    def checkpoint(self, directory: Path) -> None:
+        """A consistent copy as hard links in a new directory."""
+        Checkpoint(self._db).create_checkpoint(str(directory))
+
+    def close(self) -> None:
+        """Close; the directory can be opened by others afterwards."""
+        self._db.close()

@@ -1,0 +1,400 @@
+"""The state of one shard in one epoch: open at a published version, read and write, commit the next version.
+
+`commit` writes the epoch's delta to the checkpoint store and says which files the new version is made of, but leaves
+the local cache as it is: only when a later epoch names the version (so it was published) is the delta applied. A
+crash anywhere leaves a cache at a published version, and files that nothing names, which are collected.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+import numpy as np
+
+from ..errors import StateCorruptionError, StateError
+from ..keys import group_range
+from ..state_schema import StateSchema
+from .cache import Cache, catch_up_from, check_chain, file_digest
+from .checkpoint_store import CheckpointStore
+from .delta import encode_delta
+from .store import StateTables
+from .version import Delta, ShardVersion, StateFile, chain_after, digest_of
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SnapshotPolicy:
+    """When the files of the local RocksDB become the new snapshot.
+
+    When the deltas since the last one are larger than it (and than `min_bytes`), so that snapshots cost no more than
+    deltas do; or when there are more than `max_deltas` and the files that are not uploaded yet are at most
+    `new_bytes_per_delta_byte` times the deltas (and `min_bytes`); at the latest at four times `max_deltas`.
+    `keep_deltas` deltas before the snapshot stay, for caches on other machines that lag behind.
+    """
+
+    min_bytes: int = 8 << 20
+    max_deltas: int = 32
+    new_bytes_per_delta_byte: int = 8
+    keep_deltas: int = 16
+
+    def due(self, deltas: int, delta_bytes: int, snapshot_bytes: int, new_bytes: Callable[[], int]) -> bool:
+        """Whether to take a snapshot now; `new_bytes` says how much it would upload."""
+        if deltas == 0:
+            return False
+        if delta_bytes > max(snapshot_bytes, self.min_bytes) or deltas > 4 * self.max_deltas:
+            return True
+        bound = max(self.new_bytes_per_delta_byte * delta_bytes, self.min_bytes)
+        return deltas > self.max_deltas and new_bytes() <= bound
+
+
+class ShardStore(StateTables):
+    """The versioned store of one shard (a `StateStore`), for one epoch: a context manager.
+
+    Work per epoch is proportional to what the epoch reads and writes; catching up costs the missed deltas.
+    """
+
+    def __init__(
+        self,
+        schema: StateSchema,
+        shard: int,
+        shards: int,
+        max_parallelism: int,
+        version: ShardVersion | Sequence[ShardVersion],
+        *,
+        checkpoint: CheckpointStore,
+        local_dir: Path,
+        epoch: int,
+        policy: SnapshotPolicy | None = None,
+    ) -> None:
+        self.epoch = epoch
+        self._policy = policy or SnapshotPolicy()
+        self._checkpoint = checkpoint
+        self._local_dir = local_dir
+        self._folder = f"state/{_safe(schema.state_id)}/{shard:05d}-of-{shards:05d}"
+        self._rescaled = not isinstance(version, ShardVersion)
+        self._old: tuple[tuple[int, ShardVersion], ...] = ()
+        if isinstance(version, ShardVersion):
+            self._version = version
+        else:
+            self._old = tuple(_overlapping(version, shard, shards, max_parallelism))
+            self._version = _merged_version([old for _, old in self._old], len(version), shard, shards)
+        self._check(epoch)
+        super().__init__(schema, shard, shards, max_parallelism, self, self._version.schemas)
+        slot = f"{_safe(schema.state_id)}-{shard:05d}-of-{shards:05d}"
+        self._cache = Cache.open(
+            local_dir, slot, checkpoint, self._version.chain, self._catch_up, self._build
+        )
+        self._committed: ShardVersion | None = None
+
+    @classmethod
+    def open(
+        cls,
+        schema: StateSchema,
+        shard: int,
+        shards: int,
+        max_parallelism: int,
+        version: ShardVersion | Sequence[ShardVersion],
+        *,
+        checkpoint: CheckpointStore,
+        local_dir: Path,
+        epoch: int,
+        policy: SnapshotPolicy | None = None,
+    ) -> ShardStore:
+        """Open shard `shard` of `shards` at `version`, to write `epoch`.
+
+        A sequence of versions are those of all shards of another parallelism, in order: this shard takes its own key
+        groups out of those that overlap with it. `local_dir` is any directory of this machine; it may be lost.
+        Raises StateCorruptionError if a file that is needed is damaged, StateSchemaError if the keys differ.
+        """
+        return cls(
+            schema,
+            shard,
+            shards,
+            max_parallelism,
+            version,
+            checkpoint=checkpoint,
+            local_dir=local_dir,
+            epoch=epoch,
+            policy=policy,
+        )
+
+    def __enter__(self) -> ShardStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the local cache; writes that were not committed are dropped."""
+        try:
+            self._cache.rocks.settle()
+        finally:
+            self._cache.close()
+
+    @property
+    def version(self) -> ShardVersion:
+        """The version that was opened."""
+        return self._version
+
+    @property
+    def rebuilt(self) -> bool:
+        """Whether the local cache had to be built from the checkpoint."""
+        return self._cache.rebuilt
+
+    def commit(self) -> ShardVersion:
+        """Write what the epoch changed to the checkpoint store; the version to publish in the manifest.
+
+        The same writes give the same file names and bytes, whichever machine runs it and however often.
+        """
+        if self._committed is not None:
+            raise StateError("an epoch of a store can be committed once")
+        rows, size = self._counters()
+        old, delta = self._version, self._write_delta()
+        new = dataclasses.replace(
+            old,
+            version=self.epoch,
+            deltas=old.deltas if delta is None else (*old.deltas, delta),
+            chain=old.chain if delta is None else chain_after(old.chain, delta),
+            rows=rows,
+            bytes=size,
+            schemas=self.schemas,
+        )
+        if self._rescaled or self._snapshot_due(new):
+            new = self._with_snapshot(new, delta)
+        self._committed = new
+        return new
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """See `SortedBytes.get_many`: the published version, without the epoch's writes."""
+        return self._read(lambda: self._cache.rocks.get_many(keys))
+
+    def scan(self, first: bytes, last: bytes) -> tuple[list[bytes], list[bytes]]:
+        """See `SortedBytes.scan`: the published version, without the epoch's writes."""
+        return self._read(lambda: self._cache.rocks.scan(first, last))
+
+    def seek(self, first: bytes, last: bytes) -> bytes | None:
+        """See `SortedBytes.seek`: the published version, without the epoch's writes."""
+        return self._read(lambda: self._cache.rocks.seek(first, last))
+
+    def _read(self, read: Callable[[], T]) -> T:
+        try:
+            return read()
+        except Exception:  # a damaged block in the cache: rocksdict raises nothing narrower
+            if self._cache.rebuilt:
+                raise
+        self._cache.rebuild(self._version.chain, self._build)
+        return read()
+
+    def _check(self, epoch: int) -> None:
+        for old in (self._version, *(version for _, version in self._old)):
+            if not self._rescaled or old is not self._version:
+                check_chain(old)
+            if old.version >= epoch:
+                raise StateError(f"epoch {epoch} can't start from version {old.version}")
+
+    def _catch_up(self, cache: Cache, marker: str) -> bool:
+        deltas = None if self._rescaled else catch_up_from(self._version, marker)
+        if deltas is None:
+            return False
+        cache.apply(deltas, marker)
+        return True
+
+    def _build(self, cache: Cache) -> None:
+        version = self._version
+        if not self._rescaled:
+            cache.restore(version.snapshot, version.base_chain)
+            cache.apply(version.deltas, version.base_chain)
+            return
+        rocks = cache.create()
+        rocks.apply((), (), (), "rescaling")
+        for old_shard, old in self._old:
+            for keys, values in self._own_rows(old_shard, old):
+                rocks.apply((), keys, values, "rescaling")
+        rocks.apply((), (), (), version.chain)
+        rocks.flush()
+
+    def _own_rows(self, old_shard: int, old: ShardVersion) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """The rows of an old shard whose key groups are this shard's, some thousands at a time."""
+        time_tables = self._time_tables(old.schemas)
+        scratch = Path(tempfile.mkdtemp(prefix=f"rescale-{old_shard:05d}-", dir=self._local_dir))
+
+        def build(cache: Cache) -> None:
+            cache.restore(old.snapshot, old.base_chain)
+            cache.apply(old.deltas, old.base_chain)
+
+        try:
+            cache = Cache.open(
+                scratch, "old", self._checkpoint, old.chain, lambda cache, marker: False, build
+            )
+            try:
+                low, high = self.groups
+                for keys, values in cache.rocks.chunks(b"\x00", b"\xff"):
+                    groups = np.fromiter(
+                        (
+                            int.from_bytes(key[9:11] if key[0] in time_tables else key[1:3], "big")
+                            for key in keys
+                        ),
+                        np.int64,
+                        len(keys),
+                    )
+                    own = np.flatnonzero((groups >= low) & (groups < high)).tolist()
+                    if own:
+                        yield [keys[i] for i in own], [values[i] for i in own]
+            finally:
+                cache.close()
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    @staticmethod
+    def _time_tables(schemas: Sequence[StateSchema]) -> frozenset[int]:
+        order: dict[str, int] = {}
+        times = set()
+        for schema in schemas:
+            for table in schema.tables:
+                index = order.setdefault(table.name, len(order))
+                if table.layout == "time":
+                    times.add(index)
+        return frozenset(times)
+
+    def _counters(self) -> tuple[int, int]:
+        if not self.has_rows():
+            return 0, 0
+        if not self.overlay.rows and not self.overlay.ranges and not self._rescaled:
+            return self._version.rows, self._version.bytes
+        rows, size = self.changed()
+        rows_before, size_before = self._version.rows, self._version.bytes
+        if self._rescaled:
+            own = self._cache.rocks.estimated_rows()
+            size_before = size_before * own // max(rows_before, own, 1)
+            rows_before = own
+        return max(rows_before + rows, 1), max(size_before + size, 1)
+
+    def _write_delta(self) -> Delta | None:
+        rows, ranges = self.overlay.rows, self.overlay.ranges
+        if not rows and not ranges:
+            return None
+        file = None
+        if rows:
+            content = encode_delta(rows)
+            digest = digest_of(content)
+            file = StateFile(f"{self._folder}/{self.epoch:08d}-{digest}.delta", len(content), digest)
+            self._checkpoint.put(file.name, content)
+            self._cache.keep_pending(file.name, content)
+        deleted = tuple((first.hex(), last.hex()) for first, last in ranges)
+        return Delta(self.epoch, file, deleted, len(rows))
+
+    def _snapshot_due(self, new: ShardVersion) -> bool:
+        return self._policy.due(
+            len(new.deltas),
+            new.delta_bytes,
+            new.snapshot_bytes,
+            self._new_bytes,
+        )
+
+    def _new_bytes(self) -> int:
+        """The bytes of the files that a snapshot would have to upload."""
+        have = {file.digest for file in self._version.snapshot}
+        known = self._cache.load_digests()
+        return sum(
+            size
+            for name, size in self._cache.rocks.live_files().items()
+            if name not in known or known[name][1] not in have
+        )
+
+    def _with_snapshot(self, new: ShardVersion, delta: Delta | None) -> ShardVersion:
+        """`new` with the version that was opened as its snapshot, and only the epoch's delta after it."""
+        old = self._version
+        rocks = self._cache.rocks
+        if not self._rescaled:
+            rocks.settle()
+        snapshot = self._upload_snapshot()
+        earlier = (*old.earlier, *old.deltas)
+        chains = [old.earlier_chain]
+        for past in earlier:
+            chains.append(chain_after(chains[-1], past))
+        keep = len(earlier) if not self._rescaled else 0
+        first = max(keep - self._policy.keep_deltas, 0) if keep else len(earlier)
+        return dataclasses.replace(
+            new,
+            snapshot=snapshot,
+            deltas=() if delta is None else (delta,),
+            earlier=earlier[first:],
+            earlier_chain=old.chain if self._rescaled else chains[first],
+            base_chain=old.chain,
+        )
+
+    def _upload_snapshot(self) -> tuple[StateFile, ...]:
+        have = {file.name for file in self._version.snapshot}
+        known = self._cache.load_digests()
+        digests: dict[str, list[object]] = {}
+        files = []
+        copy = self._cache.slot / "checkpoint"
+        shutil.rmtree(copy, ignore_errors=True)
+        try:
+            self._cache.rocks.checkpoint(copy)
+            for path in sorted(copy.iterdir()):
+                size = path.stat().st_size
+                if not _belongs(path.name) or (path.suffix == ".log" and size == 0):
+                    continue
+                remembered = known.get(path.name)
+                if path.suffix == ".sst" and remembered is not None and remembered[0] == size:
+                    digest = str(remembered[1])
+                else:
+                    digest = file_digest(path)
+                if path.suffix == ".sst":
+                    digests[path.name] = [size, digest]
+                file = StateFile(f"{self._folder}/files/{digest}-{path.name}", size, digest)
+                if file.name not in have:
+                    self._checkpoint.put(file.name, path)
+                files.append(file)
+        finally:
+            shutil.rmtree(copy, ignore_errors=True)
+        self._cache.save_digests(digests)
+        return tuple(files)
+
+
+def _belongs(name: str) -> bool:
+    return name == "CURRENT" or name.startswith("MANIFEST-") or name.endswith((".sst", ".log"))
+
+
+def _safe(state_id: str) -> str:
+    if re.fullmatch(r"[A-Za-z0-9_.\-]{1,100}", state_id) and not state_id.startswith("."):
+        return state_id
+    return digest_of(state_id.encode())
+
+
+def _overlapping(
+    versions: Sequence[ShardVersion], shard: int, shards: int, max_parallelism: int
+) -> Iterator[tuple[int, ShardVersion]]:
+    low, high = group_range(shard, shards, max_parallelism)
+    for i, version in enumerate(versions):
+        first, last = group_range(i, len(versions), max_parallelism)
+        if first < high and low < last:
+            yield i, version
+
+
+def _merged_version(olds: Sequence[ShardVersion], parallelism: int, shard: int, shards: int) -> ShardVersion:
+    schemas: tuple[StateSchema, ...] = ()
+    for old in olds:
+        # All shards of a parallelism see the same queries in the same order, but an empty one may have none yet.
+        if old.schemas[: len(schemas)] != schemas[: len(old.schemas)]:
+            raise StateCorruptionError("manifest", "the shards of one version list different schemas")
+        schemas = max(schemas, old.schemas, key=len)
+    parts = [f"rescale {parallelism} {shard}/{shards}", *(old.chain for old in olds)]
+    return ShardVersion(
+        max((old.version for old in olds), default=0),
+        chain=digest_of("|".join(parts).encode()),
+        rows=sum(old.rows for old in olds),
+        bytes=sum(old.bytes for old in olds),
+        schemas=schemas,
+    )

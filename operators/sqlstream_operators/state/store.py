@@ -1,0 +1,459 @@
+"""The protocol of an operator's state, and its tables over any sorted map of bytes.
+
+Physical keys, with T the table's index (1 byte), G the key group (2 bytes, big-endian) and keys in `key_bytes`::
+
+    layout 'key'    T G key sub-key           the rows of a key are one range; key groups are ranges of a table
+    layout 'time'   T time G key sub-key      time in 8 bytes, order-preserving: closing windows is one range
+
+Writes of the running epoch are an overlay in memory that every read sees; the map below it does not change.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ..arrow_types import conform, to_arrow
+from ..binary import U8, from_list, parts
+from ..errors import StateError, StateSchemaError
+from ..key_bytes import decode_columns, encode_pieces, join_pieces, to_bytes
+from ..keys import group_range, key_groups
+from ..rows import decode_rows, encode_rows
+from ..state_schema import FOUND, TIME, StateField, StateSchema, StateTable
+
+_TOP = np.uint64(1 << 63)
+
+
+class StateStore(Protocol):
+    """The state of one operator in one shard, for one epoch.
+
+    Tables of `keys` have the key columns of the table (`StateTable.key_columns`: `TIME` first for layout 'time', then
+    key, then sub-key); `rows` have the value columns too. More columns are ignored. Times are int64 µs.
+    """
+
+    schema: StateSchema
+
+    def get(self, table: str, keys: pa.Table) -> pa.Table:
+        """The value columns of each key, in the order of `keys`, and `FOUND`: NULLs and false where there is none."""
+        ...
+
+    def put(self, table: str, rows: pa.Table) -> None:
+        """Write rows over those with the same key; of several with one key the last is kept."""
+        ...
+
+    def delete(self, table: str, keys: pa.Table) -> None:
+        """Delete the rows with these keys, where there are any."""
+        ...
+
+    def scan_prefix(self, table: str, keys: pa.Table) -> pa.Table:
+        """All rows (key and value columns) whose key without sub-key is among `keys`, in the order of state."""
+        ...
+
+    def scan_time(self, table: str, from_us: int | None, to_us: int | None) -> pa.Table:
+        """All rows with from_us <= time < to_us (None: unbounded), ordered by time."""
+        ...
+
+    def delete_time(self, table: str, from_us: int | None, to_us: int | None) -> None:
+        """Delete all rows with from_us <= time < to_us (None: unbounded) as one range."""
+        ...
+
+    def has_time(self, table: str, times: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """For each time whether any row has it (one seek each)."""
+        ...
+
+    def scan_all(self, table: str) -> pa.Table:
+        """All rows of a table, in the order of state."""
+        ...
+
+
+class SortedBytes(Protocol):
+    """A sorted map from bytes to bytes that does not change while it is read."""
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The values of sorted, distinct keys."""
+        ...
+
+    def scan(self, first: bytes, last: bytes) -> tuple[list[bytes], list[bytes]]:
+        """The keys and values in [first, last), in order."""
+        ...
+
+    def seek(self, first: bytes, last: bytes) -> bytes | None:
+        """The least key in [first, last)."""
+        ...
+
+
+class Overlay:
+    """The writes of one epoch: ranges of the map below that are deleted, and rows (None: deleted) on top of that."""
+
+    def __init__(self) -> None:
+        self.rows: dict[bytes, bytes | None] = {}
+        self.ranges: list[tuple[bytes, bytes]] = []
+        self._sorted: list[bytes] | None = None
+
+    def write(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+        """Put rows, or delete them (None)."""
+        self.rows.update(zip(keys, values, strict=True))
+        self._sorted = None
+
+    def forget(self, first: bytes, last: bytes) -> None:
+        """Drop the overlay's own rows in [first, last)."""
+        for key in self.keys(first, last):
+            del self.rows[key]
+        self._sorted = None
+
+    def delete_range(self, first: bytes, last: bytes) -> None:
+        """Delete all keys in [first, last), in the overlay and below."""
+        self.forget(first, last)
+        merged = []
+        for low, high in self.ranges:
+            if high < first or last < low:
+                merged.append((low, high))
+            else:
+                first, last = min(low, first), max(high, last)
+        self.ranges = sorted([*merged, (first, last)])
+
+    def keys(self, first: bytes, last: bytes) -> list[bytes]:
+        """The overlay's own keys in [first, last), sorted."""
+        if self._sorted is None:
+            self._sorted = sorted(self.rows)
+        low = bisect.bisect_left(self._sorted, first)
+        return self._sorted[low : bisect.bisect_left(self._sorted, last)]
+
+    def hides(self, key: bytes) -> bool:
+        """Whether a range deletes this key of the map below."""
+        at = bisect.bisect_right(self.ranges, (key, b"\xff" * 8)) - 1
+        return at >= 0 and self.ranges[at][0] <= key < self.ranges[at][1]
+
+    def visible(self, first: bytes, last: bytes) -> list[tuple[bytes, bytes]]:
+        """The parts of [first, last) that no range deletes."""
+        out = []
+        for low, high in self.ranges:
+            if high <= first or last <= low:
+                continue
+            if first < low:
+                out.append((first, low))
+            first = high
+        if first < last:
+            out.append((first, last))
+        return out
+
+
+class _Table:
+    """A state table with its place in the key space and the value fields of every schema version."""
+
+    def __init__(self, table: StateTable, index: int, versions: dict[int, tuple[StateField, ...]]) -> None:
+        self.spec = table
+        self.index = index
+        self.versions = versions
+        self.prefix = bytes([index])
+        self.after = bytes([index + 1])
+        self.header = 11 if table.layout == "time" else 3
+        self.key_types = [field.type for field in (*table.key, *table.sub_key)]
+
+
+def known_schemas(stored: Sequence[StateSchema], schema: StateSchema) -> tuple[StateSchema, ...]:
+    """The stored schemas, and `schema` behind them if it is new.
+
+    Raises StateSchemaError if a table that both have has another key or layout: such state must be adapted.
+    """
+    for old in stored:
+        for table in old.tables:
+            for new in schema.tables:
+                if new.name == table.name and _identity(new) != _identity(table):
+                    raise StateSchemaError(
+                        f"state {schema.state_id}: table {table.name} was written with another key or layout",
+                        "the state has to be adapted to the changed query before it is used",
+                    )
+    if any(old.schema_id == schema.schema_id for old in stored):
+        return tuple(stored)
+    return (*stored, schema)
+
+
+def _identity(table: StateTable) -> tuple[object, ...]:
+    return (
+        table.layout,
+        [(field.fingerprint, field.type) for field in table.key],
+        [(field.fingerprint, field.type) for field in table.sub_key],
+    )
+
+
+class StateTables:
+    """The tables of a `StateSchema` over a sorted map of bytes and this epoch's overlay: a `StateStore`."""
+
+    def __init__(
+        self,
+        schema: StateSchema,
+        shard: int,
+        shards: int,
+        max_parallelism: int,
+        base: SortedBytes,
+        schemas: Sequence[StateSchema] = (),
+    ) -> None:
+        self.schema = schema
+        self.groups = group_range(shard, shards, max_parallelism)
+        self.max_parallelism = max_parallelism
+        self.schemas = known_schemas(schemas, schema)
+        self.base = base
+        self.overlay = Overlay()
+        self.rows_changed = 0
+        self.bytes_changed = 0
+        # What this epoch learned about the map below: the size of a key's row there, or -1 if there is none.
+        self._sizes: dict[bytes, int] = {}
+        ids = [known.schema_id for known in self.schemas]
+        self._written_as = ids.index(schema.schema_id)
+        order: dict[str, int] = {}
+        for known in self.schemas:
+            for table in known.tables:
+                order.setdefault(table.name, len(order))
+        self._tables: dict[str, _Table] = {}
+        for table in schema.tables:
+            versions = {
+                i: old.value
+                for i, known in enumerate(self.schemas)
+                for old in known.tables
+                if old.name == table.name
+            }
+            self._tables[table.name] = _Table(table, order[table.name], versions)
+
+    def get(self, table: str, keys: pa.Table) -> pa.Table:
+        """See `StateStore.get`."""
+        place = self._table(table)
+        wanted = self._keys(place, keys)
+        values = self._fetch(sorted(set(wanted)))
+        found = np.fromiter((values[key] is not None for key in wanted), bool, len(wanted))
+        order: dict[bytes, int] = {}
+        present: list[bytes] = []
+        for key, value in values.items():
+            if value is not None:
+                order[key] = len(present)
+                present.append(value)
+        decoded = decode_rows(present, place.spec.value, place.versions)
+        index = np.fromiter((order.get(key, 0) for key in wanted), np.int64, len(wanted))
+        aligned = decoded.take(pa.array(index, mask=~found)) if place.spec.value else decoded
+        columns = [*aligned.columns, pa.array(found)] if place.spec.value else [pa.array(found)]
+        return pa.Table.from_arrays(columns, names=[*place.spec.value_columns, FOUND])
+
+    def put(self, table: str, rows: pa.Table) -> None:
+        """See `StateStore.put`."""
+        if rows.num_rows == 0:
+            return
+        place = self._table(table)
+        keys = self._keys(place, rows)
+        self.overlay.write(keys, encode_rows(rows, place.spec.value, self._written_as))
+
+    def delete(self, table: str, keys: pa.Table) -> None:
+        """See `StateStore.delete`."""
+        if keys.num_rows == 0:
+            return
+        deleted = self._keys(self._table(table), keys)
+        self.overlay.write(deleted, [None] * len(deleted))
+
+    def scan_prefix(self, table: str, keys: pa.Table) -> pa.Table:
+        """See `StateStore.scan_prefix`."""
+        place = self._table(table)
+        if place.spec.layout == "time":
+            names = (TIME, *(field.name for field in place.spec.key))
+        else:
+            names = tuple(field.name for field in place.spec.key)
+        found_keys: list[bytes] = []
+        found_values: list[bytes] = []
+        for prefix in sorted(set(self._keys(place, keys, names))):
+            more, values = self.scan_bytes(prefix, _next_prefix(prefix))
+            found_keys += more
+            found_values += values
+        return self._rows(place, found_keys, found_values)
+
+    def scan_time(self, table: str, from_us: int | None, to_us: int | None) -> pa.Table:
+        """See `StateStore.scan_time`."""
+        place = self._table(table)
+        return self._rows(place, *self.scan_bytes(*self._time_range(place, from_us, to_us)))
+
+    def delete_time(self, table: str, from_us: int | None, to_us: int | None) -> None:
+        """See `StateStore.delete_time`."""
+        first, last = self._time_range(self._table(table), from_us, to_us)
+        if first >= last:
+            return
+        below = 0
+        for low, high in self.overlay.visible(first, last):
+            keys, values = self.base.scan(low, high)
+            below += len(keys)
+            self.rows_changed -= len(keys)
+            self.bytes_changed -= sum(map(len, keys)) + sum(map(len, values))
+        if below:
+            self.overlay.delete_range(first, last)
+        else:
+            self.overlay.forget(first, last)
+
+    def has_time(self, table: str, times: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """See `StateStore.has_time`."""
+        place = self._table(table)
+        distinct, inverse = np.unique(np.asarray(times, np.int64), return_inverse=True)
+        found = np.zeros(len(distinct), bool)
+        for i, time in enumerate(distinct.tolist()):
+            first, last = self._time_range(place, time, time + 1)
+            found[i] = self._any(first, last)
+        return found[inverse]
+
+    def scan_all(self, table: str) -> pa.Table:
+        """See `StateStore.scan_all`."""
+        place = self._table(table)
+        return self._rows(place, *self.scan_bytes(place.prefix, place.after))
+
+    def scan_bytes(self, first: bytes, last: bytes) -> tuple[list[bytes], list[bytes]]:
+        """The keys and values in [first, last), the epoch's own writes included."""
+        keys: list[bytes] = []
+        values: list[bytes] = []
+        for low, high in self.overlay.visible(first, last):
+            more_keys, more_values = self.base.scan(low, high)
+            keys, values = (more_keys, more_values) if not keys else (keys + more_keys, values + more_values)
+        own = self.overlay.keys(first, last)
+        if not own:
+            return keys, values
+        merged = dict(zip(keys, values, strict=True))
+        for key in own:
+            value = self.overlay.rows[key]
+            if value is None:
+                merged.pop(key, None)
+            else:
+                merged[key] = value
+        ordered = sorted(merged)
+        return ordered, [merged[key] for key in ordered]
+
+    def changed(self) -> tuple[int, int]:
+        """How many more live rows, and bytes of them, there are than below the overlay.
+
+        Exact, but that a row put over one that this epoch has not read counts as new.
+        """
+        overlay = self.overlay
+        unread = [key for key, value in overlay.rows.items() if value is None and key not in self._sizes]
+        self._learn(sorted(key for key in unread if not overlay.hides(key)))
+        rows, size = self.rows_changed, self.bytes_changed
+        for key, value in overlay.rows.items():
+            before = -1 if overlay.ranges and overlay.hides(key) else self._sizes.get(key, -1)
+            rows += (value is not None) - (before >= 0)
+            size += (0 if value is None else len(key) + len(value)) - (
+                len(key) + before if before >= 0 else 0
+            )
+        return rows, size
+
+    def has_rows(self) -> bool:
+        """Whether any row lives, the epoch's own writes included (exact)."""
+        if any(value is not None for value in self.overlay.rows.values()):
+            return True
+        return self._any(b"\x00", b"\xff")
+
+    def _any(self, first: bytes, last: bytes) -> bool:
+        own = self.overlay.keys(first, last)
+        if any(self.overlay.rows[key] is not None for key in own):
+            return True
+        for low, high in self.overlay.visible(first, last):
+            key = self.base.seek(low, high)
+            while key is not None:
+                if key not in self.overlay.rows:
+                    return True
+                key = self.base.seek(key + b"\x00", high)
+        return False
+
+    def _learn(self, keys: list[bytes]) -> list[bytes | None]:
+        values = self.base.get_many(keys) if keys else []
+        self._sizes.update(zip(keys, (-1 if value is None else len(value) for value in values), strict=True))
+        return values
+
+    def _fetch(self, keys: list[bytes]) -> dict[bytes, bytes | None]:
+        overlay = self.overlay
+        if not overlay.rows and not overlay.ranges:
+            return dict(zip(keys, self._learn(keys), strict=True))
+        found: dict[bytes, bytes | None] = {}
+        below = []
+        for key in keys:
+            if key in overlay.rows:
+                found[key] = overlay.rows[key]
+            elif overlay.hides(key):
+                found[key] = None
+            else:
+                below.append(key)
+        found.update(zip(below, self._learn(below), strict=True))
+        return found
+
+    def _table(self, name: str) -> _Table:
+        if name not in self._tables:
+            raise KeyError(f"state {self.schema.state_id} has no table {name!r}")
+        return self._tables[name]
+
+    def _keys(self, place: _Table, rows: pa.Table, names: Sequence[str] | None = None) -> list[bytes]:
+        spec, n = place.spec, rows.num_rows
+        if n == 0:
+            return []
+        key = [conform(rows.column(field.name), to_arrow(field.type)) for field in spec.key]
+        groups = key_groups(key, self.max_parallelism, rows=n)
+        low, high = self.groups
+        if int(groups.min()) < low or int(groups.max()) >= high:
+            raise StateError(
+                f"state {self.schema.state_id}: a row of key group "
+                f"{int(groups.min() if groups.min() < low else groups.max())} "
+                f"came to the shard of groups {low} to {high - 1}"
+            )
+        header = np.empty((n, place.header), np.uint8)
+        header[:, 0] = place.index
+        header[:, -2:] = groups.astype(">u2").view(np.uint8).reshape(n, 2)
+        if spec.layout == "time":
+            times = conform(rows.column(TIME), pa.int64())
+            if times.null_count:
+                raise StateError(f"state {self.schema.state_id}: a row of {spec.name} has no time")
+            header[:, 1:9] = _time_bytes(times.to_numpy(zero_copy_only=False))
+        fields = [*spec.key, *spec.sub_key] if names is None else list(spec.key)
+        arrays = key + [
+            conform(rows.column(field.name), to_arrow(field.type)) for field in fields[len(key) :]
+        ]
+        pieces = encode_pieces(arrays, [field.type for field in fields])
+        return to_bytes(join_pieces([header, *pieces]))
+
+    def _rows(self, place: _Table, keys: list[bytes], values: list[bytes]) -> pa.Table:
+        spec = place.spec
+        offsets, data = parts(from_list(keys))
+        columns, ends = decode_columns(data, offsets[:-1] + place.header, offsets[1:], place.key_types)
+        if not np.array_equal(ends, offsets[1:]):
+            raise StateError(f"state {self.schema.state_id}: a key of {spec.name} is not well formed")
+        if spec.layout == "time":
+            columns.insert(0, pa.array(_read_times(data, offsets[:-1] + 1)))
+        decoded = decode_rows(values, spec.value, place.versions)
+        return pa.Table.from_arrays(
+            [*columns, *(decoded.columns if spec.value else ())],
+            names=[*spec.key_columns, *spec.value_columns],
+        )
+
+    @staticmethod
+    def _time_range(place: _Table, from_us: int | None, to_us: int | None) -> tuple[bytes, bytes]:
+        if place.spec.layout != "time":
+            raise ValueError(f"state table {place.spec.name} is not ordered by time")
+        return _time_bound(place, from_us, place.prefix), _time_bound(place, to_us, place.after)
+
+
+def _time_bound(place: _Table, time: int | None, unbounded: bytes) -> bytes:
+    if time is None:
+        return unbounded
+    shifted = time + (1 << 63)
+    if shifted < 0:
+        return place.prefix
+    return place.after if shifted >> 64 else place.prefix + shifted.to_bytes(8, "big")
+
+
+def _time_bytes(times: npt.NDArray[np.int64]) -> U8:
+    shifted = (times.view(np.uint64) ^ _TOP).astype(">u8")
+    return shifted.view(np.uint8).reshape(len(times), 8)
+
+
+def _read_times(data: U8, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    matrix = data[starts[:, None] + np.arange(8)]
+    return (np.ascontiguousarray(matrix).view(">u8").ravel().astype(np.uint64) ^ _TOP).view(np.int64)
+
+
+def _next_prefix(prefix: bytes) -> bytes:
+    # The table index is at most 200, so some byte can always be raised.
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1])

@@ -1,0 +1,155 @@
+"""A version of one shard's state as plain data: which immutable files it is made of. It goes into the manifest."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..state_schema import StateSchema
+
+
+def digest_of(content: bytes) -> str:
+    """blake2b-128 of the bytes, in hex."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class StateFile:
+    """One immutable file of the checkpoint store: its name there, its size in bytes, its digest."""
+
+    name: str
+    bytes: int
+    digest: str
+
+    def to_json(self) -> list[Any]:
+        """Plain JSON data; `from_json` reads it back."""
+        return [self.name, self.bytes, self.digest]
+
+    @classmethod
+    def from_json(cls, data: list[Any]) -> StateFile:
+        """Read what `to_json` wrote."""
+        name, size, digest = data
+        return cls(name, size, digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What one epoch changed: first the key ranges (hex, half-open) are deleted, then the file's rows are applied.
+
+    `rows` is the number of keys in the file; there is no file if the epoch only deleted ranges.
+    """
+
+    epoch: int
+    file: StateFile | None
+    deleted_ranges: tuple[tuple[str, str], ...]
+    rows: int
+
+    def to_json(self) -> list[Any]:
+        """Plain JSON data; `from_json` reads it back."""
+        file = None if self.file is None else self.file.to_json()
+        return [self.epoch, file, [list(range_) for range_ in self.deleted_ranges], self.rows]
+
+    @classmethod
+    def from_json(cls, data: list[Any]) -> Delta:
+        """Read what `to_json` wrote."""
+        epoch, file, ranges, rows = data
+        return cls(
+            epoch,
+            None if file is None else StateFile.from_json(file),
+            tuple((first, last) for first, last in ranges),
+            rows,
+        )
+
+    @property
+    def size(self) -> int:
+        """The bytes of the file, and a little for the ranges."""
+        return (0 if self.file is None else self.file.bytes) + 64 * len(self.deleted_ranges)
+
+
+def chain_after(chain: str, delta: Delta) -> str:
+    """The identity of the content after `delta` was applied to the content identified by `chain`."""
+    parts = [chain, "" if delta.file is None else delta.file.digest]
+    parts.extend(f"{first}-{last}" for first, last in delta.deleted_ranges)
+    return digest_of("|".join(parts).encode())
+
+
+@dataclass(frozen=True, slots=True)
+class ShardVersion:
+    """The state of one shard after an epoch: `snapshot`, and after it `deltas` in order. Version 0 is empty.
+
+    version: the epoch that made it. chain: identifies the content by how it came about: the same history has the same
+    chain on every machine. base_chain: the chain of the snapshot. earlier: the deltas just before the snapshot,
+    for caches that lag behind it. schemas: all the schemas that values here may have been written with; a value
+    begins with its index. rows, bytes: live rows, and bytes of keys and values, approximately; both are 0 if and
+    only if no row lives.
+    """
+
+    version: int
+    snapshot: tuple[StateFile, ...] = ()
+    deltas: tuple[Delta, ...] = ()
+    earlier: tuple[Delta, ...] = ()
+    chain: str = ""
+    base_chain: str = ""
+    earlier_chain: str = ""
+    rows: int = 0
+    bytes: int = 0
+    schemas: tuple[StateSchema, ...] = field(default=())
+
+    @classmethod
+    def empty(cls) -> ShardVersion:
+        """Version 0: no rows."""
+        return cls(0)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row lives in it (exact)."""
+        return self.rows == 0
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """The bytes of the snapshot's files."""
+        return sum(file.bytes for file in self.snapshot)
+
+    @property
+    def delta_bytes(self) -> int:
+        """The bytes of the deltas after the snapshot."""
+        return sum(delta.size for delta in self.deltas)
+
+    def files(self) -> frozenset[str]:
+        """The names of all files in the checkpoint store that this version needs; others may be collected."""
+        names = {file.name for file in self.snapshot}
+        names.update(delta.file.name for delta in (*self.deltas, *self.earlier) if delta.file is not None)
+        return frozenset(names)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data; `from_json` reads it back."""
+        return {
+            "version": self.version,
+            "snapshot": [file.to_json() for file in self.snapshot],
+            "deltas": [delta.to_json() for delta in self.deltas],
+            "earlier": [delta.to_json() for delta in self.earlier],
+            "chain": self.chain,
+            "base_chain": self.base_chain,
+            "earlier_chain": self.earlier_chain,
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "schemas": [schema.to_json() for schema in self.schemas],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ShardVersion:
+        """Read what `to_json` wrote."""
+        return cls(
+            version=data["version"],
+            snapshot=tuple(StateFile.from_json(file) for file in data["snapshot"]),
+            deltas=tuple(Delta.from_json(delta) for delta in data["deltas"]),
+            earlier=tuple(Delta.from_json(delta) for delta in data["earlier"]),
+            chain=data["chain"],
+            base_chain=data["base_chain"],
+            earlier_chain=data["earlier_chain"],
+            rows=data["rows"],
+            bytes=data["bytes"],
+            schemas=tuple(StateSchema.from_json(schema) for schema in data["schemas"]),
+        )
