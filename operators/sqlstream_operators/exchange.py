@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from .keys import key_groups, shard_of
 
-#: Tables of at least this many bytes are compressed. Measured on one core: lz4 encodes 1.1 to 1.7 GB/s and decodes
-#: 4 GB/s and more, to 25 to 40 % of the size; Spark's shuffle moves about 0.14 GB/s, and below this a blob costs
-#: what its row costs.
+#: Tables of at least this many bytes are compressed. Measured on one core: lz4 encodes 1.1 to 1.7 GB/s and
+#: decodes 4 GB/s and more, to 25 to 40 % of the size; Spark's shuffle moves about 0.14 GB/s, and below this a
+#: blob costs what its row costs.
 COMPRESS_FROM = 64 << 10
 
 
@@ -51,7 +51,8 @@ def partition(
     ordered = table.take(pa.array(order))
     starts = np.cumsum(counts) - counts
     return [
-        (shard, ordered.slice(int(starts[shard]), int(counts[shard]))) for shard in np.flatnonzero(counts).tolist()
+        (shard, ordered.slice(int(starts[shard]), int(counts[shard])))
+        for shard in np.flatnonzero(counts).tolist()
     ]
 
 

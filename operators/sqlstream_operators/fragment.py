@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from .arrow_types import from_arrow, to_arrow
-from .errors import DataError, InternalError
+from .errors import DataError, InternalError, OperatorError
 from .spec import Column
 from .types import Kind, SqlType, parse_type, quote_identifier
 
@@ -33,19 +33,20 @@ class DuckSession:
     """One DuckDB connection with one thread: rows keep their order, results depend on the input alone.
 
     `memory_limit` is in bytes (default: half of the machine's memory divided by its cores); beyond it DuckDB
-    spills to `temp_directory`. Relations are named exactly as given (any characters), but as in DuckDB two names
-    that differ only in case are one.
+    spills to `temp_directory`. Relations are named exactly as given (any characters), but as in DuckDB two
+    names that differ only in case are one.
     """
 
     def __init__(self, *, memory_limit: int | None = None, temp_directory: str | None = None) -> None:
         self._connection = duckdb.connect(":memory:", config={"threads": 1})
         for setting in _SETTINGS:
             self._connection.execute(setting)
-        limit = memory_limit if memory_limit is not None else _default_memory_limit()
-        self._connection.execute(f"SET memory_limit = '{limit}B'")
+        self._limit = memory_limit if memory_limit is not None else _default_memory_limit()
+        self._connection.execute(f"SET memory_limit = '{self._limit}B'")
         if temp_directory is not None:
             self._connection.execute("SET temp_directory = $1", [temp_directory])
         self._registered: set[str] = set()
+        self._views: set[str] = set()
         self._broken = False
 
     @property
@@ -59,17 +60,34 @@ class DuckSession:
         return self._broken
 
     def query(
-        self, sql: str, tables: Mapping[str, pa.Table] | None = None, parameters: Mapping[str, Any] | None = None
+        self,
+        sql: str,
+        tables: Mapping[str, pa.Table] | None = None,
+        parameters: Mapping[str, Any] | None = None,
     ) -> pa.Table:
         """Run one SELECT over `tables` (and what is registered) and return its rows in DuckDB's order.
 
         Strings come as pa.string(), enums as strings, timestamps in µs. Raises DataError when DuckDB refuses.
         """
+        return self.query_typed(sql, tables, parameters)[0]
+
+    def query_typed(
+        self,
+        sql: str,
+        tables: Mapping[str, pa.Table] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> tuple[pa.Table, tuple[Column, ...]]:
+        """As `query`, with the SQL types of the columns, which Arrow's do not always tell."""
         with self._with_tables(tables or {}):
             try:
-                return normalize(self._select(sql, parameters).to_arrow_table())
+                relation = self._select(sql, parameters)
+                types = [_sql_type(str(type_)) for type_ in relation.types]
+                table = normalize(relation.to_arrow_table())
             except duckdb.Error as error:
-                raise self._data_error(error, sql) from error
+                raise self.error(error, sql) from error
+        return table, tuple(
+            Column(name, type_) for name, type_ in zip(table.column_names, types, strict=True)
+        )
 
     def register(self, name: str, table: pa.Table, schema: Sequence[Column] | None = None) -> None:
         """Make `table` queryable as `name`; `schema` restores types that Arrow can't tell (HUGEINT, UUID, JSON)."""
@@ -77,7 +95,7 @@ class DuckSession:
         if not lossy:
             self._add(name, table)
             return
-        hidden = f"{name}\x01arrow"
+        hidden = _hidden(name)
         self._add(hidden, table)
         casts = {column.name: column.type for column in lossy}
         columns = ", ".join(
@@ -93,31 +111,25 @@ class DuckSession:
         try:
             self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {quote_identifier(name)} AS {sql}")
         except duckdb.Error as error:
-            raise self._data_error(error, sql) from error
+            raise self.error(error, sql) from error
+        self._views.add(name)
 
     def drop(self, name: str) -> None:
-        """Forget a relation, whatever made it; nothing happens if there is none of this name."""
-        if name in self._registered:
-            self._registered.discard(name)
-            self._connection.unregister(name)
-            return
-        found = self._connection.execute(
-            "SELECT 'VIEW' FROM duckdb_views() WHERE NOT internal AND temporary AND lower(view_name) = lower($1) "
-            "UNION ALL SELECT 'TABLE' FROM duckdb_tables() WHERE lower(table_name) = lower($1)",
-            [name],
-        ).fetchone()
-        if found is not None:
-            self._connection.execute(f"DROP {found[0]} {quote_identifier(name)}")
-        hidden = f"{name}\x01arrow"
-        if hidden in self._registered:
-            self._registered.discard(hidden)
-            self._connection.unregister(hidden)
+        """Forget a relation that `register` or `view` made; nothing happens if there is none of this name."""
+        if name in self._views:
+            self._views.discard(name)
+            self._connection.execute(f"DROP VIEW IF EXISTS {quote_identifier(name)}")
+        for registered in (name, _hidden(name)):
+            if registered in self._registered:
+                self._registered.discard(registered)
+                self._connection.unregister(registered)
 
     def reset(self) -> None:
         """Drop every relation that a task left behind."""
         for name in sorted(self._registered):
             self._connection.unregister(name)
         self._registered.clear()
+        self._views.clear()
         left = self._connection.execute(
             "SELECT 'VIEW', view_name FROM duckdb_views() WHERE NOT internal AND temporary "
             "UNION ALL SELECT 'TABLE', table_name FROM duckdb_tables() WHERE NOT internal"
@@ -130,7 +142,8 @@ class DuckSession:
     ) -> list[tuple[str, SqlType]]:
         """The columns that `sql` would give over relations of these schemas; runs nothing.
 
-        Types that the plan does not know (ENUM, BIT …) are UNKNOWN. Raises DataError when the SQL does not bind.
+        Types that the plan does not know (ENUM, BIT …) are UNKNOWN. Raises DataError when the SQL does not
+        bind.
         """
         made = []
         try:
@@ -142,18 +155,31 @@ class DuckSession:
                 relation = self._select(sql, None)
                 described = list(zip(relation.columns, [str(t) for t in relation.types], strict=True))
             except duckdb.Error as error:
-                raise self._data_error(error, sql) from error
+                raise self.error(error, sql) from error
         finally:
             for name in made:
-                self._connection.execute(f"DROP VIEW IF EXISTS {quote_identifier(name)}")
+                self.drop(name)
         return [(name, _sql_type(text)) for name, text in described]
+
+    def error(self, error: duckdb.Error, sql: str = "") -> OperatorError:
+        """What to raise for an error of DuckDB: a DataError, unless DuckDB itself failed or had too little memory."""
+        if isinstance(error, duckdb.OutOfMemoryException):
+            return OperatorError(
+                f"a task ran out of DuckDB's memory ({self._limit} bytes): {error}\nin: {sql}"
+            )
+        if isinstance(error, duckdb.FatalException | duckdb.InternalException):
+            self._broken = True
+            return InternalError(f"DuckDB failed: {error}\nin: {sql}")
+        return DataError(str(error), sql)
 
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
 
     def _select(self, sql: str, parameters: Mapping[str, Any] | None) -> duckdb.DuckDBPyRelation:
-        relation = self._connection.sql(sql, params=dict(parameters)) if parameters else self._connection.sql(sql)
+        relation = (
+            self._connection.sql(sql, params=dict(parameters)) if parameters else self._connection.sql(sql)
+        )
         if relation is None:
             raise InternalError(f"a fragment must be one SELECT: {sql}")
         return relation
@@ -175,11 +201,9 @@ class DuckSession:
                 self._connection.unregister(name)
                 self._registered.discard(name)
 
-    def _data_error(self, error: duckdb.Error, sql: str) -> Exception:
-        self._broken = self._broken or isinstance(error, duckdb.FatalException | duckdb.InternalException)
-        if self._broken:
-            return InternalError(f"DuckDB failed: {error}\nin: {sql}")
-        return DataError(str(error), sql)
+
+def _hidden(name: str) -> str:
+    return f"{name}\x01arrow"
 
 
 _worker: list[DuckSession] = []
@@ -188,7 +212,8 @@ _worker: list[DuckSession] = []
 def worker_session() -> DuckSession:
     """The session of this process, empty.
 
-    It is kept between the tasks of a Python worker, because opening one costs more than a small epoch's query.
+    It is kept between the tasks of a Python worker, because opening one costs more than a small epoch's
+    query.
     """
     if _worker and _worker[0].broken:
         _worker.pop().close()
@@ -204,7 +229,7 @@ def is_lossy(type_: SqlType) -> bool:
     >>> is_lossy(parse_type("HUGEINT[]")), is_lossy(parse_type("BIGINT"))
     (True, False)
     """
-    return from_arrow(to_arrow(type_)) != type_
+    return type_.kind is not Kind.UNKNOWN and from_arrow(to_arrow(type_)) != type_
 
 
 def normalize(table: pa.Table) -> pa.Table:

@@ -1,8 +1,9 @@
 """Physical plans as JSON and back: typed, strict, and the same text for the same plan.
 
-The codec follows the type hints of the frozen dataclasses: a field whose type is a union of dataclasses carries the
-class in `@type`, SQL types and enums are their text, tuples are lists. Reading refuses fields that it does not know
-and values of a wrong type; a missing field takes its default, so older plans can be read.
+The codec follows the type hints of the frozen dataclasses: a field whose type is a union of dataclasses
+carries the class in `@type`, SQL types and enums are their text, tuples are lists. Reading refuses fields
+that it does not know and values of a wrong type; a missing field takes its default, so older plans can be
+read.
 """
 
 from __future__ import annotations

@@ -84,9 +84,9 @@ class _Figures:
 class WindowAggregate:
     """Runs a `WindowAggregateSpec`: see there for its inputs, its state and its output.
 
-    Windows that the late watermark closes are emitted from the state alone, before this epoch's rows are merged:
-    these rows are late for them. Windows that only the close watermark closes (the end of bounded input) have
-    them; slices that die there are merged in memory and never written.
+    Windows that the late watermark closes are emitted from the state alone, before this epoch's rows are
+    merged: these rows are late for them. Windows that only the close watermark closes (the end of bounded
+    input) have them; slices that die there are merged in memory and never written.
     """
 
     def __init__(self, spec: WindowAggregateSpec, *, max_expanded_rows: int = MAX_EXPANDED_ROWS) -> None:
@@ -102,7 +102,9 @@ class WindowAggregate:
             table = spec.state.table(part.table)
             stored = sorted((*table.key_columns, *table.value_columns))
             if table.layout != "time" or stored != sorted([TIME, *part.names]):
-                raise InternalError(f"state {spec.state.state_id}: table {part.table} has not the columns of the operator")
+                raise InternalError(
+                    f"state {spec.state.state_id}: table {part.table} has not the columns of the operator"
+                )
 
     def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:
         """Close, merge, close; raises InternalError for rows that should have been dropped as late."""
@@ -131,7 +133,7 @@ class WindowAggregate:
             metrics["max_closed_end_us"] = max(int(ends.max()) for ends in figures.ends)
         return OperatorResult(output, metrics)
 
-    # ------------------------------------------------------------------------------------------------- merging
+    # ------------------------------------------------------------------------------------------------ merging
 
     def _merge_in(
         self, part: _Part, rows: pa.Table, context: OperatorContext, late: int, close: int, figures: _Figures
@@ -147,7 +149,9 @@ class WindowAggregate:
         if in_gap.any():
             rows, last = rows.filter(pa.array(~in_gap)), last[~in_gap]
         if len(last) and late != WATERMARK_MIN and int(last.min()) <= late:
-            raise InternalError(f"state {self._spec.state.state_id}: rows of closed windows reached the operator")
+            raise InternalError(
+                f"state {self._spec.state.state_id}: rows of closed windows reached the operator"
+            )
         merged = self._merged(context.duck, part, rows)
         if close == WATERMARK_MAX:
             dying, living = merged, merged.slice(0, 0)
@@ -167,20 +171,21 @@ class WindowAggregate:
         state = context.state
         ends = rows.column(SLICE_COLUMN).to_numpy()
         slices = np.unique(ends)
-        present = slices[_mask(state.has_time(part.table, pa.array(slices)))]
+        present = slices[state.has_time(part.table, slices)]
         if len(present):
             known = np.isin(ends, present)
             candidates = rows if known.all() else rows.filter(pa.array(known))
             keys = [SLICE_COLUMN, *(column.name for column in part.group)]
             stored = state.get(part.table, _renamed(candidates.select(keys), SLICE_COLUMN, TIME))
             found = stored.column(FOUND)
-            old = _renamed(stored.filter(found), TIME, SLICE_COLUMN).select(part.columns)
-            if old.num_rows:
-                new = candidates.filter(found)
+            new = candidates.filter(found)
+            if new.num_rows:
+                values = [column.name for column in part.values]
+                old = _joined(new.select(keys), stored.filter(found).select(values))
                 fresh = candidates.filter(pc.invert(found))
                 figures.added += fresh.num_rows
                 merged = self._merged(context.duck, part, pa.concat_tables([_as(old, new.schema), new]))
-                pieces = [merged, fresh]
+                pieces = [_as(merged, new.schema), fresh]
             else:
                 figures.added += candidates.num_rows
                 pieces = [candidates]
@@ -202,7 +207,7 @@ class WindowAggregate:
         finally:
             duck.drop(_INPUT)
 
-    # ------------------------------------------------------------------------------------------------- closing
+    # ------------------------------------------------------------------------------------------------ closing
 
     def _close(
         self, context: OperatorContext, dying: list[pa.Table], after: int, upto: int, figures: _Figures
@@ -315,7 +320,9 @@ class WindowAggregate:
                 continue
             listed = ", ".join(f"{sql} AS {quote_identifier(name)}" for name, sql in aggregates)
             by = ", ".join([_END, *keys])
-            ctes.append(f"d{number} AS (SELECT {by}, true AS __present, {listed} FROM m{number} GROUP BY {by})")
+            ctes.append(
+                f"d{number} AS (SELECT {by}, true AS __present, {listed} FROM m{number} GROUP BY {by})"
+            )
             # What the aggregates give where a group has no row at all: 0 for a count, NULL for a sum.
             ctes.append(f"e{number} AS (SELECT {listed} FROM {relations[number]} WHERE false)")
             same = " AND ".join(f"a.{c} IS NOT DISTINCT FROM d{number}.{c}" for c in [_END, *keys])
@@ -326,12 +333,16 @@ class WindowAggregate:
             ]
         return f"WITH {', '.join(ctes)} SELECT {', '.join(columns)} FROM m0 AS a {' '.join(joins)}"
 
-def _mask(flags: pa.Array | np.ndarray) -> np.ndarray:
-    return np.asarray(flags, dtype=bool)
-
 
 def _renamed(table: pa.Table, old: str, new: str) -> pa.Table:
     return table.rename_columns([new if name == old else name for name in table.column_names])
+
+
+def _joined(left: pa.Table, right: pa.Table) -> pa.Table:
+    """The columns of two tables with the same number of rows."""
+    return pa.Table.from_arrays(
+        [*left.columns, *right.columns], names=[*left.column_names, *right.column_names]
+    )
 
 
 def _as(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -1,7 +1,7 @@
 """Windows as arithmetic on int64 µs: slices, the windows that share a slice, and when a window is closed.
 
-Slices and windows are half-open, [start, end), and known by their ends. All functions are vectorised. They floor,
-never truncate, so times before 1970 and negative offsets are ordinary.
+Slices and windows are half-open, [start, end), and known by their ends. All functions are vectorised. They
+floor, never truncate, so times before 1970 and negative offsets are ordinary.
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ def slice_end(window: WindowSpec, time: Int64s) -> Int64s:
 def window_ends_of_slice(window: WindowSpec, ends: Int64s) -> tuple[Int64s, Int64s]:
     """The first and last end of the windows that each slice belongs to; they are `slide_us` apart.
 
-    A slice in the gap between two HOP windows (size < slide) belongs to none: its first is greater than its last.
-    Without shared slices a slice is a window and its end the window's. Raises DataError near the ends of int64.
+    A slice in the gap between two HOP windows (size < slide) belongs to none: its first is greater than its
+    last. Without shared slices a slice is a window and its end the window's. Raises DataError near the ends
+    of int64.
     """
     _in_range(window, ends)
     if window.kind is WindowKind.TUMBLE or not window.shared_slices:
@@ -87,7 +88,7 @@ def expand(window: WindowSpec, ends: Int64s, after: int, upto: int) -> Expansion
 
     `ends` are slice ends.
     """
-    first, last, counts = _restricted(window, ends, after, upto)
+    first, _, counts = _restricted(window, ends, after, upto)
     row = np.repeat(np.arange(len(ends)), counts)
     within = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
     end = first[row] + within * window.slide_us
@@ -105,8 +106,8 @@ def _restricted(window: WindowSpec, ends: Int64s, after: int, upto: int) -> tupl
     slide = window.slide_us
     if window.kind is WindowKind.TUMBLE or not window.shared_slices:
         return first, last, ((first > after) & (first <= upto)).astype(np.int64)
-    # Differences of a slice's ends are at most the window's size, so these can't overflow; `after` and `upto` may be
-    # the ends of int64, so they are clamped before they are subtracted.
+    # Differences of a slice's ends are at most the window's size, so these can't overflow; `after` and `upto`
+    # may be the ends of int64, so they are clamped before they are subtracted.
     skipped = (np.clip(after, first - slide, last) - first) // slide + 1
     first = first + skipped * slide
     steps = (np.clip(upto, first - slide, np.maximum(last, first - slide)) - first) // slide
