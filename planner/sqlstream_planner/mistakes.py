@@ -16,16 +16,17 @@ _CLAUSES = (
     "METADATA", "CASE", "WHEN", "THEN", "ELSE",
 )  # fmt: skip
 _VALUES = frozenset(
-    {TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING, TokenType.NUMBER, TokenType.CASE, TokenType.CAST}
-    if hasattr(TokenType, "CAST")
-    else {TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING, TokenType.NUMBER, TokenType.CASE}
+    {TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING, TokenType.NUMBER, TokenType.CASE}
 )
+_BEGINNINGS = ("INSERT", "CREATE", "SET", "SELECT", "EXECUTE")
 _OPENING = {"(": ")", "[": "]", "{": "}"}
 
 
 def help_for(failure: SyntaxFailure, tokens: Sequence[Token]) -> str | None:
     """A proposal for a statement (its tokens) that failed to parse, or None if nothing is likely."""
     at = next((i for i, t in enumerate(tokens) if t.start >= failure.start), len(tokens))
+    if failure.code == "SQL002":
+        at = len(tokens)
     for index in (at, at - 1, at - 2):
         word = _misspelt(tokens, index)
         if word is not None:
@@ -41,7 +42,7 @@ def help_for(failure: SyntaxFailure, tokens: Sequence[Token]) -> str | None:
     before = tokens[at - 1] if at else None
     if before is not None and token.token_type in _VALUES and (before.token_type in _VALUES or before.text == ")"):
         return f"is a comma missing before `{_shown(token)}`?"
-    if before is not None and token.text.upper() in ("INSERT", "CREATE", "SET", "SELECT") and at > 2:
+    if before is not None and token.text.upper() in _BEGINNINGS and at > 2 and "expected" not in failure.message:
         return f"is a semicolon missing before `{token.text}`?"
     return None
 

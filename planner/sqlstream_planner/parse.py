@@ -10,13 +10,15 @@ from typing import Any, NoReturn
 
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
+from sqlstream_operators.types import SqlType
 
+from sqlstream_planner.datatypes import sql_type_of
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
 from sqlstream_planner.dialect import SqlStream, SyntaxFailure, range_of
 from sqlstream_planner.dialect.lexer import HintBook, lex
 from sqlstream_planner.dialect.parser import SqlStreamParser
-from sqlstream_planner.dialect.types import sql_type, timestamp_precision
 from sqlstream_planner.mistakes import help_for
+from sqlstream_planner.problems import TypeProblem
 from sqlstream_planner.rendered import RenderedSql
 from sqlstream_planner.statements import (
     Column,
@@ -123,7 +125,7 @@ def parse_rendered(rendered: RenderedSql) -> Script:
     hints = HintBook(lexed.hints)
     problems: list[Diagnostic] = []
     statements: list[Statement] = []
-    for chunk in _chunks(list(lexed.tokens)):
+    for chunk in _chunks(lexed.tokens, len(sql)):
         reader = _Reader(rendered, hints)
         try:
             statements.append(reader.read(chunk))
@@ -132,7 +134,7 @@ def parse_rendered(rendered: RenderedSql) -> Script:
             problems.append(
                 Diagnostic(failure.code, failure.message, rendered.span(failure.start, failure.end), (), help_)
             )
-            hints.take(chunk.start, chunk.end)
+            hints.take(chunk.start, chunk.stop)
     if lexed.unclosed is not None:
         problems.append(_unclosed(rendered, lexed.unclosed.mark, lexed.unclosed.start))
     if problems:
@@ -159,10 +161,11 @@ def _unclosed(rendered: RenderedSql, mark: str, start: int) -> Diagnostic:
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """The tokens of one statement; for a statement set those of each INSERT too."""
+    """The tokens of one statement, and where its semicolon is; of a statement set its INSERTs too."""
 
     tokens: tuple[Token, ...]
-    parts: tuple[tuple[Token, ...], ...] | None = None
+    stop: int
+    parts: tuple[_Chunk, ...] | None = None
     closed: bool = True
 
     @property
@@ -174,34 +177,38 @@ class _Chunk:
         return self.tokens[-1].end + 1
 
 
-def _chunks(tokens: list[Token]) -> list[_Chunk]:
-    pieces: list[list[Token]] = [[]]
+def _chunks(tokens: Sequence[Token], size: int) -> list[_Chunk]:
+    pieces: list[tuple[list[Token], int]] = []
+    piece: list[Token] = []
     for token in tokens:
         if token.token_type == TokenType.SEMICOLON:
-            pieces.append([])
+            pieces.append((piece, token.start))
+            piece = []
         else:
-            pieces[-1].append(token)
+            piece.append(token)
+    pieces.append((piece, size))
     chunks: list[_Chunk] = []
-    opened: list[list[Token]] | None = None
-    for piece in pieces:
+    whole: list[Token] = []
+    parts: list[_Chunk] | None = None
+    for piece, stop in pieces:
         if not piece:
             continue
-        if opened is None:
+        head = 0
+        if parts is None:
             head = _set_head(piece)
             if head == 0:
-                chunks.append(_Chunk(tuple(piece)))
+                chunks.append(_Chunk(tuple(piece), stop))
                 continue
-            opened = [piece[:head]]
-            piece = piece[head:]
-        rest, ended = _split_end(piece)
-        if rest:
-            opened.append(rest)
+            whole, parts = [], []
+        whole.extend(piece)
+        inner, ended = _split_end(piece[head:])
+        if inner:
+            parts.append(_Chunk(tuple(inner), stop))
         if ended:
-            opened.append([piece[-1]])
-            chunks.append(_set_chunk(opened, closed=True))
-            opened = None
-    if opened is not None:
-        chunks.append(_set_chunk(opened, closed=False))
+            chunks.append(_Chunk(tuple(whole), stop, tuple(parts)))
+            parts = None
+    if parts is not None:
+        chunks.append(_Chunk(tuple(whole), size, tuple(parts), closed=False))
     return chunks
 
 
@@ -221,11 +228,6 @@ def _split_end(piece: list[Token]) -> tuple[list[Token], bool]:
     return (piece[:-1], True) if ends > cases else (piece, False)
 
 
-def _set_chunk(opened: list[list[Token]], *, closed: bool) -> _Chunk:
-    parts = opened[1:-1] if closed else opened[1:]
-    return _Chunk(tuple(t for piece in opened for t in piece), tuple(tuple(p) for p in parts), closed)
-
-
 # ---- one statement -------------------------------------------------------------------------------------------
 
 
@@ -240,15 +242,15 @@ class _Reader:
     def read(self, chunk: _Chunk) -> Statement:
         """The statement. Raises SyntaxFailure."""
         if chunk.parts is None:
-            return self._single(chunk.tokens)
+            return self._single(chunk)
         inserts: list[InsertInto] = []
         for part in chunk.parts:
             statement = self._single(part)
             if not isinstance(statement, InsertInto):
                 raise SyntaxFailure(
                     "a statement set holds INSERT statements only",
-                    part[0].start,
-                    part[0].end + 1,
+                    part.start,
+                    part.tokens[0].end + 1,
                     help="move the other statements before EXECUTE STATEMENT SET",
                 )
             inserts.append(statement)
@@ -264,8 +266,8 @@ class _Reader:
             raise SyntaxFailure("this statement set is empty", chunk.start, chunk.tokens[-1].end + 1)
         return StatementSet(tuple(inserts), self._span(chunk.start, chunk.end))
 
-    def _single(self, tokens: Sequence[Token]) -> Statement:
-        p = self.p
+    def _single(self, chunk: _Chunk) -> Statement:
+        p, tokens = self.p, chunk.tokens
         for token, following in zip(tokens, tokens[1:], strict=False):
             if token.token_type == TokenType.NUMBER and following.token_type == TokenType.VAR:
                 if token.end + 1 == following.start:
@@ -275,11 +277,11 @@ class _Reader:
                         following.end + 1,
                         help=f"write `{token.text}{following.text}` in backticks if it is a name",
                     )
-        p.start(tokens, self.rendered.text, self.hints)
+        p.start(tokens, self.rendered.text, self.hints, chunk.stop)
         statement = self._statement()
         if not p.at_end:
             p.fail_at_token(p._curr, None)
-        left = self.hints.take(tokens[0].start, tokens[-1].end + 1)
+        left = self.hints.take(chunk.start, chunk.stop)
         if left:
             raise SyntaxFailure(
                 "a hint has no meaning here",
@@ -387,7 +389,7 @@ class _Reader:
         name_start = p.here
         table = p.table_name()
         table_span = self._since(name_start)
-        hint = p.hint_node(p.last_end, p.here)
+        hint = p.hint_node(p.last_end, p.hints_until)
         if p.at("PARTITION"):
             p.fail_at_token(
                 p._curr,
@@ -547,8 +549,8 @@ class _Reader:
         if p.at(",") or p.at(")") or p.at_end:
             p.fail_here(f"a type, or AS and an expression, for column `{name}`")
         data_type = p.data_type(f"a type for column `{name}`")
-        type_ = sql_type(data_type)
-        precision = timestamp_precision(data_type)
+        type_ = self._type(data_type, start)
+        precision = _precision(data_type) if type_.is_timestamp else None
         nullable = True
         key: str | None = None
         virtual = False
@@ -572,10 +574,18 @@ class _Reader:
                 break
         if not (p.at(",") or p.at(")") or p.at("COMMENT")):
             p.fail_at_token(p._curr or None, f"expected a comma or `)` after column `{name}`")
-        del start
         if key is not None:
             return MetadataColumn(name, type_, nullable, precision, key, virtual, span)
         return PhysicalColumn(name, type_, nullable, precision, span)
+
+    def _type(self, node: exp.DataType, start: int) -> SqlType:
+        try:
+            return sql_type_of(node)
+        except TypeProblem as problem:
+            at = range_of(problem.node) or (start, self.p.last_end)
+            raise SyntaxFailure(problem.message, *at, help=problem.help, code="SQL003") from None
+        except ValueError as error:
+            raise SyntaxFailure(str(error), start, self.p.last_end, code="SQL003") from None
 
     def _not_enforced(self) -> None:
         p = self.p
@@ -661,6 +671,10 @@ class _TableBody:
         self.watermark: Watermark | None = None
         self.primary_key: PrimaryKey | None = None
         self.started = False
+
+
+def _precision(node: exp.DataType) -> int | None:
+    return int(node.expressions[0].name) if node.expressions else None
 
 
 def _dotted(table: exp.Table) -> str:

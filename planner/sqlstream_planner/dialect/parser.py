@@ -17,9 +17,16 @@ from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokens import Token, TokenType
 
+from sqlstream_planner.diagnostics import did_you_mean
 from sqlstream_planner.dialect import calls, intervals, tvf
 from sqlstream_planner.dialect.lexer import HintBook, HintText, lex
 from sqlstream_planner.dialect.positions import own_range, set_range
+
+TYPE_NAMES = (
+    "BOOLEAN", "TINYINT", "SMALLINT", "INT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL",
+    "STRING", "VARCHAR", "CHAR", "BYTES", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ", "INTERVAL", "UUID",
+    "JSON", "ARRAY", "MAP", "ROW",
+)  # fmt: skip
 
 T = TypeVar("T")
 E = TypeVar("E", bound=exp.Expr)
@@ -90,14 +97,21 @@ class SqlStreamParser(DuckDBParser):
         options["error_level"] = ErrorLevel.IMMEDIATE
         super().__init__(dialect=dialect, **options)
         self._hints = HintBook(())
+        self._stop = 0
 
     # ---- entry, for whoever reads statements -------------------------------------------------------------
 
-    def start(self, tokens: Sequence[Token], sql: str, hints: HintBook | None = None) -> None:
-        """Begin to read one statement's tokens (no semicolon); `sql` is the text their offsets point into."""
+    def start(
+        self, tokens: Sequence[Token], sql: str, hints: HintBook | None = None, stop: int | None = None
+    ) -> None:
+        """Begin to read one statement's tokens (no semicolon); `sql` is the text their offsets point into.
+
+        `stop` is where the statement ends: its semicolon, or the end of the text.
+        """
         self.reset()
         self.sql = sql
         self._hints = hints if hints is not None else HintBook(())
+        self._stop = len(sql) if stop is None else stop
         self._chunks = [list(tokens)]
         self._advance_chunk()
 
@@ -107,6 +121,11 @@ class SqlStreamParser(DuckDBParser):
         if self._curr:
             return self._curr.start
         return self._prev.end + 1 if self._prev else 0
+
+    @property
+    def hints_until(self) -> int:
+        """The offset before which a hint that follows the last token must start."""
+        return self._curr.start if self._curr else self._stop
 
     @property
     def last_end(self) -> int:
@@ -129,7 +148,7 @@ class SqlStreamParser(DuckDBParser):
     def expect(self, *words: str, after: str | None = None) -> None:
         """Read these words or fail saying that they were expected."""
         if not self.take(*words):
-            self.fail_here(" ".join(words), after=after)
+            self.fail_here(f"`{' '.join(words)}`", after=after)
 
     def identifier(self, what: str) -> exp.Identifier:
         """Read one name; `what` says in the error which."""
@@ -247,9 +266,8 @@ class SqlStreamParser(DuckDBParser):
 
     def raise_error(self, message: str, token: Token | None = None) -> None:  # type: ignore[override]
         """Turn what sqlglot complains about into our failure, with the place it happened at."""
-        if not token or not token.text:
-            token = self._curr or None
-        self.fail_at_token(token or None, calls.expectation(message))
+        del token  # sqlglot sometimes blames the token before the one that is wrong
+        self.fail_at_token(self._curr or None, calls.expectation(message))
 
     # ---- what sqlglot calls ------------------------------------------------------------------------------
 
@@ -322,8 +340,23 @@ class SqlStreamParser(DuckDBParser):
         with_collation: bool = False,
     ) -> exp.Expr | None:
         start = self.here
-        return self._ranged(
-            start, super()._parse_types(check_func, schema, allow_identifiers, with_collation)
+        found = super()._parse_types(check_func, schema, allow_identifiers, with_collation)
+        if isinstance(found, exp.DataType):
+            for child in found.expressions:
+                # `ROW<a INT NOT NULL>`: DuckDB has no constraint inside a type.
+                if isinstance(child, exp.ColumnDef):
+                    child.set("constraints", None)
+        return self._ranged(start, found)
+
+    def _parse_user_defined_type(self, identifier: exp.Identifier) -> exp.Expr | None:
+        near = did_you_mean(identifier.name, TYPE_NAMES)
+        start, end = own_range(identifier) or (self._prev.start, self._prev.end + 1)
+        raise SyntaxFailure(
+            f"unknown type `{identifier.name}`",
+            start,
+            end,
+            help=f"did you mean {near}?" if near else "types are " + ", ".join(TYPE_NAMES),
+            code="SQL003",
         )
 
     def _parse_interval(
@@ -346,7 +379,7 @@ class SqlStreamParser(DuckDBParser):
         return found
 
     def _parse_hint(self) -> exp.Hint | None:
-        return self.hint_node(self._prev.end + 1, self.here)
+        return self.hint_node(self._prev.end + 1, self.hints_until)
 
     def hint_node(self, start: int, end: int) -> exp.Hint | None:
         """The hints written in `[start, end)` as one `exp.Hint` of calls, or None."""
@@ -399,7 +432,7 @@ class SqlStreamParser(DuckDBParser):
                     found.append("joins", join)
         if found is not None:
             self._ranged(start, found)
-            hint = self.hint_node(start, self.here if self._curr else len(self.sql))
+            hint = self.hint_node(start, self.hints_until)
             if hint is not None:
                 found.set("hints", [hint])
         return found
