@@ -1,0 +1,211 @@
+"""Options as data: what exists, what their values may be, and what a value means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sqlstream_planner.diagnostics import Diagnostic, Span, did_you_mean
+
+OptionValue = str | int | float | bool
+
+
+class ValueKind(StrEnum):
+    """What an option's text is read as: DURATION gives µs, BYTES a number of bytes, the others themselves."""
+
+    STRING = "string"
+    INTEGER = "integer"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    DURATION = "duration"
+    BYTES = "size"
+    ENUM = "enum"
+    CHARACTER = "character"
+    TIMESTAMP = "timestamp"
+
+
+class Role(StrEnum):
+    """What a table is used for."""
+
+    SOURCE = "source"
+    SINK = "sink"
+
+
+BOTH = (Role.SOURCE, Role.SINK)
+
+
+@dataclass(frozen=True, slots=True)
+class OptionDef:
+    """One option: its name (`#` in it stands for a column), what its value is, and whom it concerns.
+
+    `default` is text as a user would write it. `choices` belong to ENUM. `minimum` and `maximum` bound
+    numbers.
+    """
+
+    name: str
+    kind: ValueKind
+    description: str
+    required: bool = False
+    default: str | None = None
+    choices: tuple[str, ...] = ()
+    roles: tuple[Role, ...] = BOTH
+    minimum: float | None = None
+    maximum: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.kind is ValueKind.ENUM) != bool(self.choices):
+            raise ValueError(f"{self.name}: choices belong to ENUM")
+        if self.required and self.default is not None:
+            raise ValueError(f"{self.name}: a required option has no default")
+        if self.default is not None:
+            self.read(self.default)
+
+    @property
+    def is_pattern(self) -> bool:
+        """Whether the name has a `#` for a column's name."""
+        return "#" in self.name
+
+    def matches(self, key: str) -> bool:
+        """Whether `key` names this option.
+
+        >>> OptionDef("fields.#.kind", ValueKind.STRING, "").matches("fields.a.b.kind")
+        True
+        """
+        if not self.is_pattern:
+            return key == self.name
+        before, after = self.name.split("#", 1)
+        return len(key) > len(before) + len(after) and key.startswith(before) and key.endswith(after)
+
+    def subject(self, key: str) -> str:
+        """The column's name in a `key` that matches a pattern."""
+        before, after = self.name.split("#", 1)
+        return key[len(before) : len(key) - len(after)]
+
+    def read(self, text: str) -> OptionValue:
+        """The value that `text` stands for. Raises ValueError saying what is accepted."""
+        match self.kind:
+            case ValueKind.STRING:
+                return text
+            case ValueKind.CHARACTER:
+                value = {"\\t": "\t", "\\u0001": "\u0001"}.get(text, text)
+                if len(value) != 1:
+                    raise ValueError("one character, such as ',' or '\\t'")
+                return value
+            case ValueKind.BOOLEAN:
+                if text.strip().lower() not in ("true", "false"):
+                    raise ValueError("'true' or 'false'")
+                return text.strip().lower() == "true"
+            case ValueKind.ENUM:
+                found = next((c for c in self.choices if c.lower() == text.strip().lower()), None)
+                if found is None:
+                    raise ValueError("one of " + ", ".join(f"'{c}'" for c in self.choices))
+                return found
+            case ValueKind.DURATION:
+                return self._bounded(parse_duration(text), "a duration")
+            case ValueKind.BYTES:
+                return self._bounded(parse_bytes(text), "a size")
+            case ValueKind.INTEGER:
+                try:
+                    return self._bounded(int(text.strip()), "a whole number")
+                except ValueError:
+                    raise ValueError("a whole number" + self._bounds()) from None
+            case ValueKind.NUMBER:
+                try:
+                    return self._bounded(float(text.strip()), "a number")
+                except ValueError:
+                    raise ValueError("a number" + self._bounds()) from None
+            case ValueKind.TIMESTAMP:
+                if _TIMESTAMP.fullmatch(text.strip()) is None:
+                    raise ValueError("a UTC time such as '2024-01-01 00:00:00'")
+                return text.strip()
+
+    def _bounded[N: (int, float)](self, value: N, what: str) -> N:
+        low = self.minimum is not None and value < self.minimum
+        high = self.maximum is not None and value > self.maximum
+        if low or high or value != value:
+            raise ValueError(what + self._bounds())
+        return value
+
+    def _bounds(self) -> str:
+        if self.minimum is not None and self.maximum is not None:
+            return f" from {self.minimum:g} to {self.maximum:g}"
+        if self.minimum is not None:
+            return f", at least {self.minimum:g}"
+        return f", at most {self.maximum:g}" if self.maximum is not None else ""
+
+
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?Z?)?")
+_QUANTITY = re.compile(r"\s*(\d+)\s*([A-Za-zµ]*)\s*")
+_DURATION_UNITS = {
+    1: ("us", "µs", "micro", "micros", "microsecond", "microseconds"),
+    1_000: ("", "ms", "milli", "millis", "millisecond", "milliseconds"),
+    1_000_000: ("s", "sec", "secs", "second", "seconds"),
+    60_000_000: ("m", "min", "mins", "minute", "minutes"),
+    3_600_000_000: ("h", "hour", "hours"),
+    86_400_000_000: ("d", "day", "days"),
+}
+_BYTE_UNITS = {
+    1: ("", "b", "byte", "bytes"),
+    1 << 10: ("k", "kb", "kib", "kibibytes"),
+    1 << 20: ("m", "mb", "mib", "mebibytes"),
+    1 << 30: ("g", "gb", "gib", "gibibytes"),
+    1 << 40: ("t", "tb", "tib", "tebibytes"),
+}
+
+
+def parse_duration(text: str) -> int:
+    """A duration in µs; without a unit it is milliseconds, as in Flink. Raises ValueError.
+
+    >>> parse_duration("10 s"), parse_duration("500ms"), parse_duration("1 min")
+    (10000000, 500000, 60000000)
+    """
+    return _quantity(text, _DURATION_UNITS, "a duration such as '10 s', '500 ms' or '1 min'")
+
+
+def parse_bytes(text: str) -> int:
+    """A size in bytes; units are powers of 1024, as in Flink. Raises ValueError.
+
+    >>> parse_bytes("64 mb"), parse_bytes("10")
+    (67108864, 10)
+    """
+    return _quantity(text, _BYTE_UNITS, "a size such as '64 mb' or '1 gb'")
+
+
+def _quantity(text: str, units: dict[int, tuple[str, ...]], accepted: str) -> int:
+    found = _QUANTITY.fullmatch(text)
+    if found is not None:
+        for size, names in units.items():
+            if found.group(2).lower() in names:
+                return int(found.group(1)) * size
+    raise ValueError(accepted)
+
+
+def find_option(options: Iterable[OptionDef], key: str) -> OptionDef | None:
+    """The option that `key` names, exact names before patterns."""
+    patterns = []
+    for option in options:
+        if option.name == key:
+            return option
+        if option.is_pattern and option.matches(key):
+            patterns.append(option)
+    return max(patterns, key=lambda o: len(o.name), default=None)
+
+
+def unknown_option(code: str, what: str, key: str, options: Sequence[OptionDef], span: Span | None) -> Diagnostic:
+    """The diagnostic for a `key` that no option has: the nearest one, and all that exist."""
+    names = [o.name for o in options]
+    near = did_you_mean(key, names)
+    return Diagnostic(
+        code,
+        f"{what} has no option `{key}`",
+        span,
+        ("options: " + ", ".join(sorted(names)),),
+        f"did you mean '{near}'?" if near else None,
+    )
+
+
+def wrong_value(code: str, key: str, text: str, accepted: str, span: Span | None) -> Diagnostic:
+    """The diagnostic for a value that an option does not take."""
+    return Diagnostic(code, f"`{key}` can't be '{text}'", span, (), f"write {accepted}")
