@@ -27,18 +27,24 @@ INTERNAL = (
     "json_deserialize_",
     "parse_duckdb_log",
 )
-INTERNAL_NAMES = frozenset(
-    ["add_parquet_key", "aggregate_state", "array_value", "cast_to_type", "combine", "combine_aggr", "constant_or_null", "create_sort_key", "currval", "finalize", "getvariable", "in_search_path", "is_histogram_other_bin", "json_execute_serialized_sql", "make_type", "nextval", "remap_struct", "replace_type", "setseed", "setval", "sleep_ms", "stats", "to_aggregate_state", "type_name", "vector_type", "vertex_extract", "write_log", "error", "alias", "unpivot_list", "getenv", "json_serialize_plan", "timetz_byte_comparable", "bitstring_byte_comparable", "bitstring", "get_bit", "set_bit", "bit_position", "md5_number", "union_extract", "union_tag", "union_value", "get_type", "can_cast_implicitly", "invoke", "version"]
-)
+_INTERNAL_TEXT = """
+add_parquet_key aggregate_state array_value cast_to_type combine combine_aggr constant_or_null
+create_sort_key currval finalize getvariable in_search_path is_histogram_other_bin
+json_execute_serialized_sql make_type nextval remap_struct replace_type setseed setval sleep_ms
+stats to_aggregate_state type_name vector_type vertex_extract write_log alias unpivot_list getenv
+timetz_byte_comparable bitstring_byte_comparable bitstring get_bit set_bit bit_position md5_number
+union_extract union_tag union_value get_type can_cast_implicitly invoke version
+"""
+INTERNAL_NAMES = frozenset(_INTERNAL_TEXT.split())
 
 
 def overloads() -> dict[str, dict[str, list[str]]]:
-    """`kind -> name -> ["parameter|parameter|*variadic>return", …]`, sorted so that a new dump is a small diff."""
+    """`kind -> name -> ["parameter|parameter|*variadic>return", …]`, sorted."""
     rows: list[tuple[Any, ...]] = (
         duckdb.connect()
         .sql(
-            "SELECT function_type, function_name, parameter_types, varargs, return_type FROM duckdb_functions() "
-            "WHERE function_type IN ('scalar', 'aggregate', 'window')"
+            "SELECT function_type, function_name, parameter_types, varargs, return_type "
+            "FROM duckdb_functions() WHERE function_type IN ('scalar', 'aggregate', 'window')"
         )
         .fetchall()
     )
@@ -56,7 +62,8 @@ def volatile() -> list[str]:
     rows = (
         duckdb.connect()
         .sql(
-            "SELECT DISTINCT function_name FROM duckdb_functions() WHERE has_side_effects OR stability <> 'CONSISTENT'"
+            "SELECT DISTINCT function_name FROM duckdb_functions() "
+            "WHERE (has_side_effects OR stability <> 'CONSISTENT') AND function_name <> 'error'"
         )
         .fetchall()
     )

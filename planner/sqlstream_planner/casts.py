@@ -27,7 +27,7 @@ from sqlstream_operators.types import (
 
 @dataclass(frozen=True, slots=True)
 class TypedExpr:
-    """What is known of an expression: its type, whether it can be NULL, and its value if it is a bare literal.
+    """What is known of an expression: its type, can it be NULL, its value if it is a bare literal.
 
     `literal` is set for a string or integer literal only: DuckDB types these late, so `'2020-01-01'` can be
     compared with a DATE and `1` can be added to a TINYINT without widening it.
@@ -326,7 +326,7 @@ _EXPLICIT = {
 
 
 def can_cast_explicitly(from_: SqlType, to: SqlType) -> bool:
-    """Whether CAST can ever succeed (for some value); DuckDB binds the others too, and fails on the first row."""
+    """Whether CAST can ever succeed for some value; DuckDB binds others too, and fails at the first row."""
     free = (Kind.UNKNOWN, Kind.NULL, Kind.VARCHAR, Kind.JSON)
     if from_.kind in free or to.kind in free:
         return True
@@ -359,8 +359,8 @@ def can_cast_explicitly(from_: SqlType, to: SqlType) -> bool:
 def assignable(source: SqlType, column: SqlType) -> Assignment:
     """What INSERT INTO does with a value of `source` for a sink column of type `column`.
 
-    As in Flink a wider type of the same family is taken silently. Unlike in Flink a narrower *number* is taken
-    too, because DuckDB's SUM of integers is a HUGEINT that no sink has: the cast is checked at run time and a
+    As in Flink a wider type of the same family is taken silently. Unlike in Flink a narrower *number* is
+    taken too, because DuckDB's SUM of integers is a HUGEINT that no sink has: the cast is checked at run time and a
     value that does not fit stops the epoch with the row. TIMESTAMP and TIMESTAMP_LTZ convert as UTC. Strings
     and numbers never convert without a CAST.
     """
@@ -385,10 +385,8 @@ def assignable(source: SqlType, column: SqlType) -> Assignment:
 
 
 def _assign_number(source: SqlType, column: SqlType) -> Assignment:
-    if (
-        (source.kind is Kind.DECIMAL
-        and column.kind is Kind.DECIMAL)
-        or (source.is_integer and column.kind is Kind.DECIMAL)
+    if (source.kind is Kind.DECIMAL and column.kind is Kind.DECIMAL) or (
+        source.is_integer and column.kind is Kind.DECIMAL
     ):
         (precision, scale), (to_precision, to_scale) = decimal_of(source), decimal_of(column)
         fits = to_scale >= scale and to_precision - to_scale >= precision - scale

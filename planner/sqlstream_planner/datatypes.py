@@ -73,7 +73,7 @@ _DECIMALS = (_T.DECIMAL, _T.BIGDECIMAL, _T.UDECIMAL)
 _MICROSECONDS = 6
 
 
-def sql_type_of(node: exp.Expression) -> SqlType:
+def sql_type_of(node: exp.Expr) -> SqlType:
     """The SqlType of a type in the AST. Raises TypeProblem if columns can't have it.
 
     >>> import sqlglot
@@ -96,12 +96,12 @@ def sql_type_of(node: exp.Expression) -> SqlType:
         return _SIMPLE[kind]
     if kind in _DECIMALS:
         sizes = [int(parameter.name) for parameter in inside]
-        precision, scale = (sizes + [0])[:2] if sizes else (18, 3)
+        precision, scale = [*sizes, 0][:2] if sizes else (18, 3)
         if not (1 <= precision <= 38 and 0 <= scale <= precision):
             raise TypeProblem(
                 node,
                 problems.UNKNOWN_TYPE,
-                f"DECIMAL({precision},{scale}): the precision is 1 to 38 digits, the scale at most the precision",
+                f"DECIMAL({precision},{scale}): 1 to 38 digits, the scale at most as many",
             )
         return decimal(precision, scale)
     if kind in (_T.ARRAY, _T.LIST) and len(inside) == 1 and not node.args.get("values"):
@@ -113,7 +113,7 @@ def sql_type_of(node: exp.Expression) -> SqlType:
     raise _unknown(node)
 
 
-def _unknown(node: exp.Expression) -> TypeProblem:
+def _unknown(node: exp.Expr) -> TypeProblem:
     names = sorted(
         {str(t) for t in _SIMPLE.values()} | {"DECIMAL(p, s)", "t[]", "MAP(k, v)", "STRUCT(name t, …)"}
     )

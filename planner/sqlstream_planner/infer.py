@@ -1,8 +1,8 @@
 """The type and nullability of a scalar expression, as DuckDB 2.0 gives them, without DuckDB.
 
-`infer` raises `TypeProblem` (or hands it to a callback and goes on with UNKNOWN). Where DuckDB binds an expression
-that can only fail on the first row (`CAST(1 AS DATE)`, `date = 1`, `text = number`), we refuse it: a stream must
-not find out at run time. tests/planner/test_infer.py compares random expressions with DuckDB.
+`infer` raises `TypeProblem` (or hands it to a callback and goes on with UNKNOWN). Where DuckDB binds an
+expression that can only fail at a row (`CAST(1 AS DATE)`, `date = 1`, `text = number`), we refuse it: a stream
+must not find out at run time. tests/planner/test_infer.py compares random expressions with DuckDB.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from sqlstream_planner.functions.catalogue import Function, FunctionKind
 from sqlstream_planner.functions.generics import (
     LIST_CALLS,
     Call,
-    NotTypable,
+    NotTypableError,
     element_of,
     field_of,
     join,
@@ -48,6 +48,7 @@ from sqlstream_planner.functions.generics import (
     return_type,
 )
 from sqlstream_planner.functions.resolve import Argument, LambdaArgument, Resolved, Unresolved, resolve
+from sqlstream_planner.functions.words import words
 from sqlstream_planner.problems import TypeProblem
 
 Scope = Mapping[str, tuple[SqlType, bool]]
@@ -55,7 +56,7 @@ OnError = Callable[[TypeProblem], None]
 
 
 def infer(
-    expression: exp.Expression,
+    expression: exp.Expr,
     scope: Scope,
     on_error: OnError | None = None,
     *,
@@ -64,9 +65,9 @@ def infer(
 ) -> TypedExpr:
     """The type of `expression` over columns `scope` (name -> type, nullable; names ignore case).
 
-    `aggregates` and `windows` say whether SUM … and … OVER may appear here. Each problem raises TypeProblem, or,
-    with `on_error`, is passed to it and the part that has it is UNKNOWN. A qualified column `b.price` is looked up
-    as "b.price", then as "price"; if `b` is a column itself it is a field of it.
+    `aggregates` and `windows` say whether SUM … and … OVER may appear here. Each problem raises TypeProblem,
+    or, with `on_error`, is passed to it and the part that has it is UNKNOWN. A qualified column `b.price` is
+    looked up as "b.price"; if `b` is a column itself it is its field; else as "price".
 
     >>> import sqlglot
     >>> from sqlstream_operators.types import INTEGER
@@ -78,25 +79,43 @@ def infer(
 
 
 def require_boolean(
-    expression: exp.Expression, scope: Scope, what: str, on_error: OnError | None = None
+    expression: exp.Expr, scope: Scope, what: str, on_error: OnError | None = None
 ) -> TypedExpr:
-    """Type a condition (`what`: "WHERE", "JOIN … ON") and refuse what is not BOOLEAN nor convertible to it."""
+    """Type a condition (`what`: "WHERE", "JOIN … ON") refuse what can't become a BOOLEAN."""
     inference = _Inference({name.lower(): typed for name, typed in scope.items()}, on_error, False, False)
     return inference.condition(expression, what)
 
 
 # With no NULL among the arguments these never give NULL.
 _NEVER_NULL = frozenset(
-    ["abs", "upper", "lower", "length", "char_length", "character_length", "concat", "concat_ws", "trim", "ltrim", "rtrim", "lpad", "rpad", "replace", "reverse", "repeat", "left", "right", "substring", "substr", "strpos", "instr", "position", "starts_with", "ends_with", "prefix", "suffix", "contains", "regexp_matches", "regexp_full_match", "regexp_replace", "round", "ceil", "ceiling", "floor", "trunc", "sign", "greatest", "least", "hash", "md5", "sha1", "sha256", "to_json", "json_object", "json_array", "list_value", "list_pack", "string_split", "str_split", "struct_pack", "date_trunc", "year", "month", "day", "hour", "minute", "second", "dayofweek", "dayofyear", "week", "quarter", "epoch", "epoch_ms", "epoch_us", "strftime", "to_hex", "hex", "encode", "list_contains", "array_contains", "len", "ascii", "chr", "add", "subtract", "multiply", "+", "-", "*", "||", "&", "|", "xor", "~", "<<", ">>", "~~", "!~~", "~~*", "!~~*", "@", "typeof", "to_timestamp", "make_timestamp", "count", "count_star", "approx_count_distinct", "regr_count", "row_number", "rank", "dense_rank", "cume_dist", "percent_rank", "ntile", "datediff", "date_diff", "map", "list_distinct", "list_sort", "list_concat", "array_to_string", "split_part", "date_add"]
+    words(
+        """
+    abs upper lower length char_length character_length concat concat_ws trim ltrim rtrim lpad rpad
+    replace reverse repeat left right substring substr strpos instr position starts_with ends_with
+    prefix suffix contains regexp_matches regexp_full_match regexp_replace round ceil ceiling floor
+    trunc sign greatest least hash md5 sha1 sha256 to_json json_object json_array list_value list_pack
+    string_split str_split struct_pack date_trunc year month day hour minute second dayofweek dayofyear
+    week quarter epoch epoch_ms epoch_us strftime to_hex hex encode list_contains array_contains len
+    ascii chr add subtract multiply + - * || & | xor ~ << >> ~~ !~~ ~~* !~~* @ typeof to_timestamp
+    make_timestamp count count_star approx_count_distinct regr_count row_number rank dense_rank
+    cume_dist percent_rank ntile datediff date_diff map list_distinct list_sort list_concat
+    array_to_string split_part date_add
+    """
+    )
 )
 # These skip NULL arguments: the result is NULL only if all are.
 _SKIP_NULLS = frozenset({"coalesce", "ifnull", "greatest", "least", "concat_ws"})
 # These are not NULL, whatever the arguments are.
 _COUNTS = frozenset(
-    ["count", "count_star", "approx_count_distinct", "regr_count", "concat", "typeof", "hash", "struct_pack", "list_value", "list_pack", "json_object", "json_array", "row_number", "rank", "dense_rank", "rank_dense", "cume_dist", "percent_rank", "ntile"]
+    words(
+        """
+    count count_star approx_count_distinct regr_count concat typeof hash struct_pack list_value
+    list_pack json_object json_array row_number rank dense_rank rank_dense cume_dist percent_rank ntile
+    """
+    )
 )
 
-_BINARY: dict[type[exp.Expression], str] = {
+_BINARY: dict[type[exp.Expr], str] = {
     exp.Add: "+",
     exp.Sub: "-",
     exp.Mul: "*",
@@ -120,7 +139,7 @@ _BINARY: dict[type[exp.Expression], str] = {
     exp.ArrayContainedBy: "<@",
     exp.ArrayOverlaps: "&&",
 }
-_UNARY: dict[type[exp.Expression], str] = {exp.BitwiseNot: "~", exp.Abs: "abs"}
+_UNARY: dict[type[exp.Expr], str] = {exp.BitwiseNot: "~", exp.Abs: "abs"}
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _LITERAL_DIGITS = 38
 _SHOWN_SIGNATURES = 8
@@ -134,7 +153,7 @@ class _Inference:
     windows: bool
     lambdas: list[dict[str, SqlType]] = field(default_factory=list)
 
-    def type_of(self, node: exp.Expression) -> TypedExpr:
+    def type_of(self, node: exp.Expr) -> TypedExpr:
         try:
             return self._dispatch(node)
         except TypeProblem as problem:
@@ -143,7 +162,7 @@ class _Inference:
             self.on_error(problem)
             return TypedExpr(UNKNOWN)
 
-    def _dispatch(self, node: exp.Expression) -> TypedExpr:
+    def _dispatch(self, node: exp.Expr) -> TypedExpr:
         kind = type(node)
         if kind in _BINARY:
             return self._operator(node, _BINARY[kind], [node.this, node.expression])
@@ -159,7 +178,7 @@ class _Inference:
             return self._call(node, call)
         return TypedExpr(UNKNOWN)
 
-    def condition(self, node: exp.Expression, what: str) -> TypedExpr:
+    def condition(self, node: exp.Expr, what: str) -> TypedExpr:
         """Type a condition; a problem if it can't be a boolean."""
         typed = self.type_of(node)
         if not can_cast_explicitly(typed.type, BOOLEAN):
@@ -180,7 +199,7 @@ class _Inference:
 
     # Names
 
-    def _column(self, node: exp.Expression) -> TypedExpr:
+    def _column(self, node: exp.Expr) -> TypedExpr:
         assert isinstance(node, exp.Column)
         if isinstance(node.this, exp.Star):
             return TypedExpr(UNKNOWN)
@@ -206,19 +225,19 @@ class _Inference:
             f"did you mean `{near}`?" if near else None,
         )
 
-    def _identifier(self, node: exp.Expression) -> TypedExpr:
+    def _identifier(self, node: exp.Expr) -> TypedExpr:
         for local in reversed(self.lambdas):
             if node.name.lower() in local:
                 return TypedExpr(local[node.name.lower()])
         found = self.scope.get(node.name.lower())
         return TypedExpr(*found) if found is not None else TypedExpr(UNKNOWN)
 
-    def _fields(self, node: exp.Expression, typed: TypedExpr, names: Sequence[str]) -> TypedExpr:
+    def _fields(self, node: exp.Expr, typed: TypedExpr, names: Sequence[str]) -> TypedExpr:
         for name in names:
             typed = self._field(node, typed, name)
         return typed
 
-    def _field(self, node: exp.Expression, typed: TypedExpr, name: str) -> TypedExpr:
+    def _field(self, node: exp.Expr, typed: TypedExpr, name: str) -> TypedExpr:
         type_ = typed.type
         if type_.kind is Kind.UNKNOWN:
             return TypedExpr(UNKNOWN)
@@ -242,14 +261,14 @@ class _Inference:
             )
         return TypedExpr(found, nullable=True)
 
-    def _dot(self, node: exp.Expression) -> TypedExpr:
+    def _dot(self, node: exp.Expr) -> TypedExpr:
         if isinstance(node.expression, exp.Identifier):
             return self._field(node, self.type_of(node.this), node.expression.name)
         return TypedExpr(UNKNOWN)
 
     # Literals and constructors
 
-    def _literal(self, node: exp.Expression) -> TypedExpr:
+    def _literal(self, node: exp.Expr) -> TypedExpr:
         text = str(node.this)
         if node.args.get("is_string"):
             return TypedExpr(VARCHAR, False, text)
@@ -261,35 +280,35 @@ class _Inference:
         digits = len(whole) + len(fraction)
         return TypedExpr(decimal(digits, len(fraction)) if digits <= _LITERAL_DIGITS else DOUBLE, False)
 
-    def _negative(self, node: exp.Expression) -> TypedExpr:
+    def _negative(self, node: exp.Expr) -> TypedExpr:
         typed = self.type_of(node.this)
         if isinstance(typed.literal, int):
             return TypedExpr(literal_type(-typed.literal), False, -typed.literal)
         return self._operator(node, "-", [node.this])
 
-    def _null(self, _: exp.Expression) -> TypedExpr:
+    def _null(self, _: exp.Expr) -> TypedExpr:
         return TypedExpr(NULL)
 
-    def _boolean_literal(self, _: exp.Expression) -> TypedExpr:
+    def _boolean_literal(self, _: exp.Expr) -> TypedExpr:
         return TypedExpr(BOOLEAN, False)
 
-    def _blob(self, _: exp.Expression) -> TypedExpr:
+    def _blob(self, _: exp.Expr) -> TypedExpr:
         return TypedExpr(BLOB, False)
 
-    def _text(self, _: exp.Expression) -> TypedExpr:
+    def _text(self, _: exp.Expr) -> TypedExpr:
         return TypedExpr(VARCHAR, False)
 
-    def _interval(self, node: exp.Expression) -> TypedExpr:
+    def _interval(self, node: exp.Expr) -> TypedExpr:
         return TypedExpr(INTERVAL, node.this is None or self.type_of(node.this).nullable)
 
-    def _array(self, node: exp.Expression) -> TypedExpr:
+    def _array(self, node: exp.Expr) -> TypedExpr:
         items = node.expressions
         if len(items) == 1 and isinstance(items[0], exp.Comprehension):
             return self.type_of(items[0])
         types = [self.type_of(item) for item in items]
         return TypedExpr(array(self._join(node, types, "the list")), False)
 
-    def _comprehension(self, node: exp.Expression) -> TypedExpr:
+    def _comprehension(self, node: exp.Expr) -> TypedExpr:
         source = self.type_of(node.args["iterator"])
         names = [node.expression.name] + ([node.args["position"].name] if node.args.get("position") else [])
         with self._local(dict(zip(names, [element_of(source.type), BIGINT], strict=False))):
@@ -297,11 +316,11 @@ class _Inference:
                 self.condition(node.args["condition"], "a condition")
             return TypedExpr(array(self.type_of(node.this).type), source.nullable)
 
-    def _struct(self, node: exp.Expression) -> TypedExpr:
+    def _struct(self, node: exp.Expr) -> TypedExpr:
         fields = [(name, self.type_of(value).type) for name, value in _named(node.expressions)]
         return TypedExpr(_struct_type(fields), False)
 
-    def _to_map(self, node: exp.Expression) -> TypedExpr:
+    def _to_map(self, node: exp.Expr) -> TypedExpr:
         pairs = node.this.expressions if isinstance(node.this, exp.Struct) else []
         keys = [self._key(p.this) for p in pairs]
         values = [self.type_of(p.expression) for p in pairs]
@@ -309,34 +328,32 @@ class _Inference:
             map_of(self._join(node, keys, "the keys"), self._join(node, values, "the values")), False
         )
 
-    def _key(self, node: exp.Expression) -> TypedExpr:
+    def _key(self, node: exp.Expr) -> TypedExpr:
         return self.type_of(exp.column(node.copy()) if isinstance(node, exp.Identifier) else node)
 
-    def _join(self, node: exp.Expression, types: Sequence[TypedExpr], what: str) -> SqlType:
+    def _join(self, node: exp.Expr, types: Sequence[TypedExpr], what: str) -> SqlType:
         try:
             return join(types, what)
-        except NotTypable as reason:
+        except NotTypableError as reason:
             raise TypeProblem(
                 node, problems.INCOMPATIBLE_TYPES, str(reason), help="CAST them to one type"
             ) from None
 
     # Operators
 
-    def _operator(self, node: exp.Expression, name: str, operands: Sequence[exp.Expression]) -> TypedExpr:
+    def _operator(self, node: exp.Expr, name: str, operands: Sequence[exp.Expr]) -> TypedExpr:
         function = catalogue.lookup(name)
         assert function is not None, name
         typed = [self.type_of(operand) for operand in operands]
         return self._resolved(node, function, typed, operands)
 
-    def _comparison(self, node: exp.Expression) -> TypedExpr:
+    def _comparison(self, node: exp.Expr) -> TypedExpr:
         sides = [self.type_of(node.this), self.type_of(node.expression)]
         self._comparable(node, sides, [node.this, node.expression])
         null_safe = isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ)
         return TypedExpr(BOOLEAN, not null_safe and any(s.nullable for s in sides))
 
-    def _comparable(
-        self, node: exp.Expression, sides: Sequence[TypedExpr], nodes: Sequence[exp.Expression]
-    ) -> None:
+    def _comparable(self, node: exp.Expr, sides: Sequence[TypedExpr], nodes: Sequence[exp.Expr]) -> None:
         if common_type(sides) is not None:
             return
         first = sides[0]
@@ -355,28 +372,28 @@ class _Inference:
             node, problems.INCOMPATIBLE_TYPES, f"{first.type} can't be compared with {other.type}", help=help_
         )
 
-    def _is(self, node: exp.Expression) -> TypedExpr:
+    def _is(self, node: exp.Expr) -> TypedExpr:
         if isinstance(node.expression, exp.Null):
             self.type_of(node.this)
         else:
             self.condition(node.this, "IS TRUE")
         return TypedExpr(BOOLEAN, False)
 
-    def _connector(self, node: exp.Expression) -> TypedExpr:
+    def _connector(self, node: exp.Expr) -> TypedExpr:
         word = type(node).__name__.upper()
         sides = [self.condition(node.this, word), self.condition(node.expression, word)]
         return TypedExpr(BOOLEAN, any(s.nullable for s in sides))
 
-    def _not(self, node: exp.Expression) -> TypedExpr:
+    def _not(self, node: exp.Expr) -> TypedExpr:
         return self.condition(node.this, "NOT")
 
-    def _between(self, node: exp.Expression) -> TypedExpr:
+    def _between(self, node: exp.Expr) -> TypedExpr:
         nodes = [node.this, node.args["low"], node.args["high"]]
         types = [self.type_of(n) for n in nodes]
         self._comparable(node, types, nodes)
         return TypedExpr(BOOLEAN, any(t.nullable for t in types))
 
-    def _in(self, node: exp.Expression) -> TypedExpr:
+    def _in(self, node: exp.Expr) -> TypedExpr:
         if node.args.get("query") is not None:
             self.type_of(node.this)
             return TypedExpr(BOOLEAN)
@@ -387,10 +404,10 @@ class _Inference:
         self._comparable(node, types, nodes)
         return TypedExpr(BOOLEAN, any(t.nullable for t in types))
 
-    def _exists(self, _: exp.Expression) -> TypedExpr:
+    def _exists(self, _: exp.Expr) -> TypedExpr:
         return TypedExpr(BOOLEAN, False)
 
-    def _case(self, node: exp.Expression) -> TypedExpr:
+    def _case(self, node: exp.Expr) -> TypedExpr:
         results, nodes = [], []
         operand = self.type_of(node.this) if node.this is not None else None
         for branch in node.args["ifs"]:
@@ -404,24 +421,24 @@ class _Inference:
         results = [self.type_of(n) for n in nodes]
         return self._one_of(node, results, default is None, "CASE")
 
-    def _if(self, node: exp.Expression) -> TypedExpr:
+    def _if(self, node: exp.Expr) -> TypedExpr:
         self.condition(node.this, "IF")
         otherwise = node.args.get("false")
         nodes = [node.args["true"]] + ([otherwise] if otherwise is not None else [])
         return self._one_of(node, [self.type_of(n) for n in nodes], otherwise is None, "IF")
 
-    def _one_of(self, node: exp.Expression, results: list[TypedExpr], open_: bool, what: str) -> TypedExpr:
+    def _one_of(self, node: exp.Expr, results: list[TypedExpr], open_: bool, what: str) -> TypedExpr:
         return TypedExpr(self._join(node, results, what), open_ or any(r.nullable for r in results))
 
-    def _paren(self, node: exp.Expression) -> TypedExpr:
+    def _paren(self, node: exp.Expr) -> TypedExpr:
         return self.type_of(node.this)
 
-    def _tuple(self, node: exp.Expression) -> TypedExpr:
+    def _tuple(self, node: exp.Expr) -> TypedExpr:
         for item in node.expressions:
             self.type_of(item)
         return TypedExpr(UNKNOWN, False)
 
-    def _bracket(self, node: exp.Expression) -> TypedExpr:
+    def _bracket(self, node: exp.Expr) -> TypedExpr:
         typed = self.type_of(node.this)
         (index,) = node.expressions[:1] or [None]
         if isinstance(index, exp.Slice):
@@ -452,7 +469,7 @@ class _Inference:
             self._resolved(node, _function("array_extract"), [typed, at], [node.this, node]).type
         )
 
-    def _cast(self, node: exp.Expression) -> TypedExpr:
+    def _cast(self, node: exp.Expr) -> TypedExpr:
         from_ = self.type_of(node.this)
         to = sql_type_of(node.args["to"])
         if not can_cast_explicitly(from_.type, to):
@@ -464,26 +481,26 @@ class _Inference:
             )
         return TypedExpr(to, from_.nullable or isinstance(node, exp.TryCast))
 
-    def _extract(self, node: exp.Expression) -> TypedExpr:
+    def _extract(self, node: exp.Expr) -> TypedExpr:
         typed = self.type_of(node.expression)
         part = TypedExpr(VARCHAR, False, node.this.name.lower())
         self._resolved(node, _function("date_part"), [part, typed], [node.this, node.expression])
         try:
             return TypedExpr(part_type(str(part.literal)), typed.nullable)
-        except NotTypable as reason:
+        except NotTypableError as reason:
             raise TypeProblem(node, problems.WRONG_ARGUMENTS, str(reason)) from None
 
-    def _at_time_zone(self, node: exp.Expression) -> TypedExpr:
+    def _at_time_zone(self, node: exp.Expr) -> TypedExpr:
         operands = [node.args["zone"], node.this]
         return self._resolved(node, _function("timezone"), [self.type_of(o) for o in operands], operands)
 
-    def _json_extract(self, node: exp.Expression) -> TypedExpr:
+    def _json_extract(self, node: exp.Expr) -> TypedExpr:
         self.type_of(node.this)
         return TypedExpr(VARCHAR if isinstance(node, exp.JSONExtractScalar) else JSON)
 
     # Calls
 
-    def _call(self, node: exp.Expression, call: WrittenCall) -> TypedExpr:
+    def _call(self, node: exp.Expr, call: WrittenCall) -> TypedExpr:
         name = call.name
         if name in ("if", "iff") and len(call.arguments) == 3:
             self.condition(call.arguments[0], "IF")
@@ -507,7 +524,7 @@ class _Inference:
         arguments = [a for a in call.arguments if not isinstance(a, exp.Star)]
         return self._resolved(node, function, [self.type_of(a) for a in arguments], arguments)
 
-    def _unknown_function(self, node: exp.Expression, name: str) -> TypeProblem:
+    def _unknown_function(self, node: exp.Expr, name: str) -> TypeProblem:
         near = did_you_mean(name, catalogue.names())
         notes = tuple(_function(near).signatures()[:_SHOWN_SIGNATURES]) if near else ()
         return TypeProblem(
@@ -520,7 +537,7 @@ class _Inference:
             else "docs/functions.md lists the functions of DuckDB, Flink and Spark",
         )
 
-    def _check_place(self, node: exp.Expression, function: Function) -> None:
+    def _check_place(self, node: exp.Expr, function: Function) -> None:
         if function.kind is FunctionKind.AGGREGATE and not self.aggregates:
             self._report(
                 TypeProblem(
@@ -538,7 +555,7 @@ class _Inference:
                 help=f"{function.name}(…) OVER (PARTITION BY … ORDER BY …)",
             )
 
-    def _aggregate(self, node: exp.Expression, function: Function, call: WrittenCall) -> TypedExpr:
+    def _aggregate(self, node: exp.Expr, function: Function, call: WrittenCall) -> TypedExpr:
         arguments = [a for a in call.arguments if not isinstance(a, exp.Star)]
         with self._places(aggregates=False, windows=False):
             typed = [self.type_of(a) for a in arguments]
@@ -547,13 +564,13 @@ class _Inference:
         result = self._resolved(node, function, typed, arguments)
         return TypedExpr(result.type, function.name not in _COUNTS)
 
-    def _filter(self, node: exp.Expression) -> TypedExpr:
+    def _filter(self, node: exp.Expr) -> TypedExpr:
         result = self.type_of(node.this)
         with self._places(aggregates=False, windows=False):
             self.condition(node.expression.this, "FILTER (WHERE …)")
         return result
 
-    def _within_group(self, node: exp.Expression) -> TypedExpr:
+    def _within_group(self, node: exp.Expr) -> TypedExpr:
         call = written_call(node.this)
         if call is None:
             return TypedExpr(UNKNOWN)
@@ -563,7 +580,7 @@ class _Inference:
         arguments = (*ordered, *call.arguments) if name in (*names.values(), "mode") else call.arguments
         return self._call(node, WrittenCall(name, tuple(arguments)))
 
-    def _window(self, node: exp.Expression) -> TypedExpr:
+    def _window(self, node: exp.Expr) -> TypedExpr:
         if not self.windows:
             raise TypeProblem(
                 node,
@@ -590,9 +607,7 @@ class _Inference:
         result = self._resolved(node, function, typed, arguments)
         return TypedExpr(result.type, call.name not in _COUNTS)
 
-    def _list_aggregate(
-        self, node: exp.Expression, name: str, arguments: Sequence[exp.Expression]
-    ) -> TypedExpr:
+    def _list_aggregate(self, node: exp.Expr, name: str, arguments: Sequence[exp.Expr]) -> TypedExpr:
         typed = [self.type_of(a) for a in arguments]
         if not typed or typed[0].type.kind not in (Kind.ARRAY, Kind.NULL, Kind.UNKNOWN):
             raise self._no_match(node, _function(name), typed, arguments)
@@ -610,7 +625,7 @@ class _Inference:
             self._resolved(node, function, [element, *typed[extra:]], [arguments[0], *arguments[extra:]]).type
         )
 
-    def _struct_call(self, name: str, arguments: Sequence[exp.Expression]) -> TypedExpr:
+    def _struct_call(self, name: str, arguments: Sequence[exp.Expr]) -> TypedExpr:
         if name == "struct_pack":
             return TypedExpr(_struct_type([(n, self.type_of(v).type) for n, v in _named(arguments)]), False)
         base = self.type_of(arguments[0]) if arguments else TypedExpr(UNKNOWN)
@@ -622,9 +637,7 @@ class _Inference:
             return TypedExpr(UNKNOWN)
         return TypedExpr(_struct_type(list(fields.items())), base.nullable)
 
-    def _lambda_call(
-        self, node: exp.Expression, function: Function, arguments: Sequence[exp.Expression]
-    ) -> TypedExpr:
+    def _lambda_call(self, node: exp.Expr, function: Function, arguments: Sequence[exp.Expr]) -> TypedExpr:
         typed: list[Argument] = [
             LambdaArgument(tuple(p.name for p in a.expressions))
             if isinstance(a, exp.Lambda)
@@ -671,10 +684,10 @@ class _Inference:
 
     def _resolved(
         self,
-        node: exp.Expression,
+        node: exp.Expr,
         function: Function,
         typed: Sequence[TypedExpr],
-        nodes: Sequence[exp.Expression],
+        nodes: Sequence[exp.Expr],
     ) -> TypedExpr:
         found = resolve(function, typed)
         if isinstance(found, Unresolved):
@@ -684,7 +697,7 @@ class _Inference:
         try:
             if returns is None or _overridden(function.name, found):
                 returns = return_type(generic)
-        except NotTypable as reason:
+        except NotTypableError as reason:
             raise TypeProblem(
                 node,
                 problems.INCOMPATIBLE_TYPES,
@@ -695,10 +708,10 @@ class _Inference:
 
     def _no_match(
         self,
-        node: exp.Expression,
+        node: exp.Expr,
         function: Function,
         typed: Sequence[TypedExpr],
-        nodes: Sequence[exp.Expression],
+        nodes: Sequence[exp.Expr],
         found: Unresolved | None = None,
     ) -> TypeProblem:
         shown = ", ".join(str(t.type) for t in typed)
@@ -729,7 +742,7 @@ class _Inference:
 
 _STRUCT_CALLS = frozenset({"struct_pack", "struct_insert", "struct_update"})
 
-_HANDLERS: dict[type[exp.Expression], Callable[[_Inference, exp.Expression], TypedExpr]] = {
+_HANDLERS: dict[type[exp.Expr], Callable[[_Inference, exp.Expr], TypedExpr]] = {
     exp.Column: _Inference._column,
     exp.Identifier: _Inference._identifier,
     exp.Dot: _Inference._dot,
@@ -795,7 +808,7 @@ def _nullable(name: str, typed: Sequence[TypedExpr]) -> bool:
     return name not in _NEVER_NULL or any(t.nullable for t in typed)
 
 
-def _named(expressions: Sequence[exp.Expression]) -> list[tuple[str, exp.Expression]]:
+def _named(expressions: Sequence[exp.Expr]) -> list[tuple[str, exp.Expr]]:
     named = []
     for index, item in enumerate(expressions):
         if isinstance(item, exp.PropertyEQ | exp.Kwarg | exp.EQ):
@@ -813,13 +826,11 @@ def _struct_type(fields: list[tuple[str, SqlType]]) -> SqlType:
     return struct(*fields) if fields else UNKNOWN
 
 
-def _sql(node: exp.Expression) -> str:
+def _sql(node: exp.Expr) -> str:
     return node.sql(dialect="duckdb")
 
 
-def _suggest_cast(
-    function: Function, typed: Sequence[TypedExpr], nodes: Sequence[exp.Expression]
-) -> str | None:
+def _suggest_cast(function: Function, typed: Sequence[TypedExpr], nodes: Sequence[exp.Expr]) -> str | None:
     """The one cast that would make the call right, if there is one."""
     for overload in function.overloads:
         if not overload.accepts(len(typed)) or len(nodes) != len(typed):
@@ -837,7 +848,7 @@ def _suggest_cast(
     return None
 
 
-def _cast_help(from_: SqlType, to: SqlType, node: exp.Expression) -> str | None:
+def _cast_help(from_: SqlType, to: SqlType, node: exp.Expr) -> str | None:
     if from_.is_numeric and to.is_timestamp:
         return (
             f"TO_TIMESTAMP_LTZ({_sql(node)}, 3) reads milliseconds since 1970, TO_TIMESTAMP_LTZ(…, 0) seconds"

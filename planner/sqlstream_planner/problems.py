@@ -1,4 +1,4 @@
-"""What is wrong with an expression, attached to the node, so that the binder can add the place in the file."""
+"""What is wrong with an expression, attached to the node; the binder adds the place in the file."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ UNTRANSLATABLE = "TYP011"
 
 
 @dataclass(eq=False)
-class TypeProblem(Exception):
+class TypeProblem(Exception):  # noqa: N818 -- it is data until the binder raises it
     """A mistake of the user in `node`; the binder turns it into a Diagnostic with the node's span."""
 
-    node: exp.Expression
+    node: exp.Expr
     code: str
     message: str
     notes: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 """One form for every call: its name as written and its arguments in order.
 
-sqlglot gives some calls a class of their own (`Substring`, `Max`, `DateTrunc` …), and which ones depends on the
-dialect. Here each becomes `Call name + arguments` again, so that typing and translation see what the user wrote.
+Our dialect reads nearly every call as `exp.Anonymous`; other dialects of sqlglot (and a few forms of ours) give
+calls a class of their own. Here each is its name and arguments again, as the user wrote it.
 """
 
 from __future__ import annotations
@@ -10,16 +10,8 @@ from dataclasses import dataclass
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.dialects.duckdb import DuckDB
 
-
-class NeutralDuckDB(DuckDB):
-    """DuckDB's grammar where a call is an `Anonymous` with the name that was written."""
-
-    class Parser(DuckDB.Parser):
-        """Without sqlglot's table of functions; forms with their own grammar stay."""
-
-        FUNCTIONS = {}  # noqa: RUF012 -- the attribute's type is sqlglot's
+from sqlstream_planner.dialect import SqlStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +19,13 @@ class WrittenCall:
     """A call: lower-case name, arguments, and what stood inside its parentheses besides them."""
 
     name: str
-    arguments: tuple[exp.Expression, ...]
+    arguments: tuple[exp.Expr, ...]
     distinct: bool = False
     order: exp.Order | None = None
 
 
-# Nodes of forms with their own grammar (`SUBSTRING(x FROM 1)`, `POSITION(a IN b)` …): DuckDB name, argument keys.
-_FORMS: dict[type[exp.Expression], tuple[str, tuple[str, ...]]] = {
+# Nodes of forms with their own grammar (`SUBSTRING(x FROM 1)` …): DuckDB name, argument keys.
+_FORMS: dict[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
     exp.Substring: ("substring", ("this", "start", "length")),
     exp.StrPosition: ("strpos", ("this", "substr")),
     exp.Overlay: ("overlay", ("this", "expression", "from_", "for_")),
@@ -53,6 +45,11 @@ _FORMS: dict[type[exp.Expression], tuple[str, tuple[str, ...]]] = {
     exp.Coalesce: ("coalesce", ("this", "expressions")),
     exp.Nullif: ("nullif", ("this", "expression")),
     exp.Map: ("map", ("keys", "values")),
+    exp.FirstValue: ("first_value", ("this",)),
+    exp.LastValue: ("last_value", ("this",)),
+    exp.NthValue: ("nth_value", ("this", "offset")),
+    exp.Lead: ("lead", ("this", "offset", "default")),
+    exp.Lag: ("lag", ("this", "offset", "default")),
     exp.Explode: ("unnest", ("this",)),
     exp.Unnest: ("unnest", ("expressions",)),
     exp.Count: ("count", ("this", "expressions")),
@@ -68,7 +65,7 @@ _FORMS: dict[type[exp.Expression], tuple[str, tuple[str, ...]]] = {
 _TRIM = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
 
 
-def written_call(node: exp.Expression) -> WrittenCall | None:
+def written_call(node: exp.Expr) -> WrittenCall | None:
     """The call that `node` is, None if it is not one.
 
     >>> written_call(sqlglot.parse_one("SUBSTRING(x FROM 2)", dialect="duckdb")).name
@@ -108,15 +105,15 @@ _NOT_CALLS = (
 )
 
 
-def neutral(node: exp.Expression) -> exp.Expression:
+def neutral(node: exp.Expr) -> exp.Expr:
     """The same SQL with every call as it would be written for DuckDB, the node's place kept."""
-    parsed = sqlglot.parse_one(node.sql(dialect="duckdb"), dialect=NeutralDuckDB)
+    parsed = sqlglot.parse_one(node.sql(dialect="duckdb"), dialect=SqlStream)
     parsed.meta.update(node.meta)
     return parsed
 
 
-def _values(node: exp.Expression, keys: tuple[str, ...]) -> list[exp.Expression]:
-    values: list[exp.Expression] = []
+def _values(node: exp.Expr, keys: tuple[str, ...]) -> list[exp.Expr]:
+    values: list[exp.Expr] = []
     for key in keys:
         value = node.args.get(key)
         if isinstance(value, list):
@@ -126,9 +123,9 @@ def _values(node: exp.Expression, keys: tuple[str, ...]) -> list[exp.Expression]
     return values
 
 
-def _unwrap(name: str, arguments: list[exp.Expression]) -> WrittenCall:
+def _unwrap(name: str, arguments: list[exp.Expr]) -> WrittenCall:
     distinct, order = False, None
-    plain: list[exp.Expression] = []
+    plain: list[exp.Expr] = []
     for argument in arguments:
         inner = argument
         if isinstance(inner, exp.IgnoreNulls | exp.RespectNulls):

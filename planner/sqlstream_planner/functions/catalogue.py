@@ -12,6 +12,8 @@ from enum import StrEnum
 from functools import cache
 from importlib import resources
 
+from sqlstream_planner.functions.words import words
+
 
 class FunctionKind(StrEnum):
     """What a function does with rows."""
@@ -64,8 +66,8 @@ class Function:
         return lines
 
 
-# `duckdb_functions()` does not say which parameters have a default; measured in tests/planner/test_functions.py.
-_OPTIONAL = {"to_base": 1, "reservoir_quantile": 1, "lag": 2, "lead": 2, "array_reduce": 0}
+# `duckdb_functions()` does not say which parameters have a default.
+_OPTIONAL = {"to_base": 1, "reservoir_quantile": 1, "lag": 2, "lead": 2}
 
 # DuckDB's macros and special forms: they are typed by functions/generics.py, not by an overload.
 MACROS = {
@@ -108,11 +110,25 @@ AGGREGATE_MACROS = {
     "json_group_structure": ("ANY", "JSON"),
 }
 # `list_sum(l)` is `list_aggregate(l, 'sum')`.
-LIST_AGGREGATES = ["any_value", "approx_count_distinct", "avg", "bit_and", "bit_or", "bit_xor", "bool_and", "bool_or", "count", "entropy", "first", "histogram", "kurtosis", "kurtosis_pop", "last", "mad", "max", "median", "min", "mode", "product", "sem", "skewness", "stddev_pop", "stddev_samp", "string_agg", "sum", "var_pop", "var_samp"]
+LIST_AGGREGATES = words(
+    """
+    any_value approx_count_distinct avg bit_and bit_or bit_xor bool_and bool_or count entropy first
+    histogram kurtosis kurtosis_pop last mad max median min mode product sem skewness stddev_pop
+    stddev_samp string_agg sum var_pop var_samp
+    """
+)
 
 # Names of Flink, Spark and the SQL standard for functions that DuckDB does not list as volatile by that name.
 _MORE_VOLATILE = frozenset(
-    ["current_date", "current_time", "current_timestamp", "localtime", "localtimestamp", "now", "today", "rand", "rand_integer", "random", "uuid", "gen_random_uuid", "proctime", "current_row_timestamp", "unix_timestamp_now", "monotonically_increasing_id", "shuffle", "randn", "current_localtime", "current_localtimestamp", "get_current_timestamp", "get_current_time", "transaction_timestamp", "statement_timestamp", "ago", "current_watermark", "current_user", "session_user", "user", "current_database", "curdate"]
+    words(
+        """
+    current_date current_time current_timestamp localtime localtimestamp now today rand rand_integer
+    random uuid gen_random_uuid proctime current_row_timestamp unix_timestamp_now
+    monotonically_increasing_id shuffle randn current_localtime current_localtimestamp
+    get_current_timestamp get_current_time transaction_timestamp statement_timestamp ago
+    current_watermark current_user session_user user current_database curdate
+    """
+    )
 )
 
 
@@ -124,7 +140,6 @@ def _document() -> tuple[frozenset[str], Mapping[str, Function]]:
     for kind, names, signatures in entries:
         for name in names:
             overloads = tuple(_overload(signature, _OPTIONAL.get(name, 0)) for signature in signatures)
-            # first_value and co. exist as window functions and (other names) as aggregates; a name is one kind.
             functions.setdefault(name, Function(name, FunctionKind(kind), overloads))
     for name, (parameters, returns) in MACROS.items():
         functions[name] = _macro(name, parameters, returns, FunctionKind.MACRO)

@@ -31,19 +31,20 @@ from sqlstream_operators.types import (
 )
 from sqlstream_planner.casts import TypedExpr, common_type, decimal_of
 from sqlstream_planner.functions.catalogue import LIST_AGGREGATES
+from sqlstream_planner.functions.words import words
 
 
-class NotTypable(Exception):
+class NotTypableError(Exception):
     """The arguments do not go together; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call whose overload is chosen: name, types of the arguments, and their expressions (for constants)."""
+    """A call whose overload is chosen: name, argument types, and their expressions (for constants)."""
 
     name: str
     types: tuple[TypedExpr, ...]
-    nodes: tuple[exp.Expression, ...]
+    nodes: tuple[exp.Expr, ...]
     returns: str
 
     def constant(self, index: int) -> int | str | None:
@@ -58,11 +59,11 @@ UBIGINT = SqlType(Kind.UBIGINT)
 
 
 def join(types: Sequence[TypedExpr | SqlType], what: str) -> SqlType:
-    """The common type, or NotTypable with the types that do not mix."""
+    """The common type, or NotTypableError with the types that do not mix."""
     joined = common_type(types)
     if joined is None:
         shown = ", ".join(dict.fromkeys(str(t.type if isinstance(t, TypedExpr) else t) for t in types))
-        raise NotTypable(f"{what} mixes {shown}, which have no common type")
+        raise NotTypableError(f"{what} mixes {shown}, which have no common type")
     return joined
 
 
@@ -149,8 +150,8 @@ def _multiply_decimals(call: Call) -> SqlType:
     (a, a_scale), (b, b_scale) = (decimal_of(t.type) for t in call.types)
     precision, scale = a + b, a_scale + b_scale
     if scale > 38:
-        raise NotTypable(
-            f"{_first(call)} * {_second(call)} needs {scale} digits after the point and 38 is the most there is"
+        raise NotTypableError(
+            f"{_first(call)} * {_second(call)} needs {scale} digits after the point, 38 is the most"
         )
     if precision > _INT64_DIGITS and max(a, b) <= _INT64_DIGITS and scale < _INT64_DIGITS:
         precision = _INT64_DIGITS
@@ -170,7 +171,7 @@ def _round_decimal(call: Call) -> SqlType:
         return decimal(precision, 0)
     places = call.constant(1)
     if not isinstance(places, int):
-        raise NotTypable(f"the number of places of {call.name} must be a literal for a DECIMAL")
+        raise NotTypableError(f"the number of places of {call.name} must be a literal for a DECIMAL")
     return decimal(precision, min(max(places, 0), scale))
 
 
@@ -192,7 +193,7 @@ def _concat(call: Call) -> SqlType:
     if any(t.kind is Kind.ARRAY for t in present):
         if not all(t.kind is Kind.ARRAY for t in present):
             shown = " and ".join(dict.fromkeys(map(str, present)))
-            raise NotTypable(f"{shown} can't be concatenated: a list is concatenated with lists only")
+            raise NotTypableError(f"{shown} can't be concatenated: a list is concatenated with lists only")
         return join(present, "list concatenation")
     if present and all(t.kind is Kind.BLOB for t in present):
         return BLOB
@@ -210,14 +211,23 @@ def _equi_width_bins(call: Call) -> SqlType:
 
 _DOUBLE_PARTS = frozenset({"epoch", "julian"})
 DATE_PARTS = frozenset(
-    ["century", "centuries", "day", "days", "dayofmonth", "d", "dayofweek", "dow", "weekday", "dayofyear", "doy", "decade", "decades", "epoch", "era", "hour", "hours", "hr", "hrs", "h", "isodow", "isoyear", "julian", "microsecond", "microseconds", "us", "usec", "usecs", "usecond", "useconds", "millennium", "millennia", "mil", "mils", "millisecond", "milliseconds", "ms", "msec", "msecs", "msecond", "mseconds", "minute", "minutes", "min", "mins", "m", "month", "months", "mon", "mons", "nanosecond", "nanoseconds", "ns", "quarter", "quarters", "second", "seconds", "sec", "secs", "s", "timezone", "timezone_hour", "timezone_minute", "week", "weeks", "weekofyear", "w", "year", "years", "yr", "yrs", "y", "yearweek", "cent", "cents", "c", "dec", "decs"]
+    words(
+        """
+    century centuries day days dayofmonth d dayofweek dow weekday dayofyear doy decade decades epoch era
+    hour hours hr hrs h isodow isoyear julian microsecond microseconds us usec usecs usecond useconds
+    millennium millennia mil mils millisecond milliseconds ms msec msecs msecond mseconds minute minutes
+    min mins m month months mon mons nanosecond nanoseconds ns quarter quarters second seconds sec secs
+    s timezone timezone_hour timezone_minute week weeks weekofyear w year years yr yrs y yearweek cent
+    cents c dec decs
+    """
+    )
 )
 
 
 def part_type(part: str) -> SqlType:
-    """The type of `date_part` for a literal part; NotTypable if there is no such part."""
+    """The type of `date_part` for a literal part; NotTypableError if there is no such part."""
     if part.lower() not in DATE_PARTS:
-        raise NotTypable(f"there is no date part `{part}`")
+        raise NotTypableError(f"there is no date part `{part}`")
     return DOUBLE if part.lower() in _DOUBLE_PARTS else BIGINT
 
 
@@ -245,7 +255,7 @@ def _struct_extract(call: Call) -> SqlType:
         return UNKNOWN
     found = field_of(_first(call), name)
     if found is None:
-        raise NotTypable(f"there is no field `{name}` in {_first(call)}")
+        raise NotTypableError(f"there is no field `{name}` in {_first(call)}")
     return found
 
 
@@ -266,7 +276,9 @@ def _list_prepend(call: Call) -> SqlType:
 def _map_concat(call: Call) -> SqlType:
     maps = [t.type for t in call.types if t.type.kind is not Kind.NULL]
     if len(set(maps)) > 1:
-        raise NotTypable("map_concat needs maps of one type: " + ", ".join(map(str, dict.fromkeys(maps))))
+        raise NotTypableError(
+            "map_concat needs maps of one type: " + ", ".join(map(str, dict.fromkeys(maps)))
+        )
     return maps[0] if maps else NULL
 
 
@@ -278,7 +290,14 @@ def _unknown(_: Call) -> SqlType:
     return UNKNOWN
 
 
-_SAME_AS_FIRST = ["abs", "@", "any_value", "arbitrary", "first", "last", "mode", "list_sort", "array_sort", "list_reverse_sort", "array_reverse_sort", "list_resize", "array_resize", "first_value", "last_value", "nth_value", "fill", "array_pop_back", "array_pop_front", "array_reverse", "list_reverse", "mad", "decimal_average", "reservoir_quantile", "approx_quantile", "array_filter", "list_filter", "filter"]
+_SAME_AS_FIRST = words(
+    """
+    abs @ any_value arbitrary first last mode list_sort array_sort list_reverse_sort array_reverse_sort
+    list_resize array_resize first_value last_value nth_value fill array_pop_back array_pop_front
+    array_reverse list_reverse mad decimal_average reservoir_quantile approx_quantile array_filter
+    list_filter filter
+    """
+)
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(_SAME_AS_FIRST, _first),
@@ -291,7 +310,12 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("avg", "mean"), _double),
     **dict.fromkeys(("min", "max"), _min_max),
     **dict.fromkeys(
-        ["arg_min", "arg_max", "argmin", "argmax", "min_by", "max_by", "arg_min_null", "arg_max_null", "arg_min_nulls_last", "arg_max_nulls_last"],
+        words(
+            """
+    arg_min arg_max argmin argmax min_by max_by arg_min_null arg_max_null arg_min_nulls_last
+    arg_max_nulls_last
+    """
+        ),
         _arg_min_max,
     ),
     "median": _median,
@@ -337,12 +361,17 @@ RULES: dict[str, Rule] = {
 
 # Functions whose type depends on a value, or is a type that we have no columns of.
 TYPE_UNKNOWN = frozenset(
-    ["from_json", "from_json_strict", "json_transform", "json_transform_strict", "list_zip", "array_zip", "row", "struct_values", "decimal_division", "struct_extract_at", "current_setting", "getvariable"]
+    words(
+        """
+    from_json from_json_strict json_transform json_transform_strict list_zip array_zip row struct_values
+    decimal_division struct_extract_at current_setting getvariable
+    """
+    )
 )
 
 
 def return_type(call: Call) -> SqlType:
-    """The type of a generic call; UNKNOWN if its function has no rule. Raises NotTypable."""
+    """The type of a generic call; UNKNOWN if its function has no rule. Raises NotTypableError."""
     return RULES.get(call.name, _unknown)(call)
 
 

@@ -19,8 +19,8 @@ class Pattern:
     """A parameter or return type with holes.
 
     `form` is `type` (with `type`), `any`, `hole` (T, K, V by `name`), `list` (of `parts[0]`), `map` (of two
-    parts), `struct` (`names` and `parts`), `decimal` (of any size), `bare` (STRUCT, TUPLE, MAP, LIST of anything),
-    `lambda`, or `foreign`: a type that no column of ours can have.
+    parts), `struct` (`names` and `parts`), `decimal` (of any size), `bare` (STRUCT, TUPLE, MAP, LIST of
+    anything), `lambda`, or `foreign`: a type that no column of ours can have.
     """
 
     form: str
@@ -50,7 +50,7 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class Unresolved:
-    """Why no overload was chosen: `none` matches, `several` match equally well, or a hole can't be `filled`."""
+    """Why no overload was chosen: `none` matches, `several` match equally, or a hole can't be `filled`."""
 
     reason: str
     candidates: tuple[Overload, ...] = ()
@@ -235,7 +235,7 @@ def _hollow(type_: SqlType) -> SqlType:
 
 
 def substitute(wanted: Pattern, holes: dict[str, SqlType]) -> SqlType | None:
-    """The pattern with its holes filled; None if it is generic (ANY, DECIMAL, STRUCT …), UNKNOWN if foreign."""
+    """The pattern with its holes filled; None if it is generic (ANY, DECIMAL …), UNKNOWN if foreign."""
     if wanted.form == "type":
         return wanted.type
     if wanted.form == "hole":

@@ -1,0 +1,159 @@
+"""Apply the translations to an expression, from the inside out; the expression given is not changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+import sqlglot
+from sqlglot import exp
+
+from sqlstream_planner.dialect import SqlStream
+from sqlstream_planner.functions.calls import WrittenCall, written_call
+from sqlstream_planner.functions.translate.entry import Context, Translation, TypeOf
+from sqlstream_planner.functions.translate.table import TRANSLATIONS
+
+ANY_NUMBER = ("...",)
+
+
+@cache
+def _by_name() -> Mapping[str, tuple[Translation, ...]]:
+    table: dict[str, list[Translation]] = {}
+    for translation in TRANSLATIONS:
+        table.setdefault(translation.name.lower(), []).append(translation)
+    return {name: tuple(entries) for name, entries in table.items()}
+
+
+def is_translated(name: str) -> bool:
+    """Whether some call of `name` is rewritten."""
+    return name.lower() in _by_name()
+
+
+def translated_names() -> tuple[str, ...]:
+    """The lower-case names that have a translation, sorted."""
+    return tuple(sorted(_by_name()))
+
+
+def translate(expression: exp.Expr, type_of: TypeOf | None = None) -> exp.Expr:
+    """A copy of `expression` with every call in DuckDB's own form.
+
+    `type_of` gives the types of arguments where the meaning depends on them (TO_TIMESTAMP of a number is
+    DuckDB's). Raises TypeProblem where there is no exact translation, e.g. for a date pattern that is no literal.
+
+    >>> import sqlglot
+    >>> translate(sqlglot.parse_one("NVL(UPPER(a), LOCATE('x', b))", dialect=SqlStream)).sql("duckdb")
+    "COALESCE(UPPER(a), STRPOS(b, 'x'))"
+    """
+    return _inside_out(expression.copy(), type_of)
+
+
+def _inside_out(node: exp.Expr, type_of: TypeOf | None) -> exp.Expr:
+    for key, value in list(node.args.items()):
+        if isinstance(value, list):
+            node.set(key, [_inside_out(v, type_of) if isinstance(v, exp.Expr) else v for v in value])
+        elif isinstance(value, exp.Expr):
+            node.set(key, _inside_out(value, type_of))
+    rewritten = _rewrite(node, type_of)
+    if rewritten is node:
+        return node
+    rewritten.meta.update(node.meta)
+    return rewritten
+
+
+def _rewrite(node: exp.Expr, type_of: TypeOf | None) -> exp.Expr:
+    if isinstance(node, exp.Is) and isinstance(node.expression, exp.JSON):
+        return exp.Anonymous(this="json_valid", expressions=[node.this])
+    if isinstance(node, exp.Filter) and isinstance(node.this, exp.Filter):
+        inner = node.this
+        both = exp.And(
+            this=exp.Paren(this=node.expression.this), expression=exp.Paren(this=inner.expression.this)
+        )
+        return exp.Filter(this=inner.this, expression=exp.Where(this=both))
+    if isinstance(node, exp.FirstValue | exp.LastValue) and not isinstance(node.parent, exp.Window):
+        name = "first_value" if isinstance(node, exp.FirstValue) else "last_value"
+        return _apply(node, WrittenCall(name, (node.this,)), type_of)
+    if not isinstance(node, exp.Anonymous) or isinstance(node.parent, exp.Dot):
+        return node
+    call = written_call(node)
+    assert call is not None
+    rewritten = _apply(node, call, type_of)
+    if rewritten is node and call.distinct and len(call.arguments) > 1 and call.name != "count":
+        return _with_modifiers(exp.Anonymous(this=node.this, expressions=list(call.arguments)), call)
+    return rewritten
+
+
+def _apply(node: exp.Expr, call: WrittenCall, type_of: TypeOf | None) -> exp.Expr:
+    for translation in _by_name().get(call.name, ()):
+        if translation.parameters not in (ANY_NUMBER,) and len(translation.parameters) != len(call.arguments):
+            continue
+        if any(isinstance(a, exp.Star) for a in call.arguments):
+            return node
+        if translation.builder is not None:
+            built = translation.builder([a.copy() for a in call.arguments], Context(node, type_of))
+        else:
+            built = _fill(translation, call.arguments)
+        return node if built is None else _with_modifiers(built, call)
+    return node
+
+
+@cache
+def _template(sql: str) -> exp.Expr:
+    return sqlglot.parse_one(sql, dialect=SqlStream)
+
+
+def _fill(translation: Translation, arguments: Sequence[exp.Expr]) -> exp.Expr:
+    values = {name: _grouped(a) for name, a in zip(translation.parameters, arguments, strict=True)}
+    template = _template(translation.template).copy()
+    for part in template.walk():
+        part.meta.clear()
+    _rename_lambda_parameters(template, arguments)
+
+    def fill(part: exp.Expr) -> exp.Expr:
+        if isinstance(part, exp.Column | exp.Identifier) and part.name in values and _is_name(part):
+            return values[part.name].copy()
+        return part
+
+    return template.transform(fill)
+
+
+def _rename_lambda_parameters(template: exp.Expr, arguments: Sequence[exp.Expr]) -> None:
+    """Give lambdas of the template parameter names that no argument uses, so that none is captured."""
+    used = {name.name.lower() for argument in arguments for name in argument.find_all(exp.Identifier)}
+    for function in template.find_all(exp.Lambda):
+        for parameter in [p.name for p in function.expressions]:
+            free = parameter
+            while free.lower() in used:
+                free += "_"
+            for name in function.find_all(exp.Identifier):
+                if name.name == parameter:
+                    name.set("this", free)
+
+
+def _is_name(part: exp.Expr) -> bool:
+    """Not a part of something bigger: a column's identifier, a lambda's parameter, a field of struct_pack."""
+    return not (isinstance(part, exp.Identifier) and isinstance(part.parent, exp.Column | exp.PropertyEQ))
+
+
+def _grouped(argument: exp.Expr) -> exp.Expr:
+    simple = (exp.Column, exp.Literal, exp.Anonymous, exp.Paren, exp.Cast, exp.Case, exp.Array, exp.Null)
+    if isinstance(argument, exp.Binary | exp.Unary | exp.Between | exp.In) and not isinstance(
+        argument, simple
+    ):
+        return exp.Paren(this=argument)
+    return argument
+
+
+def _with_modifiers(built: exp.Expr, call: WrittenCall) -> exp.Expr:
+    """Put DISTINCT and ORDER BY of the written call into the aggregate that it became."""
+    if not call.distinct and call.order is None:
+        return built
+    target = built.this if isinstance(built, exp.Filter) else built
+    arguments = list(target.expressions)
+    if call.distinct and arguments and not isinstance(arguments[0], exp.Distinct):
+        arguments[0] = exp.Distinct(expressions=[arguments[0]])
+    if call.order is not None and arguments:
+        order = call.order.copy()
+        order.set("this", arguments[-1])
+        arguments[-1] = order
+    target.set("expressions", arguments)
+    return built

@@ -1,0 +1,209 @@
+"""Date and time functions of Flink and Spark. All times are UTC: there is no session time zone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from sqlstream_operators.types import Kind
+from sqlstream_planner.functions.translate.entry import FLINK, SPARK, Context, call, entry, literal_text, text
+from sqlstream_planner.functions.translate.java_patterns import strftime_format
+
+
+def _format(node: exp.Expr, context: Context) -> exp.Expr:
+    pattern = literal_text(node)
+    if pattern is None:
+        raise context.refuse("the date pattern must be a literal", "write it as a string, 'yyyy-MM-dd'")
+    try:
+        return text(strftime_format(pattern))
+    except ValueError as reason:
+        raise context.refuse(str(reason), "DuckDB's STRFTIME(ts, '%Y-%m-%d') has more formats") from None
+
+
+def _as_timestamp(node: exp.Expr, context: Context) -> exp.Expr:
+    """DATE_FORMAT and kin take strings too: '2020-01-01 00:00:00'."""
+    known = context.type(node)
+    if isinstance(node, exp.Literal) or (known is not None and known.kind is Kind.VARCHAR):
+        return exp.Cast(this=node, to=exp.DataType.build("TIMESTAMP", dialect="duckdb"))
+    return node
+
+
+def _date_format(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
+    return call("strftime", _as_timestamp(arguments[0], context), _format(arguments[1], context))
+
+
+def _is_number(node: exp.Expr, context: Context) -> bool:
+    if isinstance(node, exp.Literal):
+        return not node.is_string
+    known = context.type(node)
+    return known is not None and known.is_numeric
+
+
+def _try_cast(node: exp.Expr, type_: str) -> exp.Expr:
+    return exp.TryCast(this=node, to=exp.DataType.build(type_, dialect="duckdb"), safe=True)
+
+
+def _to_timestamp(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr | None:
+    if _is_number(arguments[0], context):
+        return None
+    return _try_cast(arguments[0], "TIMESTAMP")
+
+
+def _to_timestamp_format(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
+    return call("try_strptime", arguments[0], _format(arguments[1], context))
+
+
+def _to_date_format(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
+    parsed = call("try_strptime", arguments[0], _format(arguments[1], context))
+    return exp.Cast(this=parsed, to=exp.DataType.build("DATE"))
+
+
+def _to_timestamp_ltz(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
+    precision = str(arguments[1].this) if isinstance(arguments[1], exp.Literal) else ""
+    factors = {"0": 1_000_000, "3": 1_000}
+    if precision not in factors:
+        raise context.refuse(
+            "the precision of TO_TIMESTAMP_LTZ must be the literal 0 (seconds) or 3 (milliseconds)",
+            "write TO_TIMESTAMP_LTZ(n, 3)",
+        )
+    micros = exp.Mul(this=exp.Paren(this=arguments[0]), expression=exp.Literal.number(factors[precision]))
+    return call("make_timestamptz", exp.Cast(this=micros, to=exp.DataType.build("BIGINT")))
+
+
+def _from_unixtime(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
+    micros = exp.Mul(this=exp.Paren(this=arguments[0]), expression=exp.Literal.number(1_000_000))
+    moment = call("make_timestamp", exp.Cast(this=micros, to=exp.DataType.build("BIGINT")))
+    format_ = _format(arguments[1], context) if len(arguments) > 1 else text("%Y-%m-%d %H:%M:%S")
+    return call("strftime", moment, format_)
+
+
+def _unix_timestamp_format(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
+    parsed = call("epoch", call("try_strptime", arguments[0], _format(arguments[1], context)))
+    return exp.Cast(this=parsed, to=exp.DataType.build("BIGINT"))
+
+
+def _timestampadd(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
+    unit = literal_text(arguments[0]) or arguments[0].name
+    step = exp.Interval(this=exp.Literal.string("1"), unit=exp.Var(this=unit.upper()))
+    amount = exp.Mul(this=exp.Paren(this=arguments[1]), expression=step)
+    moment = arguments[2]
+    if isinstance(moment, exp.Literal) and moment.is_string:
+        moment = _as_timestamp(moment, context)
+    return exp.Paren(this=exp.Add(this=exp.Paren(this=moment), expression=amount))
+
+
+def _timestampdiff(arguments: Sequence[exp.Expr], _: Context) -> exp.Expr:
+    unit = literal_text(arguments[0]) or arguments[0].name
+    return call("date_sub", text(unit.lower()), arguments[1], arguments[2])
+
+
+TIMES = (
+    entry(
+        "DATE_FORMAT(time, pattern)",
+        "strftime(time, format)",
+        "time as text by a Java pattern; the pattern is a literal",
+        builder=_date_format,
+    ),
+    entry(
+        "TO_TIMESTAMP(string)",
+        "TRY_CAST(string AS TIMESTAMP)",
+        "text as a timestamp, NULL if it is none (of a number: seconds since 1970, DuckDB's form)",
+        FLINK,
+        _to_timestamp,
+    ),
+    entry(
+        "TO_TIMESTAMP(string, pattern)",
+        "try_strptime(string, format)",
+        "text as a timestamp by a Java pattern, NULL if it does not fit",
+        builder=_to_timestamp_format,
+    ),
+    entry("TO_DATE(string)", "TRY_CAST(string AS DATE)", "text as a date, NULL if it is none"),
+    entry(
+        "TO_DATE(string, pattern)",
+        "CAST(try_strptime(string, format) AS DATE)",
+        "text as a date by a Java pattern, NULL if it does not fit",
+        builder=_to_date_format,
+    ),
+    entry(
+        "TO_TIMESTAMP_LTZ(number, precision)",
+        "make_timestamptz(number * 1000)",
+        "seconds (0) or milliseconds (3) since 1970 as an instant",
+        FLINK,
+        _to_timestamp_ltz,
+    ),
+    entry(
+        "TIMESTAMP_SECONDS(number)",
+        "make_timestamptz(CAST(number * 1000000 AS BIGINT))",
+        "seconds since 1970",
+        SPARK,
+    ),
+    entry("TIMESTAMP_MILLIS(number)", "make_timestamptz(number * 1000)", "milliseconds since 1970", SPARK),
+    entry("TIMESTAMP_MICROS(number)", "make_timestamptz(number)", "microseconds since 1970", SPARK),
+    entry(
+        "FROM_UNIXTIME(number)",
+        "strftime(make_timestamp(number * 1000000), '%Y-%m-%d %H:%M:%S')",
+        "seconds since 1970 as text in UTC",
+        builder=_from_unixtime,
+    ),
+    entry(
+        "FROM_UNIXTIME(number, pattern)",
+        "strftime(make_timestamp(number * 1000000), format)",
+        "seconds since 1970 as text in UTC by a Java pattern",
+        builder=_from_unixtime,
+    ),
+    entry(
+        "UNIX_TIMESTAMP(string)",
+        "CAST(epoch(TRY_CAST(string AS TIMESTAMP)) AS BIGINT)",
+        "seconds since 1970 of a text in UTC, NULL if it is no time",
+    ),
+    entry(
+        "UNIX_TIMESTAMP(string, pattern)",
+        "CAST(epoch(try_strptime(string, format)) AS BIGINT)",
+        "seconds since 1970 of a text in UTC by a Java pattern, NULL if it does not fit",
+        builder=_unix_timestamp_format,
+    ),
+    entry(
+        "TIMESTAMPADD(unit, number, time)",
+        "time + number * INTERVAL 1 unit",
+        "time moved by a number of units; a DATE becomes a TIMESTAMP",
+        builder=_timestampadd,
+    ),
+    entry(
+        "TIMESTAMPDIFF(unit, from_, to_)",
+        "date_sub(unit, from_, to_)",
+        "how many whole units passed (DuckDB's date_diff counts boundaries)",
+        builder=_timestampdiff,
+    ),
+    entry(
+        "DATEDIFF(to_, from_)",
+        "date_diff('day', CAST(from_ AS DATE), CAST(to_ AS DATE))",
+        "days between",
+        SPARK,
+    ),
+    entry("DATE_SUB(date_, days)", "(CAST(date_ AS DATE) - days)", "days earlier", SPARK),
+    entry(
+        "ADD_MONTHS(date_, months)", "CAST(date_ + months * INTERVAL 1 MONTH AS DATE)", "months later", SPARK
+    ),
+    entry("DAYOFWEEK(time)", "(dayofweek(time) + 1)", "1 is Sunday, 7 Saturday (DuckDB: 0 is Sunday)"),
+    entry("WEEKDAY(time)", "(isodow(time) - 1)", "0 is Monday, 6 Sunday (DuckDB: 0 is Sunday)", SPARK),
+    entry("DAY_OF_WEEK(time)", "(dayofweek(time) + 1)", "1 is Sunday, 7 Saturday", SPARK),
+    entry(
+        "CONVERT_TZ(string, from_zone, to_zone)",
+        "strftime(timezone(to_zone, timezone(from_zone, CAST(string AS TIMESTAMP))), '%Y-%m-%d %H:%M:%S')",
+        "the same moment as text in another zone",
+        FLINK,
+    ),
+    entry(
+        "FROM_UTC_TIMESTAMP(time, zone)",
+        "timezone(zone, timezone('UTC', CAST(time AS TIMESTAMP)))",
+        "wall clock time of a zone",
+        SPARK,
+    ),
+    entry(
+        "TO_UTC_TIMESTAMP(time, zone)",
+        "timezone('UTC', timezone(zone, CAST(time AS TIMESTAMP)))",
+        "UTC of a zone's wall clock time",
+        SPARK,
+    ),
+)
