@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeVar
 
 from sqlglot import exp
-from sqlstream_operators.types import VARCHAR, Kind, SqlType, quote_identifier
 
+from sqlstream_operators.types import VARCHAR, Kind, SqlType, quote_identifier
 from sqlstream_planner.connector_options import CONNECTOR, CONNECTORS, ELSEWHERE, FORMATS, ConnectorDef
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
 from sqlstream_planner.job_options import HARMLESS_PREFIXES, JOB_OPTIONS, REFUSED
@@ -40,6 +41,8 @@ from sqlstream_planner.statements import (
     Unsupported,
     Watermark,
 )
+
+_T = TypeVar("_T")
 
 METADATA_KEYS: dict[str, SqlType] = {
     "file.path": VARCHAR,
@@ -180,7 +183,7 @@ class _Builder:
                 )
         elif key in REFUSED:
             self._error("SET003", f"`{key}` can't be set: {REFUSED[key]}", statement.key_span)
-        elif key.startswith(HARMLESS_PREFIXES):
+        elif key.startswith(HARMLESS_PREFIXES) and not _nearly_ours(key):
             self.warnings.append(
                 Diagnostic(
                     "SET004",
@@ -292,10 +295,10 @@ class _Builder:
             for name in table.primary_key.columns:
                 self._column_of(table, name, "CAT006", "the primary key", table.primary_key.span)
         for name in table.partitioned_by:
-            column = self._column_of(
+            found = self._column_of(
                 table, name, "CAT007", "PARTITIONED BY", table.partition_span or table.name_span
             )
-            if column is not None and not isinstance(column, PhysicalColumn):
+            if found is not None and not isinstance(found, PhysicalColumn):
                 self._error(
                     "CAT007",
                     f"`{name}` can't partition files: it is not stored",
@@ -461,11 +464,20 @@ class _Builder:
         strategy = self._strategies(like)
         if strategy is None:
             return None
+
+        def one(feature: LikeFeature, what: str, base: _T | None, own: _T | None) -> _T | None:
+            return self._one(base, own, strategy[feature], what, feature, like)
+
         return replace(
             table,
             columns=self._like_columns(table, source, strategy, like),
             watermark=self._one(
-                source.watermark, table.watermark, strategy[LikeFeature.WATERMARKS], "WATERMARK", "WATERMARKS", like
+                source.watermark,
+                table.watermark,
+                strategy[LikeFeature.WATERMARKS],
+                "WATERMARK",
+                "WATERMARKS",
+                like,
             ),
             primary_key=self._one(
                 source.primary_key,
@@ -489,7 +501,7 @@ class _Builder:
         )
 
     def _strategies(self, like: Like) -> dict[LikeFeature, LikeStrategy] | None:
-        """Flink's rules: by default INCLUDING, OVERWRITING for OPTIONS; ALL sets all, then single ones count."""
+        """Flink's rules: INCLUDING by default, OVERWRITING for OPTIONS; ALL first, then the single ones."""
         result = dict.fromkeys(LikeFeature, LikeStrategy.INCLUDING)
         result[LikeFeature.OPTIONS] = LikeStrategy.OVERWRITING
         seen: set[LikeFeature] = set()
@@ -539,11 +551,12 @@ class _Builder:
                 if feature is not None and strategy[feature] is LikeStrategy.OVERWRITING and same_kind:
                     columns.append(own.pop(column.name.lower()))
                     continue
+                overwrite = f"write LIKE {source.name} (OVERWRITING {feature})"
                 self._error(
                     "CAT003",
                     f"the column `{again.name}` is already in `{source.name}`",
                     again.span,
-                    help=f"write LIKE {source.name} (OVERWRITING {feature})" if feature and same_kind else None,
+                    help=overwrite if feature is not None and same_kind else None,
                 )
                 own.pop(column.name.lower())
             columns.append(column)
@@ -584,7 +597,9 @@ class _Builder:
         return (*(o for o in source.options if o.key not in own), *table.options)
 
 
-_T = TypeVar("_T")
+def _nearly_ours(key: str) -> bool:
+    """Whether `key` is a setting of ours with a slip of the finger, though Flink has others like it."""
+    return bool(difflib.get_close_matches(key, [o.name for o in JOB_OPTIONS], n=1, cutoff=0.93))
 
 
 def _concerns(option: OptionDef, by_key: Mapping[str, Option]) -> bool:

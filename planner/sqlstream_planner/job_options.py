@@ -2,41 +2,75 @@
 
 from __future__ import annotations
 
+from sqlstream_planner.functions.words import words
 from sqlstream_planner.options import OptionDef, ValueKind
 
 _I, _S, _D = ValueKind.INTEGER, ValueKind.STRING, ValueKind.DURATION
 
 JOB_OPTIONS: tuple[OptionDef, ...] = (
     OptionDef("pipeline.name", _S, "the pipeline's name in messages; the file's name by default"),
-    OptionDef("pipeline.max-parallelism", _I, "key groups; fixed for the life of a state directory", default="128",
-              minimum=1, maximum=32768),
-    OptionDef("parallelism.default", _I, "shards of stateful stages; Spark's parallelism by default", minimum=1),
+    OptionDef(
+        "pipeline.max-parallelism",
+        _I,
+        "key groups; fixed for the life of a state directory",
+        default="128",
+        minimum=1,
+        maximum=32768,
+    ),
+    OptionDef(
+        "parallelism.default", _I, "shards of stateful stages; Spark's parallelism by default", minimum=1
+    ),
     OptionDef("state.dir", _S, "where state and manifests are kept, a local path or a URI"),
-    OptionDef("execution.max-rows-per-epoch", _I, "rows that an epoch reads at most, of all sources", minimum=1),
-    OptionDef("execution.max-files-per-epoch", _I, "files that an epoch reads at most, of each source", minimum=1),
-    OptionDef("execution.target-epoch-time", _D, "epochs grow or shrink towards taking this long", default="1 s",
-              minimum=1),
-    OptionDef("table.exec.source.idle-timeout", _D, "a source without rows for so long holds no watermark back; 0: never",
-              default="0 ms"),
+    OptionDef(
+        "execution.max-rows-per-epoch", _I, "rows that an epoch reads at most, of all sources", minimum=1
+    ),
+    OptionDef(
+        "execution.max-files-per-epoch", _I, "files that an epoch reads at most, of each source", minimum=1
+    ),
+    OptionDef(
+        "execution.target-epoch-time",
+        _D,
+        "epochs grow or shrink towards taking this long",
+        default="1 s",
+        minimum=1,
+    ),
+    OptionDef(
+        "table.exec.source.idle-timeout",
+        _D,
+        "a source idle for so long holds no watermark back; 0: never",
+        default="0 ms",
+    ),
     OptionDef("execution.checkpointing.interval", _D, "accepted: every epoch is a checkpoint"),
-    OptionDef("table.local-time-zone", ValueKind.ENUM, "time is UTC", default="UTC", choices=("UTC", "Etc/UTC", "GMT", "Z")),
-    OptionDef("execution.runtime-mode", ValueKind.ENUM, "bounded sources end by themselves", default="streaming",
-              choices=("streaming",)),
-)  # fmt: skip
+    OptionDef(
+        "table.local-time-zone",
+        ValueKind.ENUM,
+        "time is UTC",
+        default="UTC",
+        choices=("UTC", "Etc/UTC", "GMT", "Z"),
+    ),
+    OptionDef(
+        "execution.runtime-mode",
+        ValueKind.ENUM,
+        "bounded sources end by themselves",
+        default="streaming",
+        choices=("streaming",),
+    ),
+)
 
-HARMLESS_PREFIXES: tuple[str, ...] = (
-    "akka.", "classloader.", "cluster.", "client.", "containerized.", "env.", "execution.attached",
-    "execution.buffer-timeout", "execution.checkpointing.", "execution.savepoint-restore-mode", "execution.shutdown",
-    "execution.target", "fs.", "high-availability", "historyserver.", "io.", "job.", "jobmanager.", "kubernetes.",
-    "metrics.", "parallelism.", "pekko.", "pipeline.auto-", "pipeline.generic-types", "pipeline.jars",
-    "pipeline.object-reuse", "pipeline.operator-chaining", "process.", "queryable-state.", "rest.",
-    "restart-strategy", "security.", "sql-client.", "state.backend", "state.checkpoint", "state.savepoints",
-    "table.dml-sync", "table.dynamic-table-options.enabled", "table.exec.async-lookup.",
-    "table.exec.disabled-operators", "table.exec.mini-batch.", "table.exec.resource.", "table.exec.sort.",
-    "table.exec.spill-compression.", "table.exec.simplify-operator-name-enabled", "table.exec.window-agg.",
-    "table.generated-code.", "table.optimizer.", "table.plan.", "task.", "taskmanager.", "web.", "yarn.",
-    "zookeeper.",
-)  # fmt: skip
+HARMLESS_PREFIXES: tuple[str, ...] = words(
+    """
+    akka. classloader. cluster. client. containerized. env. execution.attached
+    execution.buffer-timeout execution.checkpointing. execution.savepoint-restore-mode
+    execution.shutdown execution.target fs. high-availability historyserver. io. job. jobmanager.
+    kubernetes. metrics. pekko. pipeline.auto- pipeline.generic-types pipeline.jars
+    pipeline.object-reuse pipeline.operator-chaining process. queryable-state. rest.
+    restart-strategy security. sql-client. state.backend state.checkpoint state.savepoints
+    table.dml-sync table.dynamic-table-options.enabled table.exec.async-lookup.
+    table.exec.disabled-operators table.exec.mini-batch. table.exec.resource. table.exec.sort.
+    table.exec.spill-compression. table.exec.simplify-operator-name-enabled table.exec.window-agg.
+    table.generated-code. table.optimizer. table.plan. task. taskmanager. web. yarn. zookeeper.
+    """
+)
 """Flink's settings that cannot change results: accepted, with a warning that they do nothing."""
 
 REFUSED: dict[str, str] = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from sqlstream_planner.diagnostics import did_you_mean
-from sqlstream_planner.dialect.parser import SyntaxFailure
+from sqlstream_planner.dialect.parser import SqlSyntaxError
 
 _CLAUSES = (
     "SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "JOIN", "UNION", "WINDOW", "QUALIFY",
@@ -15,14 +15,12 @@ _CLAUSES = (
     "BETWEEN", "DISTINCT", "PARTITION", "PARTITIONED", "TEMPORARY", "EXECUTE", "STATEMENT", "BEGIN",
     "METADATA", "CASE", "WHEN", "THEN", "ELSE",
 )  # fmt: skip
-_VALUES = frozenset(
-    {TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING, TokenType.NUMBER, TokenType.CASE}
-)
+_VALUES = frozenset({TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING, TokenType.NUMBER, TokenType.CASE})
 _BEGINNINGS = ("INSERT", "CREATE", "SET", "SELECT", "EXECUTE")
 _OPENING = {"(": ")", "[": "]", "{": "}"}
 
 
-def help_for(failure: SyntaxFailure, tokens: Sequence[Token]) -> str | None:
+def help_for(failure: SqlSyntaxError, tokens: Sequence[Token]) -> str | None:
     """A proposal for a statement (its tokens) that failed to parse, or None if nothing is likely."""
     at = next((i for i, t in enumerate(tokens) if t.start >= failure.start), len(tokens))
     if failure.code == "SQL002":
@@ -40,9 +38,11 @@ def help_for(failure: SyntaxFailure, tokens: Sequence[Token]) -> str | None:
     if token.text in (")", "]", "}") and _balance(tokens[: at + 1]) < 0:
         return f"remove this `{token.text}`: nothing is open"
     before = tokens[at - 1] if at else None
-    if before is not None and token.token_type in _VALUES and (before.token_type in _VALUES or before.text == ")"):
+    if before is None:
+        return None
+    if token.token_type in _VALUES and (before.token_type in _VALUES or before.text == ")"):
         return f"is a comma missing before `{_shown(token)}`?"
-    if before is not None and token.text.upper() in _BEGINNINGS and at > 2 and "expected" not in failure.message:
+    if token.text.upper() in _BEGINNINGS and at > 2 and "expected" not in failure.message:
         return f"is a semicolon missing before `{token.text}`?"
     return None
 

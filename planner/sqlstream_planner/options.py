@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
 
 from sqlstream_planner.diagnostics import Diagnostic, Span, did_you_mean
 
 OptionValue = str | int | float | bool
+_N = TypeVar("_N", int, float)
 
 
 class ValueKind(StrEnum):
@@ -89,7 +91,7 @@ class OptionDef:
             case ValueKind.STRING:
                 return text
             case ValueKind.CHARACTER:
-                value = {"\\t": "\t", "\\u0001": "\u0001"}.get(text, text)
+                value = text.replace("\\t", "\t")
                 if len(value) != 1:
                     raise ValueError("one character, such as ',' or '\\t'")
                 return value
@@ -121,7 +123,7 @@ class OptionDef:
                     raise ValueError("a UTC time such as '2024-01-01 00:00:00'")
                 return text.strip()
 
-    def _bounded[N: (int, float)](self, value: N, what: str) -> N:
+    def _bounded(self, value: _N, what: str) -> _N:
         low = self.minimum is not None and value < self.minimum
         high = self.maximum is not None and value > self.maximum
         if low or high or value != value:
@@ -173,7 +175,7 @@ def parse_bytes(text: str) -> int:
     return _quantity(text, _BYTE_UNITS, "a size such as '64 mb' or '1 gb'")
 
 
-def _quantity(text: str, units: dict[int, tuple[str, ...]], accepted: str) -> int:
+def _quantity(text: str, units: Mapping[int, tuple[str, ...]], accepted: str) -> int:
     found = _QUANTITY.fullmatch(text)
     if found is not None:
         for size, names in units.items():
@@ -193,7 +195,9 @@ def find_option(options: Iterable[OptionDef], key: str) -> OptionDef | None:
     return max(patterns, key=lambda o: len(o.name), default=None)
 
 
-def unknown_option(code: str, what: str, key: str, options: Sequence[OptionDef], span: Span | None) -> Diagnostic:
+def unknown_option(
+    code: str, what: str, key: str, options: Sequence[OptionDef], span: Span | None
+) -> Diagnostic:
     """The diagnostic for a `key` that no option has: the nearest one, and all that exist."""
     names = [o.name for o in options]
     near = did_you_mean(key, names)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
 
 from sqlglot import exp
-from sqlglot.tokens import Token, TokenType
-from sqlstream_operators.types import SqlType
+from sqlglot.tokenizer_core import Token, TokenType
 
+from sqlstream_operators.types import SqlType
 from sqlstream_planner.datatypes import sql_type_of
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
-from sqlstream_planner.dialect import SqlStream, SyntaxFailure, range_of
+from sqlstream_planner.dialect import SqlStream, SqlSyntaxError, range_of
 from sqlstream_planner.dialect.lexer import HintBook, lex
 from sqlstream_planner.dialect.parser import SqlStreamParser
 from sqlstream_planner.mistakes import help_for
@@ -76,7 +77,7 @@ _UNSUPPORTED: dict[str, str | None] = {
     "INSTALL": None,
     "PRAGMA": None,
 }
-_STARTS = ("SELECT", "INSERT INTO", "CREATE TABLE", "CREATE VIEW", "SET", "WITH", "EXECUTE STATEMENT SET", "VALUES")
+_STARTS = ("SELECT", "INSERT INTO", "CREATE TABLE", "CREATE VIEW", "SET", "WITH", "EXECUTE STATEMENT SET")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +114,7 @@ def parse_file(
             ) from None
     else:
         name, text = file or "<sql>", source
-    return parse_rendered(
-        render_template(text, name, variables=variables, env=env, search_path=search_path)
-    )
+    return parse_rendered(render_template(text, name, variables=variables, env=env, search_path=search_path))
 
 
 def parse_rendered(rendered: RenderedSql) -> Script:
@@ -129,11 +128,10 @@ def parse_rendered(rendered: RenderedSql) -> Script:
         reader = _Reader(rendered, hints)
         try:
             statements.append(reader.read(chunk))
-        except SyntaxFailure as failure:
+        except SqlSyntaxError as failure:
             help_ = failure.help or help_for(failure, chunk.tokens)
-            problems.append(
-                Diagnostic(failure.code, failure.message, rendered.span(failure.start, failure.end), (), help_)
-            )
+            span = rendered.span(failure.start, failure.end)
+            problems.append(Diagnostic(failure.code, failure.message, span, (), help_))
             hints.take(chunk.start, chunk.stop)
     if lexed.unclosed is not None:
         problems.append(_unclosed(rendered, lexed.unclosed.mark, lexed.unclosed.start))
@@ -151,12 +149,11 @@ def span_of(node: exp.Expr, rendered: RenderedSql) -> Span:
 def _unclosed(rendered: RenderedSql, mark: str, start: int) -> Diagnostic:
     what = {"'": "string", '"': "name", "`": "name", "/*": "comment"}[mark]
     close = "*/" if mark == "/*" else mark
-    return Diagnostic(
-        "SQL007", f"this {what} is never closed", rendered.span(start, start + len(mark)), (), f"close it with {close}"
-    )
+    span = rendered.span(start, start + len(mark))
+    return Diagnostic("SQL007", f"this {what} is never closed", span, (), f"close it with {close}")
 
 
-# ---- statements in a text ------------------------------------------------------------------------------------
+# ---- statements in a text ------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +225,7 @@ def _split_end(piece: list[Token]) -> tuple[list[Token], bool]:
     return (piece[:-1], True) if ends > cases else (piece, False)
 
 
-# ---- one statement -------------------------------------------------------------------------------------------
+# ---- one statement ------------------------------------------------------------
 
 
 class _Reader:
@@ -240,14 +237,14 @@ class _Reader:
         self.p = SqlStreamParser(dialect=_DIALECT)
 
     def read(self, chunk: _Chunk) -> Statement:
-        """The statement. Raises SyntaxFailure."""
+        """The statement. Raises SqlSyntaxError."""
         if chunk.parts is None:
             return self._single(chunk)
         inserts: list[InsertInto] = []
         for part in chunk.parts:
             statement = self._single(part)
             if not isinstance(statement, InsertInto):
-                raise SyntaxFailure(
+                raise SqlSyntaxError(
                     "a statement set holds INSERT statements only",
                     part.start,
                     part.tokens[0].end + 1,
@@ -255,7 +252,7 @@ class _Reader:
                 )
             inserts.append(statement)
         if not chunk.closed:
-            raise SyntaxFailure(
+            raise SqlSyntaxError(
                 "this statement set is never closed",
                 chunk.start,
                 chunk.tokens[min(2, len(chunk.tokens) - 1)].end + 1,
@@ -263,27 +260,27 @@ class _Reader:
                 code="SQL002",
             )
         if not inserts:
-            raise SyntaxFailure("this statement set is empty", chunk.start, chunk.tokens[-1].end + 1)
+            raise SqlSyntaxError("this statement set is empty", chunk.start, chunk.tokens[-1].end + 1)
         return StatementSet(tuple(inserts), self._span(chunk.start, chunk.end))
 
     def _single(self, chunk: _Chunk) -> Statement:
         p, tokens = self.p, chunk.tokens
-        for token, following in zip(tokens, tokens[1:], strict=False):
-            if token.token_type == TokenType.NUMBER and following.token_type == TokenType.VAR:
-                if token.end + 1 == following.start:
-                    raise SyntaxFailure(
-                        f"`{token.text}{following.text}` is neither a number nor a name",
-                        token.start,
-                        following.end + 1,
-                        help=f"write `{token.text}{following.text}` in backticks if it is a name",
-                    )
+        for token, following in pairwise(tokens):
+            touching = token.end + 1 == following.start
+            if touching and token.token_type == TokenType.NUMBER and following.token_type == TokenType.VAR:
+                raise SqlSyntaxError(
+                    f"`{token.text}{following.text}` is neither a number nor a name",
+                    token.start,
+                    following.end + 1,
+                    help=f"write `{token.text}{following.text}` in backticks if it is a name",
+                )
         p.start(tokens, self.rendered.text, self.hints, chunk.stop)
         statement = self._statement()
         if not p.at_end:
             p.fail_at_token(p._curr, None)
         left = self.hints.take(chunk.start, chunk.stop)
         if left:
-            raise SyntaxFailure(
+            raise SqlSyntaxError(
                 "a hint has no meaning here",
                 left[0].start - 3,
                 left[0].end + 2,
@@ -317,7 +314,7 @@ class _Reader:
                 return self._unsupported(kind, hint, start)
         token = p._curr
         near = did_you_mean(token.text, [s.split()[0] for s in _STARTS])
-        raise SyntaxFailure(
+        raise SqlSyntaxError(
             f"no statement starts with `{self.rendered.text[token.start : token.end + 1]}`",
             token.start,
             token.end + 1,
@@ -338,16 +335,16 @@ class _Reader:
         start = p.here
         query = p.query()
         if not isinstance(query, exp.Query):
-            raise SyntaxFailure("this is not a query", start, p.last_end)
+            raise SqlSyntaxError("this is not a query", start, p.last_end)
         holder = query.find(exp.Placeholder, exp.Parameter)
         if holder is not None:
             at = range_of(holder) or (start, start + 1)
-            raise SyntaxFailure(
+            raise SqlSyntaxError(
                 "a query has no parameters", *at, help="write {{ var('name') }} and pass --var name=…"
             )
         return query
 
-    # ---- SET, INSERT -----------------------------------------------------------------------------------------
+    # ---- SET, INSERT ------------------------------------------------------------
 
     def _set(self, start: int) -> Statement:
         p = self.p
@@ -362,8 +359,7 @@ class _Reader:
         span = self._since(start)
         return Unsupported(
             "SET",
-            Diagnostic("SQL009", "SET without a setting can't be run in a pipeline file", span, (),
-                       "write SET 'name' = 'value'"),  # fmt: skip
+            Diagnostic("SQL009", "SET needs a setting", span, (), "write SET 'name' = 'value'"),
             span,
         )
 
@@ -417,12 +413,12 @@ class _Reader:
         p.expect(")", after="the columns")
         return tuple(names)
 
-    # ---- CREATE ----------------------------------------------------------------------------------------------
+    # ---- CREATE ------------------------------------------------------------
 
     def _create(self, start: int) -> Statement:
         p = self.p
         if p.at("OR", "REPLACE"):
-            p.fail_at_token(p._curr, "a pipeline file creates each table once", "write CREATE without OR REPLACE")
+            p.fail_at_token(p._curr, "nothing is there to replace", "write CREATE without OR REPLACE")
         temporary = p.take("TEMPORARY") or p.take("TEMP")
         if p.take("TABLE"):
             return self._create_table(start, temporary)
@@ -436,8 +432,7 @@ class _Reader:
                     p._advance()
                 diagnostic = Diagnostic("SQL009", f"{kind} can't be run in a pipeline file", span, (), hint)
                 return Unsupported(kind, diagnostic, self._since(start))
-        p.fail_here("TABLE or VIEW", after="CREATE")
-        raise AssertionError
+        return p.fail_here("TABLE or VIEW", after="CREATE")
 
     def _if_not_exists(self) -> bool:
         if self.p.take("IF"):
@@ -457,7 +452,8 @@ class _Reader:
             p.string("a comment")
         p.expect("AS", after="the name of the view")
         query = self._query()
-        return CreateView(_dotted(name), columns, query, if_not_exists, temporary, self._since(start), name_span)
+        span = self._since(start)
+        return CreateView(_dotted(name), columns, query, if_not_exists, temporary, span, name_span)
 
     def _create_table(self, start: int, temporary: bool) -> CreateTable:
         p = self.p
@@ -476,7 +472,7 @@ class _Reader:
         if p.take("COMMENT"):
             p.string("a comment")
         if p.at("DISTRIBUTED"):
-            p.fail_at_token(p._curr, "DISTRIBUTED BY can't be used", "remove it: the planner distributes rows")
+            p.fail_at_token(p._curr, "DISTRIBUTED BY can't be used", "remove it: the planner decides")
         partitioned: tuple[str, ...] = ()
         partition_span: Span | None = None
         at = p.here
@@ -583,9 +579,9 @@ class _Reader:
             return sql_type_of(node)
         except TypeProblem as problem:
             at = range_of(problem.node) or (start, self.p.last_end)
-            raise SyntaxFailure(problem.message, *at, help=problem.help, code="SQL003") from None
+            raise SqlSyntaxError(problem.message, *at, help=problem.help, code="SQL003") from None
         except ValueError as error:
-            raise SyntaxFailure(str(error), start, self.p.last_end, code="SQL003") from None
+            raise SqlSyntaxError(str(error), start, self.p.last_end, code="SQL003") from None
 
     def _not_enforced(self) -> None:
         p = self.p
@@ -599,7 +595,6 @@ class _Reader:
 
     def _twice(self, what: str) -> NoReturn:
         self.p.fail_at_token(self.p._curr, f"a table has one {what} only")
-        raise AssertionError
 
     def _watermark(self, start: int) -> Watermark:
         p = self.p
@@ -624,7 +619,7 @@ class _Reader:
             value_start = p.here
             token = p._curr
             if token and token.token_type in (TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE):
-                raise SyntaxFailure(
+                raise SqlSyntaxError(
                     "an option's value must be a string in single quotes",
                     token.start,
                     token.end + 1,
@@ -653,11 +648,9 @@ class _Reader:
                 strategy = next((s for s in LikeStrategy if p.take(s.value)), None)
                 if strategy is None:
                     p.fail_here("INCLUDING, EXCLUDING or OVERWRITING")
-                    raise AssertionError
                 feature = next((f for f in LikeFeature if p.take(f.value)), None)
                 if feature is None:
                     p.fail_here(" or ".join([", ".join(list(LikeFeature)[:-1]), list(LikeFeature)[-1]]))
-                    raise AssertionError
                 rules.append((strategy, feature))
             p.expect(")")
         return Like(_dotted(source), tuple(rules), self._since(start))

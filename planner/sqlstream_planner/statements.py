@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from sqlglot import exp
-from sqlstream_operators.types import SqlType
 
+from sqlstream_operators.types import SqlType
 from sqlstream_planner.diagnostics import Diagnostic, Span
 
 
@@ -154,7 +154,7 @@ class CreateView:
 
 @dataclass(frozen=True, slots=True)
 class InsertInto:
-    """`INSERT INTO | OVERWRITE table [(columns)] query`; `hint` holds what `/*+ … */` after the table says."""
+    """`INSERT INTO | OVERWRITE table [(columns)] query`; `hint` is the `/*+ … */` after the table."""
 
     table: str
     columns: tuple[str, ...]

@@ -64,7 +64,7 @@ def render_template(
     return RenderedSql(output, file, segments, MappingProxyType(dict(sources)))
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     """A template asked for something that it may not have or that does not exist."""
 
     def __init__(self, code: str, message: str, *, help: str | None = None, word: str | None = None) -> None:
@@ -110,12 +110,13 @@ class _Rendering:
                 parts.append(part)
                 size += len(part)
                 if size > MAX_OUTPUT:
-                    raise _Refused("TPL007", f"the template writes more than {MAX_OUTPUT:,} characters")
-        except _Refused as error:
+                    raise _RefusedError("TPL007", f"the template writes more than {MAX_OUTPUT:,} characters")
+        except _RefusedError as error:
             self._fail(error.code, error.message, error, help=error.help, word=error.word)
         except jinja2.TemplateSyntaxError as error:
             where = error.filename if error.filename in self.sources else self.file
-            self._report("TPL001", error.message or "the template does not parse", where, error.lineno, None, None)
+            message = error.message or "the template does not parse"
+            self._report("TPL001", message, str(where), error.lineno, None, None)
         except jinja2.TemplateNotFound as error:
             self._missing(error)
         except OverflowError as error:
@@ -126,7 +127,9 @@ class _Rendering:
             self._undefined(error)
         except RecursionError as error:
             self._fail("TPL007", "the template includes or calls itself without an end", error)
-        except (jinja2.TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        except (jinja2.TemplateError, ArithmeticError, AttributeError) as error:
+            self._fail("TPL008", str(error) or type(error).__name__, error)
+        except (LookupError, TypeError, ValueError) as error:
             self._fail("TPL008", str(error) or type(error).__name__, error)
         return "".join(parts)
 
@@ -177,14 +180,14 @@ class _Rendering:
         hint = f"pass --var {name}=…, or give a default: var('{name}', …)"
         if near is not None:
             hint = f"did you mean '{near}'? Else {hint}"
-        raise _Refused("TPL005", f"the variable `{name}` is not set", help=hint, word=f"var('{name}'")
+        raise _RefusedError("TPL005", f"the variable `{name}` is not set", help=hint, word=f"var('{name}'")
 
     def _env_var(self, name: str, default: Any = _MISSING) -> Any:
         if name in self.env:
             return self.env[name]
         if default is not _MISSING:
             return default
-        raise _Refused(
+        raise _RefusedError(
             "TPL006",
             f"the environment variable `{name}` is not set",
             help=f"export {name}=…, or give a default: env_var('{name}', …)",
@@ -195,7 +198,7 @@ class _Rendering:
         numbers = range(*arguments)
         self.iterations += len(numbers)
         if self.iterations > MAX_ITERATIONS:
-            raise _Refused(
+            raise _RefusedError(
                 "TPL007", f"the template's loops run more than {MAX_ITERATIONS:,} times", word="range("
             )
         return numbers
@@ -207,13 +210,15 @@ class _Rendering:
 
         self.loads += 1
         if self.loads > MAX_FILES:
-            raise _Refused("TPL007", f"the template loads more than {MAX_FILES} files")
+            raise _RefusedError("TPL007", f"the template loads more than {MAX_FILES} files")
         if name == self.file:
             text = self.sources[self.file]
             return self._mark(environment, name, text), name, lambda: True
         parts = Path(name).parts
         if not parts or Path(name).is_absolute() or ".." in parts or "\\" in name:
-            raise _Refused("TPL004", f"`{name}` is outside of the folders that templates may read", word=name)
+            raise _RefusedError(
+                "TPL004", f"`{name}` is outside of the folders that templates may read", word=name
+            )
         for root in self.roots:
             path = root / name
             # A link may not lead out of the folder either.
@@ -221,7 +226,7 @@ class _Rendering:
                 try:
                     text = _newlines(path.read_text(encoding="utf-8"))
                 except UnicodeDecodeError:
-                    raise _Refused("TPL003", f"`{path}` is not UTF-8 text", word=name) from None
+                    raise _RefusedError("TPL003", f"`{path}` is not UTF-8 text", word=name) from None
                 shown = str(path)
                 self.sources.setdefault(shown, text)
                 return self._mark(environment, shown, text), shown, lambda: True
@@ -329,7 +334,8 @@ class _Rendering:
                 if word in other:
                     line, (column, length) = number, _place(other, word)
                     break
-        raise DiagnosticError(Diagnostic(code, _unmark(message), Span(file, line, column, length), notes, help))
+        span = Span(file, line, column, length)
+        raise DiagnosticError(Diagnostic(code, _unmark(message), span, notes, help))
 
 
 def _place(text: str, word: str | None) -> tuple[int, int]:
@@ -349,9 +355,9 @@ def _bounded_binop(operator: str, left: Any, right: Any) -> None:
         raise OverflowError("the exponent is too large")
     if operator == "*":
         for sequence, count in ((left, right), (right, left)):
-            if isinstance(count, int) and isinstance(sequence, (str, list, tuple, bytes)):
-                if len(sequence) * count > MAX_OUTPUT:
-                    raise OverflowError("the repeated text is too long")
+            repeats = isinstance(count, int) and isinstance(sequence, (str, list, tuple, bytes))
+            if repeats and len(sequence) * count > MAX_OUTPUT:
+                raise OverflowError("the repeated text is too long")
 
 
 def _newlines(text: str) -> str:
@@ -406,8 +412,7 @@ def _segments_by_lines(output: str, source: str, file: str) -> tuple[Segment, ..
     for kind, a0, a1, b0, b1 in matcher.get_opcodes():
         for row in range(b0, b1):
             at = min(a0 + row - b0, max(a1 - 1, 0), len(source_lines) - 1)
-            length = max(1, len(source_lines[at]))
-            segments.append(
-                Segment(out_starts[row], file, source_starts[at], kind == "equal", 0 if kind == "equal" else length)
-            )
+            same = kind == "equal"
+            length = 0 if same else max(1, len(source_lines[at]))
+            segments.append(Segment(out_starts[row], file, source_starts[at], same, length))
     return tuple(segments) or (Segment(0, file, 0, True),)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ErrorLevel
@@ -11,13 +9,13 @@ from sqlglot.errors import ErrorLevel
 from sqlstream_planner.dialect.intervals import IntervalValue, constant_value
 from sqlstream_planner.dialect.lexer import SqlStreamTokenizer
 from sqlstream_planner.dialect.nodes import WindowTvf
-from sqlstream_planner.dialect.parser import SqlStreamParser, SyntaxFailure
+from sqlstream_planner.dialect.parser import SqlStreamParser, SqlSyntaxError
 from sqlstream_planner.dialect.positions import range_of
 
 __all__ = [
     "IntervalValue",
     "SqlStream",
-    "SyntaxFailure",
+    "SqlSyntaxError",
     "WindowTvf",
     "constant_value",
     "duckdb_sql",
@@ -29,8 +27,8 @@ __all__ = [
 class SqlStream(DuckDB):
     """The dialect: our tokens and grammar in, DuckDB's SQL out."""
 
-    Tokenizer: ClassVar[Any] = SqlStreamTokenizer
-    Parser: ClassVar[Any] = SqlStreamParser
+    Tokenizer = SqlStreamTokenizer
+    Parser = SqlStreamParser  # type: ignore[assignment]  # sqlglot's attribute is no variable for mypy
 
 
 def duckdb_sql(node: exp.Expr) -> str:

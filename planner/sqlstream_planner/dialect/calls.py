@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
-from sqlglot.tokens import TokenType
+from sqlglot.tokenizer_core import TokenType
 
 from sqlstream_planner.dialect.intervals import unit_name
 
@@ -144,7 +144,7 @@ def json_value(p: SqlStreamParser) -> exp.Expr:
 
 
 def json_path_call(p: SqlStreamParser, name: str) -> exp.Expr:
-    """JSON_QUERY(x, path) and JSON_EXISTS(x, path), with the behaviour that they have when none is written."""
+    """JSON_QUERY(x, path) and JSON_EXISTS(x, path), with their behaviour when none is written."""
     arguments = p._parse_csv(p._parse_disjunction)
     if name == "JSON_QUERY":
         p.take("WITHOUT", "WRAPPER")

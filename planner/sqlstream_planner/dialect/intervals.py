@@ -1,4 +1,4 @@
-"""Interval literals: Flink's `INTERVAL '1:30' MINUTE TO SECOND` made into what DuckDB reads, and their value."""
+"""Interval literals: Flink's `'1:30' MINUTE TO SECOND` made into what DuckDB reads, and their value."""
 
 from __future__ import annotations
 
@@ -105,10 +105,7 @@ def constant_value(node: exp.Expr) -> IntervalValue | None:
         value = value.this
     if not isinstance(value, exp.Literal):
         return None
-    if unit is None:
-        found = _text_value(value.name)
-    else:
-        found = _amount(value.name, _plain_unit(unit))
+    found = _text_value(value.name) if unit is None else _amount(value.name, _plain_unit(unit))
     return IntervalValue(sign * found.months, sign * found.days, sign * found.micros)
 
 
@@ -150,7 +147,7 @@ def _text_value(text: str) -> IntervalValue:
             break
         found = _PART.match(text, position)
         if found is None:
-            raise ValueError(f"`{text}` is not an interval: write INTERVAL '5' MINUTE or INTERVAL '5 minutes'")
+            raise ValueError(f"`{text}` is not an interval: write INTERVAL '5' MINUTE")
         value = _amount(found.group(1), found.group(2))
         months, days, micros = months + value.months, days + value.days, micros + value.micros
         position = found.end()
@@ -167,7 +164,8 @@ def _span(text: str, first: str | None, last: str | None) -> tuple[int, str]:
         if found is None:
             raise ValueError(f"'{text}' is not YEAR TO MONTH: write '1-6' for a year and a half")
         return sign * (int(found.group(1)) * 12 + int(found.group(2))), "MONTH"
-    if first not in _SPAN_UNITS or last not in _SPAN_UNITS or _SPAN_UNITS.index(first) >= _SPAN_UNITS.index(last):
+    known = first in _SPAN_UNITS and last in _SPAN_UNITS
+    if not known or _SPAN_UNITS.index(first) >= _SPAN_UNITS.index(last):
         raise ValueError(f"INTERVAL … {first} TO {last} does not exist")
     units = _SPAN_UNITS[_SPAN_UNITS.index(first) : _SPAN_UNITS.index(last) + 1]
     numbers = re.fullmatch(

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from dataclasses import dataclass
+from typing import ClassVar
 
 from sqlglot.dialects.duckdb import DuckDB
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 _PIECE = re.compile(
     r"""
@@ -35,7 +36,7 @@ class SqlStreamTokenizer(DuckDB.Tokenizer):
 
     IDENTIFIERS = ['"', "`"]  # noqa: RUF012
     HEX_STRINGS = [("x'", "'"), ("X'", "'")]  # noqa: RUF012
-    COMMANDS: set[TokenType] = set()  # noqa: RUF012
+    COMMANDS: ClassVar[set[TokenType]] = set()
     KEYWORDS = {  # noqa: RUF012
         **{
             word: kind

@@ -30,4 +30,4 @@ class WindowTvf(exp.Expression):
     @property
     def kind(self) -> str:
         """The function's name in upper case."""
-        return self.this.name.upper()
+        return str(self.this.name).upper()

@@ -10,12 +10,12 @@ its like, and FIRST_VALUE, LAST_VALUE, NTH_VALUE, LEAD and LAG (sqlglot only wri
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.parsers.duckdb import DuckDBParser
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from sqlstream_planner.diagnostics import did_you_mean
 from sqlstream_planner.dialect import calls, intervals, tvf
@@ -37,7 +37,7 @@ _ENDS_A_LIST = frozenset(
 )
 
 
-class SyntaxFailure(ParseError):
+class SqlSyntaxError(ParseError):
     """A statement does not parse: what is wrong, on which range of the text, and how to mend it."""
 
     def __init__(
@@ -187,14 +187,14 @@ class SqlStreamParser(DuckDBParser):
             set_range(literal, token.start, token.end + 1)
             return literal
         if token and token.token_type == TokenType.IDENTIFIER and self.sql[token.start] == '"':
-            raise SyntaxFailure(
+            raise SqlSyntaxError(
                 f"{what} must be a string in single quotes",
                 token.start,
                 token.end + 1,
                 help=f"write '{token.text}': double quotes are for names",
                 code="SQL006",
             )
-        self.fail_here(f"{what} in single quotes")
+        return self.fail_here(f"{what} in single quotes")
 
     def expression_here(self, what: str) -> exp.Expr:
         """Read one scalar expression; `what` says in the error which."""
@@ -225,16 +225,15 @@ class SqlStreamParser(DuckDBParser):
         """Run a parser of sqlglot's: it trips over some broken texts instead of reporting them."""
         try:
             return parse()
-        except SyntaxFailure:
+        except SqlSyntaxError:
             raise
         except RecursionError:
             self.fail_at_token(self._prev or None, "this is nested too deeply")
         except (ParseError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             token = self._curr or self._prev
-            raise SyntaxFailure(
+            raise SqlSyntaxError(
                 f"can't read this near `{self.sql[token.start : token.end + 1]}`", token.start, token.end + 1
             ) from error
-        raise AssertionError
 
     def hints_between(self, start: int, end: int) -> list[HintText]:
         """Take the hints in `[start, end)` that nothing has taken."""
@@ -246,12 +245,12 @@ class SqlStreamParser(DuckDBParser):
 
     # ---- errors ------------------------------------------------------------------------------------------
 
-    def fail_here(self, expected: str, *, after: str | None = None) -> Any:
+    def fail_here(self, expected: str, *, after: str | None = None) -> NoReturn:
         """Fail at the next token, which is not what was `expected`."""
         behind = f" after {after}" if after else ""
         self.fail_at_token(self._curr or None, f"expected {expected}{behind}")
 
-    def fail_at_token(self, token: Token | None, expected: str | None, help: str | None = None) -> Any:
+    def fail_at_token(self, token: Token | None, expected: str | None, help: str | None = None) -> NoReturn:
         """Fail at `token`, or at the end of the statement if there is none."""
         if token:
             message = f"unexpected `{self.sql[token.start : token.end + 1]}`"
@@ -262,9 +261,9 @@ class SqlStreamParser(DuckDBParser):
             start = max(end - 1, 0)
         if expected:
             message = f"{message}: {expected}"
-        raise SyntaxFailure(message, start, end, help=help, code="SQL001" if token else "SQL002")
+        raise SqlSyntaxError(message, start, end, help=help, code="SQL001" if token else "SQL002")
 
-    def raise_error(self, message: str, token: Token | None = None) -> None:  # type: ignore[override]
+    def raise_error(self, message: str, token: Token | None = None) -> None:
         """Turn what sqlglot complains about into our failure, with the place it happened at."""
         del token  # sqlglot sometimes blames the token before the one that is wrong
         self.fail_at_token(self._curr or None, calls.expectation(message))
@@ -272,6 +271,7 @@ class SqlStreamParser(DuckDBParser):
     # ---- what sqlglot calls ------------------------------------------------------------------------------
 
     def expression(self, instance: E, token: Token | None = None, comments: list[str] | None = None) -> E:
+        """Finish a node: validate it and record the range that it was read from."""
         node = super().expression(instance, token, comments)
         if token is not None:
             set_range(node, token.start, token.end + 1)
@@ -299,7 +299,7 @@ class SqlStreamParser(DuckDBParser):
             if not self._match(sep):
                 return items
             if not self._curr or self._curr.token_type in _ENDS_A_LIST:
-                raise SyntaxFailure(
+                raise SqlSyntaxError(
                     "nothing follows this comma",
                     comma.start,
                     comma.end + 1,
@@ -351,7 +351,7 @@ class SqlStreamParser(DuckDBParser):
     def _parse_user_defined_type(self, identifier: exp.Identifier) -> exp.Expr | None:
         near = did_you_mean(identifier.name, TYPE_NAMES)
         start, end = own_range(identifier) or (self._prev.start, self._prev.end + 1)
-        raise SyntaxFailure(
+        raise SqlSyntaxError(
             f"unknown type `{identifier.name}`",
             start,
             end,
@@ -368,7 +368,7 @@ class SqlStreamParser(DuckDBParser):
             try:
                 found = intervals.normalized(found)
             except ValueError as error:
-                raise SyntaxFailure(str(error), start, self.last_end, code="SQL005") from None
+                raise SqlSyntaxError(str(error), start, self.last_end, code="SQL005") from None
         return self._ranged(start, found)
 
     def _parse_select(self, *args: Any, **kwargs: Any) -> exp.Expr | None:

@@ -6,10 +6,10 @@ Accepted: with or without `TABLE( … )` around; positional or named arguments (
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
-from sqlglot.tokens import TokenType
+from sqlglot.tokenizer_core import TokenType
 
 from sqlstream_planner.dialect.nodes import WindowTvf
 from sqlstream_planner.dialect.positions import set_range
@@ -25,8 +25,8 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
 }
 USAGE: dict[str, str] = {
     "TUMBLE": "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)",
-    "HOP": "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND, INTERVAL '1' MINUTE) -- slide, then size",
-    "CUMULATE": "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND, INTERVAL '1' MINUTE) -- step, then size",
+    "HOP": "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND, INTERVAL '1' MINUTE): slide, then size",
+    "CUMULATE": "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND, INTERVAL '1' HOUR): step, then size",
     "SESSION": "SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' MINUTE)",
 }
 
@@ -78,7 +78,9 @@ def _window(p: SqlStreamParser) -> WindowTvf | None:
                 _fail(p, name, f"{name} has no argument `{token.text}`", at, token.end + 1)
             p._advance(2)
         elif named:
-            _fail(p, name, "a positional argument follows a named one", at, p._curr.end + 1 if token else at + 1)
+            _fail(
+                p, name, "a positional argument follows a named one", at, token.end + 1 if token else at + 1
+            )
         elif position < len(order):
             role = order[position]
         else:
@@ -107,10 +109,10 @@ def _window(p: SqlStreamParser) -> WindowTvf | None:
     return node
 
 
-def _fail(p: SqlStreamParser, name: str, message: str, start: int, end: int) -> None:
-    from sqlstream_planner.dialect.parser import SyntaxFailure
+def _fail(p: SqlStreamParser, name: str, message: str, start: int, end: int) -> NoReturn:
+    from sqlstream_planner.dialect.parser import SqlSyntaxError
 
-    raise SyntaxFailure(message, start, end, help=f"write {USAGE[name]}", code="SQL004")
+    raise SqlSyntaxError(message, start, end, help=f"write {USAGE[name]}", code="SQL004")
 
 
 def _data(p: SqlStreamParser, name: str) -> tuple[exp.Expr, list[exp.Expr]]:
@@ -167,5 +169,5 @@ def _time_column(p: SqlStreamParser, name: str) -> exp.Expr:
         if p.at(","):
             _fail(p, name, "DESCRIPTOR takes exactly one column here", start, p.last_end)
         p.expect(")", after="the time column")
-    set_range(column, start, p.last_end)  # type: ignore[arg-type]
-    return column  # type: ignore[return-value]
+    set_range(column, start, p.last_end)
+    return column
