@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -75,7 +76,7 @@ def gather(data: U8, starts: I64, width: int) -> U8:
     n = len(starts)
     if n and starts[0] >= 0 and bool((np.diff(starts) == width).all()):
         return data[starts[0] : starts[0] + n * width].reshape(n, width)
-    if len(data) == 0 or width == 0:
+    if n == 0 or width == 0:
         return np.zeros((n, width), np.uint8)
     windows = np.lib.stride_tricks.sliding_window_view(data, width)
     return windows[starts]
@@ -85,7 +86,8 @@ def ragged(starts: I64, counts: I64) -> I64:
     """The numbers starts[i], starts[i] + 1, … (counts[i] of them) for each i, one after the other."""
     total = int(counts.sum())
     ends = np.cumsum(counts)
-    return np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - counts), counts)
+    index: I64 = np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - counts), counts)
+    return index
 
 
 def valid(array: pa.Array) -> npt.NDArray[np.bool_] | None:
@@ -96,7 +98,7 @@ def valid(array: pa.Array) -> npt.NDArray[np.bool_] | None:
     return found
 
 
-def fixed(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[np.void]:
+def fixed(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """The values buffer of a fixed-width array as numpy; what stands at nulls is arbitrary."""
     dtype = np.dtype(dtype)
     buffer = array.buffers()[1]
@@ -113,7 +115,8 @@ def bitmap(mask: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
 def list_lengths(array: pa.Array) -> npt.NDArray[np.int64]:
     """The number of elements of each list, 0 for NULL: what `array.flatten()` has of it."""
     lengths = pc.fill_null(pc.list_value_length(array), 0)
-    return lengths.to_numpy(zero_copy_only=False).astype(np.int64)
+    found: I64 = lengths.to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
 
 
 def as_list(array: pa.Array) -> pa.Array:
@@ -131,4 +134,5 @@ def interval_micros(array: pa.Array) -> npt.NDArray[np.int64]:
     """The length in µs of each interval, by which SQL compares them: months of 30 days, days of 24 hours."""
     values = fixed(array, np.dtype([("months", "<i4"), ("days", "<i4"), ("nanos", "<i8")]))
     days = values["months"].astype(np.int64) * 30 + values["days"]
-    return days * 86_400_000_000 + values["nanos"] // 1000
+    micros: npt.NDArray[np.int64] = days * 86_400_000_000 + values["nanos"] // 1000
+    return micros

@@ -2,11 +2,14 @@
 
 Each value is one byte, 0 for NULL and 1 otherwise, and then:
 
-- integers, DATE, TIME, TIMESTAMP, DECIMAL, HUGEINT: big-endian, sign bit flipped (DECIMAL up to 18 digits in 8 bytes,
-  else 16); BOOLEAN one byte; FLOAT and DOUBLE: the bits, flipped so that they sort, -0.0 as 0.0, one NaN, the greatest;
-  INTERVAL: its length in µs, months of 30 days (so that is what comes back). A NULL has as many zero bytes.
+- integers, DATE, TIME, TIMESTAMP, DECIMAL, HUGEINT: big-endian, sign bit flipped (DECIMAL up to 18 digits
+  in 8 bytes,
+  else 16); BOOLEAN one byte; FLOAT and DOUBLE: the bits, flipped so that they sort, -0.0 as 0.0, one NaN,
+  the greatest; INTERVAL: its length in µs, months of 30 days (so that is what comes back). A NULL has as
+  many zero bytes.
 - VARCHAR, BLOB, UUID, JSON: the bytes with 00 written as 00 FF, then 00 00. NULL has none.
-- STRUCT: its fields one after the other (all NULL under a NULL). ARRAY, MAP: each element behind a byte 1, then a 0.
+- STRUCT: its fields one after the other (all NULL under a NULL). ARRAY, MAP: each element behind a byte 1,
+  then a 0.
 
 Every encoding is a prefix of no other, so keys can be followed by sub-keys.
 """
@@ -14,6 +17,7 @@ Every encoding is a prefix of no other, so keys can be followed by sub-keys.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -76,7 +80,7 @@ def encode_keys(columns: Sequence[pa.Array | pa.ChunkedArray], types: Sequence[S
 
 
 def decode_keys(keys: Sequence[bytes], types: Sequence[SqlType]) -> list[pa.Array]:
-    """The columns that `encode_keys` was given (up to what SQL calls equal); raises ValueError on other bytes."""
+    """The columns that `encode_keys` was given, up to SQL's equality; raises ValueError on other bytes."""
     joined = from_list(keys)
     offsets, data = parts(joined)
     columns, ends = decode_columns(data, offsets[:-1], offsets[1:], types)
@@ -85,7 +89,7 @@ def decode_keys(keys: Sequence[bytes], types: Sequence[SqlType]) -> list[pa.Arra
     return columns
 
 
-Piece = U8 | pa.Array | pa.Scalar
+Piece: TypeAlias = U8 | pa.Array | pa.Scalar
 
 
 def to_bytes(keys: U8 | pa.Array) -> list[bytes]:
@@ -236,7 +240,8 @@ def _fixed_width(type_: SqlType) -> int:
 def decode_columns(
     data: U8, starts: I64, limits: I64, types: Sequence[SqlType]
 ) -> tuple[list[pa.Array], I64]:
-    """Decode one value of each type from `starts` on, reading no further than `limits`; and where each row ended.
+    """Decode one value of each type from `starts` on, reading no further than `limits`; and where each row
+    ended.
 
     The rows must lie in ascending order in `data`.
     """

@@ -1,20 +1,23 @@
-"""Key groups (which shard a key belongs to) and order-preserving key bytes (where it lies in a shard's state).
+"""Key groups (which shard a key belongs to) and order-preserving key bytes (where it lies in a shard's
+state).
 
-The hash is part of the stored format: it decides which file a key is in, so it must never change. All arithmetic
-is on unsigned 64-bit integers, modulo 2**64::
+The hash is part of the stored format: it decides which file a key is in, so it must never change. All
+arithmetic is on unsigned 64-bit integers, modulo 2**64::
 
     mix(z)   = z ^= z >> 30; z *= 0xBF58476D1CE4E5B9; z ^= z >> 27; z *= 0x94D049BB133111EB; z ^= z >> 31
     tag(t)   = mix(t * 0x9E3779B97F4A7C15)
-    hash of a row     h = 0x5371_6C73_7472_6561; for each column: h = mix(h ^ value); key group = h mod max_parallelism
+    hash of a row: h = 0x5371_6C73_7472_6561; for each column: h = mix(h ^ value)
+    key group: h mod max_parallelism
 
     value of NULL                            tag(1)
     value of an exact number                 the decimal u / 10**s with the least s >= 0:
         -2**63 <= u < 2**63                  mix(u ^ tag(2 + 256 * s))          (u as two's complement)
-        otherwise                            mix(mix(low ^ tag(3 + 256 * s)) ^ high)    (the 128-bit two's complement)
-    value of a FLOAT or DOUBLE               mix(bits ^ tag(4)): the bits of it as a double, -0.0 as 0.0, one NaN
+        otherwise                            mix(mix(low ^ tag(3 + 256 * s)) ^ high)  (two's complement)
+    value of a FLOAT or DOUBLE               mix(bits ^ tag(4)): bits of the double, -0.0 as 0.0, one NaN
     value of a BOOLEAN                       mix(bit ^ tag(5))
     value of a VARCHAR, BLOB, UUID, JSON     mix(sum over i of mix(word[i] + (i + 1) * 0x9E3779B97F4A7C15)
-                                                 ^ tag(6 + 256 * length)): words are 8 bytes, little-endian, zero-padded
+                                                 ^ tag(6 + 256 * length)): words are 8 bytes, little-endian,
+                                                 zero-padded
     value of a DATE                          mix(days ^ tag(7))
     value of a TIME                          mix(µs ^ tag(8))
     value of a TIMESTAMP (with zone or not)  mix(µs ^ tag(9))
@@ -30,6 +33,7 @@ DECIMAL(10,2) are in one key group.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -50,7 +54,7 @@ __all__ = [
 ]
 
 U64 = npt.NDArray[np.uint64]
-Column = pa.Array | pa.ChunkedArray
+Column: TypeAlias = pa.Array | pa.ChunkedArray
 
 MAX_PARALLELISM = 1 << 15
 """More key groups than this can't be had: a group takes two bytes of a key, and a sign is not needed."""
@@ -143,7 +147,7 @@ def _hash_values(array: pa.Array) -> U64:
     return hashes
 
 
-def _words(values: npt.NDArray[np.void] | npt.NDArray[np.int64], tag: int) -> U64:
+def _words(values: npt.NDArray[Any], tag: int) -> U64:
     words = values.astype(np.int64).view(np.uint64)
     np.bitwise_xor(words, _tag(tag), out=words)
     return _mix_in_place(words)
@@ -279,7 +283,7 @@ def _hash_sequences(values: U64, lengths: npt.NDArray[np.int64], tag: int) -> U6
 
 
 def shard_of(groups: npt.NDArray[np.int32], shards: int, max_parallelism: int) -> npt.NDArray[np.int32]:
-    """The shard, 0 <= shard < shards, of each key group (Flink's formula: group * shards // max_parallelism)."""
+    """The shard of each key group by Flink's formula: group * shards // max_parallelism."""
     _check_shards(shards, max_parallelism)
     return (groups.astype(np.int64) * shards // max_parallelism).astype(np.int32)
 

@@ -5,8 +5,9 @@ A value is the id of the fields it was written with (varint), then a row. A row 
     null bitmap (bit i of byte i // 8 is set if field i is NULL)
     the fixed-width fields, little-endian, in order; a NULL as zeros (DECIMAL up to 18 digits in 8 bytes)
     for each other field the length of its bytes, 4 bytes
-    the bytes of the other fields: VARCHAR, BLOB, UUID, JSON as they are; a STRUCT as a row of its fields; an ARRAY
-    or MAP as its count (4 bytes), the length of each element (4 bytes each), and each element as a row of one field
+    the bytes of the other fields: VARCHAR, BLOB, UUID, JSON as they are; a STRUCT as a row of its fields;
+    an ARRAY or MAP as its count (4 bytes), the length of each element (4 bytes each), and each element as a
+    row of one field
 
 So the offsets of a whole column are found by adding columns of lengths, and no value is looked at on its own.
 """
@@ -67,7 +68,7 @@ _PAIR = np.dtype([("low", "<u8"), ("high", "<i8")])
 
 
 def encode_rows(table: pa.Table, fields: Sequence[StateField], version: int = 0) -> list[bytes]:
-    """The value bytes of each row of `table`, which has the columns of `fields`, marked with the id `version`."""
+    """The value bytes of each row of `table` (it has the columns of `fields`), marked with id `version`."""
     columns = [conform(table.column(field.name), to_arrow(field.type)) for field in fields]
     head = np.frombuffer(_varint(version), np.uint8)
     heads = np.broadcast_to(head, (table.num_rows, len(head)))
@@ -81,9 +82,9 @@ def decode_rows(
 ) -> pa.Table:
     """The rows of values as a table of `fields`; a value of another version is projected by fingerprint.
 
-    `versions` are the fields that each id stands for (default: all values have id 0 and `fields`). A field that a
-    version lacks, or has with another type, is NULL (`missing_fields` lists them). Raises StateError if a value
-    has an unknown id or is not well formed.
+    `versions` are the fields that each id stands for (default: all values have id 0 and `fields`). A field
+    that a version lacks, or has with another type, is NULL (`missing_fields` lists them). Raises StateError
+    if a value has an unknown id or is not well formed.
     """
     versions = {0: fields} if versions is None else versions
     schema = pa.schema([pa.field(field.name, to_arrow(field.type)) for field in fields])
@@ -104,7 +105,7 @@ def decode_rows(
 
 
 def missing_fields(written: Sequence[StateField], wanted: Sequence[StateField]) -> tuple[str, ...]:
-    """The names of the wanted fields that values written with other fields do not have (they read as NULL)."""
+    """The names of the wanted fields that values of other fields do not have: they read as NULL."""
     have = {(field.fingerprint, field.type) for field in written}
     return tuple(field.name for field in wanted if (field.fingerprint, field.type) not in have)
 

@@ -1,8 +1,9 @@
 """What a stateful operator keeps, as plain data: tables of fields that are known by what they mean.
 
-A field's `fingerprint` is the canonical form of the expression that it holds; its `name` is only for people and
-for columns of Arrow tables. The fields of a part of a table are ordered by fingerprint, so a query whose columns
-were reordered or renamed has the same bytes in its state. Imports nothing but the standard library and `types`.
+A field's `fingerprint` is the canonical form of the expression that it holds; its `name` is only for people
+and for columns of Arrow tables. The fields of a part of a table are ordered by fingerprint, so a query
+whose columns were reordered or renamed has the same bytes in its state. Imports nothing but the standard
+library and `types`.
 """
 
 from __future__ import annotations
@@ -54,9 +55,10 @@ class StateField:
 class StateTable:
     """One table of a state: rows of value fields by (key, sub-key), or by (time, key, sub-key).
 
-    `key` decides the shard. Layout 'key' keeps the rows of a key together, in the order of the sub-key. Layout
-    'time' has one more column, `TIME` (int64 µs), and keeps rows in the order of time, so that closing windows is
-    one range. Each of `key`, `sub_key` and `value` must be in the order of its fingerprints: `StateTable.of` sorts.
+    `key` decides the shard. Layout 'key' keeps the rows of a key together, in the order of the sub-key.
+    Layout 'time' has one more column, `TIME` (int64 µs), and keeps rows in the order of time, so that
+    closing windows is one range. Each of `key`, `sub_key` and `value` must be in the order of its
+    fingerprints: `StateTable.of` sorts.
     """
 
     name: str
@@ -136,7 +138,10 @@ class StateSchema:
 
     >>> from .types import BIGINT, VARCHAR
     >>> table = StateTable.of(
-    ...     "sums", "key", key=[StateField("who", VARCHAR, "bid.bidder")], value=[StateField("n", BIGINT, "count(*)")]
+    ...     "sums",
+    ...     "key",
+    ...     key=[StateField("who", VARCHAR, "bid.bidder")],
+    ...     value=[StateField("n", BIGINT, "count(*)")],
     ... )
     >>> schema = StateSchema("ab12", "GroupAggregate", "bids per bidder", (table,))
     >>> StateSchema.from_json(schema.to_json()) == schema
@@ -159,7 +164,7 @@ class StateSchema:
 
     @property
     def schema_id(self) -> str:
-        """16 hex digits that are equal for schemas with the same bytes: tables, layouts, (fingerprint, type) a field."""
+        """16 hex digits, equal for schemas with the same bytes: tables, layouts, (fingerprint, type)."""
         content = [
             [table.name, table.layout]
             + [

@@ -1,1 +1,1 @@
-"""The versioned store of a shard's state: immutable files in a checkpoint store, RocksDB as a local cache of them."""
+"""The versioned state of a shard: immutable files in a checkpoint store, cached in a local RocksDB."""

@@ -1,8 +1,10 @@
-"""The local cache of one shard: a RocksDB directory at some published version, brought to the version asked for.
+"""The local cache of one shard: a RocksDB directory at some published version, brought to the version asked
+for.
 
-Layout of a slot: `lock`, `db/` (RocksDB), `digests.json` (digests of its immutable files), `pending/` (the delta that
-this machine uploaded last). Whoever holds the lock owns the slot; a second task on the same shard (speculation)
-works in a scratch slot of its own. The lock is the kernel's, so a killed task leaves none behind.
+Layout of a slot: `lock`, `db/` (RocksDB), `digests.json` (digests of its immutable files), `pending/` (the
+delta that this machine uploaded last). Whoever holds the lock owns the slot; a second task on the same
+shard (speculation) works in a scratch slot of its own. The lock is the kernel's, so a killed task leaves
+none behind.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ..errors import StateCorruptionError
+from sqlstream_operators.errors import StateCorruptionError
+
 from .checkpoint_store import CheckpointStore
 from .delta import decode_delta
 from .rocks import RocksBytes
@@ -47,7 +50,8 @@ class Cache:
         catch_up: Callable[[Cache, str], bool],
         build: Callable[[Cache], None],
     ) -> Cache:
-        """The slot `name` under `local_dir`, or a scratch slot if another task has it, holding the version `chain`.
+        """The slot `name` under `local_dir`, or a scratch slot if another task has it, holding the version
+        `chain`.
 
         `catch_up(cache, marker)` brings a cache that is at `marker` to `chain`, or returns False if it can't;
         `build(cache)` makes it from nothing.
@@ -123,13 +127,17 @@ class Cache:
             rocks = self.create()
             rocks.apply((), (), (), base_chain)
             return rocks
-        self.db_directory.mkdir(parents=True)
+        # Under another name until all is there and verified: half of a snapshot must not look like a cache.
+        partial = self.slot / "db.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
         digests = {}
         for file in snapshot:
             local = local_name(file)
-            download(self._checkpoint, file, self.db_directory / local)
+            download(self._checkpoint, file, partial / local)
             digests[local] = [file.bytes, file.digest]
         self.save_digests(digests)
+        partial.rename(self.db_directory)
         try:
             rocks = self.create()
         except Exception as error:
@@ -204,7 +212,7 @@ def local_name(file: StateFile) -> str:
 
 
 def catch_up_from(version: ShardVersion, marker: str) -> tuple[Delta, ...] | None:
-    """The deltas that lead from the content `marker` to `version`; None if `version` does not know `marker`."""
+    """The deltas that lead from content `marker` to `version`; None if `version` does not know it."""
     chain = version.earlier_chain
     deltas = (*version.earlier, *version.deltas)
     for i, delta in enumerate(deltas):
@@ -215,7 +223,7 @@ def catch_up_from(version: ShardVersion, marker: str) -> tuple[Delta, ...] | Non
 
 
 def check_chain(version: ShardVersion) -> None:
-    """Raise StateCorruptionError unless the manifest's entry is whole: its deltas lead from base_chain to chain."""
+    """Raise StateCorruptionError unless the version's deltas lead from its base_chain to its chain."""
     chain = version.base_chain
     for delta in version.deltas:
         chain = chain_after(chain, delta)

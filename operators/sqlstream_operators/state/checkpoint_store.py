@@ -2,14 +2,15 @@
 
 Durability and atomicity:
 
-- Local: `put` writes a temporary file beside the target, calls fsync on it, renames it over the target and calls
-  fsync on the directory, so after a crash of the machine a name has either all of its bytes or does not exist.
-  `put_exclusive` links the temporary file to its name, which the kernel does for one writer only.
+- Local: `put` writes a temporary file beside the target, calls fsync on it, renames it over the target and
+  calls
+  fsync on the directory, so after a crash of the machine a name has either all of its bytes or does not
+  exist. `put_exclusive` links the temporary file to its name, which the kernel does for one writer only.
 - Object stores: an object appears when its upload is complete, and is durable then. They have no exclusive
-  create through pyarrow, so `put_exclusive` is emulated: refuse if the name exists, write, wait `settle_seconds`, and
-  read back; whoever does not find its own bytes has lost. Two writers can both win only if one of them took
-  longer than the wait between its look and its write, or if they write the same bytes; the runtime's manifests hold
-  a run id, so the second never happens.
+  create through pyarrow, so `put_exclusive` is emulated: refuse if the name exists, write, wait
+  `settle_seconds`, and read back; whoever does not find its own bytes has lost. Two writers can both win
+  only if one of them took longer than the wait between its look and its write, or if they write the same
+  bytes; the runtime's manifests hold a run id, so the second never happens.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class CheckpointStore:
         return f"{self.uri.rstrip('/')}/{name}"
 
     def put(self, name: str, content: bytes | Path) -> None:
-        """Write a file atomically, over one of the same name; `content` is bytes or the path of a local file."""
+        """Write a file atomically, over one of the same name, from bytes or from a local file."""
         if self._local is not None:
             with self._staged(name, content) as (staged, target):
                 staged.replace(target)
@@ -73,7 +74,7 @@ class CheckpointStore:
                         out.write(chunk)
 
     def put_exclusive(self, name: str, content: bytes) -> None:
-        """Write a file that must not exist yet; raises FileExistsError if it does or another writer was first."""
+        """Write a file that must not exist; raises FileExistsError if another writer was first."""
         if self._local is not None:
             with self._staged(name, content) as (staged, target):
                 os.link(staged, target)

@@ -1,8 +1,10 @@
-"""The file of a delta: sorted keys, each with its value or a tombstone; the same content is always the same bytes.
+"""The file of a delta: sorted keys, each with its value or a tombstone; the same content is always the same
+bytes.
 
-An SST by `SstFileWriter` was tried and can't be used: it holds a random session id and the time, so a retry has other
-bytes (measured: 2 of 4096 bytes in every block of properties differ), and a name could not stand for a content. This
-format also writes and reads several times faster, since nothing is done per row but the cutting of bytes.
+An SST by `SstFileWriter` was tried and can't be used: it holds a random session id and the time, so a retry
+has other bytes (measured: 2 of 4096 bytes in every block of properties differ), and a name could not stand
+for a content. This format also writes and reads several times faster, since nothing is done per row but the
+cutting of bytes.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ def encode_delta(rows: Mapping[bytes, bytes | None]) -> bytes:
         )
     )
     codec = pa.Codec("zstd", compression_level=1)
-    return MAGIC + len(body).to_bytes(8, "little") + codec.compress(body, asbytes=True)
+    packed: bytes = codec.compress(body, asbytes=True)
+    return MAGIC + len(body).to_bytes(8, "little") + packed
 
 
 def decode_delta(content: bytes) -> tuple[list[bytes], list[bytes | None]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 
-from ..state_schema import StateSchema
+from sqlstream_operators.state_schema import StateSchema
+
 from .store import Overlay, StateTables
 from .version import ShardVersion
 

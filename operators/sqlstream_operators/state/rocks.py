@@ -1,12 +1,13 @@
 """One RocksDB directory as a sorted map of bytes that holds exactly one published version.
 
-The write-ahead log is off: what makes a directory consistent is that the marker (which version it is at) is written
-in the same batch as the rows, and RocksDB's memtables reach the disk in order. A delta larger than one batch sets
-the marker to "half-applied" first, and a directory with that marker is thrown away.
+The write-ahead log is off: what makes a directory consistent is that the marker (which version it is at) is
+written in the same batch as the rows, and RocksDB's memtables reach the disk in order. A delta larger than
+one batch sets the marker to "half-applied" first, and a directory with that marker is thrown away.
 
-Memory is bounded whatever the size of the state: a block cache that index and filter blocks count towards, two write
-buffers, and a bounded number of open files. Compaction is levelled with small files, so that one step rewrites
-some tens of MB at most; it runs in the background while a task works and is waited for, within a budget, at close.
+Memory is bounded whatever the size of the state: a block cache that index and filter blocks count towards,
+two write buffers, and a bounded number of open files. Compaction is levelled with small files, so that one
+step rewrites some tens of MB at most; it runs in the background while a task works and is waited for,
+within a budget, at close.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class RocksBytes:
         self.directory = directory
         self._db = Rdict(str(directory), _options())
         self._unlogged = WriteOptions()
-        self._unlogged.disable_wal = True  # type: ignore[method-assign, assignment]
+        self._unlogged.disable_wal = True
         self._compacting = False
 
     def marker(self) -> str | None:
@@ -169,7 +170,7 @@ class RocksBytes:
         return int(self._db.property_value("rocksdb.num-files-at-level0") or 0)
 
     def settle(self, seconds: float = COMPACTION_BUDGET_SECONDS) -> None:
-        """Wait for compaction that was started, but no longer than the budget: the rest is left to later epochs."""
+        """Wait for started compaction within a budget; the rest is left to later epochs."""
         deadline = time.monotonic() + seconds
         while self._compacting and time.monotonic() < deadline:
             running = self._db.property_int_value("rocksdb.num-running-compactions")

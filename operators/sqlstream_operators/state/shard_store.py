@@ -1,8 +1,9 @@
 """The state of one shard in one epoch: open at a published version, read and write, commit the next version.
 
-`commit` writes the epoch's delta to the checkpoint store and says which files the new version is made of, but leaves
-the local cache as it is: only when a later epoch names the version (so it was published) is the delta applied. A
-crash anywhere leaves a cache at a published version, and files that nothing names, which are collected.
+`commit` writes the epoch's delta to the checkpoint store and says which files the new version is made of,
+but leaves the local cache as it is: only when a later epoch names the version (so it was published) is the
+delta applied. A crash anywhere leaves a cache at a published version, and files that nothing names, which
+are collected.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from ..errors import StateCorruptionError, StateError
-from ..keys import group_range
-from ..state_schema import StateSchema
+from sqlstream_operators.errors import StateCorruptionError, StateError
+from sqlstream_operators.keys import group_range
+from sqlstream_operators.state_schema import StateSchema
+
 from .cache import Cache, catch_up_from, check_chain, file_digest
 from .checkpoint_store import CheckpointStore
 from .delta import encode_delta
@@ -34,10 +36,11 @@ T = TypeVar("T")
 class SnapshotPolicy:
     """When the files of the local RocksDB become the new snapshot.
 
-    When the deltas since the last one are larger than it (and than `min_bytes`), so that snapshots cost no more than
-    deltas do; or when there are more than `max_deltas` and the files that are not uploaded yet are at most
-    `new_bytes_per_delta_byte` times the deltas (and `min_bytes`); at the latest at four times `max_deltas`.
-    `keep_deltas` deltas before the snapshot stay, for caches on other machines that lag behind.
+    When the deltas since the last one are larger than it (and than `min_bytes`), so that snapshots cost no
+    more than deltas do; or when there are more than `max_deltas` and the files that are not uploaded yet
+    are at most `new_bytes_per_delta_byte` times the deltas (and `min_bytes`); at the latest at four times
+    `max_deltas`. `keep_deltas` deltas before the snapshot stay, for caches on other machines that lag
+    behind.
     """
 
     min_bytes: int = 8 << 20
@@ -110,9 +113,10 @@ class ShardStore(StateTables):
     ) -> ShardStore:
         """Open shard `shard` of `shards` at `version`, to write `epoch`.
 
-        A sequence of versions are those of all shards of another parallelism, in order: this shard takes its own key
-        groups out of those that overlap with it. `local_dir` is any directory of this machine; it may be lost.
-        Raises StateCorruptionError if a file that is needed is damaged, StateSchemaError if the keys differ.
+        A sequence of versions are those of all shards of another parallelism, in order: this shard takes
+        its own key groups out of those that overlap with it. `local_dir` is any directory of this machine;
+        it may be lost. Raises StateCorruptionError if a file that is needed is damaged, StateSchemaError if
+        the keys differ.
         """
         return cls(
             schema,
@@ -386,7 +390,7 @@ def _overlapping(
 def _merged_version(olds: Sequence[ShardVersion], parallelism: int, shard: int, shards: int) -> ShardVersion:
     schemas: tuple[StateSchema, ...] = ()
     for old in olds:
-        # All shards of a parallelism see the same queries in the same order, but an empty one may have none yet.
+        # All shards see the same queries in the same order, but an empty one may have seen none yet.
         if old.schemas[: len(schemas)] != schemas[: len(old.schemas)]:
             raise StateCorruptionError("manifest", "the shards of one version list different schemas")
         schemas = max(schemas, old.schemas, key=len)

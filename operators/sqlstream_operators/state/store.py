@@ -1,9 +1,10 @@
 """The protocol of an operator's state, and its tables over any sorted map of bytes.
 
-Physical keys, with T the table's index (1 byte), G the key group (2 bytes, big-endian) and keys in `key_bytes`::
+Physical keys, with T the table's index (1 byte), G the key group (2 bytes, big-endian) and keys in
+`key_bytes`::
 
-    layout 'key'    T G key sub-key           the rows of a key are one range; key groups are ranges of a table
-    layout 'time'   T time G key sub-key      time in 8 bytes, order-preserving: closing windows is one range
+    layout 'key'    T G key sub-key         the rows of a key are one range, and so is a key group
+    layout 'time'   T time G key sub-key    time in 8 bytes, order-preserving: closing windows is one range
 
 Writes of the running epoch are an overlay in memory that every read sees; the map below it does not change.
 """
@@ -18,13 +19,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..arrow_types import conform, to_arrow
-from ..binary import U8, from_list, parts
-from ..errors import StateError, StateSchemaError
-from ..key_bytes import decode_columns, encode_pieces, join_pieces, to_bytes
-from ..keys import group_range, key_groups
-from ..rows import decode_rows, encode_rows
-from ..state_schema import FOUND, TIME, StateField, StateSchema, StateTable
+from sqlstream_operators.arrow_types import conform, to_arrow
+from sqlstream_operators.binary import U8, from_list, parts
+from sqlstream_operators.errors import StateError, StateSchemaError
+from sqlstream_operators.key_bytes import decode_columns, encode_pieces, join_pieces, to_bytes
+from sqlstream_operators.keys import group_range, key_groups
+from sqlstream_operators.rows import decode_rows, encode_rows
+from sqlstream_operators.state_schema import FOUND, TIME, StateField, StateSchema, StateTable
 
 _TOP = np.uint64(1 << 63)
 
@@ -32,14 +33,15 @@ _TOP = np.uint64(1 << 63)
 class StateStore(Protocol):
     """The state of one operator in one shard, for one epoch.
 
-    Tables of `keys` have the key columns of the table (`StateTable.key_columns`: `TIME` first for layout 'time', then
-    key, then sub-key); `rows` have the value columns too. More columns are ignored. Times are int64 µs.
+    Tables of `keys` have the key columns of the table (`StateTable.key_columns`: `TIME` first for layout
+    'time', then key, then sub-key); `rows` have the value columns too. More columns are ignored. Times are
+    int64 µs.
     """
 
     schema: StateSchema
 
     def get(self, table: str, keys: pa.Table) -> pa.Table:
-        """The value columns of each key, in the order of `keys`, and `FOUND`: NULLs and false where there is none."""
+        """The value columns of each of `keys`, in order, and `FOUND`: NULLs and false where there is none."""
         ...
 
     def put(self, table: str, rows: pa.Table) -> None:
@@ -51,7 +53,7 @@ class StateStore(Protocol):
         ...
 
     def scan_prefix(self, table: str, keys: pa.Table) -> pa.Table:
-        """All rows (key and value columns) whose key without sub-key is among `keys`, in the order of state."""
+        """All rows (key and value columns) whose key, without sub-key, is among `keys`."""
         ...
 
     def scan_time(self, table: str, from_us: int | None, to_us: int | None) -> pa.Table:
@@ -88,7 +90,7 @@ class SortedBytes(Protocol):
 
 
 class Overlay:
-    """The writes of one epoch: ranges of the map below that are deleted, and rows (None: deleted) on top of that."""
+    """The writes of one epoch: deleted ranges of the map below, and on top rows (None: deleted)."""
 
     def __init__(self) -> None:
         self.rows: dict[bytes, bytes | None] = {}

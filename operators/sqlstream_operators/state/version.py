@@ -1,4 +1,4 @@
-"""A version of one shard's state as plain data: which immutable files it is made of. It goes into the manifest."""
+"""A version of one shard's state as plain data for the manifest: the immutable files it is made of."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..state_schema import StateSchema
+from sqlstream_operators.state_schema import StateSchema
 
 
 def digest_of(content: bytes) -> str:
@@ -36,7 +36,8 @@ class StateFile:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """What one epoch changed: first the key ranges (hex, half-open) are deleted, then the file's rows are applied.
+    """What one epoch changed: first the key ranges (hex, half-open) are deleted, then the file's rows are
+    applied.
 
     `rows` is the number of keys in the file; there is no file if the epoch only deleted ranges.
     """
@@ -79,11 +80,11 @@ def chain_after(chain: str, delta: Delta) -> str:
 class ShardVersion:
     """The state of one shard after an epoch: `snapshot`, and after it `deltas` in order. Version 0 is empty.
 
-    version: the epoch that made it. chain: identifies the content by how it came about: the same history has the same
-    chain on every machine. base_chain: the chain of the snapshot. earlier: the deltas just before the snapshot,
-    for caches that lag behind it. schemas: all the schemas that values here may have been written with; a value
-    begins with its index. rows, bytes: live rows, and bytes of keys and values, approximately; both are 0 if and
-    only if no row lives.
+    version: the epoch that made it. chain: identifies the content by how it came about: the same history
+    has the same chain on every machine. base_chain: the chain of the snapshot. earlier: the deltas just
+    before the snapshot, for caches that lag behind it. schemas: all the schemas that values here may have
+    been written with; a value begins with its index. rows, bytes: live rows, and bytes of keys and values,
+    approximately; both are 0 if and only if no row lives.
     """
 
     version: int
