@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sqlstream_operators.state.checkpoint_store import CheckpointStore
-from sqlstream_operators.state.version import ShardVersion
-
 from sqlstream.runtime.journal import Journal, manifest_name, plan_name
 from sqlstream.runtime.manifest import Manifest
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_operators.state.version import ShardVersion
 
 RETAINED = 3
 #: Names in the checkpoint store that a user holds on to.

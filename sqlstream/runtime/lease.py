@@ -16,10 +16,9 @@ import threading
 import time
 from collections.abc import Callable
 
+from sqlstream.runtime.manifest import RunInfo
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
-
-from sqlstream.runtime.manifest import RunInfo
 
 NAME = "run.lock"
 BEAT_S = 5.0

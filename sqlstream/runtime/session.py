@@ -14,9 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
-
 from sqlstream.runtime.java import find_java, write_java_home
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,7 +72,7 @@ def package_roots() -> tuple[str, ...]:
     return tuple(roots)
 
 
-def session_conf(master: str, shards: int, conf: Mapping[str, str], directory: Path) -> dict[str, str]:
+def session_conf(master: str, conf: Mapping[str, str], directory: Path) -> dict[str, str]:
     """All settings of a new session; what the user gave in `conf` wins.
 
     `directory` is where the log settings and Spark's scratch folders go.
@@ -85,7 +84,6 @@ def session_conf(master: str, shards: int, conf: Mapping[str, str], directory: P
         "spark.shuffle.compress": "false",  # blobs are compressed already where it pays
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": str(shards),
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.executorEnv.PYTHONSAFEPATH": "1",  # or a user's folder called `duckdb` shadows the package
         **JOB_CONF,
@@ -132,10 +130,10 @@ def _clean_up(directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def start_session(master: str, shards: int, conf: Mapping[str, str] | None = None) -> SparkSession:
+def start_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSession:
     """Start Spark in this process, or join the session that is active in it.
 
-    `shards` is the number of shuffle partitions of the session, `conf` the user's settings. Raises DiagnosticError
+    `conf` are the user's settings. Raises DiagnosticError
     when there is no usable Java (ENV001), the master can't be used (ENV002) or Spark does not start (ENV003).
     """
     if master.startswith("sc://"):
@@ -162,7 +160,7 @@ def start_session(master: str, shards: int, conf: Mapping[str, str] | None = Non
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
     builder = SparkSession.builder.master(master)
-    for name, value in session_conf(master, shards, conf or {}, directory).items():
+    for name, value in session_conf(master, conf or {}, directory).items():
         builder = builder.config(name, value)
     with _environment(environment):
         try:

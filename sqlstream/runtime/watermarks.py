@@ -8,13 +8,13 @@ it shares an operator with). Neither ever makes a watermark go back.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlstream_operators.operator import WATERMARK_MAX, WATERMARK_MIN, Watermarks
-from sqlstream_operators.spec import LateStep, OperatorStep, PhysicalPlan, WindowSpec
-
 from sqlstream.runtime.manifest import SourceState
+from sqlstream_operators.operator import WATERMARK_MAX, WATERMARK_MIN, Watermarks
+from sqlstream_operators.spec import LateStep, OperatorStep, PhysicalPlan
 
 
 def source_groups(plan: PhysicalPlan) -> tuple[frozenset[str], ...]:
@@ -38,6 +38,7 @@ def source_groups(plan: PhysicalPlan) -> tuple[frozenset[str], ...]:
 class WindowClock:
     """When windows of one operator can close: all ends are at offset (mod slice); times in µs."""
 
+    step: str
     sources: tuple[str, ...]
     slice_us: int
     offset_us: int
@@ -45,15 +46,23 @@ class WindowClock:
     state_id: str
 
     @classmethod
-    def of(cls, window: WindowSpec, sources: tuple[str, ...], tick_us: int, state_id: str) -> WindowClock:
+    def of(cls, step: OperatorStep) -> WindowClock:
         """The clock of a window operator."""
-        slice_us = window.slice_us if window.shared_slices else window.slide_us
-        return cls(sources, slice_us, window.offset_us, tick_us, state_id)
+        spec = step.operator
+        window = spec.window
+        slice_us = math.gcd(window.size_us, window.slide_us)
+        return cls(
+            step.name, spec.watermark_sources, slice_us, window.offset_us, spec.tick_us, spec.state.state_id
+        )
+
+    def least(self, marks: Mapping[str, int]) -> int:
+        """The watermark of the operator, given its sources'."""
+        return min(marks[source] for source in self.sources)
 
     def last_closed(self, watermark: int) -> int:
         """The number of the last window end that is closed at a watermark.
 
-        >>> clock = WindowClock(("t",), slice_us=10, offset_us=0, tick_us=1, state_id="s")
+        >>> clock = WindowClock("w", ("t",), slice_us=10, offset_us=0, tick_us=1, state_id="s")
         >>> clock.last_closed(98), clock.last_closed(99)
         (9, 10)
         """
@@ -67,12 +76,7 @@ class WindowClock:
 def window_clocks(plan: PhysicalPlan) -> tuple[WindowClock, ...]:
     """The clocks of all window operators."""
     return tuple(
-        WindowClock.of(
-            step.operator.window,
-            step.operator.watermark_sources,
-            step.operator.tick_us,
-            step.operator.state.state_id,
-        )
+        WindowClock.of(step)
         for stage in plan.stages
         for step in stage.steps
         if isinstance(step, OperatorStep)

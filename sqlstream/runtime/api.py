@@ -1,0 +1,188 @@
+"""Runs a physical plan on a state directory: what the command line, the golden check and tests call."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+from sqlstream_operators import plan_json
+from sqlstream_operators.spec import PhysicalPlan, SinkSpec, SourceSpec
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
+
+from sqlstream.connectors.api import ConnectorContext, Sink, Source
+from sqlstream.runtime import local_cache
+from sqlstream.runtime.admission import DEFAULT_TARGET_S, Admission
+from sqlstream.runtime.epochs import EpochLoop, LoopSettings, Program
+from sqlstream.runtime.faults import Faults, no_faults
+from sqlstream.runtime.garbage import RETAINED, GarbageCollector, Pins, no_pins
+from sqlstream.runtime.job import JobRunner
+from sqlstream.runtime.journal import Journal
+from sqlstream.runtime.lease import BEAT_S, Lease
+from sqlstream.runtime.manifest import EpochPlan, Manifest, RunInfo
+from sqlstream.runtime.progress import EpochReport, RunResult
+from sqlstream.runtime.recovery import physical_plan, program_fingerprint, recover
+from sqlstream.runtime.stop import StopFlag
+
+
+class DriverConnectors(Protocol):
+    """Makes the driver's halves of connectors."""
+
+    def source(self, spec: SourceSpec, context: ConnectorContext) -> Source:
+        """The driver's half of a source."""
+        ...
+
+    def sink(self, spec: SinkSpec, context: ConnectorContext) -> Sink:
+        """The driver's half of a sink."""
+        ...
+
+
+class RegisteredConnectors:
+    """The connectors of the registry."""
+
+    def source(self, spec: SourceSpec, context: ConnectorContext) -> Source:
+        """The driver's half of a source."""
+        from sqlstream.connectors import registry
+
+        return registry.SOURCES[spec.connector].source(spec, context)
+
+    def sink(self, spec: SinkSpec, context: ConnectorContext) -> Sink:
+        """The driver's half of a sink."""
+        from sqlstream.connectors import registry
+
+        return registry.SINKS[spec.connector].sink(spec, context)
+
+
+def run_pipeline(
+    plan: PhysicalPlan,
+    *,
+    state_dir: str | Path,
+    parallelism: int | None = None,
+    master: str = "local[*]",
+    conf: Mapping[str, str] | None = None,
+    max_rows_per_epoch: int | None = None,
+    on_epoch: Callable[[EpochReport], None] = lambda report: None,
+    stop: StopFlag | None = None,
+    base_dir: str | Path = ".",
+    local_dir: str | Path | None = None,
+    runner: JobRunner | None = None,
+    connectors: DriverConnectors | None = None,
+    pins: Pins = no_pins,
+    retained_epochs: int = RETAINED,
+    max_epochs: int | None = None,
+    poll_s: float | None = None,
+    faults: Faults = no_faults,
+    lease_beat_s: float = BEAT_S,
+    sync: bool = True,
+) -> RunResult:
+    """Run a plan until its bounded sources are exhausted and everything is committed, or `stop` is set.
+
+    `state_dir` is a path or a URI; a run goes on where the last one on it stopped. `parallelism` is the
+    number of shards (default: the plan's option, else that of the last run, else the cores). Without a
+    `runner` Spark is started on `master` with `conf`, and stopped at the end. `local_dir` is where machines
+    cache state (default: under the temporary folder). `pins` names files that must not be collected.
+    Raises DiagnosticError: exit code 4 if the state does not fit the plan, is damaged, or another run works
+    on it; 1 if the data can't be computed or read, or Spark can't run.
+    """
+    uri = str(state_dir) if "://" in str(state_dir) else str(Path(state_dir).absolute())
+    base = str(Path(base_dir).absolute())
+    store = CheckpointStore(uri, sync=sync)
+    journal = Journal(store)
+    run = RunInfo(
+        run_id=secrets.token_hex(8),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    lease = Lease(store, run, beat_s=lease_beat_s)
+    lease.acquire()
+    try:
+        found = recover(journal)
+        own_runner = None
+        if runner is None:
+            from sqlstream.runtime.stages import SparkJobRunner
+
+            runner = own_runner = SparkJobRunner.start(master, conf)
+        try:
+            shards = _shards(plan, parallelism, found.plan, found.last, runner)
+            cache = Path(local_dir) if local_dir is not None else local_cache.default_directory(uri)
+            local_cache.prepare(cache, uri, [state.state_id for state in plan.states], shards)
+            local_cache.remove_unused(cache.parent, cache)
+            loop = EpochLoop(
+                _program(plan, journal, found.last, connectors or RegisteredConnectors(), base),
+                journal,
+                runner,
+                GarbageCollector(journal, retained=retained_epochs, pins=pins),
+                LoopSettings(
+                    parallelism=shards,
+                    base_dir=base,
+                    local_dir=str(cache),
+                    admission=_admission(plan, max_rows_per_epoch),
+                    tasks=max(runner.parallelism, 1),
+                    max_epochs=max_epochs,
+                    **({} if poll_s is None else {"poll_s": poll_s}),
+                ),
+                run,
+                lineage=secrets.token_hex(16),
+                stop=stop or StopFlag(),
+                on_epoch=on_epoch,
+                check_lease=lease.check,
+                faults=faults,
+            )
+            return loop.run()
+        finally:
+            if own_runner is not None:
+                own_runner.close()
+    finally:
+        lease.release()
+
+
+def _shards(
+    plan: PhysicalPlan,
+    asked: int | None,
+    begun: EpochPlan | None,
+    last: Manifest | None,
+    runner: JobRunner,
+) -> int:
+    """The number of shards; at most one for each key group."""
+    before = begun.parallelism if begun is not None else last.parallelism if last is not None else None
+    wanted = asked or plan.options.parallelism or before or runner.parallelism
+    return max(1, min(wanted, plan.options.max_parallelism))
+
+
+def _admission(plan: PhysicalPlan, max_rows: int | None) -> Admission:
+    options = plan.options
+    target = DEFAULT_TARGET_S if options.target_epoch_us is None else options.target_epoch_us / 1e6
+    return Admission(
+        fixed_rows=max_rows or options.max_rows_per_epoch,
+        files=options.max_files_per_epoch,
+        target_s=target,
+    )
+
+
+def _program(
+    plan: PhysicalPlan, journal: Journal, last: Manifest | None, connectors: DriverConnectors, base_dir: str
+) -> Program:
+    context = ConnectorContext(journal.store, base_dir)
+    digest = journal.put_physical_plan(plan_json.to_text(plan).encode())
+    sinks = {spec.name: connectors.sink(spec, context) for spec in plan.sinks}
+    former = {}
+    if last is not None:
+        specs = {spec.name: spec for spec in plan.sinks}
+        before = plan if last.plan_digest == digest else physical_plan(journal, last)
+        former = {
+            spec.name: sinks[spec.name] if specs.get(spec.name) == spec else connectors.sink(spec, context)
+            for spec in before.sinks
+        }
+    return Program(
+        plan=plan,
+        fingerprint=program_fingerprint(plan),
+        digest=digest,
+        sources={spec.name: connectors.source(spec, context) for spec in plan.sources},
+        sinks=sinks,
+        former_sinks=former,
+    )

@@ -1,0 +1,131 @@
+"""An epoch as one Spark job: a chain of `mapInArrow` stages with an exact exchange between two levels.
+
+    range(tasks) -> mapInArrow(level 0) -> repartitionById(shards) -> mapInArrow(level 1) -> … -> collect
+
+Only the DataFrame API is used. The program, the context and the splits travel inside the function as
+compressed JSON; reports travel as rows through the later levels to the driver, so a task that ran twice
+reports once, as its rows do.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from sqlstream_operators.report import reports_among
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, SqlstreamError
+
+from sqlstream.runtime.failures import error_of
+from sqlstream.runtime.job import EpochJob, EpochOutcome
+from sqlstream.runtime.outcome import outcome_of
+from sqlstream.runtime.session import JOB_CONF, PACKAGES, is_local, start_session
+from sqlstream.runtime.worker import (
+    ROW_DDL,
+    ShardTasks,
+    SourceTasks,
+    TaskProgram,
+    failure_in,
+    from_batches,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class SparkJobRunner:
+    """Runs epochs on Spark; see `JobRunner`. `spark` is used through a session of its own."""
+
+    def __init__(self, spark: SparkSession, *, parallelism: int, owned: bool = False) -> None:
+        self._owner = spark
+        self._spark = spark.newSession()
+        self._parallelism = parallelism
+        self._owned = owned
+        for name, value in JOB_CONF.items():
+            self._spark.conf.set(name, value)
+
+    @classmethod
+    def start(cls, master: str = "local[*]", conf: Mapping[str, str] | None = None) -> SparkJobRunner:
+        """Start Spark, or join the session of this process. Raises DiagnosticError as `start_session` does."""
+        from pyspark.sql import SparkSession
+
+        joined = SparkSession.getActiveSession() is not None
+        spark = start_session(master, conf)
+        if not is_local(master):
+            ship_packages(spark)
+        return cls(spark, parallelism=spark.sparkContext.defaultParallelism, owned=not joined)
+
+    @property
+    def parallelism(self) -> int:
+        """The cores that Spark has."""
+        return self._parallelism
+
+    def run(self, job: EpochJob) -> EpochOutcome:
+        """Run one epoch; see `JobRunner`."""
+        program = TaskProgram.of(job)
+        tasks = len(program.tasks)
+        rows = self._spark.range(0, tasks, 1, tasks).mapInArrow(
+            SourceTasks(program.to_bytes(with_state=False)), ROW_DDL
+        )
+        if program.plan.levels > 1:
+            later = program.to_bytes(with_state=True)
+            for level in range(1, program.plan.levels):
+                rows = rows.repartitionById(job.plan.parallelism, "shard").mapInArrow(
+                    ShardTasks(later, level), ROW_DDL
+                )
+        try:
+            collected = rows.toArrow()
+        except PySparkException as error:
+            raise _told(error, job.plan.epoch) from None
+        return outcome_of(job, list(reports_among(from_batches(collected.to_batches()))))
+
+    def close(self) -> None:
+        """Stop Spark, if this runner has started it."""
+        if self._owned:
+            self._owner.stop()
+
+
+def _told(error: PySparkException, epoch: int) -> SqlstreamError:
+    """What to tell the user when a job has failed: what the task said, without Spark's stack."""
+    text = str(error)
+    described = failure_in(text)
+    if described is not None:
+        return error_of(described, epoch)
+    first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    return DiagnosticError(
+        Diagnostic(
+            "ENV004",
+            f"Spark could not run epoch {epoch}: {first[:500]}",
+            notes=("nothing of the epoch was committed",),
+            help="run again: the run goes on where it stopped. If it stays: fewer rows an epoch "
+            "(--max-rows-per-epoch) or more memory (--conf spark.driver.memory=4g, "
+            "--conf spark.executor.memory=4g)",
+        )
+    )
+
+
+def ship_packages(spark: SparkSession) -> None:
+    """Send our packages to executors on other machines, where they need not be installed."""
+    import tempfile
+
+    target = Path(tempfile.mkdtemp(prefix="sqlstream-packages-")) / "sqlstream-packages.zip"
+    target.write_bytes(zipped_packages())
+    spark.addArtifacts(str(target), pyfile=True)
+
+
+def zipped_packages() -> bytes:
+    """Our three packages as a zip that Python can import from."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in PACKAGES:
+            file = import_module(package).__file__
+            assert file is not None
+            root = Path(file).parent
+            for path in sorted(root.rglob("*")):
+                if path.is_file() and "__pycache__" not in path.parts:
+                    archive.write(path, str(Path(package) / path.relative_to(root)))
+    return out.getvalue()
