@@ -57,7 +57,10 @@ class SourcePlan:
 class Source(Protocol):
     """The driver's half of a source."""
 
-    bounded: bool
+    @property
+    def bounded(self) -> bool:
+        """Whether the source ends."""
+        ...
 
     def initial_position(self) -> Position:
         """Where reading starts without a checkpoint."""

@@ -1,0 +1,35 @@
+"""The `blackhole` sink: rows are computed and counted, and kept nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from sqlstream.connectors.api import ConnectorContext, SinkPart
+from sqlstream_operators.spec import SinkSpec
+
+
+class Blackhole:
+    """Both halves of the sink, and its factory."""
+
+    def write(self, table: pa.Table, *, epoch: int, task: str) -> SinkPart:
+        """Count the rows."""
+        return SinkPart(table.num_rows)
+
+    def prepare(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+        """Nothing can fail."""
+
+    def commit(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+        """Nothing is to be made visible."""
+
+    def abort_uncommitted(self, last_epoch: int) -> None:
+        """Nothing was staged."""
+
+    def sink(self, spec: SinkSpec, context: ConnectorContext) -> Blackhole:
+        """The driver's half."""
+        return self
+
+    def writer(self, spec: SinkSpec, base_dir: str) -> Blackhole:
+        """The task's half."""
+        return self

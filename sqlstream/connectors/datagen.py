@@ -1,0 +1,55 @@
+"""The `datagen` source: Flink's options, each row a function of seed and row number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlstream.connectors.api import BadRow, ConnectorContext, Split
+from sqlstream.connectors.filesystem.columns import Wanted
+from sqlstream.connectors.generators.datagen import DatagenGenerator
+from sqlstream.connectors.numbered import NumberedSource, publish
+from sqlstream.connectors.options import number
+from sqlstream_operators.fragment import DuckSession
+from sqlstream_operators.spec import SourceSpec
+
+
+class DatagenReader:
+    """Makes the rows of a split; only the columns that are needed are kept."""
+
+    def __init__(self, spec: SourceSpec) -> None:
+        self._generator = generator(spec)
+        self._wanted = Wanted.of(spec)
+
+    def open_strict(self, duck: DuckSession, relation: str, split: Split, *, queries: int) -> None:
+        """Make the split's rows queryable."""
+        table = self._generator.generate(int(split.payload["first"]), int(split.payload["count"]))
+        publish(duck, relation, table, self._wanted.columns)
+
+    def open_careful(self, duck: DuckSession, relation: str, split: Split) -> Sequence[BadRow]:
+        """The same: no row is malformed."""
+        self.open_strict(duck, relation, split, queries=1)
+        return []
+
+
+class DatagenFactory:
+    """Makes both halves."""
+
+    def source(self, spec: SourceSpec, context: ConnectorContext) -> NumberedSource:
+        """The driver's half.
+
+        Without `rows-per-second`, an endless source makes 10,000 rows a second and a bounded one runs at full
+        speed.
+        """
+        made = generator(spec)
+        throttled = made.total_rows() is None or "rows-per-second" in spec.options
+        return NumberedSource(spec.name, made.total_rows(), made.rows_per_second if throttled else None)
+
+    def reader(self, spec: SourceSpec, base_dir: str) -> DatagenReader:
+        """The task's half."""
+        return DatagenReader(spec)
+
+
+def generator(spec: SourceSpec) -> DatagenGenerator:
+    """The generator of a table. Raises DiagnosticError for options that don't fit it."""
+    number(spec.options, "rows-per-second", minimum=1)
+    return DatagenGenerator(tuple((column.name, column.type) for column in spec.physical), spec.options)

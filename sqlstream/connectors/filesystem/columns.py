@@ -1,0 +1,168 @@
+"""Which columns are read, as which types, and how they become the declared ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from sqlstream.connectors.filesystem.paths import FileEntry
+from sqlstream_operators.errors import DataError
+from sqlstream_operators.spec import Column, Schema, SourceSpec
+from sqlstream_operators.types import TIMESTAMPTZ, VARCHAR, Kind, SqlType, quote_identifier
+
+METADATA_KEYS = ("file.path", "file.name", "file.size", "file.modification-time")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a reader delivers: `columns` (types without the nested fields that nobody needs), then
+    metadata.
+    """
+
+    columns: Schema
+    spec: SourceSpec
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the relation."""
+        return self.columns + tuple(Column(m.name, m.type) for m in self.spec.metadata)
+
+    @classmethod
+    def of(cls, spec: SourceSpec) -> Wanted:
+        """The columns of a source, in the order in which it wants them."""
+        declared = {column.name: column for column in spec.physical}
+        columns = tuple(
+            replace(declared[name], type=prune(declared[name].type, paths_of(name, spec.needed_paths)))
+            for name in spec.columns
+        )
+        return cls(columns, spec)
+
+    def metadata(self, entries: Sequence[FileEntry]) -> list[str]:
+        """SELECT items of the metadata columns for files that DuckDB numbers in this order (`file_index`)."""
+        items = []
+        for column in self.spec.metadata:
+            values = ", ".join(metadata_literal(column.key, entry) for entry in entries)
+            picked = f"[{values}][file_index::BIGINT + 1]" if len(entries) > 1 else values
+            items.append(f"CAST({picked} AS {column.type}) AS {quote_identifier(column.name)}")
+        return items
+
+
+def paths_of(column: str, needed: Sequence[str]) -> tuple[str, ...]:
+    """The nested paths below `column`; () means all of it.
+
+    >>> paths_of("bid", ["bid.price", "bid.a.b", "auction"])
+    ('price', 'a.b')
+    """
+    if column in needed or "." in column:
+        return ()
+    return tuple(path[len(column) + 1 :] for path in needed if path.startswith(f"{column}."))
+
+
+def prune(type_: SqlType, paths: Sequence[str]) -> SqlType:
+    """A struct type with only the fields on `paths` (all of them if there is no path or a path leads
+    nowhere).
+
+    >>> from sqlstream_operators.types import parse_type
+    >>> str(prune(parse_type("STRUCT(a INTEGER, b VARCHAR)"), ["b"]))
+    'STRUCT("b" VARCHAR)'
+    """
+    if type_.kind is not Kind.STRUCT or not paths:
+        return type_
+    names = {name for name, _ in type_.fields}
+    heads = {path.partition(".")[0] for path in paths}
+    if not heads <= names or any("." in name for name in names):
+        return type_
+    fields = tuple((n, prune(t, paths_of(n, paths))) for n, t in type_.fields if n in heads)
+    return SqlType(Kind.STRUCT, fields=fields)
+
+
+def text_type(type_: SqlType) -> SqlType:
+    """The type as which text is read so that `CAST` gives `type_`.
+
+    TIMESTAMP is read as TIMESTAMP WITH TIME ZONE: DuckDB's cast from text to TIMESTAMP drops a zone offset
+    silently, and this one applies it (the session's zone is UTC).
+    """
+    match type_.kind:
+        case Kind.TIMESTAMP:
+            return TIMESTAMPTZ
+        case Kind.ARRAY if type_.element is not None:
+            return replace(type_, element=text_type(type_.element))
+        case Kind.MAP if type_.key is not None and type_.value is not None:
+            return replace(type_, key=text_type(type_.key), value=text_type(type_.value))
+        case Kind.STRUCT:
+            return replace(type_, fields=tuple((name, text_type(field)) for name, field in type_.fields))
+    return type_
+
+
+def from_text(column: Column) -> str:
+    """The SELECT item that makes a declared column from one that was read as `text_type` of it."""
+    name = quote_identifier(column.name)
+    if text_type(column.type) == column.type:
+        return name
+    return f"CAST({name} AS {column.type}) AS {name}"
+
+
+def column_map(columns: Mapping[str, SqlType]) -> str:
+    """The `columns` argument of read_json and read_csv."""
+    return "{" + ", ".join(f"{literal(n)}: {literal(str(t))}" for n, t in columns.items()) + "}"
+
+
+def cast_from(source: SqlType | None, expression: str, target: SqlType) -> str:
+    """SQL that makes `target` of an expression of type `source` (None: a type that has no name here)."""
+    if source == target:
+        return expression
+    if source == VARCHAR and text_type(target) != target:
+        return f"CAST(CAST({expression} AS {text_type(target)}) AS {target})"
+    return f"CAST({expression} AS {target})"
+
+
+def match_names(declared: Sequence[str], present: Sequence[str], where: str) -> dict[str, str | None]:
+    """The name in the file of each declared column, ignoring case; None where the file has no such column.
+
+    Raises DataError if the file has several such columns.
+    """
+    by_lower: dict[str, list[str]] = {}
+    for name in present:
+        by_lower.setdefault(name.lower(), []).append(name)
+    found: dict[str, str | None] = {}
+    for name in declared:
+        names = by_lower.get(name.lower(), [])
+        if len(names) > 1:
+            raise DataError(f"{where}: column {name} could be any of {', '.join(names)}")
+        found[name] = names[0] if names else None
+    return found
+
+
+def metadata_literal(key: str, entry: FileEntry) -> str:
+    """The value of a metadata column for one file, as SQL. Raises DataError for an unknown key."""
+    match key:
+        case "file.path":
+            return literal(entry.path)
+        case "file.name":
+            return literal(entry.path.rpartition("/")[2])
+        case "file.size":
+            return f"{entry.size}::BIGINT"
+        case "file.modification-time":
+            moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=entry.modified_us)
+            return f"TIMESTAMPTZ {literal(moment.isoformat(' '))}"
+    raise DataError(f"no metadata column '{key}': files have {', '.join(METADATA_KEYS)}")
+
+
+def literal(text: str) -> str:
+    """A SQL string literal.
+
+    >>> literal("it's")
+    "'it''s'"
+    """
+    return "'" + text.replace("'", "''") + "'"
+
+
+def file_list(paths: Sequence[str]) -> str:
+    """A list of files for DuckDB's readers, which take some characters for a glob.
+
+    >>> file_list(["/a/b[1].json"])
+    "['/a/b[[]1].json']"
+    """
+    escaped = (p.replace("[", "[[]").replace("*", "[*]").replace("?", "[?]") for p in paths)
+    return "[" + ", ".join(literal(p) for p in escaped) + "]"

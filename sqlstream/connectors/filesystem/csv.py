@@ -1,0 +1,180 @@
+"""CSV (RFC 4180, Flink's options), read by DuckDB; the rows that it refuses are what it calls rejects."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.connectors.api import BadRow
+from sqlstream.connectors.filesystem.columns import (
+    Wanted,
+    column_map,
+    file_list,
+    from_text,
+    literal,
+    text_type,
+)
+from sqlstream.connectors.filesystem.cutting import CsvShape, count_lines
+from sqlstream.connectors.filesystem.options import FileOptions
+from sqlstream.connectors.filesystem.paths import FileEntry
+from sqlstream.connectors.filesystem.pieces import Piece, Workspace, compression, open_entry
+from sqlstream_operators.errors import DataError
+from sqlstream_operators.fragment import DuckSession
+from sqlstream_operators.types import VARCHAR
+
+RAW_BYTES = 64 << 10
+_HEAD = 64 << 10
+_LONGEST_RECORD = 16 << 20
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The columns of a file in its order, and whether its first record is a header."""
+
+    names: tuple[str, ...]
+    header: bool
+
+
+def strict_sql(wanted: Wanted, options: FileOptions, pieces: Sequence[Piece], work: Workspace) -> str:
+    """A SELECT over the pieces in order; it fails when it is run if any record can't be read."""
+    made = [(_layout(wanted, options, piece, work), piece) for piece in pieces]
+    parts = []
+    for layout, group in itertools.groupby(made, key=lambda item: item[0]):
+        members = [piece for _, piece in group]
+        paths = [work.text(piece) for piece in members]
+        parts.append(_select(wanted, options, layout, paths, [piece.entry for piece in members]))
+    return " UNION ALL ".join(parts)
+
+
+def _select(
+    wanted: Wanted,
+    options: FileOptions,
+    layout: Layout,
+    paths: Sequence[str],
+    entries: Sequence[FileEntry],
+    more: str = "",
+) -> str:
+    types = {column.name: text_type(column.type) for column in wanted.columns}
+    columns = {name: types.get(name, VARCHAR) for name in layout.names}
+    shape = options.csv
+    items = [from_text(column) for column in wanted.columns] + wanted.metadata(entries)
+    return (
+        f"SELECT {', '.join(items) or '1 AS one'} FROM read_csv({file_list(paths)}, auto_detect = false, "
+        f"header = {str(layout.header).lower()}, columns = {column_map(columns)}, "
+        f"delim = {literal(shape.delimiter)}, quote = {literal(shape.quote or '')}, "
+        f"escape = {literal(shape.escape or shape.quote or '')}, "
+        f"comment = {literal('#' if shape.comments else '')}, "
+        f"nullstr = {literal('' if options.csv_null is None else options.csv_null)}, "
+        f"allow_quoted_nulls = false, max_line_size = {_LONGEST_RECORD}, hive_partitioning = false{more})"
+    )
+
+
+def careful(
+    duck: DuckSession, wanted: Wanted, options: FileOptions, piece: Piece, work: Workspace
+) -> tuple[pa.Table, list[BadRow]]:
+    """The readable rows of a piece, and the records that are not."""
+    layout = _layout(wanted, options, piece, work)
+    path = Path(work.text(piece, plain=True))
+    first = 0
+    if piece.start:
+        with open_entry(piece.entry) as file:
+            first = count_lines(file, 0, piece.start)
+    duck.drop("csv_rejects")
+    duck.drop("csv_reject_scans")
+    more = (
+        ", store_rejects = true, rejects_limit = 0, "
+        "rejects_table = 'csv_rejects', rejects_scan = 'csv_reject_scans'"
+    )
+    table = duck.query(_select(wanted, options, layout, [str(path)], [piece.entry], more))
+    found = duck.query(
+        "SELECT line_byte_position AS at, first(csv_line ORDER BY column_idx) AS raw, "
+        "first(error_message ORDER BY column_idx) AS reason FROM csv_rejects GROUP BY at ORDER BY at"
+    )
+    if not found.num_rows:
+        return table, []
+    newlines = np.flatnonzero(np.memmap(path, np.uint8, "r") == 10)
+    bad = []
+    for at, raw, reason in zip(*(found[name].to_pylist() for name in ("at", "raw", "reason")), strict=True):
+        # DuckDB's position is 1-based, and of the LF before the record where lines end with CR LF.
+        start = at - 1 + (len(raw) - len(raw.lstrip("\r\n")))
+        line = first + 1 + int(np.searchsorted(newlines, start))
+        bad.append(BadRow(piece.entry.path, line, raw.strip("\r\n")[:RAW_BYTES], reason.split("\n")[0]))
+    return table, bad
+
+
+def _layout(wanted: Wanted, options: FileOptions, piece: Piece, work: Workspace) -> Layout:
+    """How the piece's file is laid out. Raises DataError if a header must be there and does not fit."""
+    declared = tuple(column.name for column in wanted.spec.physical)
+    if options.csv_header is False or piece.entry.size == 0:
+        return Layout(declared, False)
+    fields = first_record(_head(piece.entry, work), options.csv)
+    positions = {name.strip().lower(): index for index, name in reversed(list(enumerate(fields)))}
+    found = [positions.get(name.lower()) for name in declared]
+    if all(index is not None for index in found):
+        by_position = {index: name for index, name in zip(found, declared, strict=True) if index is not None}
+        names = tuple(by_position.get(i, f"\x01{i}") for i in range(len(fields)))
+        return Layout(names, piece.start == 0)
+    if options.csv_header is None:
+        return Layout(declared, False)
+    in_place = all(index is None or index == place for place, index in enumerate(found))
+    if len(fields) == len(declared) and in_place:
+        return Layout(declared, piece.start == 0)
+    missing = [name for name, index in zip(declared, found, strict=True) if index is None]
+    raise DataError(
+        f"{piece.entry.path}: the header has no column {', '.join(missing)}; it has {', '.join(fields)}"
+    )
+
+
+def _head(entry: FileEntry, work: Workspace) -> bytes:
+    packed = compression(entry.path)
+    with open_entry(entry) as file:
+        if packed is None:
+            return file.read(_HEAD)
+        try:
+            with pa.CompressedInputStream(pa.PythonFile(file, mode="r"), packed) as stream:
+                head: bytes = stream.read(_HEAD)
+                return head
+        except OSError as error:
+            raise DataError(f"{entry.path}: can't be decompressed as {packed}: {error}") from error
+
+
+def first_record(head: bytes, shape: CsvShape) -> list[str]:
+    r"""The fields of the first record that is neither empty nor a comment.
+
+    >>> first_record(b'\xef\xbb\xbf"a ""x",b\r\n1,2\r\n', CsvShape())
+    ['a "x', 'b']
+    """
+    text = head.removeprefix(_BOM).decode("utf-8", "replace").lstrip("\r\n")
+    while shape.comments and text.startswith("#"):
+        text = text.partition("\n")[2].lstrip("\r\n")
+    fields: list[str] = []
+    field, position = "", 0
+    quoted = False
+    while position < len(text):
+        char = text[position]
+        position += 1
+        if quoted:
+            after = text[position : position + 1]
+            if char == (shape.escape or shape.quote) and after and after in (shape.quote, shape.escape):
+                field += after
+                position += 1
+            elif char == shape.quote:
+                quoted = False
+            else:
+                field += char
+        elif char == shape.quote and not field:
+            quoted = True
+        elif char == shape.delimiter:
+            fields.append(field)
+            field = ""
+        elif char in "\r\n":
+            break
+        else:
+            field += char
+    return [*fields, field]

@@ -1,0 +1,165 @@
+"""Finding places where a file can be cut between two records, without parsing it.
+
+JSON lines end at every newline. In CSV a newline inside quotes does not end a record; quotes are paired by
+counting them, which is right only while they stand where a well-formed file has them. `csv_cut` checks that
+and gives up on the file if they don't: then the rest of it is read in one piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+_BLOCK = 1 << 18
+_NEWLINE, _RETURN = 10, 13
+
+#: Finds the end of a piece: (file, start, end of the file, most records, bytes wanted) -> (end, records or
+#: None).
+Cutter = Callable[[BinaryIO, int, int, int | None, int | None], tuple[int, int | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class CsvShape:
+    """What decides where a CSV record ends; None for `quote` or `escape` means there is none."""
+
+    delimiter: str = ","
+    quote: str | None = '"'
+    escape: str | None = None
+    comments: bool = False
+
+
+def json_cut(
+    file: BinaryIO, start: int, size: int, records: int | None, wanted: int | None
+) -> tuple[int, int | None]:
+    """Where a piece that starts at byte `start` ends: after `records` lines, or at the first line end at or
+    after start + `wanted` bytes if that comes first; the end of the file (`size`) if neither does.
+
+    Also returns how many lines that is, if `records` is given.
+    """
+    if records is None:
+        if wanted is None:
+            return size, None
+        position = start + max(wanted, 1) - 1
+        while position < size:
+            block = _read(file, position, size)
+            ends = np.flatnonzero(block == _NEWLINE)
+            if len(ends):
+                return position + int(ends[0]) + 1, None
+            position += len(block)
+        return size, None
+    position, left, last = start, records, _NEWLINE
+    while position < size:
+        block = _read(file, position, size)
+        ends = block == _NEWLINE
+        found = int(np.count_nonzero(ends))
+        goal = None if wanted is None else start + wanted - position
+        if found >= left or (goal is not None and goal <= len(block)):
+            places = np.flatnonzero(ends) + 1
+            chosen = _pick(places, left, goal)
+            if chosen is not None:
+                return position + int(places[chosen]), records - left + chosen + 1
+        left -= found
+        last = int(block[-1])
+        position += len(block)
+    return size, records - left + (last != _NEWLINE)
+
+
+def csv_cut(
+    shape: CsvShape, file: BinaryIO, start: int, size: int, records: int | None, wanted: int | None
+) -> tuple[int, int | None]:
+    """As `json_cut`, for CSV records from a record's start on.
+
+    (`size`, None) if what is looked at is not well-formed, so that there is no telling where records end.
+    """
+    if records is None and wanted is None:
+        return size, None
+    quote, delimiter = ord(shape.quote) if shape.quote else None, shape.delimiter.encode()
+    escape = None if shape.escape in (None, shape.quote) else ord(str(shape.escape))
+    if len(delimiter) != 1 or (quote or 0) > 127 or (escape or 0) > 127:
+        return size, None
+    position, seen, inside, before = start, 0, False, _NEWLINE
+    while position < size:
+        block = _read(file, position, size)
+        while block[-1] in (quote, _RETURN) and position + len(block) < size:
+            block = np.concatenate([block, _read(file, position + len(block), size, 1 << 10)])
+        if (escape is not None and np.any(block == escape)) or _lone_return(block):
+            return size, None
+        ends = np.flatnonzero(block == _NEWLINE)
+        quotes = ends[:0] if quote is None else np.flatnonzero(block == quote)
+        if len(quotes):
+            assert quote is not None
+            if shape.comments or not _well_formed(block, quotes, inside, before, delimiter[0], quote):
+                return size, None
+            ends = ends[(np.searchsorted(quotes, ends) + inside) % 2 == 0]
+        elif inside:
+            ends = ends[:0]
+        goal = None if wanted is None else start + wanted - position
+        chosen = _pick(ends + 1, None if records is None else records - seen, goal)
+        if chosen is not None:
+            return position + int(ends[chosen]) + 1, seen + chosen + 1
+        seen += len(ends)
+        inside = (inside + len(quotes)) % 2 == 1
+        before = int(block[-1])
+        position += len(block)
+    return size, seen + (before != _NEWLINE or inside)
+
+
+def count_lines(file: BinaryIO, start: int, end: int) -> int:
+    """How many newlines there are in a range of bytes."""
+    total, position = 0, start
+    while position < end:
+        block = _read(file, position, end)
+        total += int(np.count_nonzero(block == _NEWLINE))
+        position += len(block)
+    return total
+
+
+def _read(file: BinaryIO, position: int, size: int, length: int = _BLOCK) -> npt.NDArray[np.uint8]:
+    file.seek(position)
+    data = file.read(min(length, size - position))
+    if not data:
+        raise EOFError("the file became shorter while it was read")
+    return np.frombuffer(data, dtype=np.uint8)
+
+
+def _pick(ends: npt.NDArray[np.int64], left: int | None, goal: int | None) -> int | None:
+    """Which of these ends is the first at or after `goal`, or the `left`-th, whichever comes first; None:
+    none is.
+    """
+    chosen = len(ends)
+    if left is not None and left <= len(ends):
+        chosen = left - 1
+    if goal is not None:
+        chosen = min(chosen, int(np.searchsorted(ends, goal)))
+    return chosen if chosen < len(ends) else None
+
+
+def _lone_return(block: npt.NDArray[np.uint8]) -> bool:
+    """Whether a CR stands without its LF, which DuckDB takes for a line end."""
+    returns = np.flatnonzero(block == _RETURN)
+    if not len(returns):
+        return False
+    return bool(returns[-1] == len(block) - 1 or np.any(block[returns + 1] != _NEWLINE))
+
+
+def _well_formed(
+    block: npt.NDArray[np.uint8],
+    quotes: npt.NDArray[np.int64],
+    inside: bool,
+    before: int,
+    delimiter: int,
+    quote: int,
+) -> bool:
+    """Whether every quote opens a field at its start, closes it at its end, or is one of a doubled pair."""
+    opening = quotes[1 if inside else 0 :: 2]
+    closing = quotes[0 if inside else 1 :: 2]
+    left = np.where(opening > 0, block[opening - 1], np.uint8(before))
+    right = block[np.minimum(closing + 1, len(block) - 1)]
+    at_end = closing == len(block) - 1  # only at the end of the file
+    starts = (left == delimiter) | (left == _NEWLINE) | (left == quote)
+    stops = (right == delimiter) | (right == _NEWLINE) | (right == _RETURN) | (right == quote) | at_end
+    return bool(np.all(starts) and np.all(stops))

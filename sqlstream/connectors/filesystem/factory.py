@@ -1,0 +1,33 @@
+"""Both halves of the filesystem source and sink, as the registry wants them."""
+
+from __future__ import annotations
+
+from sqlstream.connectors.api import ConnectorContext
+from sqlstream.connectors.filesystem.reader import FileReader
+from sqlstream.connectors.filesystem.sink import FileSink, FileWriter
+from sqlstream.connectors.filesystem.source import FileSource
+from sqlstream_operators.spec import SinkSpec, SourceSpec
+
+
+class FileSourceFactory:
+    """Files as a source."""
+
+    def source(self, spec: SourceSpec, context: ConnectorContext) -> FileSource:
+        """The driver's half."""
+        return FileSource(spec, context)
+
+    def reader(self, spec: SourceSpec, base_dir: str) -> FileReader:
+        """The task's half."""
+        return FileReader(spec, base_dir)
+
+
+class FileSinkFactory:
+    """Files as a sink."""
+
+    def sink(self, spec: SinkSpec, context: ConnectorContext) -> FileSink:
+        """The driver's half."""
+        return FileSink(spec, context)
+
+    def writer(self, spec: SinkSpec, base_dir: str) -> FileWriter:
+        """The task's half."""
+        return FileWriter(spec, base_dir)

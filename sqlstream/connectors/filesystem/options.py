@@ -1,0 +1,73 @@
+"""The options of the `filesystem` connector, read once and typed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlstream.connectors.filesystem.cutting import CsvShape
+from sqlstream.connectors.options import bad_option, duration_us, flag
+
+FORMATS = ("json", "csv", "parquet", "orc")
+
+
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """What the options of a table say; defaults and meanings are in docs/connectors.md.
+
+    `csv_header` None: a first line that holds all declared names is a header.
+    """
+
+    path: str
+    format: str
+    monitor_interval_us: int | None = None
+    path_pattern: str | None = None
+    csv: CsvShape = field(default_factory=CsvShape)
+    csv_header: bool | None = None
+    csv_null: str | None = None
+    json_fail_on_missing: bool = False
+
+    @classmethod
+    def read(cls, options: Mapping[str, str]) -> FileOptions:
+        """Raises DiagnosticError for a value that can't be used."""
+        format_ = options.get("format", "").lower()
+        if format_ not in FORMATS:
+            raise bad_option("format", options.get("format", ""), f"one of {', '.join(FORMATS)}")
+        if not options.get("path"):
+            raise bad_option("path", options.get("path", ""), "a file, a directory, a glob or a URI")
+        header = options.get("csv.header")
+        quote = (
+            None
+            if flag(options, "csv.disable-quote-character")
+            else _char(options, "csv.quote-character", '"')
+        )
+        return cls(
+            path=options["path"],
+            format=format_,
+            monitor_interval_us=duration_us(options, "source.monitor-interval"),
+            path_pattern=options.get("source.path.regex-pattern"),
+            csv=CsvShape(
+                delimiter=_char(options, "csv.field-delimiter", ",") or ",",
+                quote=quote,
+                escape=_char(options, "csv.escape-character", None),
+                comments=flag(options, "csv.allow-comments"),
+            ),
+            csv_header=None if header is None else flag(options, "csv.header"),
+            csv_null=options.get("csv.null-literal"),
+            json_fail_on_missing=flag(options, "json.fail-on-missing-field"),
+        )
+
+
+def _char(options: Mapping[str, str], name: str, default: str | None) -> str | None:
+    """One character; tabs may be written `\\t`, as in Flink.
+
+    >>> _char({"csv.field-delimiter": "\\\\t"}, "csv.field-delimiter", ",") == chr(9)
+    True
+    """
+    text = options.get(name)
+    if text is None:
+        return default
+    text = text.replace("\\t", "\t")
+    if len(text) != 1:
+        raise bad_option(name, text, "one character")
+    return text

@@ -1,0 +1,59 @@
+"""ORC, read by Arrow; files are read whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyarrow import orc
+
+from sqlstream.connectors.filesystem.columns import Wanted, cast_from, match_names
+from sqlstream.connectors.filesystem.pieces import Piece, Workspace
+from sqlstream_operators.arrow_types import from_arrow
+from sqlstream_operators.errors import DataError
+from sqlstream_operators.fragment import DuckSession
+from sqlstream_operators.types import SqlType, quote_identifier
+
+_FILE = "orc_file"
+
+
+def strict_table(duck: DuckSession, wanted: Wanted, pieces: Sequence[Piece], work: Workspace) -> pa.Table:
+    """The rows of the pieces in order. Raises DataError for a file that is not ORC, or a value that can't be
+    cast.
+    """
+    return pa.concat_tables([_read(duck, wanted, piece, work) for piece in pieces])
+
+
+def _read(duck: DuckSession, wanted: Wanted, piece: Piece, work: Workspace) -> pa.Table:
+    path = piece.entry.path
+    declared = [column.name for column in wanted.columns]
+    try:
+        file = orc.ORCFile(work.local(piece.entry))
+        names = match_names(declared, file.schema.names, path)
+        present = [name for name in names.values() if name is not None]
+        # A column is needed to know how many rows there are.
+        table = file.read(columns=present or [file.schema.names[0]])
+    except (pa.ArrowException, OSError, UnicodeDecodeError, IndexError) as error:
+        raise DataError(f"{path}: not a readable ORC file: {str(error).splitlines()[0]}") from error
+    items = []
+    for column in wanted.columns:
+        name = names[column.name]
+        if name is None:
+            value = f"CAST(NULL AS {column.type})"
+        else:
+            value = cast_from(_type(table.schema.field(name).type), quote_identifier(name), column.type)
+        items.append(f"{value} AS {quote_identifier(column.name)}")
+    items += wanted.metadata([piece.entry])
+    try:
+        return duck.query(f"SELECT {', '.join(items) or '1 AS one'} FROM {_FILE}", {_FILE: table})
+    except DataError as error:
+        raise DataError(f"{path}: {error.message}", error.sql) from error
+
+
+def _type(type_: pa.DataType) -> SqlType | None:
+    if pa.types.is_timestamp(type_) and type_.unit != "us":
+        return None  # DuckDB knows it as TIMESTAMP_NS and the like
+    try:
+        return from_arrow(type_)
+    except ValueError:
+        return None

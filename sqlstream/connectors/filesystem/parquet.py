@@ -1,0 +1,158 @@
+"""Parquet, read by DuckDB where it is: columns and filters are pushed into the scan, a piece is a range of
+rows.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sqlstream.connectors.api import BadRow
+from sqlstream.connectors.filesystem.columns import Wanted, cast_from, file_list, match_names
+from sqlstream.connectors.filesystem.options import FileOptions
+from sqlstream.connectors.filesystem.paths import FileEntry, open_filesystem
+from sqlstream.connectors.filesystem.pieces import Piece, Workspace, check_unchanged
+from sqlstream_operators.errors import DataError
+from sqlstream_operators.fragment import DuckSession
+from sqlstream_operators.types import SqlType, quote_identifier
+
+RAW_CHARACTERS = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetShape:
+    """How many rows a file has, and where its row groups start (row numbers)."""
+
+    rows: int
+    groups: tuple[int, ...]
+
+
+def shape(entry: FileEntry) -> ParquetShape:
+    """Read a file's footer. Raises DataError if it is not the Parquet file that was listed."""
+    check_unchanged(entry)
+    filesystem, inside = open_filesystem(entry.path)
+    try:
+        metadata = pq.read_metadata(inside, filesystem=filesystem)
+    except (pa.ArrowException, OSError) as error:
+        raise broken(entry, error) from error
+    sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+    return ParquetShape(metadata.num_rows, tuple(itertools.accumulate(sizes, initial=0))[:-1])
+
+
+def broken(entry: FileEntry, error: Exception) -> DataError:
+    """The error for a file that is not Parquet, or damaged."""
+    return DataError(f"{entry.path}: not a readable Parquet file: {str(error).splitlines()[0]}")
+
+
+def strict_sql(
+    duck: DuckSession, wanted: Wanted, options: FileOptions, pieces: Sequence[Piece], work: Workspace
+) -> str:
+    """A SELECT over the pieces in order. Raises DataError for a file that is not Parquet or lacks no
+    column.
+    """
+    local = {piece.entry.path: work.local(piece.entry) for piece in pieces}
+    schemas = {piece.entry.path: _schema(duck, piece.entry, local[piece.entry.path]) for piece in pieces}
+    parts = []
+    # Files with one schema are read together; a cut file stands alone.
+    for _, group in itertools.groupby(
+        pieces, key=lambda p: (tuple(schemas[p.entry.path].items()), "" if p.whole else p.entry.path)
+    ):
+        members = list(group)
+        paths = [local[piece.entry.path] for piece in members]
+        items = _items(wanted, schemas[members[0].entry.path], members[0].entry)
+        items += wanted.metadata([piece.entry for piece in members])
+        parts.append(
+            f"SELECT {', '.join(items) or '1 AS one'} FROM read_parquet({file_list(paths)}, "
+            f"hive_partitioning = false){_range(members[0])}"
+        )
+    return " UNION ALL ".join(parts)
+
+
+def careful(
+    duck: DuckSession, wanted: Wanted, options: FileOptions, piece: Piece, work: Workspace
+) -> tuple[pa.Table, list[BadRow]]:
+    """The rows whose values can be cast to the declared types, and the others, by their row number from 1."""
+    path = work.local(piece.entry)
+    schema = _schema(duck, piece.entry, path)
+    source = f"read_parquet({file_list([path])}, hive_partitioning = false)"
+    names = match_names([c.name for c in wanted.columns], list(schema), piece.entry.path)
+    failures = []
+    for column in wanted.columns:
+        name = names[column.name]
+        if name is not None and schema[name] != column.type:
+            raw = quote_identifier(name)
+            cast = cast_from(schema[name], raw, column.type)
+            failures.append((f"{raw} IS NOT NULL AND TRY({cast}) IS NULL", column.name, column.type, raw))
+    if not failures:
+        return _whole(duck, wanted, piece, path, schema), []
+    reason = " ".join(
+        f"WHEN {test} THEN {_text(f'column {name}: not a {type_}: ')} || left({raw}::VARCHAR, 200)"
+        for test, name, type_, raw in failures
+    )
+    raws = ", ".join(sorted({raw for _, _, _, raw in failures}))
+    found = duck.query(
+        f"SELECT * FROM (SELECT file_row_number AS at, CASE {reason} END AS reason, "
+        f"to_json(struct_pack({', '.join(f'{r} := {r}' for r in raws.split(', '))}))::VARCHAR AS raw "
+        f"FROM {source}{_range(piece)}) WHERE reason IS NOT NULL"
+    )
+    bad = [
+        BadRow(piece.entry.path, at + 1, raw[:RAW_CHARACTERS], reason)
+        for at, raw, reason in zip(*(found[n].to_pylist() for n in ("at", "raw", "reason")), strict=True)
+    ]
+    refused = " OR ".join(f"({test})" for test, _, _, _ in failures)
+    return _whole(duck, wanted, piece, path, schema, f"NOT coalesce({refused}, false)"), bad
+
+
+def _whole(
+    duck: DuckSession,
+    wanted: Wanted,
+    piece: Piece,
+    path: str,
+    schema: Mapping[str, SqlType | None],
+    condition: str = "",
+) -> pa.Table:
+    items = _items(wanted, schema, piece.entry) + wanted.metadata([piece.entry])
+    where = _range(piece)
+    source = f"(SELECT * FROM read_parquet({file_list([path])}, hive_partitioning = false){where}"
+    if condition:
+        source += f"{' AND' if where else ' WHERE'} {condition}"
+    return duck.query(f"SELECT {', '.join(items) or '1 AS one'} FROM {source})")
+
+
+def _items(wanted: Wanted, schema: Mapping[str, SqlType | None], entry: FileEntry) -> list[str]:
+    """SELECT items of the wanted columns; NULL for a column that this file does not have."""
+    names = match_names([column.name for column in wanted.columns], list(schema), entry.path)
+    items = []
+    for column in wanted.columns:
+        name = names[column.name]
+        if name is None:
+            value = f"CAST(NULL AS {column.type})"
+        else:
+            value = cast_from(schema[name], quote_identifier(name), column.type)
+        items.append(f"{value} AS {quote_identifier(column.name)}")
+    return items
+
+
+def _schema(duck: DuckSession, entry: FileEntry, path: str) -> dict[str, SqlType | None]:
+    """Name -> type of a file's columns."""
+    try:
+        return dict(
+            duck.describe(f"SELECT * FROM read_parquet({file_list([path])}, hive_partitioning = false)")
+        )
+    except DataError as error:
+        raise broken(entry, error) from error
+
+
+def _range(piece: Piece) -> str:
+    if piece.whole:
+        return ""
+    upper = "" if piece.end is None else f" AND file_row_number < {piece.end}"
+    return f" WHERE file_row_number >= {piece.start}{upper}"
+
+
+def _text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,202 @@
+"""Where the files of a `path` option are: local paths, URIs of pyarrow.fs, globs, hidden names, and their
+order.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from pyarrow import fs
+
+from sqlstream_operators.errors import DataError
+
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_GLOB = re.compile(r"[*?\[{]")
+_DIGITS = re.compile(r"(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """A file as it was listed: `path` is an absolute local path or a URI; size in bytes, time in µs since
+    1970.
+    """
+
+    path: str
+    size: int
+    modified_us: int
+
+
+def resolve(path: str, base_dir: str) -> str:
+    """The absolute local path or the URI that a `path` option means.
+
+    >>> resolve("data/*.json", "/pipelines")
+    '/pipelines/data/*.json'
+    >>> resolve("file:///tmp/a%20b", "/pipelines"), resolve("s3://bucket/x/", "/pipelines")
+    ('/tmp/a b', 's3://bucket/x')
+    """
+    if path.startswith("file:"):
+        return os.path.normpath(unquote(re.sub(r"^file:(//[^/]*)?(?=/)", "", path)))
+    if _URI.match(path):
+        return path.rstrip("/")
+    return os.path.normpath(Path(base_dir) / Path(path).expanduser())
+
+
+def is_local(path: str) -> bool:
+    """Whether a resolved path is on this machine's file system."""
+    return _URI.match(path) is None
+
+
+def open_filesystem(path: str) -> tuple[fs.FileSystem, str]:
+    """The file system of a resolved path, and the path in it. Raises DataError where there is none for the
+    URI.
+    """
+    if is_local(path):
+        return fs.LocalFileSystem(), path
+    try:
+        filesystem, inside = fs.FileSystem.from_uri(path)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: can't be opened: {error}") from error
+    return filesystem, inside
+
+
+def natural_key(path: str) -> tuple[tuple[tuple[int, int | str], ...], str]:
+    """Sorts names with numbers by the numbers' values.
+
+    >>> sorted(["b1", "a10", "a9", "a"], key=natural_key)
+    ['a', 'a9', 'a10', 'b1']
+    """
+    parts = _DIGITS.split(path)
+    key: list[tuple[int, int | str]] = []
+    for index, part in enumerate(parts):
+        if part:
+            key.append((0, int(part)) if index % 2 else (1, part))
+    return tuple(key), path
+
+
+def is_hidden(relative: str) -> bool:
+    """Whether any folder or name of a relative path starts with `.` or `_`.
+
+    >>> is_hidden("a/_tmp/b.json"), is_hidden("a/b_.json")
+    (True, False)
+    """
+    return any(part.startswith((".", "_")) for part in relative.split("/"))
+
+
+def list_files(location: str) -> list[FileEntry]:
+    """All visible files that a resolved path means: itself, everything under a directory, or a glob's
+    matches.
+
+    In natural order of their paths. A file that is named exactly is never hidden. Raises DataError if the
+    path, or the folder that a glob starts in, does not exist.
+    """
+    filesystem, inside = open_filesystem(location)
+    prefix = location[: len(location) - len(inside)] if location.endswith(inside) else ""
+    info = filesystem.get_file_info(inside)
+    if info.type == fs.FileType.File:
+        return [FileEntry(location, info.size, _modified_us(info))]
+    if info.type == fs.FileType.Directory:
+        return _sorted(_walk(filesystem, inside, prefix))
+    if not _GLOB.search(inside):
+        raise DataError(f"path '{location}' does not exist")
+    folder = inside[: _GLOB.search(inside).start()].rpartition("/")[0] or "/"  # type: ignore[union-attr]
+    if filesystem.get_file_info(folder).type != fs.FileType.Directory:
+        raise DataError(f"path '{location}' does not exist: there is no folder '{folder}'")
+    pattern = glob_pattern(inside[len(folder.rstrip("/")) + 1 :])
+    start = len(prefix) + len(folder.rstrip("/")) + 1
+    return _sorted(
+        entry for entry in _walk(filesystem, folder, prefix) if _matches(pattern, entry.path[start:])
+    )
+
+
+def glob_pattern(glob: str) -> re.Pattern[str]:
+    """A glob as a regular expression: `*` and `?` stay in a folder, `**` crosses folders, `[…]`, `{a,b}`.
+
+    >>> bool(glob_pattern("d*/*.{csv,json}").fullmatch("d1/x.json")), bool(glob_pattern("*").fullmatch("a/b"))
+    (True, False)
+    """
+    out: list[str] = []
+    position = depth = 0
+    while position < len(glob):
+        char = glob[position]
+        position += 1
+        if char == "*":
+            if glob[position : position + 1] == "*":
+                position += 1
+                if glob[position : position + 1] == "/":
+                    position += 1
+                    out.append("(?:.*/)?")
+                else:
+                    out.append(".*")
+            else:
+                out.append("[^/]*")
+        elif char == "?":
+            out.append("[^/]")
+        elif char == "[" and "]" in glob[position + 1 :]:
+            end = glob.index("]", position + 1)
+            inner = glob[position:end].replace("\\", "\\\\")
+            out.append(f"[^{inner[1:]}]" if inner[0] in "!^" else f"[{inner}]")
+            position = end + 1
+        elif char == "{" and "}" in glob[position:]:
+            depth += 1
+            out.append("(?:")
+        elif char == "}" and depth:
+            depth -= 1
+            out.append(")")
+        elif char == "," and depth:
+            out.append("|")
+        else:
+            out.append(re.escape(char))
+    return re.compile("".join(out), re.DOTALL)
+
+
+def _matches(pattern: re.Pattern[str], relative: str) -> bool:
+    """Whether a glob matches a file or one of the folders that it is in."""
+    parts = relative.split("/")
+    return any(pattern.fullmatch("/".join(parts[: n + 1])) for n in reversed(range(len(parts))))
+
+
+def _sorted(entries: Iterator[FileEntry]) -> list[FileEntry]:
+    return sorted(entries, key=lambda entry: natural_key(entry.path))
+
+
+def _modified_us(info: Any) -> int:
+    return int(info.mtime_ns or 0) // 1000
+
+
+def _walk(filesystem: fs.FileSystem, root: str, prefix: str) -> Iterator[FileEntry]:
+    if isinstance(filesystem, fs.LocalFileSystem):
+        yield from _walk_local(root, set())
+        return
+    start = len(root.rstrip("/")) + 1
+    for info in filesystem.get_file_info(fs.FileSelector(root, recursive=True)):
+        if info.type == fs.FileType.File and not is_hidden(info.path[start:]):
+            yield FileEntry(prefix + info.path, info.size, _modified_us(info))
+
+
+def _walk_local(folder: str, above: set[tuple[int, int]]) -> Iterator[FileEntry]:
+    """Follows links, but not into a folder that it is already in."""
+    try:
+        status = Path(folder).stat()
+        identity = (status.st_dev, status.st_ino)
+        if identity in above:
+            return
+        with os.scandir(folder) as found:
+            for item in found:
+                if item.name.startswith((".", "_")):
+                    continue
+                try:
+                    if item.is_dir():
+                        yield from _walk_local(item.path, above | {identity})
+                    elif item.is_file():
+                        stat = item.stat()
+                        yield FileEntry(item.path, stat.st_size, stat.st_mtime_ns // 1000)
+                except FileNotFoundError:  # moved away while we were listing
+                    continue
+    except PermissionError as error:
+        raise DataError(f"folder '{folder}' can't be read: {error.strerror}") from error

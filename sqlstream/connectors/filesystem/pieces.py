@@ -1,0 +1,163 @@
+"""Pieces of files: what a split is made of, and how a task gets them as local files that DuckDB can open."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from sqlstream.connectors.filesystem.listing import changed, vanished
+from sqlstream.connectors.filesystem.paths import FileEntry, is_local, open_filesystem
+from sqlstream_operators.errors import DataError
+
+_COPY = 8 << 20
+#: File name endings that mean compression -> pyarrow's name of it. DuckDB reads the first two itself.
+COMPRESSIONS: Mapping[str, str] = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
+_DUCKDB_READS = (".gz", ".zst")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A file, or the bytes (json, csv) or rows (parquet) start … end of it; `end` None: to the end of the
+    file.
+    """
+
+    entry: FileEntry
+    start: int = 0
+    end: int | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is all of the file."""
+        return self.start == 0 and self.end is None
+
+    def to_json(self) -> list[Any]:
+        """Plain JSON data; `from_json` reads it back."""
+        return [self.entry.path, self.entry.size, self.entry.modified_us, self.start, self.end]
+
+    @classmethod
+    def from_json(cls, data: Sequence[Any]) -> Piece:
+        """Read what `to_json` wrote."""
+        return cls(FileEntry(data[0], data[1], data[2]), data[3], data[4])
+
+
+def compression(path: str) -> str | None:
+    """How a text file is compressed, by the end of its name.
+
+    >>> compression("a/b.json.GZ"), compression("b.json")
+    ('gzip', None)
+    """
+    return COMPRESSIONS.get(Path(path).suffix.lower())
+
+
+def check_unchanged(entry: FileEntry) -> None:
+    """Raise DataError if the file is gone or has another size than when it was listed."""
+    if is_local(entry.path):
+        try:
+            size = Path(entry.path).stat().st_size
+        except FileNotFoundError:
+            raise vanished(entry) from None
+    else:
+        filesystem, inside = open_filesystem(entry.path)
+        found = filesystem.get_file_info(inside).size
+        if found is None:
+            raise vanished(entry)
+        size = found
+    if size != entry.size:
+        raise changed(entry, size)
+
+
+@contextmanager
+def open_entry(entry: FileEntry) -> Iterator[BinaryIO]:
+    """The file's bytes as they are, seekable. Raises DataError if it is not what was listed."""
+    check_unchanged(entry)
+    try:
+        if is_local(entry.path):
+            with Path(entry.path).open("rb") as file:
+                yield file
+        else:
+            filesystem, inside = open_filesystem(entry.path)
+            with filesystem.open_input_file(inside) as file:
+                yield file
+    except EOFError:
+        raise DataError(f"{entry.path} became shorter while it was read") from None
+
+
+class Workspace:
+    """A temporary folder for what DuckDB can't open where it is; gone when the `with` block ends."""
+
+    def __init__(self) -> None:
+        self._folder: str | None = None
+        self._made = 0
+
+    def __enter__(self) -> Workspace:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def used(self) -> bool:
+        """Whether anything was put into it."""
+        return self._folder is not None
+
+    def new_file(self, suffix: str = "") -> Path:
+        """The path of a file that does not exist yet."""
+        if self._folder is None:
+            self._folder = tempfile.mkdtemp(prefix="sqlstream-")
+        self._made += 1
+        return Path(self._folder) / f"{self._made}{suffix}"
+
+    def local(self, entry: FileEntry) -> str:
+        """A local path with the file's bytes as they are."""
+        check_unchanged(entry)
+        if is_local(entry.path):
+            return entry.path
+        target = self.new_file(Path(entry.path).suffix)
+        filesystem, inside = open_filesystem(entry.path)
+        with filesystem.open_input_stream(inside, compression=None) as source, target.open("wb") as out:
+            shutil.copyfileobj(source, out, _COPY)
+        return str(target)
+
+    def text(self, piece: Piece, *, plain: bool = False) -> str:
+        """A local path with the piece's text, which DuckDB can open; `plain`: not compressed, whatever it
+        costs.
+        """
+        path = piece.entry.path
+        packed = compression(path)
+        if piece.whole and (packed is None or (not plain and path.endswith(_DUCKDB_READS))):
+            return self.local(piece.entry)
+        target = self.new_file()
+        with open_entry(piece.entry) as source, target.open("wb") as out:
+            if packed is not None:
+                _decompress(piece.entry.path, source, packed, out)
+            else:
+                _copy(source, piece.start, piece.entry.size if piece.end is None else piece.end, out)
+        return str(target)
+
+
+def _decompress(path: str, source: BinaryIO, packed: str, out: BinaryIO) -> None:
+    try:
+        with pa.CompressedInputStream(pa.PythonFile(source, mode="r"), packed) as stream:
+            while chunk := stream.read(_COPY):
+                out.write(chunk)
+    except OSError as error:
+        raise DataError(f"{path}: can't be decompressed as {packed}: {error}") from error
+
+
+def _copy(source: BinaryIO, start: int, end: int, out: BinaryIO) -> None:
+    source.seek(start)
+    left = end - start
+    while left:
+        chunk = source.read(min(_COPY, left))
+        if not chunk:
+            raise EOFError
+        out.write(chunk)
+        left -= len(chunk)

@@ -1,0 +1,328 @@
+"""The filesystem sink: files appear in the directory when their epoch is committed, and not before.
+
+A task writes to `<path>/.sqlstream/staging/`, a hidden folder on the same file system; the commit renames
+each file to its place, which readers see as all of it or nothing. Names follow from epoch and task, so a task
+that runs again overwrites its own file and a commit that runs again finds its work done.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from sqlstream.connectors.api import ConnectorContext, SinkPart
+from sqlstream.connectors.filesystem.columns import literal
+from sqlstream.connectors.filesystem.options import FileOptions
+from sqlstream.connectors.filesystem.paths import is_local, open_filesystem, resolve
+from sqlstream.connectors.options import bad_option
+from sqlstream_operators.arrow_types import to_arrow
+from sqlstream_operators.errors import DataError
+from sqlstream_operators.fragment import DuckSession
+from sqlstream_operators.spec import Column, SinkSpec
+from sqlstream_operators.types import Kind, SqlType, quote_identifier
+
+_HIDDEN = ".sqlstream"
+_STAGING = f"{_HIDDEN}/staging"
+_OWNER = f"{_HIDDEN}/owner.json"
+_STAGED_NAME = re.compile(r"part-(\d+)-.*")
+DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
+
+
+class FileWriter:
+    """The task's half: writes one file, or one for each partition."""
+
+    def __init__(self, spec: SinkSpec, base_dir: str) -> None:
+        self._spec = spec
+        self._options = FileOptions.read(spec.options)
+        if self._options.format == "orc":
+            raise bad_option("format", "orc", "json, csv or parquet for a table that is written")
+        self._location = resolve(self._options.path, base_dir)
+        self._default = spec.options.get("partition.default-name", DEFAULT_PARTITION)
+
+    def write(self, table: pa.Table, *, epoch: int, task: str) -> SinkPart:
+        """Stage the rows; nothing is written if there are none. Raises DataError if a value does not fit the
+        type.
+        """
+        if not table.num_rows:
+            return SinkPart(0)
+        filesystem, root = open_filesystem(self._location)
+        filesystem.create_dir(f"{root}/{_STAGING}", recursive=True)
+        files = []
+        for number, (folder, rows) in enumerate(self._partitions(table)):
+            end = _ENDINGS[self._options.format]
+            name = f"part-{epoch:06d}-{_safe(task)}"
+            staged = f"{_STAGING}/{name}{f'-{number}' if folder else ''}{end}"
+            columns = [c for c in self._spec.schema if c.name not in self._spec.partitioned_by]
+            _FORMATS[self._options.format](
+                filesystem,
+                f"{root}/{staged}",
+                rows.select([c.name for c in columns]),
+                columns,
+                self._spec.options,
+            )
+            if is_local(self._location):
+                _sync(f"{root}/{staged}")
+            files.append([staged, f"{folder}{name}{end}"])
+        return SinkPart(table.num_rows, {"files": files})
+
+    def _partitions(self, table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+        """The folders (`k=v/`, "" without partitions) and their rows, in the order of the table."""
+        keys = self._spec.partitioned_by
+        if not keys:
+            yield "", table
+            return
+        kinds = {column.name: column for column in self._spec.schema}
+        session = _session()
+        session.register("sink_rows", table, self._spec.schema)
+        texts = ", ".join(f"CAST({quote_identifier(key)} AS VARCHAR)" for key in keys)
+        values = session.query(f"SELECT {texts} FROM sink_rows")
+        session.drop("sink_rows")
+        folders = [
+            _folder(key, values.column(i).combine_chunks(), self._default)
+            for i, key in enumerate(kinds[key].name for key in keys)
+        ]
+        joined = pc.binary_join_element_wise(*folders, "/").dictionary_encode()
+        joined = joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
+        codes = joined.indices.to_numpy(zero_copy_only=False)
+        order = np.argsort(codes, kind="stable")
+        ends = np.searchsorted(codes[order], np.arange(len(joined.dictionary)), side="right")
+        start = 0
+        for folder, end in zip(joined.dictionary.to_pylist(), ends.tolist(), strict=True):
+            yield f"{folder}/", table.take(pa.array(order[start:end]))
+            start = end
+
+
+class FileSink:
+    """The driver's half.
+
+    A directory belongs to one sink of one state directory: another one would reuse the names and replace
+    files, so it is refused.
+    """
+
+    def __init__(self, spec: SinkSpec, context: ConnectorContext) -> None:
+        self._location = resolve(FileOptions.read(spec.options).path, context.base_dir)
+        self._filesystem, self._root = open_filesystem(self._location)
+        self._store = context.store
+        self._claimed = False
+
+    def prepare(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+        """Check that everything is staged. Raises DataError if a file is missing."""
+        self._claim()
+        for staged, final in _files(parts):
+            if not self._exists(staged) and not self._exists(final):
+                raise DataError(
+                    f"{self._location}/{staged} is gone: someone deleted a file that was not committed"
+                )
+
+    def commit(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+        """Rename the staged files to their places; those that are there already are done."""
+        folders = set()
+        for staged, final in _files(parts):
+            folder, _, _ = final.rpartition("/")
+            if folder not in folders:
+                self._filesystem.create_dir(f"{self._root}/{folder}".rstrip("/"), recursive=True)
+                folders.add(folder)
+            if self._exists(staged):
+                self._filesystem.move(f"{self._root}/{staged}", f"{self._root}/{final}")
+            elif not self._exists(final):
+                raise DataError(
+                    f"{self._location}/{final} is missing: epoch {epoch} is committed, but its staged "
+                    f"file was deleted. Start again from a new state directory to write its rows"
+                )
+        if is_local(self._location):
+            for folder in sorted(folders):
+                _sync(f"{self._root}/{folder}")
+
+    def abort_uncommitted(self, last_epoch: int) -> None:
+        """Remove what epochs after `last_epoch` staged. Raises DataError if the directory belongs to another
+        sink.
+        """
+        self._claim()
+        selector = fs.FileSelector(f"{self._root}/{_STAGING}", allow_not_found=True)
+        for info in self._filesystem.get_file_info(selector):
+            found = _STAGED_NAME.fullmatch(info.base_name)
+            if found is not None and int(found.group(1)) > last_epoch:
+                self._filesystem.delete_file(info.path)
+
+    def _claim(self) -> None:
+        if self._claimed:
+            return
+        if not self._store.exists("owner.json"):
+            self._store.put("owner.json", json.dumps({"id": uuid.uuid4().hex}).encode())
+        mine = self._store.get("owner.json")
+        path = f"{self._root}/{_OWNER}"
+        if self._exists(_OWNER):
+            with self._filesystem.open_input_stream(path) as file:
+                if file.read() != mine:
+                    raise DataError(
+                        f"'{self._location}' was written with another state directory (or another table). "
+                        f"Go on with that state directory, delete the output directory, or choose another path"
+                    )
+        else:
+            self._filesystem.create_dir(f"{self._root}/{_STAGING}", recursive=True)
+            with self._filesystem.open_output_stream(path) as out:
+                out.write(mine)
+        self._claimed = True
+
+    def _exists(self, relative: str) -> bool:
+        info = self._filesystem.get_file_info(f"{self._root}/{relative}")
+        return bool(info.type == fs.FileType.File)
+
+
+def _files(parts: Sequence[SinkPart]) -> Iterator[tuple[str, str]]:
+    for part in parts:
+        yield from part.payload.get("files", ())
+
+
+def _safe(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)
+
+
+def _folder(key: str, values: pa.Array, default: str) -> pa.Array:
+    """`key=value` for every value; each distinct value is escaped once."""
+    encoded = values.dictionary_encode()
+    names = pa.array([f"{escape(key)}={escape(v) if v else default}" for v in encoded.dictionary.to_pylist()])
+    if not len(names):
+        names = pa.array([], pa.string())
+    return pc.fill_null(names.take(encoded.indices), f"{escape(key)}={default}")
+
+
+def escape(text: str) -> str:
+    """A partition's value as part of a path, as Hive and Flink write it.
+
+    >>> escape("a/b: 100%")
+    'a%2Fb%3A 100%25'
+    """
+    return _UNSAFE.sub(lambda found: f"%{ord(found.group()):02X}", text)
+
+
+@functools.cache
+def _session() -> DuckSession:
+    """The connection of this process for writing; the fragments' own may be in use."""
+    return DuckSession()
+
+
+def _sync(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+_Write = Callable[[fs.FileSystem, str, pa.Table, Sequence[Column], Mapping[str, str]], None]
+
+
+def _write_parquet(
+    filesystem: fs.FileSystem,
+    path: str,
+    table: pa.Table,
+    columns: Sequence[Column],
+    options: Mapping[str, str],
+) -> None:
+    """HUGEINT, which Parquet does not have, becomes DECIMAL(38, 0); UUID and JSON become strings."""
+    schema = pa.schema([pa.field(c.name, to_arrow(c.type)) for c in columns])
+    try:
+        table = table.cast(schema)
+    except pa.ArrowException as error:
+        raise DataError(f"a row does not fit the sink's columns: {error}") from error
+    codec = options.get("parquet.compression", "snappy").lower()
+    pq.write_table(
+        table, path, filesystem=filesystem, compression="none" if codec == "uncompressed" else codec
+    )
+
+
+def _write_json(
+    filesystem: fs.FileSystem,
+    path: str,
+    table: pa.Table,
+    columns: Sequence[Column],
+    options: Mapping[str, str],
+) -> None:
+    iso = options.get("json.timestamp-format.standard", "SQL").upper() == "ISO-8601"
+    names = {column.name: quote_identifier(column.name) for column in columns}
+    items = [f"{_iso(names[c.name], c.type) if iso else names[c.name]} AS {names[c.name]}" for c in columns]
+    _copy(filesystem, path, table, columns, items, "FORMAT json")
+
+
+def _iso(value: str, type_: SqlType, depth: int = 0) -> str:
+    """SQL that writes the timestamps in a value as ISO 8601 (`2024-01-01T00:00:00.5`, `…Z` for instants)."""
+    match type_.kind:
+        case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+            zone = "Z" if type_.kind is Kind.TIMESTAMPTZ else ""
+            return f"replace(CAST(CAST({value} AS TIMESTAMP) AS VARCHAR), ' ', 'T') || '{zone}'"
+        case Kind.STRUCT:
+            fields = ", ".join(
+                f"{quote_identifier(name)} := {_iso(f'{value}.{quote_identifier(name)}', field, depth)}"
+                for name, field in type_.fields
+            )
+            return f"CASE WHEN {value} IS NOT NULL THEN struct_pack({fields}) END"
+        case Kind.ARRAY if type_.element is not None:
+            return f"list_transform({value}, lambda e{depth}: {_iso(f'e{depth}', type_.element, depth + 1)})"
+        case Kind.MAP if type_.value is not None:
+            inner = _iso(f"e{depth}", type_.value, depth + 1)
+            return f"map(map_keys({value}), list_transform(map_values({value}), lambda e{depth}: {inner}))"
+    return value
+
+
+def _write_csv(
+    filesystem: fs.FileSystem,
+    path: str,
+    table: pa.Table,
+    columns: Sequence[Column],
+    options: Mapping[str, str],
+) -> None:
+    read = FileOptions.read(options)
+    quote = read.csv.quote or ""
+    settings = (
+        f"FORMAT csv, HEADER {str(bool(read.csv_header)).lower()}, DELIMITER {literal(read.csv.delimiter)}, "
+        f"QUOTE {literal(quote)}, ESCAPE {literal(read.csv.escape or quote)}, "
+        f"NULLSTR {literal(read.csv_null or '')}"
+    )
+    _copy(filesystem, path, table, columns, [quote_identifier(c.name) for c in columns], settings)
+
+
+def _copy(
+    filesystem: fs.FileSystem,
+    path: str,
+    table: pa.Table,
+    columns: Sequence[Column],
+    items: Sequence[str],
+    settings: str,
+) -> None:
+    """DuckDB's COPY, to a local file first where the target is elsewhere."""
+    session = _session()
+    session.register("sink_rows", table, columns)
+    select = f"SELECT {', '.join(items)} FROM sink_rows"
+    try:
+        if isinstance(filesystem, fs.LocalFileSystem):
+            session.connection.execute(f"COPY ({select}) TO {literal(path)} ({settings})")
+            return
+        with tempfile.TemporaryDirectory(prefix="sqlstream-") as folder:
+            target = Path(folder) / "part"
+            session.connection.execute(f"COPY ({select}) TO {literal(str(target))} ({settings})")
+            with target.open("rb") as source, filesystem.open_output_stream(path, compression=None) as out:
+                shutil.copyfileobj(source, out, 8 << 20)
+    except duckdb.Error as error:
+        raise DataError(f"a row can't be written: {error}") from error
+    finally:
+        session.drop("sink_rows")
+
+
+_FORMATS: Mapping[str, _Write] = {"json": _write_json, "csv": _write_csv, "parquet": _write_parquet}
+_ENDINGS: Mapping[str, str] = {"json": ".json", "csv": ".csv", "parquet": ".parquet"}

@@ -1,0 +1,309 @@
+"""The driver's half of a filesystem source: which files there are, and which part of them an epoch reads."""
+
+from __future__ import annotations
+
+import functools
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyarrow import orc
+
+from sqlstream.connectors.api import ConnectorContext, Limits, Position, SourcePlan, Split
+from sqlstream.connectors.filesystem import parquet
+from sqlstream.connectors.filesystem.cutting import Cutter, csv_cut, json_cut
+from sqlstream.connectors.filesystem.listing import ListingLog
+from sqlstream.connectors.filesystem.options import FileOptions
+from sqlstream.connectors.filesystem.paths import FileEntry, list_files, resolve
+from sqlstream.connectors.filesystem.pieces import Piece, compression, open_entry
+from sqlstream_operators.errors import DataError
+from sqlstream_operators.spec import SourceSpec
+
+#: A piece smaller than this is not worth a task of its own, bytes.
+SMALLEST_PIECE = {"json": 8 << 20, "csv": 8 << 20, "parquet": 4 << 20}
+_SMALLEST_SPLIT = 256 << 10
+_SAMPLE = 64 << 10
+#: How much smaller compressed text is, and how long a line is, where nothing better is known.
+_PACKED, _LINE = 5, 100
+_SHAPES_KEPT = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A piece with its estimated bytes and, where they are known, its rows."""
+
+    piece: Piece
+    bytes: int
+    rows: int | None
+
+
+@dataclass(slots=True)
+class _Budget:
+    """What an epoch may still take."""
+
+    rows: int | None
+    files: int | None
+    bytes: int | None
+    parts: list[_Part] = field(default_factory=list)
+    taken: int = 0
+
+    @property
+    def spent(self) -> bool:
+        return any(left is not None and left <= 0 for left in (self.rows, self.files, self.bytes))
+
+    def take(self, part: _Part, rows: int) -> None:
+        self.parts.append(part)
+        self.rows = None if self.rows is None else self.rows - rows
+        self.files = None if self.files is None else self.files - 1
+        self.bytes = None if self.bytes is None else self.bytes - part.bytes
+        self.taken += 1
+
+
+class FileSource:
+    """Files under a path, read once each in the order of the listing log.
+
+    A position is {"segments", "file", "offset"}: how much of the listing log there must be, the number of a
+    file in it, and the byte (json, csv) or row (parquet) to go on with. A new run lists the path again; with
+    `source.monitor-interval` it is also listed while it runs, `clock` (seconds) telling when.
+    """
+
+    def __init__(
+        self, spec: SourceSpec, context: ConnectorContext, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._name = spec.name
+        self._options = FileOptions.read(spec.options)
+        self._clock = clock
+        self._location = resolve(self._options.path, context.base_dir)
+        self._pattern = re.compile(self._options.path_pattern) if self._options.path_pattern else None
+        self._log = ListingLog(context.store, _root(self._location))
+        self._listed_at: float | None = None
+        cutters: dict[str, Cutter] = {"json": json_cut, "csv": functools.partial(csv_cut, self._options.csv)}
+        self._cutter = cutters.get(self._options.format)
+        self._shapes: dict[str, parquet.ParquetShape] = {}
+        self._bytes_per_row: float | None = None
+
+    @property
+    def bounded(self) -> bool:
+        """Whether reading ends when all files that were there at the start are read."""
+        return self._options.monitor_interval_us is None
+
+    def initial_position(self) -> Position:
+        """Before the first file."""
+        return {"segments": 0, "file": 0, "offset": 0}
+
+    def plan(self, position: Position, limits: Limits) -> SourcePlan:
+        """The next files or parts of files within the limits.
+
+        Raises DataError if a listed file is gone or changed.
+        """
+        self._list_if_due()
+        entries = self._log.entries
+        file, offset = int(position["file"]), int(position["offset"])
+        if file > len(entries) or int(position["segments"]) > self._log.segments:
+            raise DataError(
+                f"the state directory is at file {file} of '{self._options.path}', but its list of files has "
+                f"only {len(entries)}: it is incomplete; restore it from a copy"
+            )
+        budget = _Budget(limits.rows, limits.files, limits.bytes)
+        while file < len(entries) and not budget.spent:
+            end = self._take(entries[file], offset, budget)
+            if end is None:
+                file, offset = file + 1, 0
+            else:
+                offset = end
+        following = {"segments": self._log.segments, "file": file, "offset": offset}
+        splits = tuple(self._split(parts) for parts in self._pack(budget.parts, limits.tasks))
+        return SourcePlan(splits, following, self.bounded and file >= len(entries), budget.taken)
+
+    def lag(self, position: Position) -> int | None:
+        """An estimate of the rows after `position`, by the average length of a row; None if it is not
+        known.
+        """
+        entries = self._log.entries[int(position["file"]) :]
+        if not entries:
+            return 0
+        if self._bytes_per_row is None:
+            self._sample(entries[0])
+        if self._bytes_per_row is None:
+            return None
+        waiting = sum(_text_bytes(entry, self._options.format) for entry in entries)
+        if self._cutter is not None:
+            waiting -= int(position["offset"])
+        return max(0, round(waiting / self._bytes_per_row))
+
+    def _list_if_due(self) -> None:
+        now = self._clock()
+        interval = self._options.monitor_interval_us
+        if self._listed_at is not None and (interval is None or (now - self._listed_at) * 1e6 < interval):
+            return
+        found = list_files(self._location)
+        if self._pattern is not None:
+            found = [entry for entry in found if self._pattern.fullmatch(entry.path)]
+        if not self.bounded:
+            found.sort(key=lambda entry: entry.modified_us)  # stable: by path where the times are equal
+        self._log.append(found)
+        self._listed_at = now
+
+    def _take(self, entry: FileEntry, offset: int, budget: _Budget) -> int | None:
+        """Take as much of a file as the budget allows; the offset to go on with, None if nothing is left of
+        it.
+        """
+        limited = budget.rows is not None or (budget.bytes is not None and budget.bytes < entry.size)
+        if self._options.format == "parquet":
+            return self._take_parquet(entry, offset, budget, limited)
+        if self._cutter is not None and compression(entry.path) is None:
+            return self._take_text(entry, offset, budget, limited)
+        rows = None
+        if self._options.format == "orc" and limited:
+            rows = _orc_rows(entry)
+        estimate = rows if rows is not None else entry.size * _PACKED // _LINE
+        budget.take(_Part(Piece(entry), entry.size, rows), max(1, estimate))
+        return None
+
+    def _take_text(self, entry: FileEntry, offset: int, budget: _Budget, limited: bool) -> int | None:
+        if offset >= entry.size:
+            return None
+        end, rows = entry.size, None
+        if limited:
+            assert self._cutter is not None
+            with open_entry(entry) as file:
+                end, rows = self._cutter(file, offset, entry.size, budget.rows, budget.bytes)
+        last = end >= entry.size
+        # Rows that can't be counted use the budget up. Blank lines count as rows, so `rows` is only a bound.
+        used = rows if rows is not None else (budget.rows or 0)
+        budget.take(_Part(Piece(entry, offset, None if last else end), end - offset, None), used)
+        return None if last else end
+
+    def _take_parquet(self, entry: FileEntry, offset: int, budget: _Budget, limited: bool) -> int | None:
+        if not limited and offset == 0:
+            shape = self._shapes.get(entry.path)
+            budget.take(_Part(Piece(entry), entry.size, None if shape is None else shape.rows), 0)
+            return None
+        shape = self._shape(entry)
+        rows = shape.rows - offset
+        if budget.rows is not None:
+            rows = min(rows, budget.rows)
+        if budget.bytes is not None and shape.rows:
+            rows = min(rows, max(1, shape.rows * budget.bytes // entry.size))
+        last = offset + rows >= shape.rows
+        if rows > 0:
+            piece = Piece(entry, offset, None if last else offset + rows)
+            budget.take(_Part(piece, entry.size * rows // shape.rows, rows), rows)
+        return None if last else offset + rows
+
+    def _pack(self, parts: Sequence[_Part], tasks: int) -> list[list[_Part]]:
+        """Deal the parts out to at most `tasks` splits of about the same bytes, in order; cut what is
+        large.
+        """
+        total = sum(part.bytes for part in parts)
+        count = max(1, min(tasks, -(-total // _SMALLEST_SPLIT)))
+        goal = max(1.0, total / count)
+        groups: list[list[_Part]] = [[] for _ in range(count)]
+        done = 0
+
+        def add(part: _Part) -> None:
+            nonlocal done
+            groups[min(count - 1, int((done + part.bytes / 2) / goal))].append(part)
+            done += part.bytes
+
+        for part in parts:
+            rest = part
+            for number in range(int(done / goal) + 1, count):
+                wanted = round(number * goal) - done
+                if wanted >= rest.bytes:
+                    break
+                cut = self._cut(rest, wanted)
+                if cut is not None:
+                    add(cut[0])
+                    rest = cut[1]
+            add(rest)
+        return [group for group in groups if group]
+
+    def _cut(self, part: _Part, wanted: int) -> tuple[_Part, _Part] | None:
+        """Cut a part after about `wanted` bytes; None if it is not worth it or can't be done."""
+        smallest = SMALLEST_PIECE.get(self._options.format)
+        if smallest is None or wanted < smallest or part.bytes - wanted < smallest:
+            return None
+        piece, entry = part.piece, part.piece.entry
+        if self._options.format == "parquet":
+            shape = self._shape(entry)
+            end = shape.rows if piece.end is None else piece.end
+            rows = end - piece.start
+            place = piece.start + max(1, rows * wanted // part.bytes)
+            nearest = min(shape.groups, key=lambda group: abs(group - place))
+            if piece.start < nearest < end and abs(nearest - place) * 4 < place - piece.start:
+                place = nearest  # a row group that is cut is decoded twice
+            if not piece.start < place < end:
+                return None
+            first = part.bytes * (place - piece.start) // rows
+            return (
+                _Part(Piece(entry, piece.start, place), first, place - piece.start),
+                _Part(Piece(entry, place, piece.end), part.bytes - first, end - place),
+            )
+        if self._cutter is None or compression(entry.path) is not None:
+            return None
+        end = entry.size if piece.end is None else piece.end
+        with open_entry(entry) as file:
+            place, _ = self._cutter(file, piece.start, end, None, wanted)
+        if place >= end:
+            return None
+        return (
+            _Part(Piece(entry, piece.start, place), place - piece.start, None),
+            _Part(Piece(entry, place, piece.end), end - place, None),
+        )
+
+    def _split(self, parts: Sequence[_Part]) -> Split:
+        known = [part.rows for part in parts if part.rows is not None]
+        return Split(
+            source=self._name,
+            payload={"pieces": [part.piece.to_json() for part in parts]},
+            rows=sum(known) if len(known) == len(parts) else None,
+            bytes=sum(part.bytes for part in parts),
+        )
+
+    def _shape(self, entry: FileEntry) -> parquet.ParquetShape:
+        if entry.path not in self._shapes:
+            if len(self._shapes) >= _SHAPES_KEPT:
+                self._shapes.clear()
+            self._shapes[entry.path] = parquet.shape(entry)
+        return self._shapes[entry.path]
+
+    def _sample(self, entry: FileEntry) -> None:
+        """Estimate the bytes of a row from the beginning of a file."""
+        try:
+            if self._options.format == "parquet":
+                rows, size = self._shape(entry).rows, entry.size
+            elif self._options.format == "orc":
+                rows, size = _orc_rows(entry), entry.size
+            elif compression(entry.path) is not None:
+                return
+            else:
+                with open_entry(entry) as file:
+                    head = file.read(_SAMPLE)
+                rows, size = head.count(b"\n"), len(head)
+        except DataError:  # said by `plan`, which can't go on without the file
+            return
+        if rows:
+            self._bytes_per_row = size / rows
+
+
+def _text_bytes(entry: FileEntry, format_: str) -> int:
+    """The bytes of a file once it is decompressed, estimated."""
+    packed = format_ in ("json", "csv") and compression(entry.path) is not None
+    return entry.size * _PACKED if packed else entry.size
+
+
+def _orc_rows(entry: FileEntry) -> int:
+    with open_entry(entry) as file:
+        try:
+            return int(orc.ORCFile(file).nrows)
+        except (OSError, pa.ArrowException) as error:
+            raise DataError(f"{entry.path}: not a readable ORC file: {str(error).splitlines()[0]}") from error
+
+
+def _root(location: str) -> str:
+    """The folder that all listed paths share, with a slash at its end."""
+    fixed = re.split(r"[*?\[{]", location, maxsplit=1)[0]
+    return fixed.rpartition("/")[0] + "/" if "/" in fixed else ""

@@ -1,0 +1,92 @@
+"""The `nexmark` source: people, auctions and bids of an online auction, deterministic by event number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlstream.connectors.api import BadRow, ConnectorContext, Split
+from sqlstream.connectors.filesystem.columns import Wanted, paths_of
+from sqlstream.connectors.generators.nexmark import COLUMNS, DEFAULT_BASE_TIME_US, NexmarkGenerator
+from sqlstream.connectors.numbered import NumberedSource, publish
+from sqlstream.connectors.options import duration_us, instant_us, number
+from sqlstream_operators.fragment import DuckSession
+from sqlstream_operators.spec import SourceSpec
+from sqlstream_operators.types import Kind
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, did_you_mean
+
+_DEFAULT_RATE = 10_000
+
+
+class NexmarkReader:
+    """Makes the events of a split; columns and nested fields that nobody needs are not made."""
+
+    def __init__(self, spec: SourceSpec) -> None:
+        self._generator = generator(spec)
+        self._wanted = Wanted.of(spec)
+        known = {name.lower(): name for name, _ in COLUMNS}
+        self._needed = []
+        for column in spec.columns:
+            name = known[column.lower()]
+            self._needed += [
+                f"{name}.{p.partition('.')[0]}" for p in paths_of(column, spec.needed_paths)
+            ] or [name]
+
+    def open_strict(self, duck: DuckSession, relation: str, split: Split, *, queries: int) -> None:
+        """Make the split's events queryable."""
+        first, count = int(split.payload["first"]), int(split.payload["count"])
+        table = self._generator.generate(first, count, self._needed or ["event_type"])
+        publish(duck, relation, table, self._wanted.columns)
+
+    def open_careful(self, duck: DuckSession, relation: str, split: Split) -> Sequence[BadRow]:
+        """The same: no event is malformed."""
+        self.open_strict(duck, relation, split, queries=1)
+        return []
+
+
+class NexmarkFactory:
+    """Makes both halves."""
+
+    def source(self, spec: SourceSpec, context: ConnectorContext) -> NumberedSource:
+        """The driver's half. Raises DiagnosticError for a column that events don't have."""
+        generator(spec)
+        return NumberedSource(
+            spec.name,
+            number(spec.options, "events"),
+            number(spec.options, "rows-per-second", minimum=1),
+        )
+
+    def reader(self, spec: SourceSpec, base_dir: str) -> NexmarkReader:
+        """The task's half."""
+        return NexmarkReader(spec)
+
+
+def generator(spec: SourceSpec) -> NexmarkGenerator:
+    """The generator of a table. Raises DiagnosticError for bad options and columns that events don't have."""
+    known = {name.lower(): type_ for name, type_ in COLUMNS}
+    for column in spec.physical:
+        type_ = known.get(column.name.lower())
+        if type_ is None:
+            raise _no_column(column.name, [name for name, _ in COLUMNS])
+        if column.type.kind is Kind.STRUCT:
+            names = [name for name, _ in type_.fields]
+            for field, _ in column.type.fields:
+                if field not in names:
+                    raise _no_column(f"{column.name}.{field}", [f"{column.name}.{n}" for n in names])
+    return NexmarkGenerator(
+        seed=number(spec.options, "seed") or 0,
+        base_time_us=instant_us(spec.options, "base-time", DEFAULT_BASE_TIME_US),
+        rate=number(spec.options, "rate", minimum=1) or _DEFAULT_RATE,
+        out_of_order_us=duration_us(spec.options, "out-of-order") or 0,
+    )
+
+
+def _no_column(name: str, known: Sequence[str]) -> DiagnosticError:
+    nearest = did_you_mean(name, known)
+    return DiagnosticError(
+        Diagnostic(
+            "OPT004",
+            f"nexmark has no column `{name}`",
+            notes=(f"it has {', '.join(known)}",),
+            help=f"did you mean `{nearest}`?" if nearest else None,
+        )
+    )

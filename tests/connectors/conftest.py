@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from sqlstream_operators.fragment import DuckSession
+
+
+@pytest.fixture(scope="session")
+def _one_duck() -> DuckSession:
+    return DuckSession()
+
+
+@pytest.fixture
+def duck(_one_duck: DuckSession) -> Iterator[DuckSession]:
+    yield _one_duck
+    _one_duck.reset()

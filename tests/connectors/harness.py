@@ -1,0 +1,122 @@
+"""What the connector tests share: specs of tables, and reading a source to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from sqlstream.connectors.api import BadRow, ConnectorContext, Limits, Position, Split
+from sqlstream.connectors.filesystem.reader import FileReader
+from sqlstream.connectors.filesystem.source import FileSource
+from sqlstream_operators.errors import DataError
+from sqlstream_operators.fragment import DuckSession
+from sqlstream_operators.spec import Column, MetadataColumn, SinkSpec, SourceSpec
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_operators.types import parse_type
+
+
+def source_spec(
+    schema: dict[str, str],
+    *,
+    columns: Sequence[str] | None = None,
+    metadata: Sequence[tuple[str, str, str]] = (),
+    filter_: str | None = None,
+    needed_paths: tuple[str, ...] = (),
+    connector: str = "filesystem",
+    **options: str,
+) -> SourceSpec:
+    """Options are named with `_` for `.` and `-` only where Python needs it: pass them as `**{"a.b": "c"}`."""
+    return SourceSpec(
+        name="t",
+        connector=connector,
+        options=options,
+        physical=tuple(Column(name, parse_type(type_)) for name, type_ in schema.items()),
+        columns=tuple(schema) if columns is None else tuple(columns),
+        metadata=tuple(MetadataColumn(name, key, parse_type(type_)) for name, key, type_ in metadata),
+        filter=filter_,
+        needed_paths=needed_paths,
+    )
+
+
+def sink_spec(
+    schema: dict[str, str],
+    *,
+    partitioned_by: Sequence[str] = (),
+    connector: str = "filesystem",
+    **options: str,
+) -> SinkSpec:
+    return SinkSpec(
+        name="s",
+        connector=connector,
+        options=options,
+        schema=tuple(Column(name, parse_type(type_)) for name, type_ in schema.items()),
+        partitioned_by=tuple(partitioned_by),
+    )
+
+
+def context(folder: Path, name: str = "state") -> ConnectorContext:
+    return ConnectorContext(CheckpointStore(folder / name, sync=False), str(folder))
+
+
+@dataclass
+class Read:
+    """What reading a source gave: the rows, the refused rows, and how it was cut."""
+
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
+    bad: list[BadRow] = field(default_factory=list)
+    splits: list[list[Split]] = field(default_factory=list)
+    tables: list[pa.Table] = field(default_factory=list)
+    position: Position = field(default_factory=dict)
+
+
+def read_split(
+    duck: DuckSession, spec: SourceSpec, base: str, split: Split, *, queries: int = 1
+) -> tuple[pa.Table, list[BadRow]]:
+    """As a task does it: strict first, careful if that fails."""
+    reader = FileReader(spec, base)
+    try:
+        try:
+            reader.open_strict(duck, "r", split, queries=queries)
+            return duck.query('SELECT * FROM "r"'), []
+        except DataError:
+            duck.drop("r")
+            bad = list(reader.open_careful(duck, "r", split))
+            return duck.query('SELECT * FROM "r"'), bad
+    finally:
+        duck.drop("r")
+
+
+def read_all(
+    duck: DuckSession,
+    spec: SourceSpec,
+    where: ConnectorContext,
+    limits: Limits | None = None,
+    *,
+    queries: int = 1,
+    position: Position | None = None,
+    most_epochs: int = 10_000,
+) -> Read:
+    """Read a bounded source to its end, epoch by epoch."""
+    source = FileSource(spec, where)
+    read = Read(position=source.initial_position() if position is None else position)
+    for _ in range(most_epochs):
+        plan = source.plan(read.position, limits or Limits())
+        read.splits.append(list(plan.splits))
+        read.position = plan.next_position
+        for split in plan.splits:
+            table, bad = read_split(duck, spec, where.base_dir, split, queries=queries)
+            read.tables.append(table)
+            read.rows += rows(table)
+            read.bad += bad
+        if plan.exhausted:
+            return read
+    raise AssertionError("the source does not end")
+
+
+def rows(table: pa.Table) -> list[tuple[Any, ...]]:
+    """Rows as tuples; maps are lists of pairs."""
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
