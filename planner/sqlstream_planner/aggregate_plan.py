@@ -1,0 +1,416 @@
+"""A window aggregate's operator spec, its state schema, and the SQL of its partial aggregates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import sqlglot
+from sqlglot import exp
+
+from sqlstream_operators.spec import SLICE_COLUMN, Column, DistinctSpec, Schema, WindowAggregateSpec
+from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
+from sqlstream_operators.types import BIGINT, BOOLEAN, Kind, quote_identifier
+from sqlstream_planner import window_sql
+from sqlstream_planner.aggregates import (
+    AGGREGATES,
+    DISTINCT_IS_NOOP,
+    Accumulator,
+    Decomposition,
+    over_distinct,
+    sql,
+)
+from sqlstream_planner.block import Block
+from sqlstream_planner.fingerprint import Provenance, canonical, digest
+from sqlstream_planner.logical import AggregateCall, Field, WindowAggregate
+
+_GROUPING = "grouping_id"
+_NULLS_MATTER = frozenset({"list", "array_agg"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """An accumulator in the state: where it comes from (call and position) and its name there."""
+
+    name: str
+    call: AggregateCall
+    position: int
+    accumulator: Accumulator
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class _DistinctState:
+    """State shared by all DISTINCT aggregates over the same arguments."""
+
+    name: str
+    values: tuple[tuple[str, exp.Expr], ...]
+    flags: tuple[tuple[str, exp.Expr], ...]
+    keep_nulls: bool
+    everything: bool
+    calls: tuple[tuple[AggregateCall, str, str | None], ...]  # (call, output column, flag)
+
+
+@dataclass(frozen=True, slots=True)
+class AggregatePlan:
+    """What the physical planner needs of one window aggregate.
+
+    `partial_schema` and `distinct_schemas` are what the exchange ships: SLICE_COLUMN, keys, accumulators or
+    distinct values and flags.
+    """
+
+    node: WindowAggregate
+    spec: WindowAggregateSpec
+    partial_schema: Schema
+    distinct_schemas: tuple[Schema, ...]
+    distinguishing_state_id: str
+    keys: tuple[tuple[str, Field, exp.Expr], ...]
+    kept: tuple[_Kept, ...]
+    distinct: tuple[_DistinctState, ...]
+
+    def with_state_id(self, state_id: str) -> AggregatePlan:
+        """The same plan with its state under another id."""
+        return replace(self, spec=replace(self.spec, state=replace(self.spec.state, state_id=state_id)))
+
+    def partial_sql(self, block: Block, position: int) -> str:
+        """The partial over one block: the accumulators at position 0, then one for each distinct state."""
+        if position == 0:
+            return self._accumulators_sql(block)
+        return self._distinct_sql(block, self.distinct[position - 1])
+
+    def _slice(self, block: Block) -> str:
+        us = f"epoch_us({sql(block.columns[self.node.slice_column])})"
+        return window_sql.slice_end(self.node.window, us) if self.node.window.shared_slices else us
+
+    def _without_gaps(self, block: Block) -> Block:
+        us = f"epoch_us({sql(block.columns[self.node.slice_column])})"
+        gap = window_sql.in_some_window(self.node.window, us) if self.node.window.shared_slices else None
+        if gap is None:
+            return block
+        return replace(
+            block, where=(*block.where, sqlglot.parse_one(f"coalesce({gap}, TRUE)", read="duckdb"))
+        )
+
+    def _grouped(
+        self, block: Block, values: Iterable[tuple[str, str]]
+    ) -> tuple[Block, list[tuple[str, str]], str]:
+        """The items slice and keys, and GROUP BY; over a sub-select for several grouping sets."""
+        values = list(values)
+        if len(self.node.sets) == 1 and self.node.grouping is None:
+            items = [(self._slice(block), SLICE_COLUMN)]
+            items += [(sql(block.expression(e)), name) for name, _, e in self.keys]
+            positions = ", ".join(str(i + 1) for i in range(len(items) + len(values)))
+            return block, items + values, positions
+        inner = block.nested(
+            list(block.columns),
+            [
+                (self._slice(block), SLICE_COLUMN),
+                *((sql(block.expression(e)), f"{name}.key") for name, _, e in self.keys if name != _GROUPING),
+                *((text, f"{name}.value") for text, name in values),
+            ],
+        )
+        slice_ = quote_identifier(SLICE_COLUMN)
+        names = [name for name, _, _ in self.keys if name != _GROUPING]
+        columns = {name: quote_identifier(f"{name}.key") for name in names}
+        # The grouping id counts the keys as the query lists them; the state's are ordered by meaning.
+        by_field = {f.id: columns[n] for n, f, _ in self.keys if n != _GROUPING}
+        fallback = self._names_by_fingerprint()
+        listed = [by_field.get(f.id) or columns[fallback[f.id]] for f in self.node.keys]
+        items = [(slice_, SLICE_COLUMN)]
+        for name, _, _ in self.keys:
+            items.append((f"grouping({', '.join(listed)})" if name == _GROUPING else columns[name], name))
+        value_columns = [quote_identifier(f"{name}.value") for _, name in values]
+        items += [(c, name) for c, (_, name) in zip(value_columns, values, strict=True)]
+        sets = []
+        for chosen in self.node.sets:
+            members = [slice_, *dict.fromkeys(listed[i] for i in chosen), *value_columns]
+            sets.append(f"({', '.join(members)})")
+        return inner, items, f"GROUPING SETS ({', '.join(sets)})"
+
+    def _names_by_fingerprint(self) -> dict[str, str]:
+        """Key field id -> state key name, also for keys that mean the same as an earlier one."""
+        by_expression = {sql(e): n for n, _, e in self.keys}
+        return {
+            f.id: by_expression.get(sql(e), self.keys[0][0])
+            for f, e in zip(self.node.keys, self.node.key_expressions, strict=True)
+        }
+
+    def _accumulators_sql(self, block: Block) -> str:
+        block = self._without_gaps(block)
+        grouped, items, group_by = self._grouped(block, ())
+        for kept in self.kept:
+            call = _within(kept.call, block if grouped is block else grouped)
+            text = AGGREGATES[call.name](call).accumulators[kept.position].partial
+            items.append((f"CAST({text} AS {kept.accumulator.type})", kept.name))
+        return grouped.select(items, group_by=group_by)
+
+    def _distinct_sql(self, block: Block, state: _DistinctState) -> str:
+        block = self._without_gaps(block)
+        conditions: list[exp.Expr] = []
+        if not state.keep_nulls:
+            conditions += [
+                exp.Not(this=exp.Is(this=block.expression(v), expression=exp.Null())) for _, v in state.values
+            ]
+        if not state.everything:
+            conditions.append(exp.or_(*(block.expression(f) for _, f in state.flags)))
+        block = replace(block, where=(*block.where, *conditions))
+        values = [(sql(block.expression(v)), name) for name, v in state.values]
+        grouped, items, group_by = self._grouped(block, values)
+        for name, predicate in state.flags:
+            source = block if grouped is block else grouped
+            items.append((f"coalesce(bool_or({sql(source.expression(predicate))}), FALSE)", name))
+        return grouped.select(items, group_by=group_by)
+
+
+def _within(call: AggregateCall, block: Block) -> AggregateCall:
+    """The call with its expressions in terms of a block's source."""
+    return replace(
+        call,
+        arguments=tuple(block.expression(a) for a in call.arguments),
+        filter=block.expression(call.filter) if call.filter is not None else None,
+        order_by=tuple((block.expression(e), d, n) for e, d, n in call.order_by),
+    )
+
+
+def _identifier(text: str) -> str:
+    return re.sub(r"\W+", "_", text).strip("_") or "column"
+
+
+class _Names:
+    """Gives out names that are unique among the columns of the state."""
+
+    def __init__(self) -> None:
+        self._taken = {SLICE_COLUMN, "window_start", "window_end", "time", "found", _GROUPING}
+
+    def take(self, wanted: str) -> str:
+        """`wanted`, or with a number behind it."""
+        base = _identifier(wanted)
+        name, number = base, 1
+        while name.lower() in self._taken:
+            number += 1
+            name = f"{base}_{number}"
+        self._taken.add(name.lower())
+        return name
+
+
+def plan_aggregate(node: WindowAggregate, provenance: Provenance) -> AggregatePlan:
+    """Decompose a window aggregate; `provenance` gives the fingerprints."""
+    inside = provenance.columns(node.input)
+    names = _Names()
+    keys = _keys(node, inside, names)
+    key_names = {fingerprint: name for fingerprint, name, _, _ in keys}
+    plain = [c for c in node.calls if not c.distinct or c.name in DISTINCT_IS_NOOP]
+    distinct_calls = [c for c in node.calls if c.distinct and c.name not in DISTINCT_IS_NOOP]
+
+    kept: dict[str, _Kept] = {}
+    finals: dict[str, str] = {}
+    decompositions: list[tuple[AggregateCall, Decomposition, list[str]]] = []
+    for call in plain:
+        decomposition = AGGREGATES[call.name](call)
+        fingerprints = [f"{a.meaning} of {_meaning(call, a, inside)}" for a in decomposition.accumulators]
+        decompositions.append((call, decomposition, fingerprints))
+        for position, (accumulator, fingerprint) in enumerate(
+            zip(decomposition.accumulators, fingerprints, strict=True)
+        ):
+            if fingerprint not in kept:
+                kept[fingerprint] = _Kept("", call, position, accumulator, fingerprint)
+    if not kept:
+        count = AggregateCall(Field("count", "count", BIGINT), "count_star", (), ())
+        accumulator = AGGREGATES["count_star"](count).accumulators[0]
+        kept["count of "] = _Kept("", count, 0, accumulator, "count of ")
+    ordered = tuple(
+        replace(k, name=names.take(_hint(k))) for k in sorted(kept.values(), key=lambda k: k.fingerprint)
+    )
+    name_of = {k.fingerprint: k.name for k in ordered}
+    for call, decomposition, fingerprints in decompositions:
+        finals[call.field.id] = decomposition.final.format(
+            *(quote_identifier(name_of[f]) for f in fingerprints)
+        )
+
+    distinct = _distinct_states(distinct_calls, inside, names)
+    for kept_distinct in distinct:
+        for call, output, _ in kept_distinct.calls:
+            text = quote_identifier(output)
+            finals[call.field.id] = f"coalesce({text}, 0)" if call.name in ("count", "count_star") else text
+
+    acc = StateTable.of(
+        "acc",
+        "time",
+        key=[StateField(name, f.type, fingerprint) for fingerprint, name, f, _ in keys],
+        value=[StateField(k.name, k.accumulator.type, k.fingerprint) for k in ordered],
+    )
+    tables = [acc, *(_distinct_table(s, acc.key, inside, node) for s in distinct)]
+    relation = provenance.relation(node)
+    state = StateSchema(digest(relation), "window_aggregate", _describe(node), tuple(tables))
+    key_schema = tuple(Column(f.name, f.type) for f in acc.key)
+    accumulators = tuple(Column(f.name, f.type) for f in acc.value)
+    by_name = {k.name: k for k in ordered}
+    spec = WindowAggregateSpec(
+        state=state,
+        window=node.window,
+        keys=key_schema,
+        accumulators=accumulators,
+        merge=tuple(
+            f"CAST({by_name[c.name].accumulator.merge.format(f=quote_identifier(c.name))} AS {c.type})"
+            for c in accumulators
+        ),
+        emit=_emit(node, key_names, inside, finals),
+        output=tuple(Column(f.id, f.type, f.nullable) for f in node.fields),
+        watermark_sources=node.time.sources,
+        tick_us=node.time.tick_us,
+        distincts=tuple(
+            DistinctSpec(
+                s.name, tuple(Column(f.name, f.type) for f in t.sub_key), tuple(f.name for f in t.value)
+            )
+            for s, t in zip(distinct, tables[1:], strict=True)
+        ),
+        distinct_aggregates=tuple(
+            tuple(
+                (
+                    output,
+                    over_distinct(
+                        c, tuple(quote_identifier(n) for n, _ in s.values), flag and quote_identifier(flag)
+                    ),
+                )
+                for c, output, flag in s.calls
+            )
+            for s in distinct
+        ),
+    )
+    slice_column = Column(SLICE_COLUMN, BIGINT)
+    return AggregatePlan(
+        node=node,
+        spec=spec,
+        partial_schema=(slice_column, *key_schema, *accumulators),
+        distinct_schemas=tuple(
+            (slice_column, *key_schema, *(Column(f.name, f.type) for f in (*t.sub_key, *t.value)))
+            for t in tables[1:]
+        ),
+        distinguishing_state_id=digest(
+            relation + repr(sorted(name_of)) + repr([t.to_json() for t in tables[1:]])
+        ),
+        keys=tuple(
+            (f.name, field, expression)
+            for f in acc.key
+            for fingerprint, _, field, expression in keys
+            if fingerprint == f.fingerprint
+        ),
+        kept=ordered,
+        distinct=distinct,
+    )
+
+
+def _keys(
+    node: WindowAggregate, inside: dict[str, str], names: _Names
+) -> list[tuple[str, str, Field, exp.Expr]]:
+    """(fingerprint, name in the state, field, expression) of each key once; the grouping id is a key too."""
+    keys: dict[str, tuple[str, str, Field, exp.Expr]] = {}
+    for f, expression in zip(node.keys, node.key_expressions, strict=True):
+        fingerprint = canonical(expression, inside)
+        if fingerprint not in keys:
+            keys[fingerprint] = (fingerprint, names.take(f.name), f, expression)
+    if node.grouping is not None:
+        forms = [canonical(e, inside) for e in node.key_expressions]
+        fingerprint = f"grouping({', '.join(forms)})"
+        keys[fingerprint] = (fingerprint, _GROUPING, node.grouping, exp.Null())
+    return list(keys.values())
+
+
+def _meaning(call: AggregateCall, accumulator: Accumulator, inside: dict[str, str]) -> str:
+    """What an accumulator is over: arguments, filter and, where it matters, order."""
+    arguments = " ".join(canonical(a, inside) for a in call.arguments)
+    if accumulator.meaning in ("values", "values with nulls", "sum", "moments"):
+        arguments = canonical(call.arguments[0], inside)
+    where = f" where {canonical(call.filter, inside)}" if call.filter is not None else ""
+    order = ""
+    if call.order_by:
+        terms = [f"{canonical(e, inside)} {'desc' if d else 'asc'} {n}" for e, d, n in call.order_by]
+        order = f" order by {', '.join(terms)}"
+    return f"{arguments}{where}{order}"
+
+
+def _hint(kept: _Kept) -> str:
+    arguments = "_".join(c.name for a in kept.call.arguments for c in a.find_all(exp.Column))[:24]
+    return f"{kept.accumulator.meaning}_{arguments}" if arguments else kept.accumulator.meaning
+
+
+def _distinct_states(
+    calls: list[AggregateCall], inside: dict[str, str], names: _Names
+) -> tuple[_DistinctState, ...]:
+    grouped: dict[str, list[AggregateCall]] = {}
+    for call in calls:
+        arguments = call.arguments if call.name == "count" else call.arguments[:1]
+        grouped.setdefault(" ".join(sorted({canonical(a, inside) for a in arguments})), []).append(call)
+    states = []
+    for fingerprint, members in sorted(grouped.items()):
+        first = members[0]
+        first_arguments = first.arguments if first.name == "count" else first.arguments[:1]
+        by_form = {canonical(a, inside): a for a in first_arguments}
+        value_names = {f: names.take(f"distinct_{_column_hint(a)}") for f, a in sorted(by_form.items())}
+        flags: dict[str, tuple[str, exp.Expr]] = {}
+        outputs: list[tuple[AggregateCall, str, str | None]] = []
+        for call in members:
+            flag = None
+            if call.filter is not None:
+                condition = canonical(call.filter, inside)
+                if condition not in flags:
+                    flags[condition] = (names.take("passes"), call.filter)
+                flag = flags[condition][0]
+            outputs.append((call, names.take(f"{call.name}_distinct"), flag))
+        states.append(
+            _DistinctState(
+                name=f"distinct_{digest(fingerprint)}",
+                values=tuple((value_names[f], a) for f, a in sorted(by_form.items())),
+                flags=tuple(flags[c] for c in sorted(flags)),
+                keep_nulls=any(c.name in _NULLS_MATTER for c in members),
+                everything=any(c.filter is None for c in members),
+                calls=tuple(outputs),
+            )
+        )
+    return tuple(states)
+
+
+def _column_hint(expression: exp.Expr) -> str:
+    found = expression.find(exp.Column)
+    return found.name if found is not None else "value"
+
+
+def _distinct_table(
+    state: _DistinctState, key: tuple[StateField, ...], inside: dict[str, str], node: WindowAggregate
+) -> StateTable:
+    types = {}
+    for call in node.calls:
+        for argument, type_ in zip(call.arguments, call.argument_types, strict=True):
+            types[canonical(argument, inside)] = type_
+    return StateTable.of(
+        state.name,
+        "time",
+        key=key,
+        sub_key=[StateField(n, types[canonical(v, inside)], canonical(v, inside)) for n, v in state.values],
+        value=[StateField(n, BOOLEAN, canonical(p, inside)) for n, p in state.flags],
+    )
+
+
+def _emit(
+    node: WindowAggregate, key_names: dict[str, str], inside: dict[str, str], finals: dict[str, str]
+) -> str:
+    items = []
+    for f, expression in zip(node.keys, node.key_expressions, strict=True):
+        items.append((quote_identifier(key_names[canonical(expression, inside)]), f.id))
+    items.append(('"window_start"', node.start.id))
+    items.append(('"window_end"', node.end.id))
+    time = "window_end - INTERVAL 1 MILLISECOND"
+    cast = " AT TIME ZONE 'UTC'" if node.window_time.type.kind is Kind.TIMESTAMPTZ else ""
+    items.append((f"({time}){cast}", node.window_time.id))
+    if node.grouping is not None:
+        items.append((quote_identifier(_GROUPING), node.grouping.id))
+    items += [(f"CAST({finals[c.field.id]} AS {c.field.type})", c.field.id) for c in node.calls]
+    listed = ", ".join(f"{text} AS {quote_identifier(name)}" for text, name in items)
+    return f"SELECT {listed} FROM merged"
+
+
+def _describe(node: WindowAggregate) -> str:
+    calls = ", ".join(c.field.name for c in node.calls)
+    keys = ", ".join(f.name for f in node.keys) or "no keys"
+    return f"{node.window.kind} window by {keys}: {calls or 'no aggregates'}"

@@ -1,0 +1,104 @@
+"""What all parts of the binder share: column ids, typing, and errors with their place in the user's file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from sqlglot import exp
+
+from sqlstream_operators.types import SqlType
+from sqlstream_planner.casts import TypedExpr
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span
+from sqlstream_planner.functions import catalogue
+from sqlstream_planner.functions.calls import written_call
+from sqlstream_planner.functions.translate import translate
+from sqlstream_planner.infer import infer, require_boolean
+from sqlstream_planner.logical import Field, Fields
+from sqlstream_planner.parse import span_of
+from sqlstream_planner.problems import TypeProblem
+from sqlstream_planner.rendered import RenderedSql
+
+SUPPORTED = "docs/sql.md lists what can be run"
+
+
+@dataclass(slots=True)
+class BindContext:
+    """The rendered file, and the ids that were given out."""
+
+    rendered: RenderedSql
+    warnings: list[Diagnostic] = field(default_factory=list)
+    _ids: set[str] = field(default_factory=set)
+
+    def new_id(self, name: str) -> str:
+        """A column id that no other column of the plan has, ignoring case: the name itself if it is free."""
+        base = re.sub(r"[^\w.$]+", "_", name).strip("_") or "column"
+        if base.startswith("__"):
+            base = f"c{base}"
+        candidate, number = base, 1
+        while candidate.lower() in self._ids:
+            number += 1
+            candidate = f"{base}_{number}"
+        self._ids.add(candidate.lower())
+        return candidate
+
+    def span(self, node: exp.Expr) -> Span:
+        """The place of a syntax node."""
+        return span_of(node, self.rendered)
+
+    def fail(
+        self, node: exp.Expr, code: str, message: str, *, notes: tuple[str, ...] = (), help: str | None = None
+    ) -> NoReturn:
+        """Refuse the user's SQL at `node`."""
+        raise DiagnosticError(Diagnostic(code, message, self.span(node), notes, help))
+
+    def unsupported(self, node: exp.Expr, what: str, help: str | None = None) -> NoReturn:
+        """Refuse a construct that is valid SQL but can't be run."""
+        self.fail(node, "SQL100", f"{what} can't be run yet", help=help or SUPPORTED)
+
+    def type_of(self, expression: exp.Expr, fields: Fields, *, aggregates: bool = False) -> TypedExpr:
+        """The type of a resolved expression over `fields`; a type problem becomes a diagnostic."""
+        return self._typed(lambda: infer(expression, _types(fields), aggregates=aggregates), expression)
+
+    def condition(self, expression: exp.Expr, fields: Fields, what: str) -> TypedExpr:
+        """Like `type_of` for a condition, which must be BOOLEAN. `what` names the clause."""
+        return self._typed(lambda: require_boolean(expression, _types(fields), what), expression)
+
+    def _typed(self, run: Callable[[], TypedExpr], expression: exp.Expr) -> TypedExpr:
+        try:
+            return run()
+        except TypeProblem as problem:
+            node = problem.node if problem.node.meta or problem.node.parent is not None else expression
+            raise DiagnosticError(problem.diagnostic(self.span(node))) from None
+
+    def translated(self, expression: exp.Expr, fields: Fields) -> exp.Expr:
+        """A resolved expression with all functions as DuckDB's; refuses non-deterministic ones."""
+        types = _types(fields)
+        for node in expression.walk():
+            call = written_call(node)
+            if call is not None and not catalogue.is_deterministic(call.name):
+                self.fail(
+                    node,
+                    "SQL101",
+                    f"{call.name.upper()} gives another value each time it runs",
+                    notes=("an epoch that is replayed after a failure must give the same result",),
+                    help="use the event-time column, or a column that the source fills",
+                )
+        try:
+            return translate(expression, lambda e: infer(e, types, aggregates=True).type)
+        except TypeProblem as problem:
+            raise DiagnosticError(problem.diagnostic(self.span(problem.node))) from None
+
+
+def _types(fields: Fields) -> Mapping[str, tuple[SqlType, bool]]:
+    return {f.id: (f.type, f.nullable) for f in fields}
+
+
+def fresh(field_: Field, context: BindContext, name: str | None = None) -> Field:
+    """The same column under a new id, perhaps with another name."""
+    from dataclasses import replace
+
+    name = name or field_.name
+    return replace(field_, id=context.new_id(name), name=name)

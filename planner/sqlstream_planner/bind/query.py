@@ -1,0 +1,336 @@
+"""Queries: SELECT, UNION ALL, CTEs, views and sub-queries as logical nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from sqlstream_operators.types import BIGINT, Kind, SqlType
+from sqlstream_planner.bind.aggregate import bind_aggregate, is_aggregate_query
+from sqlstream_planner.bind.context import BindContext, fresh
+from sqlstream_planner.bind.items import expand_items, project
+from sqlstream_planner.bind.scope import Relation, Scope
+from sqlstream_planner.bind.windows import bind_tvf
+from sqlstream_planner.casts import common_type
+from sqlstream_planner.dialect import WindowTvf, duckdb_sql
+from sqlstream_planner.logical import EventTime, Field, Filter, Node, Project, Union, Unnest, column
+
+#: Finds a table or view by name and binds a reference to it.
+TableLookup = Callable[[exp.Table], Node]
+
+_CLAUSES = {
+    "distinct": "SELECT DISTINCT",
+    "order": "ORDER BY",
+    "sort": "SORT BY",
+    "cluster": "CLUSTER BY",
+    "distribute": "DISTRIBUTE BY",
+    "limit": "LIMIT",
+    "offset": "OFFSET",
+    "qualify": "QUALIFY",
+    "windows": "WINDOW",
+    "match": "MATCH_RECOGNIZE",
+    "sample": "TABLESAMPLE",
+    "laterals": "LATERAL VIEW",
+    "connect": "CONNECT BY",
+    "into": "SELECT INTO",
+    "locks": "FOR UPDATE",
+    "pivots": "PIVOT",
+}
+_TABLE_CLAUSES = {
+    "pivots": "PIVOT",
+    "sample": "TABLESAMPLE",
+    "version": "FOR SYSTEM_TIME AS OF",
+    "changes": "CHANGES",
+    "match": "MATCH_RECOGNIZE",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class QueryBinder:
+    """Binds queries; `tables` resolves names that are no CTE."""
+
+    context: BindContext
+    tables: TableLookup
+
+    def bind(self, query: exp.Expr, ctes: Mapping[str, Node] | None = None) -> Node:
+        """The logical node of a query. Raises DiagnosticError."""
+        ctes = dict(ctes or {})
+        if isinstance(query, exp.Paren | exp.Subquery) and isinstance(query.this, exp.Query):
+            self._refuse(query, _CLAUSES)
+            return self.bind(query.this, ctes)
+        with_ = query.args.get("with_") or query.args.get("with")
+        if with_ is not None:
+            if with_.args.get("recursive"):
+                self.context.unsupported(with_, "WITH RECURSIVE")
+            for cte in with_.expressions:
+                bound = self.bind(cte.this, ctes)
+                ctes[cte.alias.lower()] = self._renamed(bound, cte.args["alias"], cte)
+        if isinstance(query, exp.Union):
+            return self._union(query, ctes)
+        if isinstance(query, exp.SetOperation):
+            self.context.unsupported(query, type(query).__name__.upper(), help="UNION ALL can")
+        if isinstance(query, exp.Select):
+            return self._select(query, ctes)
+        if isinstance(query, exp.Values):
+            self.context.unsupported(query, "VALUES", help="put the rows into a file and read it as a table")
+        self.context.unsupported(query, type(query).__name__.upper())
+
+    # ----------------------------------------------------------------------------------------- set operations
+
+    def _union(self, query: exp.Union, ctes: Mapping[str, Node]) -> Node:
+        self._refuse(query, _CLAUSES | {"distinct": ""})
+        if query.args.get("distinct"):
+            self.context.unsupported(
+                query, "UNION (without ALL)", help="write UNION ALL if duplicates may stay"
+            )
+        if query.args.get("by_name"):
+            self.context.unsupported(query, "UNION ALL BY NAME", help="list the columns in the same order")
+        left, right = self.bind(query.left, ctes), self.bind(query.right, ctes)
+        return self.union_of(query, (left, right))
+
+    def union_of(self, node: exp.Expr, parts: tuple[Node, ...]) -> Node:
+        """UNION ALL of bound queries; `node` is where a mismatch is reported."""
+        branches = [b for p in parts for b in (p.branches if isinstance(p, Union) else (p,))]
+        first = branches[0]
+        for branch in branches[1:]:
+            if len(branch.fields) != len(first.fields):
+                self.context.fail(
+                    node,
+                    "SQL030",
+                    f"UNION ALL of {len(first.fields)} and {len(branch.fields)} columns",
+                    notes=(
+                        f"the first query gives {', '.join(f.name for f in first.fields)}",
+                        f"another gives {', '.join(f.name for f in branch.fields)}",
+                    ),
+                    help="every query of a UNION ALL must give the same columns in the same order",
+                )
+        fields = []
+        for position, f in enumerate(first.fields):
+            same = [b.fields[position] for b in branches]
+            type_ = self._common_type(node, [s.type for s in same], f.name)
+            fields.append(
+                Field(
+                    self.context.new_id(f.name),
+                    f.name,
+                    type_,
+                    any(s.nullable for s in same),
+                    _common_time([s.time for s in same]),
+                    f.window if all(s.window == f.window for s in same) else None,
+                )
+            )
+        return Union(tuple(branches), tuple(fields))
+
+    def _common_type(self, node: exp.Expr, types: list[SqlType], name: str) -> SqlType:
+        type_ = common_type(types)
+        if type_ is None:
+            shown = " and ".join(dict.fromkeys(str(t) for t in types))
+            self.context.fail(
+                node,
+                "SQL031",
+                f"column `{name}` of this UNION ALL is {shown}",
+                help=f"cast one side, such as CAST({name} AS {types[0]})",
+            )
+        return type_
+
+    # ----------------------------------------------------------------------------------------------- SELECT
+
+    def _select(self, query: exp.Select, ctes: Mapping[str, Node]) -> Node:
+        self._refuse(query, _CLAUSES)
+        node, scope = self._from(query, ctes)
+        where = query.args.get("where")
+        if where is not None:
+            node = self._filter(where.this, node, scope, "WHERE")
+        if is_aggregate_query(query):
+            return bind_aggregate(self.context, query, node, scope)
+        having = query.args.get("having")
+        if having is not None:
+            self.context.fail(having, "SQL040", "HAVING without GROUP BY", help="write WHERE")
+        items = expand_items(self.context, query, scope)
+        return project(self.context, node, items)
+
+    def _filter(self, predicate: exp.Expr, node: Node, scope: Scope, what: str) -> Node:
+        resolved = self.context.translated(scope.resolve(predicate), scope.fields)
+        self.context.condition(resolved, scope.fields, what)
+        return Filter(node, resolved)
+
+    def _from(self, query: exp.Select, ctes: Mapping[str, Node]) -> tuple[Node, Scope]:
+        from_ = query.args.get("from_") or query.args.get("from")
+        if from_ is None:
+            self.context.unsupported(
+                query, "SELECT without FROM", help="read a table, such as SELECT … FROM bid"
+            )
+        node, relation = self._item(from_.this, ctes)
+        scope = Scope(self.context, (relation,))
+        for join in [*(from_.this.args.get("joins") or []), *(query.args.get("joins") or [])]:
+            node, scope = self._join(join, node, scope)
+        return node, scope
+
+    def _item(self, item: exp.Expr, ctes: Mapping[str, Node]) -> tuple[Node, Relation]:
+        self._refuse(item, _TABLE_CLAUSES)
+        for hint in item.args.get("hints") or []:
+            self._warn_hint(hint)
+        alias = item.args.get("alias")
+        if isinstance(item, exp.Table) and isinstance(item.this, WindowTvf):
+            data, table = self._data(item.this.args["data"], ctes)
+            bound: Node = bind_tvf(self.context, item.this, data, table)
+            return self._aliased(bound, alias, item, None)
+        if isinstance(item, exp.Table) and isinstance(item.this, exp.Identifier):
+            bound, table = self._data(item, ctes)
+            return self._aliased(bound, alias, item, table)
+        if isinstance(item, exp.Subquery):
+            return self._aliased(self.bind(item.this, ctes), alias, item, None)
+        if isinstance(item, exp.Values):
+            self.context.unsupported(item, "VALUES", help="put the rows into a file and read it as a table")
+        if isinstance(item, exp.Lateral | exp.Unnest):
+            self.context.unsupported(
+                item,
+                "UNNEST as the first item of FROM",
+                help="write FROM t CROSS JOIN UNNEST(t.items) AS u (item)",
+            )
+        name = (
+            duckdb_sql(item.this)
+            if isinstance(item, exp.Table) and isinstance(item.this, exp.Expr)
+            else "this"
+        )
+        self.context.unsupported(item, f"{name} in FROM")
+
+    def _data(self, item: exp.Expr, ctes: Mapping[str, Node]) -> tuple[Node, str]:
+        if isinstance(item, exp.Subquery):
+            return self.bind(item.this, ctes), item.alias or "the sub-query"
+        assert isinstance(item, exp.Table)
+        if not item.args.get("db") and item.name.lower() in ctes:
+            return self._reference(ctes[item.name.lower()]), item.name
+        return self.tables(item), item.name
+
+    def _reference(self, node: Node) -> Node:
+        """A reference to a shared node under ids of its own."""
+        fields = tuple(fresh(f, self.context) for f in node.fields)
+        return Project(node, fields, tuple(column(f.id) for f in node.fields))
+
+    def _aliased(
+        self, node: Node, alias: exp.Expr | None, item: exp.Expr, table: str | None
+    ) -> tuple[Node, Relation]:
+        name = alias.name if alias is not None and alias.name else table
+        if alias is not None:
+            node = self._renamed(node, alias, item)
+        return node, Relation(name, node.fields)
+
+    def _renamed(self, node: Node, alias: exp.Expr, at: exp.Expr) -> Node:
+        columns = alias.args.get("columns") or []
+        if not columns:
+            return node
+        if len(columns) > len(node.fields):
+            self.context.fail(
+                at,
+                "SQL032",
+                f"`{alias.name}` names {len(columns)} columns, but the query gives {len(node.fields)}",
+                notes=(f"it gives {', '.join(f.name for f in node.fields)}",),
+            )
+        names = [c.name for c in columns] + [f.name for f in node.fields[len(columns) :]]
+        fields = tuple(fresh(f, self.context, n) for f, n in zip(node.fields, names, strict=True))
+        return Project(node, fields, tuple(column(f.id) for f in node.fields))
+
+    def _join(self, join: exp.Join, node: Node, scope: Scope) -> tuple[Node, Scope]:
+        item = join.this
+        array, ordinality, outer = None, False, (join.args.get("side") or "").upper() == "LEFT"
+        if isinstance(item, exp.Unnest):
+            array = item.expressions[0] if len(item.expressions) == 1 else None
+            ordinality = bool(item.args.get("offset"))
+        elif isinstance(item, exp.Lateral) and isinstance(item.this, exp.Unnest):
+            array = item.this.expressions[0]
+            ordinality = bool(item.this.args.get("offset"))
+        if array is None:
+            kind = " ".join(str(w).upper() for w in (join.args.get("side"), join.args.get("kind")) if w)
+            self.context.unsupported(
+                join, f"{kind} JOIN".strip(), help="CROSS JOIN UNNEST(array) can; other joins are planned"
+            )
+        on = join.args.get("on")
+        if on is not None and not (isinstance(on, exp.Boolean) and on.this is True):
+            self.context.unsupported(
+                on, "a join condition with UNNEST", help="write ON TRUE, and the condition in WHERE"
+            )
+        resolved = self.context.translated(scope.resolve(array), scope.fields)
+        typed = self.context.type_of(resolved, scope.fields)
+        if typed.type.kind is not Kind.ARRAY or typed.type.element is None:
+            self.context.fail(
+                array,
+                "SQL033",
+                f"UNNEST needs an array, but this is {typed.type}",
+                help="write CROSS JOIN UNNEST(an_array) AS u (item)",
+            )
+        alias = item.args.get("alias")
+        names = [c.name for c in (alias.args.get("columns") or [])] if alias is not None else []
+        offset = item.args.get("offset") or (
+            item.this.args.get("offset") if isinstance(item, exp.Lateral) else None
+        )
+        if isinstance(offset, exp.Identifier) and offset.name not in names:
+            names.append(offset.name)
+        return self._unnest(item, node, scope, resolved, typed.type.element, names, ordinality, outer, alias)
+
+    def _unnest(
+        self,
+        item: exp.Expr,
+        node: Node,
+        scope: Scope,
+        array: exp.Expr,
+        element: SqlType,
+        names: list[str],
+        ordinality: bool,
+        outer: bool,
+        alias: exp.Expr | None,
+    ) -> tuple[Node, Scope]:
+        wanted = len(names) - (1 if ordinality and names else 0)
+        spread = element.kind is Kind.STRUCT and wanted != 1
+        inner = [(n, t) for n, t in element.fields] if spread else [("element", element)]
+        if names and wanted != len(inner):
+            self.context.fail(
+                item,
+                "SQL032",
+                f"UNNEST gives {len(inner)} columns, but {wanted} are named",
+                notes=(f"its elements are {element}",),
+            )
+        given = names[: len(inner)] if names else [n for n, _ in inner]
+        if spread:
+            # The struct's own names are needed to take the fields out; the user's come with the projection below.
+            given_inner = [n for n, _ in inner]
+        else:
+            given_inner = given
+        fields = tuple(
+            Field(self.context.new_id(n), n, t) for n, (_, t) in zip(given_inner, inner, strict=True)
+        )
+        number = None
+        if ordinality:
+            name = names[-1] if names else "ordinality"
+            number = Field(self.context.new_id(name), name, BIGINT, outer)
+        bound: Node = Unnest(node, array, fields, spread, number, outer)
+        shown = tuple(replace(f, name=n) for f, n in zip(fields, given, strict=True)) + (
+            (number,) if number else ()
+        )
+        relation = Relation(alias.name if alias is not None and alias.name else None, shown)
+        return bound, Scope(self.context, (*scope.relations, relation))
+
+    # ---------------------------------------------------------------------------------------------- refusals
+
+    def _refuse(self, node: exp.Expr, clauses: Mapping[str, str]) -> None:
+        for key, what in clauses.items():
+            found = node.args.get(key)
+            if found and what:
+                at = found[0] if isinstance(found, list) else found
+                self.context.unsupported(at if isinstance(at, exp.Expr) else node, what)
+
+    def _warn_hint(self, hint: exp.Expr) -> None:
+        from sqlstream_planner.diagnostics import Diagnostic
+
+        self.context.warnings.append(
+            Diagnostic("SQL102", "this hint has no effect yet", self.context.span(hint), severity="warning")
+        )
+
+
+def _common_time(times: list[EventTime | None]) -> EventTime | None:
+    known = [t for t in times if t is not None]
+    if len(known) != len(times):
+        return None
+    sources = tuple(dict.fromkeys(s for t in known for s in t.sources))
+    return EventTime(sources, max(t.tick_us for t in known), any(t.direct for t in known))

@@ -1,0 +1,130 @@
+"""The columns that a name can mean in one SELECT."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from sqlstream_operators.types import Kind
+from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.diagnostics import did_you_mean
+from sqlstream_planner.logical import Field, Fields, column
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """What one item of FROM brings: its alias (None: columns without a table name) and its columns."""
+
+    alias: str | None
+    fields: Fields
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The relations of FROM, left to right, and the SELECT list's aliases where they may be used."""
+
+    context: BindContext
+    relations: tuple[Relation, ...]
+    aliases: Mapping[str, exp.Expr] = field(default_factory=dict)
+
+    @property
+    def fields(self) -> Fields:
+        """All columns, left to right."""
+        return tuple(f for r in self.relations for f in r.fields)
+
+    def by_id(self, id_: str) -> Field | None:
+        """The field with this id."""
+        return next((f for f in self.fields if f.id == id_), None)
+
+    def resolve(self, expression: exp.Expr) -> exp.Expr:
+        """A copy of the expression whose columns are ids of this scope, places kept."""
+
+        def swap(node: exp.Expr) -> exp.Expr:
+            if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
+                return node
+            found = self._column(node)
+            # Problems found later are reported at the place that the user wrote.
+            for part in found.walk():
+                if "span" not in part.meta and "span" in node.meta:
+                    part.meta["span"] = node.meta["span"]
+            return found
+
+        return expression.copy().transform(swap, copy=False)
+
+    def _column(self, node: exp.Column) -> exp.Expr:
+        parts = [p.name for p in node.parts]
+        for qualified in (True, False):
+            if qualified and len(parts) < 2:
+                continue
+            found = self._find(node, parts[0] if qualified else None, parts[1] if qualified else parts[0])
+            if found is not None:
+                result: exp.Expr = column(found.id)
+                for name in parts[2 if qualified else 1 :]:
+                    result = exp.Dot(this=result, expression=exp.to_identifier(name, quoted=True))
+                return result
+        if len(parts) == 1 and parts[0].lower() in self.aliases:
+            return exp.paren(self.aliases[parts[0].lower()].copy(), copy=False)
+        self._unknown(node, parts)
+        raise AssertionError
+
+    def _find(self, node: exp.Column, table: str | None, name: str) -> Field | None:
+        matches = [
+            f
+            for r in self.relations
+            if table is None or (r.alias is not None and r.alias.lower() == table.lower())
+            for f in r.fields
+            if f.name.lower() == name.lower()
+        ]
+        if len(matches) > 1:
+            owners = [r.alias or "a sub-query" for r in self.relations for f in r.fields if f in matches]
+            self.context.fail(
+                node,
+                "SQL011",
+                f"column `{name}` is ambiguous",
+                notes=(f"it is in {' and in '.join(f'`{o}`' for o in owners)}",),
+                help=f"write which one, such as `{owners[0]}.{name}`, or give the columns different names",
+            )
+        return matches[0] if matches else None
+
+    def _unknown(self, node: exp.Column, parts: list[str]) -> None:
+        name = ".".join(parts)
+        tables = [r.alias for r in self.relations if r.alias is not None]
+        if len(parts) > 1 and parts[0].lower() not in (t.lower() for t in tables):
+            known = [f.name for f in self.fields]
+            near = did_you_mean(parts[0], [*tables, *known])
+            self.context.fail(
+                node,
+                "SQL012",
+                f"neither a table nor a column `{parts[0]}` is in scope",
+                notes=(f"in FROM: {_listed(tables)}", f"columns: {_listed(known)}"),
+                help=f"did you mean `{'.'.join([near, *parts[1:]])}`?" if near else None,
+            )
+        owner = next(
+            (r for r in self.relations if r.alias and len(parts) > 1 and r.alias.lower() == parts[0].lower()),
+            None,
+        )
+        fields = owner.fields if owner is not None else self.fields
+        names = [f.name for f in fields]
+        near = did_you_mean(parts[-1], names)
+        nested = [
+            f"{f.name}.{inner}"
+            for f in fields
+            if f.type.kind is Kind.STRUCT
+            for inner, _ in f.type.fields
+            if inner.lower() == parts[-1].lower()
+        ]
+        suggestion = nested[0] if nested else near
+        help_ = f"did you mean `{suggestion}`?" if suggestion else None
+        if not names:
+            notes: tuple[str, ...] = ("there is no FROM, so no column can be used",)
+        else:
+            where = f"`{owner.alias}` has" if owner is not None and owner.alias else "in scope are"
+            notes = (f"{where} the columns {_listed(names)}",)
+        self.context.fail(node, "SQL010", f"unknown column `{name}`", notes=notes, help=help_)
+
+
+def _listed(names: list[str], most: int = 30) -> str:
+    shown = ", ".join(f"`{n}`" for n in names[:most]) or "nothing"
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown

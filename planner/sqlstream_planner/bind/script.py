@@ -1,0 +1,344 @@
+"""A whole file: every INSERT, bare SELECT and CREATE TABLE AS becomes a sink over a query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from sqlglot import exp
+
+from sqlstream_operators.spec import Column, JobOptions, SinkSpec
+from sqlstream_operators.types import VARCHAR, Kind
+from sqlstream_planner.bind.context import BindContext, fresh
+from sqlstream_planner.bind.query import QueryBinder
+from sqlstream_planner.bind.tables import Tables
+from sqlstream_planner.casts import Assignment, assignable, can_cast_explicitly
+from sqlstream_planner.catalog import Catalog
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
+from sqlstream_planner.logical import Field, Node, Project, Sink, column
+from sqlstream_planner.parse import Script
+from sqlstream_planner.statements import CreateTable, InsertInto, Select, StatementSet
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The logical plan of a file: one root a sink, the job's options, warnings."""
+
+    roots: tuple[Sink, ...]
+    options: JobOptions
+    warnings: tuple[Diagnostic, ...]
+
+
+def bind_script(script: Script, catalog: Catalog) -> Bound:
+    """Bind every statement of a file. Raises DiagnosticError with the mistakes of all statements."""
+    return _ScriptBinder(script, catalog).bind()
+
+
+@dataclass(slots=True)
+class _Write:
+    sink: SinkSpec
+    inputs: list[Node] = field(default_factory=list)
+    at: exp.Expr | None = None
+
+
+class _ScriptBinder:
+    def __init__(self, script: Script, catalog: Catalog) -> None:
+        self._script = script
+        self._catalog = catalog
+        self._context = BindContext(script.rendered)
+        self._tables = Tables(self._context, catalog)
+        self._queries = QueryBinder(self._context, self._table)
+        self._views: dict[str, Node] = {}
+        self._binding: list[str] = []
+        self._writes: dict[str, _Write] = {}
+        self._errors: list[Diagnostic] = []
+
+    def bind(self) -> Bound:
+        selects = 0
+        for statement in self._script.statements:
+            match statement:
+                case InsertInto():
+                    self._attempt(partial(self._insert, statement))
+                case StatementSet():
+                    for insert in statement.inserts:
+                        self._attempt(partial(self._insert, insert))
+                case CreateTable() if statement.as_select is not None:
+                    self._attempt(partial(self._create_as, statement))
+                case Select():
+                    selects += 1
+                    self._attempt(partial(self._select, statement, selects))
+        if self._errors:
+            raise DiagnosticError(*self._errors)
+        if not self._writes:
+            raise DiagnosticError(
+                Diagnostic(
+                    "SQL050",
+                    "the file writes nothing",
+                    Span(self._script.rendered.file, 1, 1),
+                    help="add INSERT INTO a_sink SELECT …, or a SELECT by itself, whose result is printed",
+                )
+            )
+        roots = tuple(self._root(w) for w in self._writes.values())
+        warnings = (*self._catalog.warnings, *self._context.warnings)
+        return Bound(roots, self._options(), warnings)
+
+    def _attempt(self, bind: Callable[[], None]) -> None:
+        try:
+            bind()
+        except DiagnosticError as error:
+            self._errors.extend(d for d in error.diagnostics if d not in self._errors)
+
+    def _root(self, write: _Write) -> Sink:
+        inputs = write.inputs
+        node = inputs[0]
+        if len(inputs) > 1:
+            node = self._queries.union_of(write.at or exp.Null(), tuple(inputs))
+        return Sink(node, write.sink, write.sink.name)
+
+    # ------------------------------------------------------------------------------------------- statements
+
+    def _insert(self, statement: InsertInto) -> None:
+        table = self._catalog.table(statement.table)
+        if table is None:
+            known = self._catalog.names
+            near = did_you_mean(statement.table, known)
+            raise DiagnosticError(
+                Diagnostic(
+                    "SQL013",
+                    f"unknown table `{statement.table}`",
+                    statement.table_span,
+                    (f"this file declares {', '.join(f'`{k}`' for k in known) or 'no tables'}",),
+                    f"did you mean `{near}`?"
+                    if near
+                    else f"declare it with CREATE TABLE {statement.table} (…) WITH (…)",
+                )
+            )
+        if statement.overwrite:
+            raise DiagnosticError(
+                Diagnostic(
+                    "SQL100", "INSERT OVERWRITE can't be run yet", statement.span, help="write INSERT INTO"
+                )
+            )
+        node = self._queries.bind(statement.query)
+        sink = self._tables.sink(table, statement.query)
+        self._write(sink, self._assigned(statement, sink, node), statement.query)
+
+    def _assigned(self, statement: InsertInto, sink: SinkSpec, node: Node) -> Node:
+        """The query's columns as the sink's: by position, or by the column list; cast where needed."""
+        wanted = list(sink.schema)
+        if statement.columns:
+            by_name = {c.name.lower(): c for c in sink.schema}
+            wanted = []
+            for name in statement.columns:
+                if name.lower() not in by_name:
+                    near = did_you_mean(name, [c.name for c in sink.schema])
+                    raise DiagnosticError(
+                        Diagnostic(
+                            "SQL010",
+                            f"`{sink.name}` has no column `{name}`",
+                            statement.table_span,
+                            (f"it has {', '.join(c.name for c in sink.schema)}",),
+                            f"did you mean `{near}`?" if near else None,
+                        )
+                    )
+                wanted.append(by_name[name.lower()])
+            if len({c.name for c in wanted}) != len(wanted):
+                raise DiagnosticError(
+                    Diagnostic(
+                        "SQL051",
+                        "a column is listed twice",
+                        statement.table_span,
+                        help="name each column once",
+                    )
+                )
+        if len(node.fields) != len(wanted):
+            raise DiagnosticError(
+                Diagnostic(
+                    "SQL051",
+                    f"the query gives {len(node.fields)} columns, `{sink.name}` takes {len(wanted)}",
+                    self._context.span(statement.query),
+                    (
+                        f"the query gives {', '.join(f.name for f in node.fields)}",
+                        f"`{sink.name}` takes {', '.join(c.name for c in wanted)}",
+                    ),
+                    "give as many columns as the table has, in its order, or list the ones you give: INSERT INTO t (a, b)",
+                )
+            )
+        given = {
+            c.name: (f, self._cast(statement.query, sink, i, f, c))
+            for i, (f, c) in enumerate(zip(node.fields, wanted, strict=True))
+        }
+        fields, expressions = [], []
+        for c in sink.schema:
+            if c.name in given:
+                f, expression = given[c.name]
+                bare = isinstance(expression, exp.Column)
+                made = replace(fresh(f, self._context, c.name), type=c.type)
+                fields.append(made if bare else replace(made, time=None, window=None))
+                expressions.append(expression)
+            else:
+                if not c.nullable:
+                    raise DiagnosticError(
+                        Diagnostic(
+                            "SQL052",
+                            f"column `{c.name}` of `{sink.name}` is NOT NULL, but the INSERT does not give it",
+                            statement.table_span,
+                            help=f"add `{c.name}` to the column list and the query",
+                        )
+                    )
+                fields.append(Field(self._context.new_id(c.name), c.name, c.type))
+                expressions.append(_cast(exp.Null(), c))
+        return Project(node, tuple(fields), tuple(expressions))
+
+    def _cast(self, query: exp.Expr, sink: SinkSpec, position: int, f: Field, c: Column) -> exp.Expr:
+        verdict = assignable(f.type, c.type)
+        if verdict is Assignment.IMPOSSIBLE:
+            at = self._item(query, position, f)
+            possible = can_cast_explicitly(f.type, c.type)
+            raise DiagnosticError(
+                Diagnostic(
+                    "SQL053",
+                    f"`{f.name}` is {f.type}, but column `{c.name}` of `{sink.name}` is {c.type}",
+                    self._context.span(at),
+                    help=f"write CAST({f.name} AS {c.type})"
+                    if possible
+                    else f"declare `{c.name}` as {f.type}",
+                )
+            )
+        return column(f.id) if f.type == c.type else _cast(column(f.id), c)
+
+    @staticmethod
+    def _item(query: exp.Expr, position: int, f: Field) -> exp.Expr:
+        select = query
+        while isinstance(select, exp.Union | exp.Subquery | exp.Paren):
+            select = select.this
+        if isinstance(select, exp.Select):
+            stars = any(e.find(exp.Star) and not e.find(exp.Func) for e in select.expressions)
+            if not stars and position < len(select.expressions):
+                item: exp.Expr = select.expressions[position]
+                return item
+        return query
+
+    def _create_as(self, statement: CreateTable) -> None:
+        assert statement.as_select is not None
+        table = self._catalog.table(statement.name)
+        assert table is not None
+        node = self._queries.bind(statement.as_select)
+        self._unique_names(node, statement.as_select)
+        spec = self._tables.sink(table, None)
+        schema = tuple(
+            Column(f.name, VARCHAR if f.type.kind is Kind.NULL else f.type, f.nullable) for f in node.fields
+        )
+        spec = replace(spec, schema=(*schema, *spec.schema))
+        if len({c.name.lower() for c in spec.schema}) != len(schema):
+            raise DiagnosticError(
+                Diagnostic(
+                    "SQL051",
+                    "columns of CREATE TABLE … AS SELECT come from the query",
+                    statement.name_span,
+                    help="leave the column list out",
+                )
+            )
+        self._write(spec, _exactly(node, spec, self._context), statement.as_select)
+
+    def _select(self, statement: Select, number: int) -> None:
+        node = self._queries.bind(statement.query)
+        name = "result" if number == 1 else f"result_{number}"
+        names: dict[str, int] = {}
+        schema = []
+        for f in node.fields:
+            names[f.name.lower()] = names.get(f.name.lower(), 0) + 1
+            shown = f.name if names[f.name.lower()] == 1 else f"{f.name}_{names[f.name.lower()]}"
+            schema.append(Column(shown, VARCHAR if f.type.kind is Kind.NULL else f.type, f.nullable))
+        spec = SinkSpec(name, "print", {}, tuple(schema))
+        self._write(spec, _exactly(node, spec, self._context), statement.query)
+
+    def _unique_names(self, node: Node, query: exp.Expr) -> None:
+        seen: set[str] = set()
+        for f in node.fields:
+            if f.name.lower() in seen:
+                self._context.fail(
+                    query,
+                    "SQL054",
+                    f"two columns are called `{f.name}`",
+                    help="give one of them another name with AS",
+                )
+            seen.add(f.name.lower())
+
+    def _write(self, sink: SinkSpec, node: Node, at: exp.Expr) -> None:
+        write = self._writes.setdefault(sink.name, _Write(sink, at=at))
+        write.inputs.append(node)
+
+    # ----------------------------------------------------------------------------------------------- tables
+
+    def _table(self, item: exp.Table) -> Node:
+        name = ".".join(p.name for p in item.parts)
+        view = self._catalog.view(name)
+        if view is None:
+            return self._tables.scan(self._tables.find(name, item), item)
+        key = view.name.lower()
+        if key in self._binding:
+            self._context.fail(
+                item,
+                "SQL055",
+                f"view `{view.name}` reads itself",
+                help="a view can only read what is declared before it",
+            )
+        if key not in self._views:
+            self._binding.append(key)
+            try:
+                node = self._queries.bind(view.query)
+            finally:
+                self._binding.pop()
+            self._unique_names(node, view.query) if not view.columns else None
+            if view.columns:
+                node = self._view_columns(view.columns, node, item)
+            self._views[key] = node
+        node = self._views[key]
+        fields = tuple(fresh(f, self._context) for f in node.fields)
+        return Project(node, fields, tuple(column(f.id) for f in node.fields))
+
+    def _view_columns(self, names: tuple[str, ...], node: Node, item: exp.Expr) -> Node:
+        if len(names) != len(node.fields):
+            self._context.fail(
+                item, "SQL032", f"the view names {len(names)} columns, but its query gives {len(node.fields)}"
+            )
+        fields = tuple(fresh(f, self._context, n) for f, n in zip(node.fields, names, strict=True))
+        return Project(node, fields, tuple(column(f.id) for f in node.fields))
+
+    # ---------------------------------------------------------------------------------------------- options
+
+    def _options(self) -> JobOptions:
+        settings = self._catalog.settings
+
+        def number(key: str) -> int | None:
+            value = settings.get(key)
+            return int(value) if isinstance(value, int) else None
+
+        def text(key: str) -> str | None:
+            value = settings.get(key)
+            return str(value) if value is not None else None
+
+        return JobOptions(
+            name=text("pipeline.name"),
+            parallelism=number("parallelism.default"),
+            max_parallelism=number("pipeline.max-parallelism") or 128,
+            max_rows_per_epoch=number("execution.max-rows-per-epoch"),
+            max_files_per_epoch=number("execution.max-files-per-epoch"),
+            target_epoch_us=number("execution.target-epoch-time"),
+            state_dir=text("state.dir"),
+        )
+
+
+def _cast(expression: exp.Expr, c: Column) -> exp.Expr:
+    return exp.cast(expression, exp.DataType.build(str(c.type), dialect="duckdb"), dialect="duckdb")
+
+
+def _exactly(node: Node, sink: SinkSpec, context: BindContext) -> Node:
+    """The query's columns under the sink's names; a column of NULLs becomes text."""
+    fields, expressions = [], []
+    for f, c in zip(node.fields, sink.schema, strict=True):
+        fields.append(replace(fresh(f, context, c.name), type=c.type))
+        expressions.append(column(f.id) if f.type == c.type else _cast(column(f.id), c))
+    return Project(node, tuple(fields), tuple(expressions))

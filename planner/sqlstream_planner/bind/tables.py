@@ -1,0 +1,203 @@
+"""Declared tables as scans and sinks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from sqlstream_operators.spec import Column as PlanColumn
+from sqlstream_operators.spec import MetadataColumn as PlanMetadata
+from sqlstream_operators.spec import SinkSpec, SourceSpec, WatermarkSpec
+from sqlstream_planner.aggregates import sql
+from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.bind.scope import Relation, Scope
+from sqlstream_planner.catalog import Catalog, TableDef
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, did_you_mean
+from sqlstream_planner.logical import EventTime, Field, Fields, Node, Project, Scan, column, substitute
+from sqlstream_planner.options import Role
+from sqlstream_planner.statements import ComputedColumn, MetadataColumn, PhysicalColumn
+
+#: The options that say *which data* a table is. Others (formats' details, rates, a sink's path) may change freely.
+_IDENTITY: dict[str, tuple[str, ...]] = {
+    "filesystem": ("path",),
+    "datagen": ("seed", "base-time", "fields."),
+    "nexmark": ("seed", "base-time", "rate", "out-of-order", "first-event"),
+}
+
+
+@dataclass(slots=True)
+class Tables:
+    """Binds references to the tables of one catalog; a table that is read twice is one source."""
+
+    context: BindContext
+    catalog: Catalog
+    reading: dict[str, str] = field(default_factory=dict)
+    writing: dict[str, str] = field(default_factory=dict)
+
+    def find(self, name: str, node: exp.Expr) -> TableDef:
+        """The table called `name`; a diagnostic at `node` if there is none."""
+        table = self.catalog.table(name)
+        if table is None:
+            known = self.catalog.names
+            near = did_you_mean(name, known)
+            self.context.fail(
+                node,
+                "SQL013",
+                f"unknown table `{name}`",
+                notes=(f"this file declares {', '.join(f'`{k}`' for k in known) or 'no tables'}",),
+                help=f"did you mean `{near}`?"
+                if near
+                else f"declare it with CREATE TABLE {name} (…) WITH (…)",
+            )
+        return table
+
+    def scan(self, table: TableDef, node: exp.Expr) -> Node:
+        """A scan of `table` with its computed columns, its time column marked."""
+        if Role.SOURCE not in table.roles:
+            self.context.fail(
+                node,
+                "SQL014",
+                f"`{table.name}` can't be read: connector `{table.connector}` is only a sink",
+                help="read from another table, or use a connector that is a source",
+            )
+        self._not_both(table, node, self.reading, self.writing)
+        physical = tuple(
+            PlanColumn(c.name, c.type, c.nullable) for c in table.columns if isinstance(c, PhysicalColumn)
+        )
+        metadata = tuple(
+            PlanMetadata(c.name, c.key, c.type) for c in table.columns if isinstance(c, MetadataColumn)
+        )
+        stored: dict[str, Field] = {}
+        for c in table.columns:
+            if isinstance(c, PhysicalColumn | MetadataColumn):
+                stored[c.name.lower()] = Field(self.context.new_id(c.name), c.name, c.type, c.nullable)
+        scope = Scope(self.context, (Relation(table.name, tuple(stored.values())),))
+        fields: list[Field] = []
+        expressions: list[exp.Expr] = []
+        for c in table.columns:
+            if isinstance(c, ComputedColumn):
+                resolved = self.context.translated(scope.resolve(c.expression), scope.fields)
+                typed = self.context.type_of(resolved, scope.fields)
+                fields.append(Field(self.context.new_id(c.name), c.name, typed.type, typed.nullable))
+                expressions.append(resolved)
+            else:
+                fields.append(stored[c.name.lower()])
+                expressions.append(column(stored[c.name.lower()].id))
+        watermark = self._watermark(table, tuple(fields), expressions, stored)
+        spec = SourceSpec(
+            name=table.name,
+            connector=table.connector,
+            options={o.key: o.value for o in table.options if o.key != "connector"},
+            physical=physical,
+            columns=tuple(c.name for c in physical),
+            metadata=metadata,
+            watermark=watermark,
+        )
+        if watermark is not None:
+            time = EventTime((table.name,), watermark.tick_us, direct=True)
+            fields = [
+                replace(f, time=time) if f.name.lower() == watermark.column.lower() else f for f in fields
+            ]
+        scan: Node = Scan(spec, _identity(table), tuple(self._with_time(f, fields) for f in stored.values()))
+        if all(isinstance(e, exp.Column) for e in expressions):
+            return scan
+        # A computed column is a new column: the stored ones keep their ids through the projection.
+        renamed = [replace(f, id=self.context.new_id(f.name)) for f in fields]
+        return Project(scan, tuple(renamed), tuple(expressions))
+
+    @staticmethod
+    def _with_time(stored: Field, fields: list[Field]) -> Field:
+        return next((f for f in fields if f.id == stored.id), stored)
+
+    def _watermark(
+        self, table: TableDef, fields: Fields, expressions: list[exp.Expr], stored: dict[str, Field]
+    ) -> WatermarkSpec | None:
+        mark = table.watermark
+        if mark is None:
+            return None
+        if len(mark.column) > 1:
+            raise DiagnosticError(
+                Diagnostic(
+                    "SQL015",
+                    f"the watermark is on the nested field `{'.'.join(mark.column)}`",
+                    mark.column_span,
+                    help=f"make a computed column of it: `ts AS {'.'.join(mark.column)}`, and write WATERMARK FOR ts",
+                )
+            )
+        scope = Scope(self.context, (Relation(table.name, fields),))
+        resolved = self.context.translated(scope.resolve(mark.expression), scope.fields)
+        typed = self.context.type_of(resolved, scope.fields)
+        if not typed.type.is_timestamp:
+            raise DiagnosticError(
+                Diagnostic(
+                    "SQL015",
+                    f"the watermark's expression is {typed.type}, not a timestamp",
+                    self.context.span(mark.expression),
+                    help=f"write WATERMARK FOR {mark.column[0]} AS {mark.column[0]} - INTERVAL '5' SECOND",
+                )
+            )
+        # In terms of what the reader delivers: computed columns put in, ids back to the table's own names.
+        inlined = substitute(resolved, {f.id: e for f, e in zip(fields, expressions, strict=True)})
+        names = {f.id: column(f.name) for f in stored.values()}
+        declared = table.column(mark.column[0])
+        precision = getattr(declared, "precision", None)
+        timeout = table.settings.get("scan.watermark.idle-timeout")
+        if timeout is None:
+            timeout = self.catalog.settings.get("table.exec.source.idle-timeout")
+        return WatermarkSpec(
+            column=declared.name if declared is not None else mark.column[0],
+            expression=sql(substitute(inlined, names)),
+            tick_us=1_000 if precision is not None and precision <= 3 else 1,
+            idle_timeout_us=int(timeout) if isinstance(timeout, int) and timeout > 0 else None,
+        )
+
+    def sink(self, table: TableDef, node: exp.Expr | None) -> SinkSpec:
+        """The spec of writing to `table`; its computed and virtual columns are not written."""
+        if Role.SINK not in table.roles:
+            raise DiagnosticError(
+                Diagnostic(
+                    "SQL016",
+                    f"`{table.name}` can't be written: connector `{table.connector}` is only a source",
+                    self.context.span(node) if node is not None else table.span,
+                    help="INSERT INTO a table with connector 'filesystem', 'print' or 'blackhole'",
+                )
+            )
+        self._not_both(table, node, self.writing, self.reading)
+        columns = tuple(
+            PlanColumn(c.name, c.type, c.nullable)
+            for c in table.columns
+            if isinstance(c, PhysicalColumn) or (isinstance(c, MetadataColumn) and not c.virtual)
+        )
+        return SinkSpec(
+            name=table.name,
+            connector=table.connector,
+            options={o.key: o.value for o in table.options if o.key != "connector"},
+            schema=columns,
+            primary_key=table.primary_key.columns if table.primary_key is not None else (),
+            partitioned_by=table.partitioned_by,
+        )
+
+    def _not_both(
+        self, table: TableDef, node: exp.Expr | None, mine: dict[str, str], others: dict[str, str]
+    ) -> None:
+        mine[table.name] = table.name
+        if table.name in others:
+            diagnostic = Diagnostic(
+                "SQL017",
+                f"`{table.name}` is both read and written in this file",
+                self.context.span(node) if node is not None else table.span,
+                notes=("a pipeline that reads what it writes never ends",),
+                help="use two tables",
+            )
+            raise DiagnosticError(diagnostic)
+
+
+def _identity(table: TableDef) -> str:
+    wanted = _IDENTITY.get(table.connector, ())
+    options = sorted(
+        (o.key, o.value)
+        for o in table.options
+        if any(o.key == w or (w.endswith(".") and o.key.startswith(w)) for w in wanted)
+    )
+    return f"{table.connector}({', '.join(f'{k}={v}' for k, v in options)})"

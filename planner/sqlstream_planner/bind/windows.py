@@ -1,0 +1,187 @@
+"""Window table functions, and the older group-window functions, as logical Window nodes."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from sqlstream_operators.spec import WindowKind, WindowSpec
+from sqlstream_operators.types import TIMESTAMP
+from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.bind.scope import Relation, Scope
+from sqlstream_planner.dialect import WindowTvf, constant_value
+from sqlstream_planner.logical import EventTime, Field, Node, Window, WindowColumn
+
+_LENGTHS = {"TUMBLE": ("size",), "HOP": ("slide", "size"), "CUMULATE": ("step", "size")}
+
+
+def bind_tvf(context: BindContext, tvf: WindowTvf, data: Node, table: str) -> Window:
+    """The window node of `TUMBLE(TABLE …, DESCRIPTOR(ts), …)` over `data`; `table` names it in errors."""
+    kind = tvf.kind
+    if kind not in _LENGTHS:
+        context.unsupported(tvf, f"{kind} windows", help="TUMBLE, HOP and CUMULATE can")
+    scope = Scope(context, (Relation(table, data.fields),))
+    time = _time_column(context, scope, tvf.args["timecol"], table, kind)
+    lengths = {name: _length(context, tvf.args[name], name, kind) for name in _LENGTHS[kind]}
+    offset = (
+        _length(context, tvf.args["offset"], "offset", kind, signed=True) if tvf.args.get("offset") else 0
+    )
+    spec = _spec(context, tvf, kind, lengths, offset)
+    return window_over(context, data, time, spec)
+
+
+def bind_group_window(
+    context: BindContext, call: exp.Expr, name: str, arguments: list[exp.Expr], data: Node, scope: Scope
+) -> Window:
+    """The window node of the older `GROUP BY TUMBLE(ts, INTERVAL …)`; HOP is (ts, slide, size)."""
+    kind = name.upper()
+    if kind not in ("TUMBLE", "HOP"):
+        context.unsupported(
+            call, f"{kind} in GROUP BY", help="TUMBLE and HOP can; use a window table function"
+        )
+    wanted = 1 + len(_LENGTHS[kind])
+    if len(arguments) not in (wanted, wanted + 1):
+        usage = (
+            "TUMBLE(ts, INTERVAL '1' MINUTE)"
+            if kind == "TUMBLE"
+            else "HOP(ts, INTERVAL '10' SECOND, INTERVAL '1' MINUTE)"
+        )
+        context.fail(
+            call, "SQL020", f"{kind} takes {wanted} arguments, not {len(arguments)}", help=f"write {usage}"
+        )
+    table = scope.relations[0].alias or "the sub-query"
+    time = _time_column(context, scope, arguments[0], table, kind)
+    lengths = {
+        n: _length(context, a, n, kind) for n, a in zip(_LENGTHS[kind], arguments[1:wanted], strict=True)
+    }
+    offset = (
+        _length(context, arguments[wanted], "offset", kind, signed=True) if len(arguments) > wanted else 0
+    )
+    return window_over(context, data, time, _spec(context, call, kind, lengths, offset))
+
+
+def window_over(context: BindContext, data: Node, time: Field, spec: WindowSpec) -> Window:
+    """A Window node with fresh window columns."""
+    assert time.time is not None
+    after = EventTime(time.time.sources, time.time.tick_us, time.time.direct)
+
+    def bound(name: str, role: str) -> Field:
+        return Field(
+            context.new_id(name),
+            name,
+            time.type if role == "time" else TIMESTAMP,
+            False,
+            time=after if role == "time" else None,
+            window=WindowColumn(role, spec, after),
+        )
+
+    return Window(
+        data,
+        spec,
+        time.id,
+        bound("window_start", "start"),
+        bound("window_end", "end"),
+        bound("window_time", "time"),
+    )
+
+
+def _time_column(context: BindContext, scope: Scope, node: exp.Expr, table: str, kind: str) -> Field:
+    resolved = scope.resolve(node)
+    found = scope.by_id(resolved.name) if isinstance(resolved, exp.Column) else None
+    if found is not None and found.time is not None:
+        return found
+    name = node.sql(dialect="duckdb")
+    times = [f.name for f in scope.fields if f.time is not None]
+    if found is not None and found.window is not None and found.window.role != "time":
+        context.fail(
+            node,
+            "SQL021",
+            f"`{name}` is a bound of a window, not an event-time column",
+            help=f"use `window_time`, which stays one: DESCRIPTOR({times[0] if times else 'window_time'})",
+        )
+    if times:
+        context.fail(
+            node,
+            "SQL021",
+            f"`{name}` is not an event-time column of `{table}`",
+            notes=("a window needs a column with a watermark, unchanged on its way here",),
+            help=f"write DESCRIPTOR({times[0]})",
+        )
+    if found is not None and not found.type.is_timestamp:
+        context.fail(
+            node,
+            "SQL021",
+            f"{kind} needs an event-time column, but `{name}` is {found.type}",
+            notes=(f"`{table}` has no column with a watermark",),
+            help=f"add a TIMESTAMP(3) column to the table and `WATERMARK FOR ts AS ts - INTERVAL '5' SECOND`; "
+            f"a computed column can make one, such as `ts AS TO_TIMESTAMP({name})`",
+        )
+    context.fail(
+        node,
+        "SQL022",
+        f"`{name}` has no watermark, so {kind} can't tell when a window is complete",
+        notes=(f"`{table}` has no column with a watermark",),
+        help=f"add `WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND` to the CREATE TABLE of the source",
+    )
+
+
+def _length(context: BindContext, node: exp.Expr, name: str, kind: str, *, signed: bool = False) -> int:
+    value = constant_value(node)
+    if value is None:
+        context.fail(
+            node,
+            "SQL020",
+            f"the {name} of {kind} must be a constant interval",
+            help=f"write {name.upper()} => INTERVAL '10' SECOND",
+        )
+    micros = value.total_micros
+    if micros is None:
+        context.fail(
+            node,
+            "SQL020",
+            f"the {name} of {kind} can't have months or years, which differ in length",
+            help="use days or smaller units, such as INTERVAL '30' DAY",
+        )
+    if micros <= 0 and not signed:
+        context.fail(
+            node, "SQL020", f"the {name} of {kind} must be positive", help="write INTERVAL '10' SECOND"
+        )
+    return micros
+
+
+def _spec(
+    context: BindContext, node: exp.Expr, kind: str, lengths: dict[str, int], offset: int
+) -> WindowSpec:
+    size = lengths["size"]
+    if kind == "TUMBLE":
+        return WindowSpec(WindowKind.TUMBLE, size, size, offset)
+    if kind == "HOP":
+        return WindowSpec(WindowKind.HOP, size, lengths["slide"], offset)
+    step = lengths["step"]
+    if size % step:
+        at = node.args.get("size") if isinstance(node, WindowTvf) else None
+        context.fail(
+            at or node,
+            "SQL023",
+            f"the size of CUMULATE, {duration(size)}, is not a multiple of its step, {duration(step)}",
+            notes=("the arguments of CUMULATE are (data, time column, step, size)",),
+            help=f"use a size of {duration(max(1, round(size / step)) * step)}, or another step",
+        )
+    return WindowSpec(WindowKind.CUMULATE, size, step, offset)
+
+
+def duration(micros: int) -> str:
+    """A length of time for people.
+
+    >>> duration(90_000_000), duration(1_500)
+    ('90 seconds', '1500 microseconds')
+    """
+    for unit, length in (
+        ("day", 86_400_000_000),
+        ("hour", 3_600_000_000),
+        ("minute", 60_000_000),
+        ("second", 1_000_000),
+    ):
+        if micros % length == 0:
+            count = micros // length
+            return f"{count} {unit}{'' if abs(count) == 1 else 's'}"
+    return f"{micros} microseconds"

@@ -1,0 +1,188 @@
+"""Composes stateless logical nodes into flat DuckDB SELECTs, one block for each place that rows come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from sqlstream_operators.types import Kind, quote_identifier
+from sqlstream_planner import window_sql
+from sqlstream_planner.aggregates import sql
+from sqlstream_planner.logical import (
+    Fields,
+    Filter,
+    Node,
+    Project,
+    Union,
+    Unnest,
+    Window,
+    column,
+    columns_of,
+    substitute,
+)
+
+#: An expression is not inlined into its consumers beyond this many nodes: a sub-select keeps SQL small.
+INLINE_LIMIT = 400
+
+#: The hidden column that carries a whole source row as JSON, for dead letters.
+ROW_COLUMN = "__row"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One SELECT without grouping: `FROM source WHERE …`, and what each column id is in terms of it.
+
+    `place` says where the rows are (a stage's id, or anything else that the caller tells apart); `reads` are
+    the relations that `source` names.
+    """
+
+    place: str
+    source: str
+    reads: tuple[str, ...]
+    columns: dict[str, exp.Expr]
+    where: tuple[exp.Expr, ...] = field(default=())
+
+    def select(self, items: Sequence[tuple[str, str]], *, group_by: str | None = None) -> str:
+        """The block as SQL with `items`: (SQL expression, output name)."""
+        listed = ",\n  ".join(f"{text} AS {quote_identifier(name)}" for text, name in items)
+        conditions = " AND ".join(_operand(w) for w in self.where)
+        text = f"SELECT\n  {listed}\nFROM {self.source}"
+        if conditions:
+            text += f"\nWHERE {conditions}"
+        if group_by is not None:
+            text += f"\nGROUP BY {group_by}"
+        return text
+
+    def nested(self, keep: Sequence[str], extra: Sequence[tuple[str, str]] = ()) -> Block:
+        """This block as a sub-select that gives the columns `keep` (and `extra`) under their ids."""
+        items = [(sql(self.columns[id_]), id_) for id_ in keep] + list(extra)
+        names = [*keep, *(name for _, name in extra)]
+        inner = self.select(items or [("1", "__one")])
+        indented = inner.replace("\n", "\n  ")
+        return replace(
+            self, source=f"(\n  {indented}\n) AS t", columns={name: column(name) for name in names}, where=()
+        )
+
+    def expression(self, expression: exp.Expr) -> exp.Expr:
+        """An expression over column ids, in terms of this block's source."""
+        return substitute(expression, self.columns)
+
+
+def _operand(predicate: exp.Expr) -> str:
+    text = sql(predicate)
+    return f"({text})" if isinstance(predicate, exp.Or | exp.Connector) else text
+
+
+def compose(node: Node, leaf: Callable[[Node], list[Block] | None]) -> list[Block]:
+    """The blocks whose rows together are the node's rows.
+
+    `leaf` gives the blocks of nodes that are not stateless (scans and operators) and None for the others.
+    """
+    blocks = leaf(node)
+    if blocks is not None:
+        return blocks
+    match node:
+        case Project():
+            return [_project(b, node) for b in compose(node.input, leaf)]
+        case Filter():
+            inside = compose(node.input, leaf)
+            return [replace(b, where=(*b.where, b.expression(node.predicate))) for b in inside]
+        case Window():
+            return [_window(b, node) for b in compose(node.input, leaf)]
+        case Unnest():
+            return [_unnest(b, node) for b in compose(node.input, leaf)]
+        case Union():
+            return [
+                b
+                for branch in node.branches
+                for b in _renamed(compose(branch, leaf), branch.fields, node.fields)
+            ]
+        case _:
+            raise TypeError(f"{type(node).__name__} is not stateless")
+
+
+def _renamed(blocks: list[Block], old: Fields, new: Fields) -> list[Block]:
+    renamed = []
+    for block in blocks:
+        columns: dict[str, exp.Expr] = {}
+        for o, n in zip(old, new, strict=True):
+            inner = block.columns[o.id]
+            if o.type != n.type and n.type.kind not in (Kind.UNKNOWN, Kind.NULL):
+                inner = exp.cast(inner.copy(), exp.DataType.build(str(n.type), dialect="duckdb"))
+            columns[n.id] = inner
+        if ROW_COLUMN in block.columns:
+            columns[ROW_COLUMN] = block.columns[ROW_COLUMN]
+        renamed.append(replace(block, columns=columns))
+    return renamed
+
+
+def _size(expression: exp.Expr) -> int:
+    return sum(1 for _ in expression.walk())
+
+
+def _project(block: Block, node: Project) -> Block:
+    uses: dict[str, int] = {}
+    for expression in node.expressions:
+        for c in expression.find_all(exp.Column):
+            uses[c.name] = uses.get(c.name, 0) + 1
+    if any(n * _size(block.columns[id_]) > INLINE_LIMIT for id_, n in uses.items()):
+        carried = [ROW_COLUMN] if ROW_COLUMN in block.columns else []
+        block = block.nested([*uses, *carried])
+    columns = {f.id: block.expression(e) for f, e in zip(node.fields, node.expressions, strict=True)}
+    if ROW_COLUMN in block.columns:
+        columns[ROW_COLUMN] = block.columns[ROW_COLUMN]
+    return replace(block, columns=columns)
+
+
+def _window(block: Block, node: Window) -> Block:
+    us = f"epoch_us({sql(block.columns[node.time_column])})"
+    ends = window_sql.window_ends(node.window, us)
+    present = exp.Not(this=exp.Is(this=block.columns[node.time_column].copy(), expression=exp.Null()))
+    block = replace(block, where=(*block.where, present))
+    gap = window_sql.in_some_window(node.window, us)
+    if gap is not None:
+        block = replace(block, where=(*block.where, _raw(gap)))
+    end_name = f"{node.end.id}.us"
+    inner = block.nested(list(block.columns), [(f"unnest({ends})", end_name)])
+    end = quote_identifier(end_name)
+    kept = {**inner.columns}
+    del kept[end_name]
+    kept[node.start.id] = _raw(f"make_timestamp({window_sql.start_of(node.window, end)})")
+    kept[node.end.id] = _raw(f"make_timestamp({end})")
+    maker = "make_timestamptz" if node.time.type.kind is Kind.TIMESTAMPTZ else "make_timestamp"
+    kept[node.time.id] = _raw(f"{maker}({end} - 1000)")
+    return replace(inner, columns=kept)
+
+
+def _unnest(block: Block, node: Unnest) -> Block:
+    array = sql(block.expression(node.array))
+    extra = []
+    if node.outer:
+        array = f"CASE WHEN len({array}) > 0 THEN {array} ELSE [NULL] END"
+    else:
+        block = replace(block, where=(*block.where, _raw(f"len({array}) > 0")))
+    element = f"{node.element[0].id}.element"
+    extra.append((f"unnest({array})", element))
+    if node.ordinality is not None:
+        extra.append((f"generate_subscripts({array}, 1)", node.ordinality.id))
+    inner = block.nested(list(block.columns), extra)
+    columns = {**inner.columns}
+    del columns[element]
+    quoted = quote_identifier(element)
+    for f in node.element:
+        columns[f.id] = _raw(f"{quoted}.{quote_identifier(f.name)}") if node.spread else _raw(quoted)
+    return replace(inner, columns=columns)
+
+
+def _raw(text: str) -> exp.Expr:
+    """Our own SQL text as an expression."""
+    import sqlglot
+
+    return sqlglot.parse_one(text, read="duckdb")
+
+
+def needed(expressions: Sequence[exp.Expr]) -> set[str]:
+    """The column ids that any of the expressions reads."""
+    return set().union(*(columns_of(e) for e in expressions)) if expressions else set()

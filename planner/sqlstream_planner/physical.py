@@ -1,0 +1,271 @@
+"""Logical plan to physical plan: stages, partial aggregates before the exchange, state schemas."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import sqlglot
+from sqlglot import exp
+
+from sqlstream_operators.spec import (
+    ExchangeInput,
+    ExchangeOutput,
+    FragmentStep,
+    JobOptions,
+    LateStep,
+    OperatorStep,
+    PhysicalPlan,
+    SinkOutput,
+    SinkSpec,
+    SourceInput,
+    SourceSpec,
+    Stage,
+    Step,
+)
+from sqlstream_operators.state_schema import StateSchema
+from sqlstream_operators.types import quote_identifier
+from sqlstream_planner import window_sql
+from sqlstream_planner.aggregate_plan import AggregatePlan, plan_aggregate
+from sqlstream_planner.aggregates import sql
+from sqlstream_planner.block import ROW_COLUMN, Block, compose
+from sqlstream_planner.diagnostics import InternalError
+from sqlstream_planner.fingerprint import Provenance
+from sqlstream_planner.logical import Node, Scan, Sink, WindowAggregate, column, walk
+
+
+@dataclass(slots=True)
+class _Draft:
+    id: str
+    level: int
+    inputs: list[SourceInput | ExchangeInput] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    outputs: list[ExchangeOutput | SinkOutput] = field(default_factory=list)
+
+    def stage(self) -> Stage:
+        return Stage(self.id, self.level, tuple(self.inputs), tuple(self.steps), tuple(self.outputs))
+
+
+def plan_physical(roots: tuple[Sink, ...], options: JobOptions | None = None) -> PhysicalPlan:
+    """Lay a logical plan out over levels; see `sqlstream_operators.spec` for what comes out."""
+    return _Builder(roots).build(roots, options or JobOptions())
+
+
+class _Builder:
+    def __init__(self, roots: tuple[Sink, ...]) -> None:
+        self._provenance = Provenance()
+        self._drafts: dict[str, _Draft] = {}
+        self._sources = _merge_sources(roots)
+        self._states: dict[str, StateSchema] = {}
+        self._aggregates: dict[int, Block] = {}
+        self._operators: list[tuple[AggregatePlan, str]] = []
+        self._names: dict[str, int] = {}
+
+    def build(self, roots: tuple[Sink, ...], options: JobOptions) -> PhysicalPlan:
+        sinks: dict[str, SinkSpec] = {}
+        for root in roots:
+            sinks[root.sink.name] = root.sink
+            self._write(root)
+        stages = sorted((d.stage() for d in self._drafts.values()), key=lambda s: s.level)
+        return PhysicalPlan(
+            tuple(self._sources.values()),
+            tuple(sinks.values()),
+            tuple(stages),
+            tuple(self._states.values()),
+            options,
+        )
+
+    def _name(self, prefix: str) -> str:
+        self._names[prefix] = self._names.get(prefix, 0) + 1
+        return f"{prefix}_{self._names[prefix]}"
+
+    # ------------------------------------------------------------------------------------------ leaves
+
+    def _blocks(self, node: Node, *, rows: bool = False) -> list[Block]:
+        def leaf(inner: Node) -> list[Block] | None:
+            if isinstance(inner, Scan):
+                return [self._scan(inner, rows=rows)]
+            if isinstance(inner, WindowAggregate):
+                return [self._aggregate(inner)]
+            return None
+
+        return compose(node, leaf)
+
+    def _scan(self, node: Scan, *, rows: bool) -> Block:
+        source = self._sources[node.source.name]
+        stage = f"scan:{source.name}"
+        if stage not in self._drafts:
+            self._drafts[stage] = _Draft(stage, 0, inputs=[SourceInput(source.name, source.name)])
+        columns: dict[str, exp.Expr] = {f.id: column(f.name) for f in node.fields}
+        if rows:
+            packed = ", ".join(
+                f"{quote_identifier(c.name)} := {quote_identifier(c.name)}" for c in source.physical
+            )
+            columns[ROW_COLUMN] = sqlglot.parse_one(
+                f"CAST(to_json(struct_pack({packed})) AS VARCHAR)", read="duckdb"
+            )
+        return Block(stage, quote_identifier(source.name), (source.name,), columns)
+
+    # ----------------------------------------------------------------------------------------- operators
+
+    def _aggregate(self, node: WindowAggregate) -> Block:
+        if id(node) in self._aggregates:
+            return self._aggregates[id(node)]
+        plan = plan_aggregate(node, self._provenance)
+        meanings = self._provenance.columns(node)
+        for known_plan, name in self._operators:
+            if known_plan.spec.state != plan.spec.state:
+                continue
+            known_node = known_plan.node
+            outputs = {m: id_ for id_, m in self._provenance.columns(known_node).items()}
+            if all(m in outputs for m in meanings.values()):
+                columns: dict[str, exp.Expr] = {id_: column(outputs[m]) for id_, m in meanings.items()}
+                self._aggregates[id(node)] = Block(name, quote_identifier(name), (name,), columns)
+                return self._aggregates[id(node)]
+        plan = self._with_own_state(plan)
+        state_id = plan.spec.state.state_id
+        self._states[state_id] = plan.spec.state
+        name = self._name("window_aggregate")
+        blocks = self._blocks(node.input)
+        late = _by_place(self._blocks(node.input, rows=True)) if node.time.direct else {}
+        level = 1 + max(self._drafts[b.place].level for b in blocks)
+        draft = _Draft(name, level)
+        self._drafts[name] = draft
+        edges = [f"{name}.in", *(f"{name}.{d.name}" for d in plan.spec.distincts)]
+        schemas = [plan.partial_schema, *plan.distinct_schemas]
+        draft.inputs = [ExchangeInput(e, e, s) for e, s in zip(edges, schemas, strict=True)]
+        for place, here in _by_place(blocks).items():
+            self._partial(name, node, plan, here, late.get(place), edges)
+        draft.steps.append(OperatorStep(name, plan.spec, tuple(edges)))
+        self._operators.append((plan, name))
+        self._aggregates[id(node)] = self._result(name, node)
+        return self._aggregates[id(node)]
+
+    def _with_own_state(self, plan: AggregatePlan) -> AggregatePlan:
+        """The plan with a state id of its own: two aggregates over the same groups need two states."""
+        wanted, number = plan.spec.state.state_id, 1
+        while wanted in self._states:
+            wanted = (
+                plan.distinguishing_state_id if number == 1 else f"{plan.distinguishing_state_id}-{number}"
+            )
+            number += 1
+        return plan.with_state_id(wanted)
+
+    def _result(self, name: str, node: WindowAggregate) -> Block:
+        columns: dict[str, exp.Expr] = {f.id: column(f.id) for f in node.fields}
+        return Block(name, quote_identifier(name), (name,), columns)
+
+    def _partial(
+        self,
+        name: str,
+        node: WindowAggregate,
+        plan: AggregatePlan,
+        blocks: list[Block],
+        late: list[Block] | None,
+        edges: list[str],
+    ) -> None:
+        """Adds the partial aggregates over the blocks of one stage, and their exchange."""
+        draft = self._drafts[blocks[0].place]
+        reads = tuple(dict.fromkeys(r for b in blocks for r in b.reads))
+        made = []
+        for position, edge in enumerate(edges):
+            text = "\nUNION ALL\n".join(plan.partial_sql(b, position) for b in blocks)
+            step = FragmentStep(f"{edge}.partial", text, reads)
+            draft.steps.append(step)
+            made.append(step.name)
+        kept = made
+        if late is not None:
+            step_name = f"{name}.kept"
+            draft.steps.append(
+                LateStep(
+                    name=step_name,
+                    input=made[0],
+                    also=tuple(made[1:]),
+                    window=node.window,
+                    tick_us=node.time.tick_us,
+                    watermark_sources=node.time.sources,
+                    operator=name,
+                    table=blocks[0].reads[0],
+                    late_sql="\nUNION ALL\n".join(_late_sql(node, b) for b in late),
+                    inputs=reads,
+                )
+            )
+            kept = [step_name, *(f"{m}.kept" for m in made[1:])]
+        keys = tuple(c.name for c in plan.spec.keys)
+        schemas = [plan.partial_schema, *plan.distinct_schemas]
+        for relation, edge, schema in zip(kept, edges, schemas, strict=True):
+            draft.outputs.append(ExchangeOutput(relation, edge, keys, tuple(c.name for c in schema)))
+
+    # --------------------------------------------------------------------------------------------- sinks
+
+    def _write(self, root: Sink) -> None:
+        for blocks in _by_place(self._blocks(root.input)).values():
+            draft = self._drafts[blocks[0].place]
+            reads = tuple(dict.fromkeys(r for b in blocks for r in b.reads))
+            text = "\nUNION ALL\n".join(
+                b.select(
+                    [
+                        (sql(b.columns[f.id]), c.name)
+                        for f, c in zip(root.fields, root.sink.schema, strict=True)
+                    ]
+                )
+                for b in blocks
+            )
+            step = FragmentStep(self._name(f"{root.sink.name}.rows"), text, reads)
+            draft.steps.append(step)
+            draft.outputs.append(SinkOutput(step.name, root.sink.name))
+
+
+def _by_place(blocks: list[Block]) -> dict[str, list[Block]]:
+    grouped: dict[str, list[Block]] = {}
+    for block in blocks:
+        grouped.setdefault(block.place, []).append(block)
+    return grouped
+
+
+def _merge_sources(roots: tuple[Sink, ...]) -> dict[str, SourceSpec]:
+    """One spec a source table, with the columns that any scan of it needs, in declared order."""
+    merged: dict[str, SourceSpec] = {}
+    for node in walk(tuple(roots)):
+        if not isinstance(node, Scan):
+            continue
+        spec = node.source
+        if spec.name in merged:
+            other = merged[spec.name]
+            wanted = {*spec.columns, *other.columns}
+            columns = tuple(c.name for c in spec.physical if c.name in wanted)
+            metadata = tuple(dict.fromkeys((*other.metadata, *spec.metadata)))
+            paths = tuple(sorted({*spec.needed_paths, *other.needed_paths}))
+            spec = replace(spec, columns=columns, metadata=metadata, needed_paths=paths, filter=None)
+        merged[spec.name] = spec
+    return merged
+
+
+def _late_sql(node: WindowAggregate, block: Block) -> str:
+    """Source rows and the closed windows that they miss; also rows without an event time, for no window."""
+    if ROW_COLUMN not in block.columns:
+        raise InternalError("a late row can't be traced to its source row")
+    slice_column = block.columns[node.slice_column]
+    time = sql(block.columns[node.time_column]) if node.time_column is not None else sql(slice_column)
+    us = f"epoch_us({sql(slice_column)})"
+    if node.window.shared_slices:
+        gap = window_sql.in_some_window(node.window, us)
+        ends = window_sql.window_ends(node.window, us)
+        ends = f"CASE WHEN {us} IS NULL THEN [NULL] ELSE {ends} END"
+        if gap is not None:
+            block = replace(
+                block, where=(*block.where, sqlglot.parse_one(f"coalesce({gap}, TRUE)", read="duckdb"))
+            )
+    else:
+        ends = f"[{us}]"
+    inner = block.select(
+        [
+            (f"unnest({ends})", "__end"),
+            (f"CAST({time} AS TIMESTAMP)", "event_time"),
+            (sql(block.columns[ROW_COLUMN]), "row"),
+        ]
+    ).replace("\n", "\n  ")
+    start = window_sql.start_of(node.window, '"__end"')
+    return (
+        f'SELECT make_timestamp({start}) AS window_start, make_timestamp("__end") AS window_end, "event_time", "row"\n'
+        f'FROM (\n  {inner}\n) AS t\nWHERE "__end" IS NULL OR "__end" - {node.time.tick_us} <= $late_watermark'
+    )

@@ -1,0 +1,55 @@
+"""From a file to its plans: the planner's entry point."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from sqlstream_operators.spec import PhysicalPlan
+from sqlstream_planner.bind.script import bind_script
+from sqlstream_planner.catalog import Catalog
+from sqlstream_planner.diagnostics import Diagnostic
+from sqlstream_planner.logical import Sink
+from sqlstream_planner.parse import parse_file
+from sqlstream_planner.physical import plan_physical
+from sqlstream_planner.rendered import RenderedSql
+from sqlstream_planner.rules import optimize
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """Everything that is known about a file before it runs.
+
+    `bound` is the plan as written (the batch SQL is made from it), `logical` the optimised one, `physical`
+    what runs.
+    """
+
+    rendered: RenderedSql
+    catalog: Catalog
+    bound: tuple[Sink, ...]
+    logical: tuple[Sink, ...]
+    physical: PhysicalPlan
+    warnings: tuple[Diagnostic, ...]
+
+
+def plan_file(
+    source: Path | str,
+    *,
+    file: str | None = None,
+    variables: Mapping[str, Any] = MappingProxyType({}),
+    env: Mapping[str, str] = MappingProxyType({}),
+    search_path: Sequence[Path] = (),
+) -> Planned:
+    """Plan a file (a Path), or text given as a str under the name `file`.
+
+    Raises DiagnosticError with everything that is wrong with the file.
+    """
+    script = parse_file(source, file=file, variables=variables, env=env, search_path=search_path)
+    catalog = Catalog.from_script(script)
+    bound = bind_script(script, catalog)
+    logical = optimize(bound.roots)
+    physical = plan_physical(logical, bound.options)
+    return Planned(script.rendered, catalog, bound.roots, logical, physical, bound.warnings)

@@ -1,0 +1,21 @@
+"""Small plans for doctests and tests."""
+
+from __future__ import annotations
+
+from sqlstream_planner.bind.script import bind_script
+from sqlstream_planner.catalog import Catalog
+from sqlstream_planner.logical_text import logical_text
+from sqlstream_planner.parse import parse_file
+from sqlstream_planner.rules import Rule, optimize
+
+TABLE = """
+CREATE TABLE t (a INT, c INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
+WITH ('connector' = 'filesystem', 'path' = 't.json', 'format' = 'json');
+"""
+
+
+def logical(query: str, *, rules: tuple[Rule, ...], declarations: str = TABLE) -> str:
+    """The logical plan of `query` after `rules`, as text."""
+    script = parse_file(declarations + query)
+    roots = bind_script(script, Catalog.from_script(script)).roots
+    return logical_text(optimize(roots, rules))
