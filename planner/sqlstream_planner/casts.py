@@ -359,10 +359,10 @@ def can_cast_explicitly(from_: SqlType, to: SqlType) -> bool:
 def assignable(source: SqlType, column: SqlType) -> Assignment:
     """What INSERT INTO does with a value of `source` for a sink column of type `column`.
 
-    As in Flink a wider type of the same family is taken silently. Unlike in Flink a narrower *number* is
-    taken too, because DuckDB's SUM of integers is a HUGEINT that no sink has: the cast is checked at run time and a
-    value that does not fit stops the epoch with the row. TIMESTAMP and TIMESTAMP_LTZ convert as UTC. Strings
-    and numbers never convert without a CAST.
+    As in Flink a wider type of the same family is taken silently. Unlike in Flink a narrower *number* is taken
+    too, because DuckDB's SUM of integers is a HUGEINT that no sink has: the cast is checked at run time, a
+    value that does not fit stops the epoch. TIMESTAMP and TIMESTAMP_LTZ convert as UTC. Strings and numbers
+    never convert without a CAST.
     """
     if source == column or Kind.UNKNOWN in (source.kind, column.kind):
         return Assignment.EXACT

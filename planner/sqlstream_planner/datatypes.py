@@ -33,8 +33,8 @@ from sqlstream_operators.types import (
 from sqlstream_planner import problems
 from sqlstream_planner.problems import TypeProblem
 
-_T = exp.DataType.Type
-_SIMPLE: dict[exp.DataType.Type, SqlType] = {
+_T = exp.DType
+_SIMPLE: dict[exp.DType, SqlType] = {
     _T.BOOLEAN: BOOLEAN,
     _T.TINYINT: TINYINT,
     _T.SMALLINT: SMALLINT,

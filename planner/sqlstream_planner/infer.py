@@ -1,8 +1,8 @@
 """The type and nullability of a scalar expression, as DuckDB 2.0 gives them, without DuckDB.
 
 `infer` raises `TypeProblem` (or hands it to a callback and goes on with UNKNOWN). Where DuckDB binds an
-expression that can only fail at a row (`CAST(1 AS DATE)`, `date = 1`, `text = number`), we refuse it: a stream
-must not find out at run time. tests/planner/test_infer.py compares random expressions with DuckDB.
+expression that can only fail at a row (`CAST(1 AS DATE)`, `date = 1`, `text = number`), we refuse it: a
+stream must not find out at run time. tests/planner/test_infer.py compares random expressions with DuckDB.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from sqlstream_planner.functions.generics import (
     LIST_CALLS,
     Call,
     NotTypableError,
+    check_constants,
     element_of,
     field_of,
     join,
@@ -509,6 +510,8 @@ class _Inference:
             sides = [self.type_of(a) for a in call.arguments]
             self._comparable(node, sides, call.arguments)
             return TypedExpr(sides[0].type)
+        if name == "date_add" and len(call.arguments) == 2:
+            return self._operator(node, "+", call.arguments)
         if name in _STRUCT_CALLS:
             return self._struct_call(name, call.arguments)
         function = catalogue.lookup(name)
@@ -627,6 +630,13 @@ class _Inference:
 
     def _struct_call(self, name: str, arguments: Sequence[exp.Expr]) -> TypedExpr:
         if name == "struct_pack":
+            for argument in arguments:
+                if not isinstance(argument, exp.PropertyEQ | exp.Alias | exp.Column):
+                    raise TypeProblem(
+                        argument,
+                        problems.WRONG_ARGUMENTS,
+                        "a field of struct_pack needs a name: struct_pack(a := …)",
+                    )
             return TypedExpr(_struct_type([(n, self.type_of(v).type) for n, v in _named(arguments)]), False)
         base = self.type_of(arguments[0]) if arguments else TypedExpr(UNKNOWN)
         fields = dict(base.type.fields)
@@ -649,6 +659,7 @@ class _Inference:
             raise self._no_match(node, function, shown, arguments)
         source = typed[0]
         assert isinstance(source, TypedExpr)
+        self._check_lambda(function, arguments)
         element = element_of(source.type)
         body = next(a for a in arguments if isinstance(a, exp.Lambda))
         kinds = [element, BIGINT]
@@ -664,6 +675,16 @@ class _Inference:
         if function.name.endswith("reduce"):
             return TypedExpr(result.type)
         return TypedExpr(array(result.type), source.nullable)
+
+    def _check_lambda(self, function: Function, arguments: Sequence[exp.Expr]) -> None:
+        least, most = (2, 3) if function.name.endswith("reduce") else (1, 2)
+        for argument in arguments:
+            if isinstance(argument, exp.Lambda) and not least <= len(argument.expressions) <= most:
+                raise TypeProblem(
+                    argument,
+                    problems.WRONG_ARGUMENTS,
+                    f"the lambda of `{function.name}` has {least} or {most} parameters",
+                )
 
     @contextmanager
     def _local(self, names: dict[str, SqlType]) -> Iterator[None]:
@@ -695,7 +716,8 @@ class _Inference:
         returns = found.returns
         generic = Call(function.name, tuple(typed), tuple(nodes), found.overload.returns)
         try:
-            if returns is None or _overridden(function.name, found):
+            check_constants(generic)
+            if returns is None or function.kind is FunctionKind.MACRO or _overridden(function.name, found):
                 returns = return_type(generic)
         except NotTypableError as reason:
             raise TypeProblem(
@@ -787,7 +809,7 @@ _HANDLERS: dict[type[exp.Expr], Callable[[_Inference, exp.Expr], TypedExpr]] = {
 }
 
 # Their overloads give a type, but DuckDB then binds another one.
-_REBOUND = frozenset({"quantile_cont", "date_part", "datepart"})
+_REBOUND = frozenset({"quantile_cont", "date_part", "datepart", "struct_keys"})
 
 
 def _overridden(name: str, found: Resolved) -> bool:

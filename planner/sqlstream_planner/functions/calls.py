@@ -1,7 +1,7 @@
 """One form for every call: its name as written and its arguments in order.
 
-Our dialect reads nearly every call as `exp.Anonymous`; other dialects of sqlglot (and a few forms of ours) give
-calls a class of their own. Here each is its name and arguments again, as the user wrote it.
+Our dialect reads nearly every call as `exp.Anonymous`; other dialects of sqlglot (and a few forms of ours)
+give calls a class of their own. Here each is its name and arguments again, as the user wrote it.
 """
 
 from __future__ import annotations

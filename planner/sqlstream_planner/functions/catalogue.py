@@ -174,6 +174,11 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(n for n in _document()[1] if n[0].isalpha()))
 
 
+def volatile_names() -> tuple[str, ...]:
+    """Names for which `is_deterministic` is false, sorted."""
+    return tuple(sorted(_document()[0]))
+
+
 def is_aggregate(name: str) -> bool:
     """Whether `name` folds many rows into one value.
 

@@ -95,7 +95,25 @@ def _text_as_list(type_: SqlType) -> SqlType:
 
 
 def _slice(call: Call) -> SqlType:
-    return _text_as_list(_first(call))
+    type_ = _text_as_list(_first(call))
+    if type_.kind not in (Kind.ARRAY, Kind.VARCHAR, Kind.NULL, Kind.UNKNOWN):
+        raise NotTypableError(f"{type_} can't be sliced, only lists and strings can")
+    return type_
+
+
+def _sorted(call: Call) -> SqlType:
+    return NULL if any(t.type.kind is Kind.NULL for t in call.types) else _first(call)
+
+
+def _float_or_double(call: Call) -> SqlType:
+    kinds = [t.type.kind for t in call.types]
+    return SqlType(Kind.FLOAT) if Kind.FLOAT in kinds and Kind.DOUBLE not in kinds else DOUBLE
+
+
+def _struct_keys(call: Call) -> SqlType:
+    if _first(call).kind not in (Kind.STRUCT, Kind.NULL, Kind.UNKNOWN):
+        raise NotTypableError(f"{_first(call)} is no struct")
+    return array(VARCHAR)
 
 
 def _min_max(call: Call) -> SqlType:
@@ -135,10 +153,23 @@ def _histogram(call: Call) -> SqlType:
     return map_of(key, UBIGINT)
 
 
-def _add_decimals(call: Call) -> SqlType:
+def _sizes(call: Call) -> list[tuple[int, int]] | None:
+    """Precision and scale of both operands (NULL takes no room), None if one is UNKNOWN."""
+    kinds = [t.type.kind for t in call.types]
+    if any(k is not Kind.NULL and k is not Kind.DECIMAL and k not in INTEGERS for k in kinds):
+        return None
+    return [(0, 0) if t.type.kind is Kind.NULL else decimal_of(t.type) for t in call.types]
+
+
+def _add(call: Call) -> SqlType:
+    if call.returns == "ANY[]":
+        return _concat_lists(call)
     if len(call.types) == 1:
         return _first(call)
-    (a, a_scale), (b, b_scale) = (decimal_of(t.type) for t in call.types)
+    sizes = _sizes(call)
+    if sizes is None:
+        return UNKNOWN
+    (a, a_scale), (b, b_scale) = sizes
     scale = max(a_scale, b_scale)
     return decimal(min(max(a - a_scale, b - b_scale) + scale + 1, 38), scale)
 
@@ -147,7 +178,10 @@ _INT64_DIGITS = 18
 
 
 def _multiply_decimals(call: Call) -> SqlType:
-    (a, a_scale), (b, b_scale) = (decimal_of(t.type) for t in call.types)
+    sizes = _sizes(call)
+    if sizes is None:
+        return UNKNOWN
+    (a, a_scale), (b, b_scale) = sizes
     precision, scale = a + b, a_scale + b_scale
     if scale > 38:
         raise NotTypableError(
@@ -159,13 +193,18 @@ def _multiply_decimals(call: Call) -> SqlType:
 
 
 def _mod_decimals(call: Call) -> SqlType:
-    (a, a_scale), (b, b_scale) = (decimal_of(t.type) for t in call.types)
+    sizes = _sizes(call)
+    if sizes is None:
+        return UNKNOWN
+    (a, a_scale), (b, b_scale) = sizes
     scale = max(a_scale, b_scale)
     precision = max(a - a_scale, b - b_scale) + scale
     return DOUBLE if precision > 38 else decimal(precision, scale)
 
 
 def _round_decimal(call: Call) -> SqlType:
+    if _first(call).kind is not Kind.DECIMAL:
+        return UNKNOWN
     precision, scale = decimal_of(_first(call))
     if len(call.types) == 1:
         return decimal(precision, 0)
@@ -176,7 +215,7 @@ def _round_decimal(call: Call) -> SqlType:
 
 
 def _sum_decimal(call: Call) -> SqlType:
-    return decimal(38, decimal_of(_first(call))[1])
+    return decimal(38, decimal_of(_first(call))[1]) if _first(call).kind is Kind.DECIMAL else UNKNOWN
 
 
 def _double(_: Call) -> SqlType:
@@ -205,8 +244,7 @@ def _concat_lists(call: Call) -> SqlType:
 
 
 def _equi_width_bins(call: Call) -> SqlType:
-    type_ = join(call.types[:2], call.name)
-    return array(DOUBLE if type_.kind is Kind.DECIMAL else type_)
+    return array(DOUBLE if _second(call).kind is Kind.DECIMAL else _second(call))
 
 
 _DOUBLE_PARTS = frozenset({"epoch", "julian"})
@@ -275,15 +313,13 @@ def _list_prepend(call: Call) -> SqlType:
 
 def _map_concat(call: Call) -> SqlType:
     maps = [t.type for t in call.types if t.type.kind is not Kind.NULL]
+    if any(t.kind not in (Kind.MAP, Kind.UNKNOWN) for t in maps):
+        raise NotTypableError("map_concat takes maps only")
     if len(set(maps)) > 1:
         raise NotTypableError(
             "map_concat needs maps of one type: " + ", ".join(map(str, dict.fromkeys(maps)))
         )
     return maps[0] if maps else NULL
-
-
-def _date_add(call: Call) -> SqlType:
-    return TIMESTAMP if _first(call) == DATE else _first(call)
 
 
 def _unknown(_: Call) -> SqlType:
@@ -292,16 +328,16 @@ def _unknown(_: Call) -> SqlType:
 
 _SAME_AS_FIRST = words(
     """
-    abs @ any_value arbitrary first last mode list_sort array_sort list_reverse_sort array_reverse_sort
+    abs @ any_value arbitrary first last mode 
     list_resize array_resize first_value last_value nth_value fill array_pop_back array_pop_front
-    array_reverse list_reverse mad decimal_average reservoir_quantile approx_quantile array_filter
+    array_reverse list_reverse mad decimal_average array_filter
     list_filter filter
     """
 )
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(_SAME_AS_FIRST, _first),
-    **dict.fromkeys(("+", "-", "add", "subtract"), _add_decimals),
+    **dict.fromkeys(("+", "-", "add", "subtract"), _add),
     **dict.fromkeys(("*", "multiply"), _multiply_decimals),
     **dict.fromkeys(("%", "mod"), _mod_decimals),
     **dict.fromkeys(("round", "trunc", "round_even", "roundbankers"), _round_decimal),
@@ -320,6 +356,8 @@ RULES: dict[str, Rule] = {
     ),
     "median": _median,
     "quantile_cont": _quantile_cont,
+    "approx_quantile": _quantile_disc,
+    "reservoir_quantile": _quantile_disc,
     "quantile_disc": _quantile_disc,
     "quantile": _quantile_disc,
     "histogram": _histogram,
@@ -331,6 +369,9 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("greatest", "least", "coalesce", "ifnull"), _common),
     **dict.fromkeys(("list_slice", "array_slice"), _slice),
     "equi_width_bins": _equi_width_bins,
+    **dict.fromkeys(("list_sort", "array_sort", "list_reverse_sort", "array_reverse_sort"), _sorted),
+    **dict.fromkeys(("fdiv", "fmod"), _float_or_double),
+    "struct_keys": _struct_keys,
     **dict.fromkeys(("date_part", "datepart"), _date_part),
     **dict.fromkeys(("struct_extract", "array_extract"), _struct_extract),
     "struct_concat": _struct_concat,
@@ -342,7 +383,6 @@ RULES: dict[str, Rule] = {
     "array_to_string_comma_default": lambda _: VARCHAR,
     "split_part": lambda _: VARCHAR,
     "pg_typeof": lambda _: VARCHAR,
-    "date_add": _date_add,
     "days_in_month": lambda _: BIGINT,
     "date": lambda _: DATE,
     "json": lambda _: JSON,
@@ -368,6 +408,20 @@ TYPE_UNKNOWN = frozenset(
     """
     )
 )
+
+
+# Which argument must be a constant.
+_FORMATS = frozenset({"strftime", "strptime", "try_strptime"})
+
+
+def check_constants(call: Call) -> None:
+    """Raise NotTypableError if an argument that must be a literal (a date part, a format) is not, or is wrong."""
+    if call.name in ("date_trunc", "datetrunc") and isinstance(part := call.constant(0), str):
+        part_type(part)
+    if call.name in _FORMATS:
+        formats = [t for t in call.types if t.type.kind is Kind.VARCHAR]
+        if call.name == "strftime" and formats and all(t.literal is None for t in formats):
+            raise NotTypableError("the format of strftime must be a literal")
 
 
 def return_type(call: Call) -> SqlType:

@@ -19,7 +19,7 @@ class Pattern:
     """A parameter or return type with holes.
 
     `form` is `type` (with `type`), `any`, `hole` (T, K, V by `name`), `list` (of `parts[0]`), `map` (of two
-    parts), `struct` (`names` and `parts`), `decimal` (of any size), `bare` (STRUCT, TUPLE, MAP, LIST of
+    parts), `struct` (`names` and `parts`), `tuple` (`parts`), `decimal` (of any size), `bare` (STRUCT, TUPLE, MAP, LIST of
     anything), `lambda`, or `foreign`: a type that no column of ours can have.
     """
 
@@ -78,7 +78,8 @@ def pattern(text: str) -> Pattern:
                 names=tuple(f.group(1) for f in fields if f),
                 parts=tuple(pattern(f.group(2)) for f in fields if f),
             )
-        return Pattern("bare", name="TUPLE")
+        parts = (pattern(p.strip()) for p in text[text.index("(") + 1 : -1].split(","))
+        return Pattern("tuple", parts=tuple(parts))
     if text in ("T", "K", "V"):
         return Pattern("hole", name=text)
     if text in ("STRUCT", "TUPLE", "MAP", "LIST"):
@@ -177,7 +178,7 @@ def argument_cost(argument: TypedExpr, wanted: Pattern) -> int | None:
         return None if cost is None else max(cost - 1, 0)
     if wanted.form == "map":
         return 0 if type_.kind is Kind.MAP else None
-    if wanted.form == "struct":
+    if wanted.form in ("struct", "tuple"):
         return 0 if type_.kind is Kind.STRUCT and len(type_.fields) == len(wanted.parts) else None
     return 0 if type_.kind in _BARE[wanted.name] else None
 
@@ -225,7 +226,7 @@ def _collect(argument: TypedExpr, wanted: Pattern, found: dict[str, list[TypedEx
     elif wanted.form == "map":
         _collect(TypedExpr(type_.key or _hollow(type_)), wanted.parts[0], found)
         _collect(TypedExpr(type_.value or _hollow(type_)), wanted.parts[1], found)
-    elif wanted.form == "struct":
+    elif wanted.form in ("struct", "tuple"):
         for (_, field), part in zip(type_.fields, wanted.parts, strict=False):
             _collect(TypedExpr(field), part, found)
 
@@ -240,7 +241,7 @@ def substitute(wanted: Pattern, holes: dict[str, SqlType]) -> SqlType | None:
         return wanted.type
     if wanted.form == "hole":
         return holes.get(wanted.name, UNKNOWN)
-    if wanted.form == "foreign":
+    if wanted.form in ("foreign", "tuple"):
         return UNKNOWN
     parts = [substitute(p, holes) for p in wanted.parts]
     if not parts or any(p is None for p in parts):

@@ -29,7 +29,7 @@ COLLECTIONS = (
     entry(
         "ARRAY_DISTINCT(array)",
         "list_filter(array, lambda e, i: list_position(array, e) = i)",
-        "without repeated elements, in the order of first appearance (DuckDB: in any order, without NULL)",
+        "without repetition, in the order of first appearance (DuckDB: in any order, without NULL)",
     ),
     entry(
         "ARRAY_JOIN(array, separator)",

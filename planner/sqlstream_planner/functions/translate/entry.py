@@ -41,9 +41,9 @@ Builder = Callable[[Sequence[exp.Expr], Context], "exp.Expr | None"]
 class Translation:
     """A call of `name` with exactly these `parameters`.
 
-    `template` is DuckDB SQL over the parameter names, or (with a `builder`) words on what the builder makes of
-    it; the builder gets the arguments and returns None to leave the call as it is. `meaning` says what the call
-    means in `system`.
+    `template` is DuckDB SQL over the parameter names, or (with a `builder`) words on what the builder makes;
+    it gets the arguments and returns None to leave the call as it is. `meaning` says what the call means in
+    `system`.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Java's date patterns (`yyyy-MM-dd HH:mm`) as DuckDB's strftime formats (`%Y-%m-%d %H:%M`).
 
-Letters as documented for java.time.format.DateTimeFormatter. A letter without an exact counterpart is refused:
-a pattern must not silently mean something else.
+Letters as documented for java.time.format.DateTimeFormatter. A letter without an exact counterpart is
+refused: a pattern must not silently mean something else.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def translate(expression: exp.Expr, type_of: TypeOf | None = None) -> exp.Expr:
     """A copy of `expression` with every call in DuckDB's own form.
 
     `type_of` gives the types of arguments where the meaning depends on them (TO_TIMESTAMP of a number is
-    DuckDB's). Raises TypeProblem where there is no exact translation, e.g. for a date pattern that is no literal.
+    DuckDB's). Raises TypeProblem where there is no exact translation: a date pattern that is no literal.
 
     >>> import sqlglot
     >>> translate(sqlglot.parse_one("NVL(UPPER(a), LOCATE('x', b))", dialect=SqlStream)).sql("duckdb")

@@ -136,6 +136,9 @@ STRINGS = (
         "ELSE strpos(substring(string, start), part) + start - 1 END",
         "1-based position of `part` at or after `start`, 0 if it is not there",
     ),
+    entry(
+        "POSITION(part, string)", "strpos(string, part)", "1-based position of `part`, 0 if it is not there"
+    ),
     entry("REGEXP(string, regex)", "regexp_matches(string, regex)", "whether any part of `string` matches"),
     entry(
         "RLIKE(string, regex)", "regexp_matches(string, regex)", "whether any part of `string` matches", SPARK
@@ -223,9 +226,9 @@ STRINGS = (
         FLINK,
     ),
     entry(
-        "STR_TO_MAP(string, between, inside)",
-        "map_from_entries(list_transform(string_split(string, between), "
-        "lambda p: struct_pack(k := split_part(p, inside, 1), v := split_part(p, inside, 2))))",
-        "pairs separated by `between`, key and value by `inside`, as a map of strings",
+        "STR_TO_MAP(string, separator, equals)",
+        "map_from_entries(list_transform(string_split(string, separator), "
+        "lambda p: struct_pack(k := split_part(p, equals, 1), v := split_part(p, equals, 2))))",
+        "pairs separated by `separator`, key and value by `equals`, as a map of strings",
     ),
 )
