@@ -29,7 +29,7 @@ def source_spec(
     connector: str = "filesystem",
     **options: str,
 ) -> SourceSpec:
-    """Options are named with `_` for `.` and `-` only where Python needs it: pass them as `**{"a.b": "c"}`."""
+    """Options with dots in their names are passed as `**{"csv.header": "true"}`."""
     return SourceSpec(
         name="t",
         connector=connector,

@@ -85,24 +85,26 @@ def careful(
     if piece.start:
         with open_entry(piece.entry) as file:
             first = count_lines(file, 0, piece.start)
-    duck.drop("csv_rejects")
-    duck.drop("csv_reject_scans")
+    for name in ("csv_rejects", "csv_reject_scans"):
+        duck.connection.execute(f"DROP TABLE IF EXISTS {name}")
     more = (
         ", store_rejects = true, rejects_limit = 0, "
         "rejects_table = 'csv_rejects', rejects_scan = 'csv_reject_scans'"
     )
     table = duck.query(_select(wanted, options, layout, [str(path)], [piece.entry], more))
     found = duck.query(
-        "SELECT line_byte_position AS at, first(csv_line ORDER BY column_idx) AS raw, "
-        "first(error_message ORDER BY column_idx) AS reason FROM csv_rejects GROUP BY at ORDER BY at"
+        "SELECT line_byte_position AS place, first(csv_line ORDER BY column_idx) AS raw, "
+        "first(error_message ORDER BY column_idx) AS reason FROM csv_rejects GROUP BY place ORDER BY place"
     )
     if not found.num_rows:
         return table, []
     newlines = np.flatnonzero(np.memmap(path, np.uint8, "r") == 10)
     bad = []
-    for at, raw, reason in zip(*(found[name].to_pylist() for name in ("at", "raw", "reason")), strict=True):
+    for place, raw, reason in zip(
+        *(found[name].to_pylist() for name in ("place", "raw", "reason")), strict=True
+    ):
         # DuckDB's position is 1-based, and of the LF before the record where lines end with CR LF.
-        start = at - 1 + (len(raw) - len(raw.lstrip("\r\n")))
+        start = place - 1 + (len(raw) - len(raw.lstrip("\r\n")))
         line = first + 1 + int(np.searchsorted(newlines, start))
         bad.append(BadRow(piece.entry.path, line, raw.strip("\r\n")[:RAW_BYTES], reason.split("\n")[0]))
     return table, bad

@@ -5,6 +5,7 @@ rows.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ from sqlstream_operators.fragment import DuckSession
 from sqlstream_operators.types import SqlType, quote_identifier
 
 RAW_CHARACTERS = 64 << 10
+_RENAMED = re.compile(r".*_\d+", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +97,13 @@ def careful(
     )
     raws = ", ".join(sorted({raw for _, _, _, raw in failures}))
     found = duck.query(
-        f"SELECT * FROM (SELECT file_row_number AS at, CASE {reason} END AS reason, "
+        f"SELECT * FROM (SELECT file_row_number AS row, CASE {reason} END AS reason, "
         f"to_json(struct_pack({', '.join(f'{r} := {r}' for r in raws.split(', '))}))::VARCHAR AS raw "
         f"FROM {source}{_range(piece)}) WHERE reason IS NOT NULL"
     )
     bad = [
-        BadRow(piece.entry.path, at + 1, raw[:RAW_CHARACTERS], reason)
-        for at, raw, reason in zip(*(found[n].to_pylist() for n in ("at", "raw", "reason")), strict=True)
+        BadRow(piece.entry.path, row + 1, raw[:RAW_CHARACTERS], reason)
+        for row, raw, reason in zip(*(found[n].to_pylist() for n in ("row", "raw", "reason")), strict=True)
     ]
     refused = " OR ".join(f"({test})" for test, _, _, _ in failures)
     return _whole(duck, wanted, piece, path, schema, f"NOT coalesce({refused}, false)"), bad
@@ -140,11 +142,17 @@ def _items(wanted: Wanted, schema: Mapping[str, SqlType | None], entry: FileEntr
 def _schema(duck: DuckSession, entry: FileEntry, path: str) -> dict[str, SqlType | None]:
     """Name -> type of a file's columns."""
     try:
-        return dict(
+        found = dict(
             duck.describe(f"SELECT * FROM read_parquet({file_list([path])}, hive_partitioning = false)")
         )
     except DataError as error:
         raise broken(entry, error) from error
+    if any(_RENAMED.fullmatch(name) for name in found):
+        # DuckDB calls the second of `a` and `A` `A_1`; the real names show whether that happened.
+        names = pq.read_schema(path).names
+        if names != list(found):
+            match_names([name for name in found if name in names], names, entry.path)
+    return found
 
 
 def _range(piece: Piece) -> str:

@@ -171,7 +171,7 @@ class FileSink:
                 if file.read() != mine:
                     raise DataError(
                         f"'{self._location}' was written with another state directory (or another table). "
-                        f"Go on with that state directory, delete the output directory, or choose another path"
+                        f"Go on with that state directory, delete the output directory or choose another path"
                     )
         else:
             self._filesystem.create_dir(f"{self._root}/{_STAGING}", recursive=True)

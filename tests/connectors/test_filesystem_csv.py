@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from sqlstream.connectors.api import Limits
+from sqlstream.connectors.filesystem.cutting import CsvShape, csv_cut
+from sqlstream_operators.errors import DataError
+from sqlstream_operators.fragment import DuckSession
+from tests.connectors.harness import context, read_all, source_spec
+
+SCHEMA = {"a": "BIGINT", "s": "VARCHAR", "t": "TIMESTAMP"}
+
+
+def _read(
+    tmp_path: Path, duck: DuckSession, content: str | bytes, limits: Limits | None = None, **options: str
+):  # type: ignore[no-untyped-def]
+    (tmp_path / "a.csv").write_bytes(content.encode() if isinstance(content, str) else content)
+    spec = source_spec(SCHEMA, path="a.csv", format="csv", **options)
+    return read_all(duck, spec, context(tmp_path), limits)
+
+
+def test_rows_nulls_quotes_and_line_ends(tmp_path: Path, duck: DuckSession) -> None:
+    read = _read(
+        tmp_path,
+        duck,
+        '\ufeff1,x,2020-01-01 00:00:00\r\n2,"",\r\n\r\n3,"a ""b""\n,c",2020-01-01T00:00:00+02:00\r\n,,\r\n4,é,',
+    )
+    assert read.rows == [
+        (1, "x", datetime(2020, 1, 1)),
+        (2, "", None),
+        (3, 'a "b"\n,c', datetime(2019, 12, 31, 22)),
+        (None, None, None),
+        (4, "é", None),
+    ]
+    assert read.bad == []
+
+
+@pytest.mark.parametrize("limits", [None, Limits(rows=1), Limits(rows=2)])
+def test_a_header_is_seen_by_its_names_and_maps_columns(
+    tmp_path: Path, duck: DuckSession, limits: Limits | None
+) -> None:
+    read = _read(tmp_path, duck, 'T,more,"A", s \n,x,1,y\n,x,2,z\n2020-01-01,,3,\n', limits)
+    assert read.rows == [(1, "y", None), (2, "z", None), (3, None, datetime(2020, 1, 1))]
+
+
+def test_files_with_different_headers(tmp_path: Path, duck: DuckSession) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/1.csv").write_text("a,s,t\n1,x,\n")
+    (tmp_path / "d/2.csv").write_text("s,t,a\ny,,2\n")
+    (tmp_path / "d/3.csv").write_text("3,z,\n")
+    spec = source_spec(
+        SCHEMA, path="d", format="csv", columns=["s", "a"], metadata=[("n", "file.name", "VARCHAR")]
+    )
+    read = read_all(duck, spec, context(tmp_path))
+    assert read.rows == [("x", 1, "1.csv"), ("y", 2, "2.csv"), ("z", 3, "3.csv")]
+
+
+def test_header_false_reads_the_first_line_as_data(tmp_path: Path, duck: DuckSession) -> None:
+    read = _read(tmp_path, duck, "a,s,t\n1,x,\n", **{"csv.header": "false"})
+    assert read.rows == [(1, "x", None)]
+    assert [(b.line, b.raw) for b in read.bad] == [(1, "a,s,t")]
+
+
+def test_header_true_with_other_names_is_positional(tmp_path: Path, duck: DuckSession) -> None:
+    read = _read(tmp_path, duck, "Amount,s,When\n1,x,\n", **{"csv.header": "true"})
+    assert read.rows == [(1, "x", None)]
+
+
+@pytest.mark.parametrize("header", ["s,a,when", "a,s", "a,s,when,more"])
+def test_a_header_that_does_not_fit_is_refused(tmp_path: Path, duck: DuckSession, header: str) -> None:
+    with pytest.raises(DataError, match=r"a\.csv: the header has no column t; it has"):
+        _read(tmp_path, duck, f"{header}\n1,x,\n", **{"csv.header": "true"})
+
+
+def test_delimiter_quote_escape_null_and_comments(tmp_path: Path, duck: DuckSession) -> None:
+    read = _read(
+        tmp_path,
+        duck,
+        "#a;b\n1;'x;\\'y';NA\nNA;;NA\n",
+        **{
+            "csv.field-delimiter": ";",
+            "csv.quote-character": "'",
+            "csv.escape-character": "\\",
+            "csv.null-literal": "NA",
+            "csv.allow-comments": "true",
+        },
+    )
+    assert read.rows == [(1, "x;'y", None), (None, "", None)]
+
+
+def test_no_quotes(tmp_path: Path, duck: DuckSession) -> None:
+    read = _read(tmp_path, duck, '1,"x,\n2,y",\n', **{"csv.disable-quote-character": "true"})
+    assert read.rows == [(1, '"x', None), (2, 'y"', None)]
+
+
+BAD = {
+    "too few": (b"1,x", 1),
+    "too many": (b"1,x,,z", 1),
+    "not a number": (b"x,y,", 1),
+    "not a time": (b"1,y,soon", 1),
+    "not UTF-8": (b"1,\xff,", 1),
+    "text after a quote": (b'1,"a"b,', 1),
+    "two bad values": (b"x,y,soon", 1),
+}
+
+
+@pytest.mark.parametrize("newline", [b"\n", b"\r\n"], ids=["LF", "CRLF"])
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_record_goes_to_the_dead_letters(
+    tmp_path: Path, duck: DuckSession, name: str, newline: bytes
+) -> None:
+    line, _ = BAD[name]
+    content = newline.join([b'7,"two' + newline + b'lines",', b"8,b,", line, b"9,c,", b""])
+    read = _read(tmp_path, duck, content)
+    assert [row[0] for row in read.rows] == [7, 8, 9]
+    assert [(b.origin, b.line) for b in read.bad] == [(str(tmp_path / "a.csv"), 4)]
+    assert read.bad[0].raw.replace("?", "\ufffd") == line.decode("utf-8", "replace")
+    assert read.bad[0].reason
+
+
+def test_a_missing_quote_at_the_end(tmp_path: Path, duck: DuckSession) -> None:
+    read = _read(tmp_path, duck, '1,a,\n2,"b,\n')
+    assert [row[0] for row in read.rows] == [1]
+    assert [(b.line, b.raw) for b in read.bad] == [(2, '2,"b,')]
+
+
+def test_line_numbers_are_those_of_the_file_when_it_is_cut(tmp_path: Path, duck: DuckSession) -> None:
+    lines = [f'{i},"a\nb",' if i % 7 else f"bad{i},," for i in range(100)]
+    read = _read(tmp_path, duck, "\n".join(lines), Limits(rows=9))
+    assert [row[0] for row in read.rows] == [i for i in range(100) if i % 7]
+    expected = [(1 + sum(1 + line.count("\n") for line in lines[:i]), lines[i]) for i in range(0, 100, 7)]
+    assert [(b.line, b.raw) for b in read.bad] == expected
+    assert len(read.splits) == 12
+
+
+def test_columns_that_nobody_needs_are_not_checked(tmp_path: Path, duck: DuckSession) -> None:
+    (tmp_path / "a.csv").write_text("1,x,never\n")
+    spec = source_spec(SCHEMA, path="a.csv", format="csv", columns=["a"])
+    assert read_all(duck, spec, context(tmp_path)).rows == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("text", "shape"),
+    [
+        ('a,5" pipe\nb,"c"\n', CsvShape()),
+        ('a,"b"c\nd,e\n', CsvShape()),
+        ("a\rb\r", CsvShape()),
+        ('a\\",b\nc,d\n', CsvShape(escape="\\")),
+        ('#it"s\na,b\n', CsvShape(comments=True)),
+        ("a§b\nc\n", CsvShape(delimiter="§")),
+    ],
+)
+def test_what_is_not_well_formed_is_not_cut(tmp_path: Path, text: str, shape: CsvShape) -> None:
+    (tmp_path / "a").write_bytes(text.encode())
+    with (tmp_path / "a").open("rb") as file:
+        assert csv_cut(shape, file, 0, len(text.encode()), 1, None) == (len(text.encode()), None)
