@@ -201,12 +201,15 @@ def _struct_cost(from_: SqlType, to: SqlType) -> int | None:
     return worst
 
 
-def common_type(types: Iterable[SqlType | TypedExpr]) -> SqlType | None:
+def common_type(types: Iterable[SqlType | TypedExpr], *, keep_literals: bool = False) -> SqlType | None:
     """The type that CASE, COALESCE, UNION, IN and comparisons give these values, None if they don't mix.
 
     >>> from sqlstream_operators.types import BIGINT, DOUBLE, VARCHAR
     >>> print(common_type([BIGINT, decimal(10, 2)]), common_type([BIGINT, VARCHAR]))
     DECIMAL(21,2) None
+
+    A literal adapts to the value beside it, but two literals together are VARCHAR or INTEGER from then on;
+    with `keep_literals` (DuckDB: for the T of a function) they stay literals.
     """
     left: TypedExpr | None = None
     for item in types:
@@ -217,7 +220,8 @@ def common_type(types: Iterable[SqlType | TypedExpr]) -> SqlType | None:
         joined = _join(left, right)
         if joined is None:
             return None
-        left = joined
+        both = left.literal is not None and right.literal is not None
+        left = TypedExpr(joined.type) if both and not keep_literals else joined
     return left.type if left is not None else SqlType(Kind.NULL)
 
 
@@ -359,10 +363,10 @@ def can_cast_explicitly(from_: SqlType, to: SqlType) -> bool:
 def assignable(source: SqlType, column: SqlType) -> Assignment:
     """What INSERT INTO does with a value of `source` for a sink column of type `column`.
 
-    As in Flink a wider type of the same family is taken silently. Unlike in Flink a narrower *number* is taken
-    too, because DuckDB's SUM of integers is a HUGEINT that no sink has: the cast is checked at run time, a
-    value that does not fit stops the epoch. TIMESTAMP and TIMESTAMP_LTZ convert as UTC. Strings and numbers
-    never convert without a CAST.
+    As in Flink a wider type of the same family is taken silently. Unlike in Flink a narrower *number* is
+    taken too, because DuckDB's SUM of integers is a HUGEINT that no sink has: the cast is checked at run
+    time, a value that does not fit stops the epoch. TIMESTAMP and TIMESTAMP_LTZ convert as UTC. Strings and
+    numbers never convert without a CAST.
     """
     if source == column or Kind.UNKNOWN in (source.kind, column.kind):
         return Assignment.EXACT

@@ -307,7 +307,7 @@ class _Inference:
         if len(items) == 1 and isinstance(items[0], exp.Comprehension):
             return self.type_of(items[0])
         types = [self.type_of(item) for item in items]
-        return TypedExpr(array(self._join(node, types, "the list")), False)
+        return TypedExpr(array(self._join(node, types, "the list", keep_literals=True)), False)
 
     def _comprehension(self, node: exp.Expr) -> TypedExpr:
         source = self.type_of(node.args["iterator"])
@@ -332,9 +332,11 @@ class _Inference:
     def _key(self, node: exp.Expr) -> TypedExpr:
         return self.type_of(exp.column(node.copy()) if isinstance(node, exp.Identifier) else node)
 
-    def _join(self, node: exp.Expr, types: Sequence[TypedExpr], what: str) -> SqlType:
+    def _join(
+        self, node: exp.Expr, types: Sequence[TypedExpr], what: str, *, keep_literals: bool = False
+    ) -> SqlType:
         try:
-            return join(types, what)
+            return join(types, what, keep_literals=keep_literals)
         except NotTypableError as reason:
             raise TypeProblem(
                 node, problems.INCOMPATIBLE_TYPES, str(reason), help="CAST them to one type"
@@ -418,7 +420,8 @@ class _Inference:
                 self._comparable(branch, [operand, self.type_of(branch.this)], [node.this, branch.this])
             nodes.append(branch.args["true"])
         default = node.args.get("default")
-        nodes += [default] if default is not None else []
+        # ELSE first, as in DuckDB: two literals that meet first would no longer adapt to it.
+        nodes = [default, *nodes] if default is not None else nodes
         results = [self.type_of(n) for n in nodes]
         return self._one_of(node, results, default is None, "CASE")
 
@@ -446,7 +449,9 @@ class _Inference:
             for bound in (index.this, index.expression):
                 if bound is not None:
                     self.type_of(bound)
-            if typed.type.kind in (Kind.ARRAY, Kind.VARCHAR, Kind.UNKNOWN, Kind.NULL):
+            if typed.type.kind is Kind.JSON:
+                return TypedExpr(VARCHAR)
+            if typed.type.kind in (Kind.ARRAY, Kind.VARCHAR, Kind.BLOB, Kind.UNKNOWN, Kind.NULL):
                 return TypedExpr(typed.type)
             raise TypeProblem(node, problems.WRONG_ARGUMENTS, f"{typed.type} can't be sliced")
         at = self.type_of(index) if index is not None else TypedExpr(UNKNOWN)
@@ -672,6 +677,8 @@ class _Inference:
                 self.condition(body.this, "the filter")
                 return TypedExpr(source.type, source.nullable)
             result = self.type_of(body.this)
+        if source.type.kind is Kind.NULL:
+            return TypedExpr(NULL)
         if function.name.endswith("reduce"):
             return TypedExpr(result.type)
         return TypedExpr(array(result.type), source.nullable)

@@ -63,7 +63,7 @@ SAMPLES: dict[str, tuple[str, ...]] = {
 }
 
 
-# Our dialect reads or writes these otherwise: `apply` is a keyword (CROSS APPLY), `position(a, b)` is no DuckDB.
+# `apply` is a keyword of our dialect (CROSS APPLY), `position(a, b)` is no DuckDB before it is translated.
 NOT_CALLED = ("apply", "position")
 # A NULL format leaves DuckDB the choice, which it makes by an order that we do not know.
 ODD = ("strftime('2020-01-01', NULL)", "strftime(NULL, '2020-01-01')", "strftime(tz, vc)")

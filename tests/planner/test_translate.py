@@ -1,4 +1,4 @@
-"""Flink's and Spark's functions, run in DuckDB; what they give is derived from those systems' documentation."""
+"""Flink's and Spark's functions, run in DuckDB; the answers are from those systems' documentation."""
 
 from __future__ import annotations
 
@@ -283,6 +283,11 @@ AGGREGATES: list[tuple[str, Any]] = [
     ("VARIANCE(n)", 1.6666666666666667),
     ("PERCENTILE(n, 0.5)", 2.5),
     ("COUNT(DISTINCT x)", 2),
+    ("LISTAGG(s, '|') WITHIN GROUP (ORDER BY n DESC)", "a|b|a"),
+    ("PERCENTILE_CONT(0.25) WITHIN GROUP (ORDER BY n)", 1.75),
+    ("PERCENTILE_CONT(0.25) WITHIN GROUP (ORDER BY n DESC)", 3.25),
+    ("PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY n)", 2),
+    ("MODE() WITHIN GROUP (ORDER BY x)", 5),
 ]
 
 

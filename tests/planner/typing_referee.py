@@ -1,4 +1,4 @@
-"""DuckDB as the referee of types: one table with a column of each type, and DuckDB's verdict on an expression."""
+"""DuckDB as the referee of types: a table with a column of each type, and its verdict on an expression."""
 
 from __future__ import annotations
 
@@ -128,14 +128,15 @@ def same(ours: SqlType, theirs: SqlType) -> bool:
 
 # Not about types: DuckDB looks at the values of options, paths, formats and quantiles while it binds.
 ABOUT_VALUES = re.compile(
-    r"must be a constant|constant expression|can only take constant|[Rr]egex option|[Nn]ull sorting|specifier|format"
-    r"|[Qq]uantile|QUANTILE|JSON|json|[Pp]ath|group|separator|unrecognized value|not recognized|ORDER BY expression"
-    r"|number of points|constant map|exactly one argument|constant pattern|subtraction|Slice with steps|Duplicate named|not supported here"
+    r"must be a constant|Could not convert|constant expression|can only take constant|[Rr]egex option"
+    r"|[Nn]ull sorting|specifier|format|[Qq]uantile|QUANTILE|JSON|json|[Pp]ath|group|separator"
+    r"|unrecognized value|not recognized|ORDER BY expression|number of points|constant map"
+    r"|exactly one argument|constant pattern|subtraction|Slice with steps|Duplicate named|not supported here"
 )
 
 # Where DuckDB binds what can only fail (or what we do not want to guess), we refuse on purpose.
 _ON_PURPOSE = re.compile(
-    r"can't be compared with"  # `text = number`: DuckDB casts each text at run time; also `date = 1`, never true
+    r"can't be compared with"  # `text = number` casts each text at run time; `date = 1` is never true
     r"|can't be cast to"  # `CAST(1 AS DATE)` binds and fails at the first row
     r"|needs a BOOLEAN"  # `NOT date` alike
 )

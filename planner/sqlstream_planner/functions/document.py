@@ -14,14 +14,14 @@ from sqlstream_planner.functions.translate.table import THEMES
 _HEAD = """\
 # Functions
 
-Scalar expressions and aggregates are DuckDB's: every function below under "DuckDB's functions" can be called, and
-means what DuckDB says. Names and forms of Flink and Spark are rewritten to them, in the tables that follow.
+Scalar expressions and aggregates are DuckDB's: every name under "DuckDB's functions" can be called and means
+what DuckDB says. Names and forms of Flink and Spark are rewritten to them, in the tables that follow.
 
 Rules where systems differ:
 
-- A call that DuckDB has and that means the same in Flink and Spark is left alone (UPPER, LPAD, ROUND, COALESCE …).
-- Where Flink and Spark agree and DuckDB differs for the same call, theirs is meant: CONCAT with a NULL is NULL,
-  LOG(x) is natural, DAYOFWEEK counts from Sunday = 1, REGEXP_REPLACE replaces every match.
+- A call that DuckDB has and that means the same in Flink and Spark is left alone (UPPER, LPAD, ROUND …).
+- Where Flink and Spark agree and DuckDB differs for the same call, theirs is meant: CONCAT with a NULL is
+  NULL, LOG(x) is natural, DAYOFWEEK counts from Sunday = 1, REGEXP_REPLACE replaces every match.
 - Where Flink and Spark disagree with each other, DuckDB's meaning is kept: GREATEST and LEAST skip NULLs,
   REGEXP_EXTRACT gives the whole match and '' if there is none, SUBSTRING counts from 1.
 - EXTRACT and DATE_PART are DuckDB's (`EXTRACT(DOW …)`: Sunday is 0).
@@ -34,8 +34,8 @@ An argument list such as `(string, index)` names the arguments of the DuckDB for
 _VOLATILE = """
 ## Refused because a replay would give another answer
 
-After a failure the same rows are computed again; these functions would give another result then. Take the time
-from the data (an event-time column), and ids from a hash of the row.
+After a failure the same rows are computed again; these functions would give another result then. Take the
+time from the data (an event-time column), and ids from a hash of the row.
 """
 
 

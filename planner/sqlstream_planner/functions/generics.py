@@ -58,9 +58,9 @@ Rule = Callable[[Call], SqlType]
 UBIGINT = SqlType(Kind.UBIGINT)
 
 
-def join(types: Sequence[TypedExpr | SqlType], what: str) -> SqlType:
+def join(types: Sequence[TypedExpr | SqlType], what: str, *, keep_literals: bool = False) -> SqlType:
     """The common type, or NotTypableError with the types that do not mix."""
-    joined = common_type(types)
+    joined = common_type(types, keep_literals=keep_literals)
     if joined is None:
         shown = ", ".join(dict.fromkeys(str(t.type if isinstance(t, TypedExpr) else t) for t in types))
         raise NotTypableError(f"{what} mixes {shown}, which have no common type")
@@ -96,7 +96,7 @@ def _text_as_list(type_: SqlType) -> SqlType:
 
 def _slice(call: Call) -> SqlType:
     type_ = _text_as_list(_first(call))
-    if type_.kind not in (Kind.ARRAY, Kind.VARCHAR, Kind.NULL, Kind.UNKNOWN):
+    if type_.kind not in (Kind.ARRAY, Kind.VARCHAR, Kind.BLOB, Kind.NULL, Kind.UNKNOWN):
         raise NotTypableError(f"{type_} can't be sliced, only lists and strings can")
     return type_
 
@@ -328,7 +328,7 @@ def _unknown(_: Call) -> SqlType:
 
 _SAME_AS_FIRST = words(
     """
-    abs @ any_value arbitrary first last mode 
+    abs @ any_value arbitrary first last mode
     list_resize array_resize first_value last_value nth_value fill array_pop_back array_pop_front
     array_reverse list_reverse mad decimal_average array_filter
     list_filter filter
@@ -415,7 +415,7 @@ _FORMATS = frozenset({"strftime", "strptime", "try_strptime"})
 
 
 def check_constants(call: Call) -> None:
-    """Raise NotTypableError if an argument that must be a literal (a date part, a format) is not, or is wrong."""
+    """Raise NotTypableError if an argument that must be a literal (a date part, a format) is wrong."""
     if call.name in ("date_trunc", "datetrunc") and isinstance(part := call.constant(0), str):
         part_type(part)
     if call.name in _FORMATS:

@@ -19,8 +19,8 @@ class Pattern:
     """A parameter or return type with holes.
 
     `form` is `type` (with `type`), `any`, `hole` (T, K, V by `name`), `list` (of `parts[0]`), `map` (of two
-    parts), `struct` (`names` and `parts`), `tuple` (`parts`), `decimal` (of any size), `bare` (STRUCT, TUPLE, MAP, LIST of
-    anything), `lambda`, or `foreign`: a type that no column of ours can have.
+    parts), `struct` (`names` and `parts`), `tuple` (`parts`), `decimal` (of any size), `bare` (STRUCT, TUPLE,
+    MAP, LIST of anything), `lambda`, or `foreign`: a type that no column of ours can have.
     """
 
     form: str
@@ -199,7 +199,7 @@ def _foreign_cost(argument: TypedExpr, name: str) -> int | None:
 
 
 def _closed(wanted: Pattern) -> bool:
-    return wanted.form == "type" or (bool(wanted.parts) and all(_closed(p) for p in wanted.parts))
+    return wanted.form in ("type", "hole") or (bool(wanted.parts) and all(_closed(p) for p in wanted.parts))
 
 
 def _fill(overload: Overload, arguments: Sequence[Argument]) -> dict[str, SqlType] | None:
@@ -209,7 +209,7 @@ def _fill(overload: Overload, arguments: Sequence[Argument]) -> dict[str, SqlTyp
             _collect(argument, pattern(overload.parameter(index)), found)
     holes = {}
     for name, values in found.items():
-        joined = common_type(values)
+        joined = common_type(values, keep_literals=True)
         if joined is None:
             return None
         holes[name] = joined
@@ -221,6 +221,8 @@ def _collect(argument: TypedExpr, wanted: Pattern, found: dict[str, list[TypedEx
     if wanted.form == "hole":
         found.setdefault(wanted.name, []).append(argument)
     elif wanted.form == "list":
+        if isinstance(argument.literal, str):
+            return  # '[1, 2]' becomes whatever list the others say
         element = type_.element if type_.element is not None else _hollow(type_)
         _collect(TypedExpr(element), wanted.parts[0], found)
     elif wanted.form == "map":

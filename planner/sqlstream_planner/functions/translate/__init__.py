@@ -1,8 +1,8 @@
 """Flink's and Spark's function names and forms, rewritten to DuckDB's.
 
 What DuckDB has under the same name with the same meaning needs no entry. Where Flink and Spark agree and
-DuckDB differs for the same call (LOG(x), CONCAT with NULL, DAYOFWEEK, REGEXP_REPLACE), theirs is meant; where they
-disagree with each other, DuckDB's is. docs/functions.md is written from these tables.
+DuckDB differs for the same call (LOG(x), CONCAT with NULL, DAYOFWEEK, REGEXP_REPLACE), theirs is meant; where
+they disagree with each other, DuckDB's is. docs/functions.md is written from these tables.
 """
 
 from __future__ import annotations

@@ -38,7 +38,8 @@ COLLECTIONS = (
     ),
     entry(
         "ARRAY_JOIN(array, separator, null_text)",
-        "array_to_string(list_transform(array, lambda e: coalesce(CAST(e AS VARCHAR), null_text)), separator)",
+        "array_to_string(list_transform(array, lambda e: coalesce(CAST(e AS VARCHAR), null_text)), "
+        "separator)",
         "elements as text, NULLs as `null_text`",
     ),
     entry(
@@ -50,7 +51,8 @@ COLLECTIONS = (
     entry("ARRAY_SIZE(array)", "len(array)", "how many elements", SPARK),
     entry(
         "ELEMENT(array)",
-        "CASE WHEN len(array) > 1 THEN error('ELEMENT: the array has more than one element') ELSE array[1] END",
+        "CASE WHEN len(array) > 1 THEN error('ELEMENT: the array has more than one element') "
+        "ELSE list_extract(array, 1) END",
         "the only element, NULL of an empty array; an error if there are more",
         FLINK,
     ),
@@ -78,7 +80,8 @@ COLLECTIONS = (
     ),
     entry(
         "ARRAY_POSITION(array, element)",
-        "CASE WHEN array IS NOT NULL AND element IS NOT NULL THEN coalesce(list_position(array, element), 0) END",
+        "CASE WHEN array IS NOT NULL AND element IS NOT NULL "
+        "THEN coalesce(list_position(array, element), 0) END",
         "1-based position of the first, 0 if it is not there",
     ),
     entry(

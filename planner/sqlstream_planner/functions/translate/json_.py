@@ -50,7 +50,8 @@ JSON_FUNCTIONS = (
     ),
     entry(
         "JSON_QUERY(json, path)",
-        "CASE WHEN json_type(json, path) IN ('OBJECT', 'ARRAY') THEN CAST(json_extract(json, path) AS VARCHAR) END",
+        "CASE WHEN json_type(json, path) IN ('OBJECT', 'ARRAY') "
+        "THEN CAST(json_extract(json, path) AS VARCHAR) END",
         "an object or array as text, NULL if there is none",
         FLINK,
         _json_query,

@@ -69,6 +69,8 @@ def _rewrite(node: exp.Expr, type_of: TypeOf | None) -> exp.Expr:
             this=exp.Paren(this=node.expression.this), expression=exp.Paren(this=inner.expression.this)
         )
         return exp.Filter(this=inner.this, expression=exp.Where(this=both))
+    if isinstance(node, exp.WithinGroup) and isinstance(node.expression, exp.Order):
+        return _within_group(node)
     if isinstance(node, exp.FirstValue | exp.LastValue) and not isinstance(node.parent, exp.Window):
         name = "first_value" if isinstance(node, exp.FirstValue) else "last_value"
         return _apply(node, WrittenCall(name, (node.this,)), type_of)
@@ -80,6 +82,24 @@ def _rewrite(node: exp.Expr, type_of: TypeOf | None) -> exp.Expr:
     if rewritten is node and call.distinct and len(call.arguments) > 1 and call.name != "count":
         return _with_modifiers(exp.Anonymous(this=node.this, expressions=list(call.arguments)), call)
     return rewritten
+
+
+_INVERSE = {"percentile_cont": "quantile_cont", "percentile_disc": "quantile_disc", "mode": "mode"}
+
+
+def _within_group(node: exp.WithinGroup) -> exp.Expr:
+    """PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY x) takes x first; LISTAGG's order goes inside."""
+    call = written_call(node.this)
+    if call is None:
+        return node
+    if call.name not in _INVERSE:
+        plain = exp.Anonymous(this=call.name, expressions=list(call.arguments))
+        return _with_modifiers(plain, WrittenCall(call.name, (), call.distinct, node.expression))
+    ordered = node.expression.expressions[0]
+    share = list(call.arguments)
+    if ordered.args.get("desc") and share:
+        share = [exp.Paren(this=exp.Sub(this=exp.Literal.number(1), expression=exp.Paren(this=share[0])))]
+    return exp.Anonymous(this=_INVERSE[call.name], expressions=[ordered.this, *share])
 
 
 def _apply(node: exp.Expr, call: WrittenCall, type_of: TypeOf | None) -> exp.Expr:
