@@ -48,8 +48,9 @@ from sqlstream_planner.functions.generics import (
     part_type,
     return_type,
 )
+from sqlstream_planner.functions.nullability import COUNTS, nullable
 from sqlstream_planner.functions.resolve import Argument, LambdaArgument, Resolved, Unresolved, resolve
-from sqlstream_planner.functions.words import words
+from sqlstream_planner.functions.suggestions import cast_help, sql_text, suggest_cast
 from sqlstream_planner.problems import TypeProblem
 
 Scope = Mapping[str, tuple[SqlType, bool]]
@@ -86,35 +87,6 @@ def require_boolean(
     inference = _Inference({name.lower(): typed for name, typed in scope.items()}, on_error, False, False)
     return inference.condition(expression, what)
 
-
-# With no NULL among the arguments these never give NULL.
-_NEVER_NULL = frozenset(
-    words(
-        """
-    abs upper lower length char_length character_length concat concat_ws trim ltrim rtrim lpad rpad
-    replace reverse repeat left right substring substr strpos instr position starts_with ends_with
-    prefix suffix contains regexp_matches regexp_full_match regexp_replace round ceil ceiling floor
-    trunc sign greatest least hash md5 sha1 sha256 to_json json_object json_array list_value list_pack
-    string_split str_split struct_pack date_trunc year month day hour minute second dayofweek dayofyear
-    week quarter epoch epoch_ms epoch_us strftime to_hex hex encode list_contains array_contains len
-    ascii chr add subtract multiply + - * || & | xor ~ << >> ~~ !~~ ~~* !~~* @ typeof to_timestamp
-    make_timestamp count count_star approx_count_distinct regr_count row_number rank dense_rank
-    cume_dist percent_rank ntile datediff date_diff map list_distinct list_sort list_concat
-    array_to_string split_part date_add
-    """
-    )
-)
-# These skip NULL arguments: the result is NULL only if all are.
-_SKIP_NULLS = frozenset({"coalesce", "ifnull", "greatest", "least", "concat_ws"})
-# These are not NULL, whatever the arguments are.
-_COUNTS = frozenset(
-    words(
-        """
-    count count_star approx_count_distinct regr_count concat typeof hash struct_pack list_value
-    list_pack json_object json_array row_number rank dense_rank rank_dense cume_dist percent_rank ntile
-    """
-    )
-)
 
 _BINARY: dict[type[exp.Expr], str] = {
     exp.Add: "+",
@@ -367,10 +339,12 @@ class _Inference:
         help_ = None
         for value, written, target in ((first, nodes[0], other), (other, nodes[index], first)):
             if value.type.kind is Kind.VARCHAR and can_cast_explicitly(value.type, target.type):
-                help_ = f"CAST({_sql(written)} AS {target.type}), or TRY_CAST to get NULL where it is none"
+                help_ = (
+                    f"CAST({sql_text(written)} AS {target.type}), or TRY_CAST to get NULL where it is none"
+                )
                 break
             if target.type.kind is Kind.VARCHAR:
-                help_ = f"CAST({_sql(written)} AS VARCHAR)"
+                help_ = f"CAST({sql_text(written)} AS VARCHAR)"
         raise TypeProblem(
             node, problems.INCOMPATIBLE_TYPES, f"{first.type} can't be compared with {other.type}", help=help_
         )
@@ -483,7 +457,7 @@ class _Inference:
                 node,
                 problems.BAD_CAST,
                 f"{from_.type} can't be cast to {to}",
-                help=_cast_help(from_.type, to, node.this),
+                help=cast_help(from_.type, to, node.this),
             )
         return TypedExpr(to, from_.nullable or isinstance(node, exp.TryCast))
 
@@ -570,7 +544,7 @@ class _Inference:
             for ordered in call.order.expressions if call.order is not None else ():
                 self.type_of(ordered.this)
         result = self._resolved(node, function, typed, arguments)
-        return TypedExpr(result.type, function.name not in _COUNTS)
+        return TypedExpr(result.type, function.name not in COUNTS)
 
     def _filter(self, node: exp.Expr) -> TypedExpr:
         result = self.type_of(node.this)
@@ -602,7 +576,7 @@ class _Inference:
         call = written_call(inner)
         function = catalogue.lookup(call.name) if call is not None else None
         if call is None or function is None:
-            raise self._unknown_function(node, call.name if call is not None else _sql(inner))
+            raise self._unknown_function(node, call.name if call is not None else sql_text(inner))
         if function.kind not in (FunctionKind.AGGREGATE, FunctionKind.WINDOW):
             raise TypeProblem(node, problems.MISPLACED_AGGREGATE, f"`{call.name}` can't be used with OVER")
         with self._places(aggregates=self.aggregates, windows=False):
@@ -613,7 +587,7 @@ class _Inference:
             for ordered in node.args["order"].expressions if node.args.get("order") is not None else ():
                 self.type_of(ordered.this)
         result = self._resolved(node, function, typed, arguments)
-        return TypedExpr(result.type, call.name not in _COUNTS)
+        return TypedExpr(result.type, call.name not in COUNTS)
 
     def _list_aggregate(self, node: exp.Expr, name: str, arguments: Sequence[exp.Expr]) -> TypedExpr:
         typed = [self.type_of(a) for a in arguments]
@@ -733,7 +707,7 @@ class _Inference:
                 str(reason),
                 help="write CAST(… AS …) to make the types agree",
             ) from None
-        return TypedExpr(returns, _nullable(function.name, typed))
+        return TypedExpr(returns, nullable(function.name, typed))
 
     def _no_match(
         self,
@@ -765,7 +739,7 @@ class _Inference:
         else:
             message = f"no `{name}` takes ({shown})"
         return TypeProblem(
-            node, problems.WRONG_ARGUMENTS, message, tuple(notes), _suggest_cast(function, typed, nodes)
+            node, problems.WRONG_ARGUMENTS, message, tuple(notes), suggest_cast(function, typed, nodes)
         )
 
 
@@ -829,14 +803,6 @@ def _function(name: str) -> Function:
     return function
 
 
-def _nullable(name: str, typed: Sequence[TypedExpr]) -> bool:
-    if name in _COUNTS:
-        return False
-    if name in _SKIP_NULLS:
-        return all(t.nullable for t in typed)
-    return name not in _NEVER_NULL or any(t.nullable for t in typed)
-
-
 def _named(expressions: Sequence[exp.Expr]) -> list[tuple[str, exp.Expr]]:
     named = []
     for index, item in enumerate(expressions):
@@ -853,37 +819,3 @@ def _named(expressions: Sequence[exp.Expr]) -> list[tuple[str, exp.Expr]]:
 
 def _struct_type(fields: list[tuple[str, SqlType]]) -> SqlType:
     return struct(*fields) if fields else UNKNOWN
-
-
-def _sql(node: exp.Expr) -> str:
-    return node.sql(dialect="duckdb")
-
-
-def _suggest_cast(function: Function, typed: Sequence[TypedExpr], nodes: Sequence[exp.Expr]) -> str | None:
-    """The one cast that would make the call right, if there is one."""
-    for overload in function.overloads:
-        if not overload.accepts(len(typed)) or len(nodes) != len(typed):
-            continue
-        for index, value in enumerate(typed):
-            try:
-                target = SqlType(Kind(overload.parameter(index)))
-            except ValueError:
-                continue
-            if target.kind is value.type.kind or not can_cast_explicitly(value.type, target):
-                continue
-            casted = [TypedExpr(target) if i == index else t for i, t in enumerate(typed)]
-            if isinstance(resolve(function, casted), Resolved):
-                return f"CAST({_sql(nodes[index])} AS {target})"
-    return None
-
-
-def _cast_help(from_: SqlType, to: SqlType, node: exp.Expr) -> str | None:
-    if from_.is_numeric and to.is_timestamp:
-        return (
-            f"TO_TIMESTAMP_LTZ({_sql(node)}, 3) reads milliseconds since 1970, TO_TIMESTAMP_LTZ(…, 0) seconds"
-        )
-    if from_.is_timestamp and to.is_numeric:
-        return f"epoch_ms({_sql(node)}) is milliseconds since 1970"
-    if from_.kind is Kind.DATE and to.is_numeric:
-        return f"date_diff('day', DATE '1970-01-01', {_sql(node)}) is days since 1970"
-    return None

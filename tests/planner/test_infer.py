@@ -11,6 +11,7 @@ from sqlstream_operators.types import (
     BIGINT,
     DOUBLE,
     INTEGER,
+    NULL,
     TIMESTAMP,
     UNKNOWN,
     VARCHAR,
@@ -198,6 +199,7 @@ FULL_ROW = "SELECT " + ", ".join(f"{_VALUES.get(t, f'1::{t}')} AS {n}" for n, t 
 
 # Expressions that a search or a reader once got wrong, and the corners that the task names.
 _PINNED = r"""
+concat(bl, bl);
 1 + 1; i1 + 1; i1 + 1000; u8 + i4; i1 + u1; i4 + dc; dc * dc; dc * 1; db38 * db38; db38 % dc; dc / dc;
 i4 / 2; i4 // 2; fl / 2; da + 1; da - da; ts - ts; ts - da; da + ti; ts + iv; iv * 2; da + '1 day';
 ts + '1 day'; vc + 1; i4 + '1'; -vc; -NULL; abs(NULL); NULL + 1; NULL || 1; vc || 1; li || li; li || lv;
@@ -359,6 +361,15 @@ def test_an_unknown_type_is_infectious_but_silent() -> None:
         "sum(u)",
     ):
         infer(parse(sql), scope, aggregates=True)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.one_of(scalars, aggregated))
+def test_no_expression_breaks_the_typing_itself(sql: str) -> None:
+    for type_ in (UNKNOWN, NULL):
+        found: list[TypeProblem] = []
+        infer(parse(sql), dict.fromkeys(COLUMNS, (type_, True)), found.append, aggregates=True)
+        assert all(problem.message for problem in found)
 
 
 def test_a_decimal_keeps_its_digits() -> None:

@@ -234,7 +234,7 @@ def _concat(call: Call) -> SqlType:
             shown = " and ".join(dict.fromkeys(map(str, present)))
             raise NotTypableError(f"{shown} can't be concatenated: a list is concatenated with lists only")
         return join(present, "list concatenation")
-    if present and all(t.kind is Kind.BLOB for t in present):
+    if call.name == "||" and present and all(t.kind is Kind.BLOB for t in present):
         return BLOB
     return VARCHAR
 
