@@ -108,7 +108,7 @@ def agrees(sql: str) -> str | None:
     node = parse(sql)
     theirs, ours = verdict(duckdb_sql(node)), our_type(node)
     if isinstance(ours, TypeProblem):
-        # A call of a NULL literal is folded to an untyped NULL by DuckDB, so `power(trim(NULL), 1)` binds there.
+        # DuckDB folds a call of a NULL literal to an untyped NULL: `power(trim(NULL), 1)` binds there.
         fine = isinstance(theirs, str) or refused_on_purpose(ours) or "NULL" in sql
         return None if fine else f"{sql}: DuckDB {theirs}, we refuse: {ours}"
     if isinstance(theirs, str):
