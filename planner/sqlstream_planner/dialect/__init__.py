@@ -7,7 +7,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ErrorLevel
 
 from sqlstream_planner.dialect.intervals import IntervalValue, constant_value
-from sqlstream_planner.dialect.lexer import SqlStreamTokenizer
+from sqlstream_planner.dialect.lexer import SqlStreamTokenizer, lex
 from sqlstream_planner.dialect.nodes import WindowTvf
 from sqlstream_planner.dialect.parser import SqlStreamParser, SqlSyntaxError
 from sqlstream_planner.dialect.positions import range_of
@@ -20,6 +20,7 @@ __all__ = [
     "constant_value",
     "duckdb_sql",
     "function_name",
+    "parse_expression",
     "range_of",
 ]
 
@@ -37,6 +38,24 @@ def duckdb_sql(node: exp.Expr) -> str:
     Raises sqlglot's UnsupportedError rather than write something that means something else.
     """
     return node.sql(dialect=SqlStream, comments=False, unsupported_level=ErrorLevel.RAISE)
+
+
+def parse_expression(text: str) -> exp.Expr:
+    """One scalar expression, for tools and tests. Raises SqlSyntaxError.
+
+    >>> duckdb_sql(parse_expression("POSITION('b' IN `a`) / 2"))
+    'STRPOS("a", \'b\') / 2'
+    """
+    parser = SqlStreamParser(dialect=SqlStream())
+    lexed = lex(text)
+    if lexed.unclosed is not None:
+        start = lexed.unclosed.start
+        raise SqlSyntaxError(f"`{lexed.unclosed.mark}` is never closed", start, start + 1, code="SQL007")
+    parser.start(lexed.tokens, text)
+    found = parser.expression_here("an expression")
+    if not parser.at_end:
+        parser.fail_at_token(parser._curr, None)
+    return found
 
 
 def function_name(node: exp.Expr) -> str | None:

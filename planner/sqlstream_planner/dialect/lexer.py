@@ -110,7 +110,7 @@ def lex(sql: str) -> Lexed:
     blank = "".join(pieces)
     if unclosed is not None:
         blank = blank[:statement_end]
-    tokens = SqlStreamTokenizer(dialect=None).tokenize(blank)
+    tokens = SqlStreamTokenizer(dialect=DuckDB()).tokenize(blank)
     return Lexed(tuple(tokens), tuple(h for h in hints if h.start < len(blank)), unclosed)
 
 

@@ -308,6 +308,9 @@ class SqlStreamParser(DuckDBParser):
 
     def _parse_primary(self) -> exp.Expr | None:
         start = self.here
+        if self._match_pair(TokenType.DOT, TokenType.NUMBER):
+            # sqlglot writes 0.5, which is another type (DECIMAL(2,1)) than .5.
+            return self._ranged(start, exp.Literal.number(f".{self._prev.text}"))
         return self._ranged(start, super()._parse_primary())
 
     def _parse_unary(self) -> exp.Expr | None:
@@ -439,5 +442,10 @@ class SqlStreamParser(DuckDBParser):
 
     def _parse_hex(self, token: Token) -> exp.Expr:
         if self.sql[token.start : token.start + 2].lower() == "0x":
-            return self.expression(exp.Literal.number(int(token.text, 16)), token)
+            raise SqlSyntaxError(
+                f"`{self.sql[token.start : token.end + 1]}` is not a number",
+                token.start,
+                token.end + 1,
+                help=f"write {int(token.text, 16)}, or x'{token.text}' for bytes",
+            )
         return self.expression(exp.HexString(this=token.text), token)
