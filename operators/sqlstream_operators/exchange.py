@@ -18,7 +18,7 @@ COMPRESS_FROM = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What one task sends to one shard on one edge: an Arrow IPC stream. `producer` orders the blobs of an edge."""
+    """What one task sends to one shard on an edge: an Arrow IPC stream. `producer` orders blobs."""
 
     edge: str
     shard: int
@@ -64,7 +64,8 @@ def encode(table: pa.Table, *, compress: bool | None = None) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table)
-    return sink.getvalue().to_pybytes()
+    blob: bytes = sink.getvalue().to_pybytes()
+    return blob
 
 
 def decode(blobs: Iterable[bytes]) -> pa.Table:

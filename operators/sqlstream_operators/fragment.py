@@ -90,7 +90,7 @@ class DuckSession:
         )
 
     def register(self, name: str, table: pa.Table, schema: Sequence[Column] | None = None) -> None:
-        """Make `table` queryable as `name`; `schema` restores types that Arrow can't tell (HUGEINT, UUID, JSON)."""
+        """Make `table` queryable as `name`; `schema` restores types that Arrow loses (HUGEINT, JSON …)."""
         lossy = [] if schema is None else [column for column in schema if is_lossy(column.type)]
         if not lossy:
             self._add(name, table)
@@ -162,7 +162,7 @@ class DuckSession:
         return [(name, _sql_type(text)) for name, text in described]
 
     def error(self, error: duckdb.Error, sql: str = "") -> OperatorError:
-        """What to raise for an error of DuckDB: a DataError, unless DuckDB itself failed or had too little memory."""
+        """What to raise for a DuckDB error: a DataError, unless DuckDB itself failed or ran out of memory."""
         if isinstance(error, duckdb.OutOfMemoryException):
             return OperatorError(
                 f"a task ran out of DuckDB's memory ({self._limit} bytes): {error}\nin: {sql}"
@@ -233,7 +233,7 @@ def is_lossy(type_: SqlType) -> bool:
 
 
 def normalize(table: pa.Table) -> pa.Table:
-    """The same rows with the types that the rest of the engine expects; the table itself if they are so already."""
+    """The same rows with the types that the rest of the engine expects; the table itself if it has them."""
     fields = [field.with_type(_normal_type(field.type)) for field in table.schema]
     schema = pa.schema(fields)
     if all(a.type.equals(b.type) for a, b in zip(table.schema, schema, strict=True)):

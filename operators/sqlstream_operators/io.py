@@ -1,4 +1,4 @@
-"""What a task needs of connectors and of the state's place: protocols that `sqlstream.connectors.api` satisfies."""
+"""What a task needs of connectors and of state, as protocols; `sqlstream.connectors.api` satisfies them."""
 
 from __future__ import annotations
 

@@ -156,5 +156,5 @@ def _expect(hint: type[Any], data: Any, where: str) -> Any:
 
 
 @cache
-def _hints(hint: type[Any]) -> dict[str, Any]:
+def _hints(hint: Any) -> dict[str, Any]:
     return typing.get_type_hints(hint)

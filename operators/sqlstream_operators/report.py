@@ -61,7 +61,7 @@ class Report:
     epoch: int
     source: str | None = None
     rows: int = 0
-    bytes: int = 0
+    read_bytes: int = 0
     shipped_bytes: int = 0
     watermark: int | None = None
     late: Mapping[str, int] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Report:
             "epoch": self.epoch,
             "source": self.source,
             "rows": self.rows,
-            "bytes": self.bytes,
+            "read_bytes": self.read_bytes,
             "shipped_bytes": self.shipped_bytes,
             "watermark": self.watermark,
             "late": dict(self.late),
@@ -108,7 +108,8 @@ class Report:
             at += size
         dead_letters = tables.pop()
         header["parts"] = tuple(
-            StagedPart(*part, table) for part, table in zip(header["parts"], tables, strict=True)
+            StagedPart(sink, task, rows, payload, table)
+            for (sink, task, rows, payload), table in zip(header["parts"], tables, strict=True)
         )
         header["state"] = {state: ShardVersion.from_json(v) for state, v in header["state"].items()}
         return cls(**header, dead_letters=dead_letters)

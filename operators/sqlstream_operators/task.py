@@ -1,4 +1,4 @@
-"""The program of a Spark task, free of Spark: read a split or what an exchange brought, run the level's stages."""
+"""The program of a Spark task, without Spark: read a split or what exchanges brought, run the stages."""
 
 from __future__ import annotations
 
@@ -372,7 +372,7 @@ def run_source_task(
         task.staged(writers),
         source=source_name,
         rows=rows + len(bad),
-        bytes=getattr(split, "bytes", None) or 0,
+        read_bytes=getattr(split, "bytes", None) or 0,
         watermark=watermark,
         malformed=len(bad),
     )
@@ -442,7 +442,7 @@ def run_shard_task(
     made = task.messages()
     yield from made
     size = sum(len(message.blob) for blobs in arrived.values() for message in blobs)
-    yield task.report(made, task.staged(writers), rows=rows, bytes=size)
+    yield task.report(made, task.staged(writers), rows=rows, read_bytes=size)
 
 
 def _arrived(stage_input: ExchangeInput, messages: list[Message]) -> pa.Table:

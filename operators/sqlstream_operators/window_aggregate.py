@@ -138,7 +138,7 @@ class WindowAggregate:
     def _merge_in(
         self, part: _Part, rows: pa.Table, context: OperatorContext, late: int, close: int, figures: _Figures
     ) -> pa.Table:
-        """Merge an epoch's rows into the state, all but those of slices that die at `close`: these are returned."""
+        """Merge an epoch's rows into the state; rows of slices that die at `close` are returned instead."""
         if not rows.num_rows:
             return part.empty()
         started = time.perf_counter_ns()
@@ -200,7 +200,7 @@ class WindowAggregate:
         figures.state_us += (time.perf_counter_ns() - started) // 1000
 
     def _merged(self, duck: DuckSession, part: _Part, rows: pa.Table) -> pa.Table:
-        """One row for each (slice, group); rows reach an aggregate in their order, as DuckDB has one thread."""
+        """One row for each (slice, group); DuckDB's one thread aggregates rows in their order."""
         duck.register(_INPUT, rows, part.schema)
         try:
             return duck.query(part.merge_sql(SLICE_COLUMN, _INPUT))
@@ -212,7 +212,7 @@ class WindowAggregate:
     def _close(
         self, context: OperatorContext, dying: list[pa.Table], after: int, upto: int, figures: _Figures
     ) -> list[pa.Table]:
-        """Emit the windows that end in (after, upto] from state and `dying`, and delete the slices that are done."""
+        """Emit the windows that end in (after, upto] from state and `dying`; delete slices that are done."""
         window = self._spec.window
         if upto <= after or next_window_end(window, after) > upto:
             return []

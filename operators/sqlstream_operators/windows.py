@@ -84,7 +84,7 @@ def window_start(window: WindowSpec, ends: Int64s) -> Int64s:
 
 
 def expand(window: WindowSpec, ends: Int64s, after: int, upto: int) -> Expansion:
-    """Every (slice, window) pair whose window ends in (after, upto], in the order of the slices, then of the windows.
+    """Every (slice, window) pair whose window ends in (after, upto], ordered by slice, then by window.
 
     `ends` are slice ends.
     """
@@ -129,7 +129,7 @@ def _in_range(window: WindowSpec, times: Int64s) -> None:
 
 
 def next_window_end(window: WindowSpec, after: int) -> int:
-    """The earliest end (µs) that a window can have after `after`, rows or not; `after` itself at the ends of int64."""
+    """The earliest possible window end (µs) after `after`; `after` itself at the ends of int64."""
     if after in (WATERMARK_MIN, WATERMARK_MAX):
         return after
     anchor = window.offset_us + (0 if window.kind is WindowKind.CUMULATE else window.size_us)
@@ -137,7 +137,7 @@ def next_window_end(window: WindowSpec, after: int) -> int:
 
 
 def dead_slices_upto(window: WindowSpec, upto: int) -> int:
-    """The greatest slice end that no window needs any more when all windows that end up to `upto` are closed."""
+    """The greatest slice end that no window needs when all that end up to `upto` are closed."""
     if upto in (WATERMARK_MIN, WATERMARK_MAX) or not window.shared_slices:
         return upto
     open_end = next_window_end(window, upto)

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from sqlstream_operators.exchange import COMPRESS_FROM, decode, encode, partition
 from sqlstream_operators.keys import group_range, key_groups
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.operator import WATERMARK_MAX, WATERMARK_MIN
 from sqlstream_operators.spec import WindowKind, WindowSpec
@@ -23,7 +24,7 @@ from sqlstream_operators.windows import (
 def naive_windows(window: WindowSpec, time: int) -> set[tuple[int, int]]:
     """All windows [start, end) that contain `time`, found by trying every start nearby."""
     size, slide, offset = window.size_us, window.slide_us, window.offset_us
-    found = set()
+    found: set[tuple[int, int]] = set()
     for start in range(time - size - slide, time + 1):
         if window.kind is WindowKind.CUMULATE:
             if (start - offset) % size == 0:
