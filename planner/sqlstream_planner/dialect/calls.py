@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from sqlstream_planner.dialect.intervals import unit_name
+from sqlstream_planner.dialect.positions import range_of
 
 if TYPE_CHECKING:
     from sqlstream_planner.dialect.parser import SqlStreamParser
 
+_ARROW = "arrow"
+_OPERATORS = (exp.Binary, exp.Unary, exp.Between, exp.In)
 _MISSING = re.compile(r"Required (?:argument|keyword): '(\w+)' missing for .*?(\w+)'?>?$")
 _EXPECTATIONS = {
     "Expecting )": "expected `)`",
@@ -40,6 +43,36 @@ def expectation(message: str) -> str | None:
     if message.startswith("Expected table name"):
         return "expected a table name"
     return _EXPECTATIONS.get(message)
+
+
+def arrow(p: SqlStreamParser, name: str, this: exp.Expr, path: exp.Expr | None) -> exp.Expr:
+    """`x -> 'path'` and `x ->> 'path'` as calls, where no operator stands beside the arrow."""
+    for operand in (this, path):
+        if isinstance(operand, _OPERATORS) and not isinstance(operand, (exp.Paren, exp.Neg, exp.Dot)):
+            _refuse_arrow(operand)
+    call = p.call(name, this, path)
+    call.meta[_ARROW] = True
+    return call
+
+
+def refuse_bare_arrow(node: exp.Expr) -> None:
+    """Fail when an operand of the operator `node` is an arrow without parentheses.
+
+    DuckDB gives `->` a lower precedence than `=` and `+`, PostgreSQL a higher one: either reading surprises.
+    """
+    if isinstance(node, _OPERATORS) and not isinstance(node, exp.Paren):
+        for child in node.iter_expressions():
+            if child._meta and _ARROW in child._meta:
+                _refuse_arrow(child)
+
+
+def _refuse_arrow(node: exp.Expr) -> NoReturn:
+    from sqlstream_planner.dialect.parser import SqlSyntaxError
+
+    start, end = range_of(node) or (0, 1)
+    raise SqlSyntaxError(
+        "an arrow beside another operator needs parentheses", start, end, help="write (x -> 'path') = y"
+    )
 
 
 def substring(p: SqlStreamParser) -> exp.Expr:

@@ -23,7 +23,7 @@ _ALIASES = {
     "D": "DAY", "W": "WEEK", "MON": "MONTH", "Y": "YEAR", "YR": "YEAR", "CENTURIE": "CENTURY",
 }  # fmt: skip
 _SPAN_UNITS = ("DAY", "HOUR", "MINUTE", "SECOND")
-_PART = re.compile(r"\s*([+-]?\d+(?:\.\d*)?|[+-]?\.\d+)\s*([A-Za-z]+)\s*(?:,|and\b)?\s*", re.IGNORECASE)
+_PART = re.compile(r"\s*([+-]?\d+(?:\.\d*)?|[+-]?\.\d+)\s*([A-Za-z]+)\s*")
 _CLOCK = re.compile(r"\s*([+-]?)(\d+):(\d{1,2})(?::(\d{1,2}(?:\.\d+)?))?\s*$")
 
 
@@ -69,11 +69,31 @@ def normalized(node: exp.Interval) -> exp.Interval:
             raise ValueError(f"INTERVAL … {first} TO {last} needs a literal such as '1:30'")
         amount, single = _span(value.name, first, last)
         return exp.Interval(this=exp.Literal.string(str(amount)), unit=exp.Var(this=single))
-    if isinstance(unit, exp.Var) and unit_name(unit.name) is None:
-        raise ValueError(f"unknown interval unit `{unit.name}`")
-    if isinstance(value, exp.Literal):
-        constant_value(node)
-    return node
+    if isinstance(unit, exp.Var):
+        name = unit_name(unit.name)
+        if name is None:
+            raise ValueError(f"unknown interval unit `{unit.name}`")
+        unit.set("this", name)  # DuckDB has no `INTERVAL '5' MS`
+        if not isinstance(value, exp.Literal):
+            return node
+        if "." in value.name and name != "SECOND" and not node.args.get("fraction_in_string"):
+            raise ValueError(
+                f"INTERVAL '{value.name}' {name}: only seconds have a fraction"
+            )  # DuckDB drops it
+        if value.name.strip().lstrip("+-").isdigit():
+            return node
+    constant = constant_value(node)
+    return node if constant is None else _written(constant)
+
+
+def _written(value: IntervalValue) -> exp.Interval:
+    parts = [(value.months, "MONTH"), (value.days, "DAY"), (value.micros, "MICROSECOND")]
+    used = [(amount, unit) for amount, unit in parts if amount] or [(0, "MICROSECOND")]
+    if len(used) == 1:
+        amount, unit = used[0]
+        return exp.Interval(this=exp.Literal.string(str(amount)), unit=exp.Var(this=unit))
+    text = " ".join(f"{amount} {unit.lower()}s" for amount, unit in used)
+    return exp.Interval(this=exp.Literal.string(text))
 
 
 def constant_value(node: exp.Expr) -> IntervalValue | None:

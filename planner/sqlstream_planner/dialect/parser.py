@@ -85,8 +85,8 @@ class SqlStreamParser(DuckDBParser):
         name: DuckDBParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE", "MAP", "@")
     }
     JSON_OPERATORS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
-        TokenType.ARROW: lambda self, this, path: self.call("json_extract", this, path),
-        TokenType.DARROW: lambda self, this, path: self.call("json_extract_string", this, path),
+        TokenType.ARROW: lambda self, this, path: calls.arrow(self, "json_extract", this, path),
+        TokenType.DARROW: lambda self, this, path: calls.arrow(self, "json_extract_string", this, path),
     }
     PRIMARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         **DuckDBParser.PRIMARY_PARSERS,
@@ -272,6 +272,7 @@ class SqlStreamParser(DuckDBParser):
 
     def expression(self, instance: E, token: Token | None = None, comments: list[str] | None = None) -> E:
         """Finish a node: validate it and record the range that it was read from."""
+        calls.refuse_bare_arrow(instance)
         node = super().expression(instance, token, comments)
         if token is not None:
             set_range(node, token.start, token.end + 1)
@@ -313,6 +314,24 @@ class SqlStreamParser(DuckDBParser):
             return self._ranged(start, exp.Literal.number(f".{self._prev.text}"))
         return self._ranged(start, super()._parse_primary())
 
+    def _parse_type(
+        self, parse_interval: bool = True, fallback_to_identifier: bool = False
+    ) -> exp.Expr | None:
+        start = self.here
+        index = self._index
+        typed = self._curr.token_type in self.TYPE_TOKENS and self._curr.token_type != TokenType.INTERVAL
+        if typed and not fallback_to_identifier:
+            data_type = self._parse_types(check_func=True, allow_identifiers=False)
+            token = self._curr
+            if isinstance(data_type, exp.DataType) and token.token_type == TokenType.STRING:
+                # sqlglot reads DATE '…'::VARCHAR as DATE ('…'::VARCHAR).
+                self._advance()
+                literal = self.expression(exp.Literal.string(token.text), token)
+                cast = self._ranged(start, self.expression(exp.Cast(this=literal, to=data_type)))
+                return self._ranged(start, self._parse_column_ops(cast))
+            self._retreat(index)
+        return self._ranged(start, super()._parse_type(parse_interval, fallback_to_identifier))
+
     def _parse_unary(self) -> exp.Expr | None:
         start = self.here
         return self._ranged(start, super()._parse_unary())
@@ -334,6 +353,13 @@ class SqlStreamParser(DuckDBParser):
         return self._ranged(
             start, super()._parse_function_call(functions, anonymous, optional_parens, any_token)
         )
+
+    def _parse_window(self, this: exp.Expr | None, alias: bool = False) -> exp.Expr | None:
+        if isinstance(this, exp.Func) and self._prev.token_type == TokenType.R_PAREN:
+            begin = (this._meta or {}).get("start")
+            if begin is not None:
+                set_range(this, begin, self._prev.end + 1)
+        return super()._parse_window(this, alias)
 
     def _parse_types(
         self,
@@ -366,13 +392,42 @@ class SqlStreamParser(DuckDBParser):
         self, require_interval: bool = True, parse_function_unit: bool = True
     ) -> exp.Add | exp.Interval | None:
         start = self.here
-        found = super()._parse_interval(require_interval, parse_function_unit)
+        literal = self._curr.token_type == TokenType.INTERVAL and self._next.token_type == TokenType.STRING
+        if literal:
+            self._advance()
+            found: exp.Add | exp.Interval | None = self._parse_interval_literal()
+        else:
+            found = super()._parse_interval(require_interval, parse_function_unit)
         if isinstance(found, exp.Interval):
             try:
                 found = intervals.normalized(found)
             except ValueError as error:
                 raise SqlSyntaxError(str(error), start, self.last_end, code="SQL005") from None
         return self._ranged(start, found)
+
+    def _parse_interval_literal(self) -> exp.Interval:
+        # sqlglot reads '1 day 02:03' as '1 day'.
+        text = self._curr.text
+        self._advance()
+        value = exp.Literal.string(text)
+        if any(c.isalpha() for c in text) or self._curr.token_type == TokenType.STRING:
+            return exp.Interval(this=value)
+        unit = self._parse_interval_unit()
+        if unit is not None and self.take("TO"):
+            return exp.Interval(
+                this=value, unit=exp.IntervalSpan(this=unit, expression=self._parse_interval_unit())
+            )
+        return exp.Interval(this=value, unit=unit)
+
+    def _parse_interval_unit(self) -> exp.Var | None:
+        token = self._curr
+        if token.token_type != TokenType.VAR and intervals.unit_name(token.text) is None:
+            return None
+        self._advance()
+        if self._match(TokenType.L_PAREN):  # SECOND(3): the precision changes nothing
+            self._match(TokenType.NUMBER)
+            self.expect(")", after="the precision")
+        return self.expression(exp.Var(this=token.text.upper()), token)
 
     def _parse_select(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
         start = self.here
