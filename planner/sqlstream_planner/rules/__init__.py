@@ -8,13 +8,14 @@ from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.logical import Fields, Sink
 from sqlstream_planner.rules.merge_projects import merge_projects
 from sqlstream_planner.rules.prune_columns import prune_columns
-from sqlstream_planner.rules.push_filters import push_filters
 from sqlstream_planner.rules.share_slices import share_slices
 
 Rule = Callable[[tuple[Sink, ...]], tuple[Sink, ...]]
 
+#: Filters need no rule: a stateless chain over a scan is one fragment, and DuckDB pushes its WHERE into the
+#: reader. The watermark is taken over all rows that were read, so a reader must not be handed a filter.
 #: Every rule keeps the meaning and the schema of each root.
-RULES: tuple[Rule, ...] = (merge_projects, share_slices, push_filters, prune_columns)
+RULES: tuple[Rule, ...] = (merge_projects, share_slices, prune_columns)
 
 
 def optimize(roots: tuple[Sink, ...], rules: tuple[Rule, ...] = RULES) -> tuple[Sink, ...]:

@@ -1,0 +1,187 @@
+"""Plans for people and for tools: text, JSON and Mermaid, stable from run to run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from sqlstream_operators import plan_json
+from sqlstream_operators.spec import (
+    ExchangeInput,
+    ExchangeOutput,
+    FragmentStep,
+    LateStep,
+    OperatorStep,
+    PhysicalPlan,
+    Schema,
+    SinkOutput,
+    SourceInput,
+    SourceSpec,
+    Stage,
+    WindowAggregateSpec,
+)
+from sqlstream_planner.bind.windows import duration
+from sqlstream_planner.logical import Node, Sink, WindowAggregate, walk
+from sqlstream_planner.logical_text import describe_window, logical_text
+from sqlstream_planner.pipeline import Planned
+from sqlstream_planner.properties import Properties, properties
+
+
+def explain_text(planned: Planned) -> str:
+    """The logical plan with each node's properties, then stages, then state."""
+    parts = ["== Logical plan ==", logical_text(planned.logical)]
+    parts += ["", "== Properties ==", *_property_lines(planned.logical)]
+    parts += ["", "== Stages =="]
+    for source in planned.physical.sources:
+        parts += _source_lines(source)
+    for stage in planned.physical.stages:
+        parts += _stage_lines(planned.physical, stage)
+    parts += ["", "== State =="]
+    parts += _state_lines(planned.physical) or ["none: every row is done with when its epoch is"]
+    return "\n".join(parts) + "\n"
+
+
+def explain_json(planned: Planned) -> str:
+    """The plan as one JSON object: `logical` (text), `properties`, `physical` (the plan that runs)."""
+    document: dict[str, Any] = {
+        "logical": logical_text(planned.logical).split("\n"),
+        "properties": [{"node": name, **found.to_json()} for name, found in _properties(planned.logical)],
+        "physical": json.loads(plan_json.to_text(planned.physical)),
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def explain_mermaid(planned: Planned) -> str:
+    """The stages as a Mermaid flowchart."""
+    plan = planned.physical
+    lines = ["flowchart LR"]
+    ids: dict[str, str] = {}
+
+    def id_of(name: str) -> str:
+        return ids.setdefault(name, f"n{len(ids)}")
+
+    for source in plan.sources:
+        lines.append(f'  {id_of("source " + source.name)}[("{source.name}<br/>{source.connector}")]')
+    for stage in plan.stages:
+        lines.append(f'  {id_of("stage " + stage.id)}["{"<br/>".join(_stage_words(stage))}"]')
+    for sink in plan.sinks:
+        lines.append(f'  {id_of("sink " + sink.name)}[/"{sink.name}<br/>{sink.connector}"/]')
+    readers = {i.edge: s.id for s in plan.stages for i in s.inputs if isinstance(i, ExchangeInput)}
+    for stage in plan.stages:
+        me = id_of("stage " + stage.id)
+        for stage_input in stage.inputs:
+            if isinstance(stage_input, SourceInput):
+                lines.append(f"  {id_of('source ' + stage_input.source)} --> {me}")
+        for output in stage.outputs:
+            if isinstance(output, SinkOutput):
+                lines.append(f"  {me} --> {id_of('sink ' + output.sink)}")
+            else:
+                keys = ", ".join(output.keys) or "one shard"
+                lines.append(f'  {me} -->|"{keys}"| {id_of("stage " + readers[output.edge])}')
+    return "\n".join(lines) + "\n"
+
+
+def _stage_words(stage: Stage) -> list[str]:
+    words = [stage.id]
+    for step in stage.steps:
+        if isinstance(step, OperatorStep):
+            words.append(f"{step.operator.window.kind.value} aggregate")
+        elif isinstance(step, FragmentStep) and step.name.endswith(".partial"):
+            words.append("partial aggregate")
+    return words
+
+
+# --------------------------------------------------------------------------------------------- properties
+
+
+def _properties(roots: tuple[Sink, ...]) -> Iterable[tuple[str, Properties]]:
+    names: dict[str, int] = {}
+    for node in walk(tuple(roots)):
+        kind = _name(node)
+        names[kind] = names.get(kind, 0) + 1
+        number = f" {names[kind]}" if names[kind] > 1 else ""
+        yield f"{kind}{number}", properties(node)
+
+
+def _name(node: Node) -> str:
+    if isinstance(node, Sink):
+        return f"sink {node.label}"
+    if isinstance(node, WindowAggregate):
+        return "window aggregate"
+    return type(node).__name__.lower() + (f" {node.source.name}" if hasattr(node, "source") else "")
+
+
+def _property_lines(roots: tuple[Sink, ...]) -> list[str]:
+    return [f"{name}: {found.text()}" for name, found in _properties(roots)]
+
+
+# ------------------------------------------------------------------------------------------------- stages
+
+
+def _source_lines(source: SourceSpec) -> list[str]:
+    lines = [f"source {source.name} ({source.connector})"]
+    listed = ", ".join((*source.columns, *(m.name for m in source.metadata)))
+    lines.append(f"  reads {listed}")
+    nested = [p for p in source.needed_paths if "." in p]
+    if nested:
+        lines.append(f"  of nested columns only {', '.join(nested)}")
+    if source.watermark is not None:
+        idle = source.watermark.idle_timeout_us
+        lines.append(
+            f"  watermark max({source.watermark.expression})"
+            + (f", idle after {duration(idle)}" if idle else "")
+        )
+    return lines
+
+
+def _stage_lines(plan: PhysicalPlan, stage: Stage) -> list[str]:
+    where = "one task a split" if stage.level == 0 else "one task a shard"
+    lines = [f"stage {stage.id} (level {stage.level}, {where})"]
+    for step in stage.steps:
+        if isinstance(step, FragmentStep):
+            lines.append(f"  {step.name} = DuckDB")
+            lines += [f"    {line}" for line in step.sql.split("\n")]
+        elif isinstance(step, LateStep):
+            sources = ", ".join(step.watermark_sources)
+            lines.append(f"  {step.name} = {step.input} without closed windows (watermark of {sources})")
+        else:
+            lines += _operator_lines(step.name, step.operator)
+    for output in stage.outputs:
+        if isinstance(output, ExchangeOutput):
+            keys = f"hash({', '.join(output.keys)})" if output.keys else "one shard"
+            lines.append(f"  exchange {output.input} by {keys}")
+        else:
+            sink = next(s for s in plan.sinks if s.name == output.sink)
+            lines.append(f"  write {output.input} to {sink.name} ({sink.connector}, {sink.changelog})")
+    return lines
+
+
+def _operator_lines(name: str, spec: WindowAggregateSpec) -> list[str]:
+    lines = [f"  {name} = merge, state {spec.state.state_id}, {describe_window(spec.window, 'event time')}"]
+    lines.append(f"    keys {_columns(spec.keys) or 'none'}")
+    for column, merge in zip(spec.accumulators, spec.merge, strict=True):
+        lines.append(f"    {column.name} {column.type} = {merge}")
+    for distinct in spec.distincts:
+        lines.append(
+            f"    distinct {_columns(distinct.values)}"
+            + (f" with {', '.join(distinct.flags)}" if distinct.flags else "")
+        )
+    lines.append(f"    when a window closes: {spec.emit}")
+    return lines
+
+
+def _columns(schema: Schema) -> str:
+    return ", ".join(f"{c.name} {c.type}" for c in schema)
+
+
+def _state_lines(plan: PhysicalPlan) -> list[str]:
+    lines = []
+    for state in plan.states:
+        lines.append(f"{state.state_id} {state.operator}: {state.description}")
+        for table in state.tables:
+            lines.append(f"  table {table.name}, by {'time, ' if table.layout == 'time' else ''}key")
+            for part, fields in (("key", table.key), ("sub-key", table.sub_key), ("value", table.value)):
+                lines += [f"    {part} {f.name} {f.type}: {f.fingerprint}" for f in fields]
+        lines.append("  bounded: rows go when the watermark closes their last window")
+    return lines
