@@ -63,7 +63,7 @@ def encode(hint: Any, value: Any) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is tuple:
         return [encode(item, v) for item, v in zip(_item_hints(arguments, len(value)), value, strict=True)]
-    if origin is not None and issubclass(origin, Mapping):
+    if isinstance(origin, type) and issubclass(origin, Mapping):
         return {key: encode(arguments[1], value[key]) for key in sorted(value)}
     return value
 
@@ -90,7 +90,7 @@ def decode(hint: Any, data: Any, where: str = "plan") -> Any:
         items = _expect(list, data, where)
         hints = _item_hints(arguments, len(items), where)
         return tuple(decode(h, v, f"{where}[{i}]") for i, (h, v) in enumerate(zip(hints, items, strict=True)))
-    if origin is not None and issubclass(origin, Mapping):
+    if isinstance(origin, type) and issubclass(origin, Mapping):
         return {k: decode(arguments[1], v, f"{where}.{k}") for k, v in _expect(dict, data, where).items()}
     return _expect(hint, data, where)
 
