@@ -21,7 +21,7 @@ from sqlstream.runtime.epochs import EpochLoop, LoopSettings, Program
 from sqlstream.runtime.faults import Faults, no_faults
 from sqlstream.runtime.garbage import RETAINED, GarbageCollector, Pins, no_pins
 from sqlstream.runtime.job import JobRunner
-from sqlstream.runtime.journal import Journal
+from sqlstream.runtime.journal import Journal, digest_of
 from sqlstream.runtime.lease import BEAT_S, Lease
 from sqlstream.runtime.manifest import EpochPlan, Manifest, RunInfo
 from sqlstream.runtime.progress import EpochReport, RunResult
@@ -168,20 +168,20 @@ def _program(
     plan: PhysicalPlan, journal: Journal, last: Manifest | None, connectors: DriverConnectors, base_dir: str
 ) -> Program:
     context = ConnectorContext(journal.store, base_dir)
-    digest = journal.put_physical_plan(plan_json.to_text(plan).encode())
+    text = plan_json.to_text(plan).encode()
     sinks = {spec.name: connectors.sink(spec, context) for spec in plan.sinks}
     former = {}
     if last is not None:
         specs = {spec.name: spec for spec in plan.sinks}
-        before = plan if last.plan_digest == digest else physical_plan(journal, last)
+        before = plan if last.plan_digest == digest_of(text) else physical_plan(journal, last)
         former = {
             spec.name: sinks[spec.name] if specs.get(spec.name) == spec else connectors.sink(spec, context)
             for spec in before.sinks
         }
     return Program(
         plan=plan,
+        text=text,
         fingerprint=program_fingerprint(plan),
-        digest=digest,
         sources={spec.name: connectors.source(spec, context) for spec in plan.sources},
         sinks=sinks,
         former_sinks=former,

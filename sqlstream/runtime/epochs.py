@@ -61,14 +61,14 @@ class LoopSettings:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What the loop runs: the plan, its fingerprint and digest, and the driver's halves of its connectors.
+    """What the loop runs: the plan, as text too, its fingerprint, and the driver's halves of its connectors.
 
     `former_sinks` are those of the program that wrote the last manifest, to commit it again.
     """
 
     plan: PhysicalPlan
+    text: bytes
     fingerprint: str
-    digest: str
     sources: Mapping[str, Source]
     sinks: Mapping[str, Sink]
     former_sinks: Mapping[str, Sink]
@@ -125,6 +125,7 @@ class EpochLoop:
         self._finished: set[str] = set()
         self._fed: dict[str, float] = {}
         self._done: list[EpochReport] = []
+        self._digest: str | None = None
 
     # -------------------------------------------------------------------------------------------- the run
 
@@ -252,7 +253,7 @@ class EpochLoop:
             lineage=self._lineage,
             run=self._run,
             fingerprint=self._program.fingerprint,
-            plan_digest=self._program.digest,
+            plan_digest=self._kept_program(),
             parallelism=self._settings.parallelism,
             max_parallelism=self._plan.options.max_parallelism,
             sources=tuple(self._states.values()),
@@ -386,6 +387,7 @@ class EpochLoop:
         """Run a written plan to its end."""
         timer = _Timer(self._clock, {"plan": planning})
         store = self._journal.store
+        digest = self._kept_program()
         job = EpochJob(
             program=self._plan,
             plan=plan,
@@ -403,7 +405,7 @@ class EpochLoop:
         timer.lap("prepare")
         self._faults("prepared", plan.epoch)
         self._check_lease()
-        manifest = self._manifest(plan, outcome, letter_file, letters)
+        manifest = self._manifest(plan, outcome, digest, letter_file, letters)
         if not self._journal.publish(manifest):
             raise self._lost_manifest(plan.epoch)
         timer.lap("publish")
@@ -423,10 +425,20 @@ class EpochLoop:
         self._on_epoch(report)
         return report
 
+    def _kept_program(self) -> str:
+        """The digest under which the physical plan is kept.
+
+        It is written only once an epoch is under way: until then no other driver sweeps what no manifest names.
+        """
+        if self._digest is None:
+            self._digest = self._journal.put_physical_plan(self._program.text)
+        return self._digest
+
     def _manifest(
         self,
         plan: EpochPlan,
         outcome: EpochOutcome,
+        digest: str,
         letter_file: str | None,
         letters: Mapping[str, int],
     ) -> Manifest:
@@ -453,7 +465,7 @@ class EpochLoop:
             lineage=plan.lineage,
             run=self._run,
             fingerprint=self._program.fingerprint,
-            plan_digest=self._program.digest,
+            plan_digest=digest,
             parallelism=plan.parallelism,
             max_parallelism=self._plan.options.max_parallelism,
             sources=tuple(states),

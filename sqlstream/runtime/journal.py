@@ -27,6 +27,11 @@ def manifest_name(epoch: int) -> str:
     return f"epochs/{epoch:06d}{_MANIFEST}"
 
 
+def digest_of(content: bytes) -> str:
+    """The name of a physical plan by its content."""
+    return hashlib.sha256(content).hexdigest()[:32]
+
+
 def damaged(error: DamagedFileError, store: CheckpointStore) -> DiagnosticError:
     """The message for a damaged file of the journal that can't be done without."""
     return DiagnosticError(
@@ -101,7 +106,7 @@ class Journal:
 
     def put_physical_plan(self, content: bytes) -> str:
         """Keep a physical plan under its digest; returns the digest."""
-        digest = hashlib.sha256(content).hexdigest()[:32]
+        digest = digest_of(content)
         name = f"plans/{digest}.json"
         if not self.store.exists(name):
             self.store.put(name, content)
@@ -114,7 +119,7 @@ class Journal:
             content = self.store.get(name)
         except FileNotFoundError:
             raise damaged(DamagedFileError(name, "is missing"), self.store) from None
-        if hashlib.sha256(content).hexdigest()[:32] != digest:
+        if digest_of(content) != digest:
             raise damaged(DamagedFileError(name, "has another content than its name says"), self.store)
         return content
 

@@ -12,7 +12,7 @@ import json
 import traceback
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -107,7 +107,13 @@ class TaskProgram:
         """Run all splits of a level-0 task; reports are among the messages."""
         specs = {source.name: source for source in self.plan.sources}
         for one in self.tasks[task]:
-            reader = connectors.reader(specs[one.split.source], self.base_dir)
+            spec = specs[one.split.source]
+            reader = connectors.reader(spec, self.base_dir)
+            declared = tuple(column.name for column in spec.physical)
+            whole = None
+            if spec.columns != declared or spec.needed_paths:
+                all_columns = replace(spec, columns=declared, needed_paths=())
+                whole = connectors.reader(all_columns, self.base_dir)
             yield from _as_messages(
                 run_source_task(
                     self.plan,
@@ -116,7 +122,8 @@ class TaskProgram:
                     one.split,
                     self.context,
                     one.ordinal,
-                    writers=lambda spec: connectors.writer(spec, self.base_dir),
+                    writers=lambda sink: connectors.writer(sink, self.base_dir),
+                    whole=whole,
                 )
             )
 
