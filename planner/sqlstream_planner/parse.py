@@ -18,6 +18,7 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did
 from sqlstream_planner.dialect import SqlStream, SqlSyntaxError, range_of
 from sqlstream_planner.dialect.lexer import HintBook, lex
 from sqlstream_planner.dialect.parser import SqlStreamParser
+from sqlstream_planner.dialect.positions import set_range
 from sqlstream_planner.mistakes import help_for
 from sqlstream_planner.problems import TypeProblem
 from sqlstream_planner.rendered import RenderedSql
@@ -334,8 +335,15 @@ class _Reader:
         p = self.p
         start = p.here
         query = p.query()
+        if isinstance(query, exp.Values):
+            query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=query))
+            set_range(query, start, p.last_end)
         if not isinstance(query, exp.Query):
             raise SqlSyntaxError("this is not a query", start, p.last_end)
+        for select in query.find_all(exp.Select):
+            if not select.expressions:
+                at = range_of(select) or (start, start + 1)
+                raise SqlSyntaxError("this SELECT selects nothing", at[0], at[0] + 6, help="write SELECT *")
         holder = query.find(exp.Placeholder, exp.Parameter)
         if holder is not None:
             at = range_of(holder) or (start, start + 1)

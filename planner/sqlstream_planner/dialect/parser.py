@@ -10,6 +10,7 @@ its like, and FIRST_VALUE, LAST_VALUE, NTH_VALUE, LEAD and LAG (sqlglot only wri
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from itertools import pairwise
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 from sqlglot import exp
@@ -61,6 +62,7 @@ class SqlStreamParser(DuckDBParser):
         "LEAD": exp.Lead.from_arg_list,
         "LAG": exp.Lag.from_arg_list,
     }
+    FUNC_TOKENS: ClassVar[set[TokenType]] = DuckDBParser.FUNC_TOKENS | {TokenType.SESSION}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[[Any], Any]]] = {
         "CAST": lambda self: self._parse_cast(True),
         "TRY_CAST": lambda self: self._parse_cast(False, safe=True),
@@ -98,6 +100,7 @@ class SqlStreamParser(DuckDBParser):
         super().__init__(dialect=dialect, **options)
         self._hints = HintBook(())
         self._stop = 0
+        self._type_depth = 0
 
     # ---- entry, for whoever reads statements -------------------------------------------------------------
 
@@ -112,6 +115,7 @@ class SqlStreamParser(DuckDBParser):
         self.sql = sql
         self._hints = hints if hints is not None else HintBook(())
         self._stop = len(sql) if stop is None else stop
+        self._type_depth = 0
         self._chunks = [list(tokens)]
         self._advance_chunk()
 
@@ -369,13 +373,39 @@ class SqlStreamParser(DuckDBParser):
         with_collation: bool = False,
     ) -> exp.Expr | None:
         start = self.here
-        found = super()._parse_types(check_func, schema, allow_identifiers, with_collation)
+        first = self._index
+        if self._curr.token_type in self.TYPE_TOKENS and self._next.token_type == TokenType.ARRAY:
+            return self._parse_array_of(self._curr)
+        self._type_depth += 1
+        try:
+            found = super()._parse_types(check_func, schema, allow_identifiers, with_collation)
+        finally:
+            self._type_depth -= 1
+        if isinstance(found, exp.DataType) and self._type_depth and not self.take("NOT", "NULL"):
+            self.take("NULL")
+        for before, token in pairwise(self._tokens[first : self._index]):
+            if token.token_type == TokenType.ARRAY and before.token_type in (TokenType.R_PAREN, TokenType.GT):
+                self.fail_at_token(token, None, "write ARRAY<type>")
         if isinstance(found, exp.DataType):
             for child in found.expressions:
                 # `ROW<a INT NOT NULL>`: DuckDB has no constraint inside a type.
                 if isinstance(child, exp.ColumnDef):
                     child.set("constraints", None)
         return self._ranged(start, found)
+
+    def _parse_array_of(self, token: Token) -> exp.DataType:
+        # After `INT ARRAY` sqlglot goes on reading what follows as a list of sizes.
+        single = SqlStreamParser(dialect=self.dialect)
+        single.start([token], self.sql)
+        element = single.data_type()
+        self._advance(2)
+        array = exp.DataType(this=exp.DType.ARRAY, expressions=[element], nested=True)
+        return self._ranged(token.start, array)
+
+    def _parse_struct_types(self, type_required: bool = False) -> exp.Expr | None:
+        found = super()._parse_struct_types(type_required)
+        self._match(TokenType.STRING)  # ROW<a INT 'a comment'>
+        return found
 
     def _parse_user_defined_type(self, identifier: exp.Identifier) -> exp.Expr | None:
         near = did_you_mean(identifier.name, TYPE_NAMES)
