@@ -19,7 +19,7 @@ REPORT_EDGE = "$report"
 DEAD_LETTERS = pa.schema(
     [
         ("epoch", pa.int64()),
-        ("kind", pa.string()),  # 'late' | 'malformed'
+        ("kind", pa.string()),  # late | no-time | malformed
         ("source", pa.string()),
         ("operator", pa.string()),
         ("origin", pa.string()),

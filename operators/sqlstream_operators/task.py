@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from .arrow_types import to_arrow
 from .errors import DataError, InternalError
@@ -46,6 +47,7 @@ from .window_aggregate import WindowAggregate
 from .windows import closed_upto, window_ends_of_slice
 
 _SPLIT = "$split"
+_WHOLE = "$split with all columns"
 _LEVEL = 1 << 24  # producers of one edge are ordered by (level, ordinal)
 
 
@@ -162,6 +164,7 @@ class _Task:
     epoch: EpochContext
     duck: DuckSession
     stores: Stores | None = None
+    whole_rows: Callable[[], Relations] | None = None
     clock: _Clock = field(default_factory=_Clock)
     edges: dict[ExchangeOutput, list[pa.Table]] = field(default_factory=dict)
     sinks: dict[str, list[pa.Table]] = field(default_factory=dict)
@@ -200,12 +203,17 @@ class _Task:
     def _late(self, step: LateStep, relations: Relations) -> None:
         marks = watermarks_for(self.plan, self.epoch, step.operator, step.watermark_sources)
         upto = closed_upto(marks.late, step.tick_us)
-        any_late = False
+        any_late = any_timeless = False
         names = {step.input: step.name} | {name: f"{name}.kept" for name in step.also}
         for name, kept in names.items():
             with self.clock.phase("fragment"):
                 rows = relations.table(name)
             if rows.num_rows:
+                ends = rows.column(SLICE_COLUMN)
+                if ends.null_count:
+                    # Rows without an event time belong to no window.
+                    any_timeless = True
+                    rows = rows.filter(pc.is_valid(ends))
                 first, last = window_ends_of_slice(step.window, rows.column(SLICE_COLUMN).to_numpy())
                 keep = last >= first
                 if marks.late != WATERMARK_MIN:
@@ -214,26 +222,34 @@ class _Task:
                 if not keep.all():
                     rows = rows.filter(pa.array(keep))
             relations.add_table(kept, rows, relations.schema(name))
-        if not any_late:
+        if not (any_late or any_timeless):
             return
         with self.clock.phase("fragment"):
-            rows = relations.query(step.late_sql, step.inputs, {"late_watermark": marks.late})
-        if not rows.num_rows:
-            raise InternalError(
-                f"late rows for {step.operator} were dropped, but its late_sql does not find them"
+            source = relations if self.whole_rows is None else self.whole_rows()
+            rows = source.query(step.late_sql, step.inputs, {"late_watermark": marks.late})
+        timeless = pc.is_null(rows.column("window_end"))
+        self._lost(step, rows.filter(timeless), "no-time", "the event time is NULL")
+        late = rows.filter(pc.invert(timeless))
+        self._lost(step, late, "late", f"the window was closed: the watermark is {marks.late} µs")
+        if (any_late and not late.num_rows) or (any_timeless and late.num_rows == rows.num_rows):
+            raise InternalError(f"rows for {step.operator} were dropped, but its late_sql does not find them")
+        if late.num_rows:
+            self.late[step.operator] = self.late.get(step.operator, 0) + late.num_rows
+
+    def _lost(self, step: LateStep, rows: pa.Table, kind: str, reason: str) -> None:
+        """Keep rows that an operator could not take as dead letters."""
+        if rows.num_rows:
+            self.letters.append(
+                dead_letters(
+                    rows.num_rows,
+                    epoch=self.epoch.epoch,
+                    kind=kind,
+                    source=step.table,
+                    operator=step.operator,
+                    reason=reason,
+                    columns={c: rows.column(c) for c in ("window_start", "window_end", "event_time", "row")},
+                )
             )
-        self.late[step.operator] = self.late.get(step.operator, 0) + rows.num_rows
-        self.letters.append(
-            dead_letters(
-                rows.num_rows,
-                epoch=self.epoch.epoch,
-                kind="late",
-                source=step.table,
-                operator=step.operator,
-                reason=f"the window was closed: the watermark is {marks.late} µs",
-                columns={c: rows.column(c) for c in ("window_start", "window_end", "event_time", "row")},
-            )
-        )
 
     def _operate(self, step: OperatorStep, relations: Relations) -> None:
         spec = step.operator
@@ -319,10 +335,12 @@ def run_source_task(
     *,
     writers: Writers,
     duck: DuckSession | None = None,
+    whole: SplitReader | None = None,
 ) -> Iterator[Message | Report]:
     """Read one split through all level-0 stages of its source; the report comes last.
 
-    `ordinal` is unique among the source tasks of the epoch and ascends in the order of the source. The split
+    `whole` reads all the columns that the source declares: dead letters are whole rows, also where the query
+    needs less (None: `reader` does). `ordinal` is unique among the source tasks of the epoch and ascends in the order of the source. The split
     is read strictly; if DuckDB refuses, once more without its unreadable rows, which become dead letters.
     Raises DataError, naming the source, if it refuses again.
     """
@@ -337,7 +355,9 @@ def run_source_task(
                 f"stage {stage.id} reads other sources than {source_name}: a task has one split"
             )
     bad: list[BadRow] = []
-    task = _Task(plan, 0, ordinal, epoch, duck)
+    task = _Task(
+        plan, 0, ordinal, epoch, duck, whole_rows=_whole(duck, whole, split, source_name, careful=False)
+    )
     try:
         try:
             with task.clock.phase("read"):
@@ -345,7 +365,8 @@ def run_source_task(
             watermark, rows = _run_source(task, source, stages)
         except (duckdb.Error, DataError):
             duck.reset()
-            task = _Task(plan, 0, ordinal, epoch, duck)
+            rows_of = _whole(duck, whole, split, source_name, careful=True)
+            task = _Task(plan, 0, ordinal, epoch, duck, whole_rows=rows_of)
             with task.clock.phase("read"):
                 bad = list(reader.open_careful(duck, _SPLIT, split))
             watermark, rows = _run_source(task, source, stages)
@@ -376,6 +397,27 @@ def run_source_task(
         watermark=watermark,
         malformed=len(bad),
     )
+
+
+def _whole(
+    duck: DuckSession, reader: SplitReader | None, split: Any, source: str, *, careful: bool
+) -> Callable[[], Relations] | None:
+    """Opens the split once more with all its columns, when that is first needed."""
+    if reader is None:
+        return None
+    opened: list[Relations] = []
+
+    def relations() -> Relations:
+        if not opened:
+            if careful:
+                reader.open_careful(duck, _WHOLE, split)
+            else:
+                reader.open_strict(duck, _WHOLE, split, queries=1)
+            opened.append(Relations(duck))
+            opened[0].add_sql(source, f'SELECT * FROM "{_WHOLE}"', ())
+        return opened[0]
+
+    return relations
 
 
 def _run_source(task: _Task, source: SourceSpec, stages: list[Stage]) -> tuple[int | None, int]:
