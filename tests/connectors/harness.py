@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,19 +21,20 @@ from sqlstream_operators.types import parse_type
 
 def source_spec(
     schema: dict[str, str],
+    options: Mapping[str, str] | None = None,
     *,
+    path: str | None = None,
+    format: str | None = None,
     columns: Sequence[str] | None = None,
     metadata: Sequence[tuple[str, str, str]] = (),
     filter_: str | None = None,
     needed_paths: tuple[str, ...] = (),
     connector: str = "filesystem",
-    **options: str,
 ) -> SourceSpec:
-    """Options with dots in their names are passed as `**{"csv.header": "true"}`."""
     return SourceSpec(
         name="t",
         connector=connector,
-        options=options,
+        options=_options(options, path, format),
         physical=tuple(Column(name, parse_type(type_)) for name, type_ in schema.items()),
         columns=tuple(schema) if columns is None else tuple(columns),
         metadata=tuple(MetadataColumn(name, key, parse_type(type_)) for name, key, type_ in metadata),
@@ -44,18 +45,26 @@ def source_spec(
 
 def sink_spec(
     schema: dict[str, str],
+    options: Mapping[str, str] | None = None,
     *,
+    path: str | None = None,
+    format: str | None = None,
     partitioned_by: Sequence[str] = (),
     connector: str = "filesystem",
-    **options: str,
+    name: str = "s",
 ) -> SinkSpec:
     return SinkSpec(
-        name="s",
+        name=name,
         connector=connector,
-        options=options,
-        schema=tuple(Column(name, parse_type(type_)) for name, type_ in schema.items()),
+        options=_options(options, path, format),
+        schema=tuple(Column(column, parse_type(type_)) for column, type_ in schema.items()),
         partitioned_by=tuple(partitioned_by),
     )
+
+
+def _options(options: Mapping[str, str] | None, path: str | None, format_: str | None) -> dict[str, str]:
+    given = {"path": path, "format": format_}
+    return {**(options or {}), **{name: value for name, value in given.items() if value is not None}}
 
 
 def context(folder: Path, name: str = "state") -> ConnectorContext:

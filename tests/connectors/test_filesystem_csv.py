@@ -9,16 +9,20 @@ from sqlstream.connectors.api import Limits
 from sqlstream.connectors.filesystem.cutting import CsvShape, csv_cut
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.fragment import DuckSession
-from tests.connectors.harness import context, read_all, source_spec
+from tests.connectors.harness import Read, context, read_all, source_spec
 
 SCHEMA = {"a": "BIGINT", "s": "VARCHAR", "t": "TIMESTAMP"}
 
 
 def _read(
-    tmp_path: Path, duck: DuckSession, content: str | bytes, limits: Limits | None = None, **options: str
-):  # type: ignore[no-untyped-def]
+    tmp_path: Path,
+    duck: DuckSession,
+    content: str | bytes,
+    limits: Limits | None = None,
+    options: dict[str, str] | None = None,
+) -> Read:
     (tmp_path / "a.csv").write_bytes(content.encode() if isinstance(content, str) else content)
-    spec = source_spec(SCHEMA, path="a.csv", format="csv", **options)
+    spec = source_spec(SCHEMA, options, path="a.csv", format="csv")
     return read_all(duck, spec, context(tmp_path), limits)
 
 
@@ -26,7 +30,8 @@ def test_rows_nulls_quotes_and_line_ends(tmp_path: Path, duck: DuckSession) -> N
     read = _read(
         tmp_path,
         duck,
-        '\ufeff1,x,2020-01-01 00:00:00\r\n2,"",\r\n\r\n3,"a ""b""\n,c",2020-01-01T00:00:00+02:00\r\n,,\r\n4,é,',
+        '\ufeff1,x,2020-01-01 00:00:00\r\n2,"",\r\n\r\n3,"a ""b""\n,c",2020-01-01T00:00:00+02:00\r\n'
+        ",,\r\n4,é,",
     )
     assert read.rows == [
         (1, "x", datetime(2020, 1, 1)),
@@ -59,20 +64,20 @@ def test_files_with_different_headers(tmp_path: Path, duck: DuckSession) -> None
 
 
 def test_header_false_reads_the_first_line_as_data(tmp_path: Path, duck: DuckSession) -> None:
-    read = _read(tmp_path, duck, "a,s,t\n1,x,\n", **{"csv.header": "false"})
+    read = _read(tmp_path, duck, "a,s,t\n1,x,\n", options={"csv.header": "false"})
     assert read.rows == [(1, "x", None)]
     assert [(b.line, b.raw) for b in read.bad] == [(1, "a,s,t")]
 
 
 def test_header_true_with_other_names_is_positional(tmp_path: Path, duck: DuckSession) -> None:
-    read = _read(tmp_path, duck, "Amount,s,When\n1,x,\n", **{"csv.header": "true"})
+    read = _read(tmp_path, duck, "Amount,s,When\n1,x,\n", options={"csv.header": "true"})
     assert read.rows == [(1, "x", None)]
 
 
 @pytest.mark.parametrize("header", ["s,a,when", "a,s", "a,s,when,more"])
 def test_a_header_that_does_not_fit_is_refused(tmp_path: Path, duck: DuckSession, header: str) -> None:
     with pytest.raises(DataError, match=r"a\.csv: the header has no column t; it has"):
-        _read(tmp_path, duck, f"{header}\n1,x,\n", **{"csv.header": "true"})
+        _read(tmp_path, duck, f"{header}\n1,x,\n", options={"csv.header": "true"})
 
 
 def test_delimiter_quote_escape_null_and_comments(tmp_path: Path, duck: DuckSession) -> None:
@@ -80,7 +85,7 @@ def test_delimiter_quote_escape_null_and_comments(tmp_path: Path, duck: DuckSess
         tmp_path,
         duck,
         "#a;b\n1;'x;\\'y';NA\nNA;;NA\n",
-        **{
+        options={
             "csv.field-delimiter": ";",
             "csv.quote-character": "'",
             "csv.escape-character": "\\",
@@ -92,7 +97,7 @@ def test_delimiter_quote_escape_null_and_comments(tmp_path: Path, duck: DuckSess
 
 
 def test_no_quotes(tmp_path: Path, duck: DuckSession) -> None:
-    read = _read(tmp_path, duck, '1,"x,\n2,y",\n', **{"csv.disable-quote-character": "true"})
+    read = _read(tmp_path, duck, '1,"x,\n2,y",\n', options={"csv.disable-quote-character": "true"})
     assert read.rows == [(1, '"x', None), (2, 'y"', None)]
 
 

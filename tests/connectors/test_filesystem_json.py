@@ -7,7 +7,6 @@ import pytest
 
 from sqlstream.connectors.api import Limits
 from sqlstream_operators.fragment import DuckSession
-
 from tests.connectors.harness import context, read_all, source_spec
 
 

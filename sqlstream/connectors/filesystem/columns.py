@@ -77,60 +77,68 @@ def prune(type_: SqlType, paths: Sequence[str]) -> SqlType:
     return SqlType(Kind.STRUCT, fields=fields)
 
 
-def text_type(type_: SqlType) -> SqlType:
-    """The type as which text is read so that `without_zone` gives `type_`.
+def text_type(type_: SqlType, *, base64: bool = False) -> SqlType:
+    """The type as which text is read so that `from_text` gives `type_`.
 
     TIMESTAMP is read as TIMESTAMP WITH TIME ZONE: DuckDB's cast from text to TIMESTAMP drops a zone offset
-    silently, and this one applies it (the session's zone is UTC).
+    silently, and this one applies it (the session's zone is UTC). With `base64`, BLOB is read as the text of
+    it.
     """
     match type_.kind:
         case Kind.TIMESTAMP:
             return TIMESTAMPTZ
+        case Kind.BLOB if base64:
+            return VARCHAR
         case Kind.ARRAY if type_.element is not None:
-            return replace(type_, element=text_type(type_.element))
+            return replace(type_, element=text_type(type_.element, base64=base64))
         case Kind.MAP if type_.key is not None and type_.value is not None:
-            return replace(type_, key=text_type(type_.key), value=text_type(type_.value))
+            key, value = (text_type(part, base64=base64) for part in (type_.key, type_.value))
+            return replace(type_, key=key, value=value)
         case Kind.STRUCT:
-            return replace(type_, fields=tuple((name, text_type(field)) for name, field in type_.fields))
+            fields = ((name, text_type(field, base64=base64)) for name, field in type_.fields)
+            return replace(type_, fields=tuple(fields))
     return type_
 
 
-def from_text(column: Column) -> str:
-    """The SELECT item that makes a declared column from one that was read as `text_type` of it."""
-    name = quote_identifier(column.name)
-    if text_type(column.type) == column.type:
-        return name
-    return f"{without_zone(name, column.type)} AS {name}"
-
-
-def without_zone(value: str, type_: SqlType, depth: int = 0) -> str:
+def from_text(value: str, type_: SqlType, *, base64: bool = False, depth: int = 0) -> str:
     """SQL that makes `type_` of a value of `text_type(type_)`.
 
     Not by CAST: DuckDB pushes a cast into its CSV reader, which then reads a TIMESTAMP from the text; and
     make_timestamp is 18 times as fast. The cast is left for infinity, which has no µs.
     """
-    if text_type(type_) == type_:
+    if text_type(type_, base64=base64) == type_:
         return value
+
+    def each(values: str, inner: SqlType) -> str:
+        made = from_text(f"e{depth}", inner, base64=base64, depth=depth + 1)
+        return values if made == f"e{depth}" else f"list_transform({values}, lambda e{depth}: {made})"
+
     match type_.kind:
         case Kind.TIMESTAMP:
             return f"coalesce(make_timestamp(epoch_us({value})), CAST({value} AS TIMESTAMP))"
+        case Kind.BLOB:
+            return f"from_base64({value})"
         case Kind.STRUCT:
-            fields = ", ".join(
-                f"{quote_identifier(name)} := "
-                + without_zone(f"struct_extract({value}, {literal(name)})", field, depth)
-                for name, field in type_.fields
-            )
-            return f"CASE WHEN {value} IS NOT NULL THEN struct_pack({fields}) END"
+            fields = []
+            for name, field in type_.fields:
+                part = f"struct_extract({value}, {literal(name)})"
+                fields.append(
+                    f"{quote_identifier(name)} := {from_text(part, field, base64=base64, depth=depth)}"
+                )
+            return f"CASE WHEN {value} IS NOT NULL THEN struct_pack({', '.join(fields)}) END"
         case Kind.ARRAY if type_.element is not None:
-            inner = without_zone(f"e{depth}", type_.element, depth + 1)
-            return f"list_transform({value}, lambda e{depth}: {inner})"
+            return each(value, type_.element)
         case Kind.MAP if type_.key is not None and type_.value is not None:
-            parts = []
-            for half, part in (("keys", type_.key), ("values", type_.value)):
-                inner = without_zone(f"e{depth}", part, depth + 1)
-                parts.append(f"list_transform(map_{half}({value}), lambda e{depth}: {inner})")
-            return f"CASE WHEN {value} IS NOT NULL THEN map({', '.join(parts)}) END"
-    raise InternalError(f"{type_} holds no timestamp")
+            keys, values = each(f"map_keys({value})", type_.key), each(f"map_values({value})", type_.value)
+            return f"CASE WHEN {value} IS NOT NULL THEN map({keys}, {values}) END"
+    raise InternalError(f"{type_} is read as it is")
+
+
+def text_item(column: Column, *, base64: bool = False) -> str:
+    """The SELECT item of a declared column that was read as `text_type` of it."""
+    name = quote_identifier(column.name)
+    value = from_text(name, column.type, base64=base64)
+    return name if value == name else f"{value} AS {name}"
 
 
 def column_map(columns: Mapping[str, SqlType]) -> str:
@@ -143,7 +151,7 @@ def cast_from(source: SqlType | None, expression: str, target: SqlType) -> str:
     if source == target:
         return expression
     if source == VARCHAR and text_type(target) != target:
-        return without_zone(f"CAST({expression} AS {text_type(target)})", target)
+        return from_text(f"CAST({expression} AS {text_type(target)})", target)
     return f"CAST({expression} AS {target})"
 
 

@@ -15,11 +15,11 @@ from sqlstream.connectors.filesystem.columns import (
     Wanted,
     column_map,
     file_list,
-    from_text,
     literal,
+    text_item,
     text_type,
 )
-from sqlstream.connectors.filesystem.cutting import CsvShape, count_lines
+from sqlstream.connectors.filesystem.cutting import CsvShape, count_lines, csv_cut
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import FileEntry
 from sqlstream.connectors.filesystem.pieces import Piece, Workspace, compression, open_entry
@@ -43,7 +43,7 @@ class Layout:
 
 def strict_sql(wanted: Wanted, options: FileOptions, pieces: Sequence[Piece], work: Workspace) -> str:
     """A SELECT over the pieces in order; it fails when it is run if any record can't be read."""
-    made = [(_layout(wanted, options, piece, work), piece) for piece in pieces]
+    made = [(_layout(wanted, options, piece), piece) for piece in pieces]
     parts = []
     for layout, group in itertools.groupby(made, key=lambda item: item[0]):
         members = [piece for _, piece in group]
@@ -63,7 +63,7 @@ def _select(
     types = {column.name: text_type(column.type) for column in wanted.columns}
     columns = {name: types.get(name, VARCHAR) for name in layout.names}
     shape = options.csv
-    items = [from_text(column) for column in wanted.columns] + wanted.metadata(entries)
+    items = [text_item(column) for column in wanted.columns] + wanted.metadata(entries)
     return (
         f"SELECT {', '.join(items) or '1 AS one'} FROM read_csv({file_list(paths)}, auto_detect = false, "
         f"header = {str(layout.header).lower()}, columns = {column_map(columns)}, "
@@ -78,20 +78,74 @@ def _select(
 def careful(
     duck: DuckSession, wanted: Wanted, options: FileOptions, piece: Piece, work: Workspace
 ) -> tuple[pa.Table, list[BadRow]]:
-    """The readable rows of a piece, and the records that are not."""
-    layout = _layout(wanted, options, piece, work)
+    """The readable rows of a piece, and the records that are not.
+
+    DuckDB gives up on some text altogether (line ends of several kinds in a row …). Then the piece is halved
+    between two records until the part that it can't read is alone; that part is one bad row.
+    """
+    layout = _layout(wanted, options, piece)
     path = Path(work.text(piece, plain=True))
-    first = 0
+    line = 1
     if piece.start:
         with open_entry(piece.entry) as file:
-            first = count_lines(file, 0, piece.start)
+            line += count_lines(file, 0, piece.start)
+    size = path.stat().st_size
+    tables: list[pa.Table] = []
+    bad: list[BadRow] = []
+    waiting = [(0, size)]
+    while waiting:
+        start, end = waiting.pop()
+        part = path if (start, end) == (0, size) else _part(path, start, end, work)
+        here = Layout(layout.names, layout.header and start == 0)
+        with path.open("rb") as file:
+            first = line + count_lines(file, 0, start)
+        try:
+            table, refused = _read(duck, wanted, options, here, piece.entry, part, first)
+            tables.append(table)
+            bad += refused
+        except DataError as error:
+            with path.open("rb") as file:
+                middle, _ = csv_cut(options.csv, file, start, end, None, max(1, (end - start) // 2))
+                if middle < end:
+                    waiting += [(middle, end), (start, middle)]
+                    continue
+            with part.open("rb") as file:
+                text = file.read(RAW_BYTES).decode("utf-8", "replace").strip("\r\n")
+            bad.append(BadRow(piece.entry.path, first, text, error.message.split("\n")[0]))
+    if not tables:
+        empty = work.new_file()
+        empty.touch()
+        tables.append(
+            duck.query(_select(wanted, options, Layout(layout.names, False), [str(empty)], [piece.entry]))
+        )
+    return pa.concat_tables(tables), bad
+
+
+def _part(path: Path, start: int, end: int, work: Workspace) -> Path:
+    target = work.new_file()
+    with path.open("rb") as file:
+        file.seek(start)
+        target.write_bytes(file.read(end - start))
+    return target
+
+
+def _read(
+    duck: DuckSession,
+    wanted: Wanted,
+    options: FileOptions,
+    layout: Layout,
+    entry: FileEntry,
+    path: Path,
+    first: int,
+) -> tuple[pa.Table, list[BadRow]]:
+    """Read a plain file whose first line has the number `first`. Raises DataError if DuckDB gives up."""
     for name in ("csv_rejects", "csv_reject_scans"):
         duck.connection.execute(f"DROP TABLE IF EXISTS {name}")
     more = (
         ", store_rejects = true, rejects_limit = 0, "
         "rejects_table = 'csv_rejects', rejects_scan = 'csv_reject_scans'"
     )
-    table = duck.query(_select(wanted, options, layout, [str(path)], [piece.entry], more))
+    table = duck.query(_select(wanted, options, layout, [str(path)], [entry], more))
     found = duck.query(
         "SELECT line_byte_position AS place, first(csv_line ORDER BY column_idx) AS raw, "
         "first(error_message ORDER BY column_idx) AS reason FROM csv_rejects GROUP BY place ORDER BY place"
@@ -100,22 +154,21 @@ def careful(
         return table, []
     newlines = np.flatnonzero(np.memmap(path, np.uint8, "r") == 10)
     bad = []
-    for place, raw, reason in zip(
-        *(found[name].to_pylist() for name in ("place", "raw", "reason")), strict=True
-    ):
+    columns = (found[name].to_pylist() for name in ("place", "raw", "reason"))
+    for place, raw, reason in zip(*columns, strict=True):
         # DuckDB's position is 1-based, and of the LF before the record where lines end with CR LF.
         start = place - 1 + (len(raw) - len(raw.lstrip("\r\n")))
-        line = first + 1 + int(np.searchsorted(newlines, start))
-        bad.append(BadRow(piece.entry.path, line, raw.strip("\r\n")[:RAW_BYTES], reason.split("\n")[0]))
+        line = first + int(np.searchsorted(newlines, start))
+        bad.append(BadRow(entry.path, line, raw.strip("\r\n")[:RAW_BYTES], reason.split("\n")[0]))
     return table, bad
 
 
-def _layout(wanted: Wanted, options: FileOptions, piece: Piece, work: Workspace) -> Layout:
+def _layout(wanted: Wanted, options: FileOptions, piece: Piece) -> Layout:
     """How the piece's file is laid out. Raises DataError if a header must be there and does not fit."""
     declared = tuple(column.name for column in wanted.spec.physical)
     if options.csv_header is False or piece.entry.size == 0:
         return Layout(declared, False)
-    fields = first_record(_head(piece.entry, work), options.csv)
+    fields = first_record(_head(piece.entry), options.csv)
     positions = {name.strip().lower(): index for index, name in reversed(list(enumerate(fields)))}
     found = [positions.get(name.lower()) for name in declared]
     if all(index is not None for index in found):
@@ -133,7 +186,7 @@ def _layout(wanted: Wanted, options: FileOptions, piece: Piece, work: Workspace)
     )
 
 
-def _head(entry: FileEntry, work: Workspace) -> bytes:
+def _head(entry: FileEntry) -> bytes:
     packed = compression(entry.path)
     with open_entry(entry) as file:
         if packed is None:

@@ -15,8 +15,8 @@ from sqlstream.connectors.filesystem.columns import (
     Wanted,
     column_map,
     file_list,
-    from_text,
     literal,
+    text_item,
     text_type,
 )
 from sqlstream.connectors.filesystem.cutting import count_lines
@@ -41,10 +41,10 @@ def strict_sql(wanted: Wanted, options: FileOptions, pieces: Sequence[Piece], wo
 
 
 def _select(wanted: Wanted, paths: Sequence[str], entries: Sequence[FileEntry]) -> str:
-    columns = {column.name: text_type(column.type) for column in wanted.columns}
+    columns = {column.name: text_type(column.type, base64=True) for column in wanted.columns}
     if not columns:  # something must be read to count lines; a key that no object has
         columns = {"\x01": VARCHAR}
-    items = [from_text(column) for column in wanted.columns] + wanted.metadata(entries)
+    items = [text_item(column, base64=True) for column in wanted.columns] + wanted.metadata(entries)
     return (
         f"SELECT {', '.join(items) or '1 AS one'} FROM read_json({file_list(paths)}, "
         f"format = 'newline_delimited', records = true, columns = {column_map(columns)}, "
@@ -165,7 +165,7 @@ def acceptable(value: str, type_: SqlType, depth: int = 0) -> str | None:
             keys = f"json_keys({value})"
             check = f"json_type({value}) = 'OBJECT' AND len({keys}) = len(list_distinct({keys}))"
             if type_.key.kind is not Kind.VARCHAR:
-                made = f"TRY(CAST(CAST({keys} AS VARCHAR[]) AS {text_type(type_.key)}[]))"
+                made = f"TRY(CAST(CAST({keys} AS VARCHAR[]) AS {text_type(type_.key, base64=True)}[]))"
                 check += f" AND {made} IS NOT NULL AND len(list_distinct({made})) = len({keys})"
             if inner is not None:
                 check += f" AND {_every(values, depth, inner)}"
@@ -176,6 +176,8 @@ def acceptable(value: str, type_: SqlType, depth: int = 0) -> str | None:
                 inner = acceptable(f"json_extract({value}, {literal(_pointer(name))})", field, depth)
                 if inner is not None:
                     check += f" AND ({inner})"
+        case Kind.BLOB:
+            check = f"TRY(from_base64({value} ->> '$')) IS NOT NULL"
         case _:
             check = f"TRY(CAST({value} AS {text_type(type_)})) IS NOT NULL"
     return f"{absent} OR ({check})"

@@ -21,20 +21,21 @@ _FILES_PER_SEGMENT = 10_000
 class ListingLog:
     """The files of one source: what `append` has added, in that order, over all runs on this store.
 
-    `root` is the prefix that paths share now. Raises the manifest module's DamagedFileError when a segment is
-    not what was written.
+    `folder` is where its segments are in the store, `root` the prefix that paths share now. Raises the
+    manifest module's DamagedFileError when a segment is not what was written.
     """
 
-    def __init__(self, store: CheckpointStore, root: str) -> None:
+    def __init__(self, store: CheckpointStore, folder: str, root: str) -> None:
         self._store = store
+        self._folder = folder
         self._root = root
         self._entries: list[FileEntry] = []
         self._by_path: dict[str, FileEntry] = {}
         self._segments = 0
-        for name in store.list("listing"):
-            if name != _segment(self._segments):
+        for name in store.list(folder):
+            if name != self._segment(self._segments):
                 raise DataError(
-                    f"{store.path(_segment(self._segments))} is missing: the list of the source's files is "
+                    f"{store.path(self._segment(self._segments))} is missing: the list of files is "
                     f"incomplete; restore it from a copy of the state directory"
                 )
             for path, size, modified_us in decode(_KIND, store.path(name), store.get(name))["files"]:
@@ -67,11 +68,14 @@ class ListingLog:
         for start in range(0, len(fresh), _FILES_PER_SEGMENT):
             part = fresh[start : start + _FILES_PER_SEGMENT]
             files = [[self._relative(e.path), e.size, e.modified_us] for e in part]
-            self._store.put_exclusive(_segment(self._segments), encode(_KIND, {"files": files}))
+            self._store.put_exclusive(self._segment(self._segments), encode(_KIND, {"files": files}))
             self._segments += 1
             for entry in part:
                 self._add(entry)
         return len(fresh)
+
+    def _segment(self, number: int) -> str:
+        return f"{self._folder}/{number:06d}.json"
 
     def _add(self, entry: FileEntry) -> None:
         self._entries.append(entry)
@@ -98,7 +102,3 @@ def vanished(entry: FileEntry) -> DataError:
         f"{entry.path} is gone: it had {entry.size} bytes when it was listed and has not been read "
         f"completely. Put it back, or start with a new state directory"
     )
-
-
-def _segment(number: int) -> str:
-    return f"listing/{number:06d}.json"

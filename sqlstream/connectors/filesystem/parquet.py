@@ -61,7 +61,8 @@ def strict_sql(
     parts = []
     # Files with one schema are read together; a cut file stands alone.
     for _, group in itertools.groupby(
-        pieces, key=lambda p: (tuple(schemas[p.entry.path].items()), "" if p.whole else p.entry.path)
+        pieces,
+        key=lambda p: (tuple(schemas[p.entry.path].items()), None if p.whole else (p.entry.path, p.start)),
     ):
         members = list(group)
         paths = [local[piece.entry.path] for piece in members]
@@ -142,7 +143,7 @@ def _items(wanted: Wanted, schema: Mapping[str, SqlType | None], entry: FileEntr
 def _schema(duck: DuckSession, entry: FileEntry, path: str) -> dict[str, SqlType | None]:
     """Name -> type of a file's columns."""
     try:
-        found = dict(
+        found: dict[str, SqlType | None] = dict(
             duck.describe(f"SELECT * FROM read_parquet({file_list([path])}, hive_partitioning = false)")
         )
     except DataError as error:

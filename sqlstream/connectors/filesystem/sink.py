@@ -38,6 +38,8 @@ from sqlstream_operators.types import Kind, SqlType, quote_identifier
 _HIDDEN = ".sqlstream"
 _STAGING = f"{_HIDDEN}/staging"
 _OWNER = f"{_HIDDEN}/owner.json"
+_COMMITTED = f"{_HIDDEN}/committed"
+_IDENTITY = "sinks/identity.json"
 _STAGED_NAME = re.compile(r"part-(\d+)-.*")
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
@@ -110,7 +112,7 @@ class FileWriter:
 class FileSink:
     """The driver's half.
 
-    A directory belongs to one sink of one state directory: another one would reuse the names and replace
+    A directory belongs to one table of one state directory: another one would reuse the names and replace
     files, so it is refused.
     """
 
@@ -118,19 +120,28 @@ class FileSink:
         self._location = resolve(FileOptions.read(spec.options).path, context.base_dir)
         self._filesystem, self._root = open_filesystem(self._location)
         self._store = context.store
+        self._table = spec.name
         self._claimed = False
 
     def prepare(self, epoch: int, parts: Sequence[SinkPart]) -> None:
-        """Check that everything is staged. Raises DataError if a file is missing."""
+        """Check that everything is staged and no name is taken. Raises DataError otherwise."""
         self._claim()
         for staged, final in _files(parts):
-            if not self._exists(staged) and not self._exists(final):
+            if self._exists(final):
+                raise DataError(f"{self._location}/{final} exists, but epoch {epoch} was not committed yet")
+            if not self._exists(staged):
                 raise DataError(
                     f"{self._location}/{staged} is gone: someone deleted a file that was not committed"
                 )
 
     def commit(self, epoch: int, parts: Sequence[SinkPart]) -> None:
-        """Rename the staged files to their places; those that are there already are done."""
+        """Rename the staged files to their places; those that are there already are done.
+
+        Which epoch was the last is noted in the directory, so that a repeated commit does not miss files that
+        someone took away since.
+        """
+        if epoch <= self._committed():
+            return
         folders = set()
         for staged, final in _files(parts):
             folder, _, _ = final.rpartition("/")
@@ -144,9 +155,21 @@ class FileSink:
                     f"{self._location}/{final} is missing: epoch {epoch} is committed, but its staged "
                     f"file was deleted. Start again from a new state directory to write its rows"
                 )
+        if not folders:
+            return
         if is_local(self._location):
             for folder in sorted(folders):
                 _sync(f"{self._root}/{folder}")
+        with self._filesystem.open_output_stream(f"{self._root}/{_COMMITTED}") as out:
+            out.write(str(epoch).encode())
+
+    def _committed(self) -> int:
+        """The last epoch with rows that is known to be committed; 0 if none is."""
+        if not self._exists(_COMMITTED):
+            return 0
+        with self._filesystem.open_input_stream(f"{self._root}/{_COMMITTED}") as file:
+            text = file.read().decode()
+        return int(text) if text.isdigit() else 0  # torn by a crash: the files tell
 
     def abort_uncommitted(self, last_epoch: int) -> None:
         """Remove what epochs after `last_epoch` staged. Raises DataError if the directory belongs to another
@@ -162,21 +185,27 @@ class FileSink:
     def _claim(self) -> None:
         if self._claimed:
             return
-        if not self._store.exists("owner.json"):
-            self._store.put("owner.json", json.dumps({"id": uuid.uuid4().hex}).encode())
-        mine = self._store.get("owner.json")
+        if not self._store.exists(_IDENTITY):
+            self._store.put(_IDENTITY, json.dumps({"id": uuid.uuid4().hex}).encode())
+        identity = json.loads(self._store.get(_IDENTITY))["id"]
         path = f"{self._root}/{_OWNER}"
         if self._exists(_OWNER):
             with self._filesystem.open_input_stream(path) as file:
-                if file.read() != mine:
-                    raise DataError(
-                        f"'{self._location}' was written with another state directory (or another table). "
-                        f"Go on with that state directory, delete the output directory or choose another path"
-                    )
+                owner = json.loads(file.read())
+            if owner["state"] != identity:
+                raise DataError(
+                    f"'{self._location}' was written with another state directory. Go on with that state "
+                    f"directory, delete the output directory or choose another path"
+                )
+            if owner["table"] != self._table:
+                raise DataError(
+                    f"'{self._location}' is where table {owner['table']} writes: table {self._table} needs "
+                    f"another path, or delete the output directory"
+                )
         else:
             self._filesystem.create_dir(f"{self._root}/{_STAGING}", recursive=True)
             with self._filesystem.open_output_stream(path) as out:
-                out.write(mine)
+                out.write(json.dumps({"state": identity, "table": self._table}).encode())
         self._claimed = True
 
     def _exists(self, relative: str) -> bool:
@@ -255,28 +284,43 @@ def _write_json(
     options: Mapping[str, str],
 ) -> None:
     iso = options.get("json.timestamp-format.standard", "SQL").upper() == "ISO-8601"
-    names = {column.name: quote_identifier(column.name) for column in columns}
-    items = [f"{_iso(names[c.name], c.type) if iso else names[c.name]} AS {names[c.name]}" for c in columns]
+    items = []
+    for column in columns:
+        name = quote_identifier(column.name)
+        items.append(f"{json_value(name, column.type, iso=iso)} AS {name}")
     _copy(filesystem, path, table, columns, items, "FORMAT json")
 
 
-def _iso(value: str, type_: SqlType, depth: int = 0) -> str:
-    """SQL that writes the timestamps in a value as ISO 8601 (`2024-01-01T00:00:00.5`, `…Z` for instants)."""
+def json_value(value: str, type_: SqlType, *, iso: bool = False, depth: int = 0) -> str:
+    """SQL of what a value is in JSON: bytes in base64 as Flink has them; with `iso`, timestamps as ISO 8601
+    (`2024-01-01T00:00:00.5`, with `Z` for instants). Everything else as DuckDB writes it.
+    """
+
+    def each(values: str, inner: SqlType) -> str:
+        made = json_value(f"e{depth}", inner, iso=iso, depth=depth + 1)
+        return values if made == f"e{depth}" else f"list_transform({values}, lambda e{depth}: {made})"
+
     match type_.kind:
-        case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+        case Kind.TIMESTAMP | Kind.TIMESTAMPTZ if iso:
             zone = "Z" if type_.kind is Kind.TIMESTAMPTZ else ""
             return f"replace(CAST(CAST({value} AS TIMESTAMP) AS VARCHAR), ' ', 'T') || '{zone}'"
+        case Kind.BLOB:
+            return f"to_base64({value})"
         case Kind.STRUCT:
-            fields = ", ".join(
-                f"{quote_identifier(name)} := {_iso(f'{value}.{quote_identifier(name)}', field, depth)}"
-                for name, field in type_.fields
-            )
+            parts = [(name, f"struct_extract({value}, {literal(name)})", t) for name, t in type_.fields]
+            made = [(name, part, json_value(part, t, iso=iso, depth=depth)) for name, part, t in parts]
+            if all(part == text for _, part, text in made):
+                return value
+            fields = ", ".join(f"{quote_identifier(name)} := {text}" for name, _, text in made)
             return f"CASE WHEN {value} IS NOT NULL THEN struct_pack({fields}) END"
         case Kind.ARRAY if type_.element is not None:
-            return f"list_transform({value}, lambda e{depth}: {_iso(f'e{depth}', type_.element, depth + 1)})"
-        case Kind.MAP if type_.value is not None:
-            inner = _iso(f"e{depth}", type_.value, depth + 1)
-            return f"map(map_keys({value}), list_transform(map_values({value}), lambda e{depth}: {inner}))"
+            return each(value, type_.element)
+        case Kind.MAP if type_.key is not None and type_.value is not None:
+            keys, values = f"map_keys({value})", f"map_values({value})"
+            made_keys, made_values = each(keys, type_.key), each(values, type_.value)
+            if (made_keys, made_values) == (keys, values):
+                return value
+            return f"CASE WHEN {value} IS NOT NULL THEN map({made_keys}, {made_values}) END"
     return value
 
 

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from urllib.parse import quote
 
 import pyarrow as pa
 from pyarrow import orc
@@ -77,7 +78,7 @@ class FileSource:
         self._clock = clock
         self._location = resolve(self._options.path, context.base_dir)
         self._pattern = re.compile(self._options.path_pattern) if self._options.path_pattern else None
-        self._log = ListingLog(context.store, _root(self._location))
+        self._log = ListingLog(context.store, f"sources/{quote(spec.name, safe='')}", _root(self._location))
         self._listed_at: float | None = None
         cutters: dict[str, Cutter] = {"json": json_cut, "csv": functools.partial(csv_cut, self._options.csv)}
         self._cutter = cutters.get(self._options.format)
@@ -121,6 +122,7 @@ class FileSource:
         """An estimate of the rows after `position`, by the average length of a row; None if it is not
         known.
         """
+        self._list_if_due()
         entries = self._log.entries[int(position["file"]) :]
         if not entries:
             return 0
@@ -219,7 +221,7 @@ class FileSource:
                     add(cut[0])
                     rest = cut[1]
             add(rest)
-        return [group for group in groups if group]
+        return [_joined(group) for group in groups if group]
 
     def _cut(self, part: _Part, wanted: int) -> tuple[_Part, _Part] | None:
         """Cut a part after about `wanted` bytes; None if it is not worth it or can't be done."""
@@ -287,6 +289,20 @@ class FileSource:
             return
         if rows:
             self._bytes_per_row = size / rows
+
+
+def _joined(parts: Sequence[_Part]) -> list[_Part]:
+    """The same parts, those that follow one another in a file made one."""
+    made: list[_Part] = []
+    for part in parts:
+        last = made[-1] if made else None
+        if last is not None and (last.piece.entry, last.piece.end) == (part.piece.entry, part.piece.start):
+            rows = None if last.rows is None or part.rows is None else last.rows + part.rows
+            whole = Piece(part.piece.entry, last.piece.start, part.piece.end)
+            made[-1] = _Part(whole, last.bytes + part.bytes, rows)
+        else:
+            made.append(part)
+    return made
 
 
 def _text_bytes(entry: FileEntry, format_: str) -> int:
