@@ -32,7 +32,7 @@ from sqlstream.runtime.manifest import (
     StateVersions,
 )
 from sqlstream.runtime.progress import EpochReport, RunResult, shown_watermark
-from sqlstream.runtime.recovery import Recovered, check_compatible, recover, void_manifest
+from sqlstream.runtime.recovery import Recovered, check_compatible, committed_epoch, recover, void_manifest
 from sqlstream.runtime.stop import StopFlag
 from sqlstream_operators.operator import WATERMARK_MAX
 from sqlstream_operators.spec import PhysicalPlan, WatermarkSpec
@@ -222,7 +222,7 @@ class EpochLoop:
 
     def _decide(self, found: Recovered) -> None:
         """Replay the epoch that was begun, or give its number up; afterwards nothing is under way."""
-        committed = 0 if found.last is None else found.last.epoch
+        committed = committed_epoch(found.last)
         if found.begun is None:
             self._abort_after(committed)
             return

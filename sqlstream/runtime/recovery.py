@@ -58,12 +58,15 @@ def recover(journal: Journal) -> Recovered:
 
 
 def void_manifest(epoch: int, last: Manifest | None, run: RunInfo, nothing: Manifest) -> Manifest:
-    """The manifest that gives `epoch` up: `last` again under another number, or `nothing` if there is none."""
+    """The manifest that gives `epoch` up: `last` again under another number, or `nothing` if there is none.
+
+    Its parent is the last epoch that is not void.
+    """
     base = last or nothing
     return replace(
         base,
         epoch=epoch,
-        parent=None if last is None else last.epoch,
+        parent=committed_epoch(last) or None,
         run=run,
         sinks={},
         rows={},
@@ -72,6 +75,13 @@ def void_manifest(epoch: int, last: Manifest | None, run: RunInfo, nothing: Mani
         void=True,
         metrics={},
     )
+
+
+def committed_epoch(last: Manifest | None) -> int:
+    """The last epoch that made something, 0 if none has; what later ones staged is not wanted."""
+    if last is None:
+        return 0
+    return (last.parent or 0) if last.void else last.epoch
 
 
 def check_compatible(journal: Journal, last: Manifest, program: PhysicalPlan) -> None:
