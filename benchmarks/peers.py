@@ -233,6 +233,15 @@ def command(system: str, benchmark: Benchmark, args: argparse.Namespace) -> list
     raise ValueError(f"no such system: {system!r}")
 
 
+def environment(system: str) -> dict[str, str]:
+    """The process's environment; sqlstream is always the one of this checkout, installed or not."""
+    if system != "sqlstream":
+        return dict(os.environ)
+    root = HERE.parent
+    paths = [root, root / "planner", root / "operators", os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(str(p) for p in paths if p)}
+
+
 def take_turn(system: str, benchmark: Benchmark, number: int, args: argparse.Namespace) -> Turn:
     """Run one process to its end, or kill it with its children after ``--timeout`` seconds."""
     start, busy, reaped = time.monotonic(), _busy_seconds(), _reaped_seconds()
@@ -242,6 +251,7 @@ def take_turn(system: str, benchmark: Benchmark, number: int, args: argparse.Nam
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        env=environment(system),
     )
     with _Session(process.pid) as own:
         try:
