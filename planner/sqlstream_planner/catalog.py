@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlstream_operators.types import VARCHAR, Kind, SqlType, quote_identifier
 from sqlstream_planner.connector_options import CONNECTOR, CONNECTORS, ELSEWHERE, FORMATS, ConnectorDef
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
-from sqlstream_planner.job_options import HARMLESS_PREFIXES, JOB_OPTIONS, REFUSED
+from sqlstream_planner.job_options import JOB_OPTIONS, REFUSED, is_harmless
 from sqlstream_planner.options import (
     OptionDef,
     OptionValue,
@@ -183,7 +183,7 @@ class _Builder:
                 )
         elif key in REFUSED:
             self._error("SET003", f"`{key}` can't be set: {REFUSED[key]}", statement.key_span)
-        elif key.startswith(HARMLESS_PREFIXES) and not _nearly_ours(key):
+        elif is_harmless(key) and not _nearly_ours(key):
             self.warnings.append(
                 Diagnostic(
                     "SET004",

@@ -61,10 +61,11 @@ HARMLESS_PREFIXES: tuple[str, ...] = words(
     """
     akka. classloader. cluster. client. containerized. env. execution.attached
     execution.buffer-timeout execution.checkpointing. execution.savepoint-restore-mode
-    execution.shutdown execution.target fs. high-availability historyserver. io. job. jobmanager.
+    execution.shutdown- execution.target fs. high-availability historyserver. io. job. jobmanager.
     kubernetes. metrics. pekko. pipeline.auto- pipeline.generic-types pipeline.jars
     pipeline.object-reuse pipeline.operator-chaining process. queryable-state. rest.
-    restart-strategy security. sql-client. state.backend state.checkpoint state.savepoints
+    restart-strategy security. sql-client. state.backend state.checkpoints. state.checkpoint-storage
+    state.savepoints
     table.dml-sync table.dynamic-table-options.enabled table.exec.async-lookup.
     table.exec.disabled-operators table.exec.mini-batch. table.exec.resource. table.exec.sort.
     table.exec.spill-compression. table.exec.simplify-operator-name-enabled table.exec.window-agg.
@@ -85,3 +86,15 @@ REFUSED: dict[str, str] = {
     "table.sql-dialect": "the dialect is Flink's SQL with DuckDB's expressions",
 }
 """Flink's settings that would change results, and why they can't be set."""
+
+
+def is_harmless(key: str) -> bool:
+    """Whether `key` is a setting of Flink's that cannot change results.
+
+    >>> is_harmless("restart-strategy.type"), is_harmless("execution.target-x")
+    (True, False)
+    """
+    return any(
+        key.startswith(name) if name.endswith((".", "-")) else key == name or key.startswith(name + ".")
+        for name in HARMLESS_PREFIXES
+    )

@@ -42,7 +42,7 @@ def help_for(failure: SqlSyntaxError, tokens: Sequence[Token]) -> str | None:
         return None
     if token.token_type in _VALUES and (before.token_type in _VALUES or before.text == ")"):
         return f"is a comma missing before `{_shown(token)}`?"
-    if token.text.upper() in _BEGINNINGS and at > 2 and "expected" not in failure.message:
+    if token.text.upper() in _BEGINNINGS and at > 2 and ": " not in failure.message:
         return f"is a semicolon missing before `{token.text}`?"
     return None
 

@@ -43,8 +43,8 @@ def duckdb_sql(node: exp.Expr) -> str:
 def parse_expression(text: str) -> exp.Expr:
     """One scalar expression, for tools and tests. Raises SqlSyntaxError.
 
-    >>> duckdb_sql(parse_expression("POSITION('b' IN `a`) / 2"))
-    'STRPOS("a", \'b\') / 2'
+    >>> print(duckdb_sql(parse_expression("POSITION('b' IN `a`) / 2")))
+    STRPOS("a", 'b') / 2
     """
     parser = SqlStreamParser(dialect=SqlStream())
     lexed = lex(text)
