@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeVar
 
 from sqlglot import exp
 
@@ -14,6 +13,7 @@ from sqlstream_operators.types import VARCHAR, Kind, SqlType, quote_identifier
 from sqlstream_planner.connector_options import CONNECTOR, CONNECTORS, ELSEWHERE, FORMATS, ConnectorDef
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
 from sqlstream_planner.job_options import JOB_OPTIONS, REFUSED, is_harmless
+from sqlstream_planner.like import merge_like
 from sqlstream_planner.options import (
     OptionDef,
     OptionValue,
@@ -30,8 +30,6 @@ from sqlstream_planner.statements import (
     CreateView,
     InsertInto,
     Like,
-    LikeFeature,
-    LikeStrategy,
     MetadataColumn,
     Option,
     PhysicalColumn,
@@ -41,8 +39,6 @@ from sqlstream_planner.statements import (
     Unsupported,
     Watermark,
 )
-
-_T = TypeVar("_T")
 
 METADATA_KEYS: dict[str, SqlType] = {
     "file.path": VARCHAR,
@@ -461,140 +457,7 @@ class _Builder:
                 help=f"did you mean `{near}`?" if near else "LIKE needs a table that is declared further up",
             )
             return None
-        strategy = self._strategies(like)
-        if strategy is None:
-            return None
-
-        def one(feature: LikeFeature, what: str, base: _T | None, own: _T | None) -> _T | None:
-            return self._one(base, own, strategy[feature], what, feature, like)
-
-        return replace(
-            table,
-            columns=self._like_columns(table, source, strategy, like),
-            watermark=self._one(
-                source.watermark,
-                table.watermark,
-                strategy[LikeFeature.WATERMARKS],
-                "WATERMARK",
-                "WATERMARKS",
-                like,
-            ),
-            primary_key=self._one(
-                source.primary_key,
-                table.primary_key,
-                strategy[LikeFeature.CONSTRAINTS],
-                "PRIMARY KEY",
-                "CONSTRAINTS",
-                like,
-            ),
-            partitioned_by=self._one(
-                source.partitioned_by or None,
-                table.partitioned_by or None,
-                strategy[LikeFeature.PARTITIONS],
-                "PARTITIONED BY",
-                "PARTITIONS",
-                like,
-            )
-            or (),
-            partition_span=table.partition_span or source.partition_span,
-            options=self._like_options(table, source, strategy[LikeFeature.OPTIONS]),
-        )
-
-    def _strategies(self, like: Like) -> dict[LikeFeature, LikeStrategy] | None:
-        """Flink's rules: INCLUDING by default, OVERWRITING for OPTIONS; ALL first, then the single ones."""
-        result = dict.fromkeys(LikeFeature, LikeStrategy.INCLUDING)
-        result[LikeFeature.OPTIONS] = LikeStrategy.OVERWRITING
-        seen: set[LikeFeature] = set()
-        can_overwrite = (
-            LikeFeature.OPTIONS,
-            LikeFeature.GENERATED,
-            LikeFeature.METADATA,
-            LikeFeature.WATERMARKS,
-        )
-        for strategy, feature in like.rules:
-            problem = None
-            if feature in seen:
-                problem = f"{feature} is there twice"
-            elif strategy is LikeStrategy.OVERWRITING and feature not in can_overwrite:
-                problem = f"{strategy} {feature} does not exist"
-            if problem is not None:
-                self._error("CAT011", f"LIKE: {problem}", like.span)
-                return None
-            seen.add(feature)
-        for strategy, feature in like.rules:
-            if feature is LikeFeature.ALL:
-                result = dict.fromkeys(LikeFeature, strategy)
-        for strategy, feature in like.rules:
-            result[feature] = strategy
-        return result
-
-    def _like_columns(
-        self,
-        table: CreateTable,
-        source: CreateTable,
-        strategy: Mapping[LikeFeature, LikeStrategy],
-        like: Like,
-    ) -> tuple[Column, ...]:
-        own = {c.name.lower(): c for c in table.columns}
-        columns: list[Column] = []
-        for column in source.columns:
-            feature = None
-            if isinstance(column, ComputedColumn):
-                feature = LikeFeature.GENERATED
-            elif isinstance(column, MetadataColumn):
-                feature = LikeFeature.METADATA
-            if feature is not None and strategy[feature] is LikeStrategy.EXCLUDING:
-                continue
-            again = own.get(column.name.lower())
-            if again is not None:
-                same_kind = type(again) is type(column)
-                if feature is not None and strategy[feature] is LikeStrategy.OVERWRITING and same_kind:
-                    columns.append(own.pop(column.name.lower()))
-                    continue
-                overwrite = f"write LIKE {source.name} (OVERWRITING {feature})"
-                self._error(
-                    "CAT003",
-                    f"the column `{again.name}` is already in `{source.name}`",
-                    again.span,
-                    help=overwrite if feature is not None and same_kind else None,
-                )
-                own.pop(column.name.lower())
-            columns.append(column)
-        columns.extend(c for c in table.columns if c.name.lower() in own)
-        return tuple(columns)
-
-    def _one(
-        self, base: _T | None, own: _T | None, strategy: LikeStrategy, what: str, feature: str, like: Like
-    ) -> _T | None:
-        if strategy is LikeStrategy.EXCLUDING or base is None:
-            return own
-        if own is None:
-            return base
-        if strategy is LikeStrategy.INCLUDING:
-            self._error(
-                "CAT011",
-                f"`{like.source}` has a {what} already",
-                like.span,
-                help=f"write LIKE {like.source} (EXCLUDING {feature})",
-            )
-        return own
-
-    def _like_options(
-        self, table: CreateTable, source: CreateTable, strategy: LikeStrategy
-    ) -> tuple[Option, ...]:
-        if strategy is LikeStrategy.EXCLUDING:
-            return table.options
-        own = {o.key: o for o in table.options}
-        if strategy is LikeStrategy.INCLUDING:
-            for option in source.options:
-                if option.key in own:
-                    self._error(
-                        "CAT011",
-                        f"`{source.name}` has the option `{option.key}` already",
-                        own[option.key].key_span,
-                        help=f"write LIKE {source.name} (OVERWRITING OPTIONS)",
-                    )
-        return (*(o for o in source.options if o.key not in own), *table.options)
+        return merge_like(table, source, like, self.errors)
 
 
 def _nearly_ours(key: str) -> bool:
