@@ -162,3 +162,22 @@ def test_what_is_not_well_formed_is_not_cut(tmp_path: Path, text: str, shape: Cs
     (tmp_path / "a").write_bytes(text.encode())
     with (tmp_path / "a").open("rb") as file:
         assert csv_cut(shape, file, 0, len(text.encode()), 1, None) == (len(text.encode()), None)
+
+
+@pytest.mark.parametrize("rows", [None, 1, 2])
+def test_line_ends_of_several_kinds(tmp_path: Path, duck: DuckSession, rows: int | None) -> None:
+    """DuckDB gives up on these; a line end inside quotes decides nothing and is kept."""
+    text = '1,"a\nb",\r\n2,"c\r\nd",\r\n3,e,\n4,f,\r\n5,g,'
+    read = _read(tmp_path, duck, text, Limits(rows=rows))
+    assert [row[:2] for row in read.rows] == [(1, "a\nb"), (2, "c\r\nd"), (3, "e"), (4, "f"), (5, "g")]
+    assert read.bad == []
+
+
+@pytest.mark.parametrize("rows", [None, 2])
+def test_a_stray_return_costs_its_own_record_only(
+    tmp_path: Path, duck: DuckSession, rows: int | None
+) -> None:
+    text = '1,"a\nb",\n2,c\rd,\n3,"e\n",\n4,f,\n'
+    read = _read(tmp_path, duck, text, Limits(rows=rows))
+    assert [row[0] for row in read.rows] == [1, 3, 4]
+    assert [(b.line, b.raw) for b in read.bad] == [(3, "2,c\rd,")]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,25 @@ def test_line_numbers_are_those_of_the_file_when_it_is_cut(tmp_path: Path, duck:
     assert read.rows == [(i,) for i in range(100) if i % 7]
     assert [(b.line, b.raw) for b in read.bad] == [(i + 1, f"bad {i}") for i in range(0, 100, 7)]
     assert len(read.splits) == 12
+
+
+@pytest.mark.parametrize(
+    "number", ["283939018348.7150", "9999999999999999.0000", "-1234567890123456.7891", "0.1"]
+)
+def test_decimals_with_many_digits_are_exact(tmp_path: Path, duck: DuckSession, number: str) -> None:
+    """DuckDB's reader makes a double of them first."""
+    lines = [
+        f'{{"d": {number}, "n": [{{"d": {number}}}], "s": "{number}"}}',
+        '{"d": "12.50", "s": "x: 1.5"}',
+        "no",
+    ]
+    (tmp_path / "a.json").write_text("\n".join(lines))
+    spec = source_spec(
+        {"d": "DECIMAL(20,4)", "n": "STRUCT(d DECIMAL(38,18))[]", "s": "VARCHAR"},
+        path="a.json",
+        format="json",
+    )
+    read = read_all(duck, spec, context(tmp_path))
+    exact = Decimal(number)
+    assert read.rows == [(exact, [{"d": exact}], number), (Decimal("12.5"), None, "x: 1.5")]
+    assert [b.raw for b in read.bad] == ["no"]

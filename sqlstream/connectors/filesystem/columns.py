@@ -9,8 +9,10 @@ from datetime import UTC, datetime, timedelta
 from sqlstream.connectors.filesystem.paths import FileEntry
 from sqlstream_operators.errors import DataError, InternalError
 from sqlstream_operators.spec import Column, Schema, SourceSpec
-from sqlstream_operators.types import TIMESTAMPTZ, VARCHAR, Kind, SqlType, quote_identifier
+from sqlstream_operators.types import JSON, TIMESTAMPTZ, VARCHAR, Kind, SqlType, quote_identifier
 
+#: How many decimal digits a double always keeps.
+EXACT_DIGITS = 15
 METADATA_KEYS = ("file.path", "file.name", "file.size", "file.modification-time")
 
 
@@ -77,7 +79,7 @@ def prune(type_: SqlType, paths: Sequence[str]) -> SqlType:
     return SqlType(Kind.STRUCT, fields=fields)
 
 
-def text_type(type_: SqlType, *, base64: bool = False) -> SqlType:
+def text_type(type_: SqlType, *, json: bool = False) -> SqlType:
     """The type as which text is read so that `from_text` gives `type_`.
 
     TIMESTAMP is read as TIMESTAMP WITH TIME ZONE: DuckDB's cast from text to TIMESTAMP drops a zone offset
@@ -87,30 +89,32 @@ def text_type(type_: SqlType, *, base64: bool = False) -> SqlType:
     match type_.kind:
         case Kind.TIMESTAMP:
             return TIMESTAMPTZ
-        case Kind.BLOB if base64:
+        case Kind.BLOB if json:
             return VARCHAR
+        case Kind.DECIMAL if json and (type_.precision or 0) > EXACT_DIGITS:
+            return JSON
         case Kind.ARRAY if type_.element is not None:
-            return replace(type_, element=text_type(type_.element, base64=base64))
+            return replace(type_, element=text_type(type_.element, json=json))
         case Kind.MAP if type_.key is not None and type_.value is not None:
-            key, value = (text_type(part, base64=base64) for part in (type_.key, type_.value))
+            key, value = (text_type(part, json=json) for part in (type_.key, type_.value))
             return replace(type_, key=key, value=value)
         case Kind.STRUCT:
-            fields = ((name, text_type(field, base64=base64)) for name, field in type_.fields)
+            fields = ((name, text_type(field, json=json)) for name, field in type_.fields)
             return replace(type_, fields=tuple(fields))
     return type_
 
 
-def from_text(value: str, type_: SqlType, *, base64: bool = False, depth: int = 0) -> str:
+def from_text(value: str, type_: SqlType, *, json: bool = False, depth: int = 0) -> str:
     """SQL that makes `type_` of a value of `text_type(type_)`.
 
     Not by CAST: DuckDB pushes a cast into its CSV reader, which then reads a TIMESTAMP from the text; and
     make_timestamp is 18 times as fast. The cast is left for infinity, which has no µs.
     """
-    if text_type(type_, base64=base64) == type_:
+    if text_type(type_, json=json) == type_:
         return value
 
     def each(values: str, inner: SqlType) -> str:
-        made = from_text(f"e{depth}", inner, base64=base64, depth=depth + 1)
+        made = from_text(f"e{depth}", inner, json=json, depth=depth + 1)
         return values if made == f"e{depth}" else f"list_transform({values}, lambda e{depth}: {made})"
 
     match type_.kind:
@@ -118,13 +122,13 @@ def from_text(value: str, type_: SqlType, *, base64: bool = False, depth: int = 
             return f"coalesce(make_timestamp(epoch_us({value})), CAST({value} AS TIMESTAMP))"
         case Kind.BLOB:
             return f"from_base64({value})"
+        case Kind.DECIMAL:
+            return _exact_decimal(value, type_)
         case Kind.STRUCT:
             fields = []
             for name, field in type_.fields:
                 part = f"struct_extract({value}, {literal(name)})"
-                fields.append(
-                    f"{quote_identifier(name)} := {from_text(part, field, base64=base64, depth=depth)}"
-                )
+                fields.append(f"{quote_identifier(name)} := {from_text(part, field, json=json, depth=depth)}")
             return f"CASE WHEN {value} IS NOT NULL THEN struct_pack({', '.join(fields)}) END"
         case Kind.ARRAY if type_.element is not None:
             return each(value, type_.element)
@@ -134,10 +138,29 @@ def from_text(value: str, type_: SqlType, *, base64: bool = False, depth: int = 
     raise InternalError(f"{type_} is read as it is")
 
 
-def text_item(column: Column, *, base64: bool = False) -> str:
+def _exact_decimal(value: str, type_: SqlType) -> str:
+    """SQL of a DECIMAL from a JSON value; it fails for a number whose digits DuckDB's JSON reader has lost.
+
+    The reader makes a double of every number with a point or an exponent. Its shortest text is what was
+    written as long as that has at most 15 digits; strings and whole numbers are exact.
+    """
+    text = f"CAST({value} AS VARCHAR)"
+    digits = f"regexp_replace(regexp_replace(split_part({text}, 'e', 1), '^-?[0.]*', ''), '[^0-9]', '', 'g')"
+    inexact = (
+        f"((length({text}) > {EXACT_DIGITS} AND contains({text}, '.')) OR contains({text}, 'e')) AND "
+        f"(length({digits}) > {EXACT_DIGITS} OR abs(CAST({text} AS DOUBLE)) >= 1e{EXACT_DIGITS})"
+    )
+    return (
+        f"CASE WHEN starts_with({text}, '\"') THEN CAST({value} ->> '$' AS {type_}) "
+        f"WHEN {inexact} THEN CAST('inexact: ' || {text} AS {type_}) "
+        f"ELSE CAST({text} AS {type_}) END"
+    )
+
+
+def text_item(column: Column, *, json: bool = False) -> str:
     """The SELECT item of a declared column that was read as `text_type` of it."""
     name = quote_identifier(column.name)
-    value = from_text(name, column.type, base64=base64)
+    value = from_text(name, column.type, json=json)
     return name if value == name else f"{value} AS {name}"
 
 

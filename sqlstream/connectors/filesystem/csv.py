@@ -19,7 +19,7 @@ from sqlstream.connectors.filesystem.columns import (
     text_item,
     text_type,
 )
-from sqlstream.connectors.filesystem.cutting import CsvShape, count_lines, csv_cut
+from sqlstream.connectors.filesystem.cutting import CsvShape, count_lines, csv_cut, line_ends_unified
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import FileEntry
 from sqlstream.connectors.filesystem.pieces import Piece, Workspace, compression, open_entry
@@ -29,16 +29,21 @@ from sqlstream_operators.types import VARCHAR
 
 RAW_BYTES = 64 << 10
 _HEAD = 64 << 10
+_NEWLINES = {"\n": r"'\n'", "\r": r"'\r'", "\r\n": r"'\r\n'"}
 _LONGEST_RECORD = 16 << 20
 _BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The columns of a file in its order, and whether its first record is a header."""
+    """The columns of a file in its order, whether the piece starts with a header, and how its lines end.
+
+    DuckDB would take the first line end that it sees, also one inside quotes.
+    """
 
     names: tuple[str, ...]
     header: bool
+    newline: str = "\n"
 
 
 def strict_sql(wanted: Wanted, options: FileOptions, pieces: Sequence[Piece], work: Workspace) -> str:
@@ -70,6 +75,7 @@ def _select(
         f"delim = {literal(shape.delimiter)}, quote = {literal(shape.quote or '')}, "
         f"escape = {literal(shape.escape or shape.quote or '')}, "
         f"comment = {literal('#' if shape.comments else '')}, "
+        f"new_line = {_NEWLINES[layout.newline]}, "
         f"nullstr = {literal('' if options.csv_null is None else options.csv_null)}, "
         f"allow_quoted_nulls = false, max_line_size = {_LONGEST_RECORD}, hive_partitioning = false{more})"
     )
@@ -80,8 +86,9 @@ def careful(
 ) -> tuple[pa.Table, list[BadRow]]:
     """The readable rows of a piece, and the records that are not.
 
-    DuckDB gives up on some text altogether (line ends of several kinds in a row …). Then the piece is halved
-    between two records until the part that it can't read is alone; that part is one bad row.
+    DuckDB gives up on text with line ends of several kinds. They are made one kind; if that does not help,
+    the piece is halved between two records until the part that DuckDB can't read is alone: that is one bad
+    row.
     """
     layout = _layout(wanted, options, piece)
     path = Path(work.text(piece, plain=True))
@@ -90,34 +97,56 @@ def careful(
         with open_entry(piece.entry) as file:
             line += count_lines(file, 0, piece.start)
     size = path.stat().st_size
-    tables: list[pa.Table] = []
+    with path.open("rb") as file:
+        _, records = csv_cut(options.csv, file, 0, size, size, None, stray_returns=True)
+    if records is not None:  # well-formed, so it is known which line ends are inside quotes
+        unified = work.new_file()
+        line_ends_unified(options.csv, np.fromfile(path, np.uint8)).tofile(unified)
+        path, layout = unified, Layout(layout.names, layout.header)
+    try:
+        return _read(duck, wanted, options, layout, piece.entry, path, line)
+    except DataError:
+        return _isolate(duck, wanted, options, layout, piece.entry, path, line, work)
+
+
+def _isolate(
+    duck: DuckSession,
+    wanted: Wanted,
+    options: FileOptions,
+    layout: Layout,
+    entry: FileEntry,
+    path: Path,
+    line: int,
+    work: Workspace,
+) -> tuple[pa.Table, list[BadRow]]:
+    """Read a file whose first line has the number `line` in ever smaller parts, as far as DuckDB gives up."""
+    size = path.stat().st_size
+    empty = work.new_file()
+    empty.touch()
+    tables = [duck.query(_select(wanted, options, Layout(layout.names, False), [str(empty)], [entry]))]
     bad: list[BadRow] = []
     waiting = [(0, size)]
     while waiting:
         start, end = waiting.pop()
         part = path if (start, end) == (0, size) else _part(path, start, end, work)
-        here = Layout(layout.names, layout.header and start == 0)
+        here = Layout(layout.names, layout.header and start == 0, layout.newline)
         with path.open("rb") as file:
             first = line + count_lines(file, 0, start)
-        try:
-            table, refused = _read(duck, wanted, options, here, piece.entry, part, first)
-            tables.append(table)
-            bad += refused
-        except DataError as error:
-            with path.open("rb") as file:
-                middle, _ = csv_cut(options.csv, file, start, end, None, max(1, (end - start) // 2))
+            try:
+                table, refused = _read(duck, wanted, options, here, entry, part, first)
+                tables.append(table)
+                bad += refused
+            except DataError as error:
+                half = max(1, (end - start) // 2)
+                middle, _ = csv_cut(options.csv, file, start, end, None, half, stray_returns=True)
+                if middle >= end:
+                    middle, _ = csv_cut(options.csv, file, start, end, 1, None, stray_returns=True)
                 if middle < end:
                     waiting += [(middle, end), (start, middle)]
                     continue
-            with part.open("rb") as file:
-                text = file.read(RAW_BYTES).decode("utf-8", "replace").strip("\r\n")
-            bad.append(BadRow(piece.entry.path, first, text, error.message.split("\n")[0]))
-    if not tables:
-        empty = work.new_file()
-        empty.touch()
-        tables.append(
-            duck.query(_select(wanted, options, Layout(layout.names, False), [str(empty)], [piece.entry]))
-        )
+                file.seek(start)
+                text = file.read(min(end - start, RAW_BYTES)).decode("utf-8", "replace").strip("\r\n")
+                bad.append(BadRow(entry.path, first, text, error.message.split("\n")[0]))
     return pa.concat_tables(tables), bad
 
 
@@ -164,32 +193,37 @@ def _read(
 
 
 def _layout(wanted: Wanted, options: FileOptions, piece: Piece) -> Layout:
-    """How the piece's file is laid out. Raises DataError if a header must be there and does not fit."""
+    """How the piece is laid out. Raises DataError if a header must be there and does not fit."""
     declared = tuple(column.name for column in wanted.spec.physical)
-    if options.csv_header is False or piece.entry.size == 0:
+    if piece.entry.size == 0:
         return Layout(declared, False)
-    fields = first_record(_head(piece.entry), options.csv)
+    fields, newline = first_record(_head(piece.entry, 0), options.csv)
+    if piece.start:
+        _, newline = first_record(_head(piece.entry, piece.start), options.csv)
+    if options.csv_header is False:
+        return Layout(declared, False, newline)
     positions = {name.strip().lower(): index for index, name in reversed(list(enumerate(fields)))}
     found = [positions.get(name.lower()) for name in declared]
     if all(index is not None for index in found):
         by_position = {index: name for index, name in zip(found, declared, strict=True) if index is not None}
         names = tuple(by_position.get(i, f"\x01{i}") for i in range(len(fields)))
-        return Layout(names, piece.start == 0)
+        return Layout(names, piece.start == 0, newline)
     if options.csv_header is None:
-        return Layout(declared, False)
+        return Layout(declared, False, newline)
     in_place = all(index is None or index == place for place, index in enumerate(found))
     if len(fields) == len(declared) and in_place:
-        return Layout(declared, piece.start == 0)
+        return Layout(declared, piece.start == 0, newline)
     missing = [name for name, index in zip(declared, found, strict=True) if index is None]
     raise DataError(
         f"{piece.entry.path}: the header has no column {', '.join(missing)}; it has {', '.join(fields)}"
     )
 
 
-def _head(entry: FileEntry) -> bytes:
+def _head(entry: FileEntry, start: int) -> bytes:
     packed = compression(entry.path)
     with open_entry(entry) as file:
         if packed is None:
+            file.seek(start)
             return file.read(_HEAD)
         try:
             with pa.CompressedInputStream(pa.PythonFile(file, mode="r"), packed) as stream:
@@ -199,11 +233,11 @@ def _head(entry: FileEntry) -> bytes:
             raise DataError(f"{entry.path}: can't be decompressed as {packed}: {error}") from error
 
 
-def first_record(head: bytes, shape: CsvShape) -> list[str]:
-    r"""The fields of the first record that is neither empty nor a comment.
+def first_record(head: bytes, shape: CsvShape) -> tuple[list[str], str]:
+    r"""The fields of the first record that is neither empty nor a comment, and the line end after it.
 
     >>> first_record(b'\xef\xbb\xbf"a ""x",b\r\n1,2\r\n', CsvShape())
-    ['a "x', 'b']
+    (['a "x', 'b'], '\r\n')
     """
     text = head.removeprefix(_BOM).decode("utf-8", "replace").lstrip("\r\n")
     while shape.comments and text.startswith("#"):
@@ -229,7 +263,7 @@ def first_record(head: bytes, shape: CsvShape) -> list[str]:
             fields.append(field)
             field = ""
         elif char in "\r\n":
-            break
+            return [*fields, field], "\r\n" if text.startswith("\r\n", position - 1) else char
         else:
             field += char
-    return [*fields, field]
+    return [*fields, field], "\n"

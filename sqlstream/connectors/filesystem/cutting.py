@@ -69,11 +69,19 @@ def json_cut(
 
 
 def csv_cut(
-    shape: CsvShape, file: BinaryIO, start: int, size: int, records: int | None, wanted: int | None
+    shape: CsvShape,
+    file: BinaryIO,
+    start: int,
+    size: int,
+    records: int | None,
+    wanted: int | None,
+    *,
+    stray_returns: bool = False,
 ) -> tuple[int, int | None]:
     """As `json_cut`, for CSV records from a record's start on.
 
-    (`size`, None) if what is looked at is not well-formed, so that there is no telling where records end.
+    (`size`, None) if what is looked at is not well-formed, so that there is no telling where records end. A
+    CR without LF is not, because DuckDB may end a record there; unless `stray_returns` says that it does not.
     """
     if records is None and wanted is None:
         return size, None
@@ -86,7 +94,7 @@ def csv_cut(
         block = _read(file, position, size)
         while block[-1] in (quote, _RETURN) and position + len(block) < size:
             block = np.concatenate([block, _read(file, position + len(block), size, 1 << 10)])
-        if (escape is not None and np.any(block == escape)) or _lone_return(block):
+        if (escape is not None and np.any(block == escape)) or (not stray_returns and _lone_return(block)):
             return size, None
         ends = np.flatnonzero(block == _NEWLINE)
         quotes = ends[:0] if quote is None else np.flatnonzero(block == quote)
@@ -106,6 +114,15 @@ def csv_cut(
         before = int(block[-1])
         position += len(block)
     return size, seen + (before != _NEWLINE or inside)
+
+
+def line_ends_unified(shape: CsvShape, data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """The bytes of a CSV file without the CR of each CR LF outside quotes (quotes are taken to be paired)."""
+    pairs = np.flatnonzero((data[:-1] == _RETURN) & (data[1:] == _NEWLINE))
+    if shape.quote is not None:
+        quotes = np.flatnonzero(data == ord(shape.quote))
+        pairs = pairs[np.searchsorted(quotes, pairs) % 2 == 0]
+    return np.delete(data, pairs)
 
 
 def count_lines(file: BinaryIO, start: int, end: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -12,9 +13,11 @@ import pyarrow as pa
 
 from sqlstream.connectors.api import BadRow
 from sqlstream.connectors.filesystem.columns import (
+    EXACT_DIGITS,
     Wanted,
     column_map,
     file_list,
+    from_text,
     literal,
     text_item,
     text_type,
@@ -25,13 +28,15 @@ from sqlstream.connectors.filesystem.paths import FileEntry
 from sqlstream.connectors.filesystem.pieces import Piece, Workspace, open_entry
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.types import VARCHAR, Kind, SqlType
+from sqlstream_operators.types import JSON, VARCHAR, Kind, SqlType
 
 #: At most this much of a bad row's text is kept.
 RAW_BYTES = 64 << 10
 _BLOCK = 8 << 20
 _LARGEST_LINE = 64 << 20
 _NEWLINE = 10
+# A string (nothing in it is a number), or a number with a point.
+_LONG_NUMBER = re.compile(rb'"(?:[^"\\\\]|\\\\.)*"|(-?\d+\.\d+(?:[eE][+-]?\d+)?)')
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -41,10 +46,10 @@ def strict_sql(wanted: Wanted, options: FileOptions, pieces: Sequence[Piece], wo
 
 
 def _select(wanted: Wanted, paths: Sequence[str], entries: Sequence[FileEntry]) -> str:
-    columns = {column.name: text_type(column.type, base64=True) for column in wanted.columns}
+    columns = {column.name: text_type(column.type, json=True) for column in wanted.columns}
     if not columns:  # something must be read to count lines; a key that no object has
         columns = {"\x01": VARCHAR}
-    items = [text_item(column, base64=True) for column in wanted.columns] + wanted.metadata(entries)
+    items = [text_item(column, json=True) for column in wanted.columns] + wanted.metadata(entries)
     return (
         f"SELECT {', '.join(items) or '1 AS one'} FROM read_json({file_list(paths)}, "
         f"format = 'newline_delimited', records = true, columns = {column_map(columns)}, "
@@ -71,13 +76,20 @@ def careful(
                 ends = np.append(ends, len(block))
             starts = np.concatenate([[0], ends[:-1]])
             refused = _refused(duck, wanted, options, block, starts, ends)
+            repaired = _repaired(duck, wanted, options, block, starts, ends, refused)
             kept = 0
             for index, reason in refused:
                 out.write(block[kept : starts[index]])
                 kept = int(ends[index])
+                text = repaired.get(index)
+                if text is not None:
+                    out.write(text)
+                    continue
                 bad.append(_bad(piece, line + index, block[starts[index] : ends[index]], reason))
             out.write(block[kept:])
-            numbers.append(line + np.delete(np.arange(len(ends)), [index for index, _ in refused]))
+            numbers.append(
+                line + np.delete(np.arange(len(ends)), [i for i, _ in refused if i not in repaired])
+            )
             line += len(ends)
     try:
         return duck.query(_select(wanted, [str(good)], [piece.entry])), bad
@@ -142,6 +154,47 @@ def _refused(
     return list(zip(found["i"].to_pylist(), found["reason"].to_pylist(), strict=True))
 
 
+def _repaired(
+    duck: DuckSession,
+    wanted: Wanted,
+    options: FileOptions,
+    block: bytes,
+    starts: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+    refused: Sequence[tuple[int, str]],
+) -> dict[int, bytes]:
+    """Refused lines that can be read once their long numbers are strings, which DuckDB reads exactly."""
+    changed = {}
+    for index, _ in refused:
+        line = block[starts[index] : ends[index]]
+        quoted = _LONG_NUMBER.sub(_quote_number, line)
+        if quoted != line:
+            changed[index] = quoted if quoted.endswith(b"\n") else quoted + b"\n"
+    if not changed or not any(_has_long_decimal(column.type) for column in wanted.columns):
+        return {}
+    last = np.cumsum([len(text) for text in changed.values()])
+    again = _refused(
+        duck, wanted, options, b"".join(changed.values()), np.concatenate([[0], last[:-1]]), last
+    )
+    still = {position for position, _ in again}
+    return {index: text for n, (index, text) in enumerate(changed.items()) if n not in still}
+
+
+def _quote_number(found: re.Match[bytes]) -> bytes:
+    number = found.group(1)
+    if number is None or sum(48 <= byte <= 57 for byte in number) <= EXACT_DIGITS:
+        return found.group()
+    return b'"' + number + b'"'
+
+
+def _has_long_decimal(type_: SqlType) -> bool:
+    inner = [t for t in (type_.element, type_.key, type_.value) if t is not None]
+    inner += [field for _, field in type_.fields]
+    if type_.kind is Kind.DECIMAL:
+        return (type_.precision or 0) > EXACT_DIGITS
+    return any(map(_has_long_decimal, inner))
+
+
 def acceptable(value: str, type_: SqlType, depth: int = 0) -> str | None:
     """SQL that is TRUE where read_json can make `type_` of the JSON `value`; None where it always can.
 
@@ -165,7 +218,7 @@ def acceptable(value: str, type_: SqlType, depth: int = 0) -> str | None:
             keys = f"json_keys({value})"
             check = f"json_type({value}) = 'OBJECT' AND len({keys}) = len(list_distinct({keys}))"
             if type_.key.kind is not Kind.VARCHAR:
-                made = f"TRY(CAST(CAST({keys} AS VARCHAR[]) AS {text_type(type_.key, base64=True)}[]))"
+                made = f"TRY(CAST(CAST({keys} AS VARCHAR[]) AS {text_type(type_.key, json=True)}[]))"
                 check += f" AND {made} IS NOT NULL AND len(list_distinct({made})) = len({keys})"
             if inner is not None:
                 check += f" AND {_every(values, depth, inner)}"
@@ -178,6 +231,8 @@ def acceptable(value: str, type_: SqlType, depth: int = 0) -> str | None:
                     check += f" AND ({inner})"
         case Kind.BLOB:
             check = f"TRY(from_base64({value} ->> '$')) IS NOT NULL"
+        case Kind.DECIMAL if text_type(type_, json=True) == JSON:
+            check = f"TRY({from_text(f'CAST({value} AS JSON)', type_, json=True)}) IS NOT NULL"
         case _:
             check = f"TRY(CAST({value} AS {text_type(type_)})) IS NOT NULL"
     return f"{absent} OR ({check})"
