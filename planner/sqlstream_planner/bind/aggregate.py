@@ -536,6 +536,9 @@ class _Binder:
             self._context.unsupported(
                 node, f"the aggregate {name.upper()}", help=f"these can: {', '.join(sorted(AGGREGATES))}"
             )
+        if name == "count" and len(arguments) > 1:
+            # DuckDB's COUNT takes one argument; Flink's takes several and counts rows without a NULL in them.
+            typed_node = exp.Anonymous(this="count", expressions=[exp.Star()])
         typed = self._context.type_of(typed_node, fields, aggregates=True)
         order_by, order_types = self._order(order, fields, name, node)
         types = tuple(self._context.type_of(a, fields).type for a in arguments)

@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from sqlstream_operators.types import SqlType
 from sqlstream_planner.casts import TypedExpr
+from sqlstream_planner.datatypes import sql_type_of
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span
 from sqlstream_planner.functions import catalogue
 from sqlstream_planner.functions.calls import written_call
@@ -87,9 +88,32 @@ class BindContext:
                     help="use the event-time column, or a column that the source fills",
                 )
         try:
-            return translate(expression, lambda e: infer(e, types, aggregates=True).type)
+            translated = translate(expression, lambda e: infer(e, types, aggregates=True).type)
+            return translated.transform(_plain_time_cast)
         except TypeProblem as problem:
             raise DiagnosticError(problem.diagnostic(self.span(problem.node))) from None
+
+
+_DIGITS = {0: "second", 3: "millisecond"}
+
+
+def _plain_time_cast(node: exp.Expr) -> exp.Expr:
+    """CAST(x AS TIMESTAMP(3)) as a cast to µs and, where fewer digits are asked for, cut off.
+
+    DuckDB's TIMESTAMP(3) is another type, TIMESTAMP_MS, that its functions and our state do not share.
+    """
+    if not isinstance(node, exp.Cast) or not isinstance(node.to, exp.DataType):
+        return node
+    sizes = [e.name for e in node.to.expressions if isinstance(e, exp.DataTypeParam)]
+    type_ = sql_type_of(node.to)
+    if not type_.is_timestamp or not sizes or not sizes[0].isdigit():
+        return node
+    plain = node.copy()
+    plain.set("to", exp.DataType.build(str(type_), dialect="duckdb"))
+    unit = _DIGITS.get(int(sizes[0]))
+    if unit is None:
+        return plain
+    return exp.Anonymous(this="date_trunc", expressions=[exp.Literal.string(unit), plain])
 
 
 def _types(fields: Fields) -> Mapping[str, tuple[SqlType, bool]]:

@@ -1,0 +1,151 @@
+"""Runs a pipeline in this process, cut into epochs at random, and gives what it and DuckDB's batch say."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.local_runner import InProcessRunner
+from sqlstream.runtime.progress import EpochReport, RunResult
+from sqlstream_operators.exchange import Message
+from sqlstream_operators.spec import SourceSpec
+from sqlstream_planner.pipeline import Planned, plan_file
+from sqlstream_planner.to_duckdb import to_duckdb
+
+Row = Mapping[str, Any]
+Rows = list[tuple[Any, ...]]
+
+DECLARATIONS = """
+CREATE TABLE t (
+  k INT, s STRING, v BIGINT, d DECIMAL(10, 2), x DOUBLE, b BOOLEAN, a ARRAY<INT>, ts TIMESTAMP(3),
+  WATERMARK FOR ts AS ts - INTERVAL '{delay}' SECOND
+) WITH ('connector' = 'filesystem', 'path' = 'input', 'format' = 'json');
+"""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A pipeline over `t` in a folder of its own, whose queries write to the Parquet sinks `out_1`, `out_2` …"""
+
+    folder: Path
+    planned: Planned
+
+    @classmethod
+    def create(cls, folder: Path, queries: Sequence[str], files: Sequence[Sequence[Row]], *, delay: int) -> Pipeline:
+        (folder / "input").mkdir(parents=True)
+        for number, rows in enumerate(files):
+            lines = [json.dumps(r, default=str, ensure_ascii=False) for r in rows]
+            (folder / "input" / f"{number:03d}.json").write_text("".join(f"{line}\n" for line in lines))
+        sinks = "".join(
+            f"CREATE TABLE out_{n} WITH ('connector' = 'filesystem', 'path' = 'out_{n}', 'format' = 'parquet') AS {q};\n"
+            for n, q in enumerate(queries, 1)
+        )
+        text = DECLARATIONS.format(delay=delay) + sinks
+        (folder / "pipeline.sql").write_text(text)
+        return cls(folder, plan_file(folder / "pipeline.sql"))
+
+    def run(
+        self,
+        *,
+        rows_per_epoch: int | None = None,
+        parallelism: int = 2,
+        seed: int = 0,
+        state: str = "state",
+        on_epoch: Callable[[EpochReport], None] = lambda report: None,
+        max_epochs: int | None = None,
+    ) -> RunResult:
+        """Run to the end (or for `max_epochs`); blobs reach each stage in an order drawn from `seed`."""
+
+        def shuffled(messages: list[Message]) -> list[Message]:
+            random.Random(seed).shuffle(messages)
+            return messages
+
+        return run_pipeline(
+            self.planned.physical,
+            state_dir=self.folder / state,
+            local_dir=self.folder / "cache",
+            base_dir=self.folder,
+            parallelism=parallelism,
+            max_rows_per_epoch=rows_per_epoch,
+            runner=InProcessRunner(2, shuffle=shuffled),
+            on_epoch=on_epoch,
+            max_epochs=max_epochs,
+            sync=False,
+        )
+
+    def output(self, sink: int = 1) -> Rows:
+        """What the sink's committed files hold."""
+        folder = self.folder / f"out_{sink}"
+        if not list(folder.glob("*.parquet")):
+            return []
+        return _fetch(duckdb.connect(), f"SELECT * FROM read_parquet('{folder}/*.parquet')")
+
+    def expected(self, sink: int = 1) -> Rows:
+        """What DuckDB's batch SQL gives over all input."""
+        con = duckdb.connect()
+        con.execute("SET threads = 1; SET TimeZone = 'UTC'")
+        script = to_duckdb(self.planned, self._files)
+        for _, view in script.sources:
+            con.execute(view)
+        return _fetch(con, script.sinks[sink - 1][1])
+
+    def dead_letters(self) -> list[dict[str, Any]]:
+        """All dead letters of all epochs."""
+        files = sorted((self.folder / "state" / "dead-letter").glob("*.jsonl"))
+        return [json.loads(line) for f in files for line in f.read_text().splitlines()]
+
+    def _files(self, source: SourceSpec) -> list[str]:
+        return [str(f) for f in sorted((self.folder / "input").glob("*.json"))]
+
+
+def _fetch(con: duckdb.DuckDBPyConnection, sql: str) -> Rows:
+    return [tuple(r) for r in con.execute(sql).fetchall()]
+
+
+def assert_same(actual: Rows, expected: Rows) -> None:
+    """The two are equal as multisets; floats to a relative 1e-9."""
+    ours, theirs = sorted(actual, key=_order), sorted(expected, key=_order)
+    assert len(ours) == len(theirs), f"{len(ours)} rows, expected {len(theirs)}\n{_difference(ours, theirs)}"
+    for one, other in zip(ours, theirs, strict=True):
+        assert _same(one, other), f"\n got {one}\nwant {other}\n{_difference(ours, theirs)}"
+
+
+def _difference(ours: Rows, theirs: Rows) -> str:
+    extra = [r for r in ours if r not in theirs][:5]
+    missing = [r for r in theirs if r not in ours][:5]
+    return f"extra {extra}\nmissing {missing}"
+
+
+def _order(value: Any) -> Any:
+    """A total order that does not look at the digits of floats."""
+    if isinstance(value, tuple | list):
+        return tuple(_order(v) for v in value)
+    if isinstance(value, float):
+        return (3, "")
+    if value is None:
+        return (0, "")
+    if isinstance(value, datetime):
+        return (1, value.isoformat())
+    if isinstance(value, int | Decimal):
+        return (1, f"{value:+050.4f}" if value >= 0 else f"-{10**40 + value:050.4f}")
+    return (2, repr(value))
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple | list) and isinstance(other, tuple | list):
+        return len(one) == len(other) and all(_same(a, b) for a, b in zip(one, other, strict=True))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[k], other[k]) for k in one)
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12) or (math.isnan(one) and math.isnan(other))
+    return bool(one == other)
