@@ -181,7 +181,7 @@ class DuckSession:
             self._connection.sql(sql, params=dict(parameters)) if parameters else self._connection.sql(sql)
         )
         if relation is None:
-            raise InternalError(f"a fragment must be one SELECT: {sql}")
+            raise InternalError(f"a fragment must be a SELECT: {sql}")
         return relation
 
     def _add(self, name: str, table: pa.Table) -> None:

@@ -50,9 +50,14 @@ class Operator(Protocol):
     """A stateful operator bound to its spec.
 
     `process` must be deterministic: the same inputs (order included: it is the source's) and state give the
-    same output and the same new state. It is called exactly once an epoch and shard, also without input, so
-    that windows close when only the watermark moves.
+    same output and the same new state. It is called once an epoch and shard, also without input, so that
+    windows close when only the watermark moves; it may be left out where `idle` says so, to save opening the
+    state.
     """
+
+    def idle(self, inputs: Sequence[pa.Table], watermarks: Watermarks, *, stateless: bool) -> bool:
+        """Whether `process` would emit and change nothing; `stateless`: the shard's state has no rows."""
+        ...
 
     def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:
         """Merge this epoch's input into the state and return what leaves the operator."""
@@ -61,7 +66,7 @@ class Operator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OperatorResult:
-    """What an operator emits, and figures for the epoch's report (`closed_windows`, `max_closed_end_us` …)."""
+    """What an operator emits, and figures for the report (`closed_windows`, `max_closed_end_us` …)."""
 
     output: pa.Table
     metrics: Mapping[str, int]

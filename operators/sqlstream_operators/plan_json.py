@@ -12,7 +12,7 @@ import dataclasses
 import json
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from enum import Enum
 from functools import cache
 from typing import Any
@@ -155,6 +155,11 @@ def _expect(hint: type[Any], data: Any, where: str) -> Any:
     return data
 
 
-@cache
 def _hints(hint: Any) -> dict[str, Any]:
+    key: Hashable = hint
+    return _cached_hints(key)
+
+
+@cache
+def _cached_hints(hint: Any) -> dict[str, Any]:
     return typing.get_type_hints(hint)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from .arrow_types import to_arrow
 from .errors import InternalError
 from .fragment import DuckSession
-from .operator import WATERMARK_MAX, WATERMARK_MIN, OperatorContext, OperatorResult
+from .operator import WATERMARK_MAX, WATERMARK_MIN, OperatorContext, OperatorResult, Watermarks
 from .spec import SLICE_COLUMN, Column, Schema, WindowAggregateSpec
 from .state.store import StateStore
 from .state_schema import FOUND, TIME
@@ -105,6 +105,14 @@ class WindowAggregate:
                 raise InternalError(
                     f"state {spec.state.state_id}: table {part.table} has not the columns of the operator"
                 )
+
+    def idle(self, inputs: Sequence[pa.Table], watermarks: Watermarks, *, stateless: bool) -> bool:
+        """Nothing came, and no window can end where the watermark moved, or there is no state for one."""
+        if any(rows.num_rows for rows in inputs):
+            return False
+        before = closed_upto(watermarks.previous, self._spec.tick_us)
+        close = closed_upto(watermarks.close, self._spec.tick_us)
+        return stateless or close <= before or next_window_end(self._spec.window, before) > close
 
     def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:
         """Close, merge, close; raises InternalError for rows that should have been dropped as late."""

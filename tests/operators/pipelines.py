@@ -126,8 +126,8 @@ def window_plan(window: WindowSpec, *, keyed: bool = True) -> PhysicalPlan:
     late_sql = (
         f"SELECT make_timestamp({start}) AS window_start, make_timestamp(e) AS window_end, ts AS event_time, "
         "to_json(struct_pack(n := n)) AS row FROM ("
-        f"SELECT unnest(range({first}, {last} + 1, {window.slide_us})) AS e, {last} - {window.size_us} AS cycle, "
-        f"ts, n FROM rows) WHERE e - {TICK} <= $late_watermark"
+        f"SELECT unnest(range({first}, {last} + 1, {window.slide_us})) AS e, ts, n, "
+        f"{last} - {window.size_us} AS cycle FROM rows) WHERE e - {TICK} <= $late_watermark"
     )
     state = StateSchema(
         "w1",

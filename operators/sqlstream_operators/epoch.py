@@ -1,0 +1,101 @@
+"""What a task must know of its epoch: watermarks and versions of state, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .errors import InternalError
+from .io import Stores
+from .operator import Watermarks
+from .plan_json import decode as decode_json
+from .plan_json import encode as encode_json
+from .spec import LateStep, PhysicalPlan
+from .state.checkpoint_store import CheckpointStore
+from .state.shard_store import ShardStore
+from .state.version import ShardVersion
+
+
+@dataclass(frozen=True, slots=True)
+class EpochContext:
+    """What a task must know of its epoch; plain data.
+
+    watermarks: of each source, µs. state: by state id, the versions of all shards before this epoch, in
+    order; their number is the parallelism that they were written with. checkpoint: URI of the checkpoint
+    store. local_dir: a directory of the task's machine that may be lost.
+    """
+
+    epoch: int
+    shards: int
+    max_parallelism: int
+    watermarks: Mapping[str, Watermarks]
+    state: Mapping[str, tuple[ShardVersion, ...]] = field(default_factory=dict)
+    checkpoint: str = ""
+    local_dir: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data; `from_json` reads it back."""
+        return {
+            "epoch": self.epoch,
+            "shards": self.shards,
+            "max_parallelism": self.max_parallelism,
+            "watermarks": {s: encode_json(Watermarks, marks) for s, marks in sorted(self.watermarks.items())},
+            "state": {s: [v.to_json() for v in versions] for s, versions in sorted(self.state.items())},
+            "checkpoint": self.checkpoint,
+            "local_dir": self.local_dir,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> EpochContext:
+        """Read what `to_json` wrote."""
+        marks = {s: decode_json(Watermarks, m, f"watermarks.{s}") for s, m in data["watermarks"].items()}
+        state = {s: tuple(ShardVersion.from_json(v) for v in vs) for s, vs in data["state"].items()}
+        return cls(**{**data, "watermarks": marks, "state": state})
+
+
+def rocks_stores(epoch: EpochContext, shard: int) -> Stores:
+    """Opens states of a shard in the epoch's checkpoint store, RocksDB being the local cache."""
+    checkpoint = CheckpointStore(epoch.checkpoint)
+
+    def open_store(schema: Any) -> ShardStore:
+        versions = epoch.state.get(schema.state_id, ())
+        same = len(versions) == epoch.shards
+        return ShardStore.open(
+            schema,
+            shard,
+            epoch.shards,
+            epoch.max_parallelism,
+            versions[shard] if same else versions or ShardVersion.empty(),
+            checkpoint=checkpoint,
+            local_dir=Path(epoch.local_dir),
+            epoch=epoch.epoch,
+        )
+
+    return open_store
+
+
+def watermarks_for(
+    plan: PhysicalPlan, epoch: EpochContext, operator: str, sources: Iterable[str]
+) -> Watermarks:
+    """The watermarks of an operator: the least of its sources'.
+
+    Where its rows come from an operator (its late step is not at level 0), they left that one in this very
+    epoch, for windows that this epoch's watermark closed. So only what the epoch before closed is late for
+    them.
+    """
+    try:
+        marks = [epoch.watermarks[source] for source in sources]
+    except KeyError as error:
+        raise InternalError(f"epoch {epoch.epoch} has no watermark of source {error}") from None
+    if not marks:
+        raise InternalError(f"operator {operator} has no source with a watermark")
+    previous = min(mark.previous for mark in marks)
+    close = min(mark.close for mark in marks)
+    cascaded = any(
+        isinstance(step, LateStep) and step.operator == operator and stage.level > 0
+        for stage in plan.stages
+        for step in stage.steps
+    )
+    return Watermarks(previous, previous if cascaded else min(mark.late for mark in marks), close)
