@@ -5,8 +5,8 @@ See benchmarks/README.md for the machine; each line says what was measured, in w
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
-import resource
 import shutil
 import statistics
 import sys
@@ -91,7 +91,7 @@ def codec(n: int = 1_000_000) -> None:
 def epoch(
     root: Path, version: ShardVersion, ids: np.ndarray, blind: bool = False
 ) -> tuple[ShardVersion, list[float], int]:
-    """One epoch that reads and writes the rows of these ids; the milliseconds of open, read and write, commit, close."""
+    """One epoch that reads and writes the rows of these ids; ms of open, read and write, commit, close."""
     rows = pa.table({"id": ids, "n": ids, "total": ids * 0.5})
     marks = [time.perf_counter()]
     store = ShardStore.open(
@@ -114,7 +114,7 @@ def epoch(
         marks.append(time.perf_counter())
         level0 = store._cache.rocks.level0_files()
     marks.append(time.perf_counter())
-    return version, [1000 * (b - a) for a, b in zip(marks, marks[1:], strict=False)], level0
+    return version, [1000 * (b - a) for a, b in itertools.pairwise(marks)], level0
 
 
 def fill(root: Path, keys: int) -> ShardVersion:
@@ -142,11 +142,15 @@ def _measure(root: str, version: ShardVersion, keys: int, out: Any) -> None:
     for _ in range(60):
         version, parts, _ = epoch(Path(root), version, rng.integers(0, keys, 10_000))
         times.append(parts)
-    out.put((times, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
+    # Not ru_maxrss: a spawned process inherits that of its parent.
+    peak = next(
+        line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")
+    )
+    out.put((times, int(peak.split()[1]) / 1024))
 
 
 def epochs(sizes: tuple[int, ...] = (10_000, 1_000_000, 10_000_000)) -> None:
-    """An epoch of 10,000 uniformly random rows, read and written, while the state grows; a fresh process each."""
+    """An epoch of 10,000 random rows, read and written, while the state grows; a fresh process each."""
     medians = []
     for keys in sizes:
         root = Path(tempfile.mkdtemp(prefix="state-bench-"))
@@ -192,4 +196,5 @@ def long(count: int = 500, keys: int = 200_000) -> None:
 if __name__ == "__main__":
     chosen = sys.argv[1:] or ["codec", "epochs", "long"]
     for name in chosen:
-        {"codec": codec, "epochs": epochs, "long": long}[name]()
+        jobs: dict[str, Callable[[], None]] = {"codec": codec, "epochs": epochs, "long": long}
+        jobs[name]()

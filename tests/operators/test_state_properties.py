@@ -1,4 +1,4 @@
-"""Random epochs, crashes, lost and lagging caches, rescales, snapshots and damage: always what a dict would hold."""
+"""Random epochs, crashes, lost and lagging caches, rescales, snapshots, damage: always what a dict holds."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ class Store(RuleBasedStateMachine):
             def mine(who: Any, shard: int = shard) -> bool:
                 return owner(who, shards) == shard
 
-            attempts = []
+            attempts: list[ShardVersion] = []
             for executor in [executors[shard]] * (2 if crash != "no" else 1) + (["d"] if retry else []):
                 own = {key: n for key, n in self.rows.items() if mine(key[0])}
                 own_windows = {key: n for key, n in self.windows.items() if mine(key[1])}
@@ -284,7 +284,7 @@ class Store(RuleBasedStateMachine):
 
 
 Store.TestCase.settings = settings(
-    max_examples=25,
+    max_examples=20,
     stateful_step_count=10,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
@@ -292,7 +292,7 @@ Store.TestCase.settings = settings(
 
 
 @pytest.mark.search
-class TestStore(Store.TestCase):  # type: ignore[misc, name-defined]
+class TestStore(Store.TestCase):  # type: ignore[misc, valid-type]
     """The state machine; raise max_examples to search longer."""
 
 
@@ -321,5 +321,5 @@ class Twin(RuleBasedStateMachine):
 Twin.TestCase.settings = settings(max_examples=50, stateful_step_count=10, deadline=None)
 
 
-class TestTwin(Twin.TestCase):  # type: ignore[misc, name-defined]
+class TestTwin(Twin.TestCase):  # type: ignore[misc, valid-type]
     """The state machine of the twin."""

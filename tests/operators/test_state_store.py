@@ -224,8 +224,8 @@ def test_what_was_not_committed_is_gone(bench: Bench) -> None:
     with bench.open() as store:
         assert content(store) == [("a", 1, 1)]
         assert not store.rebuilt
+        store.commit()
         with pytest.raises(StateError, match="committed once"):
-            store.commit()
             store.commit()
 
 

@@ -67,6 +67,4 @@ class MemoryShardStore(StateTables):
 
     def abort(self) -> None:
         """Drop the epoch's writes."""
-        self.overlay = Overlay()
-        self.rows_changed = self.bytes_changed = 0
-        self._sizes.clear()
+        self.forget()

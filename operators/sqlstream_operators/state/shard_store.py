@@ -140,6 +140,7 @@ class ShardStore(StateTables):
 
     def close(self) -> None:
         """Close the local cache; writes that were not committed are dropped."""
+        self.forget()  # now: this object is its own `base`, a cycle that is only collected much later
         try:
             self._cache.rocks.settle()
         finally:

@@ -343,6 +343,12 @@ class StateTables:
             )
         return rows, size
 
+    def forget(self) -> None:
+        """Drop the epoch's writes and what it learned."""
+        self.overlay = Overlay()
+        self.rows_changed = self.bytes_changed = 0
+        self._sizes = {}
+
     def has_rows(self) -> bool:
         """Whether any row lives, the epoch's own writes included (exact)."""
         if any(value is not None for value in self.overlay.rows.values()):
