@@ -28,7 +28,7 @@ from sqlstream.connectors.api import ConnectorContext, SinkPart
 from sqlstream.connectors.filesystem.columns import literal
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import is_local, open_filesystem, resolve
-from sqlstream.connectors.options import bad_option
+from sqlstream.connectors.options import bad_option, flag
 from sqlstream_operators.arrow_types import to_arrow
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.fragment import DuckSession
@@ -284,11 +284,46 @@ def _write_json(
     options: Mapping[str, str],
 ) -> None:
     iso = options.get("json.timestamp-format.standard", "SQL").upper() == "ISO-8601"
+    if flag(options, "json.encode.ignore-null-fields"):
+        fields = ", ".join(_present(quote_identifier(c.name), c.name, c.type, iso) for c in columns)
+        session = _session()
+        session.register("sink_rows", table, columns)
+        try:
+            lines = session.query(f"SELECT '{{' || concat_ws(',', {fields}) || '}}\n' AS line FROM sink_rows")
+        finally:
+            session.drop("sink_rows")
+        with filesystem.open_output_stream(path, compression=None) as out:
+            for chunk in lines["line"].chunks:
+                out.write("".join(chunk.to_pylist()).encode())
+        return
     items = []
     for column in columns:
         name = quote_identifier(column.name)
         items.append(f"{json_value(name, column.type, iso=iso)} AS {name}")
     _copy(filesystem, path, table, columns, items, "FORMAT json")
+
+
+def _present(value: str, name: str, type_: SqlType, iso: bool, depth: int = 0) -> str:
+    """SQL of `"name":value` as JSON text, NULL if the value is; fields of rows that are NULL are left out
+    too.
+    """
+    return f"{literal(json.dumps(name, ensure_ascii=False) + ':')} || {_json_text(value, type_, iso, depth)}"
+
+
+def _json_text(value: str, type_: SqlType, iso: bool, depth: int) -> str:
+    match type_.kind:
+        case Kind.STRUCT:
+            fields = ", ".join(
+                _present(f"struct_extract({value}, {literal(name)})", name, field, iso, depth)
+                for name, field in type_.fields
+            )
+            return f"CASE WHEN {value} IS NOT NULL THEN '{{' || concat_ws(',', {fields}) || '}}' END"
+        case Kind.ARRAY if type_.element is not None and type_.element.kind in (Kind.STRUCT, Kind.ARRAY):
+            inner = _json_text(f"e{depth}", type_.element, iso, depth + 1)
+            made = f"list_transform({value}, lambda e{depth}: coalesce({inner}, 'null'))"
+            return f"'[' || array_to_string({made}, ',') || ']'"
+    made = json_value(value, type_, iso=iso, depth=depth)
+    return f"CASE WHEN {value} IS NOT NULL THEN CAST(to_json({made}) AS VARCHAR) END"
 
 
 def json_value(value: str, type_: SqlType, *, iso: bool = False, depth: int = 0) -> str:

@@ -99,14 +99,9 @@ class FileSource:
 
         Raises DataError if a listed file is gone or changed.
         """
-        self._list_if_due()
+        self._list_if_due(position)
         entries = self._log.entries
         file, offset = int(position["file"]), int(position["offset"])
-        if file > len(entries) or int(position["segments"]) > self._log.segments:
-            raise DataError(
-                f"the state directory is at file {file} of '{self._options.path}', but its list of files has "
-                f"only {len(entries)}: it is incomplete; restore it from a copy"
-            )
         budget = _Budget(limits.rows, limits.files, limits.bytes)
         while file < len(entries) and not budget.spent:
             end = self._take(entries[file], offset, budget)
@@ -122,7 +117,7 @@ class FileSource:
         """An estimate of the rows after `position`, by the average length of a row; None if it is not
         known.
         """
-        self._list_if_due()
+        self._list_if_due(position)
         entries = self._log.entries[int(position["file"]) :]
         if not entries:
             return 0
@@ -135,7 +130,13 @@ class FileSource:
             waiting -= int(position["offset"])
         return max(0, round(waiting / self._bytes_per_row))
 
-    def _list_if_due(self) -> None:
+    def _list_if_due(self, position: Position) -> None:
+        # Before listing: a list that was lost would be made anew in another order, and nobody would see it.
+        if int(position["segments"]) > self._log.segments or int(position["file"]) > len(self._log.entries):
+            raise DataError(
+                f"the state is at file {position['file']} of '{self._options.path}', but its list of "
+                f"files has only {len(self._log.entries)}: it is incomplete; restore it from a copy"
+            )
         now = self._clock()
         interval = self._options.monitor_interval_us
         if self._listed_at is not None and (interval is None or (now - self._listed_at) * 1e6 < interval):
