@@ -78,6 +78,10 @@ class BindContext:
         """A resolved expression with all functions as DuckDB's; refuses non-deterministic ones."""
         types = _types(fields)
         for node in expression.walk():
+            if isinstance(node, exp.Query | exp.Exists):
+                self.unsupported(node, "a sub-query inside an expression", help="sub-queries can stand in FROM")
+            if isinstance(node, exp.Window):
+                self.unsupported(node, "OVER")
             call = written_call(node)
             if call is not None and not catalogue.is_deterministic(call.name):
                 self.fail(

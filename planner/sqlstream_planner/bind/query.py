@@ -130,7 +130,7 @@ class QueryBinder:
                 node,
                 "SQL031",
                 f"column `{name}` of this UNION ALL is {shown}",
-                help=f"cast one side, such as CAST({name} AS {types[0]})",
+                help=f"cast one side, such as CAST({name} AS VARCHAR)",
             )
         return type_
 

@@ -156,7 +156,7 @@ class _ScriptBinder:
             raise DiagnosticError(
                 Diagnostic(
                     "SQL051",
-                    f"the query gives {len(node.fields)} columns, `{sink.name}` takes {len(wanted)}",
+                    f"columns given by the query: {len(node.fields)}, taken by `{sink.name}`: {len(wanted)}",
                     self._context.span(statement.query),
                     (
                         f"the query gives {', '.join(f.name for f in node.fields)}",
