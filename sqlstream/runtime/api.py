@@ -6,13 +6,10 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
-
-from sqlstream_operators import plan_json
-from sqlstream_operators.spec import PhysicalPlan, SinkSpec, SourceSpec
-from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
 from sqlstream.connectors.api import ConnectorContext, Sink, Source
 from sqlstream.runtime import local_cache
@@ -25,8 +22,12 @@ from sqlstream.runtime.journal import Journal, digest_of
 from sqlstream.runtime.lease import BEAT_S, Lease
 from sqlstream.runtime.manifest import EpochPlan, Manifest, RunInfo
 from sqlstream.runtime.progress import EpochReport, RunResult
-from sqlstream.runtime.recovery import physical_plan, program_fingerprint, recover
-from sqlstream.runtime.stop import StopFlag
+from sqlstream.runtime.recovery import check_compatible, physical_plan, program_fingerprint, recover
+from sqlstream.runtime.stop import StopFlag, stop_on_signals
+from sqlstream_operators import plan_json
+from sqlstream_operators.spec import PhysicalPlan, SinkSpec, SourceSpec
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 
 class DriverConnectors(Protocol):
@@ -67,6 +68,7 @@ def run_pipeline(
     max_rows_per_epoch: int | None = None,
     on_epoch: Callable[[EpochReport], None] = lambda report: None,
     stop: StopFlag | None = None,
+    handle_signals: bool = False,
     base_dir: str | Path = ".",
     local_dir: str | Path | None = None,
     runner: JobRunner | None = None,
@@ -84,10 +86,11 @@ def run_pipeline(
     `state_dir` is a path or a URI; a run goes on where the last one on it stopped. `parallelism` is the
     number of shards (default: the plan's option, else that of the last run, else the cores). Without a
     `runner` Spark is started on `master` with `conf`, and stopped at the end. `local_dir` is where machines
-    cache state (default: under the temporary folder). `pins` names files that must not be collected.
-    Raises DiagnosticError: exit code 4 if the state does not fit the plan, is damaged, or another run works
+    cache state (default: under the temporary folder). With `handle_signals`, Ctrl-C and SIGTERM set `stop`
+    once Spark runs (Spark installs a handler of its own when it starts). `pins` names files to keep. Raises DiagnosticError: exit code 4 if the state does not fit the plan, is damaged, or another run works
     on it; 1 if the data can't be computed or read, or Spark can't run.
     """
+    stop = stop or StopFlag()
     uri = str(state_dir) if "://" in str(state_dir) else str(Path(state_dir).absolute())
     base = str(Path(base_dir).absolute())
     store = CheckpointStore(uri, sync=sync)
@@ -99,9 +102,11 @@ def run_pipeline(
         started=datetime.now(UTC).isoformat(timespec="seconds"),
     )
     lease = Lease(store, run, beat_s=lease_beat_s)
-    lease.acquire()
     try:
+        lease.acquire()
         found = recover(journal)
+        if found.last is not None:
+            check_compatible(journal, found.last, plan)
         own_runner = None
         if runner is None:
             from sqlstream.runtime.stages import SparkJobRunner
@@ -128,15 +133,25 @@ def run_pipeline(
                 ),
                 run,
                 lineage=secrets.token_hex(16),
-                stop=stop or StopFlag(),
+                stop=stop,
                 on_epoch=on_epoch,
                 check_lease=lease.check,
                 faults=faults,
             )
-            return loop.run()
+            with stop_on_signals(stop) if handle_signals else nullcontext():
+                return loop.run()
         finally:
             if own_runner is not None:
                 own_runner.close()
+    except OSError as error:
+        raise DiagnosticError(
+            Diagnostic(
+                "ENV005",
+                f"a file can't be read or written: {error}",
+                notes=(f"the state directory is {uri}",),
+                help="run again when this is mended: the run goes on where it stopped",
+            )
+        ) from error
     finally:
         lease.release()
 

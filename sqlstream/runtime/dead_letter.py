@@ -1,8 +1,8 @@
 """The dead-letter table: rows that could not be counted, kept as JSON lines, only from committed epochs.
 
-A file `dead-letter/epoch-000042.jsonl` has one object a line: `kind` (`late` or `malformed`), where the row came
-from, why it is here, and the row itself. An epoch's file is staged before the manifest, which names it with
-its digest, and put in place after it; both steps may be repeated with the same result.
+A file `dead-letter/epoch-000042.jsonl` has one object a line: `kind` (`late` or `malformed`), where the row
+came from, why it is here, and the row itself. An epoch's file is staged before the manifest, which names it
+with its digest, and put in place after it; both steps may be repeated with the same result.
 """
 
 from __future__ import annotations

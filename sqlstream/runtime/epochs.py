@@ -1,9 +1,9 @@
 """The epoch loop: plan, run, prepare, publish, commit, collect; and then the next one.
 
-    recover -> [ plan -> write the plan -> run -> prepare sinks -> publish the manifest -> commit sinks -> collect ]*
+    recover -> [ plan -> write it -> run -> prepare sinks -> publish manifest -> commit sinks -> collect ]*
 
-The manifest is the only step that decides. Whatever breaks off before it leaves an epoch that is replayed, whatever
-breaks off after it leaves sinks that are committed again; `recovery` says how a run starts.
+The manifest is the only step that decides. Whatever breaks off before it leaves an epoch that is replayed,
+whatever breaks off after it leaves sinks that are committed again; `recovery` says how a run starts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sqlstream.runtime.manifest import (
     StateVersions,
 )
 from sqlstream.runtime.progress import EpochReport, RunResult, shown_watermark
-from sqlstream.runtime.recovery import Recovered, check_compatible, committed_epoch, recover, void_manifest
+from sqlstream.runtime.recovery import Recovered, committed_epoch, recover, void_manifest
 from sqlstream.runtime.stop import StopFlag
 from sqlstream_operators.operator import WATERMARK_MAX
 from sqlstream_operators.spec import PhysicalPlan, WatermarkSpec
@@ -130,11 +130,9 @@ class EpochLoop:
     # -------------------------------------------------------------------------------------------- the run
 
     def run(self) -> RunResult:
-        """Recover, then run epochs. Raises DiagnosticError as `recover` and the steps do."""
+        """Recover, then run epochs of a program that fits the state. Raises DiagnosticError."""
         started = self._clock()
         found = recover(self._journal)
-        if found.last is not None:
-            check_compatible(self._journal, found.last, self._plan)
         self._start_from(found.last)
         self._commit_again(found.last)
         self._decide(found)
@@ -428,7 +426,7 @@ class EpochLoop:
     def _kept_program(self) -> str:
         """The digest under which the physical plan is kept.
 
-        It is written only once an epoch is under way: until then no other driver sweeps what no manifest names.
+        It is written once an epoch is under way: from then on no other driver sweeps what no manifest names.
         """
         if self._digest is None:
             self._digest = self._journal.put_physical_plan(self._program.text)

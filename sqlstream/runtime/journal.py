@@ -1,4 +1,4 @@
-"""The journal of a state directory: where plans, manifests and physical plans are, read and written with checks."""
+"""The journal of a state directory: plans, manifests and physical plans, read and written with checks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def damaged(error: DamagedFileError, store: CheckpointStore) -> DiagnosticError:
             "STA001",
             f"the checkpoint file {store.path(error.path)} {error.what}",
             notes=("nothing was computed from it, and nothing was changed",),
-            help="restore this file from a copy of the state directory, or start over with another --state-dir",
+            help="restore this file from a copy of the state directory, "
+            "or start over with another --state-dir",
         ),
         exit_code=4,
     )

@@ -71,7 +71,8 @@ class Lease:
             self._thread.join()
         held = self._read()
         if held is not None and held[0].run_id == self._run.run_id:
-            self._store.delete(NAME)
+            with contextlib.suppress(OSError):
+                self._store.delete(NAME)
 
     def _content(self) -> bytes:
         return json.dumps({**self._run.to_json(), "beats": self._beats}).encode()

@@ -1,8 +1,8 @@
 """Where the machine keeps its caches of state: under the temporary folder, one folder a state directory.
 
-A cache may be lost at any time; it is built again from the checkpoint. So that it does not grow for ever, a run removes
-what belongs to another number of shards or to a state that its query does not have, and the caches of state
-directories that are gone or were not used for a week.
+A cache may be lost at any time; it is built again from the checkpoint. So that it does not grow for ever, a
+run removes what belongs to another number of shards or to a state that its query does not have, and the
+caches of state directories that are gone or were not used for a week.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Runs epochs in this process, one task after the other: the same task programs as on Spark, without Spark.
 
-For property tests, which need thousands of epochs; and it shows that nothing in a task depends on Spark. Every
-message passes through the rows that Spark would move, cut into parts.
+For property tests, which need thousands of epochs; and it shows that nothing in a task depends on Spark.
+Every message passes through the rows that Spark would move, cut into parts.
 """
 
 from __future__ import annotations

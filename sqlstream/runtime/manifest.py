@@ -225,7 +225,7 @@ class SourceState:
 
 @dataclass(frozen=True, slots=True)
 class StateVersions:
-    """The version of one state after an epoch: one `shards` entry (ShardVersion as JSON) a shard, in order."""
+    """The version of one state after an epoch: a ShardVersion as JSON for each shard, in order."""
 
     state_id: str
     schema_id: str

@@ -55,7 +55,7 @@ class EpochReport:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How a run ended: `outcome` is `exhausted`, `stopped` or `nothing new`; totals are over this run only."""
+    """How a run ended: `outcome` is `exhausted`, `stopped` or `nothing new`; totals are of this run."""
 
     outcome: str
     last_epoch: int | None

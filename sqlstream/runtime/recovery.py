@@ -1,17 +1,17 @@
-"""Where a run starts: the last manifest is the truth, and the epoch after it, if it was begun, is decided first.
+"""Where a run starts: the last manifest is the truth; an epoch that was begun after it is decided first.
 
 What may be found, and what is done about it:
 
-- *A manifest for epoch N and nothing after it.* N's sinks and dead letters are committed again (they may have been
-  cut off half-way; committing is repeatable), and what later epochs staged is removed.
-- *A plan for N+1 without a manifest, which this program can replay*: it is run again exactly as it is written.
-  A driver that was only paused may be doing the same. Both write the same bytes under the same names, so
-  it does not matter who wins the exclusive creation of the manifest; the other one stops. For that reason
-  nothing that N+1 may have staged is removed before its manifest is there.
+- *A manifest for epoch N and nothing after it.* N's sinks and dead letters are committed again (they may have
+  been cut off half-way; committing is repeatable), and what later epochs staged is removed.
+- *A plan for N+1 without a manifest, which this program can replay*: it is run again exactly as it is
+  written. A driver that was only paused may be doing the same. Both write the same bytes under the same
+  names, so it does not matter who wins the exclusive creation of the manifest; the other one stops. For that
+  reason nothing that N+1 may have staged is removed before its manifest is there.
 - *A plan for N+1 without a manifest, which can't be replayed exactly*: the file is damaged, or the query
   or the parallelism has changed. Nothing of N+1 is visible, because sinks become visible after the
-  manifest only. A *void* manifest is published under N+1: positions and state are N's. From then on no other driver
-  can commit that plan, and it is safe to remove what it staged and to plan afresh as N+2.
+  manifest only. A *void* manifest is published under N+1: positions and state are N's. From then on no other
+  driver can commit that plan, and it is safe to remove what it staged and to plan afresh as N+2.
 - *A damaged manifest*: if it is the last one, the run stops. Falling back to N-1 would replay an epoch
   whose results readers may have seen, perhaps with other splits.
 """

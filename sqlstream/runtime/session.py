@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib
 import os
 import shutil
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 #: The packages that tasks import.
 PACKAGES = ("sqlstream", "sqlstream_planner", "sqlstream_operators")
 
-# Failures of a task come back as an exception and are told to the user once, in words: the same stack trace on the
-# terminal, once for each attempt, would bury them. A logger's level is `error` for the gateway because Spark lifts
-# the root level to that of the logger of the program that it thinks is interactive.
+# Failures of a task come back as an exception and are told to the user once, in words: the same stack trace
+# on the terminal, once for each attempt, would bury them. A logger's level is `error` for the gateway because
+# Spark lifts the root level to that of the logger of the program that it thinks is interactive.
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
@@ -83,6 +84,12 @@ def session_conf(master: str, conf: Mapping[str, str], directory: Path) -> dict[
         "spark.python.worker.reuse": "true",
         "spark.shuffle.compress": "false",  # blobs are compressed already where it pays
         "spark.ui.enabled": "false",
+        # Figures of past jobs are kept in the driver even without its UI, and every epoch is a job.
+        "spark.ui.retainedJobs": "20",
+        "spark.ui.retainedStages": "50",
+        "spark.ui.retainedTasks": "1000",
+        "spark.sql.ui.retainedExecutions": "5",
+        "spark.cleaner.periodicGC.interval": "3min",  # files of past shuffles go when the JVM collects
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.executorEnv.PYTHONSAFEPATH": "1",  # or a user's folder called `duckdb` shadows the package
@@ -120,12 +127,9 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _clean_up(directory: Path) -> None:
-    """Stop Spark before its `java` goes away: a cluster in this process starts lost executors again with it."""
-    from pyspark.sql import SparkSession
-
-    session = SparkSession.getActiveSession()
-    if session is not None:
+def _clean_up(session: SparkSession, directory: Path) -> None:
+    """Stop Spark before its `java` goes away: a local cluster needs it to restart executors."""
+    with contextlib.suppress(Exception):  # it may have been stopped, and its JVM may be gone
         session.stop()
     shutil.rmtree(directory, ignore_errors=True)
 
@@ -152,7 +156,6 @@ def start_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSe
         return active
     java = find_java(os.environ)
     directory = Path(tempfile.mkdtemp(prefix="sqlstream-spark-"))
-    atexit.register(_clean_up, directory)
     (directory / "log4j2.properties").write_text(_LOG4J)
     environment = {
         "JAVA_HOME": str(write_java_home(java, directory / "java")),
@@ -164,8 +167,9 @@ def start_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSe
         builder = builder.config(name, value)
     with _environment(environment):
         try:
-            return builder.getOrCreate()
+            session = builder.getOrCreate()
         except PySparkRuntimeError as error:
+            shutil.rmtree(directory, ignore_errors=True)
             raise DiagnosticError(
                 Diagnostic(
                     "ENV003",
@@ -173,3 +177,5 @@ def start_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSe
                     help="the lines above are Spark's own; a wrong --conf is the usual cause",
                 )
             ) from None
+    atexit.register(_clean_up, session, directory)
+    return session

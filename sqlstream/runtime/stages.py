@@ -16,25 +16,35 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
-from sqlstream_operators.report import reports_among
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, SqlstreamError
+from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType
 
 from sqlstream.runtime.failures import error_of
 from sqlstream.runtime.job import EpochJob, EpochOutcome
 from sqlstream.runtime.outcome import outcome_of
 from sqlstream.runtime.session import JOB_CONF, PACKAGES, is_local, start_session
 from sqlstream.runtime.worker import (
-    ROW_DDL,
+    ROW,
     ShardTasks,
     SourceTasks,
     TaskProgram,
     failure_in,
     from_batches,
 )
+from sqlstream_operators.report import reports_among
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, SqlstreamError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+_TYPES: Mapping[pa.DataType, DataType] = {
+    pa.int32(): IntegerType(),
+    pa.string(): StringType(),
+    pa.binary(): BinaryType(),
+}
+#: `worker.ROW` for Spark; as an object, because Spark parses text anew for every stage.
+_ROW = StructType([StructField(field.name, _TYPES[field.type]) for field in ROW])
 
 
 class SparkJobRunner:
@@ -45,12 +55,13 @@ class SparkJobRunner:
         self._spark = spark.newSession()
         self._parallelism = parallelism
         self._owned = owned
+        self._ranges: dict[int, DataFrame] = {}
         for name, value in JOB_CONF.items():
             self._spark.conf.set(name, value)
 
     @classmethod
     def start(cls, master: str = "local[*]", conf: Mapping[str, str] | None = None) -> SparkJobRunner:
-        """Start Spark, or join the session of this process. Raises DiagnosticError as `start_session` does."""
+        """Start Spark, or join this process's session. Raises DiagnosticError as `start_session` does."""
         from pyspark.sql import SparkSession
 
         joined = SparkSession.getActiveSession() is not None
@@ -68,14 +79,14 @@ class SparkJobRunner:
         """Run one epoch; see `JobRunner`."""
         program = TaskProgram.of(job)
         tasks = len(program.tasks)
-        rows = self._spark.range(0, tasks, 1, tasks).mapInArrow(
-            SourceTasks(program.to_bytes(with_state=False)), ROW_DDL
-        )
+        if tasks not in self._ranges:
+            self._ranges[tasks] = self._spark.range(0, tasks, 1, tasks)
+        rows = self._ranges[tasks].mapInArrow(SourceTasks(program.to_bytes(with_state=False)), _ROW)
         if program.plan.levels > 1:
             later = program.to_bytes(with_state=True)
             for level in range(1, program.plan.levels):
                 rows = rows.repartitionById(job.plan.parallelism, "shard").mapInArrow(
-                    ShardTasks(later, level), ROW_DDL
+                    ShardTasks(later, level), _ROW
                 )
         try:
             collected = rows.toArrow()

@@ -10,7 +10,7 @@ from types import FrameType
 
 
 class StopFlag:
-    """Set from a signal handler or another thread; the loop looks at it between epochs and wakes up for it."""
+    """Set from a signal handler or another thread; the loop looks at it between epochs and wakes for it."""
 
     def __init__(self) -> None:
         self._event = threading.Event()

@@ -1,4 +1,4 @@
-"""What a Spark task calls: from rows of blobs to the task program and back. Made from plain data, no Spark in it.
+"""What a Spark task calls: from rows of blobs to the task program and back.
 
 Between two levels travel rows (shard, edge, producer, part, blob): a message is cut into parts of a few MB,
 because Spark moves those faster than big ones (1 GB through one exchange: 2.9 s in parts of 1 MB, 4.7 s
@@ -8,6 +8,7 @@ of 16 MB, 9.5 s of 64 MB) and no Arrow batch comes near its limit of 2 GiB.
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import traceback
 import zlib
@@ -38,8 +39,6 @@ ROW = pa.schema(
         ("blob", pa.binary()),
     ]
 )
-#: The same for Spark.
-ROW_DDL = "shard int, edge string, producer int, part int, blob binary"
 #: Producers of one edge are ordered by (level, ordinal).
 LEVEL = 1 << 24
 #: A level-0 task for each split, up to this many for each shard.
@@ -130,7 +129,7 @@ class TaskProgram:
     def run_shard(
         self, level: int, shard: int, messages: Iterable[Message], connectors: Connectors
     ) -> Iterator[Message]:
-        """Run all stages of a level in a shard; reports are among the messages, also those of earlier levels."""
+        """Run all stages of a level in a shard; all reports so far are among the messages."""
         return _as_messages(
             run_shard_task(
                 self.plan,
@@ -183,7 +182,7 @@ def _spread(splits: Sequence[TaskSplit], shards: int) -> tuple[tuple[TaskSplit, 
     """Splits to tasks: one each, or runs of neighbours if there are many; at least one task."""
     tasks = min(max(len(splits), 1), max(shards * TASKS_PER_SHARD, 1))
     bounds = [len(splits) * i // tasks for i in range(tasks + 1)]
-    return tuple(tuple(splits[low:high]) for low, high in zip(bounds[:-1], bounds[1:], strict=True))
+    return tuple(tuple(splits[low:high]) for low, high in itertools.pairwise(bounds))
 
 
 def _as_messages(made: Iterable[Message | Report]) -> Iterator[Message]:

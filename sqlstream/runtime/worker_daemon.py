@@ -1,8 +1,8 @@
-"""Spark's Python daemon with the libraries of a task imported before it forks, so that a new worker starts warm.
+"""Spark's Python daemon with a task's libraries imported before it forks, so that a new worker starts warm.
 
-Set as `spark.python.daemon.module` where every task runs on this machine. Spark closes workers that were idle for a
-minute; without this, the first epoch after a pause imports Arrow, DuckDB and RocksDB in every worker again. None
-of the imports may start a thread, or a forked worker could hang: a test counts them.
+Set as `spark.python.daemon.module` where every task runs on this machine. Spark closes workers that were idle
+for a minute; without this, the first epoch after a pause imports Arrow, DuckDB and RocksDB in every worker
+again. None of the imports may start a thread, or a forked worker could hang: a test counts them.
 """
 
 from __future__ import annotations

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.spec import PhysicalPlan, SinkSpec, SourceSpec, WindowKind, WindowSpec
 
 from sqlstream.connectors.api import (
     BadRow,
@@ -28,6 +26,8 @@ from sqlstream.runtime.api import run_pipeline
 from sqlstream.runtime.local_runner import InProcessRunner
 from sqlstream.runtime.progress import EpochReport, RunResult
 from sqlstream.runtime.worker import Connectors
+from sqlstream_operators.fragment import DuckSession
+from sqlstream_operators.spec import PhysicalPlan, SinkSpec, SourceSpec, WindowKind, WindowSpec
 from tests.operators.pipelines import Row, table_of, window_plan
 
 EPOCH = datetime(1970, 1, 1)
@@ -83,7 +83,9 @@ class RowReader:
 
 @dataclass
 class FileSink:
-    """Staged files are moved to where readers look; a missing one is an error, unless it was moved already."""
+    """Staged files are moved to where readers look; a missing one is an error, unless it was moved
+    already.
+    """
 
     folder: Path
     committed: list[int] = field(default_factory=list)
@@ -198,4 +200,6 @@ def crash_at(point: str, epoch: int) -> Callable[[str, int], None]:
 
 
 def manifests(state: Path) -> Mapping[int, dict[str, Any]]:
-    return {int(p.name[:6]): json.loads(p.read_text()) for p in sorted((state / "epochs").glob("*.manifest.json"))}
+    return {
+        int(p.name[:6]): json.loads(p.read_text()) for p in sorted((state / "epochs").glob("*.manifest.json"))
+    }
