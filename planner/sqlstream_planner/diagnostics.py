@@ -41,7 +41,12 @@ class Diagnostic:
         """This diagnostic as a JSON object."""
         place = None
         if self.span is not None:
-            place = {"file": self.span.file, "line": self.span.line, "column": self.span.column, "length": self.span.length}
+            place = {
+                "file": self.span.file,
+                "line": self.span.line,
+                "column": self.span.column,
+                "length": self.span.length,
+            }
         return {
             "code": self.code,
             "severity": self.severity,
@@ -88,8 +93,9 @@ def render(diagnostic: Diagnostic, source: str | None) -> str:
 
     `source` is the text of the file that the span is in, or None when it can't be read.
 
-    >>> print(render(Diagnostic("SQL001", "unknown column `pirce`", Span("q.sql", 1, 8, 5), help="did you mean `price`?"), "SELECT pirce FROM bid"))
-    error[SQL001]: unknown column `pirce`
+    >>> found = Diagnostic("SQL010", "unknown column `pirce`", Span("q.sql", 1, 8, 5), help="did you mean `price`?")
+    >>> print(render(found, "SELECT pirce FROM bid"))
+    error[SQL010]: unknown column `pirce`
      --> q.sql:1:8
       |
     1 | SELECT pirce FROM bid

@@ -1,5 +1,5 @@
 """Templates: what they give, where each part of it came from, and what they may not do."""
-# ruff: noqa: E501 -- lists of snippets
+
 
 from __future__ import annotations
 

@@ -41,7 +41,9 @@ class Pipeline:
     planned: Planned
 
     @classmethod
-    def create(cls, folder: Path, queries: Sequence[str], files: Sequence[Sequence[Row]], *, delay: int) -> Pipeline:
+    def create(
+        cls, folder: Path, queries: Sequence[str], files: Sequence[Sequence[Row]], *, delay: int
+    ) -> Pipeline:
         (folder / "input").mkdir(parents=True)
         for number, rows in enumerate(files):
             lines = [json.dumps(r, default=str, ensure_ascii=False) for r in rows]
@@ -147,5 +149,7 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_same(one[k], other[k]) for k in one)
     if isinstance(one, float) and isinstance(other, float):
-        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12) or (math.isnan(one) and math.isnan(other))
+        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12) or (
+            math.isnan(one) and math.isnan(other)
+        )
     return bool(one == other)

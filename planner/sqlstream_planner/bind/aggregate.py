@@ -134,7 +134,7 @@ class _Binder:
         keys = tuple(self._key_field(self._group.keys[i]) for i in key_positions)
         renumber = {old: new for new, old in enumerate(key_positions)}
         sets = tuple(tuple(renumber[i] for i in s if i in renumber) for s in self._group.sets)
-        if len(set(tuple(sorted(s)) for s in sets)) != len(sets):
+        if len({tuple(sorted(s)) for s in sets}) != len(sets):
             self._context.unsupported(self._query.args["group"], "the same grouping set twice")
         after = EventTime(marker.time.sources, marker.time.tick_us, direct=False)
         start, end, time = (self._bound(role, marker, after) for role in ("start", "end", "time"))
@@ -454,7 +454,7 @@ class _Binder:
         )
 
     def _grouping(self, node: exp.Expr, grouping: Field | None) -> exp.Expr:
-        arguments = [a for a in node.expressions]
+        arguments = list(node.expressions)
         positions = []
         plain = [f for i, f in enumerate(self._group.forms) if i not in self._window_positions()]
         for argument in arguments:

@@ -79,7 +79,9 @@ class BindContext:
         types = _types(fields)
         for node in expression.walk():
             if isinstance(node, exp.Query | exp.Exists):
-                self.unsupported(node, "a sub-query inside an expression", help="sub-queries can stand in FROM")
+                self.unsupported(
+                    node, "a sub-query inside an expression", help="sub-queries can stand in FROM"
+                )
             if isinstance(node, exp.Window):
                 self.unsupported(node, "OVER")
             call = written_call(node)

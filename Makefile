@@ -1,0 +1,62 @@
+# Needs Python 3.11 or newer, git and make; everything else is installed into .venv.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+FAST := not spark and not kill
+
+.PHONY: help setup demo test test-fast test-spark check static lint format types imports search bench clean
+
+help:
+	@echo "make demo    install, run a real pipeline over real data on Spark, check it against its golden"
+	@echo "make test    install, run all tests"
+	@echo "make check   lint, types, import rules and tests: exactly what CI runs"
+	@echo "make search  the random searches, long"
+	@echo "make bench   the benchmarks of this repository (see benchmarks/README.md for the peers)"
+
+$(READY): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m compileall -q sqlstream planner operators
+	@touch $(READY)
+
+setup: $(READY)
+
+demo: setup
+	@$(BIN)/python -m sqlstream.demo
+
+test: test-fast test-spark
+
+test-fast: setup
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "$(FAST)"
+
+test-spark: setup
+	$(BIN)/python -m pytest -q -m "not ($(FAST))"
+
+static: lint types imports
+
+check: static test
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: setup
+	$(BIN)/mypy
+
+imports: setup
+	$(BIN)/lint-imports
+
+search: setup
+	SQLSTREAM_SEARCH=long $(BIN)/python -m pytest -q -m search tests/properties
+
+bench: setup
+	$(BIN)/python benchmarks/state_bench.py
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
