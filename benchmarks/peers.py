@@ -2,9 +2,10 @@
 
 ``python benchmarks/peers.py --peers HARNESS q12 q5_hop`` goes round the systems as often as ``--rounds`` says
 (A B C D, A B C D, …); each turn is one process that runs the query ``--repeat`` times, and its first run,
-with a cold JVM, does not count. Prints a Markdown table; the ratio in it is taken inside a round, so what
-else the machine does at the time falls on both sides. ``--report FILE`` prints the table of an earlier run
-again. Exits 1 if a turn failed or if the rows out of sqlstream or Flink are not as many as DuckDB's.
+with a cold JVM, does not count. Prints a Markdown table; the ratio in it is taken inside a round, so a load
+that lasts falls on both sides; one that comes and goes does not: see the last column. ``--report FILE``
+prints the table of an earlier run again. Exits 1 if a turn failed or if the rows out of sqlstream or Flink
+are not as many as DuckDB's.
 """
 
 from __future__ import annotations
