@@ -15,6 +15,7 @@ from sqlstream.connectors.api import ConnectorContext, Sink, Source
 from sqlstream.runtime import local_cache
 from sqlstream.runtime.admission import DEFAULT_TARGET_S, Admission
 from sqlstream.runtime.epochs import EpochLoop, LoopSettings, Program
+from sqlstream.runtime.failures import error_of
 from sqlstream.runtime.faults import Faults, no_faults
 from sqlstream.runtime.garbage import RETAINED, GarbageCollector, Pins, no_pins
 from sqlstream.runtime.job import JobRunner
@@ -24,7 +25,9 @@ from sqlstream.runtime.manifest import EpochPlan, Manifest, RunInfo
 from sqlstream.runtime.progress import EpochReport, RunResult
 from sqlstream.runtime.recovery import check_compatible, physical_plan, program_fingerprint, recover
 from sqlstream.runtime.stop import StopFlag, stop_on_signals
+from sqlstream.runtime.worker import describe
 from sqlstream_operators import plan_json
+from sqlstream_operators.errors import DataError, StateError
 from sqlstream_operators.spec import PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
@@ -87,7 +90,8 @@ def run_pipeline(
     number of shards (default: the plan's option, else that of the last run, else the cores). Without a
     `runner` Spark is started on `master` with `conf`, and stopped at the end. `local_dir` is where machines
     cache state (default: under the temporary folder). With `handle_signals`, Ctrl-C and SIGTERM set `stop`
-    once Spark runs (Spark installs a handler of its own when it starts). `pins` names files to keep. Raises DiagnosticError: exit code 4 if the state does not fit the plan, is damaged, or another run works
+    once Spark runs (Spark installs a handler of its own when it starts). `pins` names files to keep.
+    Raises DiagnosticError: exit code 4 if the state does not fit the plan, is damaged, or another run works
     on it; 1 if the data can't be computed or read, or Spark can't run.
     """
     stop = stop or StopFlag()
@@ -143,6 +147,10 @@ def run_pipeline(
         finally:
             if own_runner is not None:
                 own_runner.close()
+    except DataError as error:
+        raise DiagnosticError(Diagnostic("DAT002", error.message)) from error
+    except StateError as error:
+        raise error_of(describe(error)) from error
     except OSError as error:
         raise DiagnosticError(
             Diagnostic(

@@ -363,8 +363,20 @@ class EpochLoop:
         self._states = dict(ready.states)
         if not self._journal.create_plan(epoch_plan):
             raise self._lost_plan(epoch_plan.epoch)
+        self._check_head(epoch_plan.epoch)
         self._faults("planned", epoch_plan.epoch)
         return epoch_plan
+
+    def _check_head(self, epoch: int) -> None:
+        """Raise DiagnosticError (STA002) if there is a manifest after `epoch`.
+
+        A driver that was paused for long may create a name again that has been collected meanwhile, since only
+        the last manifests are kept. So creating one is not enough: it must be the last as well, and until that
+        is known nothing of the epoch is made visible. An old manifest that is left behind harms nobody.
+        """
+        _, manifests = self._journal.epochs()
+        if manifests and manifests[-1] > epoch:
+            raise self._lost_manifest(manifests[-1])
 
     def _lost_plan(self, epoch: int) -> Exception:
         """The message for a plan that another driver has written first."""
@@ -394,18 +406,24 @@ class EpochLoop:
             local_dir=self._settings.local_dir,
             base_dir=self._settings.base_dir,
         )
-        outcome = self._runner.run(job)
-        timer.lap("job")
-        self._faults("run", plan.epoch)
-        for name, sink in self._program.sinks.items():
-            sink.prepare(plan.epoch, outcome.parts.get(name, ()))
-        letter_file, letters = dead_letter.stage(store, plan.epoch, outcome.dead_letters)
-        timer.lap("prepare")
+        try:
+            outcome = self._runner.run(job)
+            timer.lap("job")
+            self._faults("run", plan.epoch)
+            for name, sink in self._program.sinks.items():
+                sink.prepare(plan.epoch, outcome.parts.get(name, ()))
+            letter_file, letters = dead_letter.stage(store, plan.epoch, outcome.dead_letters)
+            timer.lap("prepare")
+        except Exception:
+            # If another driver has gone on, that is why: it has taken away what this epoch needs.
+            self._check_head(plan.epoch - 1)
+            raise
         self._faults("prepared", plan.epoch)
         self._check_lease()
         manifest = self._manifest(plan, outcome, digest, letter_file, letters)
         if not self._journal.publish(manifest):
             raise self._lost_manifest(plan.epoch)
+        self._check_head(plan.epoch)
         timer.lap("publish")
         self._faults("published", plan.epoch)
         for name, sink in self._program.sinks.items():

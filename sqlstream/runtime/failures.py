@@ -8,8 +8,9 @@ from typing import Any
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, InternalError, SqlstreamError
 
 
-def error_of(described: Mapping[str, Any], epoch: int) -> SqlstreamError:
-    """The error to raise on the driver for what `worker.describe` told of a task."""
+def error_of(described: Mapping[str, Any], epoch: int | None = None) -> SqlstreamError:
+    """The error to raise for what `worker.describe` told, of a task of `epoch` or of the driver (None)."""
+    place = () if epoch is None else (f"in epoch {epoch}; nothing of it was committed",)
     match described["kind"]:
         case "diagnostic":
             return DiagnosticError(
@@ -20,7 +21,7 @@ def error_of(described: Mapping[str, Any], epoch: int) -> SqlstreamError:
                 exit_code=described["exit_code"],
             )
         case "data":
-            notes = [f"in epoch {epoch}; nothing of it was committed"]
+            notes = list(place)
             if described["sql"]:
                 notes.append(f"while running: {_short(described['sql'])}")
             return DiagnosticError(
@@ -37,7 +38,7 @@ def error_of(described: Mapping[str, Any], epoch: int) -> SqlstreamError:
                 Diagnostic(
                     "STA003",
                     described["message"],
-                    notes=(f"in epoch {epoch}; nothing of it was committed",),
+                    notes=place,
                     help=described["help"] or None,
                 ),
                 exit_code=4,

@@ -14,6 +14,7 @@ from sqlstream.runtime.journal import Journal, manifest_name, plan_name
 from sqlstream.runtime.manifest import Manifest
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.version import ShardVersion
+from sqlstream_planner.diagnostics import DiagnosticError
 
 RETAINED = 3
 #: Names in the checkpoint store that a user holds on to.
@@ -70,7 +71,12 @@ class GarbageCollector:
         last = manifests[-1] if manifests else 0
         for epoch in manifests[-self._retained :]:
             if epoch not in self._kept:
-                manifest = self._journal.manifest(epoch)
+                try:
+                    manifest = self._journal.manifest(epoch)
+                except DiagnosticError:
+                    if epoch == last:
+                        raise
+                    continue  # an older one is damaged: nothing can be made of it, and nothing needs it
                 self._kept[epoch] = (state_files(manifest), manifest.plan_digest)
         needed = self._needed()
         old = [manifest_name(epoch) for epoch in manifests] + [plan_name(e) for e in plans if e <= last]

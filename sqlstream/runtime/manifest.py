@@ -41,7 +41,7 @@ def decode(kind: str, path: str, data: bytes) -> dict[str, Any]:
     except ValueError:
         raise DamagedFileError(path, f"is truncated or not JSON ({len(data)} bytes)") from None
     if not isinstance(content, dict) or content.get("kind") != kind:
-        raise DamagedFileError(path, f"is not a {kind} file")
+        raise DamagedFileError(path, f"is no {kind} file")
     if content.get("format") != FORMAT:
         raise DamagedFileError(
             path, f"has format {content.get('format')}; this version reads format {FORMAT}"

@@ -12,6 +12,8 @@ What may be found, and what is done about it:
   or the parallelism has changed. Nothing of N+1 is visible, because sinks become visible after the
   manifest only. A *void* manifest is published under N+1: positions and state are N's. From then on no other
   driver can commit that plan, and it is safe to remove what it staged and to plan afresh as N+2.
+  (A driver that was paused for so long that N+1's files were collected finds later manifests, and stops. What
+  it staged after that stays where no reader looks.)
 - *A damaged manifest*: if it is the last one, the run stops. Falling back to N-1 would replay an epoch
   whose results readers may have seen, perhaps with other splits.
 """

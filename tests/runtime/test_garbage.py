@@ -1,0 +1,78 @@
+"""What is kept, what is deleted, and what a user holds on to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sqlstream.runtime.garbage import GarbageCollector, state_files
+from sqlstream.runtime.journal import Journal
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from tests.runtime.support import Crash, World, crash_at, rows_of, tumbling
+
+EVENTS = rows_of(*((n, "abc"[n % 3]) for n in range(40)))
+
+
+def needed(world: World, retained: int) -> set[str]:
+    """The state files that the last manifests name."""
+    journal = Journal(CheckpointStore(world.state))
+    _, epochs = journal.epochs()
+    names: set[str] = set()
+    for epoch in epochs[-retained:]:
+        names |= state_files(journal.manifest(epoch))
+    return names
+
+
+@pytest.mark.parametrize("retained", [1, 3])
+def test_only_what_retained_manifests_name_is_kept(tmp_path: Path, retained: int) -> None:
+    world = World(tmp_path, EVENTS)
+    world.run(max_epochs=8, retained_epochs=retained)
+    files = world.files()
+    assert sorted(f for f in files if f.endswith("manifest.json")) == [
+        f"epochs/{n:06d}.manifest.json" for n in range(9 - retained, 9)
+    ]
+    assert len([f for f in files if f.endswith("plan.json")]) == retained
+    assert {f for f in files if f.startswith("state/")} == needed(world, retained)
+    assert len([f for f in files if f.startswith("plans/")]) == 1
+
+
+def test_what_no_manifest_ever_named_goes_at_the_next_start(tmp_path: Path) -> None:
+    world = World(tmp_path, EVENTS)
+    world.run(max_epochs=2)
+    orphan = world.state / "state" / "w1" / "00000-of-00002" / "00000009-ff.delta"
+    orphan.write_bytes(b"x")
+    (world.state / "plans" / "00.json").write_bytes(b"x")
+    world.run(max_epochs=1)
+    assert not orphan.exists()
+    assert {f for f in world.files() if f.startswith(("state/", "plans/0"))} == needed(world, 3)
+
+
+def test_nothing_is_swept_while_an_epoch_is_under_way(tmp_path: Path) -> None:
+    """A paused driver may still publish the epoch that was begun, so its files stay until that is decided."""
+    world = World(tmp_path, EVENTS)
+    with pytest.raises(Crash):
+        world.run(faults=crash_at("prepared", 3))
+    begun = {f for f in world.files() if "/00000003-" in f}
+    assert begun
+    with pytest.raises(Crash):
+        world.run(faults=crash_at("run", 3))
+    assert begun <= world.files()
+
+
+def test_pins_are_never_collected(tmp_path: Path) -> None:
+    world = World(tmp_path, EVENTS)
+    world.run(max_epochs=4)
+    pinned = frozenset(world.files() - {"run.lock"})
+    world.run(pins=lambda: pinned)
+    assert pinned <= world.files()
+    world.run(pins=lambda: pinned)
+    assert pinned <= world.files()
+    assert world.visible() == tumbling(EVENTS)
+    world.run()
+    assert not pinned <= world.files()
+
+
+def test_retention_must_keep_something(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        GarbageCollector(Journal(CheckpointStore(tmp_path)), retained=0)

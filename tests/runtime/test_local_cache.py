@@ -1,0 +1,56 @@
+"""The caches of state on this machine: made for this user only, and not for ever."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sqlstream.runtime import local_cache
+from tests.runtime.support import World, rows_of
+
+
+def test_one_folder_a_state_directory() -> None:
+    one, two = local_cache.default_directory("/a"), local_cache.default_directory("/b")
+    assert one != two
+    assert one == local_cache.default_directory("/a")
+    assert one.parent == two.parent
+
+
+def test_slots_of_other_shards_and_states_are_removed(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    local_cache.prepare(cache, "/s", ["w1"], 2)
+    assert cache.stat().st_mode & 0o077 == 0
+    for name in (
+        "w1-00001-of-00002",
+        "w1-00001-of-00003",
+        "w9-00001-of-00002",
+        "w1-00001-of-00002.scratch-00ff",
+        "other",
+    ):
+        (cache / name).mkdir()
+    local_cache.prepare(cache, "/s", ["w1"], 2)
+    assert {p.name for p in cache.iterdir() if p.is_dir()} == {
+        "w1-00001-of-00002",
+        "w1-00001-of-00002.scratch-00ff",
+        "other",
+    }
+
+
+def test_caches_of_directories_that_are_gone_or_unused_are_removed(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    caches = {name: tmp_path / "caches" / name for name in ("mine", "used", "gone", "old", "remote")}
+    for name, cache in caches.items():
+        uri = {"gone": str(tmp_path / "nowhere"), "remote": "s3://bucket/x"}.get(name, str(state))
+        local_cache.prepare(cache, uri, [], 1)
+    os.utime(caches["old"] / "state-dir", (0, 0))
+    local_cache.remove_unused(tmp_path / "caches", caches["mine"])
+    assert {p.name for p in (tmp_path / "caches").iterdir()} == {"mine", "used", "remote"}
+
+
+def test_a_rescale_leaves_one_cache_a_shard(tmp_path: Path) -> None:
+    world = World(tmp_path, rows_of(*((n, "abc"[n % 3]) for n in range(30))))
+    for shards in (2, 3, 1):
+        world.run(shards=shards, max_epochs=2)
+    slots = [p.name for p in (tmp_path / "cache").iterdir() if p.is_dir()]
+    assert slots == ["w1-00000-of-00001"]

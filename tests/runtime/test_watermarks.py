@@ -1,0 +1,99 @@
+"""Watermarks of sources: idle and exhausted sources, sources that go on, and when an empty epoch is worth it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sqlstream.runtime.manifest import SourceState
+from sqlstream.runtime.watermarks import (
+    WindowClock,
+    after_epoch,
+    effective,
+    planned,
+    resumed,
+    source_groups,
+    window_clocks,
+)
+from sqlstream_operators.operator import WATERMARK_MAX, WATERMARK_MIN
+from sqlstream_operators.spec import WindowKind, WindowSpec
+from tests.operators.pipelines import window_plan
+
+NAMES = ("a", "b", "c")
+TIMES = st.integers(-1000, 1000)
+
+
+def test_an_idle_source_follows_the_least_active_one_of_its_group() -> None:
+    groups = (frozenset({"a", "b", "c"}),)
+    before = dict.fromkeys(NAMES, 0)
+    own = {"a": 100, "b": 40, "c": 5}
+    assert effective(own, (), (), groups, before) == own
+    assert effective(own, (), {"c"}, groups, before) == {"a": 100, "b": 40, "c": 40}
+    assert effective(own, (), {"b", "c"}, groups, before) == {"a": 100, "b": 100, "c": 100}
+    assert effective(own, (), {"a", "b", "c"}, groups, before) == {"a": 100, "b": 100, "c": 100}
+
+
+def test_sources_that_share_no_operator_do_not_wait_for_each_other() -> None:
+    groups = (frozenset({"a", "b"}), frozenset({"c"}))
+    own = {"a": 100, "b": 40, "c": 5}
+    assert effective(own, (), {"b", "c"}, groups, dict.fromkeys(NAMES, 0)) == {"a": 100, "b": 100, "c": 5}
+
+
+def test_an_exhausted_source_holds_nobody_back() -> None:
+    groups = (frozenset({"a", "b"}),)
+    marks = effective({"a": 1, "b": 7}, {"a"}, (), groups, {"a": 1, "b": 2})
+    assert marks == {"a": WATERMARK_MAX, "b": 7}
+    marks = effective({"a": 1, "b": 7}, {"a"}, {"b"}, groups, {"a": 1, "b": 2})
+    assert marks["b"] == 7  # it is idle, but follows no active source
+
+
+@given(
+    st.fixed_dictionaries(dict.fromkeys(NAMES, TIMES)),
+    st.fixed_dictionaries(dict.fromkeys(NAMES, TIMES)),
+    st.sets(st.sampled_from(NAMES)),
+    st.sets(st.sampled_from(NAMES)),
+)
+def test_no_watermark_goes_back(
+    own: dict[str, int], before: dict[str, int], idle: set[str], ended: set[str]
+) -> None:
+    marks = effective(own, ended, idle, (frozenset({"a", "b"}), frozenset({"c"})), before)
+    for name in NAMES:
+        assert marks[name] >= max(before[name], own[name])
+        assert planned(before[name], marks[name], closes_everything=False).close == marks[name]
+
+
+def test_the_resume_watermark_covers_every_closed_window() -> None:
+    state = SourceState("t", "x", {"n": 0}, seen=10, applied=10, resume=10)
+    ended = after_epoch(
+        state, position={"n": 1}, exhausted=True, read_up_to=95, applied=WATERMARK_MAX, closed_up_to=103
+    )
+    assert (ended.seen, ended.applied, ended.resume) == (95, WATERMARK_MAX, 103)
+    again = resumed(ended)
+    assert (again.seen, again.applied, again.exhausted) == (103, 103, False)
+    older = after_epoch(
+        again, position={"n": 2}, exhausted=False, read_up_to=50, applied=103, closed_up_to=None
+    )
+    assert (older.seen, older.resume) == (103, 103)
+    nothing = after_epoch(
+        SourceState("t", "x", {}), position={}, exhausted=True, read_up_to=None, applied=3, closed_up_to=None
+    )
+    assert (nothing.seen, nothing.resume) == (WATERMARK_MIN, 3)
+
+
+@given(st.integers(1, 60), st.integers(-30, 30), st.integers(1, 5), TIMES, st.integers(0, 100))
+def test_a_clock_strikes_when_the_watermark_passes_a_window_end(
+    slice_us: int, offset: int, tick: int, before: int, more: int
+) -> None:
+    clock = WindowClock("w", ("t",), slice_us, offset, tick, "s")
+    after = before + more
+    ends = [end for end in range(before - 10, after + 10) if (end - offset) % slice_us == 0]
+    closes = [end for end in ends if end - tick <= after and not end - tick <= before]
+    assert clock.strikes(before, after) == bool(closes)
+
+
+def test_groups_and_clocks_of_a_plan() -> None:
+    plan = window_plan(WindowSpec(WindowKind.HOP, 10, 4, offset_us=-1))
+    assert source_groups(plan) == (frozenset({"bid"}),)
+    (clock,) = window_clocks(plan)
+    assert (clock.step, clock.slice_us, clock.offset_us, clock.state_id) == ("agg", 2, -1, "w1")
+    assert clock.strikes(WATERMARK_MIN, 100)

@@ -1,0 +1,124 @@
+"""Rows between two levels: messages survive being cut into parts and arriving in any order."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sqlstream.runtime import worker
+from sqlstream.runtime.failures import error_of
+from sqlstream.runtime.job import EpochJob
+from sqlstream.runtime.manifest import EpochPlan, PlannedSource, PlannedSplit
+from sqlstream.runtime.worker import TaskProgram, describe, failure_in, from_batches, to_batches
+from sqlstream_operators.errors import DataError, StateCorruptionError
+from sqlstream_operators.exchange import Message
+from sqlstream_operators.operator import WATERMARK_MIN, Watermarks
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, InternalError
+from tests.operators.pipelines import window_plan
+from tests.runtime.support import TUMBLE
+from tests.runtime.test_manifest import RUN
+
+
+@given(
+    st.dictionaries(
+        st.tuples(st.sampled_from(["e1", "e2"]), st.integers(0, 3), st.integers(0, 3)),
+        st.binary(max_size=40),
+        max_size=12,
+    ),
+    st.integers(0, 1000),
+)
+def test_messages_survive_parts_in_any_order(blobs: dict[tuple[str, int, int], bytes], seed: int) -> None:
+    messages = [Message(edge, shard, producer, blob) for (edge, shard, producer), blob in blobs.items()]
+    size = worker.PART_BYTES
+    try:
+        worker.PART_BYTES = 7
+        rows = [row for batch in to_batches(messages) for row in batch.to_pylist()]
+    finally:
+        worker.PART_BYTES = size
+    assert all(len(row["blob"]) <= 7 for row in rows)
+    random.Random(seed).shuffle(rows)
+    batches = [pa.RecordBatch.from_pylist(rows[i : i + 3], schema=worker.ROW) for i in range(0, len(rows), 3)]
+    key = lambda m: (m.edge, m.shard, m.producer)  # noqa: E731
+    assert sorted(from_batches(batches), key=key) == sorted(messages, key=key)
+
+
+def test_a_missing_part_is_an_error() -> None:
+    rows = [{"shard": 0, "edge": "e", "producer": 1, "part": part, "blob": b"x"} for part in (0, 2)]
+    with pytest.raises(RuntimeError, match="parts of a blob"):
+        from_batches([pa.RecordBatch.from_pylist(rows, schema=worker.ROW)])
+
+
+def job(splits: int, shards: int) -> EpochJob:
+    source = PlannedSource(
+        "bid",
+        "test",
+        {},
+        {},
+        tuple(PlannedSplit({"i": i}, 1, None) for i in range(splits)),
+        False,
+        Watermarks(WATERMARK_MIN, 3, 3),
+    )
+    plan = EpochPlan(1, None, "l", RUN, "f", shards, (source,))
+    return EpochJob(window_plan(TUMBLE), plan, {}, "/tmp/s", "/tmp/l", "/tmp/b")
+
+
+@pytest.mark.parametrize(("splits", "tasks"), [(0, 1), (1, 1), (8, 8), (9, 8), (100, 8)])
+def test_splits_are_spread_in_order(splits: int, tasks: int) -> None:
+    program = TaskProgram.of(job(splits, 2))
+    assert len(program.tasks) == tasks
+    ordinals = [one.ordinal for task in program.tasks for one in task]
+    assert ordinals == list(range(splits))
+    assert [one.split.payload["i"] for task in program.tasks for one in task] == ordinals
+
+
+def test_a_task_program_travels_as_bytes() -> None:
+    program = TaskProgram.of(job(3, 2))
+    assert TaskProgram.from_bytes(program.to_bytes(with_state=False)) == program
+    assert TaskProgram.from_bytes(program.to_bytes(with_state=True)) == replace(program, tasks=())
+
+
+def wrapped(error: Exception) -> str:
+    """The text of what Spark makes of a task's error."""
+    try:
+        with worker._Telling():
+            raise error
+    except worker.TaskFailureError as failure:
+        return f"An exception was thrown from the Python worker:\nTraceback …\n{type(failure)}: {failure}\n  at x"
+    raise AssertionError
+
+
+def test_errors_of_tasks_are_told_without_a_stack() -> None:
+    told = failure_in(wrapped(DataError('division by "zero"\nin a row', "SELECT 1")))
+    assert told is not None
+    error = error_of(told, 7)
+    assert isinstance(error, DiagnosticError)
+    assert error.diagnostics[0].message == 'division by "zero"\nin a row'
+    assert "epoch 7" in error.diagnostics[0].notes[0]
+
+    told = failure_in(wrapped(StateCorruptionError("state/x.delta", "is truncated")))
+    assert told is not None
+    error = error_of(told, 7)
+    assert isinstance(error, DiagnosticError)
+    assert (error.exit_code, error.diagnostics[0].code) == (4, "STA003")
+
+    told = failure_in(
+        wrapped(DiagnosticError(Diagnostic("OPT001", "no such file", help="look"), exit_code=1))
+    )
+    assert told is not None
+    error = error_of(told, 7)
+    assert isinstance(error, DiagnosticError)
+    assert error.diagnostics[0] == Diagnostic("OPT001", "no such file", help="look")
+
+    told = failure_in(wrapped(KeyError("ours")))
+    assert told is not None
+    error = error_of(told, 7)
+    assert isinstance(error, InternalError)
+    assert "KeyError: 'ours'" in str(error)
+
+    assert failure_in("java.lang.OutOfMemoryError") is None
+    assert describe(ValueError("x"))["kind"] == "other"
