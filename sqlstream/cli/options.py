@@ -1,0 +1,39 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+pipeline_argument = click.argument("file", type=click.Path(path_type=Path))
+var_option = click.option(
+    "--var", "variables", multiple=True, metavar="NAME=VALUE", help="Set a variable of the file. Repeatable."
+)
+profile_option = click.option(
+    "--profile", envvar="SQLSTREAM_PROFILE", metavar="NAME", help="A profile of the project's sqlstream.toml."
+)
+master_option = click.option(
+    "--master", metavar="URL", help="Spark's master: local[*] (default), spark://…, yarn, k8s://…"
+)
+conf_option = click.option(
+    "--conf", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of Spark. Repeatable."
+)
+parallelism_option = click.option(
+    "--parallelism", type=click.IntRange(min=1), metavar="N", help="Shards of stateful stages."
+)
+rows_option = click.option(
+    "--max-rows-per-epoch",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Rows that an epoch reads at most. Default: adapts to the speed.",
+)
+
+
+def spark_options(command: _Command) -> _Command:
+    """Where and how Spark runs."""
+    return conf_option(master_option(parallelism_option(command)))

@@ -1,0 +1,294 @@
+"""What a run tells while it works: a live line on a terminal, a line an epoch elsewhere, or JSON.
+
+Everything but JSON goes to standard error, so that `print` sinks own standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any, Protocol, Self, TextIO, cast
+
+from sqlstream.runtime.progress import EpochReport, RunResult
+from sqlstream_operators.spec import PhysicalPlan
+
+_EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Progress(Protocol):
+    """What a run reports to; a context manager around the run."""
+
+    def __enter__(self) -> Self:
+        """The run begins."""
+        ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """The run is over, well or badly."""
+        ...
+
+    def epoch(self, report: EpochReport) -> None:
+        """An epoch is committed."""
+        ...
+
+    def finished(self, result: RunResult) -> None:
+        """The run ended without an error."""
+        ...
+
+
+class JsonLines:
+    """One JSON object a line on standard output: `"event": "epoch"` for each, `"event": "end"` at the end.
+
+    While it is on, what `print` sinks write to standard output goes to standard error.
+    """
+
+    def __init__(self, name: str, state_dir: str) -> None:
+        self._name = name
+        self._state_dir = state_dir
+        self._out = sys.stdout
+
+    def __enter__(self) -> Self:
+        """Take standard output."""
+        self._out = sys.stdout
+        sys.stdout = sys.stderr
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Give standard output back."""
+        sys.stdout = self._out
+
+    def epoch(self, report: EpochReport) -> None:
+        """Write the report."""
+        self._write({"event": "epoch", **report.to_json()})
+
+    def finished(self, result: RunResult) -> None:
+        """Write the totals."""
+        document = {"pipeline": self._name, **result.to_json(), "state_dir": self._state_dir}
+        self._write({"event": "end", **document})
+
+    def _write(self, document: Mapping[str, Any]) -> None:
+        self._out.write(json.dumps(document, ensure_ascii=False) + "\n")
+        self._out.flush()
+
+
+class TextLines:
+    """One line an epoch, then a summary."""
+
+    def __init__(self, name: str, plan: PhysicalPlan, state_dir: str, stream: TextIO | None = None) -> None:
+        self.name = name
+        self._plan = plan
+        self._state_dir = state_dir
+        self._stream = stream or sys.stderr
+        self._dead: Counter[str] = Counter()
+
+    def __enter__(self) -> Self:
+        """Say that Spark starts, which takes seconds."""
+        self.begin(f"{self.name}: starting Spark")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Nothing to put back."""
+
+    def begin(self, text: str) -> None:
+        """Show a first line."""
+        self._line(text)
+
+    def epoch(self, report: EpochReport) -> None:
+        """Show an epoch."""
+        self._dead.update(report.dead_letters)
+        self._line(epoch_line(report, self._dead))
+
+    def finished(self, result: RunResult) -> None:
+        """Show the summary."""
+        for line in summary(self.name, self._plan, result, self._state_dir):
+            self._line(line)
+
+    def _line(self, text: str) -> None:
+        self._stream.write(text + "\n")
+        self._stream.flush()
+
+
+class TerminalProgress(TextLines):
+    """The same on one line that is written over, out of the way of whatever is printed."""
+
+    def __init__(self, name: str, plan: PhysicalPlan, state_dir: str, stream: TextIO | None = None) -> None:
+        super().__init__(name, plan, state_dir, stream)
+        self._shown = False
+        self._out = sys.stdout
+
+    def __enter__(self) -> Self:
+        """Put something before standard output that clears the line first."""
+        self._out = sys.stdout
+        sys.stdout = cast(TextIO, _Clearing(sys.stdout, self.clear))
+        return super().__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Give standard output back, and leave the terminal on an empty line."""
+        sys.stdout = self._out
+        self.clear()
+
+    def begin(self, text: str) -> None:
+        """Show a first line."""
+        self._live(text)
+
+    def epoch(self, report: EpochReport) -> None:
+        """Show an epoch."""
+        self._dead.update(report.dead_letters)
+        self._live(epoch_line(report, self._dead))
+
+    def finished(self, result: RunResult) -> None:
+        """Show the summary."""
+        self.clear()
+        super().finished(result)
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._shown:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+            self._shown = False
+
+    def _live(self, text: str) -> None:
+        width = shutil.get_terminal_size().columns
+        self._stream.write("\r\x1b[K" + text[: width - 1])
+        self._stream.flush()
+        self._shown = True
+
+
+class _Clearing:
+    """A text stream that calls `before` ahead of every write."""
+
+    def __init__(self, stream: TextIO, before: Any) -> None:
+        self._inner = stream
+        self._before = before
+
+    def write(self, text: str) -> int:
+        """Write to the stream itself."""
+        self._before()
+        return self._inner.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def epoch_line(report: EpochReport, dead: Mapping[str, int]) -> str:
+    """An epoch in one line; `dead` counts the dead letters of the run so far."""
+    rows = sum(report.rows_read.values())
+    seconds = report.total_seconds
+    parts = [f"epoch {report.epoch}", f"{rows:,} rows in {seconds:.2f} s"]
+    if rows and seconds > 0:
+        parts.append(f"{rows / seconds:,.0f} rows/s")
+    if report.watermarks:
+        parts.append(f"watermark {lowest_watermark(report.watermarks.values())}")
+    lags = [lag for lag in report.lag.values() if lag is not None]
+    if lags and sum(lags):
+        parts.append(f"lag {sum(lags):,}")
+    if report.state_rows or report.state_bytes:
+        parts.append(f"state {report.state_rows:,} rows, {size(report.state_bytes)}")
+    parts += [f"{count:,} {kind}" for kind, count in sorted(dead.items()) if count]
+    if report.replayed:
+        parts.append("replayed")
+    return "  ".join(parts)
+
+
+def summary(name: str, plan: PhysicalPlan, result: RunResult, state_dir: str) -> list[str]:
+    """How a run ended, in a few lines."""
+    said = {
+        "exhausted": "done, all input is read, all results are committed",
+        "stopped": "stopped, what was read is committed; run again to go on",
+        "nothing new": "nothing new, everything up to here was read and committed before",
+    }.get(result.outcome, result.outcome)
+    lines = [f"{name}: {said}"]
+    if result.outcome != "nothing new":
+        lines += _table("read", ((n, f"{r:,} rows", "") for n, r in result.rows_read.items()))
+        places = {sink.name: _place(sink.connector, sink.options) for sink in plan.sinks}
+        written = ((n, f"{r:,} rows", places.get(n, "")) for n, r in result.rows_written.items())
+        lines += _table("wrote", written)
+        lines.append(f"  {'epochs':<7}{result.epochs} in {result.seconds:.1f} s")
+    dead = {kind: count for kind, count in sorted(result.dead_letters.items()) if count}
+    if dead:
+        counts = ", ".join(f"{count:,} {kind}" for kind, count in dead.items())
+        lines.append(f"  {'dead':<7}{counts}: kept in {state_dir.rstrip('/')}/dead-letter")
+    lines.append(f"  {'state':<7}{state_dir}")
+    return lines
+
+
+def _table(title: str, rows: Iterable[tuple[str, str, str]]) -> list[str]:
+    found = list(rows)
+    if not found:
+        return []
+    wide = max(len(name) for name, _, _ in found)
+    high = max(len(count) for _, count, _ in found)
+    return [
+        f"  {title if i == 0 else '':<7}{name:<{wide}}  {count:>{high}}  {place}".rstrip()
+        for i, (name, count, place) in enumerate(found)
+    ]
+
+
+def _place(connector: str, options: Mapping[str, str]) -> str:
+    return f"to {options['path']}" if connector == "filesystem" and "path" in options else f"to {connector}"
+
+
+def lowest_watermark(marks: Iterable[int | str | None]) -> str:
+    """The watermark that holds the others back: none, a time, or the end of the input.
+
+    >>> lowest_watermark(["end", 1_704_067_200_000_000])
+    '2024-01-01 00:00:00'
+    """
+    found = list(marks)
+    if any(mark is None for mark in found):
+        return "none yet"
+    times = [mark for mark in found if isinstance(mark, int)]
+    return instant(min(times)) if times else "end"
+
+
+def instant(microseconds: int) -> str:
+    """A time in UTC.
+
+    >>> instant(-1_000)
+    '1969-12-31 23:59:59.999'
+    """
+    try:
+        value = _EPOCH_0 + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return f"{microseconds} µs"
+    text = value.strftime("%Y-%m-%d %H:%M:%S")
+    return f"{text}.{value.microsecond:06d}".rstrip("0") if value.microsecond else text
+
+
+def size(count: int) -> str:
+    """Bytes for people.
+
+    >>> size(512), size(1536), size(3 << 30)
+    ('512 B', '1.5 KiB', '3.0 GiB')
+    """
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"

@@ -1,0 +1,97 @@
+"""`sqlstream run`: the epoch loop, with its progress on the terminal or as JSON lines."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from sqlstream.cli import options
+from sqlstream.cli.render import show
+from sqlstream.project import load_project, parse_pairs, pipeline_name, plan, state_directory
+
+
+@click.command(
+    epilog="Example: sqlstream run pipelines/orders.sql --var limit=10 --max-rows-per-epoch 100000",
+)
+@options.pipeline_argument
+@options.var_option
+@click.option(
+    "--state-dir",
+    metavar="DIR",
+    help="State and progress, a path or URI. Default: .sqlstream/<pipeline> beside FILE.",
+)
+@options.spark_options
+@options.rows_option
+@click.option(
+    "--max-files-per-epoch",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Files that an epoch reads at most, of each source.",
+)
+@options.profile_option
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="One JSON line an epoch on standard output, and one with the totals at the end.",
+)
+def command(
+    file: Path,
+    variables: tuple[str, ...],
+    state_dir: str | None,
+    parallelism: int | None,
+    master: str | None,
+    settings: tuple[str, ...],
+    max_rows_per_epoch: int | None,
+    max_files_per_epoch: int | None,
+    profile: str | None,
+    as_json: bool,
+) -> None:
+    """Run a pipeline, or go on where it stopped.
+
+    Ends with 0 when its bounded sources are read to the end and everything is committed. Run again on the same
+    state directory, it reads only what is new. Ctrl-C or SIGTERM finishes the epoch and ends with 0; a
+    second Ctrl-C stops at once (nothing is lost: the next run repeats that epoch). Relative paths in
+    the file are relative to its folder.
+    """
+    project = load_project(file.parent, profile)
+    conf = {**project.conf, **parse_pairs(settings, "--conf")}
+    planned = plan(file, project, parse_pairs(variables, "--var"))
+    if not as_json:
+        show(planned.warnings, planned.rendered.sources)
+    physical = planned.physical
+    if max_files_per_epoch is not None:
+        physical = replace(
+            physical, options=replace(physical.options, max_files_per_epoch=max_files_per_epoch)
+        )
+    state = state_directory(planned, file, project, state_dir)
+
+    from sqlstream.cli.progress import JsonLines, Progress, TerminalProgress, TextLines
+    from sqlstream.runtime.api import run_pipeline
+    from sqlstream.runtime.stop import StopFlag, stop_on_signals
+
+    name = pipeline_name(planned, file)
+    progress: Progress
+    if as_json:
+        progress = JsonLines(name, state)
+    elif sys.stderr.isatty():
+        progress = TerminalProgress(name, physical, state)
+    else:
+        progress = TextLines(name, physical, state)
+    flag = StopFlag()
+    with progress, stop_on_signals(flag):
+        result = run_pipeline(
+            physical,
+            state_dir=state,
+            parallelism=parallelism if parallelism is not None else project.parallelism,
+            master=master or project.master or "local[*]",
+            conf=conf,
+            max_rows_per_epoch=max_rows_per_epoch,
+            on_epoch=progress.epoch,
+            stop=flag,
+            base_dir=file.parent,
+        )
+        progress.finished(result)
