@@ -60,14 +60,12 @@ _README = """\
 """
 
 
-@click.command()
+@click.command(epilog="Example: sqlstream init shop")
 @click.argument("name", type=click.Path(file_okay=False, path_type=Path))
-def init(name: Path) -> None:
-    """Make a new project with a pipeline that runs, its data and its golden file.
+def command(name: Path) -> None:
+    """Make a small project that runs: a pipeline, its data and its golden.
 
-    Example:
-
-        sqlstream init shop
+    NAME is the folder to make; it must not exist or be empty.
     """
     if name.exists() and any(name.iterdir()):
         raise click.UsageError(f"{name} exists and is not empty")

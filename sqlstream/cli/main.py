@@ -1,4 +1,7 @@
-"""The command `sqlstream`: finds the subcommand, and turns errors into messages and exit codes."""
+"""The command `sqlstream`: its sub-commands, and how every error ends.
+
+A sub-command's module is imported when it is called, so that `--help` and `check` answer at once.
+"""
 
 from __future__ import annotations
 
@@ -6,96 +9,131 @@ import importlib
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 
 import click
 
-from sqlstream.cli.render import show
-from sqlstream_planner.diagnostics import DiagnosticError
+from sqlstream import __version__
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
-#: Subcommand -> module:function. Loaded when it is called: `check` must not wait for Spark, DuckDB or Arrow.
+_INTERRUPTED = 130
+_BUG = 70
+
+#: Name -> the line that `--help` shows. The module `sqlstream.cli.<name>` has the command as `command`.
 COMMANDS = {
-    "init": "sqlstream.cli.init:init",
-    "check": "sqlstream.cli.check:check",
-    "explain": "sqlstream.cli.explain:explain",
-    "run": "sqlstream.cli.run:run",
-    "golden": "sqlstream.cli.golden:golden",
-}
-
-_SUMMARIES = {
-    "init": "Make a new project with a pipeline that runs.",
-    "check": "Say what is wrong with a pipeline file, without running it.",
-    "explain": "Show the plan of a pipeline.",
-    "run": "Run a pipeline on Spark.",
-    "golden": "Compare pipelines with their expected results.",
+    "init": "Make a small project that runs.",
+    "check": "Find mistakes in a pipeline without running it.",
+    "explain": "Show the plan of a pipeline: stages, state, or its DuckDB SQL.",
+    "run": "Run a pipeline, or go on where it stopped.",
+    "golden": "Check results against DuckDB's, or rewrite them with DuckDB.",
 }
 
 
-class Lazy(click.Group):
-    """A group whose commands are imported when they are called."""
+class LazyGroup(click.Group):
+    """A group whose commands are modules, imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of the commands, in the order of a project's life."""
+        """The names, in the order in which a newcomer meets them."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command called `cmd_name`."""
+        """Import the command."""
         if cmd_name not in COMMANDS:
             return None
-        module, _, function = COMMANDS[cmd_name].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), function)
+        command: click.Command = importlib.import_module(f"sqlstream.cli.{cmd_name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list in --help, without importing anything."""
+        """List the commands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(_SUMMARIES.items()))
+            formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="sqlstream-spark", prog_name="sqlstream")
-@click.option("--debug", is_flag=True, help="Show the traceback of an unexpected error.")
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Example: sqlstream init shop && cd shop && sqlstream run pipelines/orders.sql",
+)
+@click.version_option(__version__, prog_name="sqlstream")
+@click.option("--debug", is_flag=True, help="Show the traceback of an unexpected error (SQLSTREAM_DEBUG=1).")
 def cli(debug: bool) -> None:
-    """Streaming SQL on Spark: one .sql file a pipeline.
-
-    Example:
-
-        sqlstream run pipelines/flights/departures.sql
-    """
+    """Flink's streaming SQL on Spark: a pipeline is one .sql file, its results are checked against DuckDB."""
     if debug:
         os.environ["SQLSTREAM_DEBUG"] = "1"
 
 
 def main() -> None:
-    """Run the command line and exit: 0 ok, 1 SQL or data, 2 usage, 3 consent, 4 state, 70 a bug of ours."""
+    """Run the command line and exit the process.
+
+    Exit codes: 0 ok, 1 the user's SQL or data, 2 usage, 3 consent needed, 4 state incompatible, 70 a bug of
+    ours, 130 interrupted.
+    """
     sys.exit(run_cli(sys.argv[1:]))
 
 
-def run_cli(arguments: list[str]) -> int:
-    """Run the command line; the exit code."""
+def run_cli(arguments: Sequence[str]) -> int:
+    """Run the command line; returns the exit code. User mistakes never end in a traceback."""
     try:
-        result = cli.main(arguments, prog_name="sqlstream", standalone_mode=False)
+        result = cli.main(list(arguments), prog_name="sqlstream", standalone_mode=False)
         return result if isinstance(result, int) else 0
-    except click.exceptions.Exit as ended:
-        return int(ended.exit_code)
+    except DiagnosticError as error:
+        _report(error.diagnostics, arguments)
+        return error.exit_code
     except click.ClickException as error:
         error.show()
-        return 2
+        return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("aborted", err=True)
-        return 130
+        sys.stderr.write("\ninterrupted: what was not committed is done again by the next run\n")
+        return _INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has gone (`| head`): not an error, and nothing more can be said to it.
+        # The reader of our output is gone (`sqlstream explain … | head`): nobody is left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except DiagnosticError as error:
-        show(error.diagnostics)
-        return error.exit_code
     except Exception as error:
-        click.echo(f"internal error: {type(error).__name__}: {error}", err=True)
-        click.echo(
-            "This is a bug of sqlstream, not of your pipeline. Please report it with the file that", err=True
-        )
-        click.echo("shows it; SQLSTREAM_DEBUG=1 shows where it happened.", err=True)
-        if os.environ.get("SQLSTREAM_DEBUG"):
-            traceback.print_exc()
-        return 70
+        diagnostic = _known(error)
+        if diagnostic is not None:
+            _report([diagnostic], arguments)
+            return 4 if diagnostic.code.startswith("STA") else 1
+        _bug(error)
+        return _BUG
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    """Whether the command was asked for JSON; errors are JSON then too, whatever else is wrong."""
+    followed = zip(arguments, [*arguments[1:], ""], strict=True)
+    return any(a in ("--json", "--format=json") or (a, b) == ("--format", "json") for a, b in followed)
+
+
+def _report(diagnostics: Sequence[Diagnostic], arguments: Sequence[str]) -> None:
+    from sqlstream.cli.render import show, to_json
+
+    if _wants_json(arguments):
+        click.echo(to_json(diagnostics, ok=False))
+    else:
+        show(diagnostics)
+
+
+def _known(error: Exception) -> Diagnostic | None:
+    """What the operators' package or the operating system says of the user's data, as a diagnostic."""
+    from sqlstream_operators.errors import DataError, StateError
+
+    if isinstance(error, DataError):
+        return Diagnostic("DAT001", error.message)
+    if isinstance(error, StateError):
+        return Diagnostic("STA003", error.message, help=error.help or None)
+    if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
+        return Diagnostic("DAT002", f"{error.filename}: {error.strerror}")
+    return None
+
+
+def _bug(error: Exception) -> None:
+    debug = os.environ.get("SQLSTREAM_DEBUG", "") not in ("", "0")
+    if debug:
+        traceback.print_exception(error)
+    first = (str(error).strip() or "no message").split("\n")[0]
+    sys.stderr.write(f"sqlstream failed, and this is a bug of ours: {type(error).__name__}: {first}\n")
+    if not debug:
+        sys.stderr.write("  run again with SQLSTREAM_DEBUG=1 to see where\n")
+    sys.stderr.write(
+        "  please report it with this message and, if you can, the pipeline file (CONTRIBUTING.md)\n"
+    )

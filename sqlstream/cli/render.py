@@ -1,39 +1,88 @@
-"""Diagnostics on the terminal, and as JSON."""
+"""Diagnostics on a terminal (with colour) and as JSON."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-
-import click
+from types import MappingProxyType
+from typing import TextIO
 
 from sqlstream_planner.diagnostics import Diagnostic, render
 
-_COLOURS = {"error": "red", "warning": "yellow"}
+_RESET = "\x1b[0m"
+_STYLES = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m"}
+_BLUE, _GREEN, _BOLD = "\x1b[1;34m", "\x1b[32m", "\x1b[1m"
+_HEAD = re.compile(r"(error|warning)(\[\w+\])(: .*)", re.DOTALL)
+_FRAME = re.compile(r"(\s*(?:-->|\d* \|))(.*)", re.DOTALL)
+_HINT = re.compile(r"(\s* = )(note|help)(: .*)", re.DOTALL)
 
 
-def show(diagnostics: Sequence[Diagnostic], *, as_json: bool = False) -> None:
-    """Write diagnostics to stderr (as JSON: to stdout), and a line that counts the errors if there are several."""
-    if as_json:
-        click.echo(json.dumps([d.to_json() for d in diagnostics], ensure_ascii=False))
-        return
+def colourful(stream: TextIO) -> bool:
+    """Whether to write colours: a terminal, unless NO_COLOR is set or TERM is dumb; FORCE_COLOR wins."""
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return stream.isatty()
+
+
+def diagnostic_text(
+    diagnostic: Diagnostic, sources: Mapping[str, str] = MappingProxyType({}), *, colour: bool = False
+) -> str:
+    """A diagnostic with the line that it is about; read from disk when `sources` does not have the file."""
+    text = render(diagnostic, _source(diagnostic, sources))
+    return "\n".join(_coloured(line, diagnostic.severity) for line in text.split("\n")) if colour else text
+
+
+def show(
+    diagnostics: Iterable[Diagnostic],
+    sources: Mapping[str, str] = MappingProxyType({}),
+    stream: TextIO | None = None,
+) -> None:
+    """Write diagnostics to a stream (standard error), an empty line after each; count the errors if several."""
+    out = stream or sys.stderr
+    errors = 0
     for diagnostic in diagnostics:
-        text = render(diagnostic, _source(diagnostic))
-        first, newline, rest = text.partition("\n")
-        click.echo(
-            click.style(first, fg=_COLOURS.get(diagnostic.severity), bold=True) + newline + rest, err=True
-        )
-        click.echo(err=True)
-    errors = sum(1 for d in diagnostics if d.severity == "error")
+        out.write(diagnostic_text(diagnostic, sources, colour=colourful(out)) + "\n\n")
+        errors += diagnostic.severity == "error"
     if errors > 1:
-        click.echo(f"{errors} errors", err=True)
+        out.write(f"{errors} errors\n")
+    out.flush()
 
 
-def _source(diagnostic: Diagnostic) -> str | None:
+def to_json(diagnostics: Iterable[Diagnostic], **more: object) -> str:
+    """One line of JSON: `more`, then `diagnostics`."""
+    return json.dumps({**more, "diagnostics": [d.to_json() for d in diagnostics]}, ensure_ascii=False)
+
+
+def _source(diagnostic: Diagnostic, sources: Mapping[str, str]) -> str | None:
     if diagnostic.span is None:
         return None
+    if diagnostic.span.file in sources:
+        return sources[diagnostic.span.file]
     try:
-        return Path(diagnostic.span.file).read_text(encoding="utf-8-sig")
+        text = Path(diagnostic.span.file).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError):
         return None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _coloured(line: str, severity: str) -> str:
+    head = _HEAD.fullmatch(line)
+    if head:
+        return f"{_STYLES.get(severity, _BOLD)}{head[1]}{head[2]}{_RESET}{_BOLD}{head[3]}{_RESET}"
+    hint = _HINT.fullmatch(line)
+    if hint:
+        style = _GREEN if hint[2] == "help" else _BLUE
+        return f"{_BLUE}{hint[1]}{_RESET}{style}{hint[2]}{_RESET}{hint[3]}"
+    frame = _FRAME.fullmatch(line)
+    if frame:
+        rest = frame[2]
+        if rest.strip() and not rest.strip("^ "):
+            rest = f"{_STYLES.get(severity, _BOLD)}{rest}{_RESET}"
+        return f"{_BLUE}{frame[1]}{_RESET}{rest}"
+    return line

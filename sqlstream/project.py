@@ -1,0 +1,253 @@
+"""A project: the folder that pipelines live in, and what its optional `sqlstream.toml` says about running them.
+
+[vars]                   # for {{ var('…') }}
+threshold = 10
+[conf]                   # Spark settings
+"spark.ui.enabled" = "true"
+[profiles.prod]          # chosen with --profile prod; wins over the above
+master = "spark://host:7077"
+parallelism = 16
+state-dir = "s3://bucket/state"
+vars = { threshold = 100 }
+conf = { "spark.executor.memory" = "4g" }
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
+
+if TYPE_CHECKING:
+    from sqlstream_planner.pipeline import Planned
+
+FILE = "sqlstream.toml"
+PIPELINES = "pipelines"
+_TABLES = ("vars", "conf", "profiles")
+_PROFILE_KEYS = ("master", "parallelism", "state-dir", "vars", "conf")
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """What applies to the pipelines of a folder; `root` has `sqlstream.toml`, `pipelines/` or the file itself.
+
+    `state_dir` is the folder (or URI) under which each pipeline gets a folder of its own.
+    """
+
+    root: Path
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    conf: Mapping[str, str] = field(default_factory=dict)
+    master: str | None = None
+    parallelism: int | None = None
+    state_dir: str | None = None
+
+
+def find_root(folder: Path) -> Path:
+    """The project that a folder belongs to: the nearest one with `sqlstream.toml`, else the parent of the outermost
+    `pipelines`, else the folder itself.
+    """
+    folder = folder.absolute()
+    chain = [folder, *folder.parents]
+    for candidate in chain:
+        if (candidate / FILE).is_file():
+            return candidate
+    inside = [candidate for candidate in chain if candidate.name == PIPELINES]
+    if inside:
+        return inside[0].parent
+    return folder
+
+
+def load_project(folder: Path, profile: str | None = None) -> Project:
+    """The project of a folder, with a profile applied. Raises DiagnosticError (PRJ…) if its file is wrong."""
+    root = find_root(folder)
+    file = root / FILE
+    if not file.is_file():
+        if profile is not None:
+            raise DiagnosticError(
+                Diagnostic(
+                    "PRJ003",
+                    f"there is no profile `{profile}`: {root} has no {FILE}",
+                    help=f"write [profiles.{profile}] into {file}",
+                ),
+                exit_code=2,
+            )
+        return Project(root)
+    document = _read(file)
+    _known(document, _TABLES, file, "")
+    chosen: Mapping[str, Any] = {}
+    if profile is not None:
+        profiles = _table(document, "profiles", file)
+        if profile not in profiles:
+            near = did_you_mean(profile, profiles)
+            raise DiagnosticError(
+                Diagnostic(
+                    "PRJ003",
+                    f"{file} has no profile `{profile}`",
+                    notes=(f"it has {', '.join(profiles) or 'none'}",),
+                    help=f"did you mean `{near}`?" if near else None,
+                ),
+                exit_code=2,
+            )
+        chosen = _table(profiles, profile, file)
+        _known(chosen, _PROFILE_KEYS, file, f"profiles.{profile}.")
+    parallelism = chosen.get("parallelism")
+    if parallelism is not None and (
+        not isinstance(parallelism, int) or isinstance(parallelism, bool) or parallelism < 1
+    ):
+        raise _wrong(file, f"parallelism of profile `{profile}` is a positive whole number")
+    return Project(
+        root,
+        variables={**_table(document, "vars", file), **_table(chosen, "vars", file)},
+        conf=_conf({**_table(document, "conf", file), **_table(chosen, "conf", file)}),
+        master=_text(chosen, "master", file),
+        parallelism=parallelism,
+        state_dir=_text(chosen, "state-dir", file),
+    )
+
+
+def plan(path: Path, project: Project, variables: Mapping[str, str] | None = None) -> Planned:
+    """Plan a pipeline file with the project's variables, `variables` over them, and the environment.
+
+    Raises DiagnosticError with all that is wrong, PRJ001 (exit code 2) if there is no such file.
+    """
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        near = sorted(path.glob("*.sql"))[:5] if path.is_dir() else _similar(path)
+        raise DiagnosticError(
+            Diagnostic(
+                "PRJ001",
+                f"{path} {what}",
+                notes=(f"there is {', '.join(str(p) for p in near)}",) if near else (),
+                help="give the path of a pipeline, a .sql file",
+            ),
+            exit_code=2,
+        )
+    from sqlstream_planner.pipeline import plan_file
+
+    return plan_file(
+        path,
+        variables={**project.variables, **(variables or {})},
+        env=os.environ,
+        search_path=(project.root / "macros", project.root),
+    )
+
+
+def pipeline_name(planned: Planned, path: Path) -> str:
+    """`SET 'pipeline.name'`, else the name of the file."""
+    return planned.physical.options.name or path.stem
+
+
+def state_directory(planned: Planned, path: Path, project: Project, given: str | None) -> str:
+    """Where a pipeline keeps its state, a path or a URI.
+
+    `--state-dir` (from the working directory), else `SET 'state.dir'` (from the pipeline's folder), else
+    the profile's `state-dir`/<name> (from the project), else `.sqlstream/<name>` beside the file.
+    """
+    if given is not None:
+        return given
+    name = re.sub(r"[^\w.-]+", "-", pipeline_name(planned, path)).strip(".") or "pipeline"
+    if planned.physical.options.state_dir is not None:
+        return _under(path.parent, planned.physical.options.state_dir)
+    if project.state_dir is not None:
+        return f"{_under(project.root, project.state_dir).rstrip('/')}/{name}"
+    return str(path.parent / ".sqlstream" / name)
+
+
+def pipeline_files(root: Path) -> list[Path]:
+    """The pipelines of a project: `.sql` files under `pipelines/`, but none in a folder `macros` and none whose
+    name, or folder's name, starts with `_` or `.`.
+    """
+    base = root / PIPELINES
+    found = []
+    for file in base.rglob("*.sql"):
+        parts = file.relative_to(base).parts
+        if not any(part.startswith(("_", ".")) for part in parts) and "macros" not in parts[:-1]:
+            found.append(file)
+    return sorted(found)
+
+
+def parse_pairs(pairs: Sequence[str], option: str) -> dict[str, str]:
+    """`k=v` pairs of the command line. Raises DiagnosticError (PRJ004, exit code 2).
+
+    >>> parse_pairs(["a=1", "b=x=y"], "--var")
+    {'a': '1', 'b': 'x=y'}
+    """
+    found = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise DiagnosticError(
+                Diagnostic("PRJ004", f"{option} {pair}: not NAME=VALUE", help=f"write {option} {pair}=…"),
+                exit_code=2,
+            )
+        found[name.strip()] = value
+    return found
+
+
+def _under(folder: Path, place: str) -> str:
+    return place if "://" in place else str(folder / place)
+
+
+def _similar(path: Path) -> list[Path]:
+    try:
+        names = {p.name: p for p in path.absolute().parent.glob("*.sql")}
+    except OSError:
+        return []
+    near = did_you_mean(path.name, names)
+    return [path.parent / near] if near else []
+
+
+def _read(file: Path) -> Mapping[str, Any]:
+    import tomllib
+
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        place = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
+        span = Span(str(file), int(place[1]), int(place[2])) if place else Span(str(file), 1, 1)
+        raise DiagnosticError(Diagnostic("PRJ002", f"not TOML: {error}", span)) from None
+
+
+def _known(table: Mapping[str, Any], names: Sequence[str], file: Path, prefix: str) -> None:
+    for key in table:
+        if key not in names:
+            near = did_you_mean(key, names)
+            raise _wrong(
+                file,
+                f"unknown key `{prefix}{key}`",
+                f"did you mean `{prefix}{near}`?" if near else f"there are {', '.join(names)}",
+            )
+
+
+def _table(document: Mapping[str, Any], key: str, file: Path) -> Mapping[str, Any]:
+    value = document.get(key, {})
+    if not isinstance(value, Mapping):
+        raise _wrong(file, f"`{key}` is a table: [{key}] and lines of NAME = VALUE")
+    return value
+
+
+def _conf(values: Mapping[str, Any]) -> dict[str, str]:
+    """Spark's settings, with nested tables (an unquoted `spark.x = …`) put together again."""
+    found: dict[str, str] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            found.update({f"{key}.{inner}": text for inner, text in _conf(value).items()})
+        else:
+            found[key] = str(value).lower() if isinstance(value, bool) else str(value)
+    return found
+
+
+def _text(table: Mapping[str, Any], key: str, file: Path) -> str | None:
+    value = table.get(key)
+    if value is not None and not isinstance(value, str):
+        raise _wrong(file, f"`{key}` is text, in quotes")
+    return value
+
+
+def _wrong(file: Path, message: str, help: str | None = None) -> DiagnosticError:
+    return DiagnosticError(Diagnostic("PRJ002", f"{file}: {message}", help=help), exit_code=2)
