@@ -131,7 +131,7 @@ def _difference(ours: Rows, theirs: Rows) -> str:
 def _order(value: Any) -> Any:
     """A total order that does not look at the digits of floats."""
     if isinstance(value, tuple | list):
-        return tuple(_order(v) for v in value)
+        return (4, tuple(_order(v) for v in value))
     if isinstance(value, float):
         return (3, "")
     if value is None:
