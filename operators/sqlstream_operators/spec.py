@@ -130,6 +130,7 @@ class SourceSpec:
     filter: str | None = None
     watermark: WatermarkSpec | None = None
     needed_paths: tuple[str, ...] = ()  # dotted nested fields that are used (`bid.price`); () = unknown
+    partitioned_by: tuple[str, ...] = ()  # columns whose values are in the files' paths (`k=v/`)
 
     def __post_init__(self) -> None:
         declared = {column.name for column in self.physical}

@@ -30,6 +30,7 @@ def source_spec(
     filter_: str | None = None,
     needed_paths: tuple[str, ...] = (),
     connector: str = "filesystem",
+    partitioned_by: tuple[str, ...] = (),
 ) -> SourceSpec:
     return SourceSpec(
         name="t",
@@ -40,6 +41,7 @@ def source_spec(
         metadata=tuple(MetadataColumn(name, key, parse_type(type_)) for name, key, type_ in metadata),
         filter=filter_,
         needed_paths=needed_paths,
+        partitioned_by=partitioned_by,
     )
 
 

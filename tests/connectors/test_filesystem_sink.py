@@ -270,6 +270,26 @@ def test_orc_is_not_written(tmp_path: Path) -> None:
         FileWriter(sink_spec(SCHEMA, path="out", format="orc"), str(tmp_path))
 
 
+@pytest.mark.parametrize("format_", ["json", "csv", "parquet"])
+def test_partitions_are_read_back(tmp_path: Path, duck: DuckSession, format_: str) -> None:
+    schema = {"k": "VARCHAR", "n": "BIGINT", "t": "TIMESTAMP"}
+    spec = sink_spec(schema, path="out", format=format_, partitioned_by=["t", "k"])
+    rows = [("a/b", 1, datetime(2024, 1, 1, 12)), (None, 2, datetime(2024, 1, 1, 12)), ("ä=%", 3, None)]
+    sink, writer = _sink(spec, tmp_path), FileWriter(spec, str(tmp_path))
+    sink.abort_uncommitted(0)
+    sink.commit(1, [writer.write(_table(schema, *rows), epoch=1, task="0")])
+    source = source_spec(
+        schema, path="out", format=format_, partitioned_by=("k", "t"), columns=["t", "n", "k"]
+    )
+    read = read_all(duck, source, context(tmp_path, "reader"))
+    names = [read.tables[0].column_names.index(name) for name in schema]
+    assert sorted([tuple(row[i] for i in names) for row in read.rows], key=lambda row: row[1]) == rows
+    good = next((tmp_path / "out").rglob("part-*"))
+    (tmp_path / "out/stray").write_bytes(good.read_bytes())
+    with pytest.raises(DataError, match="is not in a folder"):
+        read_all(duck, source, context(tmp_path, "reader"))
+
+
 def test_what_a_sink_writes_a_source_reads(tmp_path: Path, duck: DuckSession) -> None:
     spec = sink_spec(SCHEMA, path="out", format="json")
     sink, writer = _sink(spec, tmp_path), FileWriter(spec, str(tmp_path))

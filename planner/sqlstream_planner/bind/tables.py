@@ -93,6 +93,7 @@ class Tables:
             columns=tuple(c.name for c in physical),
             metadata=metadata,
             watermark=watermark,
+            partitioned_by=table.partitioned_by,
         )
         if watermark is not None:
             time = EventTime((table.name,), watermark.tick_us, direct=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from urllib.parse import unquote
 
 from sqlstream.connectors.filesystem.paths import FileEntry
 from sqlstream_operators.errors import DataError, InternalError
@@ -13,41 +14,75 @@ from sqlstream_operators.types import JSON, TIMESTAMPTZ, VARCHAR, Kind, SqlType,
 
 #: How many decimal digits a double always keeps.
 EXACT_DIGITS = 15
+DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 METADATA_KEYS = ("file.path", "file.name", "file.size", "file.modification-time")
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a reader delivers: `columns` (types without the nested fields that nobody needs), then
-    metadata.
+    """What a reader delivers: `columns` that are in the files (types without the nested fields that nobody
+    needs), `partitions` whose values are in the paths, then metadata. `declared`: all columns in the files.
     """
 
     columns: Schema
+    partitions: Schema
+    declared: tuple[str, ...]
     spec: SourceSpec
 
     @property
     def schema(self) -> Schema:
         """The schema of the relation."""
-        return self.columns + tuple(Column(m.name, m.type) for m in self.spec.metadata)
+        return self.columns + self.partitions + tuple(Column(m.name, m.type) for m in self.spec.metadata)
 
     @classmethod
     def of(cls, spec: SourceSpec) -> Wanted:
         """The columns of a source, in the order in which it wants them."""
         declared = {column.name: column for column in spec.physical}
+        apart = {name.lower() for name in spec.partitioned_by}
         columns = tuple(
             replace(declared[name], type=prune(declared[name].type, paths_of(name, spec.needed_paths)))
             for name in spec.columns
         )
-        return cls(columns, spec)
+        return cls(
+            columns=tuple(column for column in columns if column.name.lower() not in apart),
+            partitions=tuple(column for column in columns if column.name.lower() in apart),
+            declared=tuple(column.name for column in spec.physical if column.name.lower() not in apart),
+            spec=spec,
+        )
 
-    def metadata(self, entries: Sequence[FileEntry]) -> list[str]:
-        """SELECT items of the metadata columns for files that DuckDB numbers in this order (`file_index`)."""
+    def constants(self, entries: Sequence[FileEntry]) -> list[str]:
+        """SELECT items of partition and metadata columns, for files that DuckDB numbers in this order
+        (`file_index`). Raises DataError for a file outside of its partitions' folders.
+        """
+        default = self.spec.options.get("partition.default-name", DEFAULT_PARTITION)
         items = []
-        for column in self.spec.metadata:
-            values = ", ".join(metadata_literal(column.key, entry) for entry in entries)
-            picked = f"[{values}][file_index::BIGINT + 1]" if len(entries) > 1 else values
-            items.append(f"CAST({picked} AS {column.type}) AS {quote_identifier(column.name)}")
+        for column in self.partitions:
+            values = [partition_literal(column.name, entry, default) for entry in entries]
+            typed = cast_from(VARCHAR, _picked(values), column.type)
+            items.append(f"{typed} AS {quote_identifier(column.name)}")
+        for metadata in self.spec.metadata:
+            values = [metadata_literal(metadata.key, entry) for entry in entries]
+            items.append(f"CAST({_picked(values)} AS {metadata.type}) AS {quote_identifier(metadata.name)}")
         return items
+
+
+def _picked(values: Sequence[str]) -> str:
+    if len(set(values)) == 1:
+        return values[0]
+    return f"[{', '.join(values)}][file_index::BIGINT + 1]"
+
+
+def partition_literal(name: str, entry: FileEntry, default: str) -> str:
+    """The text of a partition column as SQL, from a folder `name=value` of the path; `default` means NULL.
+
+    >>> partition_literal("k", FileEntry("/d/k=a%2Fb/x.json", 1, 0), DEFAULT_PARTITION)
+    "'a/b'"
+    """
+    for folder in reversed(entry.path.split("/")[:-1]):
+        key, found, value = folder.partition("=")
+        if found and unquote(key).lower() == name.lower():
+            return "NULL::VARCHAR" if value == default else literal(unquote(value))
+    raise DataError(f"{entry.path}: is not in a folder '{name}=…' though the table is partitioned by {name}")
 
 
 def paths_of(column: str, needed: Sequence[str]) -> tuple[str, ...]:

@@ -68,7 +68,7 @@ def _select(
     types = {column.name: text_type(column.type) for column in wanted.columns}
     columns = {name: types.get(name, VARCHAR) for name in layout.names}
     shape = options.csv
-    items = [text_item(column) for column in wanted.columns] + wanted.metadata(entries)
+    items = [text_item(column) for column in wanted.columns] + wanted.constants(entries)
     return (
         f"SELECT {', '.join(items) or '1 AS one'} FROM read_csv({file_list(paths)}, auto_detect = false, "
         f"header = {str(layout.header).lower()}, columns = {column_map(columns)}, "
@@ -194,7 +194,7 @@ def _read(
 
 def _layout(wanted: Wanted, options: FileOptions, piece: Piece) -> Layout:
     """How the piece is laid out. Raises DataError if a header must be there and does not fit."""
-    declared = tuple(column.name for column in wanted.spec.physical)
+    declared = wanted.declared
     if piece.entry.size == 0:
         return Layout(declared, False)
     fields, newline = first_record(_head(piece.entry, 0), options.csv)

@@ -49,7 +49,7 @@ def _select(wanted: Wanted, paths: Sequence[str], entries: Sequence[FileEntry]) 
     columns = {column.name: text_type(column.type, json=True) for column in wanted.columns}
     if not columns:  # something must be read to count lines; a key that no object has
         columns = {"\x01": VARCHAR}
-    items = [text_item(column, json=True) for column in wanted.columns] + wanted.metadata(entries)
+    items = [text_item(column, json=True) for column in wanted.columns] + wanted.constants(entries)
     return (
         f"SELECT {', '.join(items) or '1 AS one'} FROM read_json({file_list(paths)}, "
         f"format = 'newline_delimited', records = true, columns = {column_map(columns)}, "
@@ -280,6 +280,8 @@ def _isolate(
         try:
             tables.append(duck.query(_select(wanted, [str(part)], [piece.entry])))
         except DataError as error:
+            if start == end:
+                raise  # not because of any line
             if end - start == 1:
                 reason = error.message.split("\n")[0].replace(f'"{part}"', "").strip()
                 bad.append(_bad(piece, numbers[start], lines[start], reason))

@@ -43,7 +43,7 @@ def _read(duck: DuckSession, wanted: Wanted, piece: Piece, work: Workspace) -> p
         else:
             value = cast_from(_type(table.schema.field(name).type), quote_identifier(name), column.type)
         items.append(f"{value} AS {quote_identifier(column.name)}")
-    items += wanted.metadata([piece.entry])
+    items += wanted.constants([piece.entry])
     try:
         return duck.query(f"SELECT {', '.join(items) or '1 AS one'} FROM {_FILE}", {_FILE: table})
     except DataError as error:

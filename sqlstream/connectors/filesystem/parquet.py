@@ -67,7 +67,7 @@ def strict_sql(
         members = list(group)
         paths = [local[piece.entry.path] for piece in members]
         items = _items(wanted, schemas[members[0].entry.path], members[0].entry)
-        items += wanted.metadata([piece.entry for piece in members])
+        items += wanted.constants([piece.entry for piece in members])
         parts.append(
             f"SELECT {', '.join(items) or '1 AS one'} FROM read_parquet({file_list(paths)}, "
             f"hive_partitioning = false){_range(members[0])}"
@@ -118,7 +118,7 @@ def _whole(
     schema: Mapping[str, SqlType | None],
     condition: str = "",
 ) -> pa.Table:
-    items = _items(wanted, schema, piece.entry) + wanted.metadata([piece.entry])
+    items = _items(wanted, schema, piece.entry) + wanted.constants([piece.entry])
     where = _range(piece)
     source = f"(SELECT * FROM read_parquet({file_list([path])}, hive_partitioning = false){where}"
     if condition:

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from sqlstream.connectors.api import ConnectorContext, SinkPart
-from sqlstream.connectors.filesystem.columns import literal
+from sqlstream.connectors.filesystem.columns import DEFAULT_PARTITION, literal
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import is_local, open_filesystem, resolve
 from sqlstream.connectors.options import bad_option, flag
@@ -41,7 +41,6 @@ _OWNER = f"{_HIDDEN}/owner.json"
 _COMMITTED = f"{_HIDDEN}/committed"
 _IDENTITY = "sinks/identity.json"
 _STAGED_NAME = re.compile(r"part-(\d+)-.*")
-DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
 
 
