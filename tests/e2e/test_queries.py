@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.properties.referee import Pipeline, assert_same
 
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {
         "k": 1,
         "s": "a",
