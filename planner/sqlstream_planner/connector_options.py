@@ -193,6 +193,7 @@ NEXMARK = ConnectorDef(
             minimum=0,
         ),
         OptionDef("rate", _I, "events a second of event time", default="10000", roles=_SOURCE, minimum=1),
+        OptionDef("rows-per-second", _I, "at most this many events a second", roles=_SOURCE, minimum=1),
         OptionDef(
             "out-of-order",
             _D,

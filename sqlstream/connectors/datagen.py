@@ -42,7 +42,12 @@ class DatagenFactory:
         """
         made = generator(spec)
         throttled = made.total_rows() is None or "rows-per-second" in spec.options
-        return NumberedSource(spec.name, made.total_rows(), made.rows_per_second if throttled else None)
+        return NumberedSource(
+            spec.name,
+            made.total_rows(),
+            made.rows_per_second if throttled else None,
+            tasks=number(spec.options, "scan.parallelism", minimum=1),
+        )
 
     def reader(self, spec: SourceSpec, base_dir: str) -> DatagenReader:
         """The task's half."""

@@ -22,6 +22,7 @@ class NexmarkReader:
 
     def __init__(self, spec: SourceSpec) -> None:
         self._generator = generator(spec)
+        self._first = number(spec.options, "first-event") or 0
         self._wanted = Wanted.of(spec)
         known = {name.lower(): name for name, _ in COLUMNS}
         self._needed = []
@@ -33,7 +34,7 @@ class NexmarkReader:
 
     def open_strict(self, duck: DuckSession, relation: str, split: Split, *, queries: int) -> None:
         """Make the split's events queryable."""
-        first, count = int(split.payload["first"]), int(split.payload["count"])
+        first, count = self._first + int(split.payload["first"]), int(split.payload["count"])
         table = self._generator.generate(first, count, self._needed or ["event_type"])
         publish(duck, relation, table, self._wanted.columns)
 

@@ -30,11 +30,13 @@ class NumberedSource:
         name: str,
         total: int | None,
         rows_per_second: int | None,
+        tasks: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name = name
         self._total = total
         self._rate = rows_per_second
+        self._tasks = tasks
         self._clock = clock
         self._started: tuple[float, int] | None = None
 
@@ -57,7 +59,7 @@ class NumberedSource:
             end = min(end, self._released(first))
         end = max(first, end)
         splits = []
-        tasks = max(1, min(limits.tasks, -(-(end - first) // _SMALLEST_SPLIT)))
+        tasks = max(1, min(limits.tasks, self._tasks or limits.tasks, -(-(end - first) // _SMALLEST_SPLIT)))
         for number in range(tasks):
             start = first + (end - first) * number // tasks
             stop = first + (end - first) * (number + 1) // tasks

@@ -43,6 +43,24 @@ def duration_us(options: Mapping[str, str], name: str) -> int | None:
     return int(found.group(1)) * _UNITS_US[found.group(2)]
 
 
+_BYTES = re.compile(r"\s*(\d+)\s*([kmgt]?)i?b?(?:ytes)?\s*")
+
+
+def size_bytes(options: Mapping[str, str], name: str, default: int) -> int:
+    """A size in bytes; units are powers of 1024, as in Flink.
+
+    >>> size_bytes({"sink.rolling-policy.file-size": "2 MB"}, "sink.rolling-policy.file-size", 0)
+    2097152
+    """
+    text = options.get(name)
+    if text is None:
+        return default
+    found = _BYTES.fullmatch(text.lower())
+    if found is None or int(found.group(1)) == 0:
+        raise bad_option(name, text, "a size like '128 mb'")
+    return int(found.group(1)) << 10 * " kmgt".index(found.group(2) or " ")
+
+
 def flag(options: Mapping[str, str], name: str, default: bool = False) -> bool:
     """A boolean option.
 

@@ -265,6 +265,17 @@ def test_values_that_do_not_fit_are_an_error(tmp_path: Path) -> None:
         FileWriter(spec, str(tmp_path)).write(pa.table({"n": [1000]}), epoch=1, task="0")
 
 
+def test_large_parts_are_several_files(tmp_path: Path) -> None:
+    options = {"sink.rolling-policy.file-size": "1 kb"}
+    spec = sink_spec(SCHEMA, options, path="out", format="csv")
+    rows = [("x" * 100, i) for i in range(25)]
+    part = FileWriter(spec, str(tmp_path)).write(_table(SCHEMA, *rows), epoch=1, task="0")
+    files = part.payload["files"]
+    assert [final for _, final in files] == [f"part-000001-0{end}.csv" for end in ("", "-1", "-2")]
+    text = "".join((tmp_path / "out" / staged).read_text() for staged, _ in files)
+    assert text == "".join(f"{k},{n}\n" for k, n in rows)
+
+
 def test_orc_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(DiagnosticError):
         FileWriter(sink_spec(SCHEMA, path="out", format="orc"), str(tmp_path))

@@ -92,6 +92,12 @@ def test_declared_types_and_spellings_decide(tmp_path: Path, duck: DuckSession) 
     ]
 
 
+def test_the_first_event(tmp_path: Path, duck: DuckSession) -> None:
+    whole = source_spec(NEXMARK, {"events": "30"}, connector="nexmark")
+    rest = source_spec(NEXMARK, {"events": "20", "first-event": "10"}, connector="nexmark")
+    assert _read(duck, rest, tmp_path) == _read(duck, whole, tmp_path)[10:]
+
+
 @pytest.mark.parametrize("column", ["bids", "bid.prize"])
 def test_columns_that_events_do_not_have(tmp_path: Path, column: str) -> None:
     name, _, field = column.partition(".")

@@ -35,6 +35,14 @@ class FileOptions:
             raise bad_option("format", options.get("format", ""), f"one of {', '.join(FORMATS)}")
         if not options.get("path"):
             raise bad_option("path", options.get("path", ""), "a file, a directory, a glob or a URI")
+        if "csv.array-element-delimiter" in options:
+            raise bad_option(
+                "csv.array-element-delimiter",
+                options["csv.array-element-delimiter"],
+                "not to be set: arrays in CSV are written as [1, 2]",
+            )
+        if not flag(options, "parquet.utc-timezone", True):
+            raise bad_option("parquet.utc-timezone", "false", "'true': times are UTC")
         header = options.get("csv.header")
         quote = (
             None

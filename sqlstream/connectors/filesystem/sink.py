@@ -28,7 +28,7 @@ from sqlstream.connectors.api import ConnectorContext, SinkPart
 from sqlstream.connectors.filesystem.columns import DEFAULT_PARTITION, literal
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import is_local, open_filesystem, resolve
-from sqlstream.connectors.options import bad_option, flag
+from sqlstream.connectors.options import bad_option, flag, size_bytes
 from sqlstream_operators.arrow_types import to_arrow
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.fragment import DuckSession
@@ -38,6 +38,7 @@ from sqlstream_operators.types import Kind, SqlType, quote_identifier
 _HIDDEN = ".sqlstream"
 _STAGING = f"{_HIDDEN}/staging"
 _OWNER = f"{_HIDDEN}/owner.json"
+_FILE_BYTES = 128 << 20
 _COMMITTED = f"{_HIDDEN}/committed"
 _IDENTITY = "sinks/identity.json"
 _STAGED_NAME = re.compile(r"part-(\d+)-.*")
@@ -53,6 +54,7 @@ class FileWriter:
         if self._options.format == "orc":
             raise bad_option("format", "orc", "json, csv or parquet for a table that is written")
         self._location = resolve(self._options.path, base_dir)
+        self._file_bytes = size_bytes(spec.options, "sink.rolling-policy.file-size", _FILE_BYTES)
         self._default = spec.options.get("partition.default-name", DEFAULT_PARTITION)
 
     def write(self, table: pa.Table, *, epoch: int, task: str) -> SinkPart:
@@ -64,10 +66,10 @@ class FileWriter:
         filesystem, root = open_filesystem(self._location)
         filesystem.create_dir(f"{root}/{_STAGING}", recursive=True)
         files = []
-        for number, (folder, rows) in enumerate(self._partitions(table)):
+        for number, (folder, part, rows) in enumerate(self._parts(table)):
             end = _ENDINGS[self._options.format]
             name = f"part-{epoch:06d}-{_safe(task)}"
-            staged = f"{_STAGING}/{name}{f'-{number}' if folder else ''}{end}"
+            staged = f"{_STAGING}/{name}{f'-{number}' if number else ''}{end}"
             columns = [c for c in self._spec.schema if c.name not in self._spec.partitioned_by]
             _FORMATS[self._options.format](
                 filesystem,
@@ -78,8 +80,18 @@ class FileWriter:
             )
             if is_local(self._location):
                 _sync(f"{root}/{staged}")
-            files.append([staged, f"{folder}{name}{end}"])
+            files.append([staged, f"{folder}{name}{f'-{part}' if part else ''}{end}"])
         return SinkPart(table.num_rows, {"files": files})
+
+    def _parts(self, table: pa.Table) -> Iterator[tuple[str, int, pa.Table]]:
+        """Folder, number in it, rows: partitions are cut where they are larger than a file should be in
+        memory.
+        """
+        for folder, rows in self._partitions(table):
+            count = min(rows.num_rows, max(1, -(-rows.nbytes // self._file_bytes)))
+            for part in range(count):
+                start, end = rows.num_rows * part // count, rows.num_rows * (part + 1) // count
+                yield folder, part, rows.slice(start, end - start)
 
     def _partitions(self, table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         """The folders (`k=v/`, "" without partitions) and their rows, in the order of the table."""
