@@ -1,1 +1,1 @@
-"""Golden files: what a pipeline must give on its bounded input, judged by DuckDB."""
+"""Checks what pipelines give against DuckDB's answer for the same SQL, kept as files under `golden/`."""
