@@ -1,0 +1,34 @@
+"""The examples in docs/connectors.md are planned as they stand."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from sqlstream_planner.pipeline import plan_file
+
+DOCS = Path(__file__).parents[2] / "docs/connectors.md"
+QUERIES = """
+EXECUTE STATEMENT SET BEGIN
+INSERT INTO totals
+SELECT CAST(window_start AS DATE), auction, CAST(SUM(price) AS DECIMAL(38, 2))
+FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '1' DAY))
+GROUP BY window_start, window_end, auction;
+INSERT INTO shown
+SELECT bid.auction, COUNT(*)
+FROM TABLE(TUMBLE(TABLE nexmark, DESCRIPTOR(`dateTime`), INTERVAL '10' SECOND))
+WHERE event_type = 2
+GROUP BY window_start, window_end, bid.auction;
+INSERT INTO hole SELECT id, customer FROM orders;
+END;
+"""
+
+
+def test_the_examples_can_be_planned(tmp_path: Path) -> None:
+    blocks = re.findall(r"```sql\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    hole = "CREATE TABLE hole (id BIGINT, customer INT) WITH ('connector' = 'blackhole');"
+    path = tmp_path / "p.sql"
+    path.write_text("\n".join([*blocks, hole, QUERIES]))
+    planned = plan_file(path)
+    assert {spec.connector for spec in planned.physical.sources} == {"filesystem", "nexmark", "datagen"}
+    assert {spec.connector for spec in planned.physical.sinks} == {"filesystem", "print", "blackhole"}
