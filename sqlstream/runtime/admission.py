@@ -7,7 +7,7 @@ reads is in its plan.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from sqlstream.connectors.api import Limits
@@ -16,6 +16,21 @@ FIRST_ROWS = 200_000
 LEAST_ROWS = 1_000
 MOST_ROWS = 50_000_000
 DEFAULT_TARGET_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a source moves through event time: where it is (µs), and how far a row takes it on average (µs > 0)."""
+
+    at_us: int
+    us_per_row: float
+
+    @classmethod
+    def between(cls, before_us: int, after_us: int, rows: int) -> Pace | None:
+        """The pace over some rows, None if it can't be told from them."""
+        if rows <= 0 or after_us <= before_us:
+            return None
+        return cls(after_us, (after_us - before_us) / rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +67,18 @@ class Admission:
         """Rows for the next epoch, over all sources."""
         return self.fixed_rows if self.fixed_rows is not None else self.rows
 
-    def share(self, waiting: Mapping[str, int | None], tasks: int) -> dict[str, Limits]:
+    def share(
+        self,
+        waiting: Mapping[str, int | None],
+        tasks: int,
+        paces: Mapping[str, Pace] | None = None,
+        groups: Collection[frozenset[str]] = (),
+    ) -> dict[str, Limits]:
         """What each source may plan, given how many rows roughly wait in each (None: unknown).
 
-        Sources progress in proportion to what waits, so that a join's sides and a union's branches stay
-        together in event time and no side has to be kept as state for longer than needed. A source of which
-        that is not known gets an equal part.
+        A source gets rows in proportion to what waits in it, or an equal part if that is not known. Sources
+        of a group (they meet in an operator) share theirs so that they reach the same event time, as far as
+        their `paces` are known: otherwise state piles up for the side that is ahead.
 
         >>> limits = Admission(fixed_rows=100).share({"a": 3_000, "b": 1_000}, 4)
         >>> limits["a"].rows, limits["b"].rows
@@ -70,8 +91,41 @@ class Admission:
         equal = limit // len(waiting)
         for_known = limit - equal * (len(waiting) - len(known))
         total = sum(known.values())
-        shares = {}
-        for name, rows in waiting.items():
-            part = equal if rows is None or not total else for_known * rows // total
-            shares[name] = Limits(rows=max(part, 1), files=self.files, tasks=tasks)
-        return shares
+        shares = {
+            name: equal if rows is None or not total else for_known * rows // total
+            for name, rows in waiting.items()
+        }
+        for group in groups:
+            going = {name: paces[name] for name in sorted(group & shares.keys()) if paces and name in paces}
+            going = {name: pace for name, pace in going.items() if waiting[name] != 0}
+            if len(going) > 1:
+                shares |= aligned(sum(shares[name] for name in going), going, waiting)
+        return {
+            name: Limits(rows=max(part, 1), files=self.files, tasks=tasks) for name, part in shares.items()
+        }
+
+
+def aligned(pool: int, paces: Mapping[str, Pace], waiting: Mapping[str, int | None]) -> dict[str, int]:
+    """`pool` rows for sources so that all reach the same event time, or their ends.
+
+    >>> aligned(100, {"a": Pace(at_us=0, us_per_row=1.0), "b": Pace(at_us=50, us_per_row=1.0)}, {})
+    {'a': 75, 'b': 25}
+    """
+
+    def rows_until(time: float) -> dict[str, int]:
+        rows = {}
+        for name, pace in paces.items():
+            until = max(0, int((time - pace.at_us) / pace.us_per_row))
+            left = waiting.get(name)
+            rows[name] = until if left is None else min(until, left)
+        return rows
+
+    low = float(min(pace.at_us for pace in paces.values()))
+    high = max(pace.at_us + pool * pace.us_per_row for pace in paces.values())
+    for _ in range(64):
+        middle = (low + high) / 2
+        if sum(rows_until(middle).values()) > pool:
+            high = middle
+        else:
+            low = middle
+    return rows_until(low)

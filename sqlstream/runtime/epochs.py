@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from sqlstream.connectors.api import Sink, SinkPart, Source, SourcePlan
 from sqlstream.runtime import dead_letter, watermarks
-from sqlstream.runtime.admission import Admission
+from sqlstream.runtime.admission import Admission, Pace
 from sqlstream.runtime.faults import Faults, no_faults
 from sqlstream.runtime.garbage import GarbageCollector
 from sqlstream.runtime.job import EpochJob, EpochOutcome, JobRunner
@@ -34,7 +34,7 @@ from sqlstream.runtime.manifest import (
 from sqlstream.runtime.progress import EpochReport, RunResult, shown_watermark
 from sqlstream.runtime.recovery import Recovered, committed_epoch, recover, void_manifest
 from sqlstream.runtime.stop import StopFlag
-from sqlstream_operators.operator import WATERMARK_MAX
+from sqlstream_operators.operator import WATERMARK_MAX, WATERMARK_MIN
 from sqlstream_operators.spec import PhysicalPlan, WatermarkSpec
 from sqlstream_operators.state.version import ShardVersion
 
@@ -124,6 +124,7 @@ class EpochLoop:
         self._versions: dict[str, tuple[ShardVersion, ...]] = {}
         self._finished: set[str] = set()
         self._fed: dict[str, float] = {}
+        self._paces: dict[str, Pace] = {}
         self._done: list[EpochReport] = []
         self._digest: str | None = None
 
@@ -281,7 +282,7 @@ class EpochLoop:
             for name, source in self._program.sources.items()
             if name not in self._finished
         }
-        limits = self._admission.share(waiting, self._settings.tasks)
+        limits = self._admission.share(waiting, self._settings.tasks, self._paces, self._groups)
         plans = {
             name: self._program.sources[name].plan(self._states[name].position, limit)
             for name, limit in limits.items()
@@ -505,6 +506,12 @@ class EpochLoop:
 
     def _adopt(self, plan: EpochPlan, manifest: Manifest, outcome: EpochOutcome) -> None:
         self._last = manifest
+        for state in manifest.sources:
+            before = self._states[state.name].seen
+            if before > WATERMARK_MIN:
+                pace = Pace.between(before, state.seen, outcome.sources[state.name].rows)
+                if pace is not None:
+                    self._paces[state.name] = pace
         self._states = {state.name: state for state in manifest.sources}
         self._versions = dict(outcome.states)
         self._finished |= {source.name for source in plan.sources if source.exhausted}

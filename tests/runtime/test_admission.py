@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlstream.runtime.admission import LEAST_ROWS, MOST_ROWS, Admission
+from sqlstream.runtime.admission import LEAST_ROWS, MOST_ROWS, Admission, Pace, aligned
 
 
 def test_it_settles_at_the_target_time() -> None:
@@ -49,3 +49,45 @@ def test_shares_are_within_the_limit_and_proportional(waiting: dict[str, int | N
     known = sorted((n, rows[name]) for name, n in waiting.items() if n is not None)
     assert [share for _, share in known] == sorted(share for _, share in known)
     assert {(share.files, share.tasks) for share in shares.values()} == {(3, 5)}
+
+
+def test_sources_that_meet_in_an_operator_go_to_the_same_event_time() -> None:
+    waiting = {"behind": 1_000, "ahead": 100_000, "other": 101_000}
+    paces = {"behind": Pace(0, 10.0), "ahead": Pace(5_000, 1.0)}
+    shares = Admission(fixed_rows=2_000).share(waiting, 4, paces, [frozenset({"behind", "ahead"})])
+    assert shares["other"].rows == 1_000
+    assert shares["behind"].rows == 545  # 0 + 545 * 10 = 5,000 + 454, about
+    assert shares["ahead"].rows == 454
+
+
+def test_a_source_with_nothing_waiting_holds_nobody_back() -> None:
+    paces = {"idle": Pace(0, 1.0), "busy": Pace(10**9, 1.0)}
+    shares = Admission(fixed_rows=100).share({"idle": 0, "busy": 50}, 4, paces, [frozenset(paces)])
+    assert shares["busy"].rows == 100
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from("abc"),
+        st.tuples(st.integers(-(10**15), 10**15), st.floats(1e-6, 1e12), st.none() | st.integers(1, 10**9)),
+        min_size=2,
+    ),
+    st.integers(1, 10**7),
+)
+def test_aligned_shares_fit_and_end_together(
+    sources: dict[str, tuple[int, float, int | None]], pool: int
+) -> None:
+    paces = {name: Pace(at, us) for name, (at, us, _) in sources.items()}
+    waiting = {name: left for name, (_, _, left) in sources.items()}
+    rows = aligned(pool, paces, waiting)
+    assert sum(rows.values()) <= pool
+    ends = {name: pace.at_us + rows[name] * pace.us_per_row for name, pace in paces.items()}
+    going = [
+        name for name in rows if rows[name] and (waiting[name] is None or rows[name] < (waiting[name] or 0))
+    ]
+    for one in going:
+        for other in going:
+            step = max(paces[one].us_per_row, paces[other].us_per_row)
+            assert abs(ends[one] - ends[other]) <= 1.01 * step + 1e-9 * abs(ends[one])
+    assert Pace.between(5, 5, 3) is None
+    assert Pace.between(5, 11, 3) == Pace(11, 2.0)
