@@ -126,6 +126,7 @@ class InputFiles:
     def _copied(self, spec: SourceSpec) -> str:
         """Read the source with its connector into Parquet."""
         folder = self.folder / quote(spec.name, safe="")
+        folder.mkdir()
         base = str(self.base_dir.absolute())
         spec = replace(
             _bounded(spec), columns=tuple(c.name for c in spec.physical), filter=None, needed_paths=()
