@@ -12,7 +12,7 @@ from .io import Stores
 from .operator import Watermarks
 from .plan_json import decode as decode_json
 from .plan_json import encode as encode_json
-from .spec import LateStep, PhysicalPlan
+from .spec import ExchangeInput, ExchangeOutput, LateStep, PhysicalPlan, Stage, Step
 from .state.checkpoint_store import CheckpointStore
 from .state.shard_store import ShardStore
 from .state.version import ShardVersion
@@ -81,9 +81,8 @@ def watermarks_for(
 ) -> Watermarks:
     """The watermarks of an operator: the least of its sources'.
 
-    Where its rows come from an operator (its late step is not at level 0), they left that one in this very
-    epoch, for windows that this epoch's watermark closed. So only what the epoch before closed is late for
-    them.
+    Where rows of it come from an operator (from a level after 0), they left that one in this very epoch, for
+    windows that this epoch's watermark closed. So only what the epoch before closed is late for them.
     """
     try:
         marks = [epoch.watermarks[source] for source in sources]
@@ -93,9 +92,23 @@ def watermarks_for(
         raise InternalError(f"operator {operator} has no source with a watermark")
     previous = min(mark.previous for mark in marks)
     close = min(mark.close for mark in marks)
-    cascaded = any(
-        isinstance(step, LateStep) and step.operator == operator and stage.level > 0
-        for stage in plan.stages
-        for step in stage.steps
-    )
+    cascaded = any(_from_operator(plan, stage, operator) for stage in plan.stages)
     return Watermarks(previous, previous if cascaded else min(mark.late for mark in marks), close)
+
+
+def _from_operator(plan: PhysicalPlan, stage: Stage, operator: str) -> bool:
+    """Whether the operator is in this stage and reads, through whatever steps, what a level after 0 sent."""
+    needed = {name for s in stage.steps if s.name == operator for name in _reads(s)}
+    for step in reversed(stage.steps):
+        if step.name in needed:
+            needed.update(_reads(step))
+    edges = {i.edge for i in stage.inputs if isinstance(i, ExchangeInput) and i.name in needed}
+    return any(
+        isinstance(output, ExchangeOutput) and output.edge in edges and sender.level > 0
+        for sender in plan.stages
+        for output in sender.outputs
+    )
+
+
+def _reads(step: Step) -> tuple[str, ...]:
+    return (step.input, *step.also, *step.inputs) if isinstance(step, LateStep) else step.inputs
