@@ -17,6 +17,8 @@ from typing import Any, Protocol, Self, TextIO, cast
 from sqlstream.runtime.progress import EpochReport, RunResult
 from sqlstream_operators.spec import PhysicalPlan
 
+#: What dead letters are called on the terminal, where it is not their own name.
+_KINDS = {"no-time": "without event time"}
 _EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -209,7 +211,7 @@ def epoch_line(report: EpochReport, dead: Mapping[str, int]) -> str:
         parts.append(f"lag {sum(lags):,}")
     if report.state_rows or report.state_bytes:
         parts.append(f"state {report.state_rows:,} rows, {size(report.state_bytes)}")
-    parts += [f"{count:,} {kind}" for kind, count in sorted(dead.items()) if count]
+    parts += [f"{count:,} {_KINDS.get(kind, kind)}" for kind, count in sorted(dead.items()) if count]
     if report.replayed:
         parts.append("replayed")
     return "  ".join(parts)
@@ -231,7 +233,7 @@ def summary(name: str, plan: PhysicalPlan, result: RunResult, state_dir: str) ->
         lines.append(f"  {'epochs':<7}{result.epochs} in {result.seconds:.1f} s")
     dead = {kind: count for kind, count in sorted(result.dead_letters.items()) if count}
     if dead:
-        counts = ", ".join(f"{count:,} {kind}" for kind, count in dead.items())
+        counts = ", ".join(f"{count:,} {_KINDS.get(kind, kind)}" for kind, count in dead.items())
         lines.append(f"  {'dead':<7}{counts}: kept in {state_dir.rstrip('/')}/dead-letter")
     lines.append(f"  {'state':<7}{state_dir}")
     return lines
