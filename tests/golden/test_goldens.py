@@ -1,0 +1,60 @@
+"""Every example pipeline, cut into epochs, gives the rows of its golden files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sqlstream.golden import check as golden
+from sqlstream.golden.places import directives
+from sqlstream.project import pipeline_files
+from sqlstream.runtime.local_runner import InProcessRunner
+
+ROOT = Path(__file__).parent.parent.parent
+PIPELINES = [f.relative_to(ROOT) for f in pipeline_files(ROOT) if not directives(f).none]
+
+
+@pytest.mark.parametrize("file", PIPELINES, ids=str)
+@pytest.mark.parametrize(("rows_per_epoch", "shards"), [(None, 1), (2500, 3)], ids=["whole", "cut"])
+def test_rows_are_those_of_the_golden_files(file: Path, rows_per_epoch: int | None, shards: int) -> None:
+    pipeline = golden.Pipeline.load(ROOT / file, {}, None, None)
+    outcome = golden.check(pipeline, InProcessRunner(2), rows_per_epoch=rows_per_epoch, parallelism=shards)
+    assert outcome.sinks
+    assert outcome.ok, outcome
+
+
+@pytest.mark.parametrize("file", PIPELINES, ids=str)
+def test_duckdb_would_write_the_same_files(file: Path, tmp_path: Path) -> None:
+    pipeline = golden.Pipeline.load(ROOT / file, {}, None, tmp_path)
+    for sink in golden.update(pipeline).sinks:
+        kept = ROOT / "golden" / sink.file.relative_to(tmp_path)
+        assert sink.file.read_bytes() == kept.read_bytes()
+
+
+def test_a_missing_and_a_stale_file_are_not_ok(tmp_path: Path) -> None:
+    pipeline = golden.Pipeline.load(ROOT / "pipelines/nexmark/q2.sql", {}, None, tmp_path)
+    pipeline.folder.mkdir(parents=True)
+    (pipeline.folder / "former.csv").write_text("a\n1\n")
+    outcome = golden.check(pipeline, InProcessRunner(1))
+    assert [sink.difference for sink in outcome.sinks] == [None]
+    assert [path.name for path in outcome.stale] == ["former.csv"]
+    assert not outcome.ok
+    golden.update(pipeline)
+    assert golden.check(pipeline, InProcessRunner(1)).ok
+
+
+def test_a_wrong_golden_file_is_seen(tmp_path: Path) -> None:
+    pipeline = golden.Pipeline.load(ROOT / "pipelines/nexmark/q7_max.sql", {}, None, tmp_path)
+    golden.update(pipeline)
+    (file,) = pipeline.folder.glob("*.csv")
+    lines = file.read_text().splitlines()
+    cells = lines[3].split(",")
+    cells[3] = str(int(cells[3]) + 1)
+    file.write_text("\n".join([*lines[:3], ",".join(cells), *lines[4:]]) + "\n")
+    (sink,) = golden.check(pipeline, InProcessRunner(1)).sinks
+    assert sink.difference is not None
+    assert not sink.difference.missing
+    assert not sink.difference.extra
+    ((expected, actual),) = sink.difference.changed
+    assert int(expected[3] or 0) == int(actual[3] or 0) + 1
