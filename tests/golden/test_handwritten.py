@@ -1,0 +1,159 @@
+"""The golden files against SQL that a person wrote for DuckDB: nothing of our planner takes part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from sqlstream.connectors.generators.nexmark import NexmarkGenerator
+
+ROOT = Path(__file__).parent.parent.parent
+GOLDEN = ROOT / "golden"
+
+_FLIGHTS = f"""
+CREATE VIEW flights AS
+SELECT dep_time, origin, carrier, dep_delay, dep_delay > 15 AS late
+FROM read_csv('{ROOT}/pipelines/flights/data/flights-*.csv', header = true)
+WHERE dep_time IS NOT NULL
+"""
+_DELAYS = "count(*), count(*) FILTER (WHERE late), round(avg(dep_delay), 2), max(dep_delay)"
+
+FLIGHTS = {
+    "daily": f"SELECT date_trunc('day', dep_time), origin, {_DELAYS} FROM flights GROUP BY ALL",
+    # A departure is in the three windows that start at its hour and at the two before it.
+    "rush": f"""
+        SELECT hour - to_hours(back) AS s, hour - to_hours(back) + INTERVAL 3 HOUR, origin, {_DELAYS}
+        FROM (SELECT *, date_trunc('hour', dep_time) AS hour FROM flights), (VALUES (0), (1), (2)) AS b(back)
+        GROUP BY ALL HAVING count(*) >= 60""",
+    # It counts in the windows of its day that end after it.
+    "day_so_far": f"""
+        SELECT day, day + to_hours(upto), carrier, {_DELAYS}
+        FROM (SELECT *, date_trunc('day', dep_time) AS day FROM flights), (VALUES (6), (12), (18), (24)) AS u(upto)
+        WHERE dep_time < day + to_hours(upto) AND carrier IN ('UA', 'B6', 'EV', 'DL')
+        GROUP BY ALL""",
+}
+
+#: Query -> events, events a second, start, SQL over `bid`.
+NEXMARK = {
+    "q0/bids": (1000, 200, 0, 'SELECT auction, bidder, price, "dateTime", extra FROM bid'),
+    "q1/bids_in_euros": (
+        1000,
+        200,
+        0,
+        'SELECT auction, bidder, (price * 908)::DECIMAL(23, 3) / 1000, "dateTime", extra FROM bid',
+    ),
+    "q2/some_bids": (20000, 200, 0, "SELECT auction, price FROM bid WHERE auction % 123 = 0"),
+    "q5_counts/bid_counts": (
+        4000,
+        200,
+        0,
+        """SELECT s, s + INTERVAL 10 SECOND, auction, count(*)
+           FROM (SELECT auction, time_bucket(INTERVAL 2 SECOND, "dateTime") - to_seconds(back) AS s
+                 FROM bid, (VALUES (0), (2), (4), (6), (8)) AS b(back))
+           GROUP BY ALL""",
+    ),
+    "q5_most/most_bids": (
+        20000,
+        200,
+        0,
+        """SELECT s, s + INTERVAL 10 SECOND, max(num), count(*)
+           FROM (SELECT s, auction, count(*) AS num
+                 FROM (SELECT auction, time_bucket(INTERVAL 2 SECOND, "dateTime") - to_seconds(back) AS s
+                       FROM bid, (VALUES (0), (2), (4), (6), (8)) AS b(back))
+                 GROUP BY ALL)
+           GROUP BY s""",
+    ),
+    "q7_max/highest_bid": (
+        20000,
+        200,
+        0,
+        """SELECT time_bucket(INTERVAL 10 SECOND, "dateTime") AS s, s + INTERVAL 10 SECOND, max(price), count(*)
+           FROM bid GROUP BY s""",
+    ),
+    "q12/bids_per_bidder": (
+        20000,
+        200,
+        0,
+        """SELECT bidder, count(*), time_bucket(INTERVAL 10 SECOND, "dateTime") AS s, s + INTERVAL 10 SECOND
+           FROM bid GROUP BY bidder, s""",
+    ),
+    "q14/large_bids": (
+        7500,
+        1,
+        6 * 3600 + 30 * 60,
+        """SELECT auction, bidder, euros,
+                  list_extract(['nightTime', 'otherTime', 'dayTime'],
+                               CASE WHEN h < 7 OR h > 19 THEN 1 WHEN h IN (7, 19) THEN 2 ELSE 3 END),
+                  "dateTime", extra, len(regexp_extract_all(extra, 'c'))
+           FROM (SELECT *, price * 0.908 AS euros, date_part('hour', "dateTime") AS h FROM bid)
+           WHERE euros > 1000000 AND euros < 50000000""",
+    ),
+    "q21/bids_with_channel": (
+        1000,
+        200,
+        0,
+        """SELECT * FROM (
+             SELECT auction, bidder, price, channel,
+                    coalesce(map {'apple': '0', 'google': '1', 'facebook': '2', 'baidu': '3'}[lower(channel)],
+                             nullif(split_part(split_part(url, '&channel_id=', 2), '&', 1), '')) AS channel_id
+             FROM bid)
+           WHERE channel_id IS NOT NULL""",
+    ),
+    "q22/bid_directories": (
+        1000,
+        200,
+        0,
+        """SELECT auction, bidder, price, channel, split_part(url, '/', 4), split_part(url, '/', 5), split_part(url, '/', 6)
+           FROM bid""",
+    ),
+}
+
+
+@pytest.fixture
+def duck() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        yield connection
+
+
+def assert_equals_golden(duck: duckdb.DuckDBPyConnection, sql: str, golden: str) -> None:
+    file = GOLDEN / f"{golden}.csv"
+    (before,) = duck.execute(f"SELECT count(*) FROM ({sql})").fetchall()[0]
+    assert before > 0
+    duck.execute(f"CREATE TABLE computed AS {sql}")
+    duck.execute("CREATE TABLE kept AS SELECT * FROM computed LIMIT 0")
+    duck.execute(f"COPY kept FROM '{file}' (HEADER true)")
+    for one, other in (("computed", "kept"), ("kept", "computed")):
+        left = duck.execute(f"SELECT * FROM {one} EXCEPT ALL SELECT * FROM {other} LIMIT 5").fetchall()
+        assert left == [], f"only in {one}"
+
+
+@pytest.mark.parametrize("sink", FLIGHTS)
+def test_flights(duck: duckdb.DuckDBPyConnection, sink: str) -> None:
+    duck.execute(_FLIGHTS)
+    assert_equals_golden(duck, FLIGHTS[sink], f"flights/departures/{sink}")
+
+
+@pytest.mark.parametrize("query", NEXMARK)
+def test_nexmark(duck: duckdb.DuckDBPyConnection, query: str) -> None:
+    events, rate, start_s, sql = NEXMARK[query]
+    generator = NexmarkGenerator(
+        seed=0,
+        base_time_us=1_704_067_200_000_000 + start_s * 1_000_000,
+        rate=rate,
+        out_of_order_us=4_000_000,
+    )
+    duck.register("events", generator.generate(0, events))
+    duck.execute(
+        'CREATE TABLE bid AS SELECT bid.auction, bid.bidder, bid.price, bid.channel, bid.url, "dateTime", bid.extra '
+        "FROM events WHERE bid IS NOT NULL"
+    )
+    assert_equals_golden(duck, sql, f"nexmark/{query}")
+
+
+def test_every_golden_file_has_sql_of_its_own() -> None:
+    kept = {str(f.relative_to(GOLDEN).with_suffix("")) for f in GOLDEN.rglob("*.csv")}
+    assert kept == {f"flights/departures/{s}" for s in FLIGHTS} | {f"nexmark/{q}" for q in NEXMARK}
