@@ -1,0 +1,200 @@
+"""The command line without Spark: messages, exit codes, JSON, help, speed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+
+import sqlstream
+from sqlstream.cli import main
+from sqlstream.cli.main import COMMANDS, run_cli
+
+ROOT = Path(__file__).parent.parent.parent
+PIPELINE = """\
+CREATE TABLE t (a INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
+WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');
+CREATE TABLE out (a INT) WITH ('connector' = 'print');
+INSERT INTO out SELECT {expression} FROM t;
+"""
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Path:
+    file = tmp_path / "pipeline.sql"
+    file.write_text(PIPELINE.format(expression="{{ var('column', 'a') }}"))
+    return file
+
+
+def test_a_good_pipeline(pipeline: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["check", str(pipeline)]) == 0
+    assert capsys.readouterr().out == f"{pipeline}: ok (1 source, 1 sink, 0 stateful operators)\n"
+
+
+def test_a_mistake_shows_where_and_what(pipeline: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pipeline.write_text(PIPELINE.format(expression="aa"))
+    assert run_cli(["check", str(pipeline)]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert f"{pipeline}:4:24" in err
+    assert "INSERT INTO out SELECT aa FROM t;" in err
+    assert "help: did you mean `a`?" in err
+    assert "\x1b" not in err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["check", "--json"], ["explain", "--format", "json"], ["run", "--json"]], ids=lambda a: a[0]
+)
+def test_mistakes_as_json(pipeline: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    pipeline.write_text(PIPELINE.format(expression="aa, 1"))
+    assert run_cli([*arguments, str(pipeline)]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["ok"] is False
+    assert document["diagnostics"][0]["span"] == {"file": str(pipeline), "line": 4, "column": 24, "length": 2}
+
+
+def test_check_as_json(pipeline: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["check", str(pipeline), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"ok": True, "file": str(pipeline), "diagnostics": []}
+
+
+def test_colours(pipeline: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    pipeline.write_text(PIPELINE.format(expression="aa"))
+    assert run_cli(["check", str(pipeline)]) == 1
+    err = capsys.readouterr().err
+    assert "\x1b[1;31merror" in err
+    assert f"\x1b[1;31m{' ' * 24}^^\x1b[0m" in err
+
+
+def test_variables(pipeline: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["check", str(pipeline), "--var", "column=a + 1"]) == 0
+    assert run_cli(["check", str(pipeline), "--var", "column=b"]) == 1
+    assert run_cli(["check", str(pipeline), "--var", "column"]) == 2
+    assert "--var column: not NAME=VALUE" in capsys.readouterr().err
+
+
+def test_usage_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["chek"]) == 2
+    assert run_cli(["check"]) == 2
+    assert run_cli(["run", "x.sql", "--parallelism", "0"]) == 2
+    capsys.readouterr()
+    assert run_cli(["check", str(tmp_path / "no.sql")]) == 2
+    assert "does not exist" in capsys.readouterr().err
+    (tmp_path / "one.sql").write_text("")
+    assert run_cli(["check", str(tmp_path)]) == 2
+    assert "is a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("format_", ["text", "json", "mermaid", "duckdb"])
+def test_explain_is_stable(pipeline: Path, format_: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["explain", str(pipeline), "--format", format_]) == 0
+    first = capsys.readouterr().out
+    assert run_cli(["explain", str(pipeline), "--format", format_]) == 0
+    assert capsys.readouterr().out == first
+    assert first.strip()
+    if format_ == "json":
+        json.loads(first)
+
+
+def test_our_own_mistakes(
+    pipeline: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("boom")
+
+    monkeypatch.delenv("SQLSTREAM_DEBUG", raising=False)
+    monkeypatch.setattr("sqlstream.cli.check.plan", fail)
+    assert run_cli(["check", str(pipeline)]) == 70
+    err = capsys.readouterr().err
+    assert "a bug of ours: ZeroDivisionError: boom" in err
+    assert "Traceback" not in err
+    monkeypatch.setenv("SQLSTREAM_DEBUG", "1")
+    assert run_cli(["check", str(pipeline)]) == 70
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_an_interrupt(pipeline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sqlstream.cli.check.plan", interrupt)
+    assert run_cli(["check", str(pipeline)]) == 130
+
+
+def test_every_command_has_help_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in [[], *([name] for name in COMMANDS), ["golden", "check"], ["golden", "update"]]:
+        assert run_cli([*command, "--help"]) == 0
+        assert "Example: sqlstream " in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_list_of_commands_is_complete() -> None:
+    folder = Path(main.__file__).parent
+    modules = {
+        f.stem
+        for f in folder.glob("*.py")
+        if "click.command(" in f.read_text() or "\n@click.group(" in f.read_text()
+    }
+    assert modules - {"main"} == set(COMMANDS)
+    context = click.Context(main.cli)
+    assert main.cli.list_commands(context) == list(COMMANDS)
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert sqlstream.__version__ == declared
+    assert run_cli(["--version"]) == 0
+    assert declared in capsys.readouterr().out
+
+
+def _python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join(str(ROOT / p) for p in (".", "planner", "operators"))
+    environment = {**os.environ, "PYTHONPATH": path}
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True, check=True
+    )
+
+
+def test_check_loads_nothing_heavy(pipeline: Path) -> None:
+    code = """
+import sys
+from sqlstream.cli.main import run_cli
+assert run_cli(["check", sys.argv[1]]) == 0
+print(sorted({m.partition(".")[0] for m in sys.modules}
+             & {"pyspark", "duckdb", "pyarrow", "numpy", "pandas", "rocksdict", "rich"}))
+"""
+    assert _python(code, str(pipeline)).stdout.splitlines()[-1] == "[]"
+
+
+def test_help_loads_no_planner() -> None:
+    code = """
+import sys
+from sqlstream.cli.main import run_cli
+assert run_cli(["--help"]) == 0
+print("sqlglot" in sys.modules, "jinja2" in sys.modules)
+"""
+    assert _python(code).stdout.splitlines()[-1] == "False False"
+
+
+def test_check_answers_in_half_a_second(tmp_path: Path, pipeline: Path) -> None:
+    """Best of a few processes, bytecode compiled as after an installation: what a person waits for."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(str(ROOT / p) for p in (".", "planner", "operators")),
+        "PYTHONPYCACHEPREFIX": str(tmp_path / "bytecode"),
+    }
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    command = [sys.executable, "-m", "sqlstream", "check", str(pipeline)]
+    best = float("inf")
+    for _ in range(5):
+        started = time.perf_counter()
+        subprocess.run(command, env=environment, capture_output=True, check=True)
+        best = min(best, time.perf_counter() - started)
+    assert best < 0.5, f"{best:.2f} s"
