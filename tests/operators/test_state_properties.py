@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from sqlstream_operators import types as t
 from sqlstream_operators.errors import StateCorruptionError
@@ -59,6 +59,7 @@ STEP = st.one_of(
     st.tuples(
         st.just("put_time"), st.lists(st.tuples(TIMES, WHO, st.integers(0, 99)), min_size=1, max_size=6)
     ),
+    st.tuples(st.just("get_at"), st.lists(st.tuples(TIMES, WHO), min_size=1, max_size=6)),
     st.tuples(st.just("delete_at"), st.lists(st.tuples(TIMES, WHO), min_size=1, max_size=3)),
     st.tuples(st.just("delete_time"), st.tuples(BOUND, BOUND)),
     st.tuples(st.just("scan_time"), st.tuples(BOUND, BOUND)),
@@ -114,6 +115,10 @@ def play(store: StateTables, steps: list[Any], rows: Rows, windows: Rows, mine: 
             table = columns({**TIME_KEY, "n": pa.int64()}, own)
             store.put("windows", table.append_column("s", table["n"].cast(pa.string())))
             windows.update({(time, who): n for time, who, n in own})
+        elif what == "get_at":
+            own = [row for row in args if mine(row[1])]
+            got = store.get("windows", columns(TIME_KEY, own))
+            assert got["n"].to_pylist() == [windows.get(key) for key in own]
         elif what == "delete_at":
             own = [row for row in args if mine(row[1])]
             store.delete("windows", columns(TIME_KEY, own))
@@ -186,8 +191,17 @@ class Store(RuleBasedStateMachine):
             windows.update(more_windows)
         return rows, windows
 
+    @initialize(seeded=st.booleans())
+    def first_epoch(self, seeded: bool) -> None:
+        """Mostly start from some rows: most of what can go wrong needs rows that were published before."""
+        if seeded:
+            put = [(who, at, 1) for who in ("a", "ab", None) for at in (-1, 1)]
+            put_time = [(time, who, 2) for time in (-2, 0, 1, 4) for who in ("a", "é")]
+            steps = [("put", put), ("put_time", put_time)]
+            self.run_epoch(steps, ["a", "b", "c", "a", "b", "c"], "no", False, None, 100, 2)
+
     @rule(
-        steps=st.lists(STEP, max_size=6),
+        steps=st.lists(STEP, min_size=1, max_size=6),
         executors=st.lists(st.sampled_from("abc"), min_size=6, max_size=6),
         crash=st.sampled_from(["no", "no", "no", "before commit", "after commit"]),
         retry=st.booleans(),
@@ -195,6 +209,18 @@ class Store(RuleBasedStateMachine):
         max_deltas=st.sampled_from([0, 1, 3, 100]),
         keep=st.sampled_from([0, 2, 16]),
     )
+    def epoch_rule(
+        self,
+        steps: list[Any],
+        executors: list[str],
+        crash: str,
+        retry: bool,
+        rescale: int | None,
+        max_deltas: int,
+        keep: int,
+    ) -> None:
+        self.run_epoch(steps, executors, crash, retry, rescale, max_deltas, keep)
+
     def run_epoch(
         self,
         steps: list[Any],

@@ -243,13 +243,14 @@ def test_a_retry_writes_the_same_files(bench: Bench) -> None:
 
 
 def test_a_lagging_cache_catches_up_by_deltas(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, SnapshotPolicy(min_bytes=0, max_deltas=4, keep_deltas=6))
-    bench.epoch(sums(("a", 0, 0)), "lagging")
-    for i in range(1, 6):
-        bench.epoch(sums(("a", i, i)))
+    bench = Bench(tmp_path, SnapshotPolicy(min_bytes=0, max_deltas=3, keep_deltas=4))
+    for i in range(9):
+        bench.epoch(sums(("a", i, i)), "lagging" if i == 6 else "a")
     assert bench.version.snapshot
+    assert len(bench.version.earlier) == 4  # some were dropped, and what the cache lacks was not
+    assert bench.version.base_chain != bench.version.chain
     with bench.open("lagging") as store:
-        assert [at for _, at, _ in content(store)] == list(range(6))
+        assert [at for _, at, _ in content(store)] == list(range(9))
         assert not store.rebuilt
 
 
