@@ -1,0 +1,118 @@
+"""Who holds a state directory, and who may take it over; and how a run is asked to stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sqlstream.runtime.lease import NAME, Lease
+from sqlstream.runtime.manifest import RunInfo
+from sqlstream.runtime.stop import StopFlag, stop_on_signals
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_planner.diagnostics import DiagnosticError
+
+ME = RunInfo("me", socket.gethostname(), os.getpid(), "2026-01-01T00:00:00+00:00")
+
+
+def held_by(store: CheckpointStore, run: RunInfo) -> None:
+    store.put(NAME, Lease(store, run)._content())
+
+
+def no_waiting(seconds: float) -> None:
+    raise AssertionError("nothing to wait for")
+
+
+def test_a_free_directory_is_taken_and_given_back(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    lease = Lease(store, ME)
+    lease.acquire(no_waiting)
+    assert store.exists(NAME)
+    lease.check()
+    lease.release()
+    assert not store.exists(NAME)
+
+
+def test_a_dead_process_of_this_host_is_taken_over_at_once(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    held_by(store, replace(ME, run_id="other", pid=gone.pid))
+    lease = Lease(store, ME)
+    lease.acquire(no_waiting)
+    lease.release()
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b'{"run_id": 1}'])
+def test_a_lease_that_says_nothing_is_taken_over(tmp_path: Path, content: bytes) -> None:
+    store = CheckpointStore(tmp_path)
+    store.put(NAME, content)
+    lease = Lease(store, ME)
+    lease.acquire(no_waiting)
+    lease.release()
+
+
+def test_a_silent_holder_elsewhere_is_taken_over_after_three_beats(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    held_by(store, replace(ME, run_id="other", host="elsewhere"))
+    waited: list[float] = []
+    lease = Lease(store, ME, beat_s=4.0)
+    lease.acquire(waited.append)
+    assert sum(waited) == 12.0
+    lease.release()
+
+
+def test_a_holder_that_beats_is_named(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    other = Lease(store, replace(ME, run_id="other", host="elsewhere", pid=42))
+    store.put(NAME, other._content())
+
+    def beat(seconds: float) -> None:
+        other._beats += 1
+        store.put(NAME, other._content())
+
+    with pytest.raises(DiagnosticError) as caught:
+        Lease(store, ME).acquire(beat)
+    assert "process 42 on elsewhere, started 2026" in caught.value.diagnostics[0].message
+    assert store.exists(NAME)
+
+
+def test_whoever_lost_the_lease_is_told(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    lease = Lease(store, ME, beat_s=0.01)
+    lease.acquire()
+    held_by(store, replace(ME, run_id="other", host="elsewhere"))
+    until = time.monotonic() + 10
+    while lease.lost_to is None and time.monotonic() < until:
+        time.sleep(0.01)
+    with pytest.raises(DiagnosticError):
+        lease.check()
+    lease.release()
+    assert store.exists(NAME)  # it is the other's
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_asks_the_run_to_stop(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    flag = StopFlag()
+    with stop_on_signals(flag):
+        os.kill(os.getpid(), number)
+        assert flag.requested
+        started = time.monotonic()
+        flag.wait(30)
+        assert time.monotonic() - started < 5
+    assert signal.getsignal(number) is before
+
+
+def test_a_second_ctrl_c_interrupts() -> None:
+    flag = StopFlag()
+    flag.request()
+    with stop_on_signals(flag), pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
