@@ -1,4 +1,4 @@
-"""What state costs: `python benchmarks/state_bench.py [codec] [epochs] [long]` prints the figures below.
+"""What state costs: `python benchmarks/state_bench.py [codec|epochs|quarter|long]…` prints the figures below.
 
 See benchmarks/README.md for the machine; each line says what was measured, in which unit.
 """
@@ -136,11 +136,11 @@ def report(name: str, times: list[list[float]]) -> float:
     return statistics.median(total)
 
 
-def _measure(root: str, version: ShardVersion, keys: int, out: Any) -> None:
+def _measure(root: str, version: ShardVersion, keys: int, rows: int, out: Any) -> None:
     rng = np.random.default_rng(3)
     times = []
     for _ in range(60):
-        version, parts, _ = epoch(Path(root), version, rng.integers(0, keys, 10_000))
+        version, parts, _ = epoch(Path(root), version, rng.integers(0, keys, rows))
         times.append(parts)
     # Not ru_maxrss: a spawned process inherits that of its parent.
     peak = next(
@@ -149,8 +149,8 @@ def _measure(root: str, version: ShardVersion, keys: int, out: Any) -> None:
     out.put((times, int(peak.split()[1]) / 1024))
 
 
-def epochs(sizes: tuple[int, ...] = (10_000, 1_000_000, 10_000_000)) -> None:
-    """An epoch of 10,000 random rows, read and written, while the state grows; a fresh process each."""
+def epochs(sizes: tuple[int, ...] = (10_000, 1_000_000, 10_000_000), rows: int = 10_000) -> None:
+    """An epoch of some random rows, read and written, while the state grows; a fresh process each."""
     medians = []
     for keys in sizes:
         root = Path(tempfile.mkdtemp(prefix="state-bench-"))
@@ -160,15 +160,20 @@ def epochs(sizes: tuple[int, ...] = (10_000, 1_000_000, 10_000_000)) -> None:
             print(f"{keys:,} keys written in {time.perf_counter() - start:.1f} s")
             context = multiprocessing.get_context("spawn")
             out = context.Queue()
-            process = context.Process(target=_measure, args=(str(root), version, keys, out))
+            process = context.Process(target=_measure, args=(str(root), version, keys, rows, out))
             process.start()
             times, memory = out.get()
             process.join()
-            medians.append(report(f"10,000 of {keys:,} keys", times[5:]))
+            medians.append(report(f"{rows:,} of {keys:,} keys", times[5:]))
             print(f"{'':34} worker's memory at most {memory:.0f} MiB")
         finally:
             shutil.rmtree(root)
     print(f"epoch at {sizes[-1]:,} keys / at {sizes[0]:,} keys: {medians[-1] / medians[0]:.2f}×")
+
+
+def quarter() -> None:
+    """The same epochs as one of four shards sees them."""
+    epochs((2_500, 2_500_000), 2_500)
 
 
 def long(count: int = 500, keys: int = 200_000) -> None:
@@ -194,7 +199,12 @@ def long(count: int = 500, keys: int = 200_000) -> None:
 
 
 if __name__ == "__main__":
-    chosen = sys.argv[1:] or ["codec", "epochs", "long"]
+    chosen = sys.argv[1:] or ["codec", "epochs", "quarter", "long"]
     for name in chosen:
-        jobs: dict[str, Callable[[], None]] = {"codec": codec, "epochs": epochs, "long": long}
+        jobs: dict[str, Callable[[], None]] = {
+            "codec": codec,
+            "epochs": epochs,
+            "quarter": quarter,
+            "long": long,
+        }
         jobs[name]()
