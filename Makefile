@@ -53,7 +53,7 @@ imports: setup
 	$(BIN)/lint-imports
 
 search: setup
-	SQLSTREAM_SEARCH=long $(BIN)/python -m pytest -q -m search tests/properties
+	SQLSTREAM_SEARCH=long SQLSTREAM_EXAMPLES=2000 $(BIN)/python -m pytest -q tests/properties tests/operators/test_state_properties.py
 
 bench: setup
 	$(BIN)/python benchmarks/state_bench.py

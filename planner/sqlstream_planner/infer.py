@@ -368,6 +368,9 @@ class _Inference:
         nodes = [node.this, node.args["low"], node.args["high"]]
         types = [self.type_of(n) for n in nodes]
         self._comparable(node, types, nodes)
+        # A third operand may hide that the other two don't mix: JSON goes with BOOLEAN and with FLOAT.
+        self._comparable(node, [types[0], types[2]], [nodes[0], nodes[2]])
+        self._comparable(node, types[1:], nodes[1:])
         return TypedExpr(BOOLEAN, any(t.nullable for t in types))
 
     def _in(self, node: exp.Expr) -> TypedExpr:

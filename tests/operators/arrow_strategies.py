@@ -45,7 +45,10 @@ def any_types() -> st.SearchStrategy[SqlType]:
             ),
         )
 
-    return st.recursive(scalar_types(), nested, max_leaves=4)
+    # No NULL inside a nested type: DuckDB gives the elements of an untyped list a type, and pyarrow flattens a
+    # slice of a list of maps of lists of NULL wrongly.
+    leaves = scalar_types().filter(lambda type_: type_.kind is not Kind.NULL)
+    return scalar_types() | st.recursive(leaves, nested, max_leaves=4)
 
 
 def values(type_: SqlType, *, nulls: bool = True) -> st.SearchStrategy[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from tests.properties.referee import Pipeline, assert_same
 from tests.properties.strategies import AGGREGATES, KEYS, ORDERED, WindowClause, files, windows
 
-_BOUNDED = settings(max_examples=40, deadline=None)
+_BOUNDED = settings(max_examples=int(os.environ.get("SQLSTREAM_EXAMPLES", "30")), deadline=None)
 Files = list[list[dict[str, Any]]]
 
 
