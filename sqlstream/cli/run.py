@@ -71,7 +71,6 @@ def command(
 
     from sqlstream.cli.progress import JsonLines, Progress, TerminalProgress, TextLines
     from sqlstream.runtime.api import run_pipeline
-    from sqlstream.runtime.stop import StopFlag, stop_on_signals
 
     name = pipeline_name(planned, file)
     progress: Progress
@@ -81,8 +80,7 @@ def command(
         progress = TerminalProgress(name, physical, state)
     else:
         progress = TextLines(name, physical, state)
-    flag = StopFlag()
-    with progress, stop_on_signals(flag):
+    with progress:
         result = run_pipeline(
             physical,
             state_dir=state,
@@ -91,7 +89,7 @@ def command(
             conf=conf,
             max_rows_per_epoch=max_rows_per_epoch,
             on_epoch=progress.epoch,
-            stop=flag,
+            handle_signals=True,
             base_dir=file.parent,
         )
         progress.finished(result)

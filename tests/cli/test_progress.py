@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from sqlstream.cli.progress import TerminalProgress, TextLines, epoch_line, lowest_watermark
+from sqlstream.runtime.progress import EpochReport, RunResult
+from sqlstream_planner.pipeline import plan_file
+
+SQL = """
+CREATE TABLE t (a INT) WITH ('connector' = 'datagen');
+CREATE TABLE files WITH ('connector' = 'filesystem', 'path' = 'out/x', 'format' = 'json') AS SELECT a FROM t;
+"""
+PLAN = plan_file(SQL, file="p.sql").physical
+
+
+def report(epoch: int = 1, **dead: int) -> EpochReport:
+    return EpochReport(
+        epoch=epoch,
+        rows_read={"t": 3000},
+        rows_written={"files": 3000},
+        dead_letters=dead,
+        watermarks={"t": 1_704_067_200_000_000},
+        lag={"t": 12_000},
+        state_rows=10,
+        state_bytes=2048,
+        seconds={"plan": 0.5, "job": 1.0},
+    )
+
+
+def test_an_epoch_in_one_line() -> None:
+    assert epoch_line(report(), {"late": 2}) == (
+        "epoch 1  3,000 rows in 1.50 s  2,000 rows/s  watermark 2024-01-01 00:00:00  lag 12,000  "
+        "state 10 rows, 2.0 KiB  2 late"
+    )
+
+
+def test_a_source_without_rows_holds_the_watermark() -> None:
+    assert lowest_watermark([1, None, "end"]) == "none yet"
+    assert lowest_watermark(["end", "end"]) == "end"
+
+
+def test_dead_letters_add_up_and_are_found() -> None:
+    out = io.StringIO()
+    progress = TextLines("p", PLAN, "state/p", out)
+    progress.epoch(report(1, late=2))
+    progress.epoch(report(2, late=1, malformed=4))
+    progress.finished(
+        RunResult("exhausted", 2, 2, {"t": 6000}, {"files": 6000}, {"late": 3, "malformed": 4}, 3.0)
+    )
+    lines = out.getvalue().splitlines()
+    assert lines[1].endswith("3 late  4 malformed")
+    assert lines[2:] == [
+        "p: done, all input is read, all results are committed",
+        "  read   t  6,000 rows",
+        "  wrote  files  6,000 rows  to out/x",
+        "  epochs 2 in 3.0 s",
+        "  dead   3 late, 4 malformed: kept in state/p/dead-letter",
+        "  state  state/p",
+    ]
+
+
+def test_the_live_line_makes_way_for_rows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    with TerminalProgress("p", PLAN, "state", terminal) as progress:
+        progress.epoch(report(1))
+        sys.stdout.write("a row\n")
+        progress.epoch(report(2))
+        progress.finished(RunResult("stopped", 2, 2, {"t": 1}, {}, {}, 1.0))
+    assert sys.stdout is terminal
+    clear = "\r\x1b[K"
+    parts = terminal.getvalue().split(clear)
+    assert parts[1] == "p: starting Spark"
+    assert parts[2].startswith("epoch 1")
+    assert parts[3] == "a row\n"
+    assert parts[4].startswith("epoch 2")
+    assert parts[5].startswith("p: stopped, what was read is committed")

@@ -1,0 +1,140 @@
+"""`sqlstream run` and `golden` as processes, on Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sqlstream.cli.main import run_cli
+
+ROOT = Path(__file__).parent.parent.parent
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": os.pathsep.join(str(ROOT / p) for p in (".", "planner", "operators")),
+}
+COMMAND = [sys.executable, "-m", "sqlstream"]
+
+pytestmark = pytest.mark.spark
+
+
+def sqlstream(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments], cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=180
+    )
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    assert run_cli(["init", str(tmp_path / "shop")]) == 0
+    return tmp_path / "shop"
+
+
+def test_a_new_project_runs_and_goes_on_with_new_data(shop: Path) -> None:
+    (shop / "data/more").mkdir()
+    (shop / "data/orders.csv").rename(shop / "data/more/orders-1.csv")
+    file = shop / "pipelines/orders.sql"
+    file.write_text(file.read_text().replace("'../data/orders.csv'", "'../data/more'"))
+
+    first = sqlstream("run", "pipelines/orders.sql", "--max-rows-per-epoch", "4", cwd=shop)
+    assert first.returncode == 0, first.stderr
+    rows = [line.split() for line in first.stdout.splitlines() if not line.startswith("op")]
+    assert sorted(row[-3:] for row in rows) == [
+        ["ada", "3", "20.85"],
+        ["bob", "1", "20.00"],
+        ["bob", "1", "3.00"],
+        ["cy", "1", "9.99"],
+    ]
+    assert "epoch 1  " in first.stderr
+    assert "epoch 2  " in first.stderr
+    assert "watermark end" in first.stderr
+    assert "orders_per_minute  4 rows  to print" in first.stderr
+    assert (shop / "pipelines/.sqlstream/orders").is_dir()
+
+    again = sqlstream("run", "pipelines/orders.sql", cwd=shop)
+    assert (again.returncode, again.stdout) == (0, "")
+    assert "nothing new" in again.stderr
+
+    header = "customer,amount,ordered_at\n"
+    (shop / "data/more/orders-2.csv").write_text(header + "dee,5.00,2024-01-01 11:00:00\nada,1.00,never\n")
+    more = sqlstream("run", "pipelines/orders.sql", "--json", cwd=shop)
+    assert more.returncode == 0, more.stderr
+    *epochs, end = map(json.loads, more.stdout.splitlines())
+    assert [e["event"] for e in epochs] == ["epoch"] * len(epochs)
+    assert sum(e["rows_read"]["orders"] for e in epochs) == end["rows_read"]["orders"]
+    assert (end["event"], end["outcome"], end["pipeline"]) == ("end", "exhausted", "orders")
+    assert end["rows_written"] == {"orders_per_minute": 1}
+    assert end["dead_letters"] == {"malformed": 1}
+    assert "dee" in more.stderr, "rows of a print sink make way for the JSON"
+
+
+def test_golden_commands(shop: Path) -> None:
+    assert sqlstream("golden", "update", cwd=shop).returncode == 0
+    golden = shop / "golden/orders/orders_per_minute.csv"
+    golden.write_text(golden.read_text().replace("20.85", "20.58"))
+    done = sqlstream("golden", "check", cwd=shop)
+    assert done.returncode == 1, done.stderr
+    assert "FAIL pipelines/orders.sql" in done.stdout
+    assert "1 changed" in done.stdout
+    assert "20.58 → 20.85" in done.stdout
+    done = sqlstream("golden", "update", "pipelines/orders.sql", cwd=shop)
+    assert "20.58 → 20.85" in done.stdout
+    done = sqlstream("golden", "check", "pipelines/orders.sql", "--max-rows-per-epoch", "2", cwd=shop)
+    assert (done.returncode, done.stdout) == (0, "ok   pipelines/orders.sql  rows: orders_per_minute 4\n"), (
+        done
+    )
+    assert not (shop / "pipelines/.sqlstream").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_finishes_the_epoch(tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "p.sql").write_text(
+        """
+        CREATE TABLE events (event_type INT, dateTime TIMESTAMP(3), WATERMARK FOR dateTime AS dateTime)
+        WITH ('connector' = 'nexmark');
+        CREATE TABLE out WITH ('connector' = 'blackhole') AS SELECT event_type FROM events;
+        """
+    )
+    command = [*COMMAND, "run", "p.sql", "--json", "--max-rows-per-epoch", "1000"]
+    process = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert json.loads(process.stdout.readline())["epoch"] == 1
+    time.sleep(0.1)
+    # A terminal sends Ctrl-C to all processes of the foreground group, Spark's too.
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    end = json.loads(out.splitlines()[-1])
+    assert end["outcome"] == "stopped"
+    assert end["rows_written"]["out"] == 1000 * end["epochs"]
+
+
+def test_data_that_cannot_be_computed(tmp_path: Path) -> None:
+    (tmp_path / "in.json").write_text('{"a": "x"}\n')
+    (tmp_path / "p.sql").write_text(
+        """
+        CREATE TABLE t (a STRING) WITH ('connector' = 'filesystem', 'path' = 'in.json', 'format' = 'json');
+        CREATE TABLE out WITH ('connector' = 'blackhole') AS SELECT CAST(a AS INT) AS a FROM t;
+        """
+    )
+    done = sqlstream("run", "p.sql", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "error[DAT001]" in done.stderr
+    assert "Traceback" not in done.stderr
