@@ -48,7 +48,7 @@ def worker_peak_mb(driver: int) -> float:
     peak = 0.0
     for line in found.splitlines()[1:]:
         pid, _, command = line.split(None, 2)
-        if "pyspark" in command and "daemon" in command or "worker_daemon" in command:
+        if ("pyspark" in command and "daemon" in command) or "worker_daemon" in command:
             try:
                 status = Path(f"/proc/{pid}/status").read_text()
             except OSError:
