@@ -33,7 +33,12 @@ def main() -> int:
         )
         pipeline = str(folder / PIPELINE)
         _say(f"$ sqlstream run {PIPELINE}")
-        _say("  27,004 flights from New York in January 2013, in the order in which they landed\n")
+        _say(
+            "  27,004 flights from New York in January 2013, in the order in which they landed; 521 were cancelled,"
+        )
+        _say(
+            "  have no event time, and are kept as dead letters of each table that would have counted them\n"
+        )
         code = run_cli(["run", pipeline, "--max-rows-per-epoch", "10000"])
         if code:
             return code

@@ -11,8 +11,12 @@ from hypothesis import HealthCheck, settings
 from sqlstream.runtime.stages import SparkJobRunner
 
 # The tests draw the same examples each time, so that CI says the same twice; `make search` draws new ones.
-settings.register_profile("fixed", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("search", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "fixed", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "search", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("search" if os.environ.get("SQLSTREAM_SEARCH") == "long" else "fixed")
 
 

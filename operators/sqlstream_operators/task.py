@@ -37,13 +37,17 @@ def run_source_task(
     writers: Writers,
     duck: DuckSession | None = None,
     whole: SplitReader | None = None,
+    lenient: SplitReader | None = None,
 ) -> Iterator[Message | Report]:
     """Read one split through all level-0 stages of its source; the report comes last.
 
     `whole` reads all the columns that the source declares: dead letters are whole rows, also where the query
-    needs less (None: `reader` does). `ordinal` is unique among the source tasks of the epoch and ascends in
-    the order of the source. The split is read strictly; if DuckDB refuses, once more without its unreadable
-    rows, which become dead letters. Raises DataError, naming the source, if it refuses again.
+    needs less (None: `reader` does). `lenient` does so for a split with unreadable rows, and takes the columns
+    that the query does not read as text, so that they can't make a late row unreadable.
+
+    `ordinal` is unique among the source tasks of the epoch and ascends in the order of the source. The split
+    is read strictly; if DuckDB refuses, once more without its unreadable rows, which become dead letters.
+    Raises DataError, naming the source, if it refuses again.
     """
     duck = duck or worker_session()
     source = next((spec for spec in plan.sources if spec.name == source_name), None)
@@ -66,7 +70,7 @@ def run_source_task(
             watermark, rows = _run_source(task, source, stages)
         except (duckdb.Error, DataError):
             duck.reset()
-            rows_of = _whole(duck, whole, split, source_name, careful=True)
+            rows_of = _whole(duck, lenient or whole, split, source_name, careful=True)
             task = StageRun(plan, 0, ordinal, epoch, duck, whole_rows=rows_of)
             with task.clock.phase("read"):
                 bad = list(reader.open_careful(duck, _SPLIT, split))

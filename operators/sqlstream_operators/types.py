@@ -69,8 +69,14 @@ class SqlType:
     def __post_init__(self) -> None:
         match self.kind:
             case Kind.DECIMAL:
-                if self.precision is None or self.scale is None or not 0 <= self.scale <= self.precision <= 38:
-                    raise ValueError(f"DECIMAL({self.precision},{self.scale}): needs 0 <= scale <= precision <= 38")
+                if (
+                    self.precision is None
+                    or self.scale is None
+                    or not 0 <= self.scale <= self.precision <= 38
+                ):
+                    raise ValueError(
+                        f"DECIMAL({self.precision},{self.scale}): needs 0 <= scale <= precision <= 38"
+                    )
             case Kind.ARRAY:
                 if self.element is None:
                     raise ValueError("ARRAY needs an element type")

@@ -195,6 +195,7 @@ def _csv_options(spec: SourceSpec, header: Header | None) -> str:
     parts.append(f", quote = {_literal(quote)}")
     if text("csv.escape-character"):
         parts.append(f", escape = {_literal(text('csv.escape-character') or '')}")
+    parts.append(", allow_quoted_nulls = false")
     if text("csv.null-literal") is not None:
         parts.append(f", nullstr = {_literal(text('csv.null-literal') or '')}")
     if text("csv.allow-comments") == "true":

@@ -27,6 +27,7 @@ from sqlstream_operators.io import SinkWriter, SplitReader
 from sqlstream_operators.report import Report
 from sqlstream_operators.spec import PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_operators.task import EpochContext, rocks_stores, run_shard_task, run_source_task
+from sqlstream_operators.types import VARCHAR
 from sqlstream_planner.diagnostics import DiagnosticError
 
 PART_BYTES = 4 << 20
@@ -109,10 +110,11 @@ class TaskProgram:
             spec = specs[one.split.source]
             reader = connectors.reader(spec, self.base_dir)
             declared = tuple(column.name for column in spec.physical)
-            whole = None
+            whole = lenient = None
             if spec.columns != declared or spec.needed_paths:
                 all_columns = replace(spec, columns=declared, needed_paths=())
                 whole = connectors.reader(all_columns, self.base_dir)
+                lenient = connectors.reader(_lenient(spec), self.base_dir)
             yield from _as_messages(
                 run_source_task(
                     self.plan,
@@ -123,6 +125,7 @@ class TaskProgram:
                     one.ordinal,
                     writers=lambda sink: connectors.writer(sink, self.base_dir),
                     whole=whole,
+                    lenient=lenient,
                 )
             )
 
@@ -183,6 +186,15 @@ def _spread(splits: Sequence[TaskSplit], shards: int) -> tuple[tuple[TaskSplit, 
     tasks = min(max(len(splits), 1), max(shards * TASKS_PER_SHARD, 1))
     bounds = [len(splits) * i // tasks for i in range(tasks + 1)]
     return tuple(tuple(splits[low:high]) for low, high in itertools.pairwise(bounds))
+
+
+def _lenient(spec: SourceSpec) -> SourceSpec:
+    """All columns of a source, those that the query does not read as text."""
+    read = set(spec.columns)
+    physical = tuple(c if c.name in read else replace(c, type=VARCHAR) for c in spec.physical)
+    unread = tuple(c.name for c in physical if c.name not in read)
+    paths = (*spec.needed_paths, *unread) if spec.needed_paths else ()
+    return replace(spec, physical=physical, columns=tuple(c.name for c in physical), needed_paths=paths)
 
 
 def _as_messages(made: Iterable[Message | Report]) -> Iterator[Message]:

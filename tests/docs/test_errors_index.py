@@ -14,6 +14,8 @@ def test_every_code_is_documented() -> None:
     for folder in ("planner", "operators", "sqlstream"):
         for path in (ROOT / folder).rglob("*.py"):
             used |= set(_CODE.findall(path.read_text(encoding="utf-8")))
-    documented = re.findall(r"^\| ([A-Z]{3}\d{3}) \|", (ROOT / "docs/errors.md").read_text(encoding="utf-8"), re.M)
+    documented = re.findall(
+        r"^\| ([A-Z]{3}\d{3}) \|", (ROOT / "docs/errors.md").read_text(encoding="utf-8"), re.M
+    )
     assert len(set(documented)) == len(documented), "a code is listed twice"
     assert set(documented) == used

@@ -1,6 +1,5 @@
 """Templates: what they give, where each part of it came from, and what they may not do."""
 
-
 from __future__ import annotations
 
 import re
