@@ -1,0 +1,96 @@
+"""Every command in the documentation runs, and shows what the page says it shows.
+
+A `console` block is a list of commands; what follows a command is the start of its standard output. The blocks of a
+page run one after the other in one folder: a copy of the example pipelines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sqlstream.cli.main import run_cli
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+_BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
+
+
+@dataclass(frozen=True)
+class Step:
+    command: str
+    output: list[str]
+
+
+def steps(page: Path) -> list[Step]:
+    found: list[Step] = []
+    for block in _BLOCK.findall(page.read_text(encoding="utf-8")):
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                found.append(Step(line[2:], []))
+            elif line:
+                found[-1].output.append(line)
+    return found
+
+
+WITH_COMMANDS = [page for page in PAGES if any(s.command.startswith("sqlstream") for s in steps(page))]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("pipelines", "golden"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns(".sqlstream", "out"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_commands_do_what_the_page_says(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before: list[str] = []
+    for step in steps(page):
+        words = shlex.split(step.command, comments=True)
+        if words[0] == "make":
+            continue
+        assert words[0] == "sqlstream", step.command
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            code = run_cli(words[1:])
+        assert code == 0, step.command
+        shown = out.getvalue().splitlines()
+        assert shown[: len(step.output)] == step.output, step.command
+        if words[1] == "run" and step.command in before:
+            assert shown == [], "the second run has nothing new"
+        before.append(step.command)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_make_targets_exist(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"`make ([a-z-]+)`", page.read_text(encoding="utf-8")))
+    named |= {s.command.split()[1] for s in steps(page) if s.command.startswith("make ")}
+    assert named <= targets
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in _LINK.findall(page.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+def test_the_readme_shows_the_project_that_init_makes(tmp_path: Path) -> None:
+    assert run_cli(["init", str(tmp_path / "shop")]) == 0
+    pipeline = (tmp_path / "shop/pipelines/orders.sql").read_text()
+    shown = re.search(r"```sql\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert shown is not None
+    code = [line for line in pipeline.splitlines() if not line.startswith("--")]
+    assert "".join(shown[1].split()) == "".join("\n".join(code).split())
