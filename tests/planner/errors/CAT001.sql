@@ -1,0 +1,3 @@
+CREATE TABLE plain (a BIGINT, ts TIMESTAMP(3), st STRING) WITH ('connector' = 'datagen');
+CREATE TABLE plain (a BIGINT, ts TIMESTAMP(3), st STRING) WITH ('connector' = 'datagen');
+SELECT a FROM plain;

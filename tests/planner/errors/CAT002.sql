@@ -1,0 +1,2 @@
+CREATE TABLE t WITH ('connector' = 'datagen') LIKE missing;
+SELECT a FROM t;

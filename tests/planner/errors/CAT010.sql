@@ -1,0 +1,2 @@
+CREATE TABLE t WITH ('connector' = 'datagen');
+SELECT 1 FROM t;

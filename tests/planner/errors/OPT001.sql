@@ -1,0 +1,2 @@
+CREATE TABLE t (a INT) WITH ('connector' = 'kafka', 'topic' = 'x');
+SELECT a FROM t;

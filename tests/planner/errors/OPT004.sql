@@ -1,0 +1,2 @@
+CREATE TABLE t (a INT) WITH ('connector' = 'filesystem', 'format' = 'json');
+SELECT a FROM t;

@@ -1,0 +1,3 @@
+SET 'table.exec.state.ttl' = '1 h';
+CREATE TABLE plain (a BIGINT, ts TIMESTAMP(3), st STRING) WITH ('connector' = 'datagen');
+SELECT a FROM plain;

@@ -1,0 +1,2 @@
+CREATE TABLE t (a INTT) WITH ('connector' = 'datagen');
+SELECT a FROM t;

@@ -1,0 +1,1 @@
+SELECT {{ var('x' }} FROM t;

@@ -1,0 +1,1 @@
+SELECT {{ colour }} FROM t;

@@ -1,0 +1,2 @@
+{% include 'missing.sql' %}
+SELECT 1;

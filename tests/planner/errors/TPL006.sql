@@ -1,0 +1,1 @@
+SELECT {{ env_var('NOT_SET_ANYWHERE') }} FROM t;
