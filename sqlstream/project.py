@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
 
 if TYPE_CHECKING:
+    from sqlstream_operators.spec import PhysicalPlan
     from sqlstream_planner.pipeline import Planned
 
 FILE = "sqlstream.toml"
@@ -156,6 +157,30 @@ def state_directory(planned: Planned, path: Path, project: Project, given: str |
     if project.state_dir is not None:
         return f"{_under(project.root, project.state_dir).rstrip('/')}/{name}"
     return str(path.parent / ".sqlstream" / name)
+
+
+def check_paths(plan: PhysicalPlan, folder: Path) -> None:
+    """Raise DiagnosticError (PRJ005) for input that is not under the pipeline's folder but under the working directory.
+
+    Relative paths are relative to the folder of the file, so that a pipeline runs the same from everywhere; who
+    expects otherwise is told before Spark starts.
+    """
+    for source in plan.sources:
+        path = source.options.get("path", "")
+        if source.connector != "filesystem" or not path or "://" in path or Path(path).is_absolute():
+            continue
+        fixed = re.split(r"[*?\[{]", path)[0]
+        start = fixed if fixed == path else fixed.rpartition("/")[0] or "."
+        if not (folder / start).exists() and Path(start).exists():
+            there = os.path.relpath(path, folder)
+            raise DiagnosticError(
+                Diagnostic(
+                    "PRJ005",
+                    f"source `{source.name}`: there is no '{path}' in {folder.absolute()}",
+                    notes=("relative paths are relative to the folder of the pipeline's file",),
+                    help=f"write 'path' = '{there}'",
+                )
+            )
 
 
 def pipeline_files(root: Path) -> list[Path]:

@@ -5,6 +5,7 @@ A sub-command's module is imported when it is called, so that `--help` and `chec
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -18,6 +19,8 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 _INTERRUPTED = 130
 _BUG = 70
+#: What a machine can refuse without anybody having written something wrong.
+_MACHINE = (errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOENT, errno.ENOTDIR)
 
 #: Name -> the line that `--help` shows. The module `sqlstream.cli.<name>` has the command as `command`.
 COMMANDS = {
@@ -123,6 +126,8 @@ def _known(error: Exception) -> Diagnostic | None:
         return Diagnostic("STA003", error.message, help=error.help or None)
     if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
         return Diagnostic("DAT002", f"{error.filename}: {error.strerror}")
+    if isinstance(error, OSError) and error.errno in _MACHINE:
+        return Diagnostic("DAT002", str(error))
     return None
 
 

@@ -10,7 +10,7 @@ import click
 
 from sqlstream.cli import options
 from sqlstream.cli.render import show
-from sqlstream.project import load_project, parse_pairs, pipeline_name, plan, state_directory
+from sqlstream.project import check_paths, load_project, parse_pairs, pipeline_name, plan, state_directory
 
 
 @click.command(
@@ -63,6 +63,7 @@ def command(
     if not as_json:
         show(planned.warnings, planned.rendered.sources)
     physical = planned.physical
+    check_paths(physical, file.parent)
     if max_files_per_epoch is not None:
         physical = replace(
             physical, options=replace(physical.options, max_files_per_epoch=max_files_per_epoch)

@@ -11,7 +11,7 @@ from sqlstream.golden.compare import Difference, compare
 from sqlstream.golden.places import directives, golden_file, golden_folder
 from sqlstream.golden.results import actual_rows, expected_rows
 from sqlstream.golden.rows import Rows
-from sqlstream.project import load_project, plan
+from sqlstream.project import check_paths, load_project, plan
 from sqlstream.runtime.job import JobRunner
 from sqlstream_operators.spec import Schema
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
@@ -63,7 +63,9 @@ class Pipeline:
         """Plan a file: the project's variables, then the file's `-- golden: var`, then `variables`."""
         project = load_project(file.parent, profile)
         said = directives(file).variables if file.is_file() else {}
-        return cls(file, golden_folder(file, golden_dir), plan(file, project, {**said, **variables}))
+        planned = plan(file, project, {**said, **variables})
+        check_paths(planned.physical, file.parent)
+        return cls(file, golden_folder(file, golden_dir), planned)
 
 
 def check(

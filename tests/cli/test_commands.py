@@ -121,6 +121,35 @@ def test_our_own_mistakes(
     assert "Traceback" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "error", [PermissionError(13, "Permission denied", "/x"), OSError(28, "No space left on device")]
+)
+def test_what_the_machine_refuses_is_no_bug_of_ours(
+    pipeline: Path, error: OSError, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("sqlstream.cli.check.plan", fail)
+    assert run_cli(["check", str(pipeline)]) == 1
+    assert f"{error.strerror}" in capsys.readouterr().err
+
+
+def test_a_path_from_the_working_directory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pipelines").mkdir()
+    file = tmp_path / "pipelines/p.sql"
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for path in ("data", "data/*.json"):
+        file.write_text(PIPELINE.format(expression="a").replace("'in'", f"'{path}'"))
+        assert run_cli(["run", "pipelines/p.sql"]) == 1
+        err = capsys.readouterr().err
+        assert "error[PRJ005]" in err
+        assert f"write 'path' = '../{path}'" in err
+
+
 def test_an_interrupt(pipeline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
