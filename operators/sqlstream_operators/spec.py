@@ -103,13 +103,15 @@ class WatermarkSpec:
     """How a source's watermark is computed: the maximum of `expression` (DuckDB SQL over the source relation).
 
     `tick_us` is the resolution of event time: a window with end E is closed at watermark W iff
-    E - tick <= W. 1,000 µs for TIMESTAMP(p <= 3), else 1 µs.
+    E - tick <= W. 1,000 µs for TIMESTAMP(p <= 3), else 1 µs. `rises_with` is a physical column that the
+    expression never falls with (`ts` for `ts - INTERVAL '5' SECOND`): its maximum alone gives the watermark.
     """
 
     column: str
     expression: str
     tick_us: int
     idle_timeout_us: int | None = None
+    rises_with: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,11 +146,13 @@ class Tables:
         timeout = table.settings.get("scan.watermark.idle-timeout")
         if timeout is None:
             timeout = self.catalog.settings.get("table.exec.source.idle-timeout")
+        expression = substitute(inlined, names)
         return WatermarkSpec(
             column=declared.name if declared is not None else mark.column[0],
-            expression=sql(substitute(inlined, names)),
+            expression=sql(expression),
             tick_us=1_000 if precision is not None and precision <= 3 else 1,
             idle_timeout_us=int(timeout) if isinstance(timeout, int) and timeout > 0 else None,
+            rises_with=_rises_with(expression),
         )
 
     def sink(self, table: TableDef, node: exp.Expr | None) -> SinkSpec:
@@ -202,3 +204,18 @@ def _identity(table: TableDef) -> str:
         if any(o.key == w or (w.endswith(".") and o.key.startswith(w)) for w in wanted)
     )
     return f"{table.connector}({', '.join(f'{k}={v}' for k, v in options)})"
+
+
+def _rises_with(expression: exp.Expr) -> str | None:
+    """The column that an expression never falls with, if it is the column itself or less a constant interval.
+
+    >>> import sqlglot
+    >>> _rises_with(sqlglot.parse_one("ts - INTERVAL '4' SECOND")), _rises_with(sqlglot.parse_one("least(ts, u)"))
+    ('ts', None)
+    """
+    while isinstance(expression, exp.Paren):
+        expression = expression.this
+    if isinstance(expression, exp.Sub) and isinstance(expression.expression, exp.Interval):
+        constant = expression.expression.find(exp.Column) is None
+        return _rises_with(expression.this) if constant else None
+    return expression.name if isinstance(expression, exp.Column) and not expression.table else None

@@ -210,6 +210,8 @@ def cast_from(source: SqlType | None, expression: str, target: SqlType) -> str:
         return expression
     if source == VARCHAR and text_type(target) != target:
         return from_text(f"CAST({expression} AS {text_type(target)})", target)
+    if source == TIMESTAMPTZ and target.kind is Kind.TIMESTAMP:
+        return from_text(expression, target)
     return f"CAST({expression} AS {target})"
 
 
