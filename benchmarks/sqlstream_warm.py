@@ -114,6 +114,7 @@ def main() -> None:
                 "rows_out": last.rows_out,
                 "batches": len(last.epochs),
                 "epoch_seconds": [e.to_json()["seconds"] for e in last.epochs],
+                "epochs": [e.to_json() for e in last.epochs],
             }
         ),
         flush=True,

@@ -16,6 +16,7 @@ import functools
 import itertools
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 
 from rocksdict import (
@@ -106,12 +107,8 @@ class RocksBytes:
 
     def scan(self, first: bytes, last: bytes) -> tuple[list[bytes], list[bytes]]:
         """See `SortedBytes.scan`."""
-        keys: list[bytes] = []
-        values: list[bytes] = []
-        for key, value in self._items(first, last):
-            keys.append(key)
-            values.append(value)
-        return keys, values
+        items = list(self._items(first, last))
+        return list(map(itemgetter(0), items)), list(map(itemgetter(1), items))
 
     def seek(self, first: bytes, last: bytes) -> bytes | None:
         """See `SortedBytes.seek`."""

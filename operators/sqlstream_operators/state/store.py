@@ -206,6 +206,7 @@ class StateTables:
         self.bytes_changed = 0
         # What this epoch learned about the map below: the size of a key's row there, or -1 if there is none.
         self._sizes: dict[bytes, int] = {}
+        self._scanned: tuple[bytes, bytes, list[bytes], list[bytes]] | None = None
         ids = [known.schema_id for known in self.schemas]
         self._written_as = ids.index(schema.schema_id)
         order: dict[str, int] = {}
@@ -226,19 +227,22 @@ class StateTables:
         """See `StateStore.get`."""
         place = self._table(table)
         wanted = self._keys(place, keys)
-        values = self._fetch(sorted(set(wanted)))
-        found = np.fromiter((values[key] is not None for key in wanted), bool, len(wanted))
-        order: dict[bytes, int] = {}
-        present: list[bytes] = []
-        for key, value in values.items():
-            if value is not None:
-                order[key] = len(present)
-                present.append(value)
+        distinct = sorted(set(wanted))
+        values = self._fetch(distinct)
+        there = np.fromiter((value is not None for value in values), bool, len(values))
+        present = [value for value in values if value is not None]
+        position = np.cumsum(there) - 1
+        if wanted != distinct:
+            places = dict(zip(distinct, range(len(distinct)), strict=True))
+            index = np.fromiter(map(places.__getitem__, wanted), np.int64, len(wanted))
+            there, position = there[index], position[index]
+        found = pa.array(there)
+        if not place.spec.value:
+            return pa.Table.from_arrays([found], names=[FOUND])
         decoded = decode_rows(present, place.spec.value, place.versions)
-        index = np.fromiter((order.get(key, 0) for key in wanted), np.int64, len(wanted))
-        aligned = decoded.take(pa.array(index, mask=~found)) if place.spec.value else decoded
-        columns = [*aligned.columns, pa.array(found)] if place.spec.value else [pa.array(found)]
-        return pa.Table.from_arrays(columns, names=[*place.spec.value_columns, FOUND])
+        if wanted != distinct or not there.all():
+            decoded = decoded.take(pa.array(position, mask=~there))
+        return pa.Table.from_arrays([*decoded.columns, found], names=[*place.spec.value_columns, FOUND])
 
     def put(self, table: str, rows: pa.Table) -> None:
         """See `StateStore.put`."""
@@ -282,7 +286,7 @@ class StateTables:
             return
         below = 0
         for low, high in self.overlay.visible(first, last):
-            keys, values = self.base.scan(low, high)
+            keys, values = self._scan_base(low, high)
             below += len(keys)
             self.rows_changed -= len(keys)
             self.bytes_changed -= sum(map(len, keys)) + sum(map(len, values))
@@ -311,7 +315,7 @@ class StateTables:
         keys: list[bytes] = []
         values: list[bytes] = []
         for low, high in self.overlay.visible(first, last):
-            more_keys, more_values = self.base.scan(low, high)
+            more_keys, more_values = self._scan_base(low, high)
             keys, values = (more_keys, more_values) if not keys else (keys + more_keys, values + more_values)
         own = self.overlay.keys(first, last)
         if not own:
@@ -331,16 +335,23 @@ class StateTables:
 
         Exact, but that a row put over one that this epoch has not read counts as new.
         """
-        overlay = self.overlay
-        unread = [key for key, value in overlay.rows.items() if value is None and key not in self._sizes]
-        self._learn(sorted(key for key in unread if not overlay.hides(key)))
-        rows, size = self.rows_changed, self.bytes_changed
-        for key, value in overlay.rows.items():
-            before = -1 if overlay.ranges and overlay.hides(key) else self._sizes.get(key, -1)
-            rows += (value is not None) - (before >= 0)
-            size += (0 if value is None else len(key) + len(value)) - (
-                len(key) + before if before >= 0 else 0
-            )
+        overlay, sizes = self.overlay, self._sizes
+        written, values = list(overlay.rows), list(overlay.rows.values())
+        hidden: set[bytes] = set()
+        for first, last in overlay.ranges:
+            hidden.update(overlay.keys(first, last))
+        deleted = values.count(None)
+        if deleted:
+            unread = [k for k, v in zip(written, values, strict=True) if v is None and k not in sizes]
+            self._learn(sorted(key for key in unread if key not in hidden))
+            written = [key for key, value in overlay.rows.items() if value is not None]
+        rows = self.rows_changed + len(written)
+        size = self.bytes_changed + sum(map(len, written)) + sum(map(len, filter(None, values)))
+        # The rows below that were read and are written: those with a size are there, and are replaced.
+        known = sizes.keys() & overlay.rows.keys() - hidden if sizes else ()
+        replaced = [key for key in known if sizes[key] >= 0]
+        rows -= len(replaced)
+        size -= sum(map(len, replaced)) + sum(map(sizes.__getitem__, replaced))
         return rows, size
 
     def forget(self) -> None:
@@ -348,6 +359,7 @@ class StateTables:
         self.overlay = Overlay()
         self.rows_changed = self.bytes_changed = 0
         self._sizes = {}
+        self._scanned = None
 
     def has_rows(self) -> bool:
         """Whether any row lives, the epoch's own writes included (exact)."""
@@ -372,21 +384,25 @@ class StateTables:
         self._sizes.update(zip(keys, (-1 if value is None else len(value) for value in values), strict=True))
         return values
 
-    def _fetch(self, keys: list[bytes]) -> dict[bytes, bytes | None]:
+    def _fetch(self, keys: list[bytes]) -> list[bytes | None]:
+        """The values of sorted, distinct keys, the epoch's own writes included."""
         overlay = self.overlay
         if not overlay.rows and not overlay.ranges:
-            return dict(zip(keys, self._learn(keys), strict=True))
-        found: dict[bytes, bytes | None] = {}
-        below = []
-        for key in keys:
-            if key in overlay.rows:
-                found[key] = overlay.rows[key]
-            elif overlay.hides(key):
-                found[key] = None
-            else:
-                below.append(key)
-        found.update(zip(below, self._learn(below), strict=True))
-        return found
+            return self._learn(keys)
+        below = [key for key in keys if key not in overlay.rows and not overlay.hides(key)]
+        found = dict(zip(below, self._learn(below), strict=True))
+        return [found[key] if key in found else overlay.rows.get(key) for key in keys]
+
+    def _scan_base(self, first: bytes, last: bytes) -> tuple[list[bytes], list[bytes]]:
+        """The rows below in [first, last); a part of the range that was scanned last is not read again."""
+        if self._scanned is not None:
+            low, high, keys, values = self._scanned
+            if low <= first and last <= high:
+                part = slice(bisect.bisect_left(keys, first), bisect.bisect_left(keys, last))
+                return keys[part], values[part]
+        keys, values = self.base.scan(first, last)
+        self._scanned = (first, last, keys, values)
+        return keys, values
 
     def _table(self, name: str) -> _Table:
         if name not in self._tables:
