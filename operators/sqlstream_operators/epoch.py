@@ -24,7 +24,8 @@ class EpochContext:
 
     watermarks: of each source, µs. state: by state id, the versions of all shards before this epoch, in
     order; their number is the parallelism that they were written with. checkpoint: URI of the checkpoint
-    store. local_dir: a directory of the task's machine that may be lost.
+    store. local_dir: a directory of the task's machine that may be lost. now_us: the wall clock when the epoch was
+    planned, µs, the same when it is replayed.
     """
 
     epoch: int
@@ -34,6 +35,7 @@ class EpochContext:
     state: Mapping[str, tuple[ShardVersion, ...]] = field(default_factory=dict)
     checkpoint: str = ""
     local_dir: str = ""
+    now_us: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; `from_json` reads it back."""
@@ -45,6 +47,7 @@ class EpochContext:
             "state": {s: [v.to_json() for v in versions] for s, versions in sorted(self.state.items())},
             "checkpoint": self.checkpoint,
             "local_dir": self.local_dir,
+            "now_us": self.now_us,
         }
 
     @classmethod

@@ -36,7 +36,10 @@ class Watermarks:
 
 @dataclass(frozen=True, slots=True)
 class OperatorContext:
-    """What an operator may use: its shard, the watermarks, its state, and DuckDB."""
+    """What an operator may use: its shard, the watermarks, its state, DuckDB, and the epoch's clock.
+
+    `now_us`: the wall clock when the epoch was planned, µs; a replay of the epoch has the same.
+    """
 
     shard: int
     shards: int
@@ -44,6 +47,7 @@ class OperatorContext:
     watermarks: Watermarks
     state: StateStore
     duck: DuckSession
+    now_us: int = 0
 
 
 class Operator(Protocol):

@@ -16,22 +16,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from sqlstream_operators.changelog_spec import (
+    DeduplicateSpec,
+    DistinctValuesSpec,
+    GroupAggregateSpec,
+    NormalizeSpec,
+    TopNSpec,
+    WindowTopNSpec,
+)
+from sqlstream_operators.schema import KIND_COLUMN, SLICE_COLUMN, WEIGHT_COLUMN, Column, RowKind, Schema
 from sqlstream_operators.state_schema import StateSchema
 from sqlstream_operators.types import SqlType
 
-#: Name of the column that carries the kind of a change; absent in append-only relations.
-KIND_COLUMN = "__kind"
-#: Name of the column with the end of a row's slice, int64 µs.
-SLICE_COLUMN = "__slice_end"
-
-
-class RowKind(StrEnum):
-    """The kind of a change, as Flink writes it."""
-
-    INSERT = "+I"
-    UPDATE_BEFORE = "-U"
-    UPDATE_AFTER = "+U"
-    DELETE = "-D"
+__all__ = ["KIND_COLUMN", "SLICE_COLUMN", "WEIGHT_COLUMN", "Column", "RowKind", "Schema"]
 
 
 class WindowKind(StrEnum):
@@ -40,18 +37,6 @@ class WindowKind(StrEnum):
     TUMBLE = "TUMBLE"
     HOP = "HOP"
     CUMULATE = "CUMULATE"
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A named, typed column of a relation."""
-
-    name: str
-    type: SqlType
-    nullable: bool = True
-
-
-Schema = tuple[Column, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +136,8 @@ class SinkSpec:
     schema: Schema
     primary_key: tuple[str, ...] = ()
     partitioned_by: tuple[str, ...] = ()
-    changelog: str = "append"  # 'append' | 'upsert' | 'retract': what arrives
+    changelog: str = "append"  # 'append' | 'retract': whether rows arrive with WEIGHT_COLUMN
+    key: tuple[str, ...] = ()  # columns that are unique together in what the query gives; () = none is known
 
 
 # ---------------------------------------------------------------------------------------------- operators
@@ -207,7 +193,15 @@ class WindowAggregateSpec:
             raise ValueError("one tuple of aggregates per distinct state")
 
 
-OperatorSpec = WindowAggregateSpec
+OperatorSpec = (
+    WindowAggregateSpec
+    | GroupAggregateSpec
+    | DistinctValuesSpec
+    | TopNSpec
+    | DeduplicateSpec
+    | WindowTopNSpec
+    | NormalizeSpec
+)
 
 # -------------------------------------------------------------------------------------------------- stages
 

@@ -19,17 +19,17 @@ from .errors import DataError, InternalError
 from .exchange import Message, encode, partition
 from .fragment import DuckSession
 from .io import Stores, Writers
-from .operator import WATERMARK_MIN, Operator, OperatorContext
+from .operator import WATERMARK_MIN, OperatorContext, Watermarks
+from .operators import operator_of
 from .relations import Relations, conformed
 from .report import Report, StagedPart, dead_letters
 from .spec import (
-    KIND_COLUMN,
     SLICE_COLUMN,
+    WEIGHT_COLUMN,
     ExchangeInput,
     ExchangeOutput,
     FragmentStep,
     LateStep,
-    OperatorSpec,
     OperatorStep,
     PhysicalPlan,
     SinkOutput,
@@ -38,15 +38,9 @@ from .spec import (
 )
 from .state.version import ShardVersion
 from .state_schema import StateSchema
-from .window_aggregate import WindowAggregate
 from .windows import closed_upto, window_ends_of_slice
 
 _LEVEL = 1 << 24  # producers of one edge are ordered by (level, ordinal)
-
-
-def operator_of(spec: OperatorSpec) -> Operator:
-    """The operator that runs a spec."""
-    return WindowAggregate(spec)
 
 
 class _Clock:
@@ -106,7 +100,7 @@ class StageRun:
                 rows = relations.table(output.input)
             if isinstance(output, SinkOutput):
                 sink = next(spec for spec in self.plan.sinks if spec.name == output.sink)
-                rows = conformed(rows, sink.schema, f"sink {sink.name}", [KIND_COLUMN])
+                rows = conformed(rows, sink.schema, f"sink {sink.name}", [WEIGHT_COLUMN])
                 self.sinks.setdefault(sink.name, []).append(rows)
             else:
                 self.edges.setdefault(output, []).append(rows)
@@ -168,7 +162,9 @@ class StageRun:
             raise InternalError(f"operator {step.name} is at level 0, where no shard has state")
         with self.clock.phase("fragment"):
             inputs = [relations.table(name) for name in step.inputs]
-        marks = watermarks_for(self.plan, self.epoch, step.name, spec.watermark_sources)
+        marks = Watermarks()
+        if spec.watermark_sources:
+            marks = watermarks_for(self.plan, self.epoch, step.name, spec.watermark_sources)
         operator = operator_of(spec)
         version = self._known_version(spec.state)
         if version is not None and operator.idle(inputs, marks, stateless=version.is_empty):
@@ -180,7 +176,13 @@ class StageRun:
         started = time.perf_counter_ns()
         with self.stores(spec.state) as store:
             context = OperatorContext(
-                self.ordinal, self.epoch.shards, self.epoch.max_parallelism, marks, store, self.duck
+                self.ordinal,
+                self.epoch.shards,
+                self.epoch.max_parallelism,
+                marks,
+                store,
+                self.duck,
+                self.epoch.now_us,
             )
             try:
                 result = operator.process(inputs, context)
@@ -191,7 +193,7 @@ class StageRun:
         self.clock.spent["close"] += closing
         self.clock.spent["state"] += (time.perf_counter_ns() - started) // 1000 - closing
         self.metrics[step.name] = result.metrics
-        output = conformed(result.output, spec.output, f"operator {step.name}", [KIND_COLUMN])
+        output = conformed(result.output, spec.output, f"operator {step.name}", [WEIGHT_COLUMN])
         relations.add_table(step.name, output, spec.output)
 
     def _known_version(self, schema: StateSchema) -> ShardVersion | None:

@@ -1,0 +1,16 @@
+"""Which class runs which operator spec."""
+
+from __future__ import annotations
+
+from .errors import InternalError
+from .operator import Operator
+from .spec import OperatorSpec, WindowAggregateSpec
+from .window_aggregate import WindowAggregate
+
+
+def operator_of(spec: OperatorSpec) -> Operator:
+    """The operator that runs a spec."""
+    match spec:
+        case WindowAggregateSpec():
+            return WindowAggregate(spec)
+    raise InternalError(f"no operator runs a {spec.kind}")
