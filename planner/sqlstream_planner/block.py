@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from sqlstream_operators.schema import WEIGHT_COLUMN
 from sqlstream_operators.types import Kind, quote_identifier
 from sqlstream_planner import window_sql
 from sqlstream_planner.aggregates import sql
@@ -28,6 +29,8 @@ INLINE_LIMIT = 400
 
 #: The hidden column that carries a whole source row as JSON, for dead letters.
 ROW_COLUMN = "__row"
+#: Columns that no query names: they go along with the rows through projections and unions.
+HIDDEN = (ROW_COLUMN, WEIGHT_COLUMN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,16 @@ def compose(node: Node, leaf: Callable[[Node], list[Block] | None]) -> list[Bloc
             raise TypeError(f"{type(node).__name__} is not stateless")
 
 
+def hidden(block: Block) -> dict[str, exp.Expr]:
+    """The hidden columns that a block has."""
+    return {name: block.columns[name] for name in HIDDEN if name in block.columns}
+
+
+def weight(block: Block) -> exp.Expr:
+    """How many times each row of a block comes or goes: 1 where the block is append-only."""
+    return block.columns[WEIGHT_COLUMN] if WEIGHT_COLUMN in block.columns else exp.Literal.number(1)
+
+
 def _renamed(blocks: list[Block], old: Fields, new: Fields) -> list[Block]:
     renamed = []
     for block in blocks:
@@ -112,8 +125,7 @@ def _renamed(blocks: list[Block], old: Fields, new: Fields) -> list[Block]:
             if o.type != n.type and n.type.kind not in (Kind.UNKNOWN, Kind.NULL):
                 inner = exp.cast(inner.copy(), exp.DataType.build(str(n.type), dialect="duckdb"))
             columns[n.id] = inner
-        if ROW_COLUMN in block.columns:
-            columns[ROW_COLUMN] = block.columns[ROW_COLUMN]
+        columns.update(hidden(block))
         renamed.append(replace(block, columns=columns))
     return renamed
 
@@ -128,11 +140,9 @@ def _project(block: Block, node: Project) -> Block:
         for c in expression.find_all(exp.Column):
             uses[c.name] = uses.get(c.name, 0) + 1
     if any(n * _size(block.columns[id_]) > INLINE_LIMIT for id_, n in uses.items()):
-        carried = [ROW_COLUMN] if ROW_COLUMN in block.columns else []
-        block = block.nested([*uses, *carried])
+        block = block.nested([*uses, *hidden(block)])
     columns = {f.id: block.expression(e) for f, e in zip(node.fields, node.expressions, strict=True)}
-    if ROW_COLUMN in block.columns:
-        columns[ROW_COLUMN] = block.columns[ROW_COLUMN]
+    columns.update(hidden(block))
     return replace(block, columns=columns)
 
 

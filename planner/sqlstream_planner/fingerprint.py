@@ -16,10 +16,13 @@ from sqlstream_operators.spec import WindowSpec
 from sqlstream_planner.logical import (
     AggregateCall,
     Filter,
+    GroupAggregate,
     Node,
+    Normalize,
     Project,
     Scan,
     Sink,
+    TopN,
     Union,
     Unnest,
     Window,
@@ -162,8 +165,13 @@ class Provenance:
                 return {
                     f.id: canonical(e, inside) for f, e in zip(node.fields, node.expressions, strict=True)
                 }
-            case Filter() | Sink():
+            case Filter() | Sink() | Normalize():
                 return self.columns(node.input)
+            case TopN():
+                inside = self.columns(node.input)
+                if node.rank is None:
+                    return inside
+                return {**inside, node.rank.id: f"{node.function}({self._ranking(node)})"}
             case Window():
                 inside = self.columns(node.input)
                 window = self.window(node.input, node.window, node.time_column)
@@ -198,6 +206,28 @@ class Provenance:
                 for c in node.calls:
                     traced[c.field.id] = f"{digest(relation)}.{self.call(c, node.input)}"
                 return traced
+
+            case GroupAggregate():
+                inside = self.columns(node.input)
+                relation = self.relation(node)
+                traced = {
+                    f.id: canonical(e, inside) for f, e in zip(node.keys, node.key_expressions, strict=True)
+                }
+                if node.grouping is not None:
+                    traced[node.grouping.id] = "grouping"
+                for c in node.calls:
+                    traced[c.field.id] = f"{digest(relation)}.{self.call(c, node.input)}"
+                return traced
+
+    def _ranking(self, node: TopN) -> str:
+        """The canonical form of what a Top-N ranks by."""
+        inside = self.columns(node.input)
+        partition = " ".join(sorted(inside[id_] for id_ in node.partition))
+        terms = [
+            f"{inside[t.column]} {'desc' if t.descending else 'asc'} {'first' if t.nulls_first else 'last'}"
+            for t in node.order
+        ]
+        return f"partition {partition} order {', '.join(terms)}"
 
     def window(self, input_: Node, window: WindowSpec, time_column: str) -> str:
         """The canonical form of a window over a time column."""
@@ -234,3 +264,16 @@ class Provenance:
                 sets = sorted(",".join(sorted(forms[i] for i in s)) for s in node.sets)
                 window = self.window(node.input, node.window, node.slice_column)
                 return f"aggregate({self.relation(node.input)} {window} by {' ; '.join(sets)})"
+            case GroupAggregate():
+                inside = self.columns(node.input)
+                forms = [canonical(e, inside) for e in node.key_expressions]
+                sets = sorted(",".join(sorted(forms[i] for i in s)) for s in node.sets)
+                expiry = f" expires {self.columns(node)[node.expiry.column]}" if node.expiry else ""
+                return f"group({self.relation(node.input)} by {' ; '.join(sets)}{expiry})"
+            case TopN():
+                window = f" window {self.columns(node.input)[node.window_end]}" if node.window_end else ""
+                bounds = f"{node.function} {node.offset} {node.limit}"
+                return f"top({self.relation(node.input)} {self._ranking(node)} {bounds}{window})"
+            case Normalize():
+                inside = self.columns(node.input)
+                return f"normalize({self.relation(node.input)} by {' '.join(sorted(inside[k] for k in node.keys))})"

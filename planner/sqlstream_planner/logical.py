@@ -56,11 +56,15 @@ Fields = tuple[Field, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scan:
-    """Reads a source table; `fields` are its physical and metadata columns."""
+    """Reads a source table; `fields` are its physical and metadata columns.
+
+    `changelog`: its rows are changes, each with its kind.
+    """
 
     source: SourceSpec
     identity: str
     fields: Fields
+    changelog: bool = False
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -222,6 +226,101 @@ class WindowAggregate:
         return (self.input,)
 
 
+@dataclass(frozen=True, slots=True)
+class GroupExpiry:
+    """Says when a group can't change any more: `column`, the id of the key field with the window's end, is behind
+    the watermark of `time`'s sources by `lateness_us`.
+    """
+
+    column: str
+    time: EventTime
+    lateness_us: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupAggregate:
+    """Groups rows by keys without an end in time; its result changes as rows come and go.
+
+    `sets` are the grouping sets as positions in `keys` (one set of all keys if the query has none), `grouping` the
+    field of the grouping id where there are several. `expiry`: a key that bounds the state (EMIT CHANGES of a window).
+    """
+
+    input: Node
+    keys: Fields
+    key_expressions: tuple[exp.Expr, ...]
+    sets: tuple[tuple[int, ...], ...]
+    grouping: Field | None
+    calls: tuple[AggregateCall, ...]
+    expiry: GroupExpiry | None = None
+
+    @property
+    def fields(self) -> Fields:
+        """Keys, the grouping id if there is one, and the aggregates."""
+        grouping = (self.grouping,) if self.grouping is not None else ()
+        return (*self.keys, *grouping, *(c.field for c in self.calls))
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The one input."""
+        return (self.input,)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderTerm:
+    """One term of an ORDER BY: a column of the input by id."""
+
+    column: str
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TopN:
+    """The rows of each partition whose rank is in (offset, offset + limit].
+
+    `function` is row_number, rank or dense_rank; `rank` its field if the query gives it. `window_end` is the id of
+    the column with a window's end where the partition has one: then a window's rows are given once, when it closes.
+    """
+
+    input: Node
+    partition: tuple[str, ...]
+    order: tuple[OrderTerm, ...]
+    function: str
+    limit: int
+    offset: int
+    rank: Field | None
+    window_end: str | None = None
+    time: EventTime | None = None
+
+    @property
+    def fields(self) -> Fields:
+        """The input's fields, and the rank if it is given."""
+        return (*self.input.fields, *((self.rank,) if self.rank is not None else ()))
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The one input."""
+        return (self.input,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Normalize:
+    """Makes the changelog that a table gives consistent: at most one row for each of `keys` (column ids)."""
+
+    input: Node
+    keys: tuple[str, ...]
+
+    @property
+    def fields(self) -> Fields:
+        """The input's fields."""
+        return self.input.fields
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The one input."""
+        return (self.input,)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Sink:
     """Writes its input's columns, by position, to a sink table. `label` is how the user wrote it."""
@@ -241,7 +340,19 @@ class Sink:
         return (self.input,)
 
 
-Node = Scan | Project | Filter | Window | Unnest | Union | WindowAggregate | Sink
+Node = (
+    Scan
+    | Project
+    | Filter
+    | Window
+    | Unnest
+    | Union
+    | WindowAggregate
+    | GroupAggregate
+    | TopN
+    | Normalize
+    | Sink
+)
 
 
 def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
