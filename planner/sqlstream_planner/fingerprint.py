@@ -13,6 +13,7 @@ import hashlib
 from sqlglot import exp
 
 from sqlstream_operators.spec import WindowSpec
+from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.logical import (
     AggregateCall,
     Filter,
@@ -20,6 +21,7 @@ from sqlstream_planner.logical import (
     Node,
     Normalize,
     Project,
+    Rank,
     Scan,
     Sink,
     TopN,
@@ -167,6 +169,8 @@ class Provenance:
                 }
             case Filter() | Sink() | Normalize():
                 return self.columns(node.input)
+            case Rank():
+                raise InternalError("a rank that no condition bounds was planned")
             case TopN():
                 inside = self.columns(node.input)
                 if node.rank is None:
@@ -270,6 +274,8 @@ class Provenance:
                 sets = sorted(",".join(sorted(forms[i] for i in s)) for s in node.sets)
                 expiry = f" expires {self.columns(node)[node.expiry.column]}" if node.expiry else ""
                 return f"group({self.relation(node.input)} by {' ; '.join(sets)}{expiry})"
+            case Rank():
+                raise InternalError("a rank that no condition bounds was planned")
             case TopN():
                 window = f" window {self.columns(node.input)[node.window_end]}" if node.window_end else ""
                 bounds = f"{node.function} {node.offset} {node.limit}"

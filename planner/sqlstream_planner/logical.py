@@ -275,11 +275,38 @@ class OrderTerm:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Rank:
+    """Adds each row's rank in its partition; only while a query is bound: a condition on it makes a `TopN` of it.
+
+    `at` is the OVER in the user's text.
+    """
+
+    input: Node
+    partition: tuple[str, ...]
+    order: tuple[OrderTerm, ...]
+    function: str
+    rank: Field
+    at: exp.Expr
+
+    @property
+    def fields(self) -> Fields:
+        """The input's fields and the rank."""
+        return (*self.input.fields, self.rank)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The one input."""
+        return (self.input,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class TopN:
     """The rows of each partition whose rank is in (offset, offset + limit].
 
-    `function` is row_number, rank or dense_rank; `rank` its field if the query gives it. `window_end` is the id of
-    the column with a window's end where the partition has one: then a window's rows are given once, when it closes.
+    `function` is row_number, rank or dense_rank; `rank` its field if the query gives it. Rows that are equal in all of
+    `order` are ranked by `ties`, ascending, NULLs first: the columns of the input that the query reads (None while
+    that is not known). `window_end` is the id of the column with a window's end where the partition has one: then
+    a window's rows are given once, when it closes.
     """
 
     input: Node
@@ -289,6 +316,7 @@ class TopN:
     limit: int
     offset: int
     rank: Field | None
+    ties: tuple[str, ...] | None = None
     window_end: str | None = None
     time: EventTime | None = None
 
@@ -349,6 +377,7 @@ Node = (
     | Union
     | WindowAggregate
     | GroupAggregate
+    | Rank
     | TopN
     | Normalize
     | Sink

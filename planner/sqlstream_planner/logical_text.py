@@ -9,10 +9,14 @@ from sqlstream_planner.bind.windows import duration
 from sqlstream_planner.dialect import duckdb_sql
 from sqlstream_planner.logical import (
     Filter,
+    GroupAggregate,
     Node,
+    Normalize,
     Project,
+    Rank,
     Scan,
     Sink,
+    TopN,
     Union,
     Unnest,
     Window,
@@ -92,6 +96,27 @@ def describe(node: Node) -> str:
             several = f" sets {[list(s) for s in node.sets]}" if node.grouping is not None else ""
             calls = ", ".join(c.field.name for c in node.calls)
             return f"window aggregate {window}{by}{several} calls {calls or 'none'}"
+        case GroupAggregate():
+            keys = ", ".join(_text(e) for e in node.key_expressions)
+            several = f" sets {[list(s) for s in node.sets]}" if node.grouping is not None else ""
+            calls = ", ".join(c.field.name for c in node.calls)
+            if not calls and keys:
+                return f"distinct {keys}"
+            return f"group aggregate{f' by {keys}' if keys else ''}{several} calls {calls or 'none'}"
+        case Rank() | TopN():
+            order = ", ".join(
+                f"{t.column}{' desc' if t.descending else ''}{' nulls first' if t.nulls_first else ''}"
+                for t in node.order
+            )
+            by = f" by {', '.join(node.partition)}" if node.partition else ""
+            ranked = f"{node.function}{by}{f' order {order}' if order else ''}"
+            if isinstance(node, Rank):
+                return f"rank {ranked}"
+            first = f"{node.offset + 1} to {node.offset + node.limit}"
+            window = " when the window closes" if node.window_end is not None else ""
+            return f"top {first} of {ranked}{window}"
+        case Normalize():
+            return f"normalize changes by {', '.join(node.keys)}"
         case Sink():
             return f"sink {node.label}"
 

@@ -8,7 +8,17 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlstream_planner.logical import Node, Project, WindowAggregate
+from sqlstream_planner.logical import (
+    Filter,
+    GroupAggregate,
+    Node,
+    Normalize,
+    Project,
+    Scan,
+    Sink,
+    TopN,
+    WindowAggregate,
+)
 
 
 class ChangelogMode(StrEnum):
@@ -56,35 +66,73 @@ class Properties:
 
 
 def properties(node: Node) -> Properties:
-    """The properties of a node, from those of its inputs.
-
-    Everything that can be planned so far is append-only: a window is emitted once, when it closes.
-    """
+    """The properties of a node, from those of its inputs."""
     names = {f.id: f.name for f in node.fields}
-    key = _key(node)
+    known = [key for key in keys(node) if all(id_ in names for id_ in key)]
+    mode = ChangelogMode.APPEND
+    if changes(node):
+        mode = ChangelogMode.UPSERT if known else ChangelogMode.RETRACT
     return Properties(
-        ChangelogMode.APPEND,
-        tuple(names[id_] for id_ in key) if key is not None and all(id_ in names for id_ in key) else None,
+        mode,
+        tuple(names[id_] for id_ in known[0]) if known else None,
         tuple(f.name for f in node.fields if f.time is not None),
-        True if isinstance(node, WindowAggregate) else None,
+        _bounded(node),
     )
 
 
-def _key(node: Node) -> tuple[str, ...] | None:
-    """Column ids that are unique together in the node's output."""
-    if isinstance(node, WindowAggregate):
-        grouping = (node.grouping.id,) if node.grouping is not None else ()
-        return (*(f.id for f in node.keys), node.end.id, *grouping)
-    if isinstance(node, Project):
-        below = _key(node.input)
-        if below is None:
-            return None
-        kept = {
-            e.name: f.id
-            for f, e in zip(node.fields, node.expressions, strict=True)
-            if isinstance(e, exp.Column)
-        }
-        return tuple(kept[id_] for id_ in below) if all(id_ in kept for id_ in below) else None
-    if len(node.inputs) == 1 and type(node).__name__ in ("Filter", "Sink"):
-        return _key(node.inputs[0])
+def changes(node: Node) -> bool:
+    """Whether rows that a node gave may go again or be replaced, so that they come with a weight."""
+    match node:
+        case Scan():
+            return node.changelog
+        case Normalize():
+            return True
+        case GroupAggregate():
+            # DISTINCT over rows that stay: a row that was given once is never taken back.
+            return bool(node.calls) or node.grouping is not None or not node.keys or changes(node.input)
+        case TopN():
+            return node.window_end is None
+    return any(changes(i) for i in node.inputs)
+
+
+def _bounded(node: Node) -> bool | None:
+    match node:
+        case WindowAggregate():
+            return True
+        case GroupAggregate():
+            return node.expiry is not None or not node.keys
+        case TopN():
+            return node.window_end is not None or (not node.partition and not changes(node.input))
+        case Normalize():
+            return False
     return None
+
+
+def keys(node: Node) -> list[tuple[str, ...]]:
+    """The sets of column ids that are known to be unique in the node's output, the best first."""
+    match node:
+        case WindowAggregate():
+            grouping = (node.grouping.id,) if node.grouping is not None else ()
+            return [(*(f.id for f in node.keys), node.end.id, *grouping)]
+        case GroupAggregate():
+            grouping = (node.grouping.id,) if node.grouping is not None else ()
+            return [(*(f.id for f in node.keys), *grouping)]
+        case Normalize():
+            return [node.keys]
+        case TopN():
+            found = [node.partition] if node.limit <= 1 and node.function == "row_number" else []
+            if node.rank is not None and node.function == "row_number":
+                found.append((*node.partition, node.rank.id))
+            return found + keys(node.input)
+        case Project():
+            kept: dict[str, str] = {}
+            for f, e in zip(node.fields, node.expressions, strict=True):
+                while isinstance(e, exp.Paren):
+                    e = e.this
+                if isinstance(e, exp.Column):
+                    kept.setdefault(e.name, f.id)
+            below = keys(node.input)
+            return [tuple(kept[id_] for id_ in key) for key in below if all(id_ in kept for id_ in key)]
+        case Filter() | Sink():
+            return keys(node.input)
+    return []

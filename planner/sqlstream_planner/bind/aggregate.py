@@ -1,4 +1,4 @@
-"""SELECT with GROUP BY or aggregate functions: a WindowAggregate with a projection above it."""
+"""SELECT with GROUP BY or aggregate functions: a WindowAggregate or GroupAggregate with a projection above it."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from sqlstream_planner.logical import (
     Field,
     Fields,
     Filter,
+    GroupAggregate,
     Node,
     Project,
     WindowAggregate,
@@ -110,7 +111,7 @@ class _Group:
 
 
 def bind_aggregate(context: BindContext, query: exp.Select, node: Node, scope: Scope) -> Node:
-    """The node of a SELECT that aggregates. Raises DiagnosticError, also where there is no window."""
+    """The node of a SELECT that aggregates. Raises DiagnosticError."""
     return _Binder(context, query, node, scope).bind()
 
 
@@ -128,7 +129,8 @@ class _Binder:
         self._add_legacy_window()
         items = self._items()
         self._read_group(items)
-        marker, end_id, window_positions = self._window()
+        found = self._window()
+        marker, end_id, window_positions = found if found is not None else (None, None, set())
         time_column = self._time_column(marker)
         key_positions = [i for i in range(len(self._group.keys)) if i not in window_positions]
         keys = tuple(self._key_field(self._group.keys[i]) for i in key_positions)
@@ -136,14 +138,15 @@ class _Binder:
         sets = tuple(tuple(renumber[i] for i in s if i in renumber) for s in self._group.sets)
         if len({tuple(sorted(s)) for s in sets}) != len(sets):
             self._context.unsupported(self._query.args["group"], "the same grouping set twice")
-        after = EventTime(marker.time.sources, marker.time.tick_us, direct=False)
-        start, end, time = (self._bound(role, marker, after) for role in ("start", "end", "time"))
+        bounds: dict[str, Field] = {}
+        if marker is not None:
+            after = EventTime(marker.time.sources, marker.time.tick_us, direct=False)
+            bounds = {role: self._bound(role, marker, after) for role in ("start", "end", "time")}
         grouping = None
         if self._group.several:
             grouping = Field(self._context.new_id("grouping_id"), "grouping_id", BIGINT, False)
             keys = tuple(replace(k, nullable=True) for k in keys)
         outputs = {self._group.forms[i]: k for i, k in zip(key_positions, keys, strict=True)}
-        bounds = {"start": start, "end": end, "time": time}
         rewritten = [
             (name, self._above(e, outputs, marker, bounds, grouping, time_column)) for name, e in items
         ]
@@ -156,21 +159,29 @@ class _Binder:
                 inner.resolve(self._auxiliary(having.this)), self._scope.fields
             )
             condition = self._above(resolved, outputs, marker, bounds, grouping, time_column)
-        aggregate: Node = WindowAggregate(
-            input=self._node,
-            window=replace(marker.window, shared_slices=False),
-            slice_column=end_id,
-            time=marker.time,
-            time_column=time_column,
-            keys=keys,
-            key_expressions=tuple(self._group.keys[i] for i in key_positions),
-            sets=sets,
-            grouping=grouping,
-            calls=tuple(self._calls.values()),
-            start=start,
-            end=end,
-            window_time=time,
-        )
+        expressions = tuple(self._group.keys[i] for i in key_positions)
+        calls = tuple(self._calls.values())
+        aggregate: Node
+        if marker is None:
+            plain = tuple(replace(k, time=None, window=None) for k in keys)
+            aggregate = GroupAggregate(self._node, plain, expressions, sets, grouping, calls)
+        else:
+            assert end_id is not None
+            aggregate = WindowAggregate(
+                input=self._node,
+                window=replace(marker.window, shared_slices=False),
+                slice_column=end_id,
+                time=marker.time,
+                time_column=time_column,
+                keys=keys,
+                key_expressions=expressions,
+                sets=sets,
+                grouping=grouping,
+                calls=calls,
+                start=bounds["start"],
+                end=bounds["end"],
+                window_time=bounds["time"],
+            )
         if condition is not None:
             self._context.condition(condition, aggregate.fields, "HAVING")
             aggregate = Filter(aggregate, condition)
@@ -313,8 +324,8 @@ class _Binder:
 
     # --------------------------------------------------------------------------------------------- window
 
-    def _window(self) -> tuple[WindowColumn, str, set[int]]:
-        """The window that is grouped by, the column with its end, and which keys are its bounds."""
+    def _window(self) -> tuple[WindowColumn, str, set[int]] | None:
+        """The window that is grouped by, the column with its end, and which keys are its bounds; None without one."""
         by_id = {f.id: f for f in self._node.fields}
         markers: dict[int, WindowColumn] = {}
         for position, key in enumerate(self._group.keys):
@@ -323,7 +334,7 @@ class _Binder:
                 markers[position] = f.window
         group = self._query.args.get("group") or self._query
         if not markers:
-            self._no_window(group)
+            return None
         windows = {(m.window, m.time.sources) for m in markers.values()}
         if len(windows) > 1:
             self._context.unsupported(group, "GROUP BY two different windows")
@@ -367,28 +378,7 @@ class _Binder:
         self._node = Project(self._node, fields, (*(column(x.id) for x in self._node.fields), expression))
         return end.id
 
-    def _no_window(self, group: exp.Expr) -> None:
-        available = [f.name for f in self._node.fields if f.window is not None]
-        if available:
-            self._context.fail(
-                group,
-                "SQL044",
-                "the query reads a window function, but does not group by the window",
-                notes=("without it the result would never be complete",),
-                help="write GROUP BY window_start, window_end" + (", …" if self._group.keys else ""),
-            )
-        times = [f.name for f in self._node.fields if f.time is not None]
-        ts = times[0] if times else "ts"
-        self._context.fail(
-            group,
-            "SQL103",
-            "aggregation without a window can't be run yet",
-            notes=("its result changes with every row: updating queries are planned",),
-            help=f"aggregate in windows: FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR({ts}), INTERVAL '1' MINUTE)) … "
-            "GROUP BY window_start, window_end",
-        )
-
-    def _time_column(self, marker: WindowColumn) -> str | None:
+    def _time_column(self, marker: WindowColumn | None) -> str | None:
         candidates = [f for f in self._node.fields if f.time is not None and f.window is None]
         if candidates:
             return candidates[0].id
@@ -412,7 +402,7 @@ class _Binder:
         self,
         expression: exp.Expr,
         outputs: dict[str, Field],
-        marker: WindowColumn,
+        marker: WindowColumn | None,
         bounds: dict[str, Field],
         grouping: Field | None,
         time_column: str | None,
@@ -426,11 +416,16 @@ class _Binder:
                 return column(outputs[form].id)
             if isinstance(node, exp.Column):
                 f = by_id.get(node.name)
-                if f is not None and f.window is not None and f.window.window == marker.window:
+                if (
+                    marker is not None
+                    and f is not None
+                    and f.window is not None
+                    and f.window.window == marker.window
+                ):
                     return column(bounds[f.window.role].id)
                 self._not_grouped(node, f.name if f is not None else node.name)
             if function_name(node) in _GROUPING:
-                return self._grouping(node, grouping)
+                return self._grouping(node, grouping, marker)
             if isinstance(node, exp.Window):
                 self._context.unsupported(node, "OVER")
             if _is_call(node):
@@ -453,10 +448,11 @@ class _Binder:
             help=f"add `{name}` to GROUP BY, or take one value of it, such as MAX({name}) or ANY_VALUE({name})",
         )
 
-    def _grouping(self, node: exp.Expr, grouping: Field | None) -> exp.Expr:
+    def _grouping(self, node: exp.Expr, grouping: Field | None, marker: WindowColumn | None) -> exp.Expr:
         arguments = list(node.expressions)
         positions = []
-        plain = [f for i, f in enumerate(self._group.forms) if i not in self._window_positions()]
+        bounds = self._window_positions() if marker is not None else set()
+        plain = [f for i, f in enumerate(self._group.forms) if i not in bounds]
         for argument in arguments:
             form = canonical(argument, {})
             if form not in plain:

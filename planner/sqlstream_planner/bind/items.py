@@ -69,7 +69,7 @@ def _expanded(
     replaced = {e.alias.lower(): e.this for e in (star.args.get("replace") or [])}
     items = []
     for relation in relations:
-        for f in relation.fields:
+        for f in relation.fields if not relation.hidden else ():
             if f.name.lower() in dropped:
                 continue
             expression: exp.Expr = column(f.id)

@@ -11,7 +11,10 @@ from sqlstream_operators.types import BIGINT, Kind, SqlType
 from sqlstream_planner.bind.aggregate import bind_aggregate, is_aggregate_query
 from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.items import expand_items, project
+from sqlstream_planner.bind.limits import bind_limit, has_limit
+from sqlstream_planner.bind.ranking import bind_overs
 from sqlstream_planner.bind.scope import Relation, Scope
+from sqlstream_planner.bind.sets import distinct, set_operation
 from sqlstream_planner.bind.windows import bind_tvf
 from sqlstream_planner.casts import common_type
 from sqlstream_planner.dialect import WindowTvf, duckdb_sql
@@ -21,15 +24,9 @@ from sqlstream_planner.logical import EventTime, Field, Filter, Node, Project, U
 TableLookup = Callable[[exp.Table], Node]
 
 _CLAUSES = {
-    "distinct": "SELECT DISTINCT",
-    "order": "ORDER BY",
     "sort": "SORT BY",
     "cluster": "CLUSTER BY",
     "distribute": "DISTRIBUTE BY",
-    "limit": "LIMIT",
-    "offset": "OFFSET",
-    "qualify": "QUALIFY",
-    "windows": "WINDOW",
     "match": "MATCH_RECOGNIZE",
     "sample": "TABLESAMPLE",
     "laterals": "LATERAL VIEW",
@@ -59,7 +56,10 @@ class QueryBinder:
         ctes = dict(ctes or {})
         if isinstance(query, exp.Paren | exp.Subquery) and isinstance(query.this, exp.Query):
             self._refuse(query, _CLAUSES)
-            return self.bind(query.this, ctes)
+            inner = self.bind(query.this, ctes)
+            if isinstance(query, exp.Subquery) and has_limit(query):
+                return bind_limit(self.context, query, inner)
+            return inner
         with_ = query.args.get("with_") or query.args.get("with")
         if with_ is not None:
             if with_.args.get("recursive"):
@@ -67,10 +67,9 @@ class QueryBinder:
             for cte in with_.expressions:
                 bound = self.bind(cte.this, ctes)
                 ctes[cte.alias.lower()] = self._renamed(bound, cte.args["alias"], cte)
-        if isinstance(query, exp.Union):
-            return self._union(query, ctes)
         if isinstance(query, exp.SetOperation):
-            self.context.unsupported(query, type(query).__name__.upper(), help="UNION ALL can")
+            combined = self._set_operation(query, ctes)
+            return bind_limit(self.context, query, combined) if has_limit(query) else combined
         if isinstance(query, exp.Select):
             return self._select(query, ctes)
         if isinstance(query, exp.Values):
@@ -79,18 +78,21 @@ class QueryBinder:
 
     # ----------------------------------------------------------------------------------------- set operations
 
-    def _union(self, query: exp.Union, ctes: Mapping[str, Node]) -> Node:
-        self._refuse(query, _CLAUSES | {"distinct": ""})
-        if query.args.get("distinct"):
-            self.context.unsupported(
-                query, "UNION (without ALL)", help="write UNION ALL if duplicates may stay"
-            )
+    def _set_operation(self, query: exp.SetOperation, ctes: Mapping[str, Node]) -> Node:
+        self._refuse(query, _CLAUSES)
+        kind = type(query).__name__.upper()
         if query.args.get("by_name"):
-            self.context.unsupported(query, "UNION ALL BY NAME", help="list the columns in the same order")
+            self.context.unsupported(query, f"{kind} BY NAME", help="list the columns in the same order")
         left, right = self.bind(query.left, ctes), self.bind(query.right, ctes)
-        return self.union_of(query, (left, right))
+        all_ = not query.args.get("distinct")
+        if isinstance(query, exp.Union):
+            union = self.union_of(query, (left, right))
+            return union if all_ else distinct(self.context, union)
+        # Branches of a UNION ALL inside are one operand here.
+        operands = tuple(self._reference(side) if isinstance(side, Union) else side for side in (left, right))
+        return set_operation(self.context, self.union_of(query, operands), kind, all_=all_)
 
-    def union_of(self, node: exp.Expr, parts: tuple[Node, ...]) -> Node:
+    def union_of(self, node: exp.Expr, parts: tuple[Node, ...]) -> Union:
         """UNION ALL of bound queries; `node` is where a mismatch is reported."""
         branches = [b for p in parts for b in (p.branches if isinstance(p, Union) else (p,))]
         first = branches[0]
@@ -143,12 +145,39 @@ class QueryBinder:
         if where is not None:
             node = self._filter(where.this, node, scope, "WHERE")
         if is_aggregate_query(query):
-            return bind_aggregate(self.context, query, node, scope)
+            for clause in ("qualify", "windows"):
+                if query.args.get(clause):
+                    self.context.unsupported(
+                        query.args[clause] if clause == "qualify" else query.args[clause][0],
+                        f"{clause.upper().rstrip('S')} in a query that aggregates",
+                        help="aggregate in a sub-query, and rank its result",
+                    )
+            node = bind_aggregate(self.context, query, node, scope)
+            return self._finished(query, node, None)
         having = query.args.get("having")
         if having is not None:
             self.context.fail(having, "SQL040", "HAVING without GROUP BY", help="write WHERE")
+        query, node, scope = bind_overs(self.context, query, node, scope)
+        qualify = query.args.get("qualify")
+        if qualify is not None:
+            aliases = dict(expand_items(self.context, query, scope))
+            inner = Scope(self.context, scope.relations, {n.lower(): e for n, e in aliases.items()})
+            node = self._filter(qualify.this, node, inner, "QUALIFY")
         items = expand_items(self.context, query, scope)
-        return project(self.context, node, items)
+        return self._finished(query, project(self.context, node, items), scope)
+
+    def _finished(self, query: exp.Select, node: Node, scope: Scope | None) -> Node:
+        """DISTINCT, then ORDER BY … LIMIT, of a SELECT's result."""
+        wanted = query.args.get("distinct")
+        if wanted is not None:
+            if wanted.args.get("on"):
+                self.context.unsupported(
+                    wanted,
+                    "DISTINCT ON",
+                    help="write QUALIFY ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) = 1",
+                )
+            node, scope = distinct(self.context, node), None
+        return bind_limit(self.context, query, node, scope) if has_limit(query) else node
 
     def _filter(self, predicate: exp.Expr, node: Node, scope: Scope, what: str) -> Node:
         resolved = self.context.translated(scope.resolve(predicate), scope.fields)

@@ -15,10 +15,14 @@ from sqlstream_planner.logical import Field, Fields, column
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """What one item of FROM brings: its alias (None: columns without a table name) and its columns."""
+    """What one item of FROM brings: its alias (None: columns without a table name) and its columns.
+
+    `hidden`: columns that were made for the binder and are not part of `*`.
+    """
 
     alias: str | None
     fields: Fields
+    hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,15 @@ from sqlstream_operators.spec import Column, JobOptions, SinkSpec
 from sqlstream_operators.types import VARCHAR, Kind
 from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.query import QueryBinder
+from sqlstream_planner.bind.ranking import fold_ranks
+from sqlstream_planner.bind.sinks import check_sink
 from sqlstream_planner.bind.tables import Tables
 from sqlstream_planner.casts import Assignment, assignable, can_cast_explicitly
 from sqlstream_planner.catalog import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
 from sqlstream_planner.logical import Field, Node, Project, Sink, column
 from sqlstream_planner.parse import Script
+from sqlstream_planner.rules.prune_columns import settle_ties
 from sqlstream_planner.statements import CreateTable, InsertInto, Select, StatementSet
 
 
@@ -79,7 +82,8 @@ class _ScriptBinder:
                     help="add INSERT INTO a_sink SELECT …, or a SELECT by itself, whose result is printed",
                 )
             )
-        roots = tuple(self._root(w) for w in self._writes.values())
+        roots = settle_ties(fold_ranks(tuple(self._root(w) for w in self._writes.values()), self._context))
+        roots = tuple(check_sink(root, self._context, self._writes[root.sink.name].at) for root in roots)
         warnings = (*self._catalog.warnings, *self._context.warnings)
         return Bound(roots, self._options(), warnings)
 

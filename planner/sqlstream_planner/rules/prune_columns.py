@@ -10,10 +10,14 @@ from sqlglot import exp
 from sqlstream_operators.types import Kind
 from sqlstream_planner.logical import (
     Filter,
+    GroupAggregate,
     Node,
+    Normalize,
     Project,
+    Rank,
     Scan,
     Sink,
+    TopN,
     Union,
     Unnest,
     Window,
@@ -37,16 +41,7 @@ def prune_columns(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
           project b = a + 1
             scan t (a, ts)
     """
-    needed: dict[int, set[str]] = {}
-    paths: dict[str, set[str]] = {}
-    for node in reversed(walk(cast(tuple[Node, ...], roots))):
-        own = needed.setdefault(id(node), set())
-        if isinstance(node, Sink):
-            own.update(f.id for f in node.fields)
-        for child, wanted in zip(node.inputs, _wanted(node, own), strict=True):
-            needed.setdefault(id(child), set()).update(wanted)
-        for expression in _expressions(node, own):
-            _note_paths(expression, paths)
+    needed, paths = _needed(roots)
 
     # `transform` rebuilds bottom up, so a node is known by the id of its original.
     originals = {id(n): n for n in walk(cast(tuple[Node, ...], roots))}
@@ -68,6 +63,43 @@ def prune_columns(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
         return node
 
     return cast(tuple[Sink, ...], transform(cast(tuple[Node, ...], roots), rewrite))
+
+
+def settle_ties(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
+    """Give each Top-N the columns that rank equal rows: those of its input that the query reads, in their order.
+
+    Decided once, when the query is bound: what a rule or the batch SQL makes of the plan must not change the answer.
+    A rank that nobody reads is left out.
+    """
+    needed, _ = _needed(roots)
+    wanted = {id(n): needed[id(n)] for n in walk(cast(tuple[Node, ...], roots)) if isinstance(n, TopN)}
+    order = [wanted[id(n)] for n in walk(cast(tuple[Node, ...], roots)) if isinstance(n, TopN)]
+    position = iter(order)
+
+    def rewrite(node: Node) -> Node:
+        if not isinstance(node, TopN):
+            return node
+        own = next(position) | set(node.partition) | {t.column for t in node.order}
+        ties = tuple(f.id for f in node.input.fields if f.id in own)
+        rank = node.rank if node.rank is not None and node.rank.id in own else None
+        return replace(node, ties=ties or (node.input.fields[0].id,), rank=rank)
+
+    return cast(tuple[Sink, ...], transform(cast(tuple[Node, ...], roots), rewrite))
+
+
+def _needed(roots: tuple[Sink, ...]) -> tuple[dict[int, set[str]], dict[str, set[str]]]:
+    """By `id(node)`, the ids of its columns that are read; and by column, the paths inside it."""
+    needed: dict[int, set[str]] = {}
+    paths: dict[str, set[str]] = {}
+    for node in reversed(walk(cast(tuple[Node, ...], roots))):
+        own = needed.setdefault(id(node), set())
+        if isinstance(node, Sink):
+            own.update(f.id for f in node.fields)
+        for child, wanted in zip(node.inputs, _wanted(node, own), strict=True):
+            needed.setdefault(id(child), set()).update(wanted)
+        for expression in _expressions(node, own):
+            _note_paths(expression, paths)
+    return needed, paths
 
 
 def _pruned_scan(node: Scan, own: set[str], paths: dict[str, set[str]]) -> Scan:
@@ -120,7 +152,7 @@ def _expressions(node: Node, own: set[str]) -> list[exp.Expr]:
             return [node.predicate]
         case Unnest():
             return [node.array]
-        case WindowAggregate():
+        case WindowAggregate() | GroupAggregate():
             calls = [e for c in node.calls for e in (*c.arguments, *(o for o, _, _ in c.order_by))]
             filters = [c.filter for c in node.calls if c.filter is not None]
             return [*node.key_expressions, *calls, *filters]
@@ -151,6 +183,14 @@ def _wanted(node: Node, own: set[str]) -> list[set[str]]:
         case WindowAggregate():
             time = {node.time_column} if node.time_column is not None else set()
             return [read | {node.slice_column} | time]
+        case GroupAggregate():
+            return [read]
+        case Rank() | TopN():
+            rank = {node.rank.id} if node.rank is not None else set()
+            ties = set(node.ties or ()) if isinstance(node, TopN) else set()
+            return [(own - rank) | set(node.partition) | {t.column for t in node.order} | ties]
+        case Normalize():
+            return [own | set(node.keys)]
         case Filter():
             return [own | read]
 

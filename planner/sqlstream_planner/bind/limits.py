@@ -1,0 +1,108 @@
+"""ORDER BY … LIMIT … OFFSET of a whole query: a Top-N without a partition."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from sqlstream_planner.bind.context import BindContext, fresh
+from sqlstream_planner.bind.items import output_name
+from sqlstream_planner.bind.scope import Scope
+from sqlstream_planner.logical import Field, Node, OrderTerm, Project, TopN, column
+
+
+def has_limit(query: exp.Query) -> bool:
+    """Whether a query has ORDER BY, LIMIT, FETCH or OFFSET."""
+    return any(query.args.get(key) for key in ("order", "limit", "offset"))
+
+
+def bind_limit(
+    context: BindContext,
+    query: exp.Query,
+    node: Node,
+    scope: Scope | None = None,
+) -> Node:
+    """The rows that ORDER BY … LIMIT … OFFSET leave of `node`, the query's result.
+
+    ORDER BY may name the result's columns, their positions, or, where `scope` is given (a SELECT without aggregates
+    or DISTINCT, projected from it), anything that the SELECT list could. Without ORDER BY the
+    least rows are kept. Raises DiagnosticError for an ORDER BY without a LIMIT.
+    """
+    order, limit, offset = (query.args.get(key) for key in ("order", "limit", "offset"))
+    skipped = _whole_number(context, offset, "OFFSET") if offset is not None else 0
+    if limit is None:
+        context.fail(
+            order if order is not None else offset,
+            "SQL062",
+            f"{'ORDER BY' if order is not None else 'OFFSET'} without LIMIT",
+            notes=("the result is kept up to date as rows come, so it has no order of its own",),
+            help="add LIMIT n, or leave it out and order when you read the table",
+        )
+    count = _whole_number(context, limit, "LIMIT")
+    terms: list[OrderTerm] = []
+    extra: list[tuple[Field, exp.Expr]] = []
+    for ordered in order.expressions if order is not None else []:
+        inner = ordered.this if isinstance(ordered, exp.Ordered) else ordered
+        id_ = _output(query, node, inner)
+        if id_ is None:
+            if scope is None or not isinstance(node, Project):
+                context.fail(
+                    inner,
+                    "SQL063",
+                    "ORDER BY can only name columns of the result here",
+                    notes=(f"they are {', '.join(f.name for f in node.fields)}",),
+                    help="give the expression a name in the SELECT list and order by that",
+                )
+            aliases = {f.name.lower(): e for f, e in zip(node.fields, node.expressions, strict=True)}
+            resolved = context.translated(
+                Scope(context, scope.relations, aliases).resolve(inner), scope.fields
+            )
+            typed = context.type_of(resolved, scope.fields)
+            made = Field(context.new_id("ordered"), "ordered", typed.type, typed.nullable)
+            extra.append((made, resolved))
+            id_ = made.id
+        descending = bool(isinstance(ordered, exp.Ordered) and ordered.args.get("desc"))
+        nulls_first = bool(isinstance(ordered, exp.Ordered) and ordered.args.get("nulls_first"))
+        terms.append(OrderTerm(id_, descending, nulls_first))
+    shown = node.fields
+    if extra:
+        assert isinstance(node, Project)
+        node = Project(
+            node.input,
+            (*node.fields, *(f for f, _ in extra)),
+            (*node.expressions, *(e for _, e in extra)),
+        )
+    top = TopN(node, (), tuple(terms), "row_number", count, skipped, None)
+    if not extra:
+        return top
+    return Project(top, tuple(fresh(f, context) for f in shown), tuple(column(f.id) for f in shown))
+
+
+def _output(query: exp.Query, node: Node, inner: exp.Expr) -> str | None:
+    """The id of the result's column that an ORDER BY term names, by name, position, or the same text."""
+    if isinstance(inner, exp.Literal) and not inner.is_string and inner.this.isdigit():
+        position = int(inner.this)
+        return node.fields[position - 1].id if 1 <= position <= len(node.fields) else None
+    if isinstance(inner, exp.Column) and len(inner.parts) == 1:
+        names = [f.id for f in node.fields if f.name.lower() == inner.name.lower()]
+        if len(names) == 1:
+            return names[0]
+    if isinstance(query, exp.Select) and len(query.expressions) == len(node.fields):
+        for position, item in enumerate(query.expressions):
+            bare = item.this if isinstance(item, exp.Alias) else item
+            if bare == inner or output_name(item, position).lower() == inner.sql().lower():
+                return node.fields[position].id
+    return None
+
+
+def _whole_number(context: BindContext, clause: exp.Expr, what: str) -> int:
+    value = clause.args.get("count") if isinstance(clause, exp.Fetch) else clause.args.get("expression")
+    if isinstance(clause, exp.Fetch) and value is None:
+        return 1
+    if isinstance(value, exp.Literal) and not value.is_string and value.this.isdigit():
+        return int(value.this)
+    context.fail(
+        clause,
+        "SQL064",
+        f"{what} needs a whole number",
+        help=f"write {what} 10; a Jinja variable can stand there",
+    )

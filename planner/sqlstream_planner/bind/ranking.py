@@ -1,0 +1,271 @@
+"""ROW_NUMBER, RANK and DENSE_RANK over a partition, and the Top-N that a condition on them makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from sqlstream_operators.types import BIGINT
+from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.bind.scope import Relation, Scope
+from sqlstream_planner.dialect import duckdb_sql
+from sqlstream_planner.fingerprint import conjuncts
+from sqlstream_planner.logical import (
+    Field,
+    Filter,
+    Node,
+    OrderTerm,
+    Project,
+    Rank,
+    Sink,
+    TopN,
+    column,
+    columns_of,
+    transform,
+)
+
+RANKING: dict[type[exp.Expr], str] = {
+    exp.RowNumber: "row_number",
+    exp.Rank: "rank",
+    exp.DenseRank: "dense_rank",
+}
+_NAMES = {"row_number", "rank", "dense_rank"}
+
+
+def ranking_function(window: exp.Window) -> str | None:
+    """DuckDB's name of the rank function of an OVER, or None if it is another function."""
+    inner = window.this
+    if type(inner) in RANKING:
+        return RANKING[type(inner)]
+    name = inner.name.lower() if isinstance(inner, exp.Anonymous) else ""
+    return name if name in _NAMES else None
+
+
+def bind_overs(
+    context: BindContext, query: exp.Select, node: Node, scope: Scope
+) -> tuple[exp.Select, Node, Scope]:
+    """Every OVER of the SELECT list and QUALIFY as a column that a `Rank` below adds; the query reads that column.
+
+    Raises DiagnosticError for functions other than the three that rank.
+    """
+    places = [*query.expressions, *([query.args["qualify"]] if query.args.get("qualify") else [])]
+    overs = [w for place in places for w in _windows(place)]
+    if not overs:
+        return query, node, scope
+    named = {w.name.lower(): w for w in query.args.get("windows") or []}
+    made: dict[str, Field] = {}
+    query = query.copy()
+    places = [*query.expressions, *([query.args["qualify"]] if query.args.get("qualify") else [])]
+    for window in [w for place in places for w in _windows(place)]:
+        text = duckdb_sql(window)
+        if text not in made:
+            node, made[text] = _rank(context, window, node, scope, named)
+        id_ = made[text].id
+        # A bare ROW_NUMBER() OVER (…) in the SELECT list keeps its text as its name.
+        replacement: exp.Expr = exp.column(exp.to_identifier(id_, quoted=True))
+        replacement.meta.update(window.meta)
+        if window.parent is query:
+            window.replace(exp.alias_(replacement, text.lower() if len(text) <= 40 else "rank", quoted=True))
+        else:
+            window.replace(replacement)
+    fields = tuple(replace(f, name=f.id) for f in made.values())
+    return query, node, Scope(context, (*scope.relations, Relation(None, fields, hidden=True)))
+
+
+def _windows(expression: exp.Expr) -> list[exp.Window]:
+    found: list[exp.Window] = []
+
+    def visit(node: exp.Expr) -> None:
+        if isinstance(node, exp.Window):
+            found.append(node)
+        elif not isinstance(node, exp.Query | exp.Subquery):
+            for child in node.iter_expressions():
+                visit(child)
+
+    visit(expression)
+    return found
+
+
+def _rank(
+    context: BindContext, window: exp.Window, node: Node, scope: Scope, named: dict[str, exp.Expr]
+) -> tuple[Node, Field]:
+    function = ranking_function(window)
+    if function is None:
+        context.unsupported(
+            window,
+            f"{duckdb_sql(window.this).split('(')[0].upper()} OVER",
+            help="ROW_NUMBER, RANK and DENSE_RANK can, with a condition on the rank: WHERE rn <= 3",
+        )
+    spec: exp.Expr = window
+    alias = window.args.get("alias")
+    if alias is not None and alias.name.lower() in named:
+        spec = named[alias.name.lower()]
+    if spec.args.get("spec") is not None:
+        context.unsupported(window, f"a frame in {function.upper()} OVER", help="leave ROWS or RANGE out")
+    order = spec.args.get("order")
+    if order is None or not order.expressions:
+        context.fail(
+            window,
+            "SQL060",
+            f"{function.upper()} without ORDER BY ranks nothing",
+            help=f"write {function.upper()}() OVER (PARTITION BY … ORDER BY … DESC)",
+        )
+    added: list[tuple[Field, exp.Expr]] = []
+
+    def as_column(expression: exp.Expr) -> str:
+        resolved = context.translated(scope.resolve(expression), scope.fields)
+        bare = resolved
+        while isinstance(bare, exp.Paren):
+            bare = bare.this
+        if isinstance(bare, exp.Column):
+            return bare.name
+        typed = context.type_of(resolved, scope.fields)
+        made = Field(context.new_id("over"), "over", typed.type, typed.nullable)
+        added.append((made, resolved))
+        return made.id
+
+    partition = tuple(dict.fromkeys(as_column(e) for e in spec.args.get("partition_by") or []))
+    terms = tuple(
+        OrderTerm(as_column(o.this), bool(o.args.get("desc")), bool(o.args.get("nulls_first")))
+        for o in order.expressions
+    )
+    if added:
+        fields = (*node.fields, *(f for f, _ in added))
+        node = Project(node, fields, (*(column(f.id) for f in node.fields), *(e for _, e in added)))
+    rank = Field(context.new_id(function), function, BIGINT, False)
+    return Rank(node, partition, terms, function, rank, window), rank
+
+
+# ------------------------------------------------------------------------------------------------- folding
+
+
+@dataclass(slots=True)
+class _Bounds:
+    low: int = 1
+    high: int | None = None
+
+
+def fold_ranks(roots: tuple[Sink, ...], context: BindContext) -> tuple[Sink, ...]:
+    """Each `Rank` and the condition that bounds it become a Top-N. Raises DiagnosticError where none bounds it."""
+
+    def rewrite(node: Node) -> Node:
+        if not isinstance(node, Filter):
+            return node
+        found = _fold(node)
+        return found if found is not None else node
+
+    folded = transform(tuple(roots), rewrite)
+
+    def refuse(node: Node) -> Node:
+        if isinstance(node, Rank):
+            name = node.function.upper()
+            context.fail(
+                node.at,
+                "SQL061",
+                f"{name} is not bounded by a condition",
+                notes=(
+                    "every row of every partition would have to be kept, and numbered anew at each change",
+                ),
+                help="keep the first few: SELECT … FROM (SELECT …, "
+                f"{name}() OVER (…) AS rn FROM …) WHERE rn <= 3",
+            )
+        return node
+
+    return tuple(n for n in transform(folded, refuse) if isinstance(n, Sink))
+
+
+def _fold(node: Filter) -> Node | None:
+    """The Top-N of a filter over a rank, with what stands between, or None if it is no such filter."""
+    path: list[Node] = []
+    below: Node = node.input
+    while isinstance(below, Project | Filter):
+        path.append(below)
+        below = below.input
+    if not isinstance(below, Rank):
+        return None
+    name = below.rank.id
+    for step in reversed(path):
+        if isinstance(step, Filter):
+            if name in columns_of(step.predicate):
+                return None
+        else:
+            names = [
+                f.id
+                for f, e in zip(step.fields, step.expressions, strict=True)
+                if isinstance(_bare(e), exp.Column) and _bare(e).name == name
+            ]
+            if not names:
+                return None
+            name = names[0]
+    if any(isinstance(step, Filter) for step in path):
+        return None  # rows were left out after they were ranked: the rank does not say how many are kept
+    bounds, rest = _Bounds(), []
+    for conjunct in conjuncts(node.predicate):
+        if not _narrow(bounds, conjunct, name):
+            rest.append(conjunct)
+    if bounds.high is None:
+        return None
+    limit = max(0, bounds.high - bounds.low + 1)
+    made: Node = TopN(
+        below.input, below.partition, below.order, below.function, limit, bounds.low - 1, below.rank
+    )
+    for step in reversed(path):
+        made = replace(step, input=made)  # type: ignore[call-arg]
+    return Filter(made, exp.and_(*rest, copy=False)) if rest else made
+
+
+def _bare(expression: exp.Expr) -> exp.Expr:
+    while isinstance(expression, exp.Paren):
+        expression = expression.this
+    return expression
+
+
+_FLIP: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+    exp.EQ: exp.EQ,
+}
+
+
+def _narrow(bounds: _Bounds, conjunct: exp.Expr, rank: str) -> bool:
+    """Narrow the bounds by a comparison of the rank with a whole number; False if it is something else."""
+    conjunct = _bare(conjunct)
+    if isinstance(conjunct, exp.Between):
+        low, high = _number(conjunct.args["low"]), _number(conjunct.args["high"])
+        if not _is(conjunct.this, rank) or low is None or high is None:
+            return False
+        bounds.low = max(bounds.low, low)
+        bounds.high = high if bounds.high is None else min(bounds.high, high)
+        return True
+    if type(conjunct) not in _FLIP:
+        return False
+    kind, left, right = type(conjunct), conjunct.this, conjunct.args["expression"]
+    if _is(right, rank):
+        kind, left, right = _FLIP[kind], right, left
+    value = _number(right)
+    if not _is(left, rank) or value is None:
+        return False
+    if kind in (exp.GT, exp.GTE, exp.EQ):
+        bounds.low = max(bounds.low, value + (1 if kind is exp.GT else 0))
+    if kind in (exp.LT, exp.LTE, exp.EQ):
+        high = value - (1 if kind is exp.LT else 0)
+        bounds.high = high if bounds.high is None else min(bounds.high, high)
+    return True
+
+
+def _is(expression: exp.Expr, rank: str) -> bool:
+    bare = _bare(expression)
+    return isinstance(bare, exp.Column) and bare.name == rank
+
+
+def _number(expression: exp.Expr) -> int | None:
+    bare = _bare(expression)
+    if isinstance(bare, exp.Neg):
+        inner = _number(bare.this)
+        return None if inner is None else -inner
+    if isinstance(bare, exp.Literal) and not bare.is_string and bare.this.isdigit():
+        return int(bare.this)
+    return None

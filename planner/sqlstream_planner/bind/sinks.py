@@ -1,0 +1,67 @@
+"""Whether a sink can take what its query gives: appended rows, changes of rows with a key, or any changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.logical import Filter, GroupAggregate, Node, Normalize, Sink, TopN, Unnest
+from sqlstream_planner.properties import changes, keys
+
+#: Connectors that can take back rows, and the formats of `filesystem` that can say that a row is taken back.
+UPDATABLE = frozenset({"print", "blackhole", "duckdb", "postgres"})
+CHANGELOG_FORMATS = frozenset({"debezium-json", "changelog-json", "canal-json", "maxwell-json"})
+
+
+def check_sink(root: Sink, context: BindContext, at: exp.Expr | None) -> Sink:
+    """The root with what its sink must know of the changes. Raises DiagnosticError where the sink can't take them."""
+    sink = root.sink
+    updating = changes(root.input)
+    format_ = sink.options.get("format", "")
+    names = {f.id: c.name for f, c in zip(root.fields, sink.schema, strict=True)}
+    known = [tuple(names[id_] for id_ in key) for key in keys(root.input) if all(id_ in names for id_ in key)]
+    place = at if at is not None else exp.Null()
+    if updating and sink.connector not in UPDATABLE and format_ not in CHANGELOG_FORMATS:
+        context.fail(
+            place,
+            "SQL070",
+            f"`{sink.name}` can only be appended to, but rows of this query change after they were given",
+            notes=(f"{_why(root.input)}", f"`{sink.name}` is {sink.connector} with format {format_!r}"),
+            help="write to a table with connector 'duckdb' or 'postgres', to 'filesystem' with format "
+            "'debezium-json' or 'changelog-json', or aggregate in windows, which are given once",
+        )
+    primary = {name.lower() for name in sink.primary_key}
+    if primary and updating and not any({n.lower() for n in key} <= primary for key in known):
+        unique = f"its rows are unique by {', '.join(known[0])}" if known else "no columns are unique in it"
+        context.fail(
+            place,
+            "SQL071",
+            f"the PRIMARY KEY of `{sink.name}` is ({', '.join(sink.primary_key)}), but the query's key is another",
+            notes=(unique, "two rows of the query could claim one row of the table"),
+            help=f"declare PRIMARY KEY ({', '.join(known[0])}) NOT ENFORCED"
+            if known
+            else f"make one row of each key: … QUALIFY ROW_NUMBER() OVER (PARTITION BY "
+            f"{', '.join(sink.primary_key)} ORDER BY …) = 1",
+        )
+    best = next((key for key in known if {n.lower() for n in key} <= primary), known[0] if known else ())
+    return replace(root, sink=replace(sink, changelog="retract" if updating else "append", key=best))
+
+
+def _why(node: Node) -> str:
+    """Which part of the query makes rows change, for people."""
+    below: Node = node
+    while not isinstance(below, GroupAggregate | TopN | Normalize):
+        if isinstance(below, Filter | Unnest) or len(below.inputs) == 1:
+            below = below.inputs[0]
+            continue
+        changing = [i for i in below.inputs if changes(i)]
+        if not changing:
+            return "its source gives changes"
+        below = changing[0]
+    if isinstance(below, GroupAggregate):
+        return "an aggregate without a window changes with every row" if below.calls else "its input changes"
+    if isinstance(below, TopN):
+        return "a row leaves the first few when a better one comes"
+    return "its source gives changes"
