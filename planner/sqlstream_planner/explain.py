@@ -14,16 +14,16 @@ from sqlstream_operators.spec import (
     LateStep,
     OperatorStep,
     PhysicalPlan,
-    Schema,
     SinkOutput,
     SourceInput,
     SourceSpec,
     Stage,
-    WindowAggregateSpec,
 )
+from sqlstream_operators.state_schema import StateSchema
 from sqlstream_planner.bind.windows import duration
-from sqlstream_planner.logical import Node, Sink, WindowAggregate, walk
-from sqlstream_planner.logical_text import describe_window, logical_text
+from sqlstream_planner.explain_operators import operator_lines, operator_title
+from sqlstream_planner.logical import GroupAggregate, Node, Sink, TopN, WindowAggregate, walk
+from sqlstream_planner.logical_text import logical_text
 from sqlstream_planner.pipeline import Planned
 from sqlstream_planner.properties import Properties, properties
 
@@ -86,7 +86,7 @@ def _stage_words(stage: Stage) -> list[str]:
     words = [stage.id]
     for step in stage.steps:
         if isinstance(step, OperatorStep):
-            words.append(f"{step.operator.window.kind.value} aggregate")
+            words.append(operator_title(step.operator))
         elif isinstance(step, FragmentStep) and step.name.endswith(".partial"):
             words.append("partial aggregate")
     return words
@@ -109,6 +109,10 @@ def _name(node: Node) -> str:
         return f"sink {node.label}"
     if isinstance(node, WindowAggregate):
         return "window aggregate"
+    if isinstance(node, GroupAggregate):
+        return "group aggregate" if node.calls or not node.keys else "distinct"
+    if isinstance(node, TopN):
+        return "top n"
     return type(node).__name__.lower() + (f" {node.source.name}" if hasattr(node, "source") else "")
 
 
@@ -146,7 +150,7 @@ def _stage_lines(plan: PhysicalPlan, stage: Stage) -> list[str]:
             sources = ", ".join(step.watermark_sources)
             lines.append(f"  {step.name} = {step.input} without closed windows (watermark of {sources})")
         else:
-            lines += _operator_lines(step.name, step.operator)
+            lines += operator_lines(step.name, step.operator)
     for output in stage.outputs:
         if isinstance(output, ExchangeOutput):
             keys = f"hash({', '.join(output.keys)})" if output.keys else "one shard"
@@ -157,24 +161,6 @@ def _stage_lines(plan: PhysicalPlan, stage: Stage) -> list[str]:
     return lines
 
 
-def _operator_lines(name: str, spec: WindowAggregateSpec) -> list[str]:
-    lines = [f"  {name} = merge, state {spec.state.state_id}, {describe_window(spec.window, 'event time')}"]
-    lines.append(f"    keys {_columns(spec.keys) or 'none'}")
-    for column, merge in zip(spec.accumulators, spec.merge, strict=True):
-        lines.append(f"    {column.name} {column.type} = {merge}")
-    for distinct in spec.distincts:
-        lines.append(
-            f"    distinct {_columns(distinct.values)}"
-            + (f" with {', '.join(distinct.flags)}" if distinct.flags else "")
-        )
-    lines.append(f"    when a window closes: {spec.emit}")
-    return lines
-
-
-def _columns(schema: Schema) -> str:
-    return ", ".join(f"{c.name} {c.type}" for c in schema)
-
-
 def _state_lines(plan: PhysicalPlan) -> list[str]:
     lines = []
     for state in plan.states:
@@ -183,5 +169,19 @@ def _state_lines(plan: PhysicalPlan) -> list[str]:
             lines.append(f"  table {table.name}, by {'time, ' if table.layout == 'time' else ''}key")
             for part, fields in (("key", table.key), ("sub-key", table.sub_key), ("value", table.value)):
                 lines += [f"    {part} {f.name} {f.type}: {f.fingerprint}" for f in fields]
-        lines.append("  bounded: rows go when the watermark closes their last window")
+        lines.append(f"  {_bound(state)}")
     return lines
+
+
+def _bound(state: StateSchema) -> str:
+    """What keeps a state from growing for ever, or what would."""
+    if all(table.layout == "time" for table in state.tables):
+        return "bounded: rows go when the watermark closes their last window"
+    if all(not table.key and not table.sub_key for table in state.tables):
+        return "bounded: one row"
+    if state.operator == "top_n" and not state.tables[0].key:
+        return "bounded by the limit where rows are only appended"
+    return (
+        "unbounded: it grows with the number of keys; SET 'table.exec.state.ttl' = '1 d' or the hint "
+        "/*+ STATE_TTL('table' = '1d') */ forgets keys that nothing touched for so long, or group by a window"
+    )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 import sqlglot
 from sqlglot import exp
 
 from sqlstream_operators.spec import (
+    KIND_COLUMN,
+    WEIGHT_COLUMN,
     ExchangeInput,
     ExchangeOutput,
     FragmentStep,
@@ -15,22 +19,39 @@ from sqlstream_operators.spec import (
     LateStep,
     OperatorStep,
     PhysicalPlan,
+    Schema,
     SinkOutput,
     SinkSpec,
     SourceInput,
     SourceSpec,
     Stage,
     Step,
+    WindowSpec,
 )
 from sqlstream_operators.state_schema import StateSchema
 from sqlstream_operators.types import quote_identifier
 from sqlstream_planner import window_sql
 from sqlstream_planner.aggregate_plan import AggregatePlan, plan_aggregate
 from sqlstream_planner.aggregates import sql
-from sqlstream_planner.block import ROW_COLUMN, Block, compose
+from sqlstream_planner.block import ROW_COLUMN, Block, compose, hidden, weight
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.fingerprint import Provenance
-from sqlstream_planner.logical import Node, Scan, Sink, WindowAggregate, column, walk
+from sqlstream_planner.group_plan import DistinctPlan, plan_group
+from sqlstream_planner.logical import (
+    GroupAggregate,
+    Node,
+    Normalize,
+    Scan,
+    Sink,
+    TopN,
+    WindowAggregate,
+    column,
+    walk,
+)
+from sqlstream_planner.properties import changes
+from sqlstream_planner.top_plan import plan_normalize, plan_top
+
+_Updating: TypeAlias = GroupAggregate | TopN | Normalize
 
 
 @dataclass(slots=True)
@@ -57,6 +78,7 @@ class _Builder:
         self._sources = _merge_sources(roots)
         self._states: dict[str, StateSchema] = {}
         self._aggregates: dict[int, Block] = {}
+        self._updating: dict[tuple[str, str], list[_Updating]] = {}
         self._operators: list[tuple[AggregatePlan, str]] = []
         self._names: dict[str, int] = {}
 
@@ -82,10 +104,17 @@ class _Builder:
 
     def _blocks(self, node: Node, *, rows: bool = False) -> list[Block]:
         def leaf(inner: Node) -> list[Block] | None:
-            if isinstance(inner, Scan):
-                return [self._scan(inner, rows=rows)]
-            if isinstance(inner, WindowAggregate):
-                return [self._aggregate(inner)]
+            match inner:
+                case Scan():
+                    return [self._scan(inner, rows=rows)]
+                case WindowAggregate():
+                    return [self._aggregate(inner)]
+                case GroupAggregate():
+                    return [self._once(inner, self._group)]
+                case TopN():
+                    return [self._once(inner, self._top)]
+                case Normalize():
+                    return [self._once(inner, self._normalize)]
             return None
 
         return compose(node, leaf)
@@ -102,6 +131,12 @@ class _Builder:
             )
             columns[ROW_COLUMN] = sqlglot.parse_one(
                 f"CAST(to_json(struct_pack({packed})) AS VARCHAR)", read="duckdb"
+            )
+        if node.changelog:
+            kind = quote_identifier(KIND_COLUMN)
+            columns[KIND_COLUMN] = column(KIND_COLUMN)
+            columns[WEIGHT_COLUMN] = sqlglot.parse_one(
+                f"CASE WHEN {kind} IN ('+I', '+U') THEN 1 ELSE -1 END", read="duckdb"
             )
         return Block(stage, quote_identifier(source.name), (source.name,), columns)
 
@@ -185,7 +220,10 @@ class _Builder:
                     watermark_sources=node.time.sources,
                     operator=name,
                     table=blocks[0].reads[0],
-                    late_sql="\nUNION ALL\n".join(_late_sql(node, b) for b in late),
+                    late_sql="\nUNION ALL\n".join(
+                        _late_sql(node.window, node.slice_column, node.time_column, node.time.tick_us, b)
+                        for b in late
+                    ),
                     inputs=reads,
                 )
             )
@@ -195,24 +233,197 @@ class _Builder:
         for relation, edge, schema in zip(kept, edges, schemas, strict=True):
             draft.outputs.append(ExchangeOutput(relation, edge, keys, tuple(c.name for c in schema)))
 
+    # ------------------------------------------------------------------------------- operators that update
+
+    def _once(self, node: _Updating, build: Callable[[Any], Block]) -> Block:
+        """The block of an operator: planned once, also where two nodes mean the same."""
+        if id(node) in self._aggregates:
+            return self._aggregates[id(node)]
+        meaning = (type(node).__name__, self._provenance.relation(node))
+        meanings = self._provenance.columns(node)
+        for known in self._updating.get(meaning, []):
+            outputs = {m: id_ for id_, m in self._provenance.columns(known).items()}
+            if all(meanings[f.id] in outputs for f in node.fields):
+                block = self._aggregates[id(known)]
+                columns = {f.id: block.columns[outputs[meanings[f.id]]] for f in node.fields}
+                self._aggregates[id(node)] = replace(block, columns={**columns, **hidden(block)})
+                return self._aggregates[id(node)]
+        self._aggregates[id(node)] = build(node)
+        self._updating.setdefault(meaning, []).append(node)
+        return self._aggregates[id(node)]
+
+    def _own_state(self, state: StateSchema) -> StateSchema:
+        """The state under an id that no other has."""
+        wanted, number = state.state_id, 1
+        while wanted in self._states:
+            number += 1
+            wanted = f"{state.state_id}-{number}"
+        state = replace(state, state_id=wanted)
+        self._states[wanted] = state
+        return state
+
+    def _stage(self, name: str, blocks: list[Block]) -> _Draft:
+        draft = _Draft(name, 1 + max(self._drafts[b.place].level for b in blocks))
+        self._drafts[name] = draft
+        return draft
+
+    def _ship(
+        self,
+        edge: str,
+        blocks: list[Block],
+        text: Callable[[Block], str],
+        keys: tuple[str, ...],
+        schema: Schema,
+        late: Callable[[str, str], LateStep] | None = None,
+    ) -> ExchangeInput:
+        """What `text` gives over each block goes over `edge` by `keys`, without the rows that `late` takes out."""
+        for place, here in _by_place(blocks).items():
+            reads = tuple(dict.fromkeys(r for b in here for r in b.reads))
+            step = FragmentStep(
+                self._name(f"{edge}.part"), "\nUNION ALL\n".join(text(b) for b in here), reads
+            )
+            draft = self._drafts[place]
+            draft.steps.append(step)
+            relation = step.name
+            if late is not None:
+                draft.steps.append(late(place, relation))
+                relation = f"{relation}.kept"
+            draft.outputs.append(ExchangeOutput(relation, edge, keys, tuple(c.name for c in schema)))
+        return ExchangeInput(edge, edge, schema)
+
+    def _group(self, node: GroupAggregate) -> Block:
+        retracting = changes(node.input)
+        plan = plan_group(node, self._provenance, retracting=retracting)
+        spec = replace(plan.spec, state=self._own_state(plan.spec.state))
+        name = self._name("group_aggregate")
+        blocks = self._blocks(node.input)
+        keys = tuple(c.name for c in spec.keys)
+        partials = [self._distinct(f"{name}.distinct_{n}", d, blocks) for n, d in enumerate(plan.distinct, 1)]
+        draft = self._stage(name, [*blocks, *partials])
+        edge = self._ship(f"{name}.in", blocks, plan.partial_sql, keys, plan.partial_schema)
+        for partial in partials:
+
+            def given(block: Block) -> str:
+                return block.select([(quote_identifier(c.name), c.name) for c in plan.partial_schema])
+
+            self._ship(edge.edge, [partial], given, keys, plan.partial_schema)
+        counted = [
+            self._ship(
+                f"{name}.{c.name}", blocks, partial_of(plan.counted_sql, n), keys, plan.counted_schemas[n]
+            )
+            for n, c in enumerate(spec.counted)
+        ]
+        draft.inputs = [edge, *counted]
+        draft.steps.append(OperatorStep(name, spec, tuple(i.name for i in draft.inputs)))
+        return self._changing(name, node, weighted=changes(node))
+
+    def _distinct(self, name: str, plan: DistinctPlan, blocks: list[Block]) -> Block:
+        spec = replace(plan.spec, state=self._own_state(plan.spec.state))
+        draft = self._stage(name, blocks)
+        keys = tuple(f.name for f in spec.state.table("seen").key)
+        draft.inputs = [self._ship(f"{name}.in", blocks, plan.partial_sql, keys, plan.input_schema)]
+        draft.steps.append(OperatorStep(name, spec, (draft.inputs[0].name,)))
+        columns: dict[str, exp.Expr] = {c.name: column(c.name) for c in spec.output}
+        return Block(name, quote_identifier(name), (name,), columns)
+
+    def _top(self, node: TopN) -> Block:
+        plan = plan_top(node, self._provenance, retracting=changes(node.input))
+        spec = replace(plan.spec, state=self._own_state(plan.spec.state))
+        name = self._name(spec.kind)
+        blocks = self._blocks(node.input)
+        draft = self._stage(name, blocks)
+        keys = tuple(f.name for f in spec.state.tables[0].key)
+        late = self._late_rows(name, node) if node.window_end is not None else None
+        edge = self._ship(f"{name}.in", blocks, plan.partial_sql, keys, plan.input_schema, late)
+        draft.inputs = [edge]
+        draft.steps.append(OperatorStep(name, spec, (edge.name,)))
+        return self._changing(name, node, weighted=changes(node))
+
+    def _late_rows(self, name: str, node: TopN) -> Callable[[str, str], LateStep] | None:
+        """Makes the step that takes rows of closed windows out, for the rows of one stage."""
+        end = next(f for f in node.input.fields if f.id == node.window_end)
+        if node.time is None or end.window is None or not node.time.direct:
+            return None
+        window = replace(end.window.window, shared_slices=False)
+        time, time_column = node.time, _event_time(node)
+        rows = _by_place(self._blocks(node.input, rows=True))
+
+        def step(place: str, relation: str) -> LateStep:
+            late = rows[place]
+            reads = tuple(dict.fromkeys(r for b in late for r in b.reads))
+            texts = [_late_sql(window, end.id, time_column, time.tick_us, b) for b in late]
+            return LateStep(
+                name=f"{relation}.kept",
+                input=relation,
+                also=(),
+                window=window,
+                tick_us=time.tick_us,
+                watermark_sources=time.sources,
+                operator=name,
+                table=late[0].reads[0],
+                late_sql="\nUNION ALL\n".join(texts),
+                inputs=reads,
+            )
+
+        return step
+
+    def _normalize(self, node: Normalize) -> Block:
+        plan = plan_normalize(node, self._provenance)
+        spec = replace(plan.spec, state=self._own_state(plan.spec.state))
+        name = self._name("normalize")
+        blocks = self._blocks(node.input)
+        draft = self._stage(name, blocks)
+        keys = tuple(f.name for f in spec.state.tables[0].key)
+        draft.inputs = [self._ship(f"{name}.in", blocks, plan.partial_sql, keys, plan.input_schema)]
+        draft.steps.append(OperatorStep(name, spec, (draft.inputs[0].name,)))
+        return self._changing(name, node, weighted=True)
+
+    def _changing(self, name: str, node: Node, *, weighted: bool) -> Block:
+        columns: dict[str, exp.Expr] = {f.id: column(f.id) for f in node.fields}
+        if weighted:
+            columns[WEIGHT_COLUMN] = column(WEIGHT_COLUMN)
+        return Block(name, quote_identifier(name), (name,), columns)
+
     # --------------------------------------------------------------------------------------------- sinks
 
     def _write(self, root: Sink) -> None:
         for blocks in _by_place(self._blocks(root.input)).values():
             draft = self._drafts[blocks[0].place]
             reads = tuple(dict.fromkeys(r for b in blocks for r in b.reads))
-            text = "\nUNION ALL\n".join(
-                b.select(
-                    [
-                        (sql(b.columns[f.id]), c.name)
-                        for f, c in zip(root.fields, root.sink.schema, strict=True)
-                    ]
-                )
-                for b in blocks
-            )
+            weighted = root.sink.changelog != "append"
+            rows = []
+            for b in blocks:
+                items = [
+                    (sql(b.columns[f.id]), c.name) for f, c in zip(root.fields, root.sink.schema, strict=True)
+                ]
+                rows.append(b.select([*items, *([(sql(weight(b)), WEIGHT_COLUMN)] if weighted else [])]))
+            text = "\nUNION ALL\n".join(rows)
+            if weighted:
+                text = consolidated([c.name for c in root.sink.schema], text)
             step = FragmentStep(self._name(f"{root.sink.name}.rows"), text, reads)
             draft.steps.append(step)
             draft.outputs.append(SinkOutput(step.name, root.sink.name))
+
+
+def _event_time(node: TopN) -> str | None:
+    """The column with a row's own event time, which tells how late it is."""
+    return next((f.id for f in node.input.fields if f.time is not None and f.window is None), None)
+
+
+def consolidated(columns: Sequence[str], changes_sql: str) -> str:
+    """Each row of some changes once, with the sum of its weights; rows that came and went are left out."""
+    listed = ", ".join(quote_identifier(name) for name in columns)
+    total = f"sum({quote_identifier(WEIGHT_COLUMN)})"
+    inner = changes_sql.replace("\n", "\n  ")
+    return (
+        f"SELECT {listed}, CAST({total} AS BIGINT) AS {quote_identifier(WEIGHT_COLUMN)}\n"
+        f"FROM (\n  {inner}\n) AS t\nGROUP BY {listed}\nHAVING {total} <> 0"
+    )
+
+
+def partial_of(make: Callable[[Block, int], str], position: int) -> Callable[[Block], str]:
+    """`make` at one position."""
+    return lambda block: make(block, position)
 
 
 def _by_place(blocks: list[Block]) -> dict[str, list[Block]]:
@@ -240,16 +451,18 @@ def _merge_sources(roots: tuple[Sink, ...]) -> dict[str, SourceSpec]:
     return merged
 
 
-def _late_sql(node: WindowAggregate, block: Block) -> str:
+def _late_sql(
+    window: WindowSpec, slice_column_id: str, time_column: str | None, tick_us: int, block: Block
+) -> str:
     """Source rows and the closed windows that they miss; also rows without an event time, for no window."""
     if ROW_COLUMN not in block.columns:
         raise InternalError("a late row can't be traced to its source row")
-    slice_column = block.columns[node.slice_column]
-    time = sql(block.columns[node.time_column]) if node.time_column is not None else sql(slice_column)
+    slice_column = block.columns[slice_column_id]
+    time = sql(block.columns[time_column]) if time_column is not None else sql(slice_column)
     us = f"epoch_us({sql(slice_column)})"
-    if node.window.shared_slices:
-        gap = window_sql.in_some_window(node.window, us)
-        ends = window_sql.window_ends(node.window, us)
+    if window.shared_slices:
+        gap = window_sql.in_some_window(window, us)
+        ends = window_sql.window_ends(window, us)
         ends = f"CASE WHEN {us} IS NULL THEN [NULL] ELSE {ends} END"
         if gap is not None:
             block = replace(
@@ -264,8 +477,8 @@ def _late_sql(node: WindowAggregate, block: Block) -> str:
             (sql(block.columns[ROW_COLUMN]), "row"),
         ]
     ).replace("\n", "\n  ")
-    start = window_sql.start_of(node.window, '"__end"')
+    start = window_sql.start_of(window, '"__end"')
     return (
         f'SELECT make_timestamp({start}) AS window_start, make_timestamp("__end") AS window_end, "event_time", "row"\n'
-        f'FROM (\n  {inner}\n) AS t\nWHERE "__end" IS NULL OR "__end" - {node.time.tick_us} <= $late_watermark'
+        f'FROM (\n  {inner}\n) AS t\nWHERE "__end" IS NULL OR "__end" - {tick_us} <= $late_watermark'
     )

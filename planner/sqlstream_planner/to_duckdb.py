@@ -16,7 +16,17 @@ from sqlstream_operators.types import TIMESTAMPTZ, Kind, SqlType, quote_identifi
 from sqlstream_planner.aggregates import ORDER_SENSITIVE, sql
 from sqlstream_planner.block import Block, compose
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
-from sqlstream_planner.logical import AggregateCall, Node, Scan, Sink, WindowAggregate, column
+from sqlstream_planner.group_batch import batch_call
+from sqlstream_planner.logical import (
+    AggregateCall,
+    GroupAggregate,
+    Node,
+    Scan,
+    Sink,
+    TopN,
+    WindowAggregate,
+    column,
+)
 from sqlstream_planner.options import find_option
 from sqlstream_planner.pipeline import Planned
 from sqlstream_planner.window_sql import start_of
@@ -57,8 +67,13 @@ def to_duckdb(planned: Planned, files: Files | None = None, header: Header | Non
             if name not in sources:
                 sources[name] = _view(planned, node.source, files, header)
             return [Block(name, quote_identifier(name), (name,), {f.id: column(f.name) for f in node.fields})]
-        if isinstance(node, WindowAggregate):
-            return [_aggregate(node, compose(node.input, leaf))]
+        match node:
+            case WindowAggregate():
+                return [_aggregate(node, compose(node.input, leaf))]
+            case GroupAggregate():
+                return [_group(node, compose(node.input, leaf))]
+            case TopN():
+                return [_top(node, compose(node.input, leaf))]
         return None
 
     sinks = []
@@ -106,6 +121,55 @@ def _aggregate(node: WindowAggregate, blocks: list[Block]) -> Block:
         group_by = f"GROUPING SETS ({', '.join(sets)})"
     text = _indented(keyed.select(items, group_by=group_by))
     return Block("batch", f"(\n{text}\n) AS windows", (), {f.id: column(f.id) for f in node.fields})
+
+
+def _rows_of(blocks: list[Block]) -> tuple[Block, list[str]]:
+    """All rows of some blocks as one block, and the ids of its columns."""
+    used = list(dict.fromkeys(id_ for b in blocks for id_ in b.columns))
+    everywhere = [id_ for id_ in used if all(id_ in b.columns for b in blocks)]
+    texts = [b.select([(sql(b.columns[id_]), id_) for id_ in everywhere]) for b in blocks]
+    source = _indented("\nUNION ALL\n".join(texts))
+    return Block("batch", f"(\n{source}\n) AS rows", (), {id_: column(id_) for id_ in everywhere}), everywhere
+
+
+def _group(node: GroupAggregate, blocks: list[Block]) -> Block:
+    rows, everywhere = _rows_of(blocks)
+    keys = [
+        (f"{f.id}.key", sql(rows.expression(e))) for f, e in zip(node.keys, node.key_expressions, strict=True)
+    ]
+    keyed = rows.nested(everywhere, [(text, name) for name, text in keys])
+    names = [quote_identifier(name) for name, _ in keys]
+    items = [(quoted, f.id) for quoted, f in zip(names, node.keys, strict=True)]
+    if node.grouping is not None:
+        items.append((f"grouping({', '.join(names)})" if names else "0", node.grouping.id))
+    items += [(f"CAST({batch_call(c)} AS {c.field.type})", c.field.id) for c in node.calls]
+    group_by = ", ".join(names) or None
+    if node.grouping is not None:
+        sets = [f"({', '.join(names[i] for i in s)})" for s in node.sets]
+        group_by = f"GROUPING SETS ({', '.join(sets)})"
+    text = _indented(keyed.select(items, group_by=group_by))
+    return Block("batch", f"(\n{text}\n) AS groups", (), {f.id: column(f.id) for f in node.fields})
+
+
+def _top(node: TopN, blocks: list[Block]) -> Block:
+    rows, everywhere = _rows_of(blocks)
+    order = [
+        f"{quote_identifier(t.column)} {'DESC' if t.descending else 'ASC'} NULLS {'FIRST' if t.nulls_first else 'LAST'}"
+        for t in node.order
+    ]
+    if node.function == "row_number":
+        order += [f"{quote_identifier(id_)} ASC NULLS FIRST" for id_ in node.ties or ()]
+    by = ", ".join(quote_identifier(id_) for id_ in node.partition)
+    over = f"{f'PARTITION BY {by} ' if by else ''}ORDER BY {', '.join(order)}"
+    rank = node.rank.id if node.rank is not None else "__rank"
+    text = rows.select(
+        [(quote_identifier(id_), id_) for id_ in everywhere] + [(f"{node.function}() OVER ({over})", rank)]
+    )
+    within = f"{quote_identifier(rank)} BETWEEN {node.offset + 1} AND {node.offset + node.limit}"
+    kept = f"SELECT * FROM (\n{_indented(text)}\n) AS ranked\nWHERE {within}"
+    return Block(
+        "batch", f"(\n{_indented(kept)}\n) AS top", (), {id_: column(id_) for id_ in [*everywhere, rank]}
+    )
 
 
 def _call(call: AggregateCall) -> str:

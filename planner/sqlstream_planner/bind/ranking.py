@@ -24,6 +24,7 @@ from sqlstream_planner.logical import (
     columns_of,
     transform,
 )
+from sqlstream_planner.properties import changes
 
 RANKING: dict[type[exp.Expr], str] = {
     exp.RowNumber: "row_number",
@@ -207,8 +208,19 @@ def _fold(node: Filter) -> Node | None:
     if bounds.high is None:
         return None
     limit = max(0, bounds.high - bounds.low + 1)
+    by_id = {f.id: f for f in below.input.fields}
+    ends = [id_ for id_ in below.partition if (w := by_id[id_].window) is not None and w.role == "end"]
+    mark = by_id[ends[0]].window if ends and not changes(below.input) else None
     made: Node = TopN(
-        below.input, below.partition, below.order, below.function, limit, bounds.low - 1, below.rank
+        below.input,
+        below.partition,
+        below.order,
+        below.function,
+        limit,
+        bounds.low - 1,
+        below.rank,
+        window_end=ends[0] if mark is not None else None,
+        time=mark.time if mark is not None else None,
     )
     for step in reversed(path):
         made = replace(step, input=made)  # type: ignore[call-arg]

@@ -12,9 +12,20 @@ from sqlstream_operators.spec import SinkSpec, SourceSpec, WatermarkSpec
 from sqlstream_planner.aggregates import sql
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Relation, Scope
+from sqlstream_planner.bind.sinks import CHANGELOG_FORMATS
 from sqlstream_planner.catalog import Catalog, TableDef
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, did_you_mean
-from sqlstream_planner.logical import EventTime, Field, Fields, Node, Project, Scan, column, substitute
+from sqlstream_planner.logical import (
+    EventTime,
+    Field,
+    Fields,
+    Node,
+    Normalize,
+    Project,
+    Scan,
+    column,
+    substitute,
+)
 from sqlstream_planner.options import Role
 from sqlstream_planner.statements import ComputedColumn, MetadataColumn, PhysicalColumn
 
@@ -100,7 +111,13 @@ class Tables:
             fields = [
                 replace(f, time=time) if f.name.lower() == watermark.column.lower() else f for f in fields
             ]
-        scan: Node = Scan(spec, _identity(table), tuple(self._with_time(f, fields) for f in stored.values()))
+        changelog = spec.options.get("format") in CHANGELOG_FORMATS
+        scan: Node = Scan(
+            spec, _identity(table), tuple(self._with_time(f, fields) for f in stored.values()), changelog
+        )
+        if changelog and table.primary_key is not None:
+            names = {name.lower() for name in table.primary_key.columns}
+            scan = Normalize(scan, tuple(f.id for f in scan.fields if f.name.lower() in names))
         if all(isinstance(e, exp.Column) for e in expressions):
             return scan
         # A computed column is a new column: the stored ones keep their ids through the projection.

@@ -1,0 +1,169 @@
+"""Operator specs, state schemas and partial SQL of Top-N, deduplication and normalised changelogs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlstream_operators.changelog_spec import (
+    DeduplicateSpec,
+    NormalizeSpec,
+    Ordering,
+    TopNSpec,
+    WindowTopNSpec,
+)
+from sqlstream_operators.schema import KIND_COLUMN, SLICE_COLUMN, WEIGHT_COLUMN, Column, Schema
+from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
+from sqlstream_operators.types import BIGINT, BLOB, VARCHAR, quote_identifier
+from sqlstream_planner.aggregates import sql
+from sqlstream_planner.block import Block, weight
+from sqlstream_planner.diagnostics import InternalError
+from sqlstream_planner.fingerprint import Provenance, digest
+from sqlstream_planner.logical import Fields, Normalize, OrderTerm, TopN
+
+
+@dataclass(frozen=True, slots=True)
+class RowsPlan:
+    """An operator over whole rows: `input_schema` is what its exchange ships."""
+
+    spec: TopNSpec | DeduplicateSpec | WindowTopNSpec | NormalizeSpec
+    input_schema: Schema
+    columns: tuple[str, ...]
+    prefilter: str = ""
+    window_end: str | None = None
+
+    def partial_sql(self, block: Block) -> str:
+        """The rows of a block as the operator takes them; for append-only input only those that can matter."""
+        items = [(sql(block.columns[id_]), id_) for id_ in self.columns]
+        for c in self.input_schema:
+            if c.name == WEIGHT_COLUMN:
+                items.append((f"CAST({sql(weight(block))} AS BIGINT)", WEIGHT_COLUMN))
+            elif c.name == KIND_COLUMN:
+                items.append((sql(block.columns[KIND_COLUMN]), KIND_COLUMN))
+        if self.window_end is not None:
+            items.append((f"epoch_us({sql(block.columns[self.window_end])})", SLICE_COLUMN))
+        text = block.select(items)
+        if self.prefilter:
+            inner = text.replace("\n", "\n  ")
+            return f"SELECT * FROM (\n  {inner}\n) AS t\n{self.prefilter}"
+        return text
+
+
+def plan_top(node: TopN, provenance: Provenance, *, retracting: bool) -> RowsPlan:
+    """Top-N, or deduplication where the first row by an order is wanted of rows that stay."""
+    inside = provenance.columns(node.input)
+    chosen = set(node.ties or ())
+    fields = tuple(f for f in node.input.fields if f.id in chosen)
+    by_id = {f.id: f for f in fields}
+    columns = tuple(Column(f.id, f.type, f.nullable) for f in fields)
+    key = _distinct_meaning([StateField(id_, by_id[id_].type, inside[id_]) for id_ in node.partition])
+    state_key = {f.name for f in key}
+    value = _distinct_meaning(
+        [StateField(f.id, f.type, inside[f.id]) for f in fields if f.id not in state_key]
+    )
+    order = tuple(Ordering(t.column, t.descending, t.nulls_first) for t in node.order)
+    ordered_by = ", ".join(
+        f"{inside[t.column]} {'desc' if t.descending else 'asc'} {'first' if t.nulls_first else 'last'}"
+        for t in node.order
+    )
+    state_id = digest(provenance.relation(node) + "".join(sorted(inside[f.id] for f in fields)))
+    shown = ", ".join(by_id[id_].name for id_ in node.partition)
+    last = node.offset + node.limit
+    what = f"first {last}{f' by {shown}' if shown else ''}"
+    output = tuple(Column(f.id, f.type, f.nullable) for f in node.fields if f.id in chosen)
+    if node.rank is not None:
+        output = (*output, Column(node.rank.id, BIGINT, False))
+    partition = tuple(f.name for f in key)
+    first_only = node.limit == 1 and node.offset == 0 and node.function == "row_number" and node.rank is None
+    if first_only and not retracting and node.partition and node.order and node.window_end is None:
+        table = StateTable.of("row", "key", key=key, value=value)
+        spec = DeduplicateSpec(
+            StateSchema(state_id, "deduplicate", f"first row by {shown}", (table,)),
+            columns,
+            partition,
+            order,
+            output,
+        )
+        return RowsPlan(
+            spec, columns, tuple(f.id for f in fields), _qualify(partition, node.order, fields, 1)
+        )
+    sub_key = [
+        StateField("sort", BLOB, f"0 order {ordered_by}"),
+        StateField("row", BLOB, "1 row"),
+    ]
+    count = StateField("count", BIGINT, "0 count")
+    table = StateTable.of(
+        "rows", "time" if node.window_end else "key", key=key, sub_key=sub_key, value=[count, *value]
+    )
+    state = StateSchema(state_id, "window_top_n" if node.window_end else "top_n", what, (table,))
+    ids = tuple(f.id for f in fields)
+    if node.window_end is not None:
+        if node.time is None or retracting:
+            raise InternalError("a window's Top-N needs a watermark and rows that stay")
+        windowed = WindowTopNSpec(
+            state,
+            columns,
+            partition,
+            order,
+            node.function,
+            node.limit,
+            node.offset,
+            node.rank.id if node.rank is not None else None,
+            output,
+            node.time.sources,
+            node.time.tick_us,
+        )
+        return RowsPlan(windowed, (Column(SLICE_COLUMN, BIGINT), *columns), ids, window_end=node.window_end)
+    top = TopNSpec(
+        state,
+        columns,
+        partition,
+        order,
+        node.function,
+        node.limit,
+        node.offset,
+        node.rank.id if node.rank is not None else None,
+        output,
+        retracting,
+    )
+    if retracting:
+        return RowsPlan(top, (*columns, Column(WEIGHT_COLUMN, BIGINT, False)), ids)
+    keep = _qualify(partition, node.order, fields, last) if node.function == "row_number" else ""
+    return RowsPlan(top, columns, ids, keep)
+
+
+def plan_normalize(node: Normalize, provenance: Provenance) -> RowsPlan:
+    """A changelog with a primary key, made consistent."""
+    inside = provenance.columns(node.input)
+    fields = node.input.fields
+    key = [StateField(f.id, f.type, inside[f.id]) for f in fields if f.id in node.keys]
+    value = [StateField(f.id, f.type, inside[f.id]) for f in fields if f.id not in node.keys]
+    table = StateTable.of("row", "key", key=key, value=value)
+    columns = tuple(Column(f.id, f.type, f.nullable) for f in fields)
+    state_id = digest(provenance.relation(node) + "".join(sorted(f.fingerprint for f in value)))
+    names = ", ".join(f.name for f in fields if f.id in node.keys)
+    state = StateSchema(state_id, "normalize", f"the row of each {names}", (table,))
+    spec = NormalizeSpec(state, tuple(f.name for f in table.key), columns, columns)
+    return RowsPlan(spec, (*columns, Column(KIND_COLUMN, VARCHAR, False)), tuple(f.id for f in fields))
+
+
+def _distinct_meaning(fields: Sequence[StateField]) -> list[StateField]:
+    """Fields for a part of a state table: of several with one meaning each is told apart by its number."""
+    seen: dict[str, int] = {}
+    made = []
+    for f in fields:
+        seen[f.fingerprint] = seen.get(f.fingerprint, 0) + 1
+        number = seen[f.fingerprint]
+        made.append(f if number == 1 else StateField(f.name, f.type, f"{f.fingerprint} #{number}"))
+    return made
+
+
+def _qualify(partition: Sequence[str], order: Sequence[OrderTerm], fields: Fields, limit: int) -> str:
+    """A QUALIFY that keeps the rows of this epoch that can be among the first `limit`."""
+    terms = [
+        f"{quote_identifier(t.column)} {'DESC' if t.descending else 'ASC'} NULLS {'FIRST' if t.nulls_first else 'LAST'}"
+        for t in order
+    ]
+    terms += [f"{quote_identifier(f.id)} ASC NULLS FIRST" for f in fields]
+    by = f"PARTITION BY {', '.join(quote_identifier(p) for p in partition)} " if partition else ""
+    return f"QUALIFY row_number() OVER ({by}ORDER BY {', '.join(terms)}) <= {limit}"
