@@ -7,7 +7,18 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlstream_planner.bind.context import BindContext
-from sqlstream_planner.logical import Filter, GroupAggregate, Node, Normalize, Sink, TopN, Unnest
+from sqlstream_planner.logical import (
+    Filter,
+    GroupAggregate,
+    Node,
+    Normalize,
+    Sink,
+    TopN,
+    Unnest,
+    Window,
+    WindowAggregate,
+    walk,
+)
 from sqlstream_planner.properties import changes, keys
 
 #: Connectors that can take back rows, and the formats of `filesystem` that can say that a row is taken back.
@@ -18,6 +29,7 @@ CHANGELOG_FORMATS = frozenset({"debezium-json", "changelog-json", "canal-json", 
 def check_sink(root: Sink, context: BindContext, at: exp.Expr | None) -> Sink:
     """The root with what its sink must know of the changes. Raises DiagnosticError where the sink can't take them."""
     sink = root.sink
+    _check_windows(root, context, at)
     updating = changes(root.input)
     format_ = sink.options.get("format", "")
     names = {f.id: c.name for f, c in zip(root.fields, sink.schema, strict=True)}
@@ -47,6 +59,19 @@ def check_sink(root: Sink, context: BindContext, at: exp.Expr | None) -> Sink:
         )
     best = next((key for key in known if {n.lower() for n in key} <= primary), known[0] if known else ())
     return replace(root, sink=replace(sink, changelog="retract" if updating else "append", key=best))
+
+
+def _check_windows(root: Sink, context: BindContext, at: exp.Expr | None) -> None:
+    """A window is emitted once, so rows that go again can't be in it."""
+    for node in walk((root,)):
+        if isinstance(node, Window | WindowAggregate) and changes(node.input):
+            context.fail(
+                at if at is not None else exp.Null(),
+                "SQL072",
+                "a window over rows that change after they were given",
+                notes=(_why(node.input), "a window's result is given once, when the watermark closes it"),
+                help="group by a time that you compute, such as date_trunc('minute', ts), without a window function",
+            )
 
 
 def _why(node: Node) -> str:
