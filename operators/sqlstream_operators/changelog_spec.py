@@ -259,7 +259,8 @@ class NormalizeSpec:
 
     Input, in arrival order: `columns` and KIND_COLUMN ('+I', '-U', '+U', '-D'). The last change of a key
     decides: after
-    '+I' or '+U' its row is this one, after '-D' it has none; '-U' says nothing ('before' images are not trusted).
+    '+I' or '+U' its row is this one, after '-D' or '-U' it has none. Of a 'before' image only the key is trusted: a
+    '-U' whose '+U' has another key takes the old key's row away; before a '+U' of its key it says nothing.
     State: table `row`, layout 'key': key = `keys`, value = the other columns. Output: `columns` and
     WEIGHT_COLUMN. Metrics: `unknown_deletes` (a '-D' of a key without a row) and `duplicate_inserts` (a '+I' of a key
     that has one).
