@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from .changelog_spec import NormalizeSpec
+from .changelog_spec import DeduplicateSpec, NormalizeSpec, TopNSpec, WindowTopNSpec
+from .deduplicate import Deduplicate
 from .errors import InternalError
 from .normalize import Normalize
 from .operator import Operator
 from .spec import OperatorSpec, WindowAggregateSpec
+from .top_n import TopN
 from .window_aggregate import WindowAggregate
+from .window_top_n import WindowTopN
 
 
 def operator_of(spec: OperatorSpec) -> Operator:
@@ -15,6 +18,12 @@ def operator_of(spec: OperatorSpec) -> Operator:
     match spec:
         case WindowAggregateSpec():
             return WindowAggregate(spec)
+        case TopNSpec():
+            return TopN(spec)
+        case DeduplicateSpec():
+            return Deduplicate(spec)
+        case WindowTopNSpec():
+            return WindowTopN(spec)
         case NormalizeSpec():
             return Normalize(spec)
     raise InternalError(f"no operator runs a {spec.kind}")
