@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import sqlglot
@@ -13,31 +11,14 @@ from sqlstream_operators.spec import SLICE_COLUMN, Column, DistinctSpec, Schema,
 from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.types import BIGINT, BOOLEAN, Kind, quote_identifier
 from sqlstream_planner import window_sql
-from sqlstream_planner.aggregates import (
-    AGGREGATES,
-    DISTINCT_IS_NOOP,
-    Accumulator,
-    Decomposition,
-    over_distinct,
-    sql,
-)
+from sqlstream_planner.aggregates import AGGREGATES, DISTINCT_IS_NOOP, over_distinct, sql
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import Provenance, canonical, digest
+from sqlstream_planner.grouping import GROUPING, Grouping, Kept, Names, column_hint, keep, within
 from sqlstream_planner.logical import AggregateCall, Field, WindowAggregate
 
-_GROUPING = "grouping_id"
 _NULLS_MATTER = frozenset({"list", "array_agg"})
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """An accumulator in the state: where it comes from (call and position) and its name there."""
-
-    name: str
-    call: AggregateCall
-    position: int
-    accumulator: Accumulator
-    fingerprint: str
+_RESERVED = (SLICE_COLUMN, "window_start", "window_end", "time", "found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +46,8 @@ class AggregatePlan:
     partial_schema: Schema
     distinct_schemas: tuple[Schema, ...]
     distinguishing_state_id: str
-    keys: tuple[tuple[str, Field, exp.Expr], ...]
-    kept: tuple[_Kept, ...]
+    grouping: Grouping
+    kept: tuple[Kept, ...]
     distinct: tuple[_DistinctState, ...]
 
     def with_state_id(self, state_id: str) -> AggregatePlan:
@@ -92,55 +73,11 @@ class AggregatePlan:
             block, where=(*block.where, sqlglot.parse_one(f"coalesce({gap}, TRUE)", read="duckdb"))
         )
 
-    def _grouped(
-        self, block: Block, values: Iterable[tuple[str, str]]
-    ) -> tuple[Block, list[tuple[str, str]], str]:
-        """The items slice and keys, and GROUP BY; over a sub-select for several grouping sets."""
-        values = list(values)
-        if len(self.node.sets) == 1 and self.node.grouping is None:
-            items = [(self._slice(block), SLICE_COLUMN)]
-            items += [(sql(block.expression(e)), name) for name, _, e in self.keys]
-            positions = ", ".join(str(i + 1) for i in range(len(items) + len(values)))
-            return block, items + values, positions
-        inner = block.nested(
-            list(block.columns),
-            [
-                (self._slice(block), SLICE_COLUMN),
-                *((sql(block.expression(e)), f"{name}.key") for name, _, e in self.keys if name != _GROUPING),
-                *((text, f"{name}.value") for text, name in values),
-            ],
-        )
-        slice_ = quote_identifier(SLICE_COLUMN)
-        names = [name for name, _, _ in self.keys if name != _GROUPING]
-        columns = {name: quote_identifier(f"{name}.key") for name in names}
-        # The grouping id counts the keys as the query lists them; the state's are ordered by meaning.
-        by_field = {f.id: columns[n] for n, f, _ in self.keys if n != _GROUPING}
-        fallback = self._names_by_fingerprint()
-        listed = [by_field.get(f.id) or columns[fallback[f.id]] for f in self.node.keys]
-        items = [(slice_, SLICE_COLUMN)]
-        for name, _, _ in self.keys:
-            items.append((f"grouping({', '.join(listed)})" if name == _GROUPING else columns[name], name))
-        value_columns = [quote_identifier(f"{name}.value") for _, name in values]
-        items += [(c, name) for c, (_, name) in zip(value_columns, values, strict=True)]
-        sets = []
-        for chosen in self.node.sets:
-            members = [slice_, *dict.fromkeys(listed[i] for i in chosen), *value_columns]
-            sets.append(f"({', '.join(members)})")
-        return inner, items, f"GROUPING SETS ({', '.join(sets)})"
-
-    def _names_by_fingerprint(self) -> dict[str, str]:
-        """Key field id -> state key name, also for keys that mean the same as an earlier one."""
-        by_expression = {sql(e): n for n, _, e in self.keys}
-        return {
-            f.id: by_expression.get(sql(e), self.keys[0][0])
-            for f, e in zip(self.node.keys, self.node.key_expressions, strict=True)
-        }
-
     def _accumulators_sql(self, block: Block) -> str:
         block = self._without_gaps(block)
-        grouped, items, group_by = self._grouped(block, ())
+        grouped, items, group_by = self.grouping.grouped(block, [(self._slice(block), SLICE_COLUMN)], ())
         for kept in self.kept:
-            call = _within(kept.call, block if grouped is block else grouped)
+            call = within(kept.call, block if grouped is block else grouped)
             text = AGGREGATES[call.name](call).accumulators[kept.position].partial
             items.append((f"CAST({text} AS {kept.accumulator.type})", kept.name))
         return grouped.select(items, group_by=group_by)
@@ -156,77 +93,24 @@ class AggregatePlan:
             conditions.append(exp.or_(*(block.expression(f) for _, f in state.flags)))
         block = replace(block, where=(*block.where, *conditions))
         values = [(sql(block.expression(v)), name) for name, v in state.values]
-        grouped, items, group_by = self._grouped(block, values)
+        grouped, items, group_by = self.grouping.grouped(block, [(self._slice(block), SLICE_COLUMN)], values)
         for name, predicate in state.flags:
             source = block if grouped is block else grouped
             items.append((f"coalesce(bool_or({sql(source.expression(predicate))}), FALSE)", name))
         return grouped.select(items, group_by=group_by)
 
 
-def _within(call: AggregateCall, block: Block) -> AggregateCall:
-    """The call with its expressions in terms of a block's source."""
-    return replace(
-        call,
-        arguments=tuple(block.expression(a) for a in call.arguments),
-        filter=block.expression(call.filter) if call.filter is not None else None,
-        order_by=tuple((block.expression(e), d, n) for e, d, n in call.order_by),
-    )
-
-
-def _identifier(text: str) -> str:
-    return re.sub(r"\W+", "_", text).strip("_") or "column"
-
-
-class _Names:
-    """Gives out names that are unique among the columns of the state."""
-
-    def __init__(self) -> None:
-        self._taken = {SLICE_COLUMN, "window_start", "window_end", "time", "found", _GROUPING}
-
-    def take(self, wanted: str) -> str:
-        """`wanted`, or with a number behind it."""
-        base = _identifier(wanted)
-        name, number = base, 1
-        while name.lower() in self._taken:
-            number += 1
-            name = f"{base}_{number}"
-        self._taken.add(name.lower())
-        return name
-
-
 def plan_aggregate(node: WindowAggregate, provenance: Provenance) -> AggregatePlan:
     """Decompose a window aggregate; `provenance` gives the fingerprints."""
     inside = provenance.columns(node.input)
-    names = _Names()
-    keys = _keys(node, inside, names)
-    key_names = {fingerprint: name for fingerprint, name, _, _ in keys}
+    names = Names(_RESERVED)
+    grouping = Grouping.of(node.keys, node.key_expressions, node.sets, node.grouping, inside, names)
+    key_names = {k.fingerprint: k.name for k in grouping.keys}
     plain = [c for c in node.calls if not c.distinct or c.name in DISTINCT_IS_NOOP]
     distinct_calls = [c for c in node.calls if c.distinct and c.name not in DISTINCT_IS_NOOP]
-
-    kept: dict[str, _Kept] = {}
-    finals: dict[str, str] = {}
-    decompositions: list[tuple[AggregateCall, Decomposition, list[str]]] = []
-    for call in plain:
-        decomposition = AGGREGATES[call.name](call)
-        fingerprints = [f"{a.meaning} of {_meaning(call, a, inside)}" for a in decomposition.accumulators]
-        decompositions.append((call, decomposition, fingerprints))
-        for position, (accumulator, fingerprint) in enumerate(
-            zip(decomposition.accumulators, fingerprints, strict=True)
-        ):
-            if fingerprint not in kept:
-                kept[fingerprint] = _Kept("", call, position, accumulator, fingerprint)
-    if not kept:
-        count = AggregateCall(Field("count", "count", BIGINT), "count_star", (), ())
-        accumulator = AGGREGATES["count_star"](count).accumulators[0]
-        kept["count of "] = _Kept("", count, 0, accumulator, "count of ")
-    ordered = tuple(
-        replace(k, name=names.take(_hint(k))) for k in sorted(kept.values(), key=lambda k: k.fingerprint)
-    )
+    rows = AggregateCall(Field("count", "count", BIGINT), "count_star", (), ())
+    ordered, finals = keep(plain or [rows], lambda call: AGGREGATES[call.name](call), inside, names)
     name_of = {k.fingerprint: k.name for k in ordered}
-    for call, decomposition, fingerprints in decompositions:
-        finals[call.field.id] = decomposition.final.format(
-            *(quote_identifier(name_of[f]) for f in fingerprints)
-        )
 
     distinct = _distinct_states(distinct_calls, inside, names)
     for kept_distinct in distinct:
@@ -237,7 +121,7 @@ def plan_aggregate(node: WindowAggregate, provenance: Provenance) -> AggregatePl
     acc = StateTable.of(
         "acc",
         "time",
-        key=[StateField(name, f.type, fingerprint) for fingerprint, name, f, _ in keys],
+        key=[StateField(k.name, k.field.type, k.fingerprint) for k in grouping.keys],
         value=[StateField(k.name, k.accumulator.type, k.fingerprint) for k in ordered],
     )
     tables = [acc, *(_distinct_table(s, acc.key, inside, node) for s in distinct)]
@@ -245,16 +129,12 @@ def plan_aggregate(node: WindowAggregate, provenance: Provenance) -> AggregatePl
     state = StateSchema(digest(relation), "window_aggregate", _describe(node), tuple(tables))
     key_schema = tuple(Column(f.name, f.type) for f in acc.key)
     accumulators = tuple(Column(f.name, f.type) for f in acc.value)
-    by_name = {k.name: k for k in ordered}
     spec = WindowAggregateSpec(
         state=state,
         window=node.window,
         keys=key_schema,
         accumulators=accumulators,
-        merge=tuple(
-            f"CAST({by_name[c.name].accumulator.merge.format(f=quote_identifier(c.name))} AS {c.type})"
-            for c in accumulators
-        ),
+        merge=tuple(k.merge for k in ordered),
         emit=_emit(node, key_names, inside, finals),
         output=tuple(Column(f.id, f.type, f.nullable) for f in node.fields),
         watermark_sources=node.time.sources,
@@ -290,53 +170,14 @@ def plan_aggregate(node: WindowAggregate, provenance: Provenance) -> AggregatePl
         distinguishing_state_id=digest(
             relation + repr(sorted(name_of)) + repr([t.to_json() for t in tables[1:]])
         ),
-        keys=tuple(
-            (f.name, field, expression)
-            for f in acc.key
-            for fingerprint, _, field, expression in keys
-            if fingerprint == f.fingerprint
-        ),
+        grouping=grouping,
         kept=ordered,
         distinct=distinct,
     )
 
 
-def _keys(
-    node: WindowAggregate, inside: dict[str, str], names: _Names
-) -> list[tuple[str, str, Field, exp.Expr]]:
-    """(fingerprint, name in the state, field, expression) of each key once; the grouping id is a key too."""
-    keys: dict[str, tuple[str, str, Field, exp.Expr]] = {}
-    for f, expression in zip(node.keys, node.key_expressions, strict=True):
-        fingerprint = canonical(expression, inside)
-        if fingerprint not in keys:
-            keys[fingerprint] = (fingerprint, names.take(f.name), f, expression)
-    if node.grouping is not None:
-        forms = [canonical(e, inside) for e in node.key_expressions]
-        fingerprint = f"grouping({', '.join(forms)})"
-        keys[fingerprint] = (fingerprint, _GROUPING, node.grouping, exp.Null())
-    return list(keys.values())
-
-
-def _meaning(call: AggregateCall, accumulator: Accumulator, inside: dict[str, str]) -> str:
-    """What an accumulator is over: arguments, filter and, where it matters, order."""
-    arguments = " ".join(canonical(a, inside) for a in call.arguments)
-    if accumulator.meaning in ("values", "values with nulls", "sum", "moments"):
-        arguments = canonical(call.arguments[0], inside)
-    where = f" where {canonical(call.filter, inside)}" if call.filter is not None else ""
-    order = ""
-    if call.order_by:
-        terms = [f"{canonical(e, inside)} {'desc' if d else 'asc'} {n}" for e, d, n in call.order_by]
-        order = f" order by {', '.join(terms)}"
-    return f"{arguments}{where}{order}"
-
-
-def _hint(kept: _Kept) -> str:
-    arguments = "_".join(c.name for a in kept.call.arguments for c in a.find_all(exp.Column))[:24]
-    return f"{kept.accumulator.meaning}_{arguments}" if arguments else kept.accumulator.meaning
-
-
 def _distinct_states(
-    calls: list[AggregateCall], inside: dict[str, str], names: _Names
+    calls: list[AggregateCall], inside: dict[str, str], names: Names
 ) -> tuple[_DistinctState, ...]:
     grouped: dict[str, list[AggregateCall]] = {}
     for call in calls:
@@ -347,7 +188,7 @@ def _distinct_states(
         first = members[0]
         first_arguments = first.arguments if first.name == "count" else first.arguments[:1]
         by_form = {canonical(a, inside): a for a in first_arguments}
-        value_names = {f: names.take(f"distinct_{_column_hint(a)}") for f, a in sorted(by_form.items())}
+        value_names = {f: names.take(f"distinct_{column_hint(a)}") for f, a in sorted(by_form.items())}
         flags: dict[str, tuple[str, exp.Expr]] = {}
         outputs: list[tuple[AggregateCall, str, str | None]] = []
         for call in members:
@@ -369,11 +210,6 @@ def _distinct_states(
             )
         )
     return tuple(states)
-
-
-def _column_hint(expression: exp.Expr) -> str:
-    found = expression.find(exp.Column)
-    return found.name if found is not None else "value"
 
 
 def _distinct_table(
@@ -404,7 +240,7 @@ def _emit(
     cast = " AT TIME ZONE 'UTC'" if node.window_time.type.kind is Kind.TIMESTAMPTZ else ""
     items.append((f"({time}){cast}", node.window_time.id))
     if node.grouping is not None:
-        items.append((quote_identifier(_GROUPING), node.grouping.id))
+        items.append((quote_identifier(GROUPING), node.grouping.id))
     items += [(f"CAST({finals[c.field.id]} AS {c.field.type})", c.field.id) for c in node.calls]
     listed = ", ".join(f"{text} AS {quote_identifier(name)}" for text, name in items)
     return f"SELECT {listed} FROM merged"
