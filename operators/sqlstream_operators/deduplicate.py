@@ -18,7 +18,7 @@ from .relations import conformed
 from .schema import WEIGHT_COLUMN, Column, Schema
 from .sort_keys import order_sql, tie_sql
 from .state_schema import FOUND
-from .types import BIGINT
+from .types import BIGINT, Kind
 
 TABLE = "row"
 
@@ -129,6 +129,9 @@ class Deduplicate:
     def _key(self, names: dict[str, str]) -> str:
         """DuckDB SQL of a value that orders the rows of a key as the spec does."""
         spec = self._spec
+        # Unlike ORDER BY, create_sort_key does not take a month for 30 days.
+        intervals = {column.name for column in spec.columns if column.type.kind is Kind.INTERVAL}
+        names = {c: f"normalized_interval({sql})" if c in intervals else sql for c, sql in names.items()}
         terms = order_sql([term for term in spec.order if term.column not in spec.partition], names)
         terms += tie_sql(spec.order, spec.columns, spec.partition, names)
         pairs = [f"{column}, '{how}'" for column, _, how in (term.partition(" ") for term in terms)]

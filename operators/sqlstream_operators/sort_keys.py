@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from .arrow_types import conform, to_arrow
-from .binary import U8, from_list, from_matrix, from_offsets, join, parts
+from .binary import U8, from_list, from_matrix, from_offsets, parts
 from .changelog_spec import Ordering, column_of
 from .key_bytes import Piece, encode_keys, encode_pieces, join_pieces
 from .schema import Schema
@@ -56,8 +56,7 @@ def sort_keys(rows: pa.Table, order: Sequence[Ordering], columns: Schema) -> pa.
 def _inverted(piece: U8 | pa.Array) -> Piece:
     if isinstance(piece, np.ndarray):
         return ~piece
-    plain = join([piece, pa.scalar(b"", piece.type)])  # without NULLs and from offset 0
-    offsets, data = parts(plain)
+    offsets, data = parts(piece)  # what was joined has no NULLs
     return from_offsets(offsets, ~data)
 
 
