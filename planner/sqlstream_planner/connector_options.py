@@ -24,8 +24,42 @@ class ConnectorDef:
 
 CONNECTOR = OptionDef("connector", _S, "where the table's rows come from or go to", required=True)
 
-FORMATS: dict[str, tuple[Role, ...]] = {"json": BOTH, "csv": BOTH, "parquet": BOTH, "orc": _SOURCE}
+CHANGELOG_FORMATS: dict[str, tuple[Role, ...]] = {
+    "debezium-json": BOTH,
+    "changelog-json": BOTH,
+    "canal-json": _SOURCE,
+    "maxwell-json": _SOURCE,
+}
+"""File formats whose messages are changes of rows, and what they can be used for."""
+
+FORMATS: dict[str, tuple[Role, ...]] = {
+    "json": BOTH,
+    "csv": BOTH,
+    "parquet": BOTH,
+    "orc": _SOURCE,
+    **CHANGELOG_FORMATS,
+}
 """File formats and what they can be used for."""
+
+
+def _changelog_options(format_: str) -> tuple[OptionDef, ...]:
+    """What each of these formats has."""
+    return (
+        OptionDef(
+            f"{format_}.ignore-parse-errors",
+            _B,
+            "accepted: malformed messages go to the dead-letter table",
+            default="false",
+        ),
+        OptionDef(
+            f"{format_}.timestamp-format.standard",
+            ValueKind.ENUM,
+            "how timestamps are written: '2024-01-01 12:00:00' or '2024-01-01T12:00:00'",
+            default="SQL",
+            choices=("SQL", "ISO-8601"),
+        ),
+    )
+
 
 _FORMAT_OPTIONS = (
     OptionDef(
@@ -45,6 +79,25 @@ _FORMAT_OPTIONS = (
     OptionDef(
         "json.encode.ignore-null-fields", _B, "leave out fields that are null", default="false", roles=_SINK
     ),
+    *(option for format_ in CHANGELOG_FORMATS for option in _changelog_options(format_)),
+    OptionDef(
+        "debezium-json.schema-include",
+        _B,
+        "messages are wrapped in `schema` and `payload`",
+        default="false",
+        roles=_SOURCE,
+    ),
+    OptionDef(
+        "debezium-json.encode.ignore-null-fields",
+        _B,
+        "leave out fields that are null",
+        default="false",
+        roles=_SINK,
+    ),
+    OptionDef(
+        "canal-json.database.include", _S, "only changes of databases whose name matches", roles=_SOURCE
+    ),
+    OptionDef("canal-json.table.include", _S, "only changes of tables whose name matches", roles=_SOURCE),
     OptionDef("csv.field-delimiter", ValueKind.CHARACTER, "between two fields", default=","),
     OptionDef("csv.allow-comments", _B, "skip lines that start with #", default="false", roles=_SOURCE),
     OptionDef(
@@ -227,7 +280,39 @@ PRINT = ConnectorDef(
 
 BLACKHOLE = ConnectorDef("blackhole", _SINK, (), "rows are counted and dropped")
 
-CONNECTORS: dict[str, ConnectorDef] = {c.name: c for c in (FILESYSTEM, DATAGEN, NEXMARK, PRINT, BLACKHOLE)}
+DUCKDB = ConnectorDef(
+    "duckdb",
+    _SINK,
+    (
+        OptionDef(
+            "path", _S, "the DuckDB file; it is created if it is not there", required=True, roles=_SINK
+        ),
+        OptionDef("table-name", _S, "the table, or schema.table; without it the sink's name", roles=_SINK),
+    ),
+    "a table in a DuckDB file (ours)",
+)
+
+POSTGRES = ConnectorDef(
+    "postgres",
+    _SINK,
+    (
+        OptionDef(
+            "url",
+            _S,
+            "postgresql://host:port/database, or the same with jdbc: before it",
+            required=True,
+            roles=_SINK,
+        ),
+        OptionDef("username", _S, "who connects; without it as in `url` or PGUSER", roles=_SINK),
+        OptionDef("password", _S, "the password; without it as PGPASSWORD or ~/.pgpass say", roles=_SINK),
+        OptionDef("table-name", _S, "the table, or schema.table; without it the sink's name", roles=_SINK),
+    ),
+    "a table in a PostgreSQL database (ours; options are those of Flink's jdbc)",
+)
+
+CONNECTORS: dict[str, ConnectorDef] = {
+    c.name: c for c in (FILESYSTEM, DATAGEN, NEXMARK, PRINT, BLACKHOLE, DUCKDB, POSTGRES)
+}
 
 ELSEWHERE = frozenset(
     words(

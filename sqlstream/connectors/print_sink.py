@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from sqlstream.connectors.api import ConnectorContext, SinkPart
 from sqlstream.connectors.options import flag
+from sqlstream_operators.changes import count_changes, to_kinds
 from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.spec import KIND_COLUMN, Column, RowKind, SinkSpec
+from sqlstream_operators.spec import KIND_COLUMN, WEIGHT_COLUMN, Column, RowKind, SinkSpec
 from sqlstream_operators.types import quote_identifier
 
 _ESCAPES = str.maketrans({"\n": "\\n", "\r": "\\r", "\t": "\\t"})
@@ -21,13 +22,14 @@ class PrintWriter:
     """The task's half: hands the rows to the driver."""
 
     def write(self, table: pa.Table, *, epoch: int, task: str) -> SinkPart:
-        """Return the rows."""
-        return SinkPart(table.num_rows, table=table if table.num_rows else None)
+        """Return the rows, changes with their weights."""
+        return SinkPart(count_changes(table), table=table if table.num_rows else None)
 
 
 class PrintSink:
     """The driver's half: every row of an epoch on a line of its own, columns aligned, a header an epoch.
 
+    Changes are ordered by the query's key, where it has one, and else deletes stand before inserts.
     Rows are printed when their epoch is committed. If the driver dies between the two, they are not printed
     again: a terminal can't take anything back, so this sink is at most once after a crash.
     """
@@ -48,7 +50,10 @@ class PrintSink:
             return
         if self._duck is None:
             self._duck = DuckSession()
-        lines = render(self._duck, pa.concat_tables(tables), self._spec.schema)
+        table = pa.concat_tables(tables)
+        if WEIGHT_COLUMN in table.column_names:
+            table = to_kinds(table, self._spec.key, self._spec.schema)
+        lines = render(self._duck, table, self._spec.schema)
         prefix = f"{self._prefix}> " if self._prefix else ""
         out = self._stream()
         out.write("".join(f"{prefix}{line}\n" for line in lines))

@@ -31,6 +31,7 @@ def source_spec(
     needed_paths: tuple[str, ...] = (),
     connector: str = "filesystem",
     partitioned_by: tuple[str, ...] = (),
+    primary_key: tuple[str, ...] = (),
 ) -> SourceSpec:
     return SourceSpec(
         name="t",
@@ -42,6 +43,7 @@ def source_spec(
         filter=filter_,
         needed_paths=needed_paths,
         partitioned_by=partitioned_by,
+        primary_key=primary_key,
     )
 
 
@@ -54,6 +56,8 @@ def sink_spec(
     partitioned_by: Sequence[str] = (),
     connector: str = "filesystem",
     name: str = "s",
+    changelog: str = "append",
+    key: Sequence[str] = (),
 ) -> SinkSpec:
     return SinkSpec(
         name=name,
@@ -61,6 +65,8 @@ def sink_spec(
         options=_options(options, path, format),
         schema=tuple(Column(column, parse_type(type_)) for column, type_ in schema.items()),
         partitioned_by=tuple(partitioned_by),
+        changelog=changelog,
+        key=tuple(key),
     )
 
 

@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from sqlstream.connectors.filesystem.cutting import CsvShape
 from sqlstream.connectors.options import bad_option, duration_us, flag
 
-FORMATS = ("json", "csv", "parquet", "orc")
+CHANGELOG_FORMATS = ("debezium-json", "changelog-json", "canal-json", "maxwell-json")
+FORMATS = ("json", "csv", "parquet", "orc", *CHANGELOG_FORMATS)
 
 
 @dataclass(frozen=True, slots=True)
 class FileOptions:
     """What the options of a table say; defaults and meanings are in docs/connectors.md.
 
-    `csv_header` None: a first line that holds all declared names is a header.
+    `csv_header` None: a first line that holds all declared names is a header. `databases` and `tables` are
+    regular expressions (RE2) that the names in canal's messages match as a whole.
     """
 
     path: str
@@ -26,6 +31,14 @@ class FileOptions:
     csv_header: bool | None = None
     csv_null: str | None = None
     json_fail_on_missing: bool = False
+    schema_include: bool = False
+    databases: str | None = None
+    tables: str | None = None
+
+    @property
+    def is_changelog(self) -> bool:
+        """Whether the files hold changes, so that the relation has KIND_COLUMN."""
+        return self.format in CHANGELOG_FORMATS
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> FileOptions:
@@ -63,7 +76,21 @@ class FileOptions:
             csv_header=None if header is None else flag(options, "csv.header"),
             csv_null=options.get("csv.null-literal"),
             json_fail_on_missing=flag(options, "json.fail-on-missing-field"),
+            schema_include=format_ == "debezium-json" and flag(options, "debezium-json.schema-include"),
+            databases=_pattern(options, "canal-json.database.include"),
+            tables=_pattern(options, "canal-json.table.include"),
         )
+
+
+def _pattern(options: Mapping[str, str], name: str) -> str | None:
+    """A regular expression that RE2, DuckDB's library for them, can run."""
+    text = options.get(name)
+    if text is not None:
+        try:
+            pc.match_substring_regex(pa.array([""]), text)
+        except pa.ArrowInvalid:
+            raise bad_option(name, text, "a regular expression, without look-around or references") from None
+    return text
 
 
 def _char(options: Mapping[str, str], name: str, default: str | None) -> str | None:

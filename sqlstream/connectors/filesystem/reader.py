@@ -7,22 +7,24 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from sqlstream.connectors.api import BadRow, Split
-from sqlstream.connectors.filesystem import csv, json, orc, parquet
+from sqlstream.connectors.filesystem import changelog_json, csv, orc, parquet
+from sqlstream.connectors.filesystem.changelog_json import ChangelogLines
 from sqlstream.connectors.filesystem.columns import Wanted
+from sqlstream.connectors.filesystem.json import JsonLines
+from sqlstream.connectors.filesystem.json_lines import careful
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.pieces import Piece, Workspace
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.fragment import DuckSession
 from sqlstream_operators.spec import SourceSpec
 
-_CAREFUL = {"json": json.careful, "csv": csv.careful, "parquet": parquet.careful}
-
 
 class FileReader:
     """Reads splits of one source.
 
     JSON and CSV are parsed once, also when several queries read them; Parquet stays a view, so that each
-    query reads only the columns and row groups that it needs.
+    query reads only the columns and row groups that it needs. A relation of changes has KIND_COLUMN too; the
+    source's filter is not applied to it, because a row that it drops may be what takes another one away.
     """
 
     def __init__(self, spec: SourceSpec, base_dir: str) -> None:
@@ -50,9 +52,14 @@ class FileReader:
                 case "csv":
                     sql = csv.strict_sql(self._wanted, self._options, pieces, work)
                     several_parses = queries > 1
-                case _:
-                    sql = json.strict_sql(self._wanted, self._options, pieces, work)
+                case "json":
+                    lines = JsonLines(self._wanted, self._options)
+                    sql = lines.select([work.text(piece) for piece in pieces], [p.entry for p in pieces])
                     several_parses = queries > 1
+                case _:
+                    table = changelog_json.strict_table(duck, self._wanted, self._options, pieces, work)
+                    self._register(duck, relation, table)
+                    return
             if not work.used and not several_parses:
                 duck.view(relation, sql)
                 return
@@ -69,16 +76,25 @@ class FileReader:
         bad: list[BadRow] = []
         with Workspace() as work:
             for piece in pieces_of(split):
-                if self._options.format == "orc":
-                    tables.append(orc.strict_table(duck, self._wanted, [piece], work))
-                    continue
-                table, refused = _CAREFUL[self._options.format](
-                    duck, self._wanted, self._options, piece, work
-                )
+                table, refused = self._careful(duck, piece, work)
                 tables.append(table)
                 bad += refused
         self._register(duck, relation, pa.concat_tables(tables))
         return bad
+
+    def _careful(self, duck: DuckSession, piece: Piece, work: Workspace) -> tuple[pa.Table, list[BadRow]]:
+        wanted, options = self._wanted, self._options
+        match options.format:
+            case "orc":
+                return orc.strict_table(duck, wanted, [piece], work), []
+            case "csv":
+                return csv.careful(duck, wanted, options, piece, work)
+            case "parquet":
+                return parquet.careful(duck, wanted, options, piece, work)
+            case "json":
+                return careful(duck, JsonLines(wanted, options), piece, work)
+            case _:
+                return careful(duck, ChangelogLines(wanted, options), piece, work)
 
     def _register(self, duck: DuckSession, relation: str, table: pa.Table) -> None:
         duck.register(relation, table, self._wanted.schema)

@@ -16,14 +16,14 @@ from sqlstream.connectors.api import ConnectorContext, Limits, Position, SourceP
 from sqlstream.connectors.filesystem import parquet
 from sqlstream.connectors.filesystem.cutting import Cutter, csv_cut, json_cut
 from sqlstream.connectors.filesystem.listing import ListingLog
-from sqlstream.connectors.filesystem.options import FileOptions
+from sqlstream.connectors.filesystem.options import CHANGELOG_FORMATS, FileOptions
 from sqlstream.connectors.filesystem.paths import FileEntry, list_files, resolve
 from sqlstream.connectors.filesystem.pieces import Piece, compression, open_entry
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.spec import SourceSpec
 
 #: A piece smaller than this is not worth a task of its own, bytes.
-SMALLEST_PIECE = {"json": 8 << 20, "csv": 8 << 20, "parquet": 4 << 20}
+SMALLEST_PIECE = {**dict.fromkeys(("json", "csv", *CHANGELOG_FORMATS), 8 << 20), "parquet": 4 << 20}
 _SMALLEST_SPLIT = 256 << 10
 _SAMPLE = 64 << 10
 #: How much smaller compressed text is, and how long a line is, where nothing better is known.
@@ -80,7 +80,8 @@ class FileSource:
         self._pattern = re.compile(self._options.path_pattern) if self._options.path_pattern else None
         self._log = ListingLog(context.store, f"sources/{quote(spec.name, safe='')}", _root(self._location))
         self._listed_at: float | None = None
-        cutters: dict[str, Cutter] = {"json": json_cut, "csv": functools.partial(csv_cut, self._options.csv)}
+        cutters: dict[str, Cutter] = dict.fromkeys(("json", *CHANGELOG_FORMATS), json_cut)
+        cutters["csv"] = functools.partial(csv_cut, self._options.csv)
         self._cutter = cutters.get(self._options.format)
         self._shapes: dict[str, parquet.ParquetShape] = {}
         self._bytes_per_row: float | None = None
@@ -308,7 +309,7 @@ def _joined(parts: Sequence[_Part]) -> list[_Part]:
 
 def _text_bytes(entry: FileEntry, format_: str) -> int:
     """The bytes of a file once it is decompressed, estimated."""
-    packed = format_ in ("json", "csv") and compression(entry.path) is not None
+    packed = format_ not in ("parquet", "orc") and compression(entry.path) is not None
     return entry.size * _PACKED if packed else entry.size
 
 
