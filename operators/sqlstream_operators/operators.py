@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from .changelog_spec import DeduplicateSpec, NormalizeSpec, TopNSpec, WindowTopNSpec
+from .changelog_spec import (
+    DeduplicateSpec,
+    DistinctValuesSpec,
+    GroupAggregateSpec,
+    NormalizeSpec,
+    TopNSpec,
+    WindowTopNSpec,
+)
 from .deduplicate import Deduplicate
+from .distinct_values import DistinctValues
 from .errors import InternalError
+from .group_aggregate import GroupAggregate
 from .normalize import Normalize
 from .operator import Operator
 from .spec import OperatorSpec, WindowAggregateSpec
@@ -18,6 +27,10 @@ def operator_of(spec: OperatorSpec) -> Operator:
     match spec:
         case WindowAggregateSpec():
             return WindowAggregate(spec)
+        case GroupAggregateSpec():
+            return GroupAggregate(spec)
+        case DistinctValuesSpec():
+            return DistinctValues(spec)
         case TopNSpec():
             return TopN(spec)
         case DeduplicateSpec():

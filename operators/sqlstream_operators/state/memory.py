@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from sqlstream_operators.state_schema import StateSchema
 
-from .store import Overlay, StateTables
+from .overlay import Overlay, Row
+from .store import StateTables
 from .version import ShardVersion
 
 
@@ -32,6 +33,14 @@ class MemoryBytes:
         """See `SortedBytes.seek`."""
         at = bisect.bisect_left(self._sorted, first)
         return self._sorted[at] if at < len(self._sorted) and self._sorted[at] < last else None
+
+    def edges(self, ranges: Sequence[tuple[bytes, bytes]], *, backwards: bool) -> list[Row | None]:
+        """See `SortedBytes.edges`."""
+        edges: list[Row | None] = []
+        for first, last in ranges:
+            keys, values = self.scan(first, last)
+            edges.append((keys[-backwards], values[-backwards]) if keys else None)
+        return edges
 
     def apply(self, overlay: Overlay) -> None:
         """Apply an epoch's writes."""

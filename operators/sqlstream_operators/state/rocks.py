@@ -31,6 +31,8 @@ from rocksdict import (
     WriteOptions,
 )
 
+from .overlay import Row
+
 MARKER = b"\xff\xffversion"
 HALF_APPLIED = "half-applied"
 BLOCK_CACHE_BYTES = 64 << 20
@@ -115,6 +117,25 @@ class RocksBytes:
         for key, _ in self._items(first, last):
             return key
         return None
+
+    def edges(self, ranges: Sequence[tuple[bytes, bytes]], *, backwards: bool) -> list[Row | None]:
+        """See `SortedBytes.edges`."""
+        edges: list[Row | None] = []
+        rows = self._db.iter(ReadOptions())
+        for first, last in ranges:
+            if backwards:
+                rows.seek_for_prev(last)
+                if rows.valid() and rows.key() == last:
+                    rows.prev()
+            else:
+                rows.seek(first)
+            if not rows.valid():
+                rows.status()  # raises if a block is damaged
+                edges.append(None)
+                continue
+            key = rows.key()
+            edges.append((key, rows.value()) if first <= key < last else None)
+        return edges
 
     def chunks(
         self, first: bytes, last: bytes, rows: int = 20_000

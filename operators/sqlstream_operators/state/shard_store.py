@@ -26,6 +26,7 @@ from sqlstream_operators.state_schema import StateSchema
 from .cache import Cache, catch_up_from, check_chain, file_digest
 from .checkpoint_store import CheckpointStore
 from .delta import encode_delta
+from .overlay import Row
 from .store import StateTables
 from .version import Delta, ShardVersion, StateFile, chain_after, digest_of
 
@@ -190,6 +191,10 @@ class ShardStore(StateTables):
     def seek(self, first: bytes, last: bytes) -> bytes | None:
         """See `SortedBytes.seek`: the published version, without the epoch's writes."""
         return self._read(lambda: self._cache.rocks.seek(first, last))
+
+    def edges(self, ranges: Sequence[tuple[bytes, bytes]], *, backwards: bool) -> list[Row | None]:
+        """See `SortedBytes.edges`: the published version, without the epoch's writes."""
+        return self._read(lambda: self._cache.rocks.edges(ranges, backwards=backwards))
 
     def _read(self, read: Callable[[], T]) -> T:
         try:

@@ -20,14 +20,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sqlstream_operators.arrow_types import conform, to_arrow
-from sqlstream_operators.binary import U8, from_list, parts
-from sqlstream_operators.errors import StateError, StateSchemaError
+from sqlstream_operators.binary import from_list, parts
+from sqlstream_operators.errors import StateError
 from sqlstream_operators.key_bytes import decode_columns, encode_pieces, join_pieces, to_bytes
 from sqlstream_operators.keys import group_range, key_groups
 from sqlstream_operators.rows import decode_rows, encode_rows
-from sqlstream_operators.state_schema import FOUND, TIME, StateField, StateSchema, StateTable
+from sqlstream_operators.state_schema import FOUND, TIME, StateSchema
 
-_TOP = np.uint64(1 << 63)
+from .layout import Place, known_schemas, next_prefix, read_times, time_bound, time_bytes
+from .overlay import Overlay, Row, SortedBytes
 
 
 class StateStore(Protocol):
@@ -56,6 +57,13 @@ class StateStore(Protocol):
         """All rows (key and value columns) whose key, without sub-key, is among `keys`."""
         ...
 
+    def ends(self, table: str, keys: pa.Table, *, last: bool) -> pa.Table:
+        """The first (or last) row, in the order of state, of each of `keys` (without sub-key): one seek each.
+
+        Keys without rows are absent; a key that is given twice is there once. Rows are in the order of state.
+        """
+        ...
+
     def scan_time(self, table: str, from_us: int | None, to_us: int | None) -> pa.Table:
         """All rows with from_us <= time < to_us (None: unbounded), ordered by time."""
         ...
@@ -71,117 +79,6 @@ class StateStore(Protocol):
     def scan_all(self, table: str) -> pa.Table:
         """All rows of a table, in the order of state."""
         ...
-
-
-class SortedBytes(Protocol):
-    """A sorted map from bytes to bytes that does not change while it is read."""
-
-    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values of sorted, distinct keys."""
-        ...
-
-    def scan(self, first: bytes, last: bytes) -> tuple[list[bytes], list[bytes]]:
-        """The keys and values in [first, last), in order."""
-        ...
-
-    def seek(self, first: bytes, last: bytes) -> bytes | None:
-        """The least key in [first, last)."""
-        ...
-
-
-class Overlay:
-    """The writes of one epoch: deleted ranges of the map below, and on top rows (None: deleted)."""
-
-    def __init__(self) -> None:
-        self.rows: dict[bytes, bytes | None] = {}
-        self.ranges: list[tuple[bytes, bytes]] = []
-        self._sorted: list[bytes] | None = None
-
-    def write(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
-        """Put rows, or delete them (None)."""
-        self.rows.update(zip(keys, values, strict=True))
-        self._sorted = None
-
-    def forget(self, first: bytes, last: bytes) -> None:
-        """Drop the overlay's own rows in [first, last)."""
-        for key in self.keys(first, last):
-            del self.rows[key]
-        self._sorted = None
-
-    def delete_range(self, first: bytes, last: bytes) -> None:
-        """Delete all keys in [first, last), in the overlay and below."""
-        self.forget(first, last)
-        merged = []
-        for low, high in self.ranges:
-            if high < first or last < low:
-                merged.append((low, high))
-            else:
-                first, last = min(low, first), max(high, last)
-        self.ranges = sorted([*merged, (first, last)])
-
-    def keys(self, first: bytes, last: bytes) -> list[bytes]:
-        """The overlay's own keys in [first, last), sorted."""
-        if self._sorted is None:
-            self._sorted = sorted(self.rows)
-        low = bisect.bisect_left(self._sorted, first)
-        return self._sorted[low : bisect.bisect_left(self._sorted, last)]
-
-    def hides(self, key: bytes) -> bool:
-        """Whether a range deletes this key of the map below."""
-        at = bisect.bisect_right(self.ranges, (key, b"\xff" * 8)) - 1
-        return at >= 0 and self.ranges[at][0] <= key < self.ranges[at][1]
-
-    def visible(self, first: bytes, last: bytes) -> list[tuple[bytes, bytes]]:
-        """The parts of [first, last) that no range deletes."""
-        out = []
-        for low, high in self.ranges:
-            if high <= first or last <= low:
-                continue
-            if first < low:
-                out.append((first, low))
-            first = high
-        if first < last:
-            out.append((first, last))
-        return out
-
-
-class _Table:
-    """A state table with its place in the key space and the value fields of every schema version."""
-
-    def __init__(self, table: StateTable, index: int, versions: dict[int, tuple[StateField, ...]]) -> None:
-        self.spec = table
-        self.index = index
-        self.versions = versions
-        self.prefix = bytes([index])
-        self.after = bytes([index + 1])
-        self.header = 11 if table.layout == "time" else 3
-        self.key_types = [field.type for field in (*table.key, *table.sub_key)]
-
-
-def known_schemas(stored: Sequence[StateSchema], schema: StateSchema) -> tuple[StateSchema, ...]:
-    """The stored schemas, and `schema` behind them if it is new.
-
-    Raises StateSchemaError if a table that both have has another key or layout: such state must be adapted.
-    """
-    for old in stored:
-        for table in old.tables:
-            for new in schema.tables:
-                if new.name == table.name and _identity(new) != _identity(table):
-                    raise StateSchemaError(
-                        f"state {schema.state_id}: table {table.name} was written with another key or layout",
-                        "the state has to be adapted to the changed query before it is used",
-                    )
-    if any(old.schema_id == schema.schema_id for old in stored):
-        return tuple(stored)
-    return (*stored, schema)
-
-
-def _identity(table: StateTable) -> tuple[object, ...]:
-    return (
-        table.layout,
-        [(field.fingerprint, field.type) for field in table.key],
-        [(field.fingerprint, field.type) for field in table.sub_key],
-    )
 
 
 class StateTables:
@@ -213,7 +110,7 @@ class StateTables:
         for known in self.schemas:
             for table in known.tables:
                 order.setdefault(table.name, len(order))
-        self._tables: dict[str, _Table] = {}
+        self._tables: dict[str, Place] = {}
         for table in schema.tables:
             versions = {
                 i: old.value
@@ -221,7 +118,7 @@ class StateTables:
                 for old in known.tables
                 if old.name == table.name
             }
-            self._tables[table.name] = _Table(table, order[table.name], versions)
+            self._tables[table.name] = Place(table, order[table.name], versions)
 
     def get(self, table: str, keys: pa.Table) -> pa.Table:
         """See `StateStore.get`."""
@@ -262,17 +159,19 @@ class StateTables:
     def scan_prefix(self, table: str, keys: pa.Table) -> pa.Table:
         """See `StateStore.scan_prefix`."""
         place = self._table(table)
-        if place.spec.layout == "time":
-            names = (TIME, *(field.name for field in place.spec.key))
-        else:
-            names = tuple(field.name for field in place.spec.key)
         found_keys: list[bytes] = []
         found_values: list[bytes] = []
-        for prefix in sorted(set(self._keys(place, keys, names))):
-            more, values = self.scan_bytes(prefix, _next_prefix(prefix))
+        for first, last in self._prefixes(place, keys):
+            more, values = self.scan_bytes(first, last)
             found_keys += more
             found_values += values
         return self._rows(place, found_keys, found_values)
+
+    def ends(self, table: str, keys: pa.Table, *, last: bool) -> pa.Table:
+        """See `StateStore.ends`."""
+        place = self._table(table)
+        found = [row for row in self._edges(self._prefixes(place, keys), backwards=last) if row is not None]
+        return self._rows(place, [key for key, _ in found], [value for _, value in found])
 
     def scan_time(self, table: str, from_us: int | None, to_us: int | None) -> pa.Table:
         """See `StateStore.scan_time`."""
@@ -379,6 +278,34 @@ class StateTables:
                 key = self.base.seek(key + b"\x00", high)
         return False
 
+    def _edges(self, ranges: list[tuple[bytes, bytes]], *, backwards: bool) -> list[Row | None]:
+        """The first (`backwards`: last) row of each range, the epoch's own writes included."""
+        overlay = self.overlay
+        below = self.base.edges(ranges, backwards=backwards)
+        if not overlay.rows and not overlay.ranges:
+            return below
+        edges: list[Row | None] = []
+        for (first, last), row in zip(ranges, below, strict=True):
+            if row is not None and (row[0] in overlay.rows or overlay.hides(row[0])):
+                row = self._visible_edge(first, last, backwards=backwards)
+            own = overlay.edge(first, last, backwards=backwards)
+            if row is None or (own is not None and (own[0] > row[0]) == backwards):
+                row = own
+            edges.append(row)
+        return edges
+
+    def _visible_edge(self, first: bytes, last: bytes, *, backwards: bool) -> Row | None:
+        """The first (`backwards`: last) row below in [first, last) that the overlay leaves as it is."""
+        ranges = self.overlay.visible(first, last)
+        for low, high in reversed(ranges) if backwards else ranges:
+            [row] = self.base.edges([(low, high)], backwards=backwards)
+            while row is not None and row[0] in self.overlay.rows:
+                low, high = (low, row[0]) if backwards else (row[0] + b"\x00", high)
+                [row] = self.base.edges([(low, high)], backwards=backwards)
+            if row is not None:
+                return row
+        return None
+
     def _learn(self, keys: list[bytes]) -> list[bytes | None]:
         values = self.base.get_many(keys) if keys else []
         self._sizes.update(zip(keys, (-1 if value is None else len(value) for value in values), strict=True))
@@ -404,12 +331,12 @@ class StateTables:
         self._scanned = (first, last, keys, values)
         return keys, values
 
-    def _table(self, name: str) -> _Table:
+    def _table(self, name: str) -> Place:
         if name not in self._tables:
             raise KeyError(f"state {self.schema.state_id} has no table {name!r}")
         return self._tables[name]
 
-    def _keys(self, place: _Table, rows: pa.Table, names: Sequence[str] | None = None) -> list[bytes]:
+    def _keys(self, place: Place, rows: pa.Table, names: Sequence[str] | None = None) -> list[bytes]:
         spec, n = place.spec, rows.num_rows
         if n == 0:
             return []
@@ -429,7 +356,7 @@ class StateTables:
             times = conform(rows.column(TIME), pa.int64())
             if times.null_count:
                 raise StateError(f"state {self.schema.state_id}: a row of {spec.name} has no time")
-            header[:, 1:9] = _time_bytes(times.to_numpy(zero_copy_only=False))
+            header[:, 1:9] = time_bytes(times.to_numpy(zero_copy_only=False))
         fields = [*spec.key, *spec.sub_key] if names is None else list(spec.key)
         arrays = key + [
             conform(rows.column(field.name), to_arrow(field.type)) for field in fields[len(key) :]
@@ -437,14 +364,19 @@ class StateTables:
         pieces = encode_pieces(arrays, [field.type for field in fields])
         return to_bytes(join_pieces([header, *pieces]))
 
-    def _rows(self, place: _Table, keys: list[bytes], values: list[bytes]) -> pa.Table:
+    def _prefixes(self, place: Place, keys: pa.Table) -> list[tuple[bytes, bytes]]:
+        """The ranges, in order, of the rows of each of `keys`, which are without sub-key."""
+        names = [field.name for field in place.spec.key]
+        return [(key, next_prefix(key)) for key in sorted(set(self._keys(place, keys, names)))]
+
+    def _rows(self, place: Place, keys: list[bytes], values: list[bytes]) -> pa.Table:
         spec = place.spec
         offsets, data = parts(from_list(keys))
         columns, ends = decode_columns(data, offsets[:-1] + place.header, offsets[1:], place.key_types)
         if not np.array_equal(ends, offsets[1:]):
             raise StateError(f"state {self.schema.state_id}: a key of {spec.name} is not well formed")
         if spec.layout == "time":
-            columns.insert(0, pa.array(_read_times(data, offsets[:-1] + 1)))
+            columns.insert(0, pa.array(read_times(data, offsets[:-1] + 1)))
         decoded = decode_rows(values, spec.value, place.versions)
         return pa.Table.from_arrays(
             [*columns, *(decoded.columns if spec.value else ())],
@@ -452,32 +384,7 @@ class StateTables:
         )
 
     @staticmethod
-    def _time_range(place: _Table, from_us: int | None, to_us: int | None) -> tuple[bytes, bytes]:
+    def _time_range(place: Place, from_us: int | None, to_us: int | None) -> tuple[bytes, bytes]:
         if place.spec.layout != "time":
             raise ValueError(f"state table {place.spec.name} is not ordered by time")
-        return _time_bound(place, from_us, place.prefix), _time_bound(place, to_us, place.after)
-
-
-def _time_bound(place: _Table, time: int | None, unbounded: bytes) -> bytes:
-    if time is None:
-        return unbounded
-    shifted = time + (1 << 63)
-    if shifted < 0:
-        return place.prefix
-    return place.after if shifted >> 64 else place.prefix + shifted.to_bytes(8, "big")
-
-
-def _time_bytes(times: npt.NDArray[np.int64]) -> U8:
-    shifted = (times.view(np.uint64) ^ _TOP).astype(">u8")
-    return shifted.view(np.uint8).reshape(len(times), 8)
-
-
-def _read_times(data: U8, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    matrix = data[starts[:, None] + np.arange(8)]
-    return (np.ascontiguousarray(matrix).view(">u8").ravel().astype(np.uint64) ^ _TOP).view(np.int64)
-
-
-def _next_prefix(prefix: bytes) -> bytes:
-    # The table index is at most 200, so some byte can always be raised.
-    stripped = prefix.rstrip(b"\xff")
-    return stripped[:-1] + bytes([stripped[-1] + 1])
+        return time_bound(place, from_us, place.prefix), time_bound(place, to_us, place.after)

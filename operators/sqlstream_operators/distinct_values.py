@@ -1,0 +1,132 @@
+"""Distinct values: which values each group has, for all the DISTINCT aggregates over them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .changelog_spec import DistinctValuesSpec
+from .errors import InternalError
+from .fragment import DuckSession
+from .groups import canonical
+from .operator import OperatorContext, OperatorResult, Watermarks
+from .relations import conformed
+from .schema import Column, Schema
+from .state_schema import FOUND
+from .types import BIGINT, BOOLEAN
+from .weighted import empty, names_of, quoted
+
+_SEEN = "seen"
+_INPUT = "__values"
+
+
+class DistinctValues:
+    """Runs a `DistinctValuesSpec`: see there for its input, its state and its output."""
+
+    def __init__(self, spec: DistinctValuesSpec) -> None:
+        self._spec = spec
+        if spec.ttl_us is not None:
+            raise InternalError(f"state {spec.state.state_id}: values can't be forgotten by time yet")
+        self._key: Schema = (*spec.keys, *spec.values)
+        self._flags: Schema = tuple(Column(flag, BIGINT) for flag in spec.flags)
+        table = spec.state.table(_SEEN)
+        if (
+            table.layout != "key"
+            or set(table.key_columns) != set(names_of(self._key))
+            or set(table.value_columns) != set(spec.flags)
+        ):
+            raise InternalError(
+                f"state {spec.state.state_id}: table {_SEEN} has not the columns of the operator"
+            )
+
+    def idle(self, inputs: Sequence[pa.Table], watermarks: Watermarks, *, stateless: bool) -> bool:
+        """Nothing came."""
+        return not any(rows.num_rows for rows in inputs)
+
+    def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:
+        """Count the values, and emit for those that came or went; raises InternalError for bad counts."""
+        [rows] = inputs
+        started = time.perf_counter_ns()
+        delta = self._merged(context.duck, rows)
+        spent = {"merge_us": _since(started), "state_us": 0, "emit_us": 0}
+        output, added, removed = empty(self._spec.output), 0, 0
+        if delta.num_rows:
+            started = time.perf_counter_ns()
+            stored = context.state.get(_SEEN, delta)
+            changed, added, removed = self._count(delta, stored, context)
+            spent["state_us"] = _since(started)
+            started = time.perf_counter_ns()
+            if changed.num_rows:
+                output = self._emit(context.duck, changed)
+            spent["emit_us"] = _since(started)
+        metrics = {
+            "emitted_rows": output.num_rows,
+            "state_rows_added": added,
+            "state_rows_removed": removed,
+            **spent,
+        }
+        return OperatorResult(output, metrics)
+
+    def _merged(self, duck: DuckSession, rows: pa.Table) -> pa.Table:
+        """One row for each value with what this epoch adds to its flags, where that is anything."""
+        schema: Schema = (*self._key, *self._flags)
+        rows = conformed(rows, schema, f"input of {self._spec.state.state_id}")
+        if not rows.num_rows:
+            return empty(schema)
+        keys, flags = ", ".join(quoted(self._key)), quoted(self._flags)
+        sums = [f"coalesce(CAST(sum({flag}) AS BIGINT), 0) AS {flag}" for flag in flags]
+        some = " OR ".join(f"sum({flag}) <> 0" for flag in flags)
+        duck.register(_INPUT, rows, schema)
+        try:
+            merged = duck.query(
+                f"SELECT {', '.join([keys, *sums])} FROM {_INPUT} GROUP BY {keys} HAVING {some}"
+            )
+        finally:
+            duck.drop(_INPUT)
+        merged = conformed(merged, schema, f"values of {self._spec.state.state_id}")
+        return canonical(merged, self._key)
+
+    def _count(
+        self, delta: pa.Table, stored: pa.Table, context: OperatorContext
+    ) -> tuple[pa.Table, int, int]:
+        """Write the new flags; the rows of `changed`, and how many rows of the state are new and gone."""
+        found = stored.column(FOUND).to_numpy()
+        columns = {name: delta.column(name) for name in names_of(self._key)}
+        differs, written, left = (np.zeros(delta.num_rows, bool) for _ in range(3))
+        new_flags = {}
+        for flag in self._spec.flags:
+            old = pc.fill_null(conformed(stored, (Column(flag, BIGINT),), _SEEN).column(0), 0).to_numpy()
+            more = delta.column(flag).to_numpy()
+            if self._spec.counted:
+                new = old + more
+            elif len(more) and int(more.min()) < 0:
+                raise InternalError(f"state {self._spec.state.state_id}: a value goes from append-only input")
+            else:
+                new = np.maximum(old, (more > 0).astype(np.int64))
+            written |= new != old
+            left |= new != 0
+            differs |= (old > 0) != (new > 0)
+            new_flags[flag] = pa.array(new)
+            columns[f"{flag}.before"], columns[f"{flag}.after"] = pa.array(old > 0), pa.array(new > 0)
+        rows = pa.table({name: delta.column(name) for name in names_of(self._key)} | new_flags)
+        context.state.put(_SEEN, rows.filter(pa.array(written & left)))
+        context.state.delete(_SEEN, rows.filter(pa.array(found & ~left)))
+        changed = pa.table(columns).filter(pa.array(differs))
+        return changed, int((left & ~found).sum()), int((found & ~left).sum())
+
+    def _emit(self, duck: DuckSession, changed: pa.Table) -> pa.Table:
+        flags = [Column(f"{f}.{when}", BOOLEAN) for f in self._spec.flags for when in ("before", "after")]
+        duck.register("changed", changed, (*self._key, *flags))
+        try:
+            output = duck.query(self._spec.emit)
+        finally:
+            duck.drop("changed")
+        return conformed(output, self._spec.output, f"output of {self._spec.state.state_id}")
+
+
+def _since(started: int) -> int:
+    return (time.perf_counter_ns() - started) // 1000

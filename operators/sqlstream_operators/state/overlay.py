@@ -1,0 +1,95 @@
+"""A sorted map of bytes, and the writes of one epoch on top of it."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+Row: TypeAlias = tuple[bytes, bytes]
+"""A key and its value."""
+
+
+class SortedBytes(Protocol):
+    """A sorted map from bytes to bytes that does not change while it is read."""
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The values of sorted, distinct keys."""
+        ...
+
+    def scan(self, first: bytes, last: bytes) -> tuple[list[bytes], list[bytes]]:
+        """The keys and values in [first, last), in order."""
+        ...
+
+    def seek(self, first: bytes, last: bytes) -> bytes | None:
+        """The least key in [first, last)."""
+        ...
+
+    def edges(self, ranges: Sequence[tuple[bytes, bytes]], *, backwards: bool) -> list[Row | None]:
+        """The first row (`backwards`: the last) of each range [first, last); None where it is empty."""
+        ...
+
+
+class Overlay:
+    """The writes of one epoch: deleted ranges of the map below, and on top rows (None: deleted)."""
+
+    def __init__(self) -> None:
+        self.rows: dict[bytes, bytes | None] = {}
+        self.ranges: list[tuple[bytes, bytes]] = []
+        self._sorted: list[bytes] | None = None
+
+    def write(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+        """Put rows, or delete them (None)."""
+        self.rows.update(zip(keys, values, strict=True))
+        self._sorted = None
+
+    def forget(self, first: bytes, last: bytes) -> None:
+        """Drop the overlay's own rows in [first, last)."""
+        for key in self.keys(first, last):
+            del self.rows[key]
+        self._sorted = None
+
+    def delete_range(self, first: bytes, last: bytes) -> None:
+        """Delete all keys in [first, last), in the overlay and below."""
+        self.forget(first, last)
+        merged = []
+        for low, high in self.ranges:
+            if high < first or last < low:
+                merged.append((low, high))
+            else:
+                first, last = min(low, first), max(high, last)
+        self.ranges = sorted([*merged, (first, last)])
+
+    def keys(self, first: bytes, last: bytes) -> list[bytes]:
+        """The overlay's own keys in [first, last), sorted."""
+        if self._sorted is None:
+            self._sorted = sorted(self.rows)
+        low = bisect.bisect_left(self._sorted, first)
+        return self._sorted[low : bisect.bisect_left(self._sorted, last)]
+
+    def edge(self, first: bytes, last: bytes, *, backwards: bool) -> Row | None:
+        """The first (`backwards`: the last) of the overlay's own rows in [first, last), deletions skipped."""
+        own = self.keys(first, last)
+        for key in reversed(own) if backwards else own:
+            value = self.rows[key]
+            if value is not None:
+                return key, value
+        return None
+
+    def hides(self, key: bytes) -> bool:
+        """Whether a range deletes this key of the map below."""
+        at = bisect.bisect_right(self.ranges, (key, b"\xff" * 8)) - 1
+        return at >= 0 and self.ranges[at][0] <= key < self.ranges[at][1]
+
+    def visible(self, first: bytes, last: bytes) -> list[tuple[bytes, bytes]]:
+        """The parts of [first, last) that no range deletes."""
+        out = []
+        for low, high in self.ranges:
+            if high <= first or last <= low:
+                continue
+            if first < low:
+                out.append((first, low))
+            first = high
+        if first < last:
+            out.append((first, last))
+        return out

@@ -1,0 +1,67 @@
+"""Adding up relations whose rows have WEIGHT_COLUMN, and what turns one relation into another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from .arrow_types import to_arrow
+from .fragment import DuckSession
+from .relations import conformed
+from .schema import WEIGHT_COLUMN, Column, Schema
+from .types import BIGINT, quote_identifier
+
+_ROWS = "__weighted"
+
+
+def with_weight(schema: Schema) -> Schema:
+    """The columns, and WEIGHT_COLUMN behind them."""
+    return (*schema, Column(WEIGHT_COLUMN, BIGINT))
+
+
+def empty(schema: Schema) -> pa.Table:
+    """A table with these columns and no rows."""
+    return pa.schema([(column.name, to_arrow(column.type)) for column in schema]).empty_table()
+
+
+def names_of(schema: Schema) -> list[str]:
+    """The names of the columns."""
+    return [column.name for column in schema]
+
+
+def quoted(schema: Schema) -> list[str]:
+    """The names of the columns, quoted for DuckDB."""
+    return [quote_identifier(column.name) for column in schema]
+
+
+def concatenated(pieces: Sequence[pa.Table]) -> pa.Table:
+    """The rows of at least one table of one schema, one after the other; empty ones cost nothing."""
+    return pa.concat_tables([piece for piece in pieces if piece.num_rows] or list(pieces[:1]))
+
+
+def consolidated(duck: DuckSession, rows: pa.Table, schema: Schema) -> pa.Table:
+    """Rows of `schema` and WEIGHT_COLUMN with the weights of equal rows added up, those that are 0 left out."""
+    if not rows.num_rows:
+        return empty(with_weight(schema))
+    columns = quoted(schema)
+    total = f"sum({WEIGHT_COLUMN})"
+    listed = ", ".join([*columns, f"CAST({total} AS BIGINT) AS {WEIGHT_COLUMN}"])
+    by = f" GROUP BY {', '.join(columns)}" if columns else ""
+    duck.register(_ROWS, rows, with_weight(schema))
+    try:
+        merged = duck.query(f"SELECT {listed} FROM {_ROWS}{by} HAVING {total} <> 0")
+    finally:
+        duck.drop(_ROWS)
+    return conformed(merged, with_weight(schema), "consolidated rows")
+
+
+def difference(duck: DuckSession, before: pa.Table, after: pa.Table, schema: Schema) -> pa.Table:
+    """What turns the multiset `before` into `after`: rows of `schema` and WEIGHT_COLUMN, consolidated."""
+    both = concatenated([_weighted(before, -1, schema), _weighted(after, 1, schema)])
+    return consolidated(duck, both, schema)
+
+
+def _weighted(rows: pa.Table, weight: int, schema: Schema) -> pa.Table:
+    rows = conformed(rows, schema, "rows")
+    return rows.append_column(WEIGHT_COLUMN, pa.repeat(pa.scalar(weight, pa.int64()), rows.num_rows))

@@ -1,0 +1,171 @@
+"""An operator over changes, run by itself on the stores of several shards, and multisets of rows to compare."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from sqlstream_operators.arrow_types import to_arrow
+from sqlstream_operators.exchange import partition
+from sqlstream_operators.fragment import DuckSession
+from sqlstream_operators.operator import OperatorContext, Watermarks
+from sqlstream_operators.operators import operator_of
+from sqlstream_operators.schema import WEIGHT_COLUMN, Column, Schema
+from sqlstream_operators.spec import OperatorSpec
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_operators.state.memory import MemoryShardStore
+from sqlstream_operators.state.shard_store import ShardStore
+from sqlstream_operators.state.version import ShardVersion
+from sqlstream_operators.types import BIGINT
+
+GROUPS = 16
+DUCK = DuckSession()
+Multiset = Counter[tuple[Any, ...]]
+
+
+def table(schema: Schema, rows: Sequence[Sequence[Any]]) -> pa.Table:
+    """Rows of plain values as a table of these columns."""
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    return pa.table(
+        {
+            column.name: pa.array(list(values), to_arrow(column.type))
+            for column, values in zip(schema, columns, strict=True)
+        }
+    )
+
+
+def weighted_table(schema: Schema, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
+    """As `table`, with the last value of each row its weight."""
+    return table((*schema, Column(WEIGHT_COLUMN, BIGINT)), rows)
+
+
+def plain(value: Any) -> Any:
+    """A value that can be hashed."""
+    if isinstance(value, list):
+        return tuple(plain(item) for item in value)
+    if isinstance(value, dict):
+        return tuple((key, plain(item)) for key, item in value.items())
+    return value
+
+
+def rows_of(rows: pa.Table) -> list[tuple[Any, ...]]:
+    return [tuple(plain(value) for value in row.values()) for row in rows.to_pylist()]
+
+
+def batch(sql: str, schema: Schema, rows: Multiset) -> Multiset:
+    """What DuckDB answers over the multiset `rows`, as relation `t`."""
+    connection = duckdb.connect()
+    connection.register("t", table(schema, list(rows.elements())))
+    return Counter(rows_of(connection.sql(sql).to_arrow_table()))
+
+
+def partials(sql: str, schema: Schema, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
+    """A partial aggregate of one split, whose rows have a weight, as relation `t`."""
+    return DUCK.query(sql, {"t": weighted_table(schema, rows)})
+
+
+class Folded:
+    """The multiset that an operator's output adds up to; each output must be consolidated."""
+
+    def __init__(self) -> None:
+        self.rows: Multiset = Counter()
+
+    def add(self, output: pa.Table) -> Multiset:
+        names = [name for name in output.column_names if name != WEIGHT_COLUMN]
+        if WEIGHT_COLUMN not in output.column_names:
+            self.rows.update(rows_of(output))
+            return self.rows
+        weights = output.column(WEIGHT_COLUMN).to_pylist()
+        rows = rows_of(output.select(names))
+        assert len(set(rows)) == len(rows), "a row stands twice"
+        assert 0 not in weights
+        for row, weight in zip(rows, weights, strict=True):
+            self.rows[row] += weight
+            if not self.rows[row]:
+                del self.rows[row]
+        assert all(count > 0 for count in self.rows.values()), "a row went that was not there"
+        return self.rows
+
+
+class Shards:
+    """An operator's shards: inputs are partitioned by `keys` as the exchange does, one call is one epoch."""
+
+    def __init__(
+        self, spec: OperatorSpec, shards: int, keys: Sequence[str], *, directory: Path | None = None
+    ) -> None:
+        self.spec = spec
+        self.operator = operator_of(spec)
+        self.shards = shards
+        self.keys = list(keys)
+        self.epoch = 0
+        self.metrics: list[dict[str, int]] = []
+        self._memory = [MemoryShardStore(spec.state, shard, shards, GROUPS) for shard in range(shards)]
+        self._directory = directory
+        self._versions = [ShardVersion.empty() for _ in range(shards)]
+
+    def run(self, inputs: Sequence[pa.Table], marks: Watermarks | None = None) -> list[pa.Table]:
+        """One epoch; the output of each shard. Where `idle` says so it is checked that nothing would happen."""
+        self.epoch += 1
+        pieces = [dict(partition(rows, self.keys, GROUPS, self.shards)) for rows in inputs]
+        outputs = []
+        for shard in range(self.shards):
+            own = [part.get(shard, rows.slice(0, 0)) for part, rows in zip(pieces, inputs, strict=True)]
+            outputs.append(self._run(shard, own, marks or Watermarks()))
+        return outputs
+
+    def rescale(self, shards: int) -> None:
+        """Go on with another number of shards; only on RocksDB."""
+        assert self._directory is not None
+        self.shards = shards
+
+    def state_rows(self) -> int:
+        """The rows of all tables in all shards."""
+        if self._directory is not None:
+            return sum(version.rows for version in self._versions)
+        return sum(
+            store.scan_all(place.name).num_rows for store in self._memory for place in self.spec.state.tables
+        )
+
+    def _run(self, shard: int, inputs: list[pa.Table], marks: Watermarks) -> pa.Table:
+        if self._directory is None:
+            store = self._memory[shard]
+            output = self._process(shard, inputs, marks, store)
+            store.commit()
+            return output
+        if shard == 0:
+            self._before, self._versions = self._versions, []
+        same = len(self._before) == self.shards
+        with ShardStore.open(
+            self.spec.state,
+            shard,
+            self.shards,
+            GROUPS,
+            self._before[shard] if same else self._before,
+            checkpoint=CheckpointStore(self._directory / "checkpoint", sync=False),
+            local_dir=self._directory / "local",
+            epoch=self.epoch,
+        ) as rocks:
+            output = self._process(shard, inputs, marks, rocks)
+            self._versions.append(rocks.commit())
+        return output
+
+    def _process(
+        self, shard: int, inputs: list[pa.Table], marks: Watermarks, store: MemoryShardStore | ShardStore
+    ) -> pa.Table:
+        idle = self.operator.idle(inputs, marks, stateless=not store.has_rows())
+        context = OperatorContext(shard, self.shards, GROUPS, marks, store, DUCK)
+        result = self.operator.process(inputs, context)
+        if idle:
+            assert result.output.num_rows == 0
+            assert not store.overlay.rows
+            assert not store.overlay.ranges
+        assert result.metrics["emitted_rows"] == result.output.num_rows
+        names = [column.name for column in self.spec.output]
+        assert [name for name in result.output.column_names if name != WEIGHT_COLUMN] == names
+        self.metrics.append(dict(result.metrics))
+        return result.output
