@@ -28,7 +28,7 @@ _NESTED = (Kind.ARRAY, Kind.MAP, Kind.STRUCT)
 _LISTS = frozenset({"list", "array_agg", "collect", "string_agg"})
 _PICKS = {"min": "first", "any_value": "first", "arg_min": "first", "max": "last", "arg_max": "last"}
 #: What a call is over no values, where that is not NULL.
-_EMPTY = {"count": "0", "count_star": "0", "count_if": "0", "entropy": "0"}
+_EMPTY = {"count": "0", "entropy": "0"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,10 +214,8 @@ def _aggregate(call: AggregateCall, values: tuple[str, ...]) -> str:
 
 def _over_distinct(call: AggregateCall, x: str, extra: str) -> str:
     match call.name:
-        case "count" | "count_star":
+        case "count":
             return "count(*)"
-        case "count_if":
-            return f"count(*) FILTER (WHERE {x})"
         case "mode":
             return f"min({x})"
         case name:

@@ -23,7 +23,7 @@ _MERGE_COUNTS = "CAST(coalesce(sum({f}), 0) AS BIGINT)"
 #: Aggregates over append-only input whose accumulators `aggregates` has, independent of the order of arrival.
 _MERGEABLE = frozenset(
     {
-        *("count", "count_star", "count_if", "min", "max", "bool_and", "bool_or"),
+        *("count", "count_star", "min", "max", "bool_and", "bool_or"),
         *("bit_and", "bit_or", "bit_xor", "product"),
         *("var_pop", "var_samp", "variance", "stddev_pop", "stddev_samp", "stddev", "sem"),
     }
@@ -38,6 +38,8 @@ def decompose(call: AggregateCall, weight: str | None, *, retracting: bool) -> D
     if retracting:
         made = _WEIGHTED.get(call.name)
         return made(call, weight) if made is not None else None
+    if call.name == "count_if":
+        return _count_if_final(call, None)
     if call.name in ("sum", "avg", "mean"):
         return AGGREGATES[call.name](call) if sum_type(call.argument_types[0]) is not None else None
     if call.name in ("arg_min", "arg_max"):
@@ -96,7 +98,9 @@ def _count_final(call: AggregateCall, weight: str | None) -> Decomposition:
 
 
 def _count_if_final(call: AggregateCall, weight: str | None) -> Decomposition:
-    return Decomposition((_counted_if(call, weight, true=True),), "coalesce({0}, 0)")
+    """NULL if there is neither a true nor a false, as DuckDB has it."""
+    counts = (_counted_if(call, weight, true=True), _counted_if(call, weight, true=False))
+    return Decomposition(counts, "CASE WHEN {0} > 0 OR {1} > 0 THEN {0} END")
 
 
 def _sum_final(call: AggregateCall, weight: str | None) -> Decomposition | None:
