@@ -383,9 +383,8 @@ class _Builder:
             known = find_option(connector.options, option.key)
             if known is None:
                 what = f"the connector '{connector.name}'"
-                self.errors.append(
-                    unknown_option("OPT002", what, option.key, connector.options, option.key_span)
-                )
+                concerned = [o for o in connector.options if _concerns(o, by_key)]
+                self.errors.append(unknown_option("OPT002", what, option.key, concerned, option.key_span))
                 continue
             if known.is_pattern and known.subject(option.key).split(".")[0] not in columns:
                 name = known.subject(option.key)
