@@ -53,6 +53,11 @@ class DistinctPlan:
     values: tuple[exp.Expr, ...]
     flags: tuple[exp.Expr | None, ...]
 
+    @property
+    def exchange_keys(self) -> tuple[str, ...]:
+        """The columns that its input is sharded by, in the order of its state: keys and values mixed."""
+        return tuple(f.name for f in self.spec.state.tables[0].key)
+
     def partial_sql(self, block: Block) -> str:
         """Keys, values, and for each flag how many rows came, less those that went, in one block."""
         conditions: list[exp.Expr] = [

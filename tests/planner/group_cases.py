@@ -274,8 +274,9 @@ def _distinct(plan_: Any, parts: list[Block], known: Counter[Row]) -> None:
     came: Counter[Row] = Counter()
     columns = [rows.column(i).to_pylist() for i in range(rows.num_columns)]
     for row in zip(*columns, strict=True):
+        key = tuple(v + 0.0 if isinstance(v, float) else v for v in row[:width])  # -0.0 is 0.0
         for number, flag in enumerate(spec.flags):
-            came[(repr(row[:width]), row[:width], flag)] += row[width + number]
+            came[(repr(key), key, flag)] += row[width + number]
     changes: dict[str, tuple[Row, dict[str, tuple[bool, bool]]]] = {}
     for (text, key, flag), count in came.items():
         before = known[(text, flag)] > 0
@@ -323,8 +324,7 @@ class Running:
             plan_.distinct, self._distinct, self.distinct_stores, strict=True
         ):
             given = union([distinct.partial_sql(b) for b in parts], distinct.input_schema)
-            key = [c.name for c in (*distinct.spec.keys, *distinct.spec.values)]
-            for store, [own] in self._shared([given], [key], stores):
+            for store, [own] in self._shared([given], [list(distinct.exchange_keys)], stores):
                 result = operator.process([own], self._context(store, marks))
                 store.commit()
                 partials.append(result.output.select(partials[0].column_names).cast(partials[0].schema))
