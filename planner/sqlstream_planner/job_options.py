@@ -31,7 +31,7 @@ JOB_OPTIONS: tuple[OptionDef, ...] = (
         "execution.target-epoch-time",
         _D,
         "epochs grow or shrink towards taking this long",
-        default="1 s",
+        default="2 s",
         minimum=1,
     ),
     OptionDef(
