@@ -115,7 +115,6 @@ def main() -> None:
                 "batches": len(last.epochs),
                 "epoch_seconds": [e.to_json()["seconds"] for e in last.epochs],
                 "epochs": [e.to_json() for e in last.epochs],
-                "epochs": [e.to_json() for e in last.epochs],
             }
         ),
         flush=True,
