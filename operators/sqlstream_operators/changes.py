@@ -70,7 +70,7 @@ def _ordered(rows: pa.Table, weights: pa.ChunkedArray, key: tuple[str, ...], sch
     terms = [*first, *(quote_identifier(column.name) for column in schema), _ROW]
     order = ", ".join(f"{term} ASC NULLS FIRST" for term in dict.fromkeys(terms))
     duck = _session()
-    duck.register(_CHANGES, numbered, schema)
+    duck.register(_CHANGES, numbered)  # not with their SQL types: text orders as well as JSON
     try:
         return duck.query(
             f"SELECT {_ROW}, {WEIGHT_COLUMN} AS w, {kind} AS kind FROM {_CHANGES}{window} ORDER BY {order}"

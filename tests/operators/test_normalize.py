@@ -9,12 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from sqlstream_operators.arrow_types import to_arrow
 from sqlstream_operators.changelog_spec import NormalizeSpec
-from sqlstream_operators.errors import InternalError
+from sqlstream_operators.errors import DataError, InternalError
 from sqlstream_operators.fragment import DuckSession
 from sqlstream_operators.normalize import Normalize
 from sqlstream_operators.operator import OperatorContext, OperatorResult, Watermarks
@@ -195,6 +195,15 @@ def test_chunks_of_the_input_do_not_matter(changes: list[Change], data: st.DataO
     assert Runner().run(chunked).output.equals(Runner().run(table).output)
 
 
+def _readable(table: pa.Table) -> bool:
+    """Whether DuckDB takes the values: it refuses a map with a key twice."""
+    try:
+        DUCK.query("SELECT * FROM t", {"t": table})
+    except DataError:
+        return False
+    return True
+
+
 @given(st.data())
 def test_any_types(data: st.DataObject) -> None:
     """The second row of a key replaces the first exactly if DuckDB tells them apart."""
@@ -207,6 +216,7 @@ def test_any_types(data: st.DataObject) -> None:
         arrays = [pa.array([key], to_arrow(key_type)), pa.array([value], to_arrow(type_))]
         return pa.table([pa.array([kind]), *arrays], names=[KIND_COLUMN, "k", "v"])
 
+    assume(_readable(change("+I", first)) and _readable(change("+I", second)))
     runner = Runner(spec)
     inserted = runner.run(change("+I", first)).output
     assert inserted.column(WEIGHT_COLUMN).to_pylist() == [1]
