@@ -279,6 +279,54 @@ class NormalizeSpec:
         return ()
 
 
+@dataclass(frozen=True, slots=True)
+class KeepFirstSpec:
+    """The first row of each key that comes, of rows that only come; the others are dropped.
+
+    Input, in arrival order: `columns`. State: table `row`, layout 'key': key = `keys`, no value. Output: `columns`,
+    append-only. Metric: `dropped_rows`.
+    """
+
+    state: StateSchema
+    keys: tuple[str, ...]
+    columns: Schema
+    output: Schema
+    ttl_us: int | None = None
+    kind: str = "keep_first"
+
+    @property
+    def watermark_sources(self) -> tuple[str, ...]:
+        """Nothing here depends on a watermark."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class WindowGateSpec:
+    """Holds a window's rows back until the watermark closes it; changes of windows that are closed pass.
+
+    Input: `columns` and, if `weighted`, WEIGHT_COLUMN; consolidated, and at any time one row for each of `keys`
+    (columns, `end` among them: the TIMESTAMP of the window's end). State: table `held`, layout 'time' (the window's
+    end, µs): key = `keys`, value = the other columns. A window with end E is closed at watermark W iff
+    E - tick <= W. Output: `output`, the same columns. Ends are at `offset_us` (mod `slide_us`).
+    """
+
+    state: StateSchema
+    keys: tuple[str, ...]
+    end: str
+    columns: Schema
+    weighted: bool
+    output: Schema
+    watermark_sources: tuple[str, ...]
+    tick_us: int
+    slide_us: int
+    offset_us: int = 0
+    kind: str = "window_gate"
+
+    def __post_init__(self) -> None:
+        if self.end not in self.keys:
+            raise ValueError(f"the window's end {self.end!r} is among the keys")
+
+
 def column_of(columns: Schema, name: str) -> Column:
     """The column called `name`; KeyError if there is none."""
     for column in columns:

@@ -20,8 +20,10 @@ from sqlstream_operators.changelog_spec import (
     DeduplicateSpec,
     DistinctValuesSpec,
     GroupAggregateSpec,
+    KeepFirstSpec,
     NormalizeSpec,
     TopNSpec,
+    WindowGateSpec,
     WindowTopNSpec,
 )
 from sqlstream_operators.schema import KIND_COLUMN, SLICE_COLUMN, WEIGHT_COLUMN, Column, RowKind, Schema
@@ -202,6 +204,8 @@ OperatorSpec = (
     | DeduplicateSpec
     | WindowTopNSpec
     | NormalizeSpec
+    | KeepFirstSpec
+    | WindowGateSpec
 )
 
 # -------------------------------------------------------------------------------------------------- stages
@@ -236,6 +240,7 @@ class LateStep:
     table: str
     late_sql: str
     inputs: tuple[str, ...]
+    lateness_us: int = 0  # how long after its end a window still takes rows
 
 
 @dataclass(frozen=True, slots=True)
