@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from datetime import UTC, datetime
@@ -83,6 +84,7 @@ def run_pipeline(
     faults: Faults = no_faults,
     lease_beat_s: float = BEAT_S,
     sync: bool = True,
+    wall_clock: Callable[[], float] = time.time,
 ) -> RunResult:
     """Run a plan until its bounded sources are exhausted and everything is committed, or `stop` is set.
 
@@ -91,6 +93,7 @@ def run_pipeline(
     `runner` Spark is started on `master` with `conf`, and stopped at the end. `local_dir` is where machines
     cache state (default: under the temporary folder). With `handle_signals`, Ctrl-C and SIGTERM set `stop`
     once Spark runs (Spark installs a handler of its own when it starts). `pins` names files to keep.
+    `wall_clock` (seconds since 1970) is what state with a time to live goes by; each epoch's is in its plan.
     Raises DiagnosticError: exit code 4 if the state does not fit the plan, is damaged, or another run works
     on it; 1 if the data can't be computed or read, or Spark can't run.
     """
@@ -141,6 +144,7 @@ def run_pipeline(
                 on_epoch=on_epoch,
                 check_lease=lease.check,
                 faults=faults,
+                wall_clock=wall_clock,
             )
             with stop_on_signals(stop) if handle_signals else nullcontext():
                 return loop.run()

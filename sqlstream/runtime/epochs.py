@@ -102,6 +102,7 @@ class EpochLoop:
         check_lease: Callable[[], None] = lambda: None,
         faults: Faults = no_faults,
         clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._program = program
         self._plan = program.plan
@@ -116,6 +117,7 @@ class EpochLoop:
         self._check_lease = check_lease
         self._faults = faults
         self._clock = clock
+        self._wall_clock = wall_clock
         self._admission = settings.admission
         self._groups = watermarks.source_groups(self._plan)
         self._clocks = watermarks.window_clocks(self._plan)
@@ -133,13 +135,23 @@ class EpochLoop:
     def run(self) -> RunResult:
         """Recover, then run epochs of a program that fits the state. Raises DiagnosticError."""
         started = self._clock()
-        found = recover(self._journal)
-        self._start_from(found.last)
-        self._commit_again(found.last)
-        self._decide(found)
-        self._collector.sweep()
-        outcome = self._epochs()
+        try:
+            found = recover(self._journal)
+            self._start_from(found.last)
+            self._commit_again(found.last)
+            self._decide(found)
+            self._collector.sweep()
+            outcome = self._epochs()
+        finally:
+            self._close_sinks()
         return self._result(outcome, self._clock() - started)
+
+    def _close_sinks(self) -> None:
+        """Let go of connections; a transaction that a sink prepared and did not commit is rolled back."""
+        for sink in (*self._program.former_sinks.values(), *self._program.sinks.values()):
+            close = getattr(sink, "close", None)
+            if close is not None:
+                close()
 
     def _epochs(self) -> str:
         while True:
@@ -360,6 +372,7 @@ class EpochLoop:
             fingerprint=self._program.fingerprint,
             parallelism=self._settings.parallelism,
             sources=tuple(planned),
+            now_us=int(self._wall_clock() * 1e6),
         )
         self._states = dict(ready.states)
         if not self._journal.create_plan(epoch_plan):

@@ -134,7 +134,8 @@ class EpochPlan:
     """Everything that decides what epoch `epoch` computes, except for the state that it starts from.
 
     `parent` is the epoch whose manifest it builds on (None for the first), `lineage` the random id that the
-    first epoch of the state directory got, `fingerprint` that of the program (`program_fingerprint`).
+    first epoch of the state directory got, `fingerprint` that of the program (`program_fingerprint`). `now_us` is the
+    wall clock when it was planned (µs since 1970): what a replay computes depends on it.
     """
 
     epoch: int
@@ -144,6 +145,7 @@ class EpochPlan:
     fingerprint: str
     parallelism: int
     sources: tuple[PlannedSource, ...]
+    now_us: int = 0
 
     @property
     def reads(self) -> bool:
@@ -162,6 +164,7 @@ class EpochPlan:
                 "fingerprint": self.fingerprint,
                 "parallelism": self.parallelism,
                 "sources": [source.to_json() for source in self.sources],
+                "now_us": self.now_us,
             },
         )
 
@@ -177,6 +180,7 @@ class EpochPlan:
             fingerprint=content["fingerprint"],
             parallelism=content["parallelism"],
             sources=tuple(PlannedSource.from_json(source) for source in content["sources"]),
+            now_us=content.get("now_us", 0),
         )
 
 
