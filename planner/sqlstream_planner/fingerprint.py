@@ -18,6 +18,7 @@ from sqlstream_planner.logical import (
     AggregateCall,
     Filter,
     GroupAggregate,
+    KeepFirst,
     Node,
     Normalize,
     Project,
@@ -29,6 +30,7 @@ from sqlstream_planner.logical import (
     Unnest,
     Window,
     WindowAggregate,
+    WindowGate,
 )
 
 _FLIPPED: dict[type[exp.Expr], str] = {exp.GT: "<", exp.GTE: "<="}
@@ -167,7 +169,7 @@ class Provenance:
                 return {
                     f.id: canonical(e, inside) for f, e in zip(node.fields, node.expressions, strict=True)
                 }
-            case Filter() | Sink() | Normalize():
+            case Filter() | Sink() | Normalize() | WindowGate() | KeepFirst():
                 return self.columns(node.input)
             case Rank():
                 raise InternalError("a rank that no condition bounds was planned")
@@ -274,6 +276,12 @@ class Provenance:
                 sets = sorted(",".join(sorted(forms[i] for i in s)) for s in node.sets)
                 expiry = f" expires {self.columns(node)[node.expiry.column]}" if node.expiry else ""
                 return f"group({self.relation(node.input)} by {' ; '.join(sets)}{expiry})"
+            case WindowGate():
+                return f"gate({self.relation(node.input)})"
+            case KeepFirst():
+                inside = self.columns(node.input)
+                by = " ".join(sorted(inside[k] for k in node.keys))
+                return f"keep first({self.relation(node.input)} by {by})"
             case Rank():
                 raise InternalError("a rank that no condition bounds was planned")
             case TopN():

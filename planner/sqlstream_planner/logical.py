@@ -243,6 +243,7 @@ class GroupAggregate:
 
     `sets` are the grouping sets as positions in `keys` (one set of all keys if the query has none), `grouping` the
     field of the grouping id where there are several. `expiry`: a key that bounds the state (EMIT CHANGES of a window).
+    `ttl_us`: a group that nothing touched for so long is forgotten.
     """
 
     input: Node
@@ -252,12 +253,34 @@ class GroupAggregate:
     grouping: Field | None
     calls: tuple[AggregateCall, ...]
     expiry: GroupExpiry | None = None
+    ttl_us: int | None = None
 
     @property
     def fields(self) -> Fields:
         """Keys, the grouping id if there is one, and the aggregates."""
         grouping = (self.grouping,) if self.grouping is not None else ()
         return (*self.keys, *grouping, *(c.field for c in self.calls))
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The one input."""
+        return (self.input,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowGate:
+    """Holds the changing results of a window's groups back until the watermark closes it, and lets corrections pass.
+
+    `input` is the group aggregate; its `expiry` says which window a row belongs to and how late corrections may be.
+    """
+
+    input: GroupAggregate
+    window: WindowSpec
+
+    @property
+    def fields(self) -> Fields:
+        """The input's fields."""
+        return self.input.fields
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -287,6 +310,7 @@ class Rank:
     function: str
     rank: Field
     at: exp.Expr
+    ttl_us: int | None = None
 
     @property
     def fields(self) -> Fields:
@@ -306,7 +330,7 @@ class TopN:
     `function` is row_number, rank or dense_rank; `rank` its field if the query gives it. Rows that are equal in all of
     `order` are ranked by `ties`, ascending, NULLs first: the columns of the input that the query reads (None while
     that is not known). `window_end` is the id of the column with a window's end where the partition has one: then
-    a window's rows are given once, when it closes.
+    a window's rows are given once, when it closes. `ttl_us`: a partition that nothing touched for so long is forgotten.
     """
 
     input: Node
@@ -319,6 +343,7 @@ class TopN:
     ties: tuple[str, ...] | None = None
     window_end: str | None = None
     time: EventTime | None = None
+    ttl_us: int | None = None
 
     @property
     def fields(self) -> Fields:
@@ -333,10 +358,33 @@ class TopN:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Normalize:
-    """Makes the changelog that a table gives consistent: at most one row for each of `keys` (column ids)."""
+    """Makes the changelog that a table gives consistent: at most one row for each of `keys` (column ids).
+
+    `ttl_us`: a key that nothing touched for so long is forgotten.
+    """
 
     input: Node
     keys: tuple[str, ...]
+    ttl_us: int | None = None
+
+    @property
+    def fields(self) -> Fields:
+        """The input's fields."""
+        return self.input.fields
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The one input."""
+        return (self.input,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeepFirst:
+    """The first row that came for each of `keys` (column ids), of rows that only come."""
+
+    input: Node
+    keys: tuple[str, ...]
+    ttl_us: int | None = None
 
     @property
     def fields(self) -> Fields:
@@ -377,9 +425,11 @@ Node = (
     | Union
     | WindowAggregate
     | GroupAggregate
+    | WindowGate
     | Rank
     | TopN
     | Normalize
+    | KeepFirst
     | Sink
 )
 
@@ -392,7 +442,7 @@ def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
         return node
     if isinstance(node, Union):
         return replace(node, branches=inputs)
-    return replace(node, input=inputs[0])
+    return replace(node, input=inputs[0])  # type: ignore[arg-type]  # a rule keeps a WindowGate's input a group
 
 
 def transform(roots: tuple[Node, ...], rewrite: Callable[[Node], Node]) -> tuple[Node, ...]:

@@ -10,6 +10,7 @@ from sqlstream_planner.dialect import duckdb_sql
 from sqlstream_planner.logical import (
     Filter,
     GroupAggregate,
+    KeepFirst,
     Node,
     Normalize,
     Project,
@@ -21,6 +22,7 @@ from sqlstream_planner.logical import (
     Unnest,
     Window,
     WindowAggregate,
+    WindowGate,
     consumers,
     substitute,
 )
@@ -115,6 +117,10 @@ def describe(node: Node) -> str:
             first = f"{node.offset + 1} to {node.offset + node.limit}"
             window = " when the window closes" if node.window_end is not None else ""
             return f"top {first} of {ranked}{window}"
+        case WindowGate():
+            return f"hold until {describe_window(node.window, 'event time')} closes"
+        case KeepFirst():
+            return f"first row of each {', '.join(node.keys)}"
         case Normalize():
             return f"normalize changes by {', '.join(node.keys)}"
         case Sink():
