@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from sqlstream.connectors.api import SinkFactory, SourceFactory
 from sqlstream.connectors.blackhole import Blackhole
+from sqlstream.connectors.database.factory import DuckSinkFactory, PostgresSinkFactory
 from sqlstream.connectors.datagen import DatagenFactory
 from sqlstream.connectors.filesystem.factory import FileSinkFactory, FileSourceFactory
 from sqlstream.connectors.nexmark import NexmarkFactory
@@ -21,4 +22,6 @@ SINKS: Mapping[str, SinkFactory] = {
     "filesystem": FileSinkFactory(),
     "print": PrintSinkFactory(),
     "blackhole": Blackhole(),
+    "duckdb": DuckSinkFactory(),
+    "postgres": PostgresSinkFactory(),
 }

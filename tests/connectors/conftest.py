@@ -5,6 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from sqlstream_operators.fragment import DuckSession
+from tests.connectors.postgres_server import database, postgres_server
+
+__all__ = ["database", "postgres_server"]
 
 
 @pytest.fixture(scope="session")

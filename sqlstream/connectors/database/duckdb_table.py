@@ -1,0 +1,328 @@
+"""A table in a DuckDB file.
+
+The file is open from `open` to `commit` or `release` only, so that others can read it between epochs. Sinks of one
+process that write to the same file share one DuckDB instance (`duckdb.connect` keeps one for each path), and a
+transaction each.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.connectors.database.changes import CHANGE_COLUMN, Mode
+from sqlstream.connectors.database.names import MISSING, TAKEN, key_error, not_there, shape_error, table_name
+from sqlstream.connectors.database.statements import KeyedStatements, columns_of
+from sqlstream.connectors.database.target import EPOCHS_TABLE, Record, unusable
+from sqlstream.connectors.options import bad_option
+from sqlstream_operators.errors import DataError, InternalError
+from sqlstream_operators.fragment import is_lossy
+from sqlstream_operators.spec import SinkSpec
+from sqlstream_operators.types import quote_identifier
+
+#: How long to wait for another process to let go of the file, and seconds between two looks.
+PATIENCE_S = 15.0
+_LOOK_S = 0.1
+_CHANGES = "sqlstream_changes"
+
+
+class DuckTable:
+    """The table of a `duckdb` sink."""
+
+    def __init__(
+        self,
+        spec: SinkSpec,
+        base_dir: str,
+        *,
+        patience_s: float = PATIENCE_S,
+        clock: Callable[[], float] = time.monotonic,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._spec = spec
+        self._path = _file(spec.options, base_dir)
+        self._schema, self._name = table_name(spec)
+        self._mode = Mode.of(spec)
+        self._patience_s = patience_s
+        self._clock = clock
+        self._wait = wait
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        names = [column.name.lower() for column in spec.schema]
+        if self._mode is Mode.MULTISET and "rowid" in names:
+            raise DataError(
+                f"table {spec.name}: a DuckDB table without a PRIMARY KEY can't have a column `rowid`: "
+                f"rename it, or declare a PRIMARY KEY"
+            )
+
+    @property
+    def place(self) -> str:
+        """The table and its file."""
+        return f"table {self._name} in '{self._path}'"
+
+    # ----------------------------------------------------------------------------------- transactions
+
+    def open(self, *, create: bool) -> bool:
+        """Open the file and begin a transaction; False if there is no file and `create` is not asked for."""
+        self.release()
+        if not self._path.exists():
+            if not create:
+                return False
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._connection = self._connect()
+        for setting in ("SET TimeZone = 'UTC'", "SET python_enable_replacements = false", "BEGIN"):
+            self._run(setting)
+        if self._schema is None:
+            self._schema = str(self._run("SELECT current_schema()").fetchall()[0][0])
+        return True
+
+    def commit(self) -> None:
+        """Commit the transaction and close the file."""
+        self._run("COMMIT")
+        self.release()
+
+    def release(self) -> None:
+        """Close the file; a transaction that is open is rolled back."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def close(self) -> None:
+        """The same as `release`."""
+        self.release()
+
+    def _connect(self) -> duckdb.DuckDBPyConnection:
+        until = self._clock() + self._patience_s
+        while True:
+            try:
+                return duckdb.connect(str(self._path))
+            except duckdb.Error as error:
+                locked = "lock on file" in str(error) or "different configuration" in str(error)
+                if not locked:
+                    raise unusable(self.place, str(error), None) from None
+                if self._clock() >= until:
+                    raise unusable(
+                        self.place,
+                        f"another process has the file open ({error})",
+                        "close it there and run again: the run goes on where it stopped, and nothing is lost. "
+                        "A DuckDB file can be read between epochs only",
+                    ) from None
+            self._wait(_LOOK_S)
+
+    def _run(self, sql: str, parameters: Sequence[Any] | None = None) -> duckdb.DuckDBPyConnection:
+        if self._connection is None:
+            raise InternalError(f"{self.place} is not open")
+        try:
+            return self._connection.execute(sql, parameters)
+        except (duckdb.ConversionException, duckdb.ConstraintException, duckdb.OutOfRangeException) as error:
+            raise DataError(f"{self.place} can't take a row: {error}", sql) from error
+        except duckdb.Error as error:
+            raise unusable(self.place, str(error)) from error
+
+    def _changed(self, sql: str) -> int:
+        return int(self._run(sql).fetchall()[0][0])
+
+    # ---------------------------------------------------------------------------------------- tables
+
+    @property
+    def _table(self) -> str:
+        return f"{quote_identifier(self._schema or '')}.{quote_identifier(self._name)}"
+
+    @property
+    def _epochs(self) -> str:
+        return f"{quote_identifier(self._schema or '')}.{EPOCHS_TABLE}"
+
+    def _is_table(self, name: str) -> bool:
+        return bool(
+            self._run(
+                "SELECT 1 FROM information_schema.tables WHERE table_catalog = current_database() "
+                "AND lower(table_schema) = lower($1) AND lower(table_name) = lower($2)",
+                [self._schema, name],
+            ).fetchall()
+        )
+
+    def record(self, *, lock: bool) -> Record | None:
+        """What EPOCHS_TABLE says of the table; the file itself is locked."""
+        if not self._is_table(EPOCHS_TABLE):
+            return None
+        found = self._run(
+            f"SELECT job, sink, epoch FROM {self._epochs} WHERE lower(table_name) = lower($1)", [self._name]
+        ).fetchall()
+        return Record(*found[0]) if found else None
+
+    def exists(self) -> bool:
+        """Whether the table exists."""
+        return self._is_table(self._name)
+
+    def is_empty(self) -> bool:
+        """Whether the table has no rows."""
+        return not self._run(f"SELECT 1 FROM {self._table} LIMIT 1").fetchall()
+
+    def check_shape(self) -> None:
+        """Raises DataError if the table has other columns, or no key where the sink declares one."""
+        rows = self._run(
+            "SELECT column_name, data_type, is_nullable, column_default FROM duckdb_columns() "
+            "WHERE database_name = current_database() AND lower(schema_name) = lower($1) "
+            "AND lower(table_name) = lower($2) ORDER BY column_index",
+            [self._schema, self._name],
+        ).fetchall()
+        there = {str(name).lower(): str(type_) for name, type_, _, _ in rows}
+        wanted = {column.name.lower(): str(column.type) for column in self._spec.schema}
+        needless = {
+            str(name).lower() for name, _, nullable, default in rows if nullable or default is not None
+        }
+        missing = [name for name in wanted if there.get(name) != wanted[name]]
+        extra = [name for name in there if name not in wanted and name not in needless]
+        if missing or extra:
+            raise shape_error(
+                self.place,
+                [f"{name} {type_}" for name, type_, _, _ in rows],
+                [f"{column.name} {column.type}" for column in self._spec.schema],
+            )
+        if self._spec.primary_key:
+            key = sorted(name.lower() for name in self._spec.primary_key)
+            keys = self._run(
+                "SELECT constraint_column_names FROM duckdb_constraints() WHERE database_name = "
+                "current_database() AND lower(schema_name) = lower($1) AND lower(table_name) = lower($2) "
+                "AND constraint_type IN ('PRIMARY KEY', 'UNIQUE')",
+                [self._schema, self._name],
+            ).fetchall()
+            if key not in [sorted(str(name).lower() for name in names) for (names,) in keys]:
+                raise DataError(
+                    f"{self.place} has no PRIMARY KEY ({', '.join(self._spec.primary_key)}), which table "
+                    f"{self._spec.name} declares. Drop the table, so that it is created with it"
+                )
+
+    def create_epochs(self) -> None:
+        """Create EPOCHS_TABLE if it is not there."""
+        if not self._is_table(EPOCHS_TABLE):
+            self._run(
+                f"CREATE TABLE {self._epochs} (table_name VARCHAR PRIMARY KEY, sink VARCHAR NOT NULL, "
+                f"job VARCHAR NOT NULL, epoch BIGINT NOT NULL)"
+            )
+
+    def create_table(self) -> None:
+        """Create the sink's table."""
+        columns = [f"{quote_identifier(c.name)} {c.type}" for c in self._spec.schema]
+        if self._spec.primary_key:
+            columns.append(f"PRIMARY KEY ({columns_of(self._spec.primary_key)})")
+        self._run(f"CREATE TABLE {self._table} ({', '.join(columns)})")
+
+    def write_record(self, record: Record) -> None:
+        """Write the row of EPOCHS_TABLE."""
+        self._run(
+            f"INSERT INTO {self._epochs} (table_name, sink, job, epoch) VALUES (lower($1), $2, $3, $4) "
+            f"ON CONFLICT (table_name) DO UPDATE SET sink = excluded.sink, job = excluded.job, "
+            f"epoch = excluded.epoch",
+            [self._name, record.sink, record.job, record.epoch],
+        )
+
+    # --------------------------------------------------------------------------------------- changes
+
+    def apply(self, changes: pa.Table) -> None:
+        """Apply changes by the primary key, or copy by copy. Raises DataError for a row that is not there."""
+        if self._connection is None:
+            raise InternalError(f"{self.place} is not open")
+        self._connection.register(f"{_CHANGES}_arrow", changes)
+        casts = {c.name: c.type for c in self._spec.schema if is_lossy(c.type)}
+        columns = ", ".join(
+            f"CAST({quote_identifier(n)} AS {casts[n]}) AS {quote_identifier(n)}"
+            if n in casts
+            else quote_identifier(n)
+            for n in changes.column_names
+        )
+        self._run(
+            f"CREATE OR REPLACE TEMP TABLE {_CHANGES} AS SELECT {columns} FROM {quote_identifier(f'{_CHANGES}_arrow')}"
+        )
+        self._connection.unregister(f"{_CHANGES}_arrow")
+        names = [column.name for column in self._spec.schema]
+        source = f"temp.{_CHANGES}"
+        match self._mode:
+            case Mode.APPEND:
+                listed = columns_of(names)
+                self._run(f"INSERT INTO {self._table} ({listed}) SELECT {listed} FROM {source}")
+            case Mode.UPSERT:
+                self._run(KeyedStatements(self._table, source, names, self._spec.primary_key).upsert)
+            case Mode.KEYED:
+                self._apply_keyed(
+                    KeyedStatements(self._table, source, names, self._spec.primary_key), changes
+                )
+            case Mode.MULTISET:
+                self._apply_multiset(source, names, changes)
+        self._run(f"DROP TABLE {source}")
+
+    def _apply_keyed(self, sql: KeyedStatements, changes: pa.Table) -> None:
+        counts = {change: pc.sum(pc.equal(changes[CHANGE_COLUMN], change)).as_py() for change in (-1, 0, 1)}
+        if counts[-1] or counts[0]:
+            self._refuse_if(sql.missing, MISSING)
+        if counts[1]:
+            self._refuse_if(sql.taken, TAKEN)
+        for statement, expected in (
+            (sql.delete, counts[-1]),
+            (sql.update, counts[0]),
+            (sql.insert, counts[1]),
+        ):
+            if expected:
+                made = self._changed(statement)
+                if made != expected:
+                    raise InternalError(
+                        f"{self.place}: {made} rows changed instead of {expected}: {statement}"
+                    )
+
+    def _apply_multiset(self, source: str, names: Sequence[str], changes: pa.Table) -> None:
+        listed = columns_of(names)
+        going = pc.filter(changes[CHANGE_COLUMN], pc.less(changes[CHANGE_COLUMN], 0))
+        if len(going):
+            self._delete_copies(source, names, expected=-pc.sum(going).as_py())
+        self._run(
+            f"INSERT INTO {self._table} ({listed}) SELECT {listed} FROM "
+            f"(SELECT {listed}, unnest(range({CHANGE_COLUMN})) FROM {source} WHERE {CHANGE_COLUMN} > 0)"
+        )
+
+    def _delete_copies(self, source: str, names: Sequence[str], *, expected: int) -> None:
+        """Delete as many copies of each row as go. Raises DataError naming a row that has fewer."""
+        goes, rows = f"temp.{_CHANGES}_goes", f"temp.{_CHANGES}_rows"
+        self._run(
+            f"CREATE OR REPLACE TEMP TABLE {_CHANGES}_goes AS SELECT {columns_of(names)}, "
+            f"-{CHANGE_COLUMN} AS __goes, row_number() OVER () AS __number FROM {source} WHERE {CHANGE_COLUMN} < 0"
+        )
+        same = " AND ".join(
+            f"t.{quote_identifier(n)} IS NOT DISTINCT FROM d.{quote_identifier(n)}" for n in names
+        )
+        self._run(
+            f"CREATE OR REPLACE TEMP TABLE {_CHANGES}_rows AS SELECT __row, __number FROM ("
+            f"SELECT t.rowid AS __row, d.__number, d.__goes, row_number() OVER (PARTITION BY d.__number "
+            f"ORDER BY t.rowid) AS __copy FROM {self._table} AS t JOIN {goes} AS d ON {same}) "
+            f"WHERE __copy <= __goes"
+        )
+        if self._run(f"SELECT count(*) FROM {rows}").fetchall()[0][0] != expected:
+            texts = ", ".join(f"CAST({quote_identifier(name)} AS VARCHAR)" for name in names)
+            row = self._run(
+                f"SELECT {texts} FROM {goes} AS d WHERE __goes > "
+                f"(SELECT count(*) FROM {rows} AS r WHERE r.__number = d.__number) LIMIT 1"
+            ).fetchall()[0]
+            raise not_there(self.place, names, row)
+        deleted = self._changed(f"DELETE FROM {self._table} WHERE rowid IN (SELECT __row FROM {rows})")
+        if deleted != expected:
+            raise InternalError(f"{self.place}: {deleted} rows were deleted instead of {expected}")
+        self._run(f"DROP TABLE {goes}")
+        self._run(f"DROP TABLE {rows}")
+
+    def _refuse_if(self, query: str, what: str) -> None:
+        found = self._run(query).fetchall()
+        if found:
+            raise key_error(self.place, self._spec.primary_key, found[0], what)
+
+
+def _file(options: Mapping[str, str], base_dir: str) -> Path:
+    """The file that `path` names. Raises DiagnosticError (OPT003) if it is not a local one."""
+    path = options.get("path", "")
+    if path.startswith("file://"):
+        path = path.removeprefix("file://")
+    if not path.strip() or "://" in path or path.startswith(("md:", ":memory:")):
+        raise bad_option("path", path, "a DuckDB file on the driver's disk")
+    return Path(base_dir) / path

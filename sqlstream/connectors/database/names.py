@@ -1,0 +1,71 @@
+"""The option `table-name`, and what to say of a table that is not as declared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from sqlstream.connectors.database.changes import short
+from sqlstream.connectors.database.target import EPOCHS_TABLE
+from sqlstream.connectors.options import bad_option
+from sqlstream_operators.errors import DataError
+from sqlstream_operators.spec import SinkSpec
+
+_PART = r'"(?:[^"]|"")+"|[^".]+'
+_NAME = re.compile(rf"(?:({_PART})\.)?({_PART})")
+
+
+def table_name(spec: SinkSpec) -> tuple[str | None, str]:
+    """Schema (None: the connection's) and name of the table: `table-name`, or else the sink's name.
+
+    Parts that have dots are written in double quotes. Raises DiagnosticError (OPT003).
+    """
+    text = spec.options.get("table-name")
+    if text is None:
+        return None, spec.name
+    found = _NAME.fullmatch(text.strip())
+    if found is None:
+        raise bad_option("table-name", text, "a table's name, or schema.table")
+    schema, name = (part and _plain(part) for part in found.groups())
+    assert name is not None
+    if name.lower() == EPOCHS_TABLE:
+        raise bad_option("table-name", text, f"another name: {EPOCHS_TABLE} is where epochs are kept")
+    return schema, name
+
+
+def _plain(part: str) -> str:
+    return part[1:-1].replace('""', '"') if part.startswith('"') else part
+
+
+def shape_error(place: str, there: Sequence[str], wanted: Sequence[str]) -> DataError:
+    """The error for a table that has other columns than the sink."""
+    return DataError(
+        f"{place} has the columns ({', '.join(there)}), but the pipeline gives ({', '.join(wanted)}). "
+        f"Drop the table, so that it is created, or declare the same columns"
+    )
+
+
+_CAUSES = (
+    "Something else changed the table, or the source deletes or repeats rows: declare its PRIMARY KEY, "
+    "so that its changes are made consistent"
+)
+#: What can be wrong with a key of KEYED changes.
+MISSING = "goes or changes, but the table has no row with this key"
+TAKEN = "comes, but the table has a row with this key that does not go"
+
+
+def key_error(place: str, key: Sequence[str], values: Sequence[object], what: str) -> DataError:
+    """The error for a key whose change does not fit the table; `what` is MISSING or TAKEN."""
+    return DataError(f"{place}: the row with {_shown(key, values)} {what}. {_CAUSES}")
+
+
+def not_there(place: str, names: Sequence[str], values: Sequence[object]) -> DataError:
+    """The error for a row that goes more often than the table has it."""
+    return DataError(
+        f"{place}: the row with {_shown(names, values)} goes, but the table does not have it so often. {_CAUSES}"
+    )
+
+
+def _shown(names: Sequence[str], values: Sequence[object]) -> str:
+    pairs = zip(names, values, strict=True)
+    return short(", ".join(f"{name} = {'NULL' if value is None else value}" for name, value in pairs))

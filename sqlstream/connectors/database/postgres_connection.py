@@ -1,0 +1,204 @@
+"""The connection of a `postgres` sink: its options, its errors, and rows on their way into COPY."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from sqlstream.connectors.database.postgres_types import copy_text
+from sqlstream.connectors.database.target import LostConnectionError, unusable
+from sqlstream_operators.errors import DataError
+from sqlstream_operators.fragment import DuckSession
+from sqlstream_operators.spec import Column
+from sqlstream_operators.types import quote_identifier
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+
+if TYPE_CHECKING:
+    import psycopg
+
+#: Older servers can't hash records, which finding copies of a row needs.
+OLDEST = 140000
+#: Rows of COPY text that are made at a time.
+_COPY_ROWS = 1 << 16
+_SETTINGS = (
+    "SET TimeZone = 'UTC'",
+    "SET DateStyle = 'ISO, YMD'",
+    "SET IntervalStyle = 'postgres'",
+    "SET standard_conforming_strings = on",
+    "SET lock_timeout = '30s'",
+    "SET idle_in_transaction_session_timeout = 0",
+    # A commit that the server may forget would not be repeated.
+    "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
+)
+
+
+class PostgresConnection:
+    """One connection, opened when it is first needed and again after it was lost.
+
+    Methods raise what `Target` says. No message has the password in it.
+    """
+
+    def __init__(self, options: Mapping[str, str], table: str) -> None:
+        self._parameters = parameters(options)
+        self._open: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._duck: DuckSession | None = None
+        where = self._parameters
+        host = where.get("host") or where.get("hostaddr") or "localhost"
+        port = f":{where['port']}" if where.get("port") else ""
+        self.place = f"table {table} in postgresql://{host}{port}/{where.get('dbname') or ''}"
+
+    def connect(self) -> None:
+        """Open the connection if it is not open."""
+        if self._open is not None and not self._open.closed:
+            return
+        driver = _psycopg()
+        try:
+            self._open = driver.connect(**self._parameters, autocommit=True)
+        except driver.Error as error:
+            raise LostConnectionError(self._safe(error)) from None
+        for setting in _SETTINGS:
+            self.run(setting)
+        if self._open.info.server_version < OLDEST:
+            raise unusable(self.place, "PostgreSQL 14 or newer is needed")
+
+    def run(self, sql: str, parameters: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows, if it has any."""
+        return self._execute(sql, parameters)[0]
+
+    def changed(self, sql: str) -> int:
+        """Run a statement and return how many rows it touched."""
+        return self._execute(sql, None)[1]
+
+    def status(self, sql: str) -> str:
+        """Run a statement and return what the server says it did."""
+        return self._execute(sql, None)[2]
+
+    def copy(self, table: str, rows: pa.Table, columns: Sequence[Column]) -> None:
+        """Append rows to a table by COPY."""
+        driver = _psycopg()
+        duck = self._duck = self._duck or DuckSession()
+        duck.register("copy_rows", rows, columns)
+        fields = ", ".join(copy_text(quote_identifier(c.name), c.type) for c in columns)
+        lines = f"SELECT concat_ws(chr(9), {fields}) || chr(10) AS line FROM copy_rows"
+        names = ", ".join(quote_identifier(column.name) for column in columns)
+        try:
+            with (
+                self._live().cursor() as cursor,
+                cursor.copy(f"COPY {table} ({names}) FROM STDIN".encode()) as copy,
+            ):
+                for batch in duck.connection.sql(lines).to_arrow_reader(_COPY_ROWS):
+                    copy.write(_text_of(batch.column(0)))
+        except driver.Error as error:
+            raise self._error(error, f"COPY {table}") from None
+        finally:
+            duck.drop("copy_rows")
+
+    def close(self) -> None:
+        """Close the connection; never raises."""
+        if self._duck is not None:
+            self._duck.close()
+            self._duck = None
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def roll_back(self) -> None:
+        """Roll back the transaction if there is one; never raises."""
+        if self._open is None:
+            return
+        driver = _psycopg()
+        try:
+            if self._open.info.transaction_status != driver.pq.TransactionStatus.IDLE:
+                self._open.execute("ROLLBACK")
+        except driver.Error:
+            self.close()
+
+    def _execute(self, sql: str, parameters: Sequence[Any] | None) -> tuple[list[tuple[Any, ...]], int, str]:
+        driver = _psycopg()
+        try:
+            cursor = self._live().execute(sql.encode(), parameters)
+            rows = cursor.fetchall() if cursor.description is not None else []
+        except driver.Error as error:
+            raise self._error(error, sql) from None
+        return rows, cursor.rowcount, cursor.statusmessage or ""
+
+    def _live(self) -> psycopg.Connection[tuple[Any, ...]]:
+        if self._open is None or self._open.closed:
+            raise LostConnectionError("the connection was closed")
+        return self._open
+
+    def _error(self, error: psycopg.Error, sql: str) -> Exception:
+        """What to raise: lost connections can be tried again, values and constraints are the data's fault."""
+        if self._open is None or self._open.closed or self._open.broken:
+            return LostConnectionError(self._safe(error))
+        state = error.sqlstate or ""
+        if state.startswith(("21", "22", "23")):
+            return DataError(f"{self.place} can't take a row: {self._safe(error)}", sql)
+        if state.startswith("55P03"):
+            return unusable(self.place, f"someone else holds a lock on it ({self._safe(error)})")
+        return unusable(self.place, self._safe(error))
+
+    def _safe(self, error: Exception) -> str:
+        text = " ".join(str(error).split())
+        password = self._parameters.get("password")
+        return text.replace(password, "***") if password else text
+
+
+def parameters(options: Mapping[str, str]) -> dict[str, str]:
+    """What to connect with: `url` as libpq or JDBC writes it, and `username` and `password` over it.
+
+    Raises DiagnosticError (OPT003); the message has no password in it.
+    """
+    driver = _psycopg()
+    url = options.get("url", "").strip().removeprefix("jdbc:")
+    if not re.match(r"postgres(ql)?://", url):
+        raise DiagnosticError(
+            Diagnostic(
+                "OPT003",
+                "option 'url' is no address of a PostgreSQL database; expected "
+                "'postgresql://host:port/database' or 'jdbc:postgresql://host:port/database'",
+            )
+        )
+    try:
+        given = {k: str(v) for k, v in driver.conninfo.conninfo_to_dict(url).items() if v is not None}
+    except driver.Error:
+        raise DiagnosticError(
+            Diagnostic(
+                "OPT003",
+                "option 'url' can't be read; expected 'postgresql://host:port/database?name=value', with names "
+                "that libpq knows and special characters written as %40",
+            )
+        ) from None
+    for option, name in (("username", "user"), ("password", "password")):
+        if option in options:
+            given[name] = options[option]
+    given.setdefault("connect_timeout", "10")
+    given.setdefault("application_name", "sqlstream")
+    given["client_encoding"] = "UTF8"
+    return given
+
+
+def _text_of(lines: pa.Array) -> bytes:
+    """The bytes of all values, one after the other: Arrow holds them like that."""
+    if not len(lines):
+        return b""
+    offsets = memoryview(lines.buffers()[1]).cast("i")
+    start, end = offsets[lines.offset], offsets[lines.offset + len(lines)]
+    return bytes(memoryview(lines.buffers()[2])[start:end])
+
+
+def _psycopg() -> Any:
+    try:
+        import psycopg
+    except ImportError:
+        raise DiagnosticError(
+            Diagnostic(
+                "ENV006",
+                "the connector 'postgres' needs the Python package psycopg",
+                help="pip install 'sqlstream-spark[postgres]'",
+            )
+        ) from None
+    return psycopg

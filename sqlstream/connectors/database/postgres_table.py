@@ -1,0 +1,277 @@
+"""A table in a PostgreSQL database.
+
+Changes are copied to a temporary table of the connection and applied by a few statements over all of them. That
+table has the types of the target's columns, so both compare alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.connectors.database.changes import CHANGE_COLUMN, Mode
+from sqlstream.connectors.database.names import MISSING, TAKEN, key_error, not_there, shape_error, table_name
+from sqlstream.connectors.database.postgres_connection import PostgresConnection
+from sqlstream.connectors.database.postgres_types import holds, postgres_type
+from sqlstream.connectors.database.statements import KeyedStatements, columns_of
+from sqlstream.connectors.database.target import EPOCHS_TABLE, Record, unusable
+from sqlstream.connectors.options import bad_option
+from sqlstream_operators.errors import DataError, InternalError
+from sqlstream_operators.spec import Column, SinkSpec
+from sqlstream_operators.types import BIGINT, quote_identifier
+
+_CHANGES = "pg_temp.sqlstream_changes"
+#: PostgreSQL cuts longer names off, silently.
+_LONGEST_NAME = 63
+
+
+class PostgresTable:
+    """The table of a `postgres` sink."""
+
+    def __init__(self, spec: SinkSpec) -> None:
+        self._spec = spec
+        self._schema, self._name = table_name(spec)
+        self._mode = Mode.of(spec)
+        for name in (self._name, *(column.name for column in spec.schema)):
+            if len(name.encode()) > _LONGEST_NAME:
+                raise bad_option("table-name", name, f"names of at most {_LONGEST_NAME} bytes in PostgreSQL")
+        self._connection = PostgresConnection(spec.options, self._name)
+
+    @property
+    def place(self) -> str:
+        """The table and its database."""
+        return self._connection.place
+
+    # ----------------------------------------------------------------------------------- transactions
+
+    def open(self, *, create: bool) -> bool:
+        """Connect, if that is needed, and begin a transaction. A database is never created."""
+        self.release()
+        self._connection.connect()
+        self._connection.run("BEGIN")
+        if self._schema is None:
+            found = self._connection.run("SELECT current_schema()")[0][0]
+            if found is None:
+                raise unusable(
+                    self.place, "its search_path names no schema", "write 'table-name' as schema.table"
+                )
+            self._schema = str(found)
+        return True
+
+    def commit(self) -> None:
+        """Commit the transaction; the connection stays."""
+        done = self._connection.status("COMMIT")
+        if done != "COMMIT":
+            raise InternalError(f"{self.place}: the server did a {done} instead of a COMMIT")
+
+    def release(self) -> None:
+        """Roll back the transaction, if there is one."""
+        self._connection.roll_back()
+
+    def close(self) -> None:
+        """Roll back, and close the connection."""
+        self._connection.close()
+
+    # ---------------------------------------------------------------------------------------- tables
+
+    @property
+    def _table(self) -> str:
+        return f"{quote_identifier(self._schema or '')}.{quote_identifier(self._name)}"
+
+    @property
+    def _epochs(self) -> str:
+        return f"{quote_identifier(self._schema or '')}.{EPOCHS_TABLE}"
+
+    def _is_table(self, name: str) -> bool:
+        found = self._connection.run(
+            "SELECT c.relkind::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n "
+            "ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s",
+            [self._schema, name],
+        )
+        if found and found[0][0] != "r":
+            raise unusable(self.place, f"{name} is no ordinary table", "choose another 'table-name'")
+        return bool(found)
+
+    def record(self, *, lock: bool) -> Record | None:
+        """What EPOCHS_TABLE says of the table."""
+        if not self._is_table(EPOCHS_TABLE):
+            return None
+        found = self._connection.run(
+            f"SELECT job, sink, epoch FROM {self._epochs} WHERE table_name = %s{' FOR UPDATE' if lock else ''}",
+            [self._name],
+        )
+        return Record(*found[0]) if found else None
+
+    def exists(self) -> bool:
+        """Whether the table exists."""
+        return self._is_table(self._name)
+
+    def is_empty(self) -> bool:
+        """Whether the table has no rows."""
+        return not self._connection.run(f"SELECT 1 FROM {self._table} LIMIT 1")
+
+    def check_shape(self) -> None:
+        """Raises DataError if the table has other columns, or no key where the sink declares one."""
+        rows = self._connection.run(
+            "SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod), "
+            "a.attnotnull AND NOT a.atthasdef AND a.attidentity = '' FROM pg_catalog.pg_attribute a "
+            "WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
+            [self._table],
+        )
+        there = {str(name): str(type_) for name, type_, _ in rows}
+        names = {column.name for column in self._spec.schema}
+        fits = all(c.name in there and holds(there[c.name], c.type) for c in self._spec.schema)
+        if not fits or any(needed and name not in names for name, _, needed in rows):
+            raise shape_error(
+                self.place,
+                [f"{name} {type_}" for name, type_ in there.items()],
+                [f"{column.name} {postgres_type(column.type)}" for column in self._spec.schema],
+            )
+        if self._spec.primary_key:
+            keys = self._connection.run(
+                "SELECT array_agg(a.attname::text ORDER BY a.attname::text) FROM pg_catalog.pg_index i "
+                "JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid "
+                "AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1]) "
+                "WHERE i.indrelid = %s::regclass AND i.indisunique AND i.indimmediate AND i.indisvalid "
+                "AND i.indpred IS NULL AND i.indexprs IS NULL GROUP BY i.indexrelid",
+                [self._table],
+            )
+            if sorted(self._spec.primary_key) not in [sorted(key) for (key,) in keys]:
+                raise DataError(
+                    f"{self.place} has no PRIMARY KEY ({', '.join(self._spec.primary_key)}), which table "
+                    f"{self._spec.name} declares. Add it, or drop the table, so that it is created with it"
+                )
+
+    def create_epochs(self) -> None:
+        """Create EPOCHS_TABLE if it is not there."""
+        if not self._is_table(EPOCHS_TABLE):
+            # Two sinks may find it missing at the same time; the second waits here and then finds it.
+            self._connection.run("SELECT pg_advisory_xact_lock(hashtext('sqlstream_epochs'))")
+            self._connection.run(
+                f"CREATE TABLE IF NOT EXISTS {self._epochs} (table_name text PRIMARY KEY, sink text NOT NULL, "
+                f"job text NOT NULL, epoch bigint NOT NULL)"
+            )
+
+    def create_table(self) -> None:
+        """Create the sink's table."""
+        columns = [f"{quote_identifier(c.name)} {postgres_type(c.type)}" for c in self._spec.schema]
+        if self._spec.primary_key:
+            columns.append(f"PRIMARY KEY ({columns_of(self._spec.primary_key)})")
+        self._connection.run(f"CREATE TABLE {self._table} ({', '.join(columns)})")
+
+    def write_record(self, record: Record) -> None:
+        """Write the row of EPOCHS_TABLE."""
+        self._connection.run(
+            f"INSERT INTO {self._epochs} (table_name, sink, job, epoch) VALUES (%s, %s, %s, %s) "
+            f"ON CONFLICT (table_name) DO UPDATE SET sink = excluded.sink, job = excluded.job, "
+            f"epoch = excluded.epoch",
+            [self._name, record.sink, record.job, record.epoch],
+        )
+
+    # --------------------------------------------------------------------------------------- changes
+
+    def apply(self, changes: pa.Table) -> None:
+        """Apply changes by the primary key, or copy by copy. Raises DataError for a row that is not there."""
+        run = self._connection.run
+        names = [column.name for column in self._spec.schema]
+        listed = columns_of(names)
+        if self._mode is Mode.APPEND:
+            self._connection.copy(self._table, changes, self._spec.schema)
+        else:
+            self._stage(changes)
+            keyed = KeyedStatements(self._table, _CHANGES, names, self._spec.primary_key)
+            match self._mode:
+                case Mode.UPSERT:
+                    run(keyed.upsert)
+                case Mode.KEYED:
+                    self._apply_keyed(keyed, changes)
+                case Mode.MULTISET:
+                    going = pc.filter(changes[CHANGE_COLUMN], pc.less(changes[CHANGE_COLUMN], 0))
+                    if len(going):
+                        self._delete_copies(names, expected=-pc.sum(going).as_py())
+                    run(
+                        f"INSERT INTO {self._table} ({listed}) SELECT {columns_of(names, 'd')} FROM {_CHANGES} d "
+                        f"CROSS JOIN LATERAL generate_series(1, d.{CHANGE_COLUMN}) WHERE d.{CHANGE_COLUMN} > 0"
+                    )
+        # What is checked at the end of a transaction is checked while the epoch can still be given up.
+        run("SET CONSTRAINTS ALL IMMEDIATE")
+
+    def _stage(self, changes: pa.Table) -> None:
+        """Copy the changes to the connection's temporary table."""
+        if self._connection.run(f"SELECT to_regclass('{_CHANGES}')") == [(None,)]:
+            self._connection.run(
+                f"CREATE TEMP TABLE sqlstream_changes ON COMMIT DELETE ROWS AS "
+                f"SELECT {columns_of([c.name for c in self._spec.schema])}, 0::bigint AS {CHANGE_COLUMN} "
+                f"FROM {self._table} LIMIT 0"
+            )
+        columns = (*self._spec.schema, Column(CHANGE_COLUMN, BIGINT))
+        self._connection.copy(_CHANGES, changes, columns)
+        self._connection.run(f"ANALYZE {_CHANGES}")
+
+    def _apply_keyed(self, sql: KeyedStatements, changes: pa.Table) -> None:
+        counts = {change: pc.sum(pc.equal(changes[CHANGE_COLUMN], change)).as_py() for change in (-1, 0, 1)}
+        if counts[-1] or counts[0]:
+            self._refuse_if(sql.missing, MISSING)
+        if counts[1]:
+            self._refuse_if(sql.taken, TAKEN)
+        for statement, expected in (
+            (sql.delete, counts[-1]),
+            (sql.update, counts[0]),
+            (sql.insert, counts[1]),
+        ):
+            if expected:
+                made = self._connection.changed(statement)
+                if made != expected:
+                    raise self._interfered(made, expected)
+
+    def _refuse_if(self, query: str, what: str) -> None:
+        found = self._connection.run(query)
+        if found:
+            raise key_error(self.place, self._spec.primary_key, found[0], what)
+
+    def _delete_copies(self, names: Sequence[str], *, expected: int) -> None:
+        """Delete as many copies of each row as go. Raises DataError naming a row that has fewer.
+
+        A join on IS NOT DISTINCT FROM would compare every row with every other; hashes of whole rows let
+        PostgreSQL join by hash, and NULLs are equal in them.
+        """
+        rows = columns_of(names, "t")
+        same = " AND ".join(
+            f"t.{quote_identifier(n)} IS NOT DISTINCT FROM d.{quote_identifier(n)}" for n in names
+        )
+        goes = (
+            f"SELECT {columns_of(names)}, -sum({CHANGE_COLUMN}) AS __goes, "
+            f"hash_record_extended(ROW({columns_of(names)}), 0) AS __hash "
+            f"FROM {_CHANGES} WHERE {CHANGE_COLUMN} < 0 GROUP BY {columns_of(names)}"
+        )
+        numbered = f"SELECT *, row_number() OVER () AS __number FROM ({goes}) g"
+        found = (
+            f"SELECT t.ctid AS __row, d.__number, d.__goes, row_number() OVER (PARTITION BY d.__number) AS __copy "
+            f"FROM {self._table} AS t JOIN goes AS d "
+            f"ON hash_record_extended(ROW({rows}), 0) = d.__hash AND {same}"
+        )
+        both = f"WITH goes AS MATERIALIZED ({numbered}), found AS MATERIALIZED ({found}) "
+        self._connection.run("SAVEPOINT copies")
+        deleted = self._connection.changed(
+            f"{both}DELETE FROM {self._table} AS t "
+            f"WHERE t.ctid = ANY (ARRAY(SELECT __row FROM found WHERE __copy <= __goes))"
+        )
+        if deleted == expected:
+            return
+        self._connection.run("ROLLBACK TO SAVEPOINT copies")
+        texts = ", ".join(f"CAST(d.{quote_identifier(name)} AS text)" for name in names)
+        missing = self._connection.run(
+            f"{both}SELECT {texts} FROM goes AS d WHERE __goes > "
+            f"(SELECT count(*) FROM found AS f WHERE f.__number = d.__number) LIMIT 1"
+        )
+        if not missing:
+            raise self._interfered(deleted, expected)
+        raise not_there(self.place, names, missing[0])
+
+    def _interfered(self, made: int, expected: int) -> DataError:
+        return DataError(
+            f"{self.place}: {made} rows changed instead of {expected}: a trigger or a rule of the "
+            f"table keeps rows back, or someone else changes it at the same time"
+        )

@@ -1,0 +1,142 @@
+"""SQL types in PostgreSQL, and values as the text that its COPY reads."""
+
+from __future__ import annotations
+
+import re
+
+from sqlstream.connectors.filesystem.writers import json_value
+from sqlstream_operators.types import Kind, SqlType
+
+_TYPES: dict[Kind, str] = {
+    Kind.BOOLEAN: "boolean",
+    Kind.TINYINT: "smallint",
+    Kind.SMALLINT: "smallint",
+    Kind.INTEGER: "integer",
+    Kind.BIGINT: "bigint",
+    Kind.HUGEINT: "numeric(39,0)",
+    Kind.UTINYINT: "smallint",
+    Kind.USMALLINT: "integer",
+    Kind.UINTEGER: "bigint",
+    Kind.UBIGINT: "numeric(20,0)",
+    Kind.FLOAT: "real",
+    Kind.DOUBLE: "double precision",
+    Kind.VARCHAR: "text",
+    Kind.BLOB: "bytea",
+    Kind.DATE: "date",
+    Kind.TIME: "time without time zone",
+    Kind.TIMESTAMP: "timestamp without time zone",
+    Kind.TIMESTAMPTZ: "timestamp with time zone",
+    Kind.INTERVAL: "interval",
+    Kind.UUID: "uuid",
+    Kind.JSON: "jsonb",
+    Kind.MAP: "jsonb",
+    Kind.STRUCT: "jsonb",
+    Kind.NULL: "text",
+}
+_WIDER: dict[str, tuple[str, ...]] = {
+    "smallint": ("integer", "bigint", "numeric"),
+    "integer": ("bigint", "numeric"),
+    "bigint": ("numeric",),
+    "real": ("double precision",),
+    "text": ("character varying",),
+}
+_NUMERIC = re.compile(r"numeric\((\d+),(\d+)\)")
+
+
+def postgres_type(type_: SqlType) -> str:
+    """The type of a column, as `format_type` writes it. Raises ValueError for UNKNOWN.
+
+    >>> from sqlstream_operators.types import parse_type
+    >>> [postgres_type(parse_type(t)) for t in ("DECIMAL(10,2)", "VARCHAR[]", "INTEGER[][]")]
+    ['numeric(10,2)', 'text[]', 'jsonb']
+    """
+    if type_.kind is Kind.DECIMAL:
+        return f"numeric({max(type_.precision or 0, 1)},{type_.scale})"
+    if type_.element is not None:
+        element = postgres_type(type_.element)
+        return "jsonb" if element == "jsonb" or element.endswith("[]") else f"{element}[]"
+    if type_.kind not in _TYPES:
+        raise ValueError(f"no PostgreSQL type for {type_}")
+    return _TYPES[type_.kind]
+
+
+def holds(found: str, type_: SqlType) -> bool:
+    """Whether a column of the PostgreSQL type `found` can hold every value of `type_` as it is.
+
+    >>> from sqlstream_operators.types import parse_type
+    >>> holds("bigint", parse_type("INTEGER")), holds("numeric(8,2)", parse_type("DECIMAL(10,2)"))
+    (True, False)
+    """
+    wanted = postgres_type(type_)
+    if found == wanted or found in _WIDER.get(wanted, ()):
+        return True
+    has, needs = _NUMERIC.fullmatch(found), _NUMERIC.fullmatch(wanted)
+    if needs is None:
+        return False
+    if has is None:
+        return found == "numeric"
+    digits, scale = int(has.group(1)), int(has.group(2))
+    return scale >= int(needs.group(2)) and digits - scale >= int(needs.group(1)) - int(needs.group(2))
+
+
+def copy_text(value: str, type_: SqlType) -> str:
+    """DuckDB SQL of a value in COPY's text format; NULL is `\\N`."""
+    text = _text(value, type_)
+    if type_.kind in _PLAIN:
+        escaped = text
+    else:
+        escaped = text
+        for character, written in (
+            ("'\\'", "'\\\\'"),
+            ("chr(9)", "'\\t'"),
+            ("chr(10)", "'\\n'"),
+            ("chr(13)", "'\\r'"),
+        ):
+            escaped = f"replace({escaped}, {character}, {written})"
+    return f"coalesce({escaped}, '\\N')"
+
+
+#: Kinds whose texts have nothing to escape.
+_PLAIN = frozenset(
+    {
+        Kind.BOOLEAN,
+        Kind.TINYINT,
+        Kind.SMALLINT,
+        Kind.INTEGER,
+        Kind.BIGINT,
+        Kind.HUGEINT,
+        Kind.UTINYINT,
+        Kind.USMALLINT,
+        Kind.UINTEGER,
+        Kind.UBIGINT,
+        Kind.FLOAT,
+        Kind.DOUBLE,
+        Kind.DECIMAL,
+        Kind.DATE,
+        Kind.TIME,
+        Kind.TIMESTAMP,
+        Kind.TIMESTAMPTZ,
+        Kind.INTERVAL,
+        Kind.UUID,
+    }
+)
+
+
+def _text(value: str, type_: SqlType) -> str:
+    """DuckDB SQL of a value as PostgreSQL reads it; NULL for NULL."""
+    if postgres_type(type_) == "jsonb":
+        if type_.kind is Kind.JSON:
+            return f"CAST({value} AS VARCHAR)"
+        return f"CASE WHEN {value} IS NOT NULL THEN CAST(to_json({json_value(value, type_)}) AS VARCHAR) END"
+    if type_.element is not None:
+        inner = f"""replace(replace({_text("e", type_.element)}, '\\', '\\\\'), '"', '\\"')"""
+        elements = f"""list_transform({value}, lambda e: coalesce('"' || {inner} || '"', 'NULL'))"""
+        return f"CASE WHEN {value} IS NOT NULL THEN '{{' || array_to_string({elements}, ',') || '}}' END"
+    match type_.kind:
+        case Kind.BLOB:
+            return f"'\\x' || hex({value})"
+        case Kind.DATE | Kind.TIMESTAMP:
+            return f"replace(CAST({value} AS VARCHAR), ' (BC)', ' BC')"
+        case Kind.TIMESTAMPTZ:  # the session's time zone is UTC
+            return f"replace(CAST(CAST({value} AS TIMESTAMP) AS VARCHAR), ' (BC)', ' BC')"
+    return f"CAST({value} AS VARCHAR)"

@@ -1,0 +1,51 @@
+"""SQL that DuckDB and PostgreSQL both understand, to apply changes to a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlstream.connectors.database.changes import CHANGE_COLUMN
+from sqlstream_operators.types import quote_identifier
+
+
+def columns_of(names: Sequence[str], relation: str = "") -> str:
+    """A list of columns.
+
+    >>> print(columns_of(["a", "b"], "t"))
+    t."a", t."b"
+    """
+    before = f"{relation}." if relation else ""
+    return ", ".join(before + quote_identifier(name) for name in names)
+
+
+class KeyedStatements:
+    """Statements that apply the relation `changes` (columns and CHANGE_COLUMN) to `table` by its primary key.
+
+    Both names are quoted already. `delete` and `update` must each touch as many rows as they have changes.
+    """
+
+    def __init__(self, table: str, changes: str, names: Sequence[str], key: Sequence[str]) -> None:
+        self.match = " AND ".join(f"t.{quote_identifier(k)} = d.{quote_identifier(k)}" for k in key)
+        values = [name for name in names if name not in key]
+        columns = columns_of(names)
+        self.delete = (
+            f"DELETE FROM {table} AS t USING {changes} AS d WHERE {self.match} AND d.{CHANGE_COLUMN} = -1"
+        )
+        assigned = ", ".join(f"{quote_identifier(v)} = d.{quote_identifier(v)}" for v in values)
+        self.update = f"UPDATE {table} AS t SET {assigned} FROM {changes} AS d WHERE {self.match} AND d.{CHANGE_COLUMN} = 0"
+        self.insert = f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {changes} AS d WHERE d.{CHANGE_COLUMN} = 1"
+        excluded = ", ".join(f"{quote_identifier(v)} = excluded.{quote_identifier(v)}" for v in values)
+        action = f"DO UPDATE SET {excluded}" if values else "DO NOTHING"
+        self.upsert = (
+            f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {changes} AS d "
+            f"ON CONFLICT ({columns_of(key)}) {action}"
+        )
+        key_columns = ", ".join(f"CAST(d.{quote_identifier(k)} AS VARCHAR)" for k in key)
+        self.missing = (
+            f"SELECT {key_columns} FROM {changes} AS d WHERE d.{CHANGE_COLUMN} <= 0 "
+            f"AND NOT EXISTS (SELECT 1 FROM {table} AS t WHERE {self.match}) LIMIT 1"
+        )
+        self.taken = (
+            f"SELECT {key_columns} FROM {changes} AS d WHERE d.{CHANGE_COLUMN} = 1 "
+            f"AND EXISTS (SELECT 1 FROM {table} AS t WHERE {self.match}) LIMIT 1"
+        )

@@ -1,0 +1,526 @@
+"""What both table sinks must do: tests that `test_duckdb_sink` and `test_postgres_sink` run on their databases."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from sqlstream.connectors import registry
+from sqlstream.connectors.api import ConnectorContext, SinkPart
+from sqlstream.connectors.database.sink import TableSink
+from sqlstream_operators.arrow_types import to_arrow
+from sqlstream_operators.errors import DataError
+from sqlstream_operators.spec import WEIGHT_COLUMN, Column, SinkSpec
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_operators.types import parse_type
+
+Row = tuple[Any, ...]
+#: Rows, each with its weight.
+Delta = Sequence[tuple[Row, int]]
+
+SIMPLE = {"k": "BIGINT", "v": "VARCHAR"}
+
+
+class Backend(Protocol):
+    """A database to write to, and another client of it."""
+
+    @property
+    def connector(self) -> str: ...
+
+    @property
+    def options(self) -> Mapping[str, str]: ...
+
+    @property
+    def folder(self) -> Path: ...
+
+    def rows(self, sql: str) -> list[Row]: ...
+
+
+@dataclass
+class Job:
+    """A state directory with one sink; epochs go as the epoch loop drives them."""
+
+    backend: Backend
+    spec: SinkSpec
+    state: str = "state"
+    last: int = 0
+    sinks: list[TableSink] = field(default_factory=list)
+
+    @property
+    def store(self) -> CheckpointStore:
+        return CheckpointStore(self.backend.folder / self.state, sync=False)
+
+    def start(self, *, close: bool = True) -> TableSink:
+        """A driver starts: the last one is gone, and with it its transaction."""
+        if close:
+            for sink in self.sinks:
+                sink.close()
+        context = ConnectorContext(self.store, str(self.backend.folder))
+        sink = registry.SINKS[self.spec.connector].sink(self.spec, context)
+        assert isinstance(sink, TableSink)
+        self.sinks.append(sink)
+        return sink
+
+    @property
+    def sink(self) -> TableSink:
+        return self.sinks[-1] if self.sinks else self.start()
+
+    def part(self, delta: Delta) -> SinkPart:
+        """What a task reports of these rows."""
+        retracting = self.spec.changelog == "retract"
+        columns = [
+            pa.array([row[i] for row, _ in delta], to_arrow(column.type))
+            for i, column in enumerate(self.spec.schema)
+        ]
+        names = [column.name for column in self.spec.schema]
+        if retracting:
+            columns.append(pa.array([weight for _, weight in delta], pa.int64()))
+            names.append(WEIGHT_COLUMN)
+        else:
+            assert all(weight == 1 for _, weight in delta)
+        factory = registry.SINKS[self.spec.connector]
+        table = pa.Table.from_arrays(columns, names=names)
+        return factory.writer(self.spec, "/nowhere").write(table, epoch=1, task="t")
+
+    def prepare(self, *deltas: Delta) -> list[SinkPart]:
+        """Prepare the next epoch; what its manifest would keep of the parts."""
+        parts = [self.part(delta) for delta in deltas]
+        self.sink.prepare(self.last + 1, parts)
+        return [SinkPart(part.rows, part.payload) for part in parts]
+
+    def commit(self, parts: Sequence[SinkPart] = ()) -> None:
+        self.last += 1
+        self.sink.commit(self.last, parts)
+
+    def epoch(self, *deltas: Delta) -> None:
+        """One epoch from beginning to end; each delta comes from a task of its own."""
+        self.commit(self.prepare(*deltas))
+
+    def rows(self) -> list[Row]:
+        names = ", ".join(f'"{column.name}"' for column in self.spec.schema)
+        numbers = ", ".join(str(i + 1) for i in range(len(self.spec.schema)))
+        return self.backend.rows(f'SELECT {names} FROM "{self.spec.name}" ORDER BY {numbers}')
+
+    def recorded(self) -> list[Row]:
+        return self.backend.rows("SELECT table_name, sink, epoch FROM sqlstream_epochs ORDER BY 1")
+
+
+def come(*rows: Row) -> Delta:
+    return [(row, 1) for row in rows]
+
+
+def go(*rows: Row) -> Delta:
+    return [(row, -1) for row in rows]
+
+
+_numbers = itertools.count()
+small = st.tuples(st.one_of(st.none(), st.integers(0, 2)), st.sampled_from([None, "", "a"]))
+deltas = st.lists(st.lists(st.tuples(small, st.integers(-3, 3).filter(bool)), max_size=8), max_size=6)
+PROPERTY = settings(
+    max_examples=int(os.environ.get("SQLSTREAM_EXAMPLES", "40")),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    deadline=None,
+)
+
+
+class TableSinkContract:
+    """The tests; a subclass has a fixture `backend`."""
+
+    def job(
+        self,
+        backend: Backend,
+        schema: Mapping[str, str] = SIMPLE,
+        *,
+        key: Sequence[str] = (),
+        changelog: str = "retract",
+        name: str = "target",
+        state: str = "state",
+        **options: str,
+    ) -> Job:
+        columns = tuple(Column(column, parse_type(type_)) for column, type_ in schema.items())
+        spec = SinkSpec(
+            name, backend.connector, {**backend.options, **options}, columns, tuple(key), changelog=changelog
+        )
+        return Job(backend, spec, state)
+
+    # ------------------------------------------------------------------------------------ what is written
+
+    def test_rows_with_a_key_come_change_and_go(self, backend: Backend) -> None:
+        job = self.job(backend, key=["k"])
+        job.epoch(come((1, "one"), (2, "two"), (3, None)))
+        assert job.rows() == [(1, "one"), (2, "two"), (3, None)]
+        job.epoch(go((1, "one")), [*go((3, None)), *come((3, "three"))], come((4, "four")))
+        assert job.rows() == [(2, "two"), (3, "three"), (4, "four")]
+        assert job.recorded() == [("target", "target", 2)]
+
+    def test_changes_of_a_key_that_several_tasks_report_are_one(self, backend: Backend) -> None:
+        job = self.job(backend, key=["k"])
+        job.epoch(come((1, "a")))
+        job.epoch(come((1, "b")), go((1, "a")), come((2, "x")), go((2, "x")))
+        assert job.rows() == [(1, "b")]
+
+    def test_rows_without_a_key_are_counted(self, backend: Backend) -> None:
+        job = self.job(backend)
+        job.epoch([((1, "a"), 3), ((None, None), 2), ((1, None), 2)], come((1, "a")))
+        assert Counter(job.rows()) == Counter({(1, "a"): 4, (None, None): 2, (1, None): 2})
+        job.epoch([((1, "a"), -2), ((None, None), -1), ((1, None), -2), ((2, "ü→😀"), 1)])
+        assert Counter(job.rows()) == Counter({(1, "a"): 2, (None, None): 1, (2, "ü→😀"): 1})
+        job.epoch([((1, "a"), -2), ((None, None), -1), ((2, "ü→😀"), -1)])
+        assert job.rows() == []
+
+    def test_appended_rows_are_all_kept(self, backend: Backend) -> None:
+        job = self.job(backend, changelog="append")
+        job.epoch(come((1, "a"), (1, "a")), come((2, None)))
+        job.epoch(come((1, "a")))
+        assert Counter(job.rows()) == Counter({(1, "a"): 3, (2, None): 1})
+
+    def test_appended_rows_with_a_key_replace_the_keys_row(self, backend: Backend) -> None:
+        job = self.job(backend, key=["k"], changelog="append")
+        job.epoch(come((1, "a"), (2, "b")))
+        job.epoch(come((2, "c"), (3, "d")))
+        assert job.rows() == [(1, "a"), (2, "c"), (3, "d")]
+
+    def test_a_table_whose_columns_are_all_key(self, backend: Backend) -> None:
+        job = self.job(backend, key=["k", "v"])
+        job.epoch(come((1, "a"), (1, "b")))
+        job.epoch(go((1, "a")), come((2, "a")))
+        assert job.rows() == [(1, "b"), (2, "a")]
+        appended = self.job(backend, key=["v", "k"], changelog="append", name="other")
+        appended.epoch(come((1, "a")))
+        appended.epoch(come((1, "a"), (2, "a")))
+        assert appended.rows() == [(1, "a"), (2, "a")]
+
+    def test_an_epoch_without_rows_is_noted(self, backend: Backend) -> None:
+        job = self.job(backend)
+        job.epoch()
+        job.epoch([])
+        assert job.rows() == []
+        assert job.recorded() == [("target", "target", 2)]
+
+    def test_text_with_every_special_character(self, backend: Backend) -> None:
+        texts = ["", "\\N", "\\.", "a\tb", "a\nb", "a\r\nb", 'q"q', "it's", "{x,y}", "%s", "NULL", "\x01\x7f"]
+        texts += [" padded ", "\\", "\\\\n", "é"]
+        job = self.job(backend, {"n": "BIGINT", "t": "VARCHAR", "a": "VARCHAR[]"}, key=["n"])
+        rows = [(i, text, [text, None, text + text]) for i, text in enumerate(texts)]
+        job.epoch(come(*rows))
+        assert job.rows() == rows
+
+    def test_names_with_every_special_character(self, backend: Backend) -> None:
+        job = self.job(
+            backend, {"order": "BIGINT", 'a "b" %': "VARCHAR", "é ü": "BIGINT"}, key=["order", "é ü"]
+        )
+        job.spec = replace(job.spec, options={**job.spec.options, "table-name": "My Table"}, name="sink é/..")
+        job.epoch(come((1, "x", 1)))
+        job.epoch(come((1, "y", 1)), go((1, "x", 1)), come((1, "z", 2)))
+        assert sorted(backend.rows('SELECT * FROM "My Table"')) == [(1, "y", 1), (1, "z", 2)]
+        assert [row[1:] for row in job.recorded()] == [("sink é/..", 2)]
+
+    def test_a_table_in_another_schema(self, backend: Backend) -> None:
+        backend.rows("CREATE SCHEMA other")
+        job = self.job(backend, **{"table-name": "other.t"})
+        job.epoch(come((1, "a")))
+        job.epoch(go((1, "a")), come((2, "a")))
+        assert backend.rows("SELECT k FROM other.t") == [(2,)]
+        assert backend.rows("SELECT epoch FROM other.sqlstream_epochs") == [(2,)]
+
+    # ---------------------------------------------------------------------------------------- exactly once
+
+    def test_committing_again_changes_nothing(self, backend: Backend) -> None:
+        job = self.job(backend)
+        parts = job.prepare(come((1, "a")))
+        job.commit(parts)
+        job.sink.commit(1, parts)
+        job.start().commit(1, parts)
+        job.sink.abort_uncommitted(1)
+        assert job.rows() == [(1, "a")]
+        job.epoch(come((1, "a")))
+        assert job.rows() == [(1, "a"), (1, "a")]
+
+    @pytest.mark.parametrize("key", [(), ("k",)])
+    def test_a_driver_that_dies_before_the_commit(self, backend: Backend, key: tuple[str, ...]) -> None:
+        job = self.job(backend, key=key)
+        job.epoch(come((1, "a"), (2, "b")))
+        parts = job.prepare(go((1, "a")), come((3, "c")))
+        job.start()
+        assert job.rows() == [(1, "a"), (2, "b")]
+        job.commit(parts)  # the manifest was published: it is committed again
+        job.sink.abort_uncommitted(2)
+        assert job.rows() == [(2, "b"), (3, "c")]
+        assert job.recorded() == [("target", "target", 2)]
+        job.epoch(go((2, "b")))
+        assert job.rows() == [(3, "c")]
+
+    def test_a_driver_that_dies_before_the_manifest(self, backend: Backend) -> None:
+        job = self.job(backend)
+        job.prepare(come((1, "a")))
+        job.start().abort_uncommitted(0)
+        assert job.store.list("sinks/target") == []
+        job.epoch(come((2, "b")))
+        job.prepare(come((3, "c")))
+        job.start().commit(1, [])
+        job.sink.abort_uncommitted(2)  # epoch 2 was begun and is replayed: what it kept may stay
+        job.epoch(come((3, "d")))
+        assert job.rows() == [(2, "b"), (3, "d")]
+
+    def test_an_epoch_that_is_given_up(self, backend: Backend) -> None:
+        job = self.job(backend)
+        job.epoch(come((1, "a")))
+        job.prepare(come((2, "b")))
+        job.start().abort_uncommitted(1)
+        job.last = 2  # its number is void
+        job.epoch(come((3, "c")))
+        assert job.rows() == [(1, "a"), (3, "c")]
+        assert job.recorded() == [("target", "target", 3)]
+
+    def test_preparing_that_fails_leaves_nothing(self, backend: Backend) -> None:
+        job = self.job(backend, key=["k"])
+        job.epoch(come((1, "a")))
+        with pytest.raises(DataError):
+            job.prepare(come((1, "b"), (2, "b")))
+        job.start().abort_uncommitted(1)
+        job.epoch(come((2, "c")))
+        assert job.rows() == [(1, "a"), (2, "c")]
+
+    def test_only_the_last_epochs_changes_are_kept(self, backend: Backend) -> None:
+        job = self.job(backend)
+        for i in range(3):
+            job.epoch(come((i, "x")))
+        assert job.store.list("sinks/target") == ["sinks/target/000003.arrow"]
+
+    def test_two_sinks_in_one_database(self, backend: Backend) -> None:
+        one, two = self.job(backend, key=["k"]), self.job(backend, name="second")
+        for epoch in range(2):
+            rows = come((epoch, "x"))
+            prepared = one.prepare(rows), two.prepare(rows)
+            one.commit(prepared[0])
+            two.commit(prepared[1])
+        assert one.rows() == two.rows() == [(0, "x"), (1, "x")]
+        assert one.recorded() == [("second", "second", 2), ("target", "target", 2)]
+
+    # -------------------------------------------------------------------------------------------- refusals
+
+    def test_two_sinks_on_one_table(self, backend: Backend) -> None:
+        one, two = self.job(backend), self.job(backend, name="second", **{"table-name": "target"})
+        one.prepare(come((1, "a")))
+        with pytest.raises(DataError, match=r"is where table target writes: give table second another"):
+            two.prepare(come((1, "a")))
+
+    def test_another_state_directory(self, backend: Backend) -> None:
+        job = self.job(backend)
+        job.epoch(come((1, "a")))
+        fresh = self.job(backend, state="fresh")
+        with pytest.raises(DataError, match=r"another state directory, up to its epoch 1\. .*drop the table"):
+            fresh.start().abort_uncommitted(0)
+        with pytest.raises(DataError, match="another state directory"):
+            fresh.prepare(come((1, "a")))
+        assert job.rows() == [(1, "a")]
+        fresh.sink.close()
+        job.sink.close()
+        backend.rows("DROP TABLE target")
+        fresh.start().abort_uncommitted(0)
+        fresh.epoch(come((2, "b")))
+        assert fresh.rows() == [(2, "b")]
+        assert fresh.recorded() == [("target", "target", 1)]
+        with pytest.raises(DataError, match="another state directory"):
+            job.start().commit(1, [])
+
+    def test_a_first_run_that_committed_nothing_owns_nothing(self, backend: Backend) -> None:
+        job = self.job(backend)
+        job.prepare(come((1, "a")))
+        job.sink.close()
+        fresh = self.job(backend, state="fresh")
+        fresh.start().abort_uncommitted(0)
+        fresh.epoch(come((2, "b")))
+        assert fresh.rows() == [(2, "b")]
+
+    def test_a_state_directory_that_was_restored(self, backend: Backend) -> None:
+        job = self.job(backend)
+        job.epoch(come((1, "a")))
+        kept = {name: job.store.get(name) for name in job.store.list()}
+        job.epoch(come((2, "b")))
+        job.sink.close()
+        for name in job.store.list():
+            job.store.delete(name)
+        for name, content in kept.items():
+            job.store.put(name, content)
+        with pytest.raises(
+            DataError, match="has the rows of epoch 2, but this state directory is at epoch 1"
+        ):
+            job.start().abort_uncommitted(1)
+        job.last = 1
+        with pytest.raises(
+            DataError, match="has the rows of epoch 2, but this state directory is at epoch 1"
+        ):
+            job.prepare(come((2, "b")))
+        assert job.rows() == [(1, "a"), (2, "b")]
+
+    def test_a_table_that_is_behind(self, backend: Backend) -> None:
+        job = self.job(backend)
+        job.epoch(come((1, "a")))
+        job.epoch(come((2, "b")))
+        job.sink.close()
+        backend.rows("UPDATE sqlstream_epochs SET epoch = 1")
+        job.start()
+        with pytest.raises(DataError, match="up to epoch 1, but this state directory has given it epoch 2"):
+            job.prepare(come((3, "c")))
+
+    @pytest.mark.parametrize("what", ["DROP TABLE target", "DELETE FROM sqlstream_epochs"])
+    def test_a_table_that_is_gone(self, backend: Backend, what: str) -> None:
+        job = self.job(backend)
+        job.epoch(come((1, "a")))
+        job.sink.close()
+        backend.rows(what)
+        with pytest.raises(DataError, match="is gone, and with it the rows up to epoch 1"):
+            job.start().commit(1, [])
+        job.start().abort_uncommitted(1)
+        with pytest.raises(DataError, match="is gone, and with it the rows up to epoch 1"):
+            job.prepare(come((2, "b")))
+
+    def test_rows_of_others_in_the_table(self, backend: Backend) -> None:
+        backend.rows("CREATE TABLE target (k BIGINT, v VARCHAR)")
+        backend.rows("INSERT INTO target VALUES (0, 'x')")
+        with pytest.raises(DataError, match="has rows that this pipeline did not write"):
+            self.job(backend).prepare(come((1, "a")))
+        job = self.job(backend, changelog="append", state="other")
+        job.epoch(come((1, "a")))
+        assert job.rows() == [(0, "x"), (1, "a")]
+
+    @pytest.mark.parametrize(
+        ("columns", "told"),
+        [
+            ("k BIGINT", "k"),
+            ("k BIGINT, v BIGINT", "v"),
+            ("k BIGINT, v VARCHAR, more INTEGER NOT NULL", "more"),
+            ("k BIGINT, w VARCHAR", "w"),
+        ],
+    )
+    def test_a_table_of_another_shape(self, backend: Backend, columns: str, told: str) -> None:
+        backend.rows(f"CREATE TABLE target ({columns})")
+        with pytest.raises(
+            DataError, match=rf"has the columns \(.*{told}.*\), but the pipeline gives \(k .*, v "
+        ):
+            self.job(backend).prepare(come((1, "a")))
+
+    def test_a_table_that_the_user_made(self, backend: Backend) -> None:
+        backend.rows(
+            "CREATE TABLE target (v VARCHAR, k BIGINT PRIMARY KEY, note VARCHAR, made INTEGER NOT NULL DEFAULT 7)"
+        )
+        job = self.job(backend, key=["k"])
+        job.epoch(come((1, "a"), (2, "b")))
+        job.epoch([((1, "a"), -1), ((1, "c"), 1)])
+        assert sorted(backend.rows("SELECT k, v, note, made FROM target")) == [
+            (1, "c", None, 7),
+            (2, "b", None, 7),
+        ]
+
+    def test_a_table_without_the_key(self, backend: Backend) -> None:
+        backend.rows("CREATE TABLE target (k BIGINT, v VARCHAR)")
+        with pytest.raises(DataError, match=r"has no PRIMARY KEY \(k\), which table target declares"):
+            self.job(backend, key=["k"]).prepare(come((1, "a")))
+
+    @pytest.mark.parametrize("changelog", ["retract", "append"])
+    def test_two_rows_for_a_key(self, backend: Backend, changelog: str) -> None:
+        job = self.job(backend, key=["k"], changelog=changelog)
+        with pytest.raises(DataError, match="two rows have the PRIMARY KEY k = 7"):
+            job.prepare(come((7, "a"), (8, "a")), come((7, "b")))
+        with pytest.raises(DataError, match="two rows have the PRIMARY KEY k = 7"):
+            job.prepare(come((7, "a")), come((7, "a")))
+
+    def test_null_in_a_key(self, backend: Backend) -> None:
+        with pytest.raises(DataError, match="NULL in k, which belongs to the PRIMARY KEY"):
+            self.job(backend, key=["k"]).prepare(come((None, "a")))
+
+    def test_a_second_row_for_a_key_in_a_later_epoch(self, backend: Backend) -> None:
+        job = self.job(backend, key=["k"])
+        job.epoch(come((1, "a")))
+        with pytest.raises(
+            DataError, match="the row with k = 1 comes, but the table has a row with this key"
+        ):
+            job.prepare(come((1, "b")))
+
+    @pytest.mark.parametrize("delta", [go((2, "x")), [*go((2, "x")), *come((2, "y"))]])
+    def test_a_key_that_is_not_there(self, backend: Backend, delta: Delta) -> None:
+        job = self.job(backend, key=["k"])
+        job.epoch(come((1, "a")))
+        with pytest.raises(DataError, match=r"the row with k = 2 goes or changes.*declare its PRIMARY KEY"):
+            job.prepare(delta)
+
+    @pytest.mark.parametrize("delta", [go((1, "b")), [((1, None), -2)], [*go((1, "a")), *go((None, "q"))]])
+    def test_a_row_that_is_not_there_so_often(self, backend: Backend, delta: Delta) -> None:
+        job = self.job(backend)
+        job.epoch(come((1, "a"), (1, None)))
+        with pytest.raises(DataError, match=r"goes, but the table does not have it so often.*PRIMARY KEY"):
+            job.prepare(delta)
+        job.start().abort_uncommitted(1)
+        assert Counter(job.rows()) == Counter([(1, "a"), (1, None)])
+
+    # ------------------------------------------------------------------------------------------ properties
+
+    @example(epochs=[[((1, "a"), 2)], [((1, "a"), -2)]], crash=1)
+    @given(epochs=deltas, crash=st.integers(0, 3))
+    @PROPERTY
+    def test_multisets_equal_a_counter(
+        self, backend: Backend, epochs: list[list[tuple[Row, int]]], crash: int
+    ) -> None:
+        """The driver dies after every `crash`-th step."""
+        job = self._fresh(backend, ())
+        model: Counter[Row] = Counter()
+        for wanted in epochs:
+            delta = []
+            for row, weight in wanted:
+                kept = max(weight, -model[row])
+                model[row] += kept
+                delta.append((row, kept))
+            self._step(job, delta, crash)
+            assert Counter(job.rows()) == +model
+        job.sink.close()
+
+    @example(results=[{0: "a"}, {}, {0: "a"}], noise=[], crash=1)
+    @given(
+        results=st.lists(st.dictionaries(st.integers(0, 4), st.sampled_from([None, "", "a"])), max_size=6),
+        noise=st.lists(small, max_size=3),
+        crash=st.integers(0, 3),
+    )
+    @PROPERTY
+    def test_keyed_rows_equal_a_dictionary(
+        self, backend: Backend, results: list[dict[int, str | None]], noise: list[Row], crash: int
+    ) -> None:
+        """Rows that come and go in the same epoch are not seen."""
+        job = self._fresh(backend, ("a",))
+        before: dict[int, str | None] = {}
+        for result in results:
+            old, new = set(before.items()), set(result.items())
+            back_and_forth = [
+                change for row in noise for change in ((row, 1), (row, -1)) if row[0] is not None
+            ]
+            delta = [*come(*(new - old)), *back_and_forth, *go(*(old - new))]
+            self._step(job, delta, crash)
+            assert Counter(job.rows()) == Counter(result.items())
+            before = result
+        job.sink.close()
+
+    def _fresh(self, backend: Backend, key: Sequence[str]) -> Job:
+        number = next(_numbers)
+        schema = {"a": "BIGINT", "b": "VARCHAR"}
+        return self.job(backend, schema, key=key, name=f"random_{number}", state=f"random_{number}")
+
+    @staticmethod
+    def _step(job: Job, delta: Delta, crash: int) -> None:
+        half = len(delta) // 2
+        parts = job.prepare(delta[:half], delta[half:])
+        if crash and job.last % crash == 0:
+            job.start()
+        job.commit(parts)
+        if crash and job.last % crash == 1:
+            job.start().commit(job.last, parts)
+            job.sink.abort_uncommitted(job.last)

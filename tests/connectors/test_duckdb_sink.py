@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from sqlstream.connectors.api import ConnectorContext, SinkPart
+from sqlstream.connectors.database.duckdb_table import DuckTable
+from sqlstream.connectors.database.sink import TableSink
+from sqlstream_operators.errors import DataError
+from sqlstream_planner.diagnostics import DiagnosticError
+from tests.connectors.table_sinks import SIMPLE, Backend, Row, TableSinkContract, come, go
+
+#: A type and values of it that must come back as they are.
+VALUES: list[tuple[str, list[Any]]] = [
+    ("BOOLEAN", [True, False]),
+    ("TINYINT", [-128, 127]),
+    ("SMALLINT", [-32768, 32767]),
+    ("INTEGER", [-(2**31), 2**31 - 1]),
+    ("BIGINT", [-(2**63), 2**63 - 1]),
+    ("HUGEINT", [10**38 - 1, -(10**38) + 1]),
+    ("UTINYINT", [255]),
+    ("USMALLINT", [65535]),
+    ("UINTEGER", [2**32 - 1]),
+    ("UBIGINT", [2**64 - 1]),
+    ("FLOAT", [1.5, float("inf")]),
+    ("DOUBLE", [0.1, 1e300, -1e-300, float("-inf")]),
+    ("DECIMAL(10,2)", [Decimal("12345678.90"), Decimal("-0.01")]),
+    ("DECIMAL(38,10)", [Decimal("1234567890123456789012345678.0123456789")]),
+    ("VARCHAR", ["", "ü\n"]),
+    ("BLOB", [b"", b"\x00\xff\\"]),
+    ("DATE", [date(1, 1, 1), date(9999, 12, 31)]),
+    ("TIME", [time(0, 0), time(23, 59, 59, 999999)]),
+    ("TIMESTAMP", [datetime(1969, 12, 31, 23, 59, 59, 999999), datetime(2024, 2, 29)]),
+    ("TIMESTAMP WITH TIME ZONE", [datetime(2024, 7, 1, 12, tzinfo=UTC)]),
+    ("INTERVAL", [timedelta(days=3, hours=-1, microseconds=5)]),
+    ("UUID", ["6ccd780c-baba-1026-9564-5b8c656024db"]),
+    ("JSON", ['{"a": [1, null, "ü"]}', "null"]),
+    ("BIGINT[]", [[], [1, None, 3]]),
+    ("VARCHAR[]", [["", "a,b", None, '"{}\\']]),
+    ("INTEGER[][]", [[[1], [], None]]),
+    ('STRUCT("a" BIGINT, "b" STRUCT("c" VARCHAR[]))', [{"a": 1, "b": {"c": ["x", None]}}]),
+    ("MAP(VARCHAR, BIGINT)", [[("k", 1), ("l", None)], []]),
+]
+
+
+@dataclass
+class DuckBackend:
+    folder: Path
+    connector: str = "duckdb"
+
+    @property
+    def path(self) -> Path:
+        return self.folder / "out" / "results.duckdb"
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        return {"path": "out/results.duckdb"}
+
+    def rows(self, sql: str) -> list[Row]:
+        self.path.parent.mkdir(exist_ok=True)
+        with duckdb.connect(str(self.path)) as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            return connection.execute(sql).fetchall()
+
+
+class TestDuckdb(TableSinkContract):
+    @pytest.fixture
+    def backend(self, tmp_path: Path) -> DuckBackend:
+        return DuckBackend(tmp_path)
+
+
+@pytest.fixture
+def backend(tmp_path: Path) -> Backend:
+    return DuckBackend(tmp_path)
+
+
+contract = TableSinkContract()
+
+
+@pytest.mark.parametrize(("type_", "values"), VALUES, ids=[type_ for type_, _ in VALUES])
+@pytest.mark.parametrize("key", [(), ("n",)])
+def test_values_come_back_as_they_are(
+    backend: Backend, type_: str, values: list[Any], key: tuple[str, ...]
+) -> None:
+    job = contract.job(backend, {"n": "BIGINT", "v": type_}, key=key)
+    rows = list(enumerate([*values, None]))
+    job.epoch(come(*rows))
+    read = {"UUID": uuid.UUID, "MAP(VARCHAR, BIGINT)": dict}.get(type_, lambda value: value)
+    expected = [read(value) for value in values]
+    assert job.rows() == list(enumerate([*expected, None]))
+    changed = [(n, value) for (n, _), (_, value) in zip(rows, rows[1:] + rows[:1], strict=True)]
+    job.epoch(go(*rows), come(*changed))
+    job.epoch(go(*changed))
+    assert job.rows() == []
+    assert backend.rows("SELECT data_type FROM duckdb_columns() WHERE column_name = 'v'") == [(type_,)]
+
+
+@pytest.mark.parametrize("type_", [type_ for type_, _ in VALUES])
+def test_every_type_can_be_a_key(backend: Backend, type_: str) -> None:
+    values = dict(VALUES)[type_]
+    job = contract.job(backend, {"k": type_, "v": "BIGINT"}, key=("k",))
+    if type_.startswith(("STRUCT", "MAP")) or type_.endswith("[]"):
+        with pytest.raises((DataError, DiagnosticError)):
+            job.epoch(come(*((value, 1) for value in values)))
+        return
+    job.epoch(come(*((value, 1) for value in values)))
+    job.epoch(go(*((value, 1) for value in values)), come(*((value, 2) for value in values)))
+    assert [v for _, v in job.rows()] == [2] * len(values)
+    job.epoch(go(*((value, 2) for value in values)))
+    assert job.rows() == []
+
+
+def test_not_a_number_and_minus_zero_are_values_like_others(backend: Backend) -> None:
+    job = contract.job(backend, {"v": "DOUBLE"})
+    job.epoch(come((float("nan"),), (float("nan"),), (-0.0,)))
+    assert len(job.rows()) == 3
+    job.epoch(go((float("nan"),), (0.0,)))
+    assert [str(v) for (v,) in job.rows()] == ["nan"]
+
+
+def test_the_file_can_be_read_between_epochs(tmp_path: Path) -> None:
+    backend = DuckBackend(tmp_path)
+    job = contract.job(backend)
+    job.epoch(come((1, "a")))
+    other = (
+        "import duckdb, sys; print(duckdb.connect(sys.argv[1], read_only=True).sql('FROM target').fetchall())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", other, backend.path], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[(1, 'a')]\n"
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that has the file open until its input ends."""
+    path = DuckBackend(tmp_path).path
+    path.parent.mkdir()
+    code = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "open\n"
+    yield process
+    process.communicate()
+
+
+def test_a_file_that_another_process_has_open(tmp_path: Path, reader: subprocess.Popen[str]) -> None:
+    backend = DuckBackend(tmp_path)
+    job = contract.job(backend)
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3 and patient:
+            reader.communicate()
+
+    context = ConnectorContext(job.store, str(tmp_path))
+    patient = False
+    table = DuckTable(job.spec, str(tmp_path), patience_s=5, clock=lambda: sum(waits), wait=wait)
+    sink = TableSink(job.spec, context, table)
+    with pytest.raises(DiagnosticError, match="another process has the file open") as caught:
+        sink.prepare(1, [job.part(come((1, "a")))])
+    assert caught.value.diagnostics[0].code == "ENV006"
+    assert "nothing is lost" in (caught.value.diagnostics[0].help or "")
+    assert sum(waits) >= 5
+    waits.clear()
+    patient = True
+    sink.prepare(1, [job.part(come((1, "a")))])
+    sink.commit(1, [])
+    assert job.rows() == [(1, "a")]
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tests.connectors.table_sinks import TableSinkContract, come, go
+from tests.connectors.test_duckdb_sink import DuckBackend
+job = TableSinkContract().job(DuckBackend(Path(sys.argv[1])), key=["k"])
+job.epoch(come((1, "a"), (2, "b")))
+job.prepare(go((1, "a")), come((3, "c")))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_process_that_is_killed_before_the_commit(tmp_path: Path) -> None:
+    killed = subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    job = contract.job(DuckBackend(tmp_path), key=["k"])
+    assert job.rows() == [(1, "a"), (2, "b")]
+    assert job.recorded() == [("target", "target", 1)]
+    job.start().commit(2, [SinkPart(2)])
+    job.sink.abort_uncommitted(2)
+    assert job.rows() == [(2, "b"), (3, "c")]
+    assert job.recorded() == [("target", "target", 2)]
+
+
+def test_a_damaged_file(tmp_path: Path) -> None:
+    backend = DuckBackend(tmp_path)
+    backend.path.parent.mkdir()
+    backend.path.write_bytes(b"not a database" * 1000)
+    with pytest.raises(DiagnosticError, match="not a valid DuckDB database"):
+        contract.job(backend).prepare(come((1, "a")))
+
+
+@pytest.mark.parametrize("path", ["md:mine", ":memory:", "s3://bucket/file.duckdb", " "])
+def test_a_path_that_is_no_local_file(tmp_path: Path, path: str) -> None:
+    with pytest.raises(DiagnosticError, match="a DuckDB file on the driver's disk"):
+        contract.job(DuckBackend(tmp_path), path=path).start()
+
+
+@pytest.mark.parametrize("name", ["a.b.c", "", ".", "SQLStream_Epochs"])
+def test_a_table_name_that_can_not_be(tmp_path: Path, name: str) -> None:
+    with pytest.raises(DiagnosticError, match="table-name"):
+        contract.job(DuckBackend(tmp_path), **{"table-name": name}).start()
+
+
+def test_a_column_that_hides_the_row_id(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="can't have a column `rowid`"):
+        contract.job(DuckBackend(tmp_path), {"rowid": "BIGINT"}).start()
+    job = contract.job(DuckBackend(tmp_path), {"rowid": "BIGINT", "v": "VARCHAR"}, key=["rowid"])
+    job.epoch(come((1, "a")))
+    job.epoch(go((1, "a")))
+    assert job.rows() == []
+
+
+def test_names_differ_in_case_only(tmp_path: Path) -> None:
+    backend = DuckBackend(tmp_path)
+    job = contract.job(backend, SIMPLE)
+    job.epoch(come((1, "a")))
+    other = contract.job(backend, SIMPLE, name="TARGET")
+    with pytest.raises(DataError, match="is where table target writes"):
+        other.prepare(come((1, "a")))

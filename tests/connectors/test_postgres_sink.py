@@ -1,0 +1,390 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from sqlstream.connectors.api import ConnectorContext
+from sqlstream.connectors.database.postgres_connection import parameters
+from sqlstream.connectors.database.postgres_table import PostgresTable
+from sqlstream.connectors.database.postgres_types import holds, postgres_type
+from sqlstream.connectors.database.sink import TableSink
+from sqlstream_operators.errors import DataError
+from sqlstream_operators.types import parse_type
+from sqlstream_planner.diagnostics import DiagnosticError
+from tests.connectors.postgres_server import PASSWORD, USER, Database
+from tests.connectors.table_sinks import Job, Row, TableSinkContract, come, go
+
+#: A type, its PostgreSQL type, and values with what PostgreSQL gives back for them (None: the same).
+VALUES: list[tuple[str, str, list[Any], list[Any] | None]] = [
+    ("BOOLEAN", "boolean", [True, False], None),
+    ("TINYINT", "smallint", [-128, 127], None),
+    ("SMALLINT", "smallint", [-32768, 32767], None),
+    ("INTEGER", "integer", [-(2**31), 2**31 - 1], None),
+    ("BIGINT", "bigint", [-(2**63), 2**63 - 1], None),
+    ("HUGEINT", "numeric(39,0)", [10**38 - 1, -(10**38) + 1], None),
+    ("UTINYINT", "smallint", [255], None),
+    ("USMALLINT", "integer", [65535], None),
+    ("UINTEGER", "bigint", [2**32 - 1], None),
+    ("UBIGINT", "numeric(20,0)", [2**64 - 1], None),
+    ("FLOAT", "real", [1.5, float("inf")], None),
+    ("DOUBLE", "double precision", [0.1, 1e300, -1e-300, float("-inf"), 5e-324], None),
+    ("DECIMAL(10,2)", "numeric(10,2)", [Decimal("12345678.90"), Decimal("-0.01")], None),
+    ("DECIMAL(38,10)", "numeric(38,10)", [Decimal("1234567890123456789012345678.0123456789")], None),
+    ("VARCHAR", "text", ["", "ü\n"], None),
+    ("BLOB", "bytea", [b"", b"\x00\xff\\"], None),
+    ("DATE", "date", [date(1, 1, 1), date(9999, 12, 31)], None),
+    ("TIME", "time without time zone", [time(0, 0), time(23, 59, 59, 999999)], None),
+    (
+        "TIMESTAMP",
+        "timestamp without time zone",
+        [datetime(1969, 12, 31, 23, 59, 59, 999999), datetime(2024, 2, 29)],
+        None,
+    ),
+    ("TIMESTAMP WITH TIME ZONE", "timestamp with time zone", [datetime(2024, 7, 1, 12, tzinfo=UTC)], None),
+    ("INTERVAL", "interval", [timedelta(days=3, hours=-1, microseconds=5), timedelta(days=-400)], None),
+    (
+        "UUID",
+        "uuid",
+        ["6ccd780c-baba-1026-9564-5b8c656024db"],
+        [UUID("6ccd780c-baba-1026-9564-5b8c656024db")],
+    ),
+    ("JSON", "jsonb", ['{"a": [1, null, "ü\\n"]}', '"x"'], [{"a": [1, None, "ü\n"]}, "x"]),
+    ("BIGINT[]", "bigint[]", [[], [1, None, 3]], None),
+    ("VARCHAR[]", "text[]", [["", "a,b", None, '"{}\\', "NULL", "null", " "]], None),
+    ("BLOB[]", "bytea[]", [[b"\x00\\", None]], None),
+    ("DATE[]", "date[]", [[date(2024, 1, 1), None]], None),
+    ("BOOLEAN[]", "boolean[]", [[True, None, False]], None),
+    ("DECIMAL(5,1)[]", "numeric(5,1)[]", [[Decimal("1.5"), None]], None),
+    ("INTEGER[][]", "jsonb", [[[1], [], None]], None),
+    (
+        'STRUCT("a" BIGINT, "b" STRUCT("c" VARCHAR[], "d" BLOB))',
+        "jsonb",
+        [{"a": 2**62, "b": {"c": ['"\\\t', None], "d": b"\x00"}}],
+        [{"a": 2**62, "b": {"c": ['"\\\t', None], "d": "AA=="}}],
+    ),
+    ('STRUCT("a" BIGINT)[]', "jsonb", [[{"a": 1}, None]], None),
+    ("MAP(VARCHAR, BIGINT)", "jsonb", [[("k", 1), ("l", None)]], [{"k": 1, "l": None}]),
+]
+
+
+@dataclass
+class PostgresBackend:
+    folder: Path
+    database: Database
+    connector: str = "postgres"
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        return {"url": self.database.url}
+
+    def rows(self, sql: str) -> list[Row]:
+        return self.database.rows(sql)
+
+
+@pytest.fixture
+def backend(tmp_path: Path, database: Database) -> PostgresBackend:
+    return PostgresBackend(tmp_path, database)
+
+
+class TestPostgres(TableSinkContract):
+    pass
+
+
+contract = TableSinkContract()
+
+
+@pytest.mark.parametrize(("type_", "there", "values", "back"), VALUES, ids=[v[0] for v in VALUES])
+@pytest.mark.parametrize("key", [(), ("n",)])
+def test_values_come_back_as_they_are(
+    backend: PostgresBackend,
+    type_: str,
+    there: str,
+    values: list[Any],
+    back: list[Any] | None,
+    key: tuple[str, ...],
+) -> None:
+    job = contract.job(backend, {"n": "BIGINT", "v": type_}, key=key)
+    rows = list(enumerate([*values, None]))
+    job.epoch(come(*rows))
+    assert job.rows() == list(enumerate([*(values if back is None else back), None]))
+    changed = [(n, value) for (n, _), (_, value) in zip(rows, rows[1:] + rows[:1], strict=True)]
+    job.epoch(go(*rows), come(*changed))
+    job.epoch(go(*changed))
+    assert job.rows() == []
+    found = backend.rows(
+        "SELECT format_type(atttypid, atttypmod) FROM pg_attribute "
+        "WHERE attrelid = 'target'::regclass AND attname = 'v'"
+    )
+    assert found == [(there.replace("(5,1)[]", "(5,1)[]"),)]
+
+
+@pytest.mark.parametrize("value", ["infinity", "-infinity", "0044-03-15 (BC)", "12345-06-07"])
+@pytest.mark.parametrize("type_", ["DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"])
+def test_dates_that_python_does_not_have(backend: PostgresBackend, type_: str, value: str) -> None:
+    import duckdb
+    import pyarrow as pa
+
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        rows = connection.sql(f"SELECT '{value}'::DATE::{type_} AS v").to_arrow_table()
+    job = contract.job(backend, {"v": type_}, changelog="append")
+    part = job.part([])
+    assert part.table is None
+    from sqlstream.connectors.api import SinkPart
+    from sqlstream_operators.arrow_types import to_arrow
+
+    table = rows.cast(pa.schema([("v", to_arrow(parse_type(type_)))]))
+    job.sink.prepare(1, [SinkPart(1, table=table)])
+    job.sink.commit(1, [])
+    expected = value.replace(" (BC)", " BC")
+    assert backend.rows(f"SELECT v::date = '{expected}'::date FROM target") == [(True,)]
+
+
+def test_not_a_number_and_minus_zero_are_values_like_others(backend: PostgresBackend) -> None:
+    job = contract.job(backend, {"v": "DOUBLE"})
+    job.epoch(come((float("nan"),), (float("nan"),), (-0.0,)))
+    job.epoch(go((float("nan"),), (0.0,)))
+    assert [str(v) for (v,) in job.rows()] == ["nan"]
+
+
+def test_json_that_differs_in_spelling_only(backend: PostgresBackend) -> None:
+    job = contract.job(backend, {"v": "JSON"})
+    job.epoch(come(('{"a":1, "b":2}',), ('{"b":2,"a":1}',), ('{"a": 1}',)))
+    job.epoch(go(('{"a":1, "b":2}',), ('{"b":2,"a":1}',)))
+    assert job.rows() == [({"a": 1},)]
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        ("VARCHAR", "a\x00b"),
+        ("JSON", json.dumps("\x00")),
+        ('STRUCT("a" DOUBLE)', {"a": float("nan")}),
+    ],
+)
+def test_values_that_postgres_does_not_have(backend: PostgresBackend, type_: str, value: Any) -> None:
+    job = contract.job(backend, {"v": type_})
+    with pytest.raises(DataError, match="can't take a row"):
+        job.prepare(come((value,)))
+    job.start().abort_uncommitted(0)
+    assert job.rows() == []
+
+
+@pytest.mark.parametrize(
+    ("found", "type_", "expected"),
+    [
+        ("bigint", "INTEGER", True),
+        ("integer", "BIGINT", False),
+        ("numeric", "DECIMAL(38,10)", True),
+        ("numeric(12,2)", "DECIMAL(10,2)", True),
+        ("numeric(12,3)", "DECIMAL(10,2)", True),
+        ("numeric(10,3)", "DECIMAL(10,2)", False),
+        ("numeric(12,1)", "DECIMAL(10,2)", False),
+        ("character varying", "VARCHAR", True),
+        ("character varying(10)", "VARCHAR", False),
+        ("character(10)", "VARCHAR", False),
+        ("timestamp(3) without time zone", "TIMESTAMP", False),
+        ("timestamp with time zone", "TIMESTAMP", False),
+        ("json", "JSON", False),
+        ("double precision", "FLOAT", True),
+    ],
+)
+def test_which_columns_hold_a_type(found: str, type_: str, expected: bool) -> None:
+    assert holds(found, parse_type(type_)) is expected
+
+
+def test_a_type_that_the_planner_did_not_know() -> None:
+    with pytest.raises(ValueError, match="UNKNOWN"):
+        postgres_type(parse_type("UNKNOWN"))
+
+
+# ------------------------------------------------------------------------------------------- connections
+
+
+def _kill_connections(backend: PostgresBackend) -> int:
+    killed = backend.rows(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE application_name = 'sqlstream' AND datname = current_database()"
+    )
+    return len(killed)
+
+
+@pytest.mark.parametrize("key", [(), ("k",)])
+def test_a_connection_that_is_lost_before_the_commit(backend: PostgresBackend, key: tuple[str, ...]) -> None:
+    job = contract.job(backend, key=key)
+    job.epoch(come((1, "a"), (2, "b")))
+    parts = job.prepare(go((1, "a")), come((3, "c")))
+    assert _kill_connections(backend) == 1
+    assert job.rows() == [(1, "a"), (2, "b")]
+    job.commit(parts)
+    assert job.rows() == [(2, "b"), (3, "c")]
+    assert job.recorded() == [("target", "target", 2)]
+
+
+def test_a_connection_that_is_lost_between_epochs(backend: PostgresBackend) -> None:
+    job = contract.job(backend)
+    job.epoch(come((1, "a")))
+    assert _kill_connections(backend) == 1
+    job.epoch(come((2, "b")))
+    assert job.rows() == [(1, "a"), (2, "b")]
+
+
+class _LosesTheAnswer(PostgresTable):
+    """The server commits, and the connection breaks before it says so."""
+
+    def commit(self) -> None:
+        super().commit()
+        if self._schema is not None and self.losing:
+            self.losing = False
+            self.close()
+            super().commit()
+
+    losing = False
+
+
+def test_a_commit_whose_answer_is_lost(backend: PostgresBackend) -> None:
+    job = contract.job(backend)
+    table = _LosesTheAnswer(job.spec)
+    sink = TableSink(job.spec, ConnectorContext(job.store, "/"), table, wait=lambda seconds: None)
+    sink.prepare(1, [job.part(come((1, "a")))])
+    table.losing = True
+    sink.commit(1, [])
+    assert table.losing is False
+    assert job.rows() == [(1, "a")]
+    sink.prepare(2, [job.part(go((1, "a")))])
+    sink.commit(2, [])
+    assert job.rows() == []
+
+
+def test_what_is_prepared_is_not_seen_before_it_is_committed(backend: PostgresBackend) -> None:
+    job = contract.job(backend)
+    parts = job.prepare(come((1, "a")))
+    assert job.rows() == []
+    assert job.recorded() == [("target", "target", 0)]
+    job.commit(parts)
+    assert job.rows() == [(1, "a")]
+
+
+def test_constraints_are_checked_before_the_manifest(backend: PostgresBackend) -> None:
+    backend.rows("CREATE TABLE target (k BIGINT, v TEXT, UNIQUE (v) DEFERRABLE INITIALLY DEFERRED)")
+    job = contract.job(backend)
+    with pytest.raises(DataError, match=r"can't take a row: .*Key \(v\)=\(a\) already exists"):
+        job.prepare(come((1, "a"), (2, "a")))
+
+
+def test_a_trigger_that_keeps_rows_back(backend: PostgresBackend) -> None:
+    job = contract.job(backend, key=["k"])
+    job.epoch(come((1, "a")))
+    backend.rows("CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+    backend.rows("CREATE TRIGGER keep BEFORE DELETE ON target FOR EACH ROW EXECUTE FUNCTION keep()")
+    with pytest.raises(DataError, match="0 rows changed instead of 1: a trigger"):
+        job.prepare(go((1, "a")))
+
+
+def test_a_view_is_no_table(backend: PostgresBackend) -> None:
+    backend.rows("CREATE VIEW target AS SELECT 1::BIGINT AS k, 'x' AS v")
+    with pytest.raises(DiagnosticError, match="target is no ordinary table"):
+        contract.job(backend).prepare(come((1, "a")))
+
+
+def test_a_user_who_may_not_write(backend: PostgresBackend) -> None:
+    job = contract.job(backend)
+    job.epoch(come((1, "a")))
+    job.sink.close()
+    backend.rows("CREATE ROLE reader LOGIN PASSWORD 'reader-secret'")
+    job = Job(
+        backend,
+        contract.job(backend, username="reader", password="reader-secret").spec,
+        last=1,
+    )
+    with pytest.raises(DiagnosticError, match="permission denied") as caught:
+        job.prepare(come((2, "b")))
+    assert caught.value.diagnostics[0].code == "ENV006"
+    assert "reader-secret" not in str(caught.value)
+    backend.rows("DROP ROLE reader")
+
+
+# ------------------------------------------------------------------------------------------------ options
+
+
+def test_user_and_password_apart_from_a_jdbc_address(backend: PostgresBackend) -> None:
+    port = backend.database.server.port
+    address = f"jdbc:postgresql://127.0.0.1:{port}/{backend.database.name}"
+    job = contract.job(backend, url=address, username=USER, password=PASSWORD)
+    job.epoch(come((1, "a")))
+    assert job.rows() == [(1, "a")]
+
+
+def _quick(job: Job) -> TableSink:
+    table = PostgresTable(job.spec)
+    return TableSink(job.spec, ConnectorContext(job.store, "/"), table, wait=lambda seconds: None)
+
+
+def test_a_wrong_password_is_not_shown(backend: PostgresBackend) -> None:
+    wrong = backend.database.url.replace(PASSWORD, "Wrong-Secret")
+    with pytest.raises(DiagnosticError, match="password authentication failed") as caught:
+        _quick(contract.job(backend, url=wrong)).abort_uncommitted(0)
+    shown = str(caught.value) + repr(caught.value.diagnostics) + repr(caught.value.__cause__)
+    assert "Wrong-Secret" not in shown
+    assert caught.value.__suppress_context__
+
+
+def test_a_server_that_is_not_there(backend: PostgresBackend) -> None:
+    job = contract.job(backend, url="postgresql://u:Hidden-Secret@127.0.0.1:1/x")
+    with pytest.raises(DiagnosticError, match=r"table target in postgresql://127\.0\.0\.1:1/x") as caught:
+        _quick(job).abort_uncommitted(0)
+    assert "Hidden-Secret" not in str(caught.value)
+    assert "goes on where it stopped" in (caught.value.diagnostics[0].help or "")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://u:Hidden-Secret@h/db",
+        "jdbc:mysql://u:Hidden-Secret@h/db",
+        "postgresql://u:Hidden-Secret@h:port/db?nonsense=Hidden-Secret",
+        "host=h password=Hidden-Secret",
+        "",
+    ],
+)
+def test_addresses_that_can_not_be(url: str) -> None:
+    with pytest.raises(DiagnosticError, match="option 'url'") as caught:
+        parameters({"url": url})
+    assert "Secret" not in str(caught.value) + repr(caught.value.diagnostics)
+
+
+def test_a_name_that_postgres_would_cut_off(backend: PostgresBackend) -> None:
+    with pytest.raises(DiagnosticError, match="at most 63 bytes"):
+        contract.job(backend, {"é" * 32: "BIGINT"}).start()
+
+
+def test_rows_are_applied_in_statements_over_all_of_them(backend: PostgresBackend) -> None:
+    """A hundred thousand rows come, change and go; a statement for each row, or a comparison of all pairs, would show."""
+    rows = [(i, f"v{i}") for i in range(100_000)]
+    changed = [(i, f"w{i}") for i in range(100_000)]
+    for key in ([], ["k"]):
+        name = f"many_{len(key)}"
+        job = contract.job(backend, key=key, name=name, state=name)
+        job.epoch(come(*rows))
+        job.epoch(go(*rows), come(*changed))
+        assert backend.rows(
+            f"SELECT count(*), count(*) FILTER (v = 'w' || k) FROM {name}".replace(
+                "FILTER (v", "FILTER (WHERE v"
+            )
+        ) == [(100_000, 100_000)]
+        job.epoch(go(*changed))
+        assert job.rows() == []
+        job.sink.close()
+
+
+def test_psycopg_is_what_the_tests_use() -> None:
+    assert psycopg.__version__.startswith("3.")
