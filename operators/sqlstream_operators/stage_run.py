@@ -13,14 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .arrow_types import to_arrow
 from .epoch import EpochContext, watermarks_for
 from .errors import DataError, InternalError
 from .exchange import Message, encode, partition
 from .fragment import DuckSession
 from .io import Stores, Writers
-from .operator import WATERMARK_MIN, OperatorContext, Watermarks
-from .operators import operator_of
+from .operator import WATERMARK_MAX, WATERMARK_MIN, OperatorContext, Watermarks
+from .operators import emits_changes, operator_of
 from .relations import Relations, conformed
 from .report import Report, StagedPart, dead_letters
 from .spec import (
@@ -38,6 +37,7 @@ from .spec import (
 )
 from .state.version import ShardVersion
 from .state_schema import StateSchema
+from .weighted import consolidated, empty, with_weight
 from .windows import closed_upto, window_ends_of_slice
 
 _LEVEL = 1 << 24  # producers of one edge are ordered by (level, ordinal)
@@ -108,6 +108,8 @@ class StageRun:
     def _late(self, step: LateStep, relations: Relations) -> None:
         marks = watermarks_for(self.plan, self.epoch, step.operator, step.watermark_sources)
         upto = closed_upto(marks.late, step.tick_us)
+        if upto not in (WATERMARK_MIN, WATERMARK_MAX):
+            upto -= step.lateness_us
         any_late = any_timeless = False
         names = {step.input: step.name} | {name: f"{name}.kept" for name in step.also}
         for name, kept in names.items():
@@ -170,8 +172,8 @@ class StageRun:
         if version is not None and operator.idle(inputs, marks, stateless=version.is_empty):
             self.state[spec.state.state_id] = version
             self.metrics[step.name] = {}
-            nothing = pa.schema([(c.name, to_arrow(c.type)) for c in spec.output]).empty_table()
-            relations.add_table(step.name, nothing, spec.output)
+            shape = with_weight(spec.output) if emits_changes(spec) else spec.output
+            relations.add_table(step.name, empty(shape), spec.output)
             return
         started = time.perf_counter_ns()
         with self.stores(spec.state) as store:
@@ -232,7 +234,12 @@ class StageRun:
         parts = []
         with self.clock.phase("write"):
             for sink in self.plan.sinks:
-                rows = pa.concat_tables(self.sinks[sink.name]) if sink.name in self.sinks else None
+                rows = None
+                if sink.name in self.sinks:
+                    tables = self.sinks[sink.name]
+                    rows = pa.concat_tables(tables)
+                    if len(tables) > 1 and sink.changelog != "append":
+                        rows = consolidated(self.duck, rows, sink.schema)
                 if rows is not None and rows.num_rows:
                     part = writers(sink).write(rows, epoch=self.epoch.epoch, task=self.name)
                     parts.append(StagedPart(sink.name, self.name, part.rows, part.payload, part.table))

@@ -11,6 +11,7 @@ from sqlstream_operators.types import Kind
 from sqlstream_planner.logical import (
     Filter,
     GroupAggregate,
+    KeepFirst,
     Node,
     Normalize,
     Project,
@@ -22,6 +23,7 @@ from sqlstream_planner.logical import (
     Unnest,
     Window,
     WindowAggregate,
+    WindowGate,
     columns_of,
     transform,
     walk,
@@ -50,6 +52,9 @@ def prune_columns(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
         for i, n in originals.items()
         if isinstance(n, Project | Scan)
     }
+    ranked = {
+        f.id for n in originals.values() for f in n.fields if isinstance(n, TopN) and f.id in needed[id(n)]
+    }
 
     def rewrite(node: Node) -> Node:
         if isinstance(node, Project):
@@ -58,6 +63,8 @@ def prune_columns(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
             if not kept:
                 kept = [(node.fields[0], node.expressions[0])]
             return replace(node, fields=tuple(f for f, _ in kept), expressions=tuple(e for _, e in kept))
+        if isinstance(node, TopN) and node.rank is not None:
+            return node if node.rank.id in ranked else replace(node, rank=None)
         if isinstance(node, Scan):
             return _pruned_scan(node, by_fields[tuple(f.id for f in node.fields)], paths)
         return node
@@ -69,7 +76,6 @@ def settle_ties(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
     """Give each Top-N the columns that rank equal rows: those of its input that the query reads, in their order.
 
     Decided once, when the query is bound: what a rule or the batch SQL makes of the plan must not change the answer.
-    A rank that nobody reads is left out.
     """
     needed, _ = _needed(roots)
     wanted = {id(n): needed[id(n)] for n in walk(cast(tuple[Node, ...], roots)) if isinstance(n, TopN)}
@@ -81,8 +87,7 @@ def settle_ties(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
             return node
         own = next(position) | set(node.partition) | {t.column for t in node.order}
         ties = tuple(f.id for f in node.input.fields if f.id in own)
-        rank = node.rank if node.rank is not None and node.rank.id in own else None
-        return replace(node, ties=ties or (node.input.fields[0].id,), rank=rank)
+        return replace(node, ties=ties or (node.input.fields[0].id,))
 
     return cast(tuple[Sink, ...], transform(cast(tuple[Node, ...], roots), rewrite))
 
@@ -184,7 +189,15 @@ def _wanted(node: Node, own: set[str]) -> list[set[str]]:
             time = {node.time_column} if node.time_column is not None else set()
             return [read | {node.slice_column} | time]
         case GroupAggregate():
-            return [read]
+            if node.expiry is None:
+                return [read]
+            # A late row is shown with its own time.
+            times = [f.id for f in node.input.fields if f.time is not None and f.window is None]
+            return [read | set(times[:1])]
+        case WindowGate():
+            return [{f.id for f in node.fields}]
+        case KeepFirst():
+            return [own | set(node.keys)]
         case Rank() | TopN():
             rank = {node.rank.id} if node.rank is not None else set()
             ties = set(node.ties or ()) if isinstance(node, TopN) else set()
