@@ -1,0 +1,295 @@
+"""Top-N after every epoch against DuckDB's window functions over the rows so far."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from sqlstream_operators.changelog_spec import Ordering, TopNSpec
+from sqlstream_operators.errors import InternalError
+from sqlstream_operators.operator import Watermarks
+from sqlstream_operators.operators import operator_of
+from sqlstream_operators.schema import WEIGHT_COLUMN, Column
+from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
+from sqlstream_operators.top_n import TopN
+from sqlstream_operators.types import BIGINT, BLOB
+from tests.operators.ranked_cases import (
+    COLUMNS,
+    NAMES,
+    RANK,
+    Case,
+    Change,
+    Row,
+    Shards,
+    answer,
+    cases,
+    changes_of,
+    cut,
+    fold,
+    ranked_state,
+    rows,
+    shuffled,
+)
+
+inserts = st.lists(st.tuples(rows, st.sampled_from([1, 1, 2])), max_size=24)
+cuts = st.lists(st.integers(0, 24), max_size=4)
+
+
+@st.composite
+def updates(draw: st.DrawFn) -> list[Change]:
+    """Rows that come and go: mostly of rows that are there, sometimes of rows that never came."""
+    few = draw(st.lists(rows, min_size=1, max_size=8, unique=True))
+    there: Counter[Row] = Counter()
+    found = []
+    for _ in range(draw(st.integers(0, 24))):
+        row = draw(st.sampled_from(few))
+        weight = draw(st.sampled_from([-2, -1, 1, 1, 1, 2]))
+        if weight < 0 and there[row] + weight < 0 and draw(st.integers(0, 3)):
+            weight = -weight
+        there[row] += weight
+        found.append((row, weight))
+    return found
+
+
+def spec_of(case: Case, *, retracting: bool) -> TopNSpec:
+    return TopNSpec(
+        ranked_state(case),
+        COLUMNS,
+        case.partition,
+        case.order,
+        case.function,
+        case.limit,
+        case.offset,
+        RANK.name if case.rank else None,
+        case.columns,
+        retracting,
+    )
+
+
+def shards_of(case: Case, shards: int, *, retracting: bool, root: Path | None = None) -> Shards:
+    spec = spec_of(case, retracting=retracting)
+    return Shards(operator_of(spec), spec.state, shards, root)
+
+
+def check(
+    case: Case, epochs: list[list[Change]], job: Shards, *, retracting: bool, shards: list[int] | None = None
+) -> tuple[Counter[Row], Counter[Row]]:
+    """Run epochs, comparing after each; gives the rows that are there and the folded output."""
+    there: Counter[Row] = Counter()
+    folded: Counter[Row] = Counter()
+    for number, epoch in enumerate(epochs):
+        if shards is not None:
+            job.shards = shards[number % len(shards)]
+        output = job.run(changes_of(epoch, weighted=retracting))
+        assert (output is None) == (not epoch)
+        for row, weight in epoch:
+            there[row] += weight
+        if output is not None:
+            fold(folded, output, case.columns)
+        assert folded == answer(case, there)
+    return there, folded
+
+
+def check_kept(case: Case, job: Shards, there: Counter[Row]) -> None:
+    """Over rows that only come, the state holds the first offset + limit and no more."""
+    upto = case.offset + case.limit
+    plain = Case(case.partition, case.order, case.function, 0, upto, False, tuple(NAMES))
+    kept: Counter[Row] = Counter()
+    for found in job.stored():
+        assert found["$count"] > 0
+        kept[tuple(found[name] for name in NAMES)] += found["$count"]
+    assert kept == answer(plain, there)
+    if case.function == "row_number":
+        sizes: dict[Row, int] = defaultdict(int)
+        for row, count in kept.items():
+            sizes[tuple(row[NAMES.index(name)] for name in case.partition)] += count
+        assert all(size <= upto for size in sizes.values())
+
+
+ONE = Case((), (), "row_number", 0, 1, True, tuple(NAMES))
+
+
+@settings(max_examples=250)
+@given(cases(), inserts, cuts, st.integers(1, 4))
+@example(ONE, [((1, 0, "a", None), 2), ((1, 0, "", None), 1)], [1], 1)
+def test_appended_rows(case: Case, changes: list[Change], ends: list[int], shards: int) -> None:
+    job = shards_of(case, shards, retracting=False)
+    there, _ = check(case, cut(changes, ends), job, retracting=False)
+    check_kept(case, job, there)
+
+
+@settings(max_examples=300)
+@given(cases(), updates(), cuts, st.integers(1, 4))
+@example(ONE, [((1, 0, "a", None), -1), ((1, 0, "a", None), 1), ((1, 0, "a", None), 1)], [1, 2], 1)
+def test_updates_and_deletes_of_everything(
+    case: Case, changes: list[Change], ends: list[int], shards: int
+) -> None:
+    job = shards_of(case, shards, retracting=True)
+    there, folded = check(case, cut(changes, ends), job, retracting=True)
+    stored = {tuple(row[name] for name in NAMES): row["$count"] for row in job.stored()}
+    assert stored == {row: count for row, count in there.items() if count}
+    undone = [(row, -count) for row, count in there.items() if count]
+    output = job.run(changes_of(undone, weighted=True))
+    if output is not None:
+        fold(folded, output, case.columns)
+    assert folded == Counter()
+    assert job.stored() == []
+
+
+@settings(max_examples=60)
+@given(cases(), updates(), cuts, st.booleans(), st.integers(0, 99))
+def test_the_order_of_rows_in_an_epoch_means_nothing(
+    case: Case, changes: list[Change], ends: list[int], retracting: bool, seed: int
+) -> None:
+    if not retracting:
+        changes = [(row, abs(weight)) for row, weight in changes]
+    epochs = cut(changes, ends)
+    runs = []
+    for mixed in (epochs, [shuffled(epoch, seed) for epoch in epochs]):
+        job = shards_of(case, 2, retracting=retracting)
+        outputs = []
+        for epoch in mixed:
+            output = job.run(changes_of(epoch, weighted=retracting))
+            outputs.append(None if output is None else sorted(map(repr, output.to_pylist())))
+        runs.append((outputs, job.bytes()))
+    assert runs[0] == runs[1]
+
+
+@settings(max_examples=12)
+@given(cases(), updates(), cuts, st.booleans(), st.lists(st.integers(1, 3), min_size=1, max_size=3))
+def test_on_rocksdb_with_rescaling(
+    tmp_path_factory: pytest.TempPathFactory,
+    case: Case,
+    changes: list[Change],
+    ends: list[int],
+    retracting: bool,
+    shards: list[int],
+) -> None:
+    if not retracting:
+        changes = [(row, abs(weight)) for row, weight in changes]
+    job = shards_of(case, 1, retracting=retracting, root=tmp_path_factory.mktemp("job"))
+    there, folded = check(case, cut(changes, ends), job, retracting=retracting, shards=shards)
+    if retracting:
+        output = job.run(changes_of([(row, -n) for row, n in there.items() if n], weighted=True))
+        if output is not None:
+            fold(folded, output, case.columns)
+        assert folded == Counter()
+        assert all(version.is_empty for version in job.versions)
+    else:
+        check_kept(case, job, there)
+
+
+# ----------------------------------------------------------------------------------------------- by hand
+
+
+def hand(*, retracting: bool = True, rank: bool = True) -> Shards:
+    """The two greatest `count` of each p."""
+    case = Case(("p",), (Ordering("count", descending=True),), "row_number", 0, 2, rank, tuple(NAMES))
+    return shards_of(case, 1, retracting=retracting)
+
+
+def row(count: int | None, name: str = "a") -> Row:
+    return (1, count, name, Decimal("0.50"))
+
+
+def changed(output: pa.Table) -> list[tuple[Any, ...]]:
+    return sorted((r["rn"], r["count"], r[WEIGHT_COLUMN]) for r in output.to_pylist())
+
+
+def test_a_row_that_enters_moves_the_others_down() -> None:
+    job = hand()
+    job.run(changes_of([(row(5), 1), (row(3), 1), (row(1), 1)], weighted=True))
+    output = job.run(changes_of([(row(9), 1)], weighted=True))
+    assert changed(output) == [(1, 5, -1), (1, 9, 1), (2, 3, -1), (2, 5, 1)]
+    output = job.run(changes_of([(row(9), -1), (row(5), -1)], weighted=True))
+    assert changed(output) == [(1, 3, 1), (1, 9, -1), (2, 1, 1), (2, 5, -1)]
+
+
+def test_what_comes_and_goes_in_one_epoch_reads_and_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = hand()
+    job.run(changes_of([(row(5), 1)], weighted=True))
+    for method in ("scan_prefix", "put", "delete"):
+        monkeypatch.setattr(job.memory[0], method, lambda *_: pytest.fail("state"))
+    output = job.run(changes_of([(row(7), 1), (row(7), 1), (row(7), -2)], weighted=True))
+    assert output.num_rows == 0
+    assert output.column_names == [*NAMES, "rn", WEIGHT_COLUMN] or output.column_names[0] == "rn"
+
+
+def test_a_row_far_from_the_answer_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = hand(retracting=False)
+    job.run(changes_of([(row(5), 1), (row(3), 1)], weighted=False))
+    for method in ("put", "delete"):
+        monkeypatch.setattr(job.memory[0], method, lambda *_: pytest.fail("state"))
+    assert job.run(changes_of([(row(1), 1), (row(None), 1)], weighted=False)).num_rows == 0
+
+
+def test_only_the_copies_that_matter_are_kept() -> None:
+    job = hand(retracting=False)
+    job.run(changes_of([(row(5), 7), (row(3), 1)], weighted=False))
+    assert [(r["count"], r["$count"]) for r in job.stored()] == [(5, 2)]
+    job.run(changes_of([(row(6), 1)], weighted=False))
+    assert sorted((r["count"], r["$count"]) for r in job.stored()) == [(5, 1), (6, 1)]
+
+
+def test_state_lies_in_the_order_of_the_query() -> None:
+    job = hand()
+    job.run(changes_of([(row(c), 1) for c in (3, None, -4, 10, 0)], weighted=True))
+    assert [r["count"] for r in job.stored()] == [10, 3, 0, -4, None]
+
+
+def test_changes_are_refused_where_the_plan_says_appended_rows() -> None:
+    with pytest.raises(InternalError, match="appended rows"):
+        hand(retracting=False).run(changes_of([(row(1), -1)], weighted=True))
+
+
+def test_state_of_another_shape_is_refused() -> None:
+    case = Case(("p",), (), "row_number", 0, 2, False, tuple(NAMES))
+    spec = spec_of(case, retracting=True)
+    [table] = spec.state.tables
+    swapped = StateTable.of(
+        "rows",
+        "key",
+        key=table.key,
+        sub_key=[StateField("sort", BLOB, "1"), StateField("row", BLOB, "0")],
+        value=[*table.value],
+    )
+    short = StateTable("rows", "key", table.key, table.sub_key, table.value[1:])
+    timed = StateTable("rows", "time", table.key, table.sub_key, table.value)
+    for wrong in (swapped, short, timed):
+        with pytest.raises(InternalError, match="has not the columns"):
+            TopN(
+                TopNSpec(
+                    StateSchema("top", "TopN", "", (wrong,)),
+                    COLUMNS,
+                    ("p",),
+                    (),
+                    "rank",
+                    1,
+                    0,
+                    None,
+                    COLUMNS,
+                    True,
+                )
+            )
+
+
+def test_without_rows_there_is_nothing_to_do() -> None:
+    operator = hand().operator
+    assert operator.idle([changes_of([], weighted=True)], Watermarks(), stateless=False)
+    assert not operator.idle([changes_of([(row(1), 1)], weighted=True)], Watermarks(), stateless=True)
+
+
+def test_a_rank_may_be_called_as_a_column_that_is_not_emitted() -> None:
+    state = ranked_state(Case(("p",), (), "row_number", 0, 2, False, tuple(NAMES)))
+    output = (Column("p", BIGINT), Column("count", BIGINT))
+    spec = TopNSpec(state, COLUMNS, ("p",), (), "row_number", 2, 0, "count", output, True)
+    job = Shards(operator_of(spec), state)
+    found = job.run(changes_of([(row(77), 1)], weighted=True))
+    assert found.to_pylist() == [{"p": 1, "count": 1, WEIGHT_COLUMN: 1}]
