@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sqlstream.runtime.manifest import SourceState
+from sqlstream_operators.changelog_spec import GroupAggregateSpec
 from sqlstream_operators.operator import WATERMARK_MAX, WATERMARK_MIN, Watermarks
-from sqlstream_operators.spec import LateStep, OperatorStep, PhysicalPlan
+from sqlstream_operators.spec import LateStep, OperatorStep, PhysicalPlan, WindowAggregateSpec
 
 
 def source_groups(plan: PhysicalPlan) -> tuple[frozenset[str], ...]:
@@ -28,6 +29,8 @@ def source_groups(plan: PhysicalPlan) -> tuple[frozenset[str], ...]:
                 names = frozenset(step.operator.watermark_sources)
             else:
                 continue
+            if not names:
+                continue
             meeting = [group for group in groups if group & names]
             groups = [group for group in groups if not group & names]
             groups.append(names.union(*meeting))
@@ -36,7 +39,10 @@ def source_groups(plan: PhysicalPlan) -> tuple[frozenset[str], ...]:
 
 @dataclass(frozen=True, slots=True)
 class WindowClock:
-    """When windows of one operator can close: all ends are at offset (mod slice); times in µs."""
+    """When windows of one operator can close: all ends are at offset (mod slice); times in µs.
+
+    An operator that only sees the ends of windows, not how they are cut, may close one at any tick.
+    """
 
     step: str
     sources: tuple[str, ...]
@@ -46,14 +52,19 @@ class WindowClock:
     state_id: str
 
     @classmethod
-    def of(cls, step: OperatorStep) -> WindowClock:
-        """The clock of a window operator."""
+    def of(cls, step: OperatorStep) -> WindowClock | None:
+        """The clock of an operator, None if no watermark moves it."""
         spec = step.operator
-        window = spec.window
-        slice_us = math.gcd(window.size_us, window.slide_us)
-        return cls(
-            step.name, spec.watermark_sources, slice_us, window.offset_us, spec.tick_us, spec.state.state_id
-        )
+        if isinstance(spec, WindowAggregateSpec):
+            window, tick = spec.window, spec.tick_us
+            slice_us = math.gcd(window.size_us, window.slide_us)
+            offset = window.offset_us
+        elif spec.watermark_sources:
+            tick = spec.expiry.tick_us if isinstance(spec, GroupAggregateSpec) and spec.expiry else 1
+            slice_us, offset = tick, 0
+        else:
+            return None
+        return cls(step.name, spec.watermark_sources, slice_us, offset, tick, spec.state.state_id)
 
     def least(self, marks: Mapping[str, int]) -> int:
         """The watermark of the operator, given its sources'."""
@@ -74,13 +85,9 @@ class WindowClock:
 
 
 def window_clocks(plan: PhysicalPlan) -> tuple[WindowClock, ...]:
-    """The clocks of all window operators."""
-    return tuple(
-        WindowClock.of(step)
-        for stage in plan.stages
-        for step in stage.steps
-        if isinstance(step, OperatorStep)
-    )
+    """The clocks of all operators that a watermark moves."""
+    steps = [step for stage in plan.stages for step in stage.steps if isinstance(step, OperatorStep)]
+    return tuple(clock for step in steps if (clock := WindowClock.of(step)) is not None)
 
 
 def effective(

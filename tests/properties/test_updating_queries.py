@@ -1,0 +1,113 @@
+"""The prefix invariant for updating queries: after every epoch what was emitted folds to DuckDB's answer."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.properties.query_generator import queries, rows
+from tests.properties.updating import check
+
+_EXAMPLES = int(os.environ.get("SQLSTREAM_EXAMPLES", "40"))
+_BOUNDED = settings(
+    max_examples=_EXAMPLES,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+ROWS: list[dict[str, Any]] = [
+    {
+        "k": k,
+        "v": v,
+        "s": s,
+        "b": b,
+        "d": f"{v or 0}.50",
+        "x": (v or 0) / 2,
+        "ts": f"2024-01-01 00:00:{n:02d}",
+    }
+    for n, (k, v, s, b) in enumerate(
+        [
+            (1, 10, "a", True),
+            (1, 20, "b", False),
+            (2, None, "a", True),
+            (None, 10, "b", None),
+            (1, 10, "a", True),
+            (3, 7, None, False),
+            (2, 20, "c", True),
+            (2, 5, "a", False),
+            (None, None, None, None),
+            (1, 30, "a", True),
+            (3, 7, "b", True),
+            (2, 20, "c", True),
+        ]
+    )
+]
+
+QUERIES = {
+    "count by key": "SELECT k, COUNT(*) AS n FROM t GROUP BY k",
+    "global": "SELECT COUNT(*) AS n, SUM(v) AS s, MIN(v) AS lo, MAX(v) AS hi, AVG(d) AS a FROM t",
+    "global of nothing": "SELECT COUNT(*) AS n, SUM(v) AS s FROM t WHERE k > 1000",
+    "having": "SELECT k, COUNT(*) AS n FROM t GROUP BY k HAVING COUNT(*) BETWEEN 2 AND 3",
+    "rollup": "SELECT k, s, COUNT(*) AS n, GROUPING(k, s) AS g FROM t GROUP BY ROLLUP (k, s)",
+    "distinct": "SELECT DISTINCT k, s FROM t",
+    "count of counts": "SELECT n, COUNT(*) AS groups FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) AS c GROUP BY n",
+    "avg of max": "SELECT AVG(hi) AS a, STDDEV_POP(hi) AS s FROM (SELECT k, MAX(v) AS hi FROM t GROUP BY k) AS c",
+    "min and max of sums": "SELECT MIN(n) AS lo, MAX(n) AS hi FROM (SELECT k, SUM(v) AS n FROM t GROUP BY k) AS c",
+    "distinct aggregates": "SELECT b, COUNT(DISTINCT k) AS a, COUNT(DISTINCT k) FILTER (WHERE v > 9) AS c, "
+    "SUM(DISTINCT v) AS d, COUNT(DISTINCT s) AS e, LISTAGG(DISTINCT s) AS f FROM t GROUP BY b",
+    "distinct of changes": "SELECT COUNT(DISTINCT n) AS d FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) AS c",
+    "doubles": "SELECT k, SUM(x) AS s, AVG(x) AS a, VAR_SAMP(x) AS w, MEDIAN(x) AS m FROM t GROUP BY k",
+    "doubles of changes": "SELECT SUM(x) AS s, AVG(x) AS a FROM (SELECT k, SUM(x) AS x FROM t GROUP BY k) AS c",
+    "first and last": "SELECT s, FIRST_VALUE(v) AS f, LAST_VALUE(v) AS l, MAX_BY(k, v) AS m FROM t GROUP BY s",
+    "arrays": "SELECT s, ARRAY_AGG(v) AS a, ARRAY_AGG(k ORDER BY v DESC) AS o, STRING_AGG(CAST(k AS STRING), '-') AS t FROM t GROUP BY s",
+    "top 2": "SELECT k, v, s FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) AS rn FROM t) AS r WHERE rn <= 2",
+    "top with rank": "SELECT k, v, rn FROM (SELECT *, RANK() OVER (PARTITION BY k ORDER BY v) AS rn FROM t) AS r WHERE rn <= 2",
+    "dense rank": "SELECT k, v, rn FROM (SELECT *, DENSE_RANK() OVER (ORDER BY v NULLS FIRST) AS rn FROM t) AS r WHERE rn < 3",
+    "qualify": "SELECT k, v, ts FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC) = 1",
+    "dedup first": "SELECT k, v, s, ts FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k, s ORDER BY ts) AS rn FROM t) AS r WHERE rn = 1",
+    "top of counts": "SELECT s, n, rn FROM (SELECT s, n, ROW_NUMBER() OVER (ORDER BY n DESC) AS rn FROM "
+    "(SELECT s, COUNT(*) AS n FROM t GROUP BY s) AS c) AS r WHERE rn <= 2",
+    "count of top": "SELECT k, COUNT(*) AS n, SUM(v) AS t FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) AS rn "
+    "FROM t) AS r WHERE rn <= 2 GROUP BY k",
+    "limit": "SELECT k, v FROM t ORDER BY v DESC, k LIMIT 3 OFFSET 1",
+    "limit of groups": "SELECT k, SUM(v) AS total FROM t GROUP BY k ORDER BY total DESC LIMIT 2",
+    "limit by what is not shown": "SELECT k FROM t ORDER BY v + 1 LIMIT 3",
+    "union": "SELECT k FROM t WHERE b UNION SELECT v FROM t",
+    "intersect": "SELECT k FROM t INTERSECT SELECT k FROM t WHERE NOT b",
+    "intersect all": "SELECT k FROM t INTERSECT ALL SELECT k FROM t WHERE b",
+    "except": "SELECT k, s FROM t EXCEPT SELECT k, s FROM t WHERE b",
+    "except all": "SELECT k FROM t EXCEPT ALL SELECT k FROM t WHERE v > 8",
+    "union all of changes": "SELECT k, COUNT(*) AS n FROM t GROUP BY k UNION ALL SELECT v, MAX(k) FROM t GROUP BY v",
+    "booleans": "SELECT k, BOOL_AND(b) AS a, BOOL_OR(b) AS o, BIT_XOR(v) AS x, COUNT_IF(b) AS c FROM t GROUP BY k",
+    "booleans of changes": "SELECT BOOL_AND(n > 1) AS a, BOOL_OR(n > 2) AS o, BIT_XOR(n) AS x FROM "
+    "(SELECT k, COUNT(*) AS n FROM t GROUP BY k) AS c",
+    "text keys": "SELECT upper(s) AS u, MIN(d) AS lo, SUM(d) AS total, COUNT(DISTINCT d) AS n FROM t GROUP BY upper(s)",
+}
+
+
+@pytest.mark.parametrize("rows_per_epoch", [None, 3])
+@pytest.mark.parametrize("name", QUERIES)
+def test_every_epoch_folds_to_the_batch(name: str, rows_per_epoch: int | None, tmp_path: Path) -> None:
+    check(tmp_path, QUERIES[name], ROWS, rows_per_epoch=rows_per_epoch, seed=rows_per_epoch or 0)
+
+
+@given(
+    query=queries(),
+    data=rows(),
+    rows_per_epoch=st.none() | st.integers(1, 12),
+    parallelism=st.integers(1, 3),
+    seed=st.integers(0, 3),
+)
+@_BOUNDED
+def test_random_queries_fold_to_the_batch(
+    query: str, data: list[dict[str, Any]], rows_per_epoch: int | None, parallelism: int, seed: int
+) -> None:
+    timed = [{**r, "ts": f"2024-01-01 00:00:{n % 60:02d}"} for n, r in enumerate(data)]
+    with tempfile.TemporaryDirectory() as folder:
+        check(Path(folder), query, timed, rows_per_epoch=rows_per_epoch, parallelism=parallelism, seed=seed)
