@@ -120,6 +120,11 @@ class Shape:
     keys: tuple[str, ...]
     sets: tuple[tuple[int, ...], ...] | None = None
 
+    @property
+    def has_total(self) -> bool:
+        """Whether there is a group of everything, which is there without any row."""
+        return not self.keys if self.sets is None else () in self.sets
+
     def node(self, calls: Sequence[AggregateCall], expiry: GroupExpiry | None = None) -> GroupAggregate:
         """The logical node over the table."""
         expressions = tuple(sqlglot.parse_one(k, read="duckdb") for k in self.keys)
@@ -132,7 +137,7 @@ class Shape:
         """The query over relation `folded`, as a person would write it."""
         items = [f"({k}) AS key{i}" for i, k in enumerate(self.keys)]
         if self.sets is not None:
-            items.append(f"grouping({', '.join(self.keys)}) AS gid")
+            items.append(f"grouping({', '.join(self.keys)}) AS gid" if self.keys else "0::BIGINT AS gid")
         items += [f"{batch_call(c)} AS {quote_identifier(c.field.id)}" for c in calls]
         text = f"SELECT {', '.join(items)} FROM folded"
         if self.sets is not None:
@@ -388,7 +393,7 @@ def _order(row: Row) -> str:
 
 def _close(one: Any, other: Any) -> bool:
     if isinstance(one, float) and isinstance(other, float):
-        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9) or (math.isnan(one) and math.isnan(other))
+        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-7) or (math.isnan(one) and math.isnan(other))
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         return len(one) == len(other) and all(_close(a, b) for a, b in zip(one, other, strict=True))
     if isinstance(one, dict) and isinstance(other, dict):
