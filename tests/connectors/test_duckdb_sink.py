@@ -18,6 +18,7 @@ from sqlstream.connectors.api import ConnectorContext, SinkPart
 from sqlstream.connectors.database.duckdb_table import DuckTable
 from sqlstream.connectors.database.sink import TableSink
 from sqlstream_operators.errors import DataError
+from sqlstream_operators.types import parse_type
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.connectors.table_sinks import SIMPLE, Backend, Row, TableSinkContract, come, go
 
@@ -99,20 +100,22 @@ def test_values_come_back_as_they_are(
     read = {"UUID": uuid.UUID, "MAP(VARCHAR, BIGINT)": dict}.get(type_, lambda value: value)
     expected = [read(value) for value in values]
     assert job.rows() == list(enumerate([*expected, None]))
+    job.start()  # the table is there now, and is looked at
     changed = [(n, value) for (n, _), (_, value) in zip(rows, rows[1:] + rows[:1], strict=True)]
     job.epoch(go(*rows), come(*changed))
     job.epoch(go(*changed))
     assert job.rows() == []
-    assert backend.rows("SELECT data_type FROM duckdb_columns() WHERE column_name = 'v'") == [(type_,)]
+    ((there,),) = backend.rows("SELECT data_type FROM duckdb_columns() WHERE column_name = 'v'")
+    assert parse_type(there) == parse_type(type_)
 
 
 @pytest.mark.parametrize("type_", [type_ for type_, _ in VALUES])
 def test_every_type_can_be_a_key(backend: Backend, type_: str) -> None:
     values = dict(VALUES)[type_]
     job = contract.job(backend, {"k": type_, "v": "BIGINT"}, key=("k",))
-    if type_.startswith(("STRUCT", "MAP")) or type_.endswith("[]"):
-        with pytest.raises((DataError, DiagnosticError)):
-            job.epoch(come(*((value, 1) for value in values)))
+    if type_.startswith(("STRUCT", "MAP", "INTERVAL")) or type_.endswith("[]"):
+        with pytest.raises(DataError, match="DuckDB has no PRIMARY KEY over a column of type"):
+            job.start()
         return
     job.epoch(come(*((value, 1) for value in values)))
     job.epoch(go(*((value, 1) for value in values)), come(*((value, 2) for value in values)))

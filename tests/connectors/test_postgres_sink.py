@@ -116,6 +116,7 @@ def test_values_come_back_as_they_are(
     rows = list(enumerate([*values, None]))
     job.epoch(come(*rows))
     assert job.rows() == list(enumerate([*(values if back is None else back), None]))
+    job.start()  # the table is there now, and is looked at
     changed = [(n, value) for (n, _), (_, value) in zip(rows, rows[1:] + rows[:1], strict=True)]
     job.epoch(go(*rows), come(*changed))
     job.epoch(go(*changed))
@@ -124,7 +125,7 @@ def test_values_come_back_as_they_are(
         "SELECT format_type(atttypid, atttypmod) FROM pg_attribute "
         "WHERE attrelid = 'target'::regclass AND attname = 'v'"
     )
-    assert found == [(there.replace("(5,1)[]", "(5,1)[]"),)]
+    assert found == [(there,)]
 
 
 @pytest.mark.parametrize("value", ["infinity", "-infinity", "0044-03-15 (BC)", "12345-06-07"])

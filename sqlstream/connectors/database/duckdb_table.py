@@ -24,12 +24,14 @@ from sqlstream.connectors.options import bad_option
 from sqlstream_operators.errors import DataError, InternalError
 from sqlstream_operators.fragment import is_lossy
 from sqlstream_operators.spec import SinkSpec
-from sqlstream_operators.types import quote_identifier
+from sqlstream_operators.types import UNKNOWN, Kind, SqlType, parse_type, quote_identifier
 
 #: How long to wait for another process to let go of the file, and seconds between two looks.
 PATIENCE_S = 15.0
 _LOOK_S = 0.1
 _CHANGES = "sqlstream_changes"
+#: What DuckDB can't make an index over.
+_NO_KEY = frozenset({Kind.INTERVAL, Kind.STRUCT, Kind.MAP, Kind.ARRAY})
 
 
 class DuckTable:
@@ -58,6 +60,12 @@ class DuckTable:
                 f"table {spec.name}: a DuckDB table without a PRIMARY KEY can't have a column `rowid`: "
                 f"rename it, or declare a PRIMARY KEY"
             )
+        for column in spec.schema:
+            if column.name in spec.primary_key and column.type.kind in _NO_KEY:
+                raise DataError(
+                    f"table {spec.name}: DuckDB has no PRIMARY KEY over a column of type {column.type} "
+                    f"({column.name}): CAST it to VARCHAR, or choose another key"
+                )
 
     @property
     def place(self) -> str:
@@ -170,8 +178,8 @@ class DuckTable:
             "AND lower(table_name) = lower($2) ORDER BY column_index",
             [self._schema, self._name],
         ).fetchall()
-        there = {str(name).lower(): str(type_) for name, type_, _, _ in rows}
-        wanted = {column.name.lower(): str(column.type) for column in self._spec.schema}
+        there = {str(name).lower(): _type(str(type_)) for name, type_, _, _ in rows}
+        wanted = {column.name.lower(): column.type for column in self._spec.schema}
         needless = {
             str(name).lower() for name, _, nullable, default in rows if nullable or default is not None
         }
@@ -316,6 +324,14 @@ class DuckTable:
         found = self._run(query).fetchall()
         if found:
             raise key_error(self.place, self._spec.primary_key, found[0], what)
+
+
+def _type(text: str) -> SqlType:
+    """A type of DuckDB's catalog; UNKNOWN if it is none that a sink can have."""
+    try:
+        return parse_type(text)
+    except ValueError:
+        return UNKNOWN
 
 
 def _file(options: Mapping[str, str], base_dir: str) -> Path:
