@@ -30,7 +30,9 @@ class DistinctValues:
     def __init__(self, spec: DistinctValuesSpec) -> None:
         self._spec = spec
         if spec.ttl_us is not None:
-            raise InternalError(f"state {spec.state.state_id}: values can't be forgotten by time yet")
+            raise InternalError(
+                f"state {spec.state.state_id}: not this operator but TimeToLive forgets values"
+            )
         self._key: Schema = (*spec.keys, *spec.values)
         self._flags: Schema = tuple(Column(flag, BIGINT) for flag in spec.flags)
         table = spec.state.table(_SEEN)

@@ -20,15 +20,14 @@ from .groups import GROUP, Groups, canonical
 from .keys import key_groups, shard_of
 from .operator import WATERMARK_MAX, WATERMARK_MIN, OperatorContext, OperatorResult, Watermarks
 from .relations import conformed
-from .schema import Column, Schema
+from .schema import WEIGHT_COLUMN, Column, Schema
 from .state_schema import FOUND, TIME, StateTable
 from .types import BIGINT, quote_identifier
-from .weighted import concatenated, difference, empty, names_of, quoted, with_weight
+from .weighted import concatenated, consolidated_sql, empty, names_of, quoted, with_weight
 from .windows import Int64s, closed_upto
 
 _ACC = "acc"
 _INPUT = "__partials"
-_MERGED = "__merged"
 _GROUP = Column(GROUP, BIGINT)
 
 Mask = npt.NDArray[np.bool_]
@@ -38,6 +37,7 @@ Mask = npt.NDArray[np.bool_]
 class _Figures:
     added: int = 0
     removed: int = 0
+    last_closed: int | None = None
     spent: dict[str, int] = field(default_factory=lambda: {"merge_us": 0, "state_us": 0, "emit_us": 0})
 
     @contextmanager
@@ -76,7 +76,9 @@ class GroupAggregate:
     def __init__(self, spec: GroupAggregateSpec) -> None:
         self._spec = spec
         if spec.ttl_us is not None:
-            raise InternalError(f"state {spec.state.state_id}: groups can't be forgotten by time yet")
+            raise InternalError(
+                f"state {spec.state.state_id}: not this operator but TimeToLive forgets groups"
+            )
         if spec.expiry is not None and spec.seed is not None:
             raise InternalError(f"state {spec.state.state_id}: seeded groups can't expire")
         acc = spec.state.table(_ACC)
@@ -142,6 +144,8 @@ class GroupAggregate:
             "state_rows_removed": figures.removed,
             **figures.spent,
         }
+        if figures.last_closed is not None:
+            metrics["max_closed_end_us"] = figures.last_closed
         return OperatorResult(output, metrics)
 
     # ---------------------------------------------------------------------------------------- this epoch's groups
@@ -242,12 +246,7 @@ class GroupAggregate:
             figures.added += int((kept & ~found).sum())
             figures.removed += int((found & ~kept).sum())
         with figures.phase("emit_us"):
-            return difference(
-                context.duck,
-                self._emit(context.duck, groups, before),
-                self._emit(context.duck, groups, after),
-                spec.output,
-            )
+            return self._emit(context.duck, groups, before, after)
 
     @staticmethod
     def _read_again(
@@ -296,34 +295,44 @@ class GroupAggregate:
 
     # ----------------------------------------------------------------------------------------------------- output
 
-    def _emit(self, duck: DuckSession, groups: Groups, version: _Version) -> pa.Table:
-        """What `emit` gives for the groups that exist."""
-        spec, exists = self._spec, pa.array(version.exists)
-        if not version.exists.any():
-            return empty(spec.output)
+    def _emit(self, duck: DuckSession, groups: Groups, before: _Version, after: _Version) -> pa.Table:
+        """What `emit` gives for the groups that exist after, less what it gives for those that existed before."""
+        made: list[str] = []
+        sides = []
+        try:
+            for side, weight, version in (("__before", -1, before), ("__after", 1, after)):
+                if version.exists.any():
+                    merged = self._register(duck, side, groups, version, made)
+                    # A name of a WITH is seen by all that is inside, so `emit` finds its relation here.
+                    emitted = f"WITH merged AS ({merged}) SELECT * FROM ({self._spec.emit}\n)"
+                    columns = ", ".join(quoted(self._spec.output))
+                    sides.append(f"SELECT {columns}, {weight} AS {WEIGHT_COLUMN} FROM ({emitted})")
+            if not sides:
+                return empty(with_weight(self._spec.output))
+            output = duck.query(consolidated_sql(" UNION ALL ".join(sides), self._spec.output))
+        finally:
+            for name in made:
+                duck.drop(name)
+        return conformed(output, with_weight(self._spec.output), f"output of {self._spec.state.state_id}")
+
+    def _register(
+        self, duck: DuckSession, side: str, groups: Groups, version: _Version, made: list[str]
+    ) -> str:
+        """The relation `merged` that `emit` reads, over relations that are added to `made`."""
+        spec = self._spec
         schema: Schema = (_GROUP, *spec.keys, *spec.accumulators)
         rows = _beside(groups.keys.select(names_of(spec.keys)), version.accumulators)
-        relations = [f"__values{number}" for number in range(len(self._counted))]
-        try:
-            duck.register(_MERGED, rows.select(names_of(schema)).filter(exists), schema)
-            for name, counted, read in zip(relations, self._counted, version.values, strict=True):
-                duck.register(name, read.rows, counted.columns)
-            duck.view("merged", self._merged_sql(relations))
-            output = duck.query(spec.emit)
-        finally:
-            for name in ("merged", *relations, _MERGED):
-                duck.drop(name)
-        return conformed(output, spec.output, f"output of {spec.state.state_id}")
-
-    def _merged_sql(self, relations: list[str]) -> str:
-        """The relation `merged` that `emit` reads."""
-        columns = [f"m.{name}" for name in quoted((*self._spec.keys, *self._spec.accumulators))]
+        made.append(side)
+        duck.register(side, rows.select(names_of(schema)).filter(pa.array(version.exists)), schema)
+        columns = [f"m.{name}" for name in quoted((*spec.keys, *spec.accumulators))]
         joins = []
-        for number, (counted, relation) in enumerate(zip(self._counted, relations, strict=True)):
-            joins.append(f"LEFT JOIN ({counted.aggregates_sql(relation)}) AS c{number} USING ({GROUP})")
+        for number, (counted, read) in enumerate(zip(self._counted, version.values, strict=True)):
+            relation = f"{side}_values{number}"
+            made.append(relation)
+            duck.register(relation, read.rows, counted.columns)
+            joins.append(f" LEFT JOIN ({counted.aggregates_sql(relation)}) AS c{number} USING ({GROUP})")
             columns += [f"c{number}.{name}" for name in quoted(counted.spec.columns)]
-        listed = ", ".join(columns) or f"m.{GROUP}"
-        return f"SELECT {listed} FROM {_MERGED} AS m {' '.join(joins)}"
+        return f"SELECT {', '.join(columns) or f'm.{GROUP}'} FROM {side} AS m{''.join(joins)}"
 
     # ----------------------------------------------------------------------------------------------------- expiry
 
@@ -361,11 +370,14 @@ class GroupAggregate:
         if upto is None:
             return
         high = None if upto == WATERMARK_MAX else upto + 1
+        assert self._spec.expiry is not None
         for table in self._spec.state.tables:
-            expired = context.state.scan_time(table.name, None, high).num_rows
-            if expired:
-                figures.removed += expired
+            expired = context.state.scan_time(table.name, None, high)
+            if expired.num_rows:
+                figures.removed += expired.num_rows
                 context.state.delete_time(table.name, None, high)
+                last = pc.max(expired.column(TIME)).as_py() + self._spec.expiry.lateness_us
+                figures.last_closed = max(last, figures.last_closed or last)
 
 
 def _numbered(rows: pa.Table, numbers: Int64s, schema: Schema) -> pa.Table:

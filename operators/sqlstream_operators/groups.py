@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -38,7 +39,7 @@ class Groups:
         """The number of each row's group, -1 where there is no such group."""
         known = self._known()
         codes = self._codes(rows)
-        return np.fromiter((known.get(code, -1) for code in codes), np.int64, len(codes))
+        return np.fromiter(map(known.get, codes, itertools.repeat(-1)), np.int64, len(codes))
 
     def add(self, rows: pa.Table) -> Int64s:
         """The number of each row's group; new groups come behind the others, in the order of the rows."""

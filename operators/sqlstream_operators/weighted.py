@@ -40,28 +40,22 @@ def concatenated(pieces: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables([piece for piece in pieces if piece.num_rows] or list(pieces[:1]))
 
 
-def consolidated(duck: DuckSession, rows: pa.Table, schema: Schema) -> pa.Table:
-    """Rows of `schema` and WEIGHT_COLUMN with the weights of equal rows added up, those that are 0 left out."""
-    if not rows.num_rows:
-        return empty(with_weight(schema))
+def consolidated_sql(rows: str, schema: Schema) -> str:
+    """SQL over the SELECT `rows` (of `schema` and WEIGHT_COLUMN): weights of equal rows added up, no 0 among them."""
     columns = quoted(schema)
     total = f"sum({WEIGHT_COLUMN})"
     listed = ", ".join([*columns, f"CAST({total} AS BIGINT) AS {WEIGHT_COLUMN}"])
     by = f" GROUP BY {', '.join(columns)}" if columns else ""
+    return f"SELECT {listed} FROM ({rows}){by} HAVING {total} <> 0"
+
+
+def consolidated(duck: DuckSession, rows: pa.Table, schema: Schema) -> pa.Table:
+    """Rows of `schema` and WEIGHT_COLUMN with the weights of equal rows added up, those that are 0 left out."""
+    if not rows.num_rows:
+        return empty(with_weight(schema))
     duck.register(_ROWS, rows, with_weight(schema))
     try:
-        merged = duck.query(f"SELECT {listed} FROM {_ROWS}{by} HAVING {total} <> 0")
+        merged = duck.query(consolidated_sql(f"SELECT * FROM {_ROWS}", schema))
     finally:
         duck.drop(_ROWS)
     return conformed(merged, with_weight(schema), "consolidated rows")
-
-
-def difference(duck: DuckSession, before: pa.Table, after: pa.Table, schema: Schema) -> pa.Table:
-    """What turns the multiset `before` into `after`: rows of `schema` and WEIGHT_COLUMN, consolidated."""
-    both = concatenated([_weighted(before, -1, schema), _weighted(after, 1, schema)])
-    return consolidated(duck, both, schema)
-
-
-def _weighted(rows: pa.Table, weight: int, schema: Schema) -> pa.Table:
-    rows = conformed(rows, schema, "rows")
-    return rows.append_column(WEIGHT_COLUMN, pa.repeat(pa.scalar(weight, pa.int64()), rows.num_rows))

@@ -98,7 +98,7 @@ def check(
     return rows
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(histories(), st.integers(1, 4), st.randoms(use_true_random=False))
 def test_after_every_epoch_the_sums_are_the_batch_answer(
     epochs: list[list[Change]], shards: int, chance: random.Random
@@ -106,7 +106,7 @@ def test_after_every_epoch_the_sums_are_the_batch_answer(
     check(SPEC, Shards(SPEC, shards, KEYS), epochs, chance)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(histories(), st.integers(1, 3), st.randoms(use_true_random=False))
 def test_append_only_input_keeps_flags_and_writes_a_value_once(
     epochs: list[list[Change]], shards: int, chance: random.Random

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from sqlstream_operators import types as t
 from sqlstream_operators.changelog_spec import CountedValuesSpec, ExpirySpec, GroupAggregateSpec
 from sqlstream_operators.errors import InternalError
+from sqlstream_operators.group_aggregate import GroupAggregate
 from sqlstream_operators.operator import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 from sqlstream_operators.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
@@ -181,7 +182,7 @@ def run(
     return rows
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(histories(), st.integers(1, 4), st.randoms(use_true_random=False))
 def test_after_every_epoch_the_fold_is_the_batch_answer(
     epochs: list[list[Change]], shards: int, chance: random.Random
@@ -190,7 +191,7 @@ def test_after_every_epoch_the_fold_is_the_batch_answer(
 
 
 @pytest.mark.parametrize("counted", [(), (LOWS,), (HIGHS,), (ALL,)], ids=["none", "first", "last", "all"])
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(histories(), st.randoms(use_true_random=False))
 def test_each_kind_of_state_alone(
     counted: tuple[CountedValuesSpec, ...], epochs: list[list[Change]], chance: random.Random
@@ -219,7 +220,7 @@ def test_on_rocksdb_with_rescaling(
     assert (rocks.state_rows() == 0) == (not rows.total())
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(histories(), st.integers(0, 1 << 30))
 def test_the_order_of_the_input_does_not_matter(epochs: list[list[Change]], seed: int) -> None:
     outputs: list[list[Multiset]] = []
@@ -247,7 +248,7 @@ GLOBAL = spec_of(
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(histories(), st.integers(1, 3), st.randoms(use_true_random=False))
 def test_a_global_aggregate_has_one_row_from_the_first_epoch_on(
     epochs: list[list[Change]], shards: int, chance: random.Random
@@ -290,7 +291,7 @@ ROLLUP = spec_of(
 )
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(histories(), st.integers(1, 4))
 def test_the_grand_total_of_a_rollup_is_there_without_rows(epochs: list[list[Change]], shards: int) -> None:
     job, folded, rows = Shards(ROLLUP, shards, ["g", "k"]), Folded(), Counter[tuple[Any, ...]]()
@@ -315,7 +316,7 @@ APPENDED = spec_of(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(histories(), st.integers(1, 3))
 def test_append_only_input_without_presence_and_output_without_keys(
     epochs: list[list[Change]], shards: int
@@ -372,7 +373,7 @@ DEBTS = spec_of(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     st.lists(
         st.lists(
@@ -452,7 +453,7 @@ def expiring(kept: dict[str, SqlType], lateness: int = 0) -> GroupAggregateSpec:
 
 
 @pytest.mark.parametrize("kept", [EXPIRING_KEYS, {"k": t.INTEGER}], ids=["whole key", "time apart"])
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     st.lists(
         st.lists(st.tuples(st.integers(-5, 30), st.integers(0, 2), st.integers(0, 4)), max_size=12),
@@ -549,6 +550,6 @@ def test_state_of_another_shape_is_refused() -> None:
     state = StateSchema("g1", "group_aggregate", "test", (other, *WHOLE.state.tables[1:]))
     with pytest.raises(InternalError, match="columns"):
         Shards(replace(WHOLE, state=state), 1, ["j", "k"])
-    with pytest.raises(InternalError, match="time"):
-        Shards(replace(WHOLE, ttl_us=1), 1, ["j", "k"])
+    with pytest.raises(InternalError, match="TimeToLive"):
+        GroupAggregate(replace(WHOLE, ttl_us=1))
     assert WEIGHT_COLUMN not in {column.name for column in WHOLE.output}

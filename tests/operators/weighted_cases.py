@@ -25,6 +25,7 @@ from sqlstream_operators.types import BIGINT
 
 GROUPS = 16
 DUCK = DuckSession()
+BATCH = duckdb.connect(config={"threads": 1})
 Multiset = Counter[tuple[Any, ...]]
 
 
@@ -59,9 +60,8 @@ def rows_of(rows: pa.Table) -> list[tuple[Any, ...]]:
 
 def batch(sql: str, schema: Schema, rows: Multiset) -> Multiset:
     """What DuckDB answers over the multiset `rows`, as relation `t`."""
-    connection = duckdb.connect()
-    connection.register("t", table(schema, list(rows.elements())))
-    return Counter(rows_of(connection.sql(sql).to_arrow_table()))
+    BATCH.register("t", table(schema, list(rows.elements())))
+    return Counter(rows_of(BATCH.sql(sql).to_arrow_table()))
 
 
 def partials(sql: str, schema: Schema, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
