@@ -34,8 +34,9 @@ from sqlstream.runtime.manifest import (
 from sqlstream.runtime.progress import EpochReport, RunResult, shown_watermark
 from sqlstream.runtime.recovery import Recovered, committed_epoch, recover, void_manifest
 from sqlstream.runtime.stop import StopFlag
+from sqlstream_operators.changelog_spec import GroupAggregateSpec
 from sqlstream_operators.operator import WATERMARK_MAX, WATERMARK_MIN
-from sqlstream_operators.spec import PhysicalPlan, WatermarkSpec
+from sqlstream_operators.spec import OperatorStep, PhysicalPlan, WatermarkSpec
 from sqlstream_operators.state.version import ShardVersion
 
 #: How long to wait when no source has anything new, unless a source asks for another interval.
@@ -121,6 +122,14 @@ class EpochLoop:
         self._admission = settings.admission
         self._groups = watermarks.source_groups(self._plan)
         self._clocks = watermarks.window_clocks(self._plan)
+        # A global aggregate has a row before any input: its first epoch runs whether there is input or not.
+        self._seeded = any(
+            isinstance(step, OperatorStep)
+            and isinstance(step.operator, GroupAggregateSpec)
+            and step.operator.seed is not None
+            for stage in self._plan.stages
+            for step in stage.steps
+        )
         self._last: Manifest | None = None
         self._states: dict[str, SourceState] = {}
         self._versions: dict[str, tuple[ShardVersion, ...]] = {}
@@ -317,6 +326,7 @@ class EpochLoop:
             applied={name: state.applied for name, state in states.items()},
         )
         worth_it = any(plan.splits for plan in plans.values()) or self._closes(states, plans, late)
+        worth_it = worth_it or (self._last is None and self._seeded)
         return Ready(states, plans, late, worth_it)
 
     def _idle(self, name: str, plans: Mapping[str, SourcePlan], now: float) -> bool:
