@@ -67,7 +67,7 @@ class RankedState:
             or stored != set(columns) - set(spec.partition)
             or [field.type for field in counts] != [BIGINT]
             or [field.type for field in table.sub_key] != [BLOB, BLOB]
-            or (sub_key[0] == "row" or sub_key[1] == "sort")
+            or (sub_key[0].endswith("row") or sub_key[1].endswith("sort"))
             or set(sub_key) & set(columns)
         ):
             raise InternalError(

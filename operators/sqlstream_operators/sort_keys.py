@@ -70,7 +70,7 @@ def row_digests(rows: pa.Table, columns: Schema) -> list[bytes]:
         return []
     encoded = encode_keys([rows.column(c.name) for c in columns], [c.type for c in columns])
     blake2b = hashlib.blake2b
-    return [blake2b(row, digest_size=DIGEST_BYTES, usedforsecurity=False).digest() for row in encoded]
+    return [blake2b(row, digest_size=DIGEST_BYTES).digest() for row in encoded]
 
 
 def digest_array(digests: Sequence[bytes]) -> pa.Array:

@@ -31,6 +31,7 @@ from sqlstream_operators.state_schema import Layout, StateField, StateSchema, St
 from sqlstream_operators.types import BIGINT, BLOB, VARCHAR, decimal
 
 DUCK = DuckSession()
+REFERENCE = duckdb.connect(config={"threads": 1})
 GROUPS = 16
 
 #: Two columns are called as the state's own fields are in the spec.
@@ -133,11 +134,11 @@ def answer(case: Case, there: Mapping[Row, int]) -> Counter[Row]:
 
 
 def duckdb_rows(sql: str, table: pa.Table) -> list[Row]:
-    """The rows of a query over relation `t`, by a DuckDB of its own."""
-    with duckdb.connect() as connection:
-        connection.register("t", table)
-        found: list[Row] = connection.sql(sql).fetchall()
-        return found
+    """The rows of a query over relation `t`, by a DuckDB that operators do not use."""
+    REFERENCE.register("t", table)
+    found: list[Row] = REFERENCE.sql(sql).fetchall()
+    REFERENCE.unregister("t")
+    return found
 
 
 def table_of(listed: Sequence[Row], columns: Schema = COLUMNS) -> pa.Table:

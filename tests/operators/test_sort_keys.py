@@ -21,6 +21,7 @@ from sqlstream_operators.sort_keys import (
     sort_keys,
     tie_sql,
 )
+from sqlstream_operators.types import SqlType
 from tests.operators.arrow_strategies import any_types, columns, scalar_types
 
 DUCK = DuckSession()
@@ -31,7 +32,7 @@ def ordered_rows(draw: st.DrawFn) -> tuple[Schema, tuple[Ordering, ...], pa.Tabl
     n = draw(st.integers(0, 8))
     schema, order, arrays = [], [], []
     for number in range(draw(st.integers(0, 3))):
-        type_ = draw(scalar_types())
+        type_ = draw(scalar_types().filter(lambda type_: type_ != t.JSON))  # what is drawn is no JSON
         schema.append(Column(f"c{number}", type_))
         order.append(Ordering(f"c{number}", draw(st.booleans()), draw(st.booleans())))
         pool = draw(columns(type_, 4))  # few values, so that later terms decide
@@ -43,16 +44,16 @@ def ordered_rows(draw: st.DrawFn) -> tuple[Schema, tuple[Ordering, ...], pa.Tabl
     return tuple(schema), tuple(order), pa.Table.from_arrays(arrays, names=[c.name for c in schema])
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(ordered_rows())
 def test_sort_bytes_are_in_the_order_of_duckdb(drawn: tuple[Schema, tuple[Ordering, ...], pa.Table]) -> None:
     schema, order, table = drawn
     keys = sort_keys(table, order, schema)
     assert keys.type == pa.binary()
+    DUCK.reset()
     DUCK.register("t", table, schema)
     terms = ", ".join(order_sql(order)) or "NULL"
     ranks = DUCK.query(f"SELECT n, dense_rank() OVER (ORDER BY {terms}) AS r FROM t ORDER BY r, n")
-    DUCK.drop("t")
     listed = keys.to_pylist()
     at = sorted(range(len(listed)), key=lambda i: (listed[i], i))
     assert at == ranks.column("n").to_pylist()
@@ -81,10 +82,15 @@ def test_a_slice_of_a_table_has_the_keys_of_its_rows() -> None:
     assert row_digests(table.slice(1, 2), schema) == row_digests(table, schema)[1:3]
 
 
-@settings(max_examples=150)
+def told_apart(type_: SqlType) -> bool:
+    """What is drawn of JSON is none, and DuckDB refuses maps with a key twice."""
+    return not any(kind in str(type_) for kind in ("JSON", "MAP"))
+
+
+@settings(max_examples=100)
 @given(st.data())
 def test_digests_are_equal_for_equal_rows_only(data: st.DataObject) -> None:
-    types = data.draw(st.lists(any_types(), min_size=1, max_size=3))
+    types = data.draw(st.lists(any_types().filter(told_apart), min_size=1, max_size=3))
     schema = tuple(Column(f"c{i}", type_) for i, type_ in enumerate(types))
     table = pa.Table.from_arrays(
         [data.draw(columns(type_, 6)) for type_ in types], names=[c.name for c in schema]
@@ -92,9 +98,9 @@ def test_digests_are_equal_for_equal_rows_only(data: st.DataObject) -> None:
     digests = row_digests(table, schema)
     assert {len(digest) for digest in digests} == {DIGEST_BYTES}
     named = ", ".join(c.name for c in schema)
+    DUCK.reset()
     DUCK.register("t", table.append_column("n", pa.array(range(6))), (*schema, Column("n", t.BIGINT)))
     groups = DUCK.query(f"SELECT dense_rank() OVER (ORDER BY {named}) AS g FROM t ORDER BY n")
-    DUCK.drop("t")
     found = groups.column("g").to_pylist()
     for i, j in itertools.combinations(range(6), 2):
         assert (digests[i] == digests[j]) == (found[i] == found[j])

@@ -116,7 +116,7 @@ def check_kept(case: Case, job: Shards, there: Counter[Row]) -> None:
 ONE = Case((), (), "row_number", 0, 1, True, tuple(NAMES))
 
 
-@settings(max_examples=250)
+@settings(max_examples=80)
 @given(cases(), inserts, cuts, st.integers(1, 4))
 @example(ONE, [((1, 0, "a", None), 2), ((1, 0, "", None), 1)], [1], 1)
 def test_appended_rows(case: Case, changes: list[Change], ends: list[int], shards: int) -> None:
@@ -125,7 +125,7 @@ def test_appended_rows(case: Case, changes: list[Change], ends: list[int], shard
     check_kept(case, job, there)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(cases(), updates(), cuts, st.integers(1, 4))
 @example(ONE, [((1, 0, "a", None), -1), ((1, 0, "a", None), 1), ((1, 0, "a", None), 1)], [1, 2], 1)
 def test_updates_and_deletes_of_everything(
@@ -143,7 +143,7 @@ def test_updates_and_deletes_of_everything(
     assert job.stored() == []
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(cases(), updates(), cuts, st.booleans(), st.integers(0, 99))
 def test_the_order_of_rows_in_an_epoch_means_nothing(
     case: Case, changes: list[Change], ends: list[int], retracting: bool, seed: int
@@ -162,7 +162,7 @@ def test_the_order_of_rows_in_an_epoch_means_nothing(
     assert runs[0] == runs[1]
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(cases(), updates(), cuts, st.booleans(), st.lists(st.integers(1, 3), min_size=1, max_size=3))
 def test_on_rocksdb_with_rescaling(
     tmp_path_factory: pytest.TempPathFactory,
@@ -219,7 +219,7 @@ def test_what_comes_and_goes_in_one_epoch_reads_and_writes_nothing(monkeypatch: 
         monkeypatch.setattr(job.memory[0], method, lambda *_: pytest.fail("state"))
     output = job.run(changes_of([(row(7), 1), (row(7), 1), (row(7), -2)], weighted=True))
     assert output.num_rows == 0
-    assert output.column_names == [*NAMES, "rn", WEIGHT_COLUMN] or output.column_names[0] == "rn"
+    assert output.column_names == ["rn", *NAMES, WEIGHT_COLUMN]
 
 
 def test_a_row_far_from_the_answer_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +257,7 @@ def test_state_of_another_shape_is_refused() -> None:
         "rows",
         "key",
         key=table.key,
-        sub_key=[StateField("sort", BLOB, "1"), StateField("row", BLOB, "0")],
+        sub_key=[StateField("$sort", BLOB, "1"), StateField("$row", BLOB, "0")],
         value=[*table.value],
     )
     short = StateTable("rows", "key", table.key, table.sub_key, table.value[1:])
