@@ -87,11 +87,17 @@ def run_server() -> Iterator[Server]:
             os.chown(path, user.pw_uid, user.pw_gid)
 
     def run(*command: str) -> None:
-        as_user = {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": ()}
         # The server inherits what it is given: a pipe would never end.
         with (folder / "output").open("a+b") as output:
             done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=folder, **as_user
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=folder,
+                user=None if user is None else user.pw_uid,
+                group=None if user is None else user.pw_gid,
+                extra_groups=None if user is None else (),
             )
             output.seek(0)
             assert done.returncode == 0, output.read().decode(errors="replace")

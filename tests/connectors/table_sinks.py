@@ -18,11 +18,26 @@ from hypothesis import strategies as st
 from sqlstream.connectors import registry
 from sqlstream.connectors.api import ConnectorContext, SinkPart
 from sqlstream.connectors.database.sink import TableSink
+from sqlstream.runtime.local_runner import InProcessRunner
+from sqlstream.runtime.progress import RunResult
+from sqlstream.runtime.worker import Connectors
 from sqlstream_operators.arrow_types import to_arrow
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.spec import WEIGHT_COLUMN, Column, SinkSpec
+from sqlstream_operators.spec import WEIGHT_COLUMN, Column, SinkOutput, SinkSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.types import parse_type
+from tests.operators.pipelines import window_plan
+from tests.runtime.support import (
+    TUMBLE,
+    Crash,
+    RowReader,
+    World,
+    crash_at,
+    manifests,
+    micros,
+    rows_of,
+    tumbling,
+)
 
 Row = tuple[Any, ...]
 #: Rows, each with its weight.
@@ -66,10 +81,10 @@ class Job:
             for sink in self.sinks:
                 sink.close()
         context = ConnectorContext(self.store, str(self.backend.folder))
-        sink = registry.SINKS[self.spec.connector].sink(self.spec, context)
-        assert isinstance(sink, TableSink)
-        self.sinks.append(sink)
-        return sink
+        made = registry.SINKS[self.spec.connector].sink(self.spec, context)
+        assert isinstance(made, TableSink)
+        self.sinks.append(made)
+        return made
 
     @property
     def sink(self) -> TableSink:
@@ -123,11 +138,25 @@ def go(*rows: Row) -> Delta:
     return [(row, -1) for row in rows]
 
 
+class TableWorld(World):
+    """Runs whose sink is the registry's."""
+
+    def sink(self, spec: SinkSpec, context: ConnectorContext) -> Any:
+        return registry.SINKS[spec.connector].sink(spec, context)
+
+    def run(self, **options: Any) -> RunResult:
+        connectors = Connectors(
+            lambda spec, base: RowReader(self.rows),
+            lambda spec, base: registry.SINKS[spec.connector].writer(spec, base),
+        )
+        return super().run(runner=InProcessRunner(2, connectors), base_dir=self.folder, **options)
+
+
 _numbers = itertools.count()
 small = st.tuples(st.one_of(st.none(), st.integers(0, 2)), st.sampled_from([None, "", "a"]))
-deltas = st.lists(st.lists(st.tuples(small, st.integers(-3, 3).filter(bool)), max_size=8), max_size=6)
+deltas = st.lists(st.lists(st.tuples(small, st.integers(-3, 3).filter(bool)), max_size=8), max_size=5)
 PROPERTY = settings(
-    max_examples=int(os.environ.get("SQLSTREAM_EXAMPLES", "40")),
+    max_examples=int(os.environ.get("SQLSTREAM_TABLE_EXAMPLES", "12")),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     deadline=None,
 )
@@ -145,11 +174,16 @@ class TableSinkContract:
         changelog: str = "retract",
         name: str = "target",
         state: str = "state",
-        **options: str,
+        options: Mapping[str, str] | None = None,
     ) -> Job:
         columns = tuple(Column(column, parse_type(type_)) for column, type_ in schema.items())
         spec = SinkSpec(
-            name, backend.connector, {**backend.options, **options}, columns, tuple(key), changelog=changelog
+            name,
+            backend.connector,
+            {**backend.options, **(options or {})},
+            columns,
+            tuple(key),
+            changelog=changelog,
         )
         return Job(backend, spec, state)
 
@@ -227,7 +261,7 @@ class TableSinkContract:
 
     def test_a_table_in_another_schema(self, backend: Backend) -> None:
         backend.rows("CREATE SCHEMA other")
-        job = self.job(backend, **{"table-name": "other.t"})
+        job = self.job(backend, options={"table-name": "other.t"})
         job.epoch(come((1, "a")))
         job.epoch(go((1, "a")), come((2, "a")))
         assert backend.rows("SELECT k FROM other.t") == [(2,)]
@@ -307,10 +341,52 @@ class TableSinkContract:
         assert one.rows() == two.rows() == [(0, "x"), (1, "x")]
         assert one.recorded() == [("second", "second", 2), ("target", "target", 2)]
 
+    @pytest.mark.parametrize(
+        ("point", "key"),
+        [
+            ("planned", ()),
+            ("run", ("window_start", "k")),
+            ("prepared", ()),
+            ("prepared", ("window_start", "k")),
+            ("published", ()),
+            ("published", ("window_start", "k")),
+            ("committed", ()),
+            ("collected", ("window_start", "k")),
+        ],
+    )
+    def test_runs_that_are_broken_off(self, backend: Backend, point: str, key: tuple[str, ...]) -> None:
+        """The epoch loop itself, with a crash after each step of the second epoch."""
+        rows = rows_of(*((n * 4, "ab"[n % 2]) for n in range(10)))
+        plan = window_plan(TUMBLE)
+        (shape,) = plan.sinks
+        sink = replace(
+            shape, name="target", connector=backend.connector, options=backend.options, primary_key=key
+        )
+        stages = tuple(
+            replace(
+                stage,
+                outputs=tuple(
+                    replace(output, sink="target") if isinstance(output, SinkOutput) else output
+                    for output in stage.outputs
+                ),
+            )
+            for stage in plan.stages
+        )
+        world = TableWorld(backend.folder, rows, program=replace(plan, sinks=(sink,), stages=stages))
+        with pytest.raises(Crash):
+            world.run(faults=crash_at(point, 2))
+        world.run()
+        found = backend.rows("SELECT k, window_start, window_end, c FROM target")
+        assert Counter(
+            (k, micros(str(start)), micros(str(end)), count) for k, start, end, count in found
+        ) == tumbling(rows)
+        last = max(manifests(world.state))
+        assert backend.rows("SELECT epoch FROM sqlstream_epochs") == [(last,)]
+
     # -------------------------------------------------------------------------------------------- refusals
 
     def test_two_sinks_on_one_table(self, backend: Backend) -> None:
-        one, two = self.job(backend), self.job(backend, name="second", **{"table-name": "target"})
+        one, two = self.job(backend), self.job(backend, name="second", options={"table-name": "target"})
         one.prepare(come((1, "a")))
         with pytest.raises(DataError, match=r"is where table target writes: give table second another"):
             two.prepare(come((1, "a")))
@@ -487,7 +563,7 @@ class TableSinkContract:
 
     @example(results=[{0: "a"}, {}, {0: "a"}], noise=[], crash=1)
     @given(
-        results=st.lists(st.dictionaries(st.integers(0, 4), st.sampled_from([None, "", "a"])), max_size=6),
+        results=st.lists(st.dictionaries(st.integers(0, 4), st.sampled_from([None, "", "a"])), max_size=5),
         noise=st.lists(small, max_size=3),
         crash=st.integers(0, 3),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from sqlstream_planner.connector_options import DUCKDB, POSTGRES
 from sqlstream_planner.pipeline import plan_file
 
 DOCS = Path(__file__).parents[2] / "docs/connectors.md"
@@ -20,6 +21,8 @@ FROM TABLE(TUMBLE(TABLE nexmark, DESCRIPTOR(`dateTime`), INTERVAL '10' SECOND))
 WHERE event_type = 2
 GROUP BY window_start, window_end, bid.auction;
 INSERT INTO hole SELECT id, customer FROM orders;
+INSERT INTO busiest SELECT auction, COUNT(*) FROM bid GROUP BY auction;
+INSERT INTO carrier_delays SELECT CAST(id AS STRING), customer FROM orders;
 END;
 """
 
@@ -31,4 +34,18 @@ def test_the_examples_can_be_planned(tmp_path: Path) -> None:
     path.write_text("\n".join([*blocks, hole, QUERIES]))
     planned = plan_file(path)
     assert {spec.connector for spec in planned.physical.sources} == {"filesystem", "nexmark", "datagen"}
-    assert {spec.connector for spec in planned.physical.sinks} == {"filesystem", "print", "blackhole"}
+    assert {spec.connector for spec in planned.physical.sinks} == {
+        "filesystem",
+        "print",
+        "blackhole",
+        "duckdb",
+        "postgres",
+    }
+
+
+def test_every_option_of_the_tables_that_are_kept_up_to_date_is_described() -> None:
+    text = DOCS.read_text()
+    for definition in (DUCKDB, POSTGRES):
+        section = text.split(f"\n## {definition.name}\n")[1].split("\n## ")[0]
+        described = set(re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE))
+        assert described == {option.name for option in definition.options}

@@ -4,7 +4,7 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -72,7 +72,7 @@ class DuckBackend:
         self.path.parent.mkdir(exist_ok=True)
         with duckdb.connect(str(self.path)) as connection:
             connection.execute("SET TimeZone = 'UTC'")
-            return connection.execute(sql).fetchall()
+            return list(connection.execute(sql).fetchall())
 
 
 class TestDuckdb(TableSinkContract):
@@ -97,8 +97,8 @@ def test_values_come_back_as_they_are(
     job = contract.job(backend, {"n": "BIGINT", "v": type_}, key=key)
     rows = list(enumerate([*values, None]))
     job.epoch(come(*rows))
-    read = {"UUID": uuid.UUID, "MAP(VARCHAR, BIGINT)": dict}.get(type_, lambda value: value)
-    expected = [read(value) for value in values]
+    readers: dict[str, Callable[[Any], Any]] = {"UUID": uuid.UUID, "MAP(VARCHAR, BIGINT)": dict}
+    expected = [readers[type_](value) for value in values] if type_ in readers else values
     assert job.rows() == list(enumerate([*expected, None]))
     job.start()  # the table is there now, and is looked at
     changed = [(n, value) for (n, _), (_, value) in zip(rows, rows[1:] + rows[:1], strict=True)]
@@ -221,13 +221,13 @@ def test_a_damaged_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["md:mine", ":memory:", "s3://bucket/file.duckdb", " "])
 def test_a_path_that_is_no_local_file(tmp_path: Path, path: str) -> None:
     with pytest.raises(DiagnosticError, match="a DuckDB file on the driver's disk"):
-        contract.job(DuckBackend(tmp_path), path=path).start()
+        contract.job(DuckBackend(tmp_path), options={"path": path}).start()
 
 
 @pytest.mark.parametrize("name", ["a.b.c", "", ".", "SQLStream_Epochs"])
 def test_a_table_name_that_can_not_be(tmp_path: Path, name: str) -> None:
     with pytest.raises(DiagnosticError, match="table-name"):
-        contract.job(DuckBackend(tmp_path), **{"table-name": name}).start()
+        contract.job(DuckBackend(tmp_path), options={"table-name": name}).start()
 
 
 def test_a_column_that_hides_the_row_id(tmp_path: Path) -> None:
