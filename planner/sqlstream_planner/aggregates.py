@@ -84,11 +84,15 @@ def count(call: AggregateCall) -> Decomposition:
 
 
 def count_if(call: AggregateCall) -> Decomposition:
-    """COUNT_IF(condition)."""
-    partial = f"count(*){_filter(call, f'({_argument(call)})')}"
+    """COUNT_IF(condition): NULL where the condition is never true nor false, as DuckDB has it."""
+    condition = f"({_argument(call)})"
+    tests = {"count_if": condition, "count_if_not": f"NOT {condition}"}
+    counts = [
+        Accumulator(meaning, BIGINT, f"count(*){_filter(call, test)}", "CAST(sum({f}) AS BIGINT)")
+        for meaning, test in tests.items()
+    ]
     return Decomposition(
-        (Accumulator("count_if", BIGINT, partial, "CAST(sum({f}) AS BIGINT)"),),
-        f"CAST({{0}} AS {call.field.type})",
+        tuple(counts), f"CASE WHEN {{0}} > 0 OR {{1}} > 0 THEN CAST({{0}} AS {call.field.type}) END"
     )
 
 

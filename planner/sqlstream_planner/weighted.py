@@ -23,7 +23,7 @@ _MERGE_COUNTS = "CAST(coalesce(sum({f}), 0) AS BIGINT)"
 #: Aggregates over append-only input whose accumulators `aggregates` has, independent of the order of arrival.
 _MERGEABLE = frozenset(
     {
-        *("count", "count_star", "min", "max", "bool_and", "bool_or"),
+        *("count", "count_star", "count_if", "min", "max", "bool_and", "bool_or"),
         *("bit_and", "bit_or", "bit_xor", "product"),
         *("var_pop", "var_samp", "variance", "stddev_pop", "stddev_samp", "stddev", "sem"),
     }
@@ -38,8 +38,6 @@ def decompose(call: AggregateCall, weight: str | None, *, retracting: bool) -> D
     if retracting:
         made = _WEIGHTED.get(call.name)
         return made(call, weight) if made is not None else None
-    if call.name == "count_if":
-        return _count_if_final(call, None)
     if call.name in ("sum", "avg", "mean"):
         return AGGREGATES[call.name](call) if sum_type(call.argument_types[0]) is not None else None
     if call.name in ("arg_min", "arg_max"):

@@ -1,0 +1,143 @@
+"""What a group aggregate keeps: shared by what means the same, known by its meaning, gone with the watermark."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+
+import pytest
+
+from sqlstream_operators.operator import WATERMARK_MAX, Watermarks
+from sqlstream_planner.diagnostics import DiagnosticError
+from sqlstream_planner.fingerprint import Provenance
+from sqlstream_planner.group_plan import plan_group
+from sqlstream_planner.logical import EventTime, GroupExpiry
+from tests.planner.group_cases import Shape, assert_same, call, expected, plan
+from tests.planner.group_rows import MODES, SHAPES, TIES, day, fixed_epochs
+from tests.planner.group_running import Running
+
+
+def _accumulators(*texts: str, retracting: bool = True, shape: Shape = SHAPES[1]) -> list[str]:
+    made = plan(shape, [call(t) for t in texts], retracting=retracting)
+    return [c.name for c in made.spec.accumulators]
+
+
+def test_equivalent_aggregates_share_their_state() -> None:
+    """SUM, AVG and COUNT of one argument are one sum and one count; so are two spellings of one filter."""
+    assert _accumulators("avg(x)", "sum(x)", "count(x)", "count(*)") == ["row_count", "count_x", "sum_x"]
+    assert (
+        len(_accumulators("count(*) FILTER (WHERE b AND x > 1)", "count(*) FILTER (WHERE 1 < x AND b)")) == 2
+    )
+    assert len(_accumulators("bool_or(b)", "bool_and(b)", "count_if(b)")) == 3
+
+
+def test_a_group_without_aggregates_is_its_keys() -> None:
+    """SELECT DISTINCT over append-only input keeps the keys alone, over retracting input how often they came."""
+    assert _accumulators(retracting=False) == []
+    assert _accumulators() == ["row_count"]
+    assert _accumulators(retracting=False, shape=SHAPES[0]) == ["row_count"]
+
+
+def test_distinct_aggregates_over_one_column_share_one_operator() -> None:
+    """One state for all of them, one flag for each FILTER."""
+    texts = [
+        "count(DISTINCT x)",
+        "sum(DISTINCT x)",
+        "avg(DISTINCT x) FILTER (WHERE b)",
+        "count(DISTINCT x) FILTER (WHERE b)",
+    ]
+    made = plan(SHAPES[1], [call(t) for t in texts], retracting=True)
+    [distinct] = made.distinct
+    assert len(distinct.spec.flags) == 2
+    assert [f.name for f in distinct.spec.state.tables[0].value] == list(distinct.spec.flags)
+    assert made.spec.counted == ()
+
+
+def test_the_least_and_greatest_read_one_value() -> None:
+    """MIN and MAX over retracting input read an end of their values, unless something needs all of these anyway."""
+
+    def picks(*texts: str) -> list[str]:
+        made = plan(SHAPES[1], [call(t) for t in texts], retracting=True)
+        return sorted(c.pick for c in made.spec.counted)
+
+    assert picks("min(x)") == ["first"]
+    assert picks("min(x)", "max(x)", "any_value(x)") == ["first", "last"]
+    assert picks("min(x)", "max(x)", "median(x)", "stddev(x)", "mode(x)") == ["all"]
+    assert picks("arg_max(s, x)") == ["last"]
+    assert picks("min(l)") == ["all"]  # NULLs inside a list sort differently in the state
+    assert plan(SHAPES[1], [call("min(x)"), call("arg_max(s, x)")], retracting=False).spec.counted == ()
+
+
+def test_keys_and_calls_in_another_order_are_the_same_state() -> None:
+    """The state's bytes follow from what is kept, not from how the query lists it."""
+    texts = ["sum(x)", "count(DISTINCT s)", "median(f)", "max(x)"]
+    one = plan(Shape(("g", "k")), [call(t) for t in texts], retracting=True)
+    other = plan(Shape(("k", "g")), [call(t) for t in reversed(texts)], retracting=True)
+    assert one.spec.state.schema_id == other.spec.state.schema_id
+    assert one.spec.state.state_id == other.spec.state.state_id
+    assert [d.spec.state.schema_id for d in one.distinct] == [d.spec.state.schema_id for d in other.distinct]
+    assert [d.spec.state.state_id for d in one.distinct] == [d.spec.state.state_id for d in other.distinct]
+    changed = plan(Shape(("k", "g")), [call(t) for t in texts[:-1]], retracting=True)
+    assert changed.spec.state.schema_id != one.spec.state.schema_id
+
+
+def test_another_state_id_takes_the_distinct_values_along() -> None:
+    """Two group aggregates over the same groups have states of their own, all of them."""
+    made = plan(SHAPES[1], [call("count(DISTINCT x)"), call("count(DISTINCT s)")], retracting=False)
+    moved = made.with_state_id("another")
+    assert moved.spec.state.state_id == "another"
+    ids = [d.spec.state.state_id for p in (made, moved) for d in p.distinct]
+    assert len(set(ids)) == 4
+
+
+def test_a_key_may_be_called_as_a_column_of_ours() -> None:
+    """No column of the state collides with the count of values, the group's id or the weight."""
+    for name in ("count", "time", "grouping_id", "__weight", "row_count", "value_x"):
+        node = Shape(("k", "g"), ((0, 1), ())).node([call("median(x)"), call("count(DISTINCT x)")])
+        keys = (replace(node.keys[0], name=name), node.keys[1])
+        made = plan_group(replace(node, keys=keys), Provenance(), retracting=True)
+        for state in (made.spec.state, *(d.spec.state for d in made.distinct)):
+            for table in state.tables:
+                columns = [f.name for f in (*table.key, *table.sub_key, *table.value)]
+                assert len({c.lower() for c in columns}) == len(columns)
+        epochs = fixed_epochs(retracting=True)
+        calls = [call("median(x)"), call("count(DISTINCT x)")]
+        running = Running(made)
+        for epoch in epochs:
+            got = running.epoch(epoch)
+        assert_same(got, expected(Shape(("k", "g"), ((0, 1), ())), calls, epochs))
+
+
+# ------------------------------------------------------------------------------------------------- expiry
+
+
+@MODES
+def test_groups_that_expire(retracting: bool) -> None:
+    """Groups go with the watermark, values and all; their results stay."""
+    expiry = GroupExpiry("key0", EventTime(("rows",), 1, direct=False), lateness_us=0)
+    shape = Shape(("t", "k"))
+    calls = [
+        call(t)
+        for t in ("sum(x)", "max(x)", "count(DISTINCT x)", "median(f)", "sum(DISTINCT x) FILTER (WHERE b)")
+    ]
+    made = plan(shape, calls, retracting=retracting, expiry=expiry)
+    assert made.distinct == ()
+    assert {t.layout for t in made.spec.state.tables} == {"time"}
+    assert made.spec.expiry is not None
+    assert made.spec.expiry.column in {c.name for c in made.spec.keys}
+    running = Running(made, shards=2)
+    rows = [(r, 1) for r in TIES if r[9] is not None]
+    assert_same(running.epoch(rows), expected(shape, calls, [rows]))
+    before = sum(len(store._memory.rows) for store in running.stores)
+    low = int(day(2).replace(tzinfo=dt.UTC).timestamp() * 1_000_000)
+    assert_same(running.epoch([], Watermarks(close=low)), expected(shape, calls, [rows]))
+    between = sum(len(store._memory.rows) for store in running.stores)
+    assert 0 < between < before
+    assert_same(running.epoch([], Watermarks(low, low, WATERMARK_MAX)), expected(shape, calls, [rows]))
+    assert all(not store.has_rows() for store in running.stores)
+
+
+def test_a_distinct_list_ordered_by_something_else_is_refused() -> None:
+    """DISTINCT leaves one row of several, and no one can say which one's order counts."""
+    with pytest.raises(DiagnosticError, match="DISTINCT"):
+        plan(SHAPES[1], [call("list(DISTINCT x ORDER BY y)")], retracting=True)
