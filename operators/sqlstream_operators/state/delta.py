@@ -25,17 +25,21 @@ def encode_delta(rows: Mapping[bytes, bytes | None]) -> bytes:
     FFFFFFFF a tombstone), all keys in order, all values.
     """
     keys = sorted(rows)
-    values = [rows[key] for key in keys]
+    values = list(map(rows.__getitem__, keys))
     n = len(keys)
     key_lengths = np.fromiter(map(len, keys), "<u4", n)
-    value_lengths = np.fromiter((_TOMBSTONE if value is None else len(value) for value in values), "<u4", n)
+    present = [value for value in values if value is not None] if None in rows.values() else values
+    if len(present) == n:
+        value_lengths = np.fromiter(map(len, present), "<u4", n)
+    else:
+        value_lengths = np.fromiter((_TOMBSTONE if v is None else len(v) for v in values), "<u4", n)
     body = b"".join(
         (
             n.to_bytes(8, "little"),
             key_lengths.tobytes(),
             value_lengths.tobytes(),
             b"".join(keys),
-            b"".join(value for value in values if value is not None),
+            b"".join(present),
         )
     )
     codec = pa.Codec("zstd", compression_level=1)
