@@ -182,7 +182,7 @@ def run(
     return rows
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(histories(), st.integers(1, 4), st.randoms(use_true_random=False))
 def test_after_every_epoch_the_fold_is_the_batch_answer(
     epochs: list[list[Change]], shards: int, chance: random.Random
@@ -201,7 +201,7 @@ def test_each_kind_of_state_alone(
     run(spec, f"SELECT {columns} FROM ({BATCH})", Shards(spec, 2, ["j", "k"]), epochs, chance)
 
 
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(histories(), st.lists(st.integers(1, 3), min_size=7, max_size=7), st.randoms(use_true_random=False))
 def test_on_rocksdb_with_rescaling(
     tmp_path_factory: pytest.TempPathFactory,
@@ -220,7 +220,7 @@ def test_on_rocksdb_with_rescaling(
     assert (rocks.state_rows() == 0) == (not rows.total())
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(histories(), st.integers(0, 1 << 30))
 def test_the_order_of_the_input_does_not_matter(epochs: list[list[Change]], seed: int) -> None:
     outputs: list[list[Multiset]] = []
@@ -373,7 +373,7 @@ DEBTS = spec_of(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     st.lists(
         st.lists(
