@@ -202,7 +202,9 @@ def _program(
         specs = {spec.name: spec for spec in plan.sinks}
         before = plan if last.plan_digest == digest_of(text) else physical_plan(journal, last)
         former = {
-            spec.name: sinks[spec.name] if specs.get(spec.name) == spec else connectors.sink(spec, context)
+            spec.name: sinks[spec.name]
+            if specs.get(spec.name) == spec or _takes_over(sinks.get(spec.name), spec)
+            else connectors.sink(spec, context)
             for spec in before.sinks
         }
     return Program(
@@ -213,3 +215,9 @@ def _program(
         sinks=sinks,
         former_sinks=former,
     )
+
+
+def _takes_over(sink: Sink | None, former: SinkSpec) -> bool:
+    """Whether a sink says that it can commit what one with the spec `former` prepared (a new password …)."""
+    takes_over = getattr(sink, "takes_over", None)
+    return takes_over is not None and bool(takes_over(former))

@@ -23,7 +23,7 @@ from sqlstream.runtime.progress import RunResult
 from sqlstream.runtime.worker import Connectors
 from sqlstream_operators.arrow_types import to_arrow
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.spec import WEIGHT_COLUMN, Column, SinkOutput, SinkSpec
+from sqlstream_operators.spec import WEIGHT_COLUMN, Column, PhysicalPlan, SinkOutput, SinkSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.types import parse_type
 from tests.operators.pipelines import window_plan
@@ -139,7 +139,36 @@ def go(*rows: Row) -> Delta:
 
 
 class TableWorld(World):
-    """Runs whose sink is the registry's."""
+    """Runs of a window count into the table `target`, whose sink is the registry's."""
+
+    @classmethod
+    def over(cls, backend: Backend, key: tuple[str, ...]) -> TableWorld:
+        rows = rows_of(*((n * 4, "ab"[n % 2]) for n in range(10)))
+        return cls(backend.folder, rows, program=cls.program_to(backend, backend.options, key))
+
+    @staticmethod
+    def program_to(backend: Backend, options: Mapping[str, str], key: tuple[str, ...] = ()) -> PhysicalPlan:
+        plan = window_plan(TUMBLE)
+        (shape,) = plan.sinks
+        sink = replace(shape, name="target", connector=backend.connector, options=options, primary_key=key)
+        stages = tuple(
+            replace(
+                stage,
+                outputs=tuple(
+                    replace(output, sink="target") if isinstance(output, SinkOutput) else output
+                    for output in stage.outputs
+                ),
+            )
+            for stage in plan.stages
+        )
+        return replace(plan, sinks=(sink,), stages=stages)
+
+    def check(self, backend: Backend) -> None:
+        """The table holds the windows of all rows, and says which epoch was the last."""
+        found = backend.rows("SELECT k, window_start, window_end, c FROM target")
+        counts = Counter((k, micros(str(start)), micros(str(end)), count) for k, start, end, count in found)
+        assert counts == tumbling(self.rows)
+        assert backend.rows("SELECT epoch FROM sqlstream_epochs") == [(max(manifests(self.state)),)]
 
     def sink(self, spec: SinkSpec, context: ConnectorContext) -> Any:
         return registry.SINKS[spec.connector].sink(spec, context)
@@ -356,32 +385,11 @@ class TableSinkContract:
     )
     def test_runs_that_are_broken_off(self, backend: Backend, point: str, key: tuple[str, ...]) -> None:
         """The epoch loop itself, with a crash after each step of the second epoch."""
-        rows = rows_of(*((n * 4, "ab"[n % 2]) for n in range(10)))
-        plan = window_plan(TUMBLE)
-        (shape,) = plan.sinks
-        sink = replace(
-            shape, name="target", connector=backend.connector, options=backend.options, primary_key=key
-        )
-        stages = tuple(
-            replace(
-                stage,
-                outputs=tuple(
-                    replace(output, sink="target") if isinstance(output, SinkOutput) else output
-                    for output in stage.outputs
-                ),
-            )
-            for stage in plan.stages
-        )
-        world = TableWorld(backend.folder, rows, program=replace(plan, sinks=(sink,), stages=stages))
+        world = TableWorld.over(backend, key)
         with pytest.raises(Crash):
             world.run(faults=crash_at(point, 2))
         world.run()
-        found = backend.rows("SELECT k, window_start, window_end, c FROM target")
-        assert Counter(
-            (k, micros(str(start)), micros(str(end)), count) for k, start, end, count in found
-        ) == tumbling(rows)
-        last = max(manifests(world.state))
-        assert backend.rows("SELECT epoch FROM sqlstream_epochs") == [(last,)]
+        world.check(backend)
 
     # -------------------------------------------------------------------------------------------- refusals
 

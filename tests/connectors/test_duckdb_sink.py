@@ -20,7 +20,8 @@ from sqlstream.connectors.database.sink import TableSink
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.types import parse_type
 from sqlstream_planner.diagnostics import DiagnosticError
-from tests.connectors.table_sinks import SIMPLE, Backend, Row, TableSinkContract, come, go
+from tests.connectors.table_sinks import SIMPLE, Backend, Row, TableSinkContract, TableWorld, come, go
+from tests.runtime.support import Crash, crash_at
 
 #: A type and values of it that must come back as they are.
 VALUES: list[tuple[str, list[Any]]] = [
@@ -246,3 +247,22 @@ def test_names_differ_in_case_only(tmp_path: Path) -> None:
     other = contract.job(backend, SIMPLE, name="TARGET")
     with pytest.raises(DataError, match="is where table target writes"):
         other.prepare(come((1, "a")))
+
+
+def test_a_file_that_was_moved_before_the_last_epoch_was_committed(tmp_path: Path) -> None:
+    backend = DuckBackend(tmp_path)
+    world = TableWorld.over(backend, ())
+    with pytest.raises(Crash):
+        world.run(faults=crash_at("published", 2))
+    backend.path.rename(tmp_path / "moved.duckdb")
+    world.run(plan=TableWorld.program_to(backend, {"path": "moved.duckdb"}))
+    (tmp_path / "moved.duckdb").rename(backend.path)
+    world.check(backend)
+
+
+def test_a_file_that_was_left_behind(tmp_path: Path) -> None:
+    backend = DuckBackend(tmp_path)
+    world = TableWorld.over(backend, ())
+    world.run()
+    with pytest.raises(DiagnosticError, match=r"is gone, and with it the rows up to epoch"):
+        world.run(plan=TableWorld.program_to(backend, {"path": "another.duckdb"}))

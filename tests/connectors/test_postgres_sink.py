@@ -23,7 +23,8 @@ from sqlstream_operators.errors import DataError
 from sqlstream_operators.types import parse_type
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.connectors.postgres_server import PASSWORD, USER, Database
-from tests.connectors.table_sinks import Job, Row, TableSinkContract, come, go
+from tests.connectors.table_sinks import Job, Row, TableSinkContract, TableWorld, come, go
+from tests.runtime.support import Crash, crash_at
 
 #: A type, its PostgreSQL type, and values with what PostgreSQL gives back for them (None: the same).
 VALUES: list[tuple[str, str, list[Any], list[Any] | None]] = [
@@ -309,6 +310,24 @@ def test_a_user_who_may_not_write(backend: PostgresBackend) -> None:
 
 
 # ------------------------------------------------------------------------------------------------ options
+
+
+def test_a_user_that_was_renamed_before_the_last_epoch_was_committed(backend: PostgresBackend) -> None:
+    """The sink of the file as it was, with the old name and password, is not needed to commit again."""
+    backend.rows("CREATE ROLE before LOGIN SUPERUSER PASSWORD 'one'")
+    world = TableWorld.over(backend, ())
+    world.plan = TableWorld.program_to(backend, {**backend.options, "username": "before", "password": "one"})
+    with pytest.raises(Crash):
+        world.run(faults=crash_at("published", 2))
+    backend.rows("ALTER ROLE before RENAME TO after")
+    backend.rows("ALTER ROLE after PASSWORD 'two'")
+    world.run(
+        plan=TableWorld.program_to(backend, {**backend.options, "username": "after", "password": "two"})
+    )
+    world.check(backend)
+    backend.rows("ALTER TABLE target OWNER TO sqlstream")
+    backend.rows("ALTER TABLE sqlstream_epochs OWNER TO sqlstream")
+    backend.rows("DROP ROLE after")
 
 
 def test_user_and_password_apart_from_a_jdbc_address(backend: PostgresBackend) -> None:

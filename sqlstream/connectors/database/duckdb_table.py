@@ -7,6 +7,7 @@ transaction each.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -96,7 +97,9 @@ class DuckTable:
     def release(self) -> None:
         """Close the file; a transaction that is open is rolled back."""
         if self._connection is not None:
-            self._connection.close()
+            # Closing also tidies the file up; what is committed is safe if that fails.
+            with contextlib.suppress(duckdb.Error):
+                self._connection.close()
             self._connection = None
 
     def close(self) -> None:

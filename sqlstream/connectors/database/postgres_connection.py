@@ -56,7 +56,7 @@ class PostgresConnection:
             return
         driver = _psycopg()
         try:
-            self._open = driver.connect(**self._parameters, autocommit=True)
+            self._open = driver.connect(**self._parameters, autocommit=True, prepare_threshold=None)
         except driver.Error as error:
             raise LostConnectionError(self._safe(error)) from None
         for setting in _SETTINGS:

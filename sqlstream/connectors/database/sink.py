@@ -17,6 +17,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -110,6 +111,13 @@ class TableSink:
         """Roll back what was prepared and not committed, and close the connection."""
         self._prepared = None
         self._target.close()
+
+    def takes_over(self, former: SinkSpec) -> bool:
+        """Whether this sink can commit what a sink with the spec `former` prepared.
+
+        Another address or password is no reason against it: whether the epoch is in the table, the table says.
+        """
+        return replace(former, options=self._spec.options) == self._spec
 
     # ---------------------------------------------------------------------------------------- transactions
 
