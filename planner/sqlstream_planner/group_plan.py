@@ -79,6 +79,8 @@ class GroupPlan:
 
 def plan_group(node: GroupAggregate, provenance: Provenance, *, retracting: bool) -> GroupPlan:
     """Decompose a group aggregate; `provenance` gives the fingerprints, `retracting` says that rows can go."""
+    if not node.fields:
+        raise InternalError("a group aggregate without any column")
     inside = provenance.columns(node.input)
     names = Names(_RESERVED, {"count": "row_count"})
     grouping = Grouping.of(node.keys, node.key_expressions, node.sets, node.grouping, inside, names)

