@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from .arrow_types import conform, to_arrow
 from .changelog_spec import TopNSpec, WindowTopNSpec
@@ -16,10 +17,15 @@ from .ranking import Int64s, Ranking
 from .schema import SLICE_COLUMN, Column, Schema
 from .sort_keys import digest_array, row_digests, sort_keys
 from .state.store import StateStore
-from .state_schema import TIME
-from .types import BIGINT, BLOB, quote_identifier
+from .state_schema import FOUND, TIME
+from .types import BIGINT, BLOB, Kind, quote_identifier
 
 TABLE = "rows"
+
+#: Types whose order in state is not DuckDB's: NULLs inside of nested values come first in state.
+_OTHERWISE_ORDERED = frozenset({Kind.STRUCT, Kind.ARRAY, Kind.MAP, Kind.JSON})
+#: So many more rows than needed are read at once, so that equals at the end seldom need another scan.
+_SLACK = 16
 
 _DIGESTS = "__digests"
 _KEYS = "__keys"
@@ -111,23 +117,97 @@ class RankedState:
         rows = rows.append_column(self.sort, sort_keys(rows, self._ranking.order, columns))
         return Counted(rows.append_column(self.row, digest_array(digests)), counts)
 
-    def partitions(self, duck: DuckSession, rows: pa.Table) -> pa.Table:
-        """The distinct keys (the time among them) of rows, as `scan_prefix` takes them."""
+    def partitions(
+        self, duck: DuckSession, rows: pa.Table, amounts: Int64s | None = None
+    ) -> tuple[pa.Table, Int64s]:
+        """The distinct keys (the time among them) of rows, as scans take them, and the sum of `amounts` for each."""
         names = list(self._ranking.partition)
         keys = rows.select(names)
+        amounts = np.zeros(rows.num_rows, np.int64) if amounts is None else amounts
         if not rows.num_rows:
-            return self._renamed(keys)
+            return self._renamed(keys), amounts
         if not names:
-            return keys.slice(0, 1)
+            return keys.slice(0, 1), amounts.sum(keepdims=True)
         columns = [column for column in self._ranking.columns if column.name in names]
+        schema = (*columns, Column("__at", BIGINT), Column("__amount", BIGINT))
         table = keys.append_column("__at", pa.array(np.arange(rows.num_rows)))
+        table = table.append_column("__amount", pa.array(amounts))
         by = ", ".join(quote_identifier(name) for name in names)
-        duck.register(_KEYS, table, (*columns, Column("__at", BIGINT)))
+        duck.register(_KEYS, table, schema)
         try:
-            at = duck.query(f"SELECT min(__at) FROM {_KEYS} GROUP BY {by} ORDER BY 1").column(0)
+            found = duck.query(
+                f"SELECT min(__at), CAST(sum(__amount) AS BIGINT) FROM {_KEYS} GROUP BY {by} ORDER BY 1"
+            )
         finally:
             duck.drop(_KEYS)
-        return self._renamed(keys if len(at) == rows.num_rows else keys.take(at))
+        at, sums = found.columns
+        return self._renamed(keys if len(at) == rows.num_rows else keys.take(at)), sums.to_numpy()
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the order of state is that of the ranking, so that the first rows of a key are the best."""
+        columns = {column.name: column.type.kind for column in self._ranking.columns}
+        kinds = {columns[term.column] for term in self._ranking.order}
+        return bool(kinds) and not kinds & _OTHERWISE_ORDERED
+
+    def first(self, state: StateStore, keys: pa.Table, places: Int64s) -> Counted:
+        """For each key the rows before a place, at least: all that have fewer than so many before them.
+
+        Places are numbers of rows, for DENSE_RANK of orders, and may differ from key to key. Needs `ordered`.
+        """
+        pieces: list[Counted] = []
+        most = places + _SLACK
+        while keys.num_rows:
+            stored, sizes = state.scan_first(TABLE, keys, most)
+            loaded = self.loaded(stored)
+            owner = np.repeat(np.arange(len(sizes)), sizes)
+            enough = (sizes < most) | (self._before_last(loaded, owner, sizes) >= places)
+            if enough.all():
+                pieces.append(loaded)
+                break
+            pieces.append(loaded.take(np.flatnonzero(enough[owner])))
+            more = np.flatnonzero(~enough)
+            places, most = places[more], most[more] * 4
+            if keys.num_columns:  # without columns there is one key, and `take` would lose it
+                keys = keys.take(pa.array(more))
+        if len(pieces) == 1:
+            return pieces[0]
+        rows = pa.concat_tables([piece.rows for piece in pieces])
+        return Counted(rows, np.concatenate([piece.counts for piece in pieces]))
+
+    def _before_last(self, loaded: Counted, owner: Int64s, sizes: Int64s) -> Int64s:
+        """For each key how many rows (DENSE_RANK: orders) lie before those with the last order that was read."""
+        if not len(owner):
+            return np.zeros(len(sizes), np.int64)
+        sorts = pc.dictionary_encode(loaded.rows.column(self.sort).combine_chunks()).indices.to_numpy()
+        ends = np.cumsum(sizes) - 1
+        before = sorts != sorts[ends[owner]]
+        amounts = np.maximum(loaded.counts, 0)
+        if self._ranking.function == "dense_rank":
+            starts = np.r_[True, (owner[1:] != owner[:-1]) | (sorts[1:] != sorts[:-1])]
+            at = np.flatnonzero(starts)
+            there = np.add.reduceat(amounts, at) > 0
+            owner, before, amounts = owner[at], before[at], there.astype(np.int64)
+        totals = np.zeros(len(sizes), np.int64)
+        np.add.at(totals, owner[before], amounts[before])
+        return totals
+
+    def stored(self, state: StateStore, arrived: Counted) -> Counted:
+        """Those of the rows that arrived that state has, as it has them."""
+        found = state.get(TABLE, self._renamed(arrived.rows))
+        at = np.flatnonzero(found.column(FOUND).to_numpy())
+        counts = found.column(self.count).take(pa.array(at)).to_numpy().astype(np.int64)
+        return Counted(arrived.rows.take(pa.array(at)), counts)
+
+    def joined(self, first: Counted, other: Counted) -> Counted:
+        """The rows of either; those of both as `first` has them."""
+        there = set(first.rows.column(self.row).to_pylist())
+        more = [digest not in there for digest in other.rows.column(self.row).to_pylist()]
+        if not any(more):
+            return first
+        rest = other.take(np.flatnonzero(more))
+        rows = pa.concat_tables([first.rows, rest.rows])
+        return Counted(rows, np.concatenate([first.counts, rest.counts]))
 
     def loaded(self, stored: pa.Table) -> Counted:
         """Rows as a scan of the state gave them."""

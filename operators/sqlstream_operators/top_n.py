@@ -12,7 +12,7 @@ import pyarrow as pa
 from .changelog_spec import TopNSpec
 from .errors import InternalError
 from .operator import OperatorContext, OperatorResult, Watermarks
-from .ranked_state import TABLE, Merged, RankedState
+from .ranked_state import TABLE, Counted, Merged, RankedState
 from .ranking import Int64s, Ranking, consolidated, empty_changes, projects, ranked_output
 from .relations import conformed
 from .schema import WEIGHT_COLUMN
@@ -22,8 +22,8 @@ class TopN:
     """Runs a `TopNSpec`: see there for its input, its state and its output.
 
     The partitions that rows came to are read, ranked without and with the changes, and the difference is
-    emitted. Over append-only input that is about `offset + limit` rows a partition; over retracting input the
-    whole partition.
+    emitted. About `offset + limit` rows of a partition are read, and as many more as go from it; all of it only
+    where the order is by nested values or JSON, or none is given.
     """
 
     def __init__(self, spec: TopNSpec) -> None:
@@ -49,10 +49,10 @@ class TopN:
         arrived = state.arrived(context.duck, rows, weights)
         if not arrived.rows.num_rows:
             return OperatorResult(empty_changes(spec.output), {"emitted_rows": 0})
-        keys = state.partitions(context.duck, arrived.rows)
+        keys, gone = state.partitions(context.duck, arrived.rows, np.maximum(-arrived.counts, 0))
         merge_us = (time.perf_counter_ns() - started) // 1000
         started = time.perf_counter_ns()
-        stored = state.loaded(context.state.scan_prefix(TABLE, keys))
+        stored = self._stored(context, arrived, keys, gone)
         state_us = (time.perf_counter_ns() - started) // 1000
         started = time.perf_counter_ns()
         merged = state.merged(context.duck, stored, arrived)
@@ -75,6 +75,18 @@ class TopN:
             "state_us": state_us,
         }
         return OperatorResult(output, metrics)
+
+    def _stored(self, context: OperatorContext, arrived: Counted, keys: pa.Table, gone: Int64s) -> Counted:
+        """What has to be ranked of state, given the keys that rows came to and how many go from each at most.
+
+        Of a long partition that may lose rows these are as many more than the answer can have as it may lose,
+        and the rows that come or go: where they are behind all that, they are not in the answer before or after.
+        """
+        state = self._state
+        if not (self._spec.retracting and state.ordered):
+            return state.loaded(context.state.scan_prefix(TABLE, keys))
+        first = state.first(context.state, keys, gone + self._ranking.upto)
+        return state.joined(first, state.stored(context.state, arrived))
 
     def _weights(self, rows: pa.Table) -> Int64s | None:
         if WEIGHT_COLUMN not in rows.column_names:

@@ -109,7 +109,7 @@ class WindowTopN:
         known = np.isin(ends, windows[state.has_time(TABLE, windows)])
         stored = self._state.empty()
         if known.any():
-            keys = self._state.partitions(context.duck, arrived.rows.filter(pa.array(known)))
+            keys, _ = self._state.partitions(context.duck, arrived.rows.filter(pa.array(known)))
             stored = self._state.loaded(state.scan_prefix(TABLE, keys))
         figures.state_us += (time.perf_counter_ns() - started) // 1000
         started = time.perf_counter_ns()

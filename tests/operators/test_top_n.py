@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter, defaultdict
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sqlstream_operators.changelog_spec import Ordering, TopNSpec
+from sqlstream_operators import ranked_state as ranked_state_module
+from sqlstream_operators.changelog_spec import RANKS, Ordering, TopNSpec
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.operator import Watermarks
+from sqlstream_operators.operator import OperatorContext, Watermarks
 from sqlstream_operators.operators import operator_of
 from sqlstream_operators.schema import WEIGHT_COLUMN, Column
 from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
@@ -22,6 +25,8 @@ from sqlstream_operators.top_n import TopN
 from sqlstream_operators.types import BIGINT, BLOB
 from tests.operators.ranked_cases import (
     COLUMNS,
+    DUCK,
+    GROUPS,
     NAMES,
     RANK,
     Case,
@@ -126,13 +131,15 @@ def test_appended_rows(case: Case, changes: list[Change], ends: list[int], shard
 
 
 @settings(max_examples=150)
-@given(cases(), updates(), cuts, st.integers(1, 4))
-@example(ONE, [((1, 0, "a", None), -1), ((1, 0, "a", None), 1), ((1, 0, "a", None), 1)], [1, 2], 1)
+@given(cases(), updates(), cuts, st.integers(1, 4), st.sampled_from([1, 16]))
+@example(ONE, [((1, 0, "a", None), -1), ((1, 0, "a", None), 1), ((1, 0, "a", None), 1)], [1, 2], 1, 1)
 def test_updates_and_deletes_of_everything(
-    case: Case, changes: list[Change], ends: list[int], shards: int
+    case: Case, changes: list[Change], ends: list[int], shards: int, slack: int
 ) -> None:
     job = shards_of(case, shards, retracting=True)
-    there, folded = check(case, cut(changes, ends), job, retracting=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranked_state_module, "_SLACK", slack)
+        there, folded = check(case, cut(changes, ends), job, retracting=True)
     stored = {tuple(row[name] for name in NAMES): row["$count"] for row in job.stored()}
     assert stored == {row: count for row, count in there.items() if count}
     undone = [(row, -count) for row, count in there.items() if count]
@@ -186,6 +193,39 @@ def test_on_rocksdb_with_rescaling(
         check_kept(case, job, there)
 
 
+@st.composite
+def long_partitions(draw: st.DrawFn) -> tuple[Case, list[list[Change]]]:
+    """One partition of many rows with few orders, of which a few come and go an epoch."""
+    case = replace(draw(cases()), partition=(), limit=draw(st.integers(1, 3)))
+    case = replace(case, order=case.order or (Ordering("count"),))
+    chance = random.Random(draw(st.integers(0, 1 << 30)))
+    wide = draw(st.sampled_from([3, 40]))
+
+    def some() -> Row:
+        return (1, chance.randrange(wide), chance.choice("ab"), Decimal(chance.randrange(3)))
+
+    epochs = [[(some(), 1) for _ in range(60)]]
+    there = [row for row, _ in epochs[0]]
+    for _ in range(3):
+        going = chance.sample(there, 6) if chance.random() < 0.5 else sorted(there)[:6]
+        coming = [some() for _ in range(3)]
+        epochs.append([*((row, -1) for row in going), *((row, 1) for row in coming)])
+        there = [*(Counter(there) - Counter(going)).elements(), *coming]
+    return case, epochs
+
+
+@settings(max_examples=80)
+@given(long_partitions(), st.sampled_from([1, 4]))
+def test_of_a_long_partition_only_the_beginning_is_read(
+    drawn: tuple[Case, list[list[Change]]], slack: int
+) -> None:
+    case, epochs = drawn
+    job = shards_of(case, 1, retracting=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranked_state_module, "_SLACK", slack)
+        check(case, epochs, job, retracting=True)
+
+
 # ----------------------------------------------------------------------------------------------- by hand
 
 
@@ -215,7 +255,7 @@ def test_a_row_that_enters_moves_the_others_down() -> None:
 def test_what_comes_and_goes_in_one_epoch_reads_and_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     job = hand()
     job.run(changes_of([(row(5), 1)], weighted=True))
-    for method in ("scan_prefix", "put", "delete"):
+    for method in ("scan_prefix", "scan_first", "get", "put", "delete"):
         monkeypatch.setattr(job.memory[0], method, lambda *_: pytest.fail("state"))
     output = job.run(changes_of([(row(7), 1), (row(7), 1), (row(7), -2)], weighted=True))
     assert output.num_rows == 0
@@ -228,6 +268,28 @@ def test_a_row_far_from_the_answer_changes_nothing(monkeypatch: pytest.MonkeyPat
     for method in ("put", "delete"):
         monkeypatch.setattr(job.memory[0], method, lambda *_: pytest.fail("state"))
     assert job.run(changes_of([(row(1), 1), (row(None), 1)], weighted=False)).num_rows == 0
+
+
+@pytest.mark.parametrize("function", RANKS)
+def test_the_work_does_not_grow_with_the_partition(function: str) -> None:
+    case = Case(("p",), (Ordering("count"),), function, 1, 2, True, tuple(NAMES))
+    job = shards_of(case, 1, retracting=True)
+    there: Counter[Row] = Counter()
+    folded: Counter[Row] = Counter()
+    for epoch, most in (
+        ([(row(count), 1) for count in range(5000)], 0),
+        ([(row(-1), 1), (row(4999), -1), (row(7000), 1)], 30),
+        ([(row(-1), -1), (row(0), -1), (row(2), -1)], 30),
+        ([(row(count, "b"), 1) for count in range(3, 5)], 30),
+    ):
+        table = changes_of(epoch, weighted=True)
+        with job.store(0) as store:
+            result = job.operator.process([table], OperatorContext(0, 1, GROUPS, Watermarks(), store, DUCK))
+            store.commit()
+        assert result.metrics["read_rows"] <= most
+        there.update(dict(epoch))
+        fold(folded, result.output, case.columns)
+        assert folded == answer(case, there)
 
 
 def test_only_the_copies_that_matter_are_kept() -> None:

@@ -23,10 +23,10 @@ class MemoryBytes:
         """See `SortedBytes.get_many`."""
         return [self.rows.get(key) for key in keys]
 
-    def scan(self, first: bytes, last: bytes) -> tuple[list[bytes], list[bytes]]:
+    def scan(self, first: bytes, last: bytes, most: int | None = None) -> tuple[list[bytes], list[bytes]]:
         """See `SortedBytes.scan`."""
-        low = bisect.bisect_left(self._sorted, first)
-        keys = self._sorted[low : bisect.bisect_left(self._sorted, last)]
+        low, high = bisect.bisect_left(self._sorted, first), bisect.bisect_left(self._sorted, last)
+        keys = self._sorted[low : high if most is None else min(low + most, high)]
         return keys, [self.rows[key] for key in keys]
 
     def seek(self, first: bytes, last: bytes) -> bytes | None:

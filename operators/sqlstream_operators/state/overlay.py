@@ -17,8 +17,8 @@ class SortedBytes(Protocol):
         """The values of sorted, distinct keys."""
         ...
 
-    def scan(self, first: bytes, last: bytes) -> tuple[list[bytes], list[bytes]]:
-        """The keys and values in [first, last), in order."""
+    def scan(self, first: bytes, last: bytes, most: int | None = None) -> tuple[list[bytes], list[bytes]]:
+        """The keys and values in [first, last), in order; only the first `most` of them."""
         ...
 
     def seek(self, first: bytes, last: bytes) -> bytes | None:
@@ -75,6 +75,12 @@ class Overlay:
             if value is not None:
                 return key, value
         return None
+
+    def touches(self, first: bytes, last: bytes) -> bool:
+        """Whether [first, last) may be otherwise than in the map below."""
+        return bool(self.rows or self.ranges) and (
+            bool(self.keys(first, last)) or self.visible(first, last) != [(first, last)]
+        )
 
     def hides(self, key: bytes) -> bool:
         """Whether a range deletes this key of the map below."""

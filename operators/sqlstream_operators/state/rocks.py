@@ -107,9 +107,9 @@ class RocksBytes:
         found: list[bytes | None] = self._db.get(list(keys))
         return found
 
-    def scan(self, first: bytes, last: bytes) -> tuple[list[bytes], list[bytes]]:
+    def scan(self, first: bytes, last: bytes, most: int | None = None) -> tuple[list[bytes], list[bytes]]:
         """See `SortedBytes.scan`."""
-        items = list(self._items(first, last))
+        items = list(itertools.islice(self._items(first, last), most))
         return list(map(itemgetter(0), items)), list(map(itemgetter(1), items))
 
     def seek(self, first: bytes, last: bytes) -> bytes | None:

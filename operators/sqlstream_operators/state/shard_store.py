@@ -184,9 +184,9 @@ class ShardStore(StateTables):
         """See `SortedBytes.get_many`: the published version, without the epoch's writes."""
         return self._read(lambda: self._cache.rocks.get_many(keys))
 
-    def scan(self, first: bytes, last: bytes) -> tuple[list[bytes], list[bytes]]:
+    def scan(self, first: bytes, last: bytes, most: int | None = None) -> tuple[list[bytes], list[bytes]]:
         """See `SortedBytes.scan`: the published version, without the epoch's writes."""
-        return self._read(lambda: self._cache.rocks.scan(first, last))
+        return self._read(lambda: self._cache.rocks.scan(first, last, most))
 
     def seek(self, first: bytes, last: bytes) -> bytes | None:
         """See `SortedBytes.seek`: the published version, without the epoch's writes."""

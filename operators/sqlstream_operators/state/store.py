@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
+from itertools import repeat
+from operator import is_not
 from typing import Protocol
 
 import numpy as np
@@ -55,6 +57,15 @@ class StateStore(Protocol):
 
     def scan_prefix(self, table: str, keys: pa.Table) -> pa.Table:
         """All rows (key and value columns) whose key, without sub-key, is among `keys`."""
+        ...
+
+    def scan_first(
+        self, table: str, keys: pa.Table, most: npt.NDArray[np.int64]
+    ) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+        """The first rows, in the order of state, of distinct `keys` (without sub-key), at most `most` of each.
+
+        Rows come key by key in the order of `keys`, with how many each has.
+        """
         ...
 
     def ends(self, table: str, keys: pa.Table, *, last: bool) -> pa.Table:
@@ -126,7 +137,7 @@ class StateTables:
         wanted = self._keys(place, keys)
         distinct = sorted(set(wanted))
         values = self._fetch(distinct)
-        there = np.fromiter((value is not None for value in values), bool, len(values))
+        there = np.fromiter(map(is_not, values, repeat(None)), bool, len(values))
         present = [value for value in values if value is not None]
         position = np.cumsum(there) - 1
         if wanted != distinct:
@@ -166,6 +177,26 @@ class StateTables:
             found_keys += more
             found_values += values
         return self._rows(place, found_keys, found_values)
+
+    def scan_first(
+        self, table: str, keys: pa.Table, most: npt.NDArray[np.int64]
+    ) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+        """See `StateStore.scan_first`."""
+        place = self._table(table)
+        found_keys: list[bytes] = []
+        found_values: list[bytes] = []
+        sizes = np.zeros(keys.num_rows, np.int64)
+        names = [field.name for field in place.spec.key]
+        for i, (first, rows) in enumerate(zip(self._keys(place, keys, names), most.tolist(), strict=True)):
+            last = first + b"\xff"
+            if self.overlay.touches(first, last):
+                more, values = self.scan_bytes(first, last)
+            else:
+                more, values = self.base.scan(first, last, rows)
+            found_keys += more[:rows]
+            found_values += values[:rows]
+            sizes[i] = min(len(more), rows)
+        return self._rows(place, found_keys, found_values), sizes
 
     def ends(self, table: str, keys: pa.Table, *, last: bool) -> pa.Table:
         """See `StateStore.ends`."""
@@ -367,7 +398,8 @@ class StateTables:
     def _prefixes(self, place: Place, keys: pa.Table) -> list[tuple[bytes, bytes]]:
         """The ranges, in order, of the rows of each of `keys`, which are without sub-key."""
         names = [field.name for field in place.spec.key]
-        return [(key, next_prefix(key)) for key in sorted(set(self._keys(place, keys, names)))]
+        # What follows is a sub-key, and every encoding begins with a byte 0 or 1.
+        return [(key, key + b"\xff") for key in sorted(set(self._keys(place, keys, names)))]
 
     def _rows(self, place: Place, keys: list[bytes], values: list[bytes]) -> pa.Table:
         spec = place.spec
