@@ -274,7 +274,8 @@ class Provenance:
                 inside = self.columns(node.input)
                 forms = [canonical(e, inside) for e in node.key_expressions]
                 sets = sorted(",".join(sorted(forms[i] for i in s)) for s in node.sets)
-                expiry = f" expires {self.columns(node)[node.expiry.column]}" if node.expiry else ""
+                by_id = {f.id: form for f, form in zip(node.keys, forms, strict=True)}
+                expiry = f" expires {by_id[node.expiry.column]}" if node.expiry else ""
                 return f"group({self.relation(node.input)} by {' ; '.join(sets)}{expiry})"
             case WindowGate():
                 return f"gate({self.relation(node.input)})"

@@ -35,7 +35,8 @@ def test_a_group_without_aggregates_is_its_keys() -> None:
     """SELECT DISTINCT over append-only input keeps the keys alone, over retracting input how often they came."""
     assert _accumulators(retracting=False) == []
     assert _accumulators() == ["row_count"]
-    assert _accumulators(retracting=False, shape=SHAPES[0]) == ["row_count"]
+    assert _accumulators("list(x)", retracting=False) == []
+    assert _accumulators("list(x)", retracting=False, shape=SHAPES[0]) == ["row_count"]
 
 
 def test_distinct_aggregates_over_one_column_share_one_operator() -> None:
