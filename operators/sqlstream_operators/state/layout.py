@@ -73,10 +73,3 @@ def read_times(data: U8, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]
     """The times (µs) that lie at `starts`."""
     matrix = data[starts[:, None] + np.arange(8)]
     return (np.ascontiguousarray(matrix).view(">u8").ravel().astype(np.uint64) ^ _TOP).view(np.int64)
-
-
-def next_prefix(prefix: bytes) -> bytes:
-    """The least bytes that are greater than all that start with `prefix`."""
-    # The table index is at most 200, so some byte can always be raised.
-    stripped = prefix.rstrip(b"\xff")
-    return stripped[:-1] + bytes([stripped[-1] + 1])

@@ -29,7 +29,7 @@ from sqlstream_operators.keys import group_range, key_groups
 from sqlstream_operators.rows import decode_rows, encode_rows
 from sqlstream_operators.state_schema import FOUND, TIME, StateSchema
 
-from .layout import Place, known_schemas, next_prefix, read_times, time_bound, time_bytes
+from .layout import Place, known_schemas, read_times, time_bound, time_bytes
 from .overlay import Overlay, Row, SortedBytes
 
 
