@@ -31,10 +31,11 @@ from .window_top_n import WindowTopN
 
 def operator_of(spec: OperatorSpec) -> Operator:
     """The operator that runs a spec."""
-    ttl_us = getattr(spec, "ttl_us", None)
-    if ttl_us is not None:
+    if isinstance(spec, WindowAggregateSpec | WindowTopNSpec | WindowGateSpec):
+        return _operator_of(spec)
+    if spec.ttl_us is not None:
         lasting = spec.seed if isinstance(spec, GroupAggregateSpec) else None
-        return TimeToLive(_operator_of(replace(spec, ttl_us=None)), spec.state, ttl_us, lasting)  # type: ignore[call-arg]
+        return TimeToLive(_operator_of(replace(spec, ttl_us=None)), spec.state, spec.ttl_us, lasting)
     return _operator_of(spec)
 
 

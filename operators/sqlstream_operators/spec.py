@@ -141,6 +141,8 @@ class SinkSpec:
     partitioned_by: tuple[str, ...] = ()
     changelog: str = "append"  # 'append' | 'retract': whether rows arrive with WEIGHT_COLUMN
     key: tuple[str, ...] = ()  # columns that are unique together in what the query gives; () = none is known
+    on_conflict: str = ""  # 'error': two rows may claim a key, which is an error of the data
+    forgets: bool = False  # state has a time to live: a row of a key may come though the one before never went
 
 
 # ---------------------------------------------------------------------------------------------- operators

@@ -21,39 +21,11 @@ from .fragment import DuckSession
 from .operator import Operator, OperatorContext, OperatorResult, Watermarks
 from .relations import conformed
 from .schema import Column, Schema
-from .state_schema import FOUND, TIME, StateField, StateSchema, StateTable
-from .types import BIGINT, quote_identifier
+from .state_schema import FOUND, TIME, StateSchema
+from .state_ttl import AT, EXPIRY, TOUCHED, granularity_us
+from .types import quote_identifier
 
-TOUCHED = "touched"
-"""Table of a state with a time to live: when a key was last touched, µs."""
-
-EXPIRY = "expiry"
-"""Table of a state with a time to live: the keys by that time."""
-
-_AT = "$at"
 _ROWS = "__touched"
-_SECOND = 1_000_000
-
-
-def granularity_us(ttl_us: int) -> int:
-    """How finely the times of a state with this time to live are kept, µs.
-
-    >>> granularity_us(3_600_000_000), granularity_us(10_000_000)
-    (56250000, 1000000)
-    """
-    return max(ttl_us // 64, _SECOND)
-
-
-def with_ttl(state: StateSchema) -> StateSchema:
-    """The state with the tables that a time to live needs; the keys are those of its first table."""
-    key = state.tables[0].key
-    touched = StateTable(TOUCHED, "key", key, value=(StateField(_AT, BIGINT, "at"),))
-    return StateSchema(
-        state.state_id,
-        state.operator,
-        state.description,
-        (*state.tables, touched, StateTable(EXPIRY, "time", key)),
-    )
 
 
 class TimeToLive:
@@ -130,13 +102,13 @@ class TimeToLive:
         state = context.state
         stored = state.get(TOUCHED, keys)
         found = stored.column(FOUND)
-        older = pc.fill_null(pc.less(stored.column(_AT), now), False)
+        older = pc.fill_null(pc.less(stored.column(AT), now), False)
         new = pc.invert(found)
-        before = stored.column(_AT).filter(older).cast(pa.int64())
+        before = stored.column(AT).filter(older).cast(pa.int64())
         state.delete(EXPIRY, keys.filter(older).append_column(TIME, before))
         noted = keys.filter(pc.or_(older, new))
         times = pa.array(np.full(noted.num_rows, now, np.int64))
-        state.put(TOUCHED, noted.append_column(_AT, times))
+        state.put(TOUCHED, noted.append_column(AT, times))
         state.put(EXPIRY, noted.append_column(TIME, times))
         return 2 * int(pc.sum(new).as_py() or 0)
 

@@ -20,12 +20,14 @@ from sqlstream_operators.spec import (
     Stage,
 )
 from sqlstream_operators.state_schema import StateSchema
+from sqlstream_operators.state_ttl import EXPIRY
 from sqlstream_planner.bind.windows import duration
 from sqlstream_planner.explain_operators import operator_lines, operator_title
 from sqlstream_planner.logical import GroupAggregate, Node, Sink, TopN, WindowAggregate, walk
 from sqlstream_planner.logical_text import logical_text
 from sqlstream_planner.pipeline import Planned
 from sqlstream_planner.properties import Properties, properties
+from sqlstream_planner.secrets import without_secrets
 
 
 def explain_text(planned: Planned) -> str:
@@ -47,7 +49,7 @@ def explain_json(planned: Planned) -> str:
     document: dict[str, Any] = {
         "logical": logical_text(planned.logical).split("\n"),
         "properties": [{"node": name, **found.to_json()} for name, found in _properties(planned.logical)],
-        "physical": json.loads(plan_json.to_text(planned.physical)),
+        "physical": json.loads(plan_json.to_text(without_secrets(planned.physical))),
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
@@ -175,6 +177,8 @@ def _state_lines(plan: PhysicalPlan) -> list[str]:
 
 def _bound(state: StateSchema) -> str:
     """What keeps a state from growing for ever, or what would."""
+    if any(table.name == EXPIRY for table in state.tables):
+        return "bounded by its time to live: keys that nothing touched for so long are forgotten"
     if all(table.layout == "time" for table in state.tables):
         return "bounded: rows go when the watermark closes their last window"
     if all(not table.key and not table.sub_key for table in state.tables):

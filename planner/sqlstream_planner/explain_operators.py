@@ -6,12 +6,15 @@ from sqlstream_operators.changelog_spec import (
     DeduplicateSpec,
     DistinctValuesSpec,
     GroupAggregateSpec,
+    KeepFirstSpec,
     NormalizeSpec,
     Ordering,
     TopNSpec,
+    WindowGateSpec,
     WindowTopNSpec,
 )
 from sqlstream_operators.spec import OperatorSpec, Schema, WindowAggregateSpec
+from sqlstream_planner.bind.windows import duration
 from sqlstream_planner.logical_text import describe_window
 
 
@@ -28,6 +31,13 @@ def operator_title(spec: OperatorSpec) -> str:
 
 def operator_lines(name: str, spec: OperatorSpec) -> list[str]:
     """The lines of an operator's step."""
+    ttl_us = getattr(spec, "ttl_us", None)
+    if ttl_us is None:
+        return _operator_lines(name, spec)
+    return [*_operator_lines(name, spec), f"    forgets keys that nothing touched for {duration(ttl_us)}"]
+
+
+def _operator_lines(name: str, spec: OperatorSpec) -> list[str]:
     match spec:
         case WindowAggregateSpec():
             return _window_aggregate(name, spec)
@@ -57,6 +67,16 @@ def operator_lines(name: str, spec: OperatorSpec) -> list[str]:
                 f"  {name} = first row of each key, state {spec.state.state_id}",
                 f"    partition {', '.join(spec.partition)}",
                 f"    order {_order(spec.order)}",
+            ]
+        case KeepFirstSpec():
+            return [
+                f"  {name} = first row that comes of each key, state {spec.state.state_id}",
+                f"    keys {', '.join(spec.keys)}",
+            ]
+        case WindowGateSpec():
+            return [
+                f"  {name} = held until the window closes, corrections pass, state {spec.state.state_id}",
+                f"    keys {', '.join(spec.keys)}, window end {spec.end}",
             ]
         case NormalizeSpec():
             return [

@@ -40,6 +40,18 @@ JOB_OPTIONS: tuple[OptionDef, ...] = (
         "a source idle for so long holds no watermark back; 0: never",
         default="0 ms",
     ),
+    OptionDef(
+        "table.exec.state.ttl",
+        _D,
+        "state of a key that nothing touched for so long is forgotten; 0: never",
+        default="0 ms",
+    ),
+    OptionDef(
+        "table.exec.emit.allow-lateness",
+        _D,
+        "windows are corrected by rows that come so long after they closed",
+        default="0 ms",
+    ),
     OptionDef("execution.checkpointing.interval", _D, "accepted: every epoch is a checkpoint"),
     OptionDef(
         "table.local-time-zone",
@@ -75,10 +87,8 @@ HARMLESS_PREFIXES: tuple[str, ...] = words(
 """Flink's settings that cannot change results: accepted, with a warning that they do nothing."""
 
 REFUSED: dict[str, str] = {
-    "table.exec.state.ttl": "state expiry by time changes results and can't be run yet",
-    "table.exec.emit.allow-lateness": "late rows go to the dead-letter table",
-    "table.exec.emit.early-fire.enabled": "windows are emitted when they close",
-    "table.exec.emit.late-fire.enabled": "late rows go to the dead-letter table",
+    "table.exec.emit.early-fire.enabled": "write EMIT CHANGES at the end of the query",
+    "table.exec.emit.late-fire.enabled": "SET 'table.exec.emit.allow-lateness' corrects windows by late rows",
     "table.exec.legacy-cast-behaviour": "casts are DuckDB's",
     "table.exec.sink.not-null-enforcer": "NULL in a NOT NULL column is an error",
     "table.exec.sink.type-length-enforcer": "lengths of types are not checked",

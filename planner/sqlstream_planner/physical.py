@@ -4,19 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import sqlglot
 from sqlglot import exp
 
+from sqlstream_operators.changelog_spec import (
+    DeduplicateSpec,
+    DistinctValuesSpec,
+    GroupAggregateSpec,
+    KeepFirstSpec,
+    NormalizeSpec,
+    TopNSpec,
+    WindowTopNSpec,
+)
 from sqlstream_operators.spec import (
     KIND_COLUMN,
+    SLICE_COLUMN,
     WEIGHT_COLUMN,
     ExchangeInput,
     ExchangeOutput,
     FragmentStep,
     JobOptions,
     LateStep,
+    OperatorSpec,
     OperatorStep,
     PhysicalPlan,
     Schema,
@@ -29,29 +40,41 @@ from sqlstream_operators.spec import (
     WindowSpec,
 )
 from sqlstream_operators.state_schema import StateSchema
+from sqlstream_operators.state_ttl import with_ttl
 from sqlstream_operators.types import quote_identifier
 from sqlstream_planner import window_sql
 from sqlstream_planner.aggregate_plan import AggregatePlan, plan_aggregate
 from sqlstream_planner.aggregates import sql
 from sqlstream_planner.block import ROW_COLUMN, Block, compose, hidden, weight
 from sqlstream_planner.diagnostics import InternalError
+from sqlstream_planner.distinct_values import DistinctPlan
 from sqlstream_planner.fingerprint import Provenance
-from sqlstream_planner.group_plan import DistinctPlan, plan_group
+from sqlstream_planner.gate_plan import plan_gate
+from sqlstream_planner.group_plan import GroupPlan, plan_group
 from sqlstream_planner.logical import (
+    EventTime,
+    Field,
     GroupAggregate,
+    KeepFirst,
     Node,
     Normalize,
     Scan,
     Sink,
     TopN,
     WindowAggregate,
+    WindowGate,
     column,
+    columns_of,
     walk,
 )
 from sqlstream_planner.properties import changes
-from sqlstream_planner.top_plan import plan_normalize, plan_top
+from sqlstream_planner.top_plan import RowsPlan, plan_keep_first, plan_normalize, plan_top
 
-_Updating: TypeAlias = GroupAggregate | TopN | Normalize
+_Keyed: TypeAlias = (
+    GroupAggregateSpec | DistinctValuesSpec | TopNSpec | DeduplicateSpec | NormalizeSpec | KeepFirstSpec
+)
+_SpecT = TypeVar("_SpecT", bound=_Keyed)
+_Updating: TypeAlias = GroupAggregate | WindowGate | TopN | Normalize | KeepFirst
 
 
 @dataclass(slots=True)
@@ -78,7 +101,7 @@ class _Builder:
         self._sources = _merge_sources(roots)
         self._states: dict[str, StateSchema] = {}
         self._aggregates: dict[int, Block] = {}
-        self._updating: dict[tuple[str, str], list[_Updating]] = {}
+        self._updating: dict[tuple[object, ...], list[_Updating]] = {}
         self._operators: list[tuple[AggregatePlan, str]] = []
         self._names: dict[str, int] = {}
 
@@ -115,6 +138,10 @@ class _Builder:
                     return [self._once(inner, self._top)]
                 case Normalize():
                     return [self._once(inner, self._normalize)]
+                case KeepFirst():
+                    return [self._once(inner, self._keep_first)]
+                case WindowGate():
+                    return [self._once(inner, self._gate)]
             return None
 
         return compose(node, leaf)
@@ -239,7 +266,7 @@ class _Builder:
         """The block of an operator: planned once, also where two nodes mean the same."""
         if id(node) in self._aggregates:
             return self._aggregates[id(node)]
-        meaning = (type(node).__name__, self._provenance.relation(node))
+        meaning = (type(node).__name__, self._provenance.relation(node), self._times_to_live(node))
         meanings = self._provenance.columns(node)
         for known in self._updating.get(meaning, []):
             outputs = {m: id_ for id_, m in self._provenance.columns(known).items()}
@@ -251,6 +278,15 @@ class _Builder:
         self._aggregates[id(node)] = build(node)
         self._updating.setdefault(meaning, []).append(node)
         return self._aggregates[id(node)]
+
+    def _times_to_live(self, node: Node) -> frozenset[tuple[str, str, int]]:
+        """The operators at and below a node that forget, which no fingerprint says, and when they do."""
+        found = []
+        for below in walk((node,)):
+            ttl_us = getattr(below, "ttl_us", None)
+            if ttl_us is not None:
+                found.append((type(below).__name__, self._provenance.relation(below), ttl_us))
+        return frozenset(found)
 
     def _own_state(self, state: StateSchema) -> StateSchema:
         """The state under an id that no other has."""
@@ -294,11 +330,18 @@ class _Builder:
     def _group(self, node: GroupAggregate) -> Block:
         retracting = changes(node.input)
         plan = plan_group(node, self._provenance, retracting=retracting)
-        spec = replace(plan.spec, state=self._own_state(plan.spec.state))
+        if plan.spec.state.state_id in self._states:
+            plan = plan.with_state_id(plan.distinguishing_state_id)
+        spec = self._keeping(plan.spec, node.ttl_us)
         name = self._name("group_aggregate")
         blocks = self._blocks(node.input)
         keys = tuple(c.name for c in spec.keys)
-        partials = [self._distinct(f"{name}.distinct_{n}", d, blocks) for n, d in enumerate(plan.distinct, 1)]
+        if node.expiry is not None:
+            return self._expiring(name, node, plan, spec, blocks)
+        partials = [
+            self._distinct(f"{name}.distinct_{n}", d, blocks, node.ttl_us)
+            for n, d in enumerate(plan.distinct, 1)
+        ]
         draft = self._stage(name, [*blocks, *partials])
         edge = self._ship(f"{name}.in", blocks, plan.partial_sql, keys, plan.partial_schema)
         for partial in partials:
@@ -317,8 +360,72 @@ class _Builder:
         draft.steps.append(OperatorStep(name, spec, tuple(i.name for i in draft.inputs)))
         return self._changing(name, node, weighted=changes(node))
 
-    def _distinct(self, name: str, plan: DistinctPlan, blocks: list[Block]) -> Block:
-        spec = replace(plan.spec, state=self._own_state(plan.spec.state))
+    def _expiring(
+        self, name: str, node: GroupAggregate, plan: GroupPlan, spec: GroupAggregateSpec, blocks: list[Block]
+    ) -> Block:
+        """Groups of windows: late rows are taken out before the exchange."""
+        assert node.expiry is not None
+        assert spec.expiry is not None
+        draft = self._stage(name, blocks)
+        edges = [f"{name}.in", *(f"{name}.{c.name}" for c in spec.counted)]
+        schemas = [plan.partial_schema, *plan.counted_schemas]
+        [read] = [
+            columns_of(e)
+            for f, e in zip(node.keys, node.key_expressions, strict=True)
+            if f.id == node.expiry.column
+        ]
+        end = next(f for f in node.input.fields if f.id in read)
+        late = self._late_rows(name, node.input, end, node.expiry.time, node.expiry.lateness_us)
+        slices = f"epoch_us({quote_identifier(spec.expiry.column)}) AS {quote_identifier(SLICE_COLUMN)}"
+        for place, here in _by_place(blocks).items():
+            reads = tuple(dict.fromkeys(r for b in here for r in b.reads))
+            made = []
+            for number, edge in enumerate(edges):
+                partial = plan.partial_sql if number == 0 else partial_of(plan.counted_sql, number - 1)
+                text = "\nUNION ALL\n".join(partial(b) for b in here)
+                if late is not None:
+                    inner = text.replace("\n", "\n  ")
+                    text = f"SELECT *, {slices}\nFROM (\n  {inner}\n) AS t"
+                made.append(FragmentStep(self._name(f"{edge}.part"), text, reads))
+            given = self._drafts[place]
+            given.steps += made
+            kept = [step.name for step in made]
+            if late is not None:
+                step = late(place, kept[0])
+                given.steps.append(replace(step, also=tuple(kept[1:])))
+                kept = [step.name, *(f"{other}.kept" for other in kept[1:])]
+            for relation, edge, schema in zip(kept, edges, schemas, strict=True):
+                keys = tuple(c.name for c in spec.keys)
+                given.outputs.append(ExchangeOutput(relation, edge, keys, tuple(c.name for c in schema)))
+        draft.inputs = [ExchangeInput(e, e, s) for e, s in zip(edges, schemas, strict=True)]
+        draft.steps.append(OperatorStep(name, spec, tuple(edges)))
+        return self._changing(name, node, weighted=changes(node))
+
+    def _gate(self, node: WindowGate) -> Block:
+        """Runs where its groups are, by whose keys its state is."""
+        groups = self._once(node.input, self._group)
+        draft = self._drafts[groups.place]
+        spec = plan_gate(node, groups, self._provenance)
+        spec = replace(spec, state=self._own_state(spec.state))
+        name = self._name(spec.kind)
+        draft.steps.append(OperatorStep(name, spec, groups.reads))
+        columns: dict[str, exp.Expr] = {f.id: groups.columns[f.id] for f in node.fields}
+        return Block(groups.place, quote_identifier(name), (name,), {**columns, **hidden(groups)})
+
+    def _keep_first(self, node: KeepFirst) -> Block:
+        return self._rows(node, plan_keep_first(node, self._provenance), weighted=False)
+
+    def _keeping(self, spec: _SpecT, ttl_us: int | None) -> _SpecT:
+        """The spec with a state of its own and, where that has keys, its time to live."""
+        state = self._own_state(spec.state)
+        if ttl_us is None or not state.tables[0].key:
+            return replace(spec, state=state)
+        state = with_ttl(state)
+        self._states[state.state_id] = state
+        return replace(spec, state=state, ttl_us=ttl_us)
+
+    def _distinct(self, name: str, plan: DistinctPlan, blocks: list[Block], ttl_us: int | None) -> Block:
+        spec = self._keeping(plan.spec, ttl_us)
         draft = self._stage(name, blocks)
         keys = tuple(f.name for f in spec.state.table("seen").key)
         draft.inputs = [self._ship(f"{name}.in", blocks, plan.partial_sql, keys, plan.input_schema)]
@@ -328,30 +435,41 @@ class _Builder:
 
     def _top(self, node: TopN) -> Block:
         plan = plan_top(node, self._provenance, retracting=changes(node.input))
-        spec = replace(plan.spec, state=self._own_state(plan.spec.state))
+        if isinstance(plan.spec, WindowTopNSpec):
+            spec: OperatorSpec = replace(plan.spec, state=self._own_state(plan.spec.state))
+        else:
+            spec = self._keeping(plan.spec, node.ttl_us)
         name = self._name(spec.kind)
         blocks = self._blocks(node.input)
         draft = self._stage(name, blocks)
         keys = tuple(f.name for f in spec.state.tables[0].key)
-        late = self._late_rows(name, node) if node.window_end is not None else None
+        late = None
+        if node.window_end is not None and node.time is not None:
+            end = next(f for f in node.input.fields if f.id == node.window_end)
+            late = self._late_rows(name, node.input, end, node.time)
         edge = self._ship(f"{name}.in", blocks, plan.partial_sql, keys, plan.input_schema, late)
         draft.inputs = [edge]
         draft.steps.append(OperatorStep(name, spec, (edge.name,)))
         return self._changing(name, node, weighted=changes(node))
 
-    def _late_rows(self, name: str, node: TopN) -> Callable[[str, str], LateStep] | None:
-        """Makes the step that takes rows of closed windows out, for the rows of one stage."""
-        end = next(f for f in node.input.fields if f.id == node.window_end)
-        if node.time is None or end.window is None or not node.time.direct:
+    def _late_rows(
+        self, name: str, input_: Node, end: Field, time: EventTime, lateness_us: int = 0
+    ) -> Callable[[str, str], LateStep] | None:
+        """Makes the step that takes rows of closed windows out, for the rows of one stage.
+
+        `end` is the column of `input_` with the end of a row's window.
+        """
+        if end.window is None or not time.direct:
             return None
         window = replace(end.window.window, shared_slices=False)
-        time, time_column = node.time, _event_time(node)
-        rows = _by_place(self._blocks(node.input, rows=True))
+        time_column = _event_time(input_)
+        rows = _by_place(self._blocks(input_, rows=True))
 
         def step(place: str, relation: str) -> LateStep:
             late = rows[place]
             reads = tuple(dict.fromkeys(r for b in late for r in b.reads))
-            texts = [_late_sql(window, end.id, time_column, time.tick_us, b) for b in late]
+            tick_us = time.tick_us - lateness_us
+            texts = [_late_sql(window, end.id, time_column, tick_us, b) for b in late]
             return LateStep(
                 name=f"{relation}.kept",
                 input=relation,
@@ -363,20 +481,25 @@ class _Builder:
                 table=late[0].reads[0],
                 late_sql="\nUNION ALL\n".join(texts),
                 inputs=reads,
+                lateness_us=lateness_us,
             )
 
         return step
 
     def _normalize(self, node: Normalize) -> Block:
-        plan = plan_normalize(node, self._provenance)
-        spec = replace(plan.spec, state=self._own_state(plan.spec.state))
-        name = self._name("normalize")
+        return self._rows(node, plan_normalize(node, self._provenance), weighted=True)
+
+    def _rows(self, node: Normalize | KeepFirst, plan: RowsPlan, *, weighted: bool) -> Block:
+        if isinstance(plan.spec, WindowTopNSpec):
+            raise InternalError("a window's Top-N is planned with its window")
+        spec = self._keeping(plan.spec, node.ttl_us)
+        name = self._name(spec.kind)
         blocks = self._blocks(node.input)
         draft = self._stage(name, blocks)
         keys = tuple(f.name for f in spec.state.tables[0].key)
         draft.inputs = [self._ship(f"{name}.in", blocks, plan.partial_sql, keys, plan.input_schema)]
         draft.steps.append(OperatorStep(name, spec, (draft.inputs[0].name,)))
-        return self._changing(name, node, weighted=True)
+        return self._changing(name, node, weighted=weighted)
 
     def _changing(self, name: str, node: Node, *, weighted: bool) -> Block:
         columns: dict[str, exp.Expr] = {f.id: column(f.id) for f in node.fields}
@@ -405,9 +528,9 @@ class _Builder:
             draft.outputs.append(SinkOutput(step.name, root.sink.name))
 
 
-def _event_time(node: TopN) -> str | None:
+def _event_time(node: Node) -> str | None:
     """The column with a row's own event time, which tells how late it is."""
-    return next((f.id for f in node.input.fields if f.time is not None and f.window is None), None)
+    return next((f.id for f in node.fields if f.time is not None and f.window is None), None)
 
 
 def consolidated(columns: Sequence[str], changes_sql: str) -> str:

@@ -8,9 +8,11 @@ from typing import Any
 
 from sqlglot import exp
 
+from sqlstream_operators.spec import WindowKind
 from sqlstream_planner.logical import (
     Filter,
     GroupAggregate,
+    KeepFirst,
     Node,
     Normalize,
     Project,
@@ -18,6 +20,8 @@ from sqlstream_planner.logical import (
     Sink,
     TopN,
     WindowAggregate,
+    WindowGate,
+    columns_of,
 )
 
 
@@ -35,12 +39,14 @@ class Properties:
 
     `key`: names of columns that together are unique, None if no such set is known. `event_time`: names of
     the event-time columns. `bounded_state`: None for a stateless node, else whether the watermark bounds its state.
+    `ttl_us`: how long state is kept when nothing touches it.
     """
 
     changelog: ChangelogMode
     key: tuple[str, ...] | None
     event_time: tuple[str, ...]
     bounded_state: bool | None
+    ttl_us: int | None = None
 
     def text(self) -> str:
         """One line for people."""
@@ -49,7 +55,9 @@ class Properties:
             parts.append(f"key ({', '.join(self.key)})")
         if self.event_time:
             parts.append(f"event time {', '.join(self.event_time)}")
-        if self.bounded_state is not None:
+        if self.ttl_us is not None:
+            parts.append(f"state kept for {self.ttl_us / 1e6:g} seconds after a key was touched")
+        elif self.bounded_state is not None:
             parts.append(
                 "state bounded by the watermark" if self.bounded_state else "state grows without bound"
             )
@@ -62,6 +70,7 @@ class Properties:
             "key": list(self.key) if self.key is not None else None,
             "event_time": list(self.event_time),
             "bounded_state": self.bounded_state,
+            "ttl_us": self.ttl_us,
         }
 
 
@@ -77,6 +86,7 @@ def properties(node: Node) -> Properties:
         tuple(names[id_] for id_ in known[0]) if known else None,
         tuple(f.name for f in node.fields if f.time is not None),
         _bounded(node),
+        getattr(node, "ttl_us", None),
     )
 
 
@@ -97,13 +107,13 @@ def changes(node: Node) -> bool:
 
 def _bounded(node: Node) -> bool | None:
     match node:
-        case WindowAggregate():
+        case WindowAggregate() | WindowGate():
             return True
         case GroupAggregate():
             return node.expiry is not None or not node.keys
         case TopN():
             return node.window_end is not None or (not node.partition and not changes(node.input))
-        case Normalize():
+        case Normalize() | KeepFirst():
             return False
     return None
 
@@ -119,6 +129,8 @@ def keys(node: Node) -> list[tuple[str, ...]]:
             return [(*(f.id for f in node.keys), *grouping)]
         case Normalize():
             return [node.keys]
+        case KeepFirst():
+            return [node.keys, *keys(node.input)]
         case TopN():
             found = [node.partition] if node.limit <= 1 and node.function == "row_number" else []
             if node.rank is not None and node.function == "row_number":
@@ -132,7 +144,32 @@ def keys(node: Node) -> list[tuple[str, ...]]:
                 if isinstance(e, exp.Column):
                     kept.setdefault(e.name, f.id)
             below = keys(node.input)
-            return [tuple(kept[id_] for id_ in key) for key in below if all(id_ in kept for id_ in key)]
-        case Filter() | Sink():
+            found = [tuple(kept[id_] for id_ in key) for key in below if all(id_ in kept for id_ in key)]
+            for end, instead in _stand_ins(node):
+                known = {**kept, end: instead}
+                found += [
+                    tuple(known[id_] for id_ in key)
+                    for key in below
+                    if end in key and all(id_ in known for id_ in key)
+                ]
+            return found
+        case Filter() | Sink() | WindowGate():
             return keys(node.input)
     return []
+
+
+def _stand_ins(node: Project) -> list[tuple[str, str]]:
+    """Columns of the input with a window's end, and of the output what tells windows apart as well: start or time."""
+    ends = {f.id for f in node.input.fields if f.window is not None and f.window.role == "end"}
+    found = []
+    for f, e in zip(node.fields, node.expressions, strict=True):
+        from_ = columns_of(e)
+        if f.window is None or isinstance(e, exp.Column) or len(from_) != 1 or not from_ <= ends:
+            continue
+        # The windows of one CUMULATE cycle have one start.
+        if f.window.role == "time" or (
+            f.window.role == "start" and f.window.window.kind is not WindowKind.CUMULATE
+        ):
+            [end] = from_
+            found.append((end, f.id))
+    return found

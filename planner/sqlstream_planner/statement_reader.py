@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import NoReturn
 
 from sqlglot import exp
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from sqlstream_operators.types import SqlType
 from sqlstream_planner.chunks import Chunk
@@ -73,7 +74,16 @@ _UNSUPPORTED: dict[str, str | None] = {
     "INSTALL": None,
     "PRAGMA": None,
 }
+_CONFLICTS = ("NOTHING", "ERROR", "DEDUPLICATE")
 _STARTS = ("SELECT", "INSERT INTO", "CREATE TABLE", "CREATE VIEW", "SET", "WITH", "EXECUTE STATEMENT SET")
+
+
+def _conflict(tokens: tuple[Token, ...]) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
+    """The tokens of ON CONFLICT DO … at the end of a statement (to sqlglot an ON belongs to a join), and the others."""
+    words = [token.text.upper() for token in tokens[-4:]]
+    if words[:3] == ["ON", "CONFLICT", "DO"] and words[-1] in _CONFLICTS:
+        return tokens[-4:], tokens[:-4]
+    return (), tokens
 
 
 class StatementReader:
@@ -122,8 +132,21 @@ class StatementReader:
                     following.end + 1,
                     help=f"write `{token.text}{following.text}` in backticks if it is a name",
                 )
+        conflict, tokens = _conflict(tokens)
         p.start(tokens, self.rendered.text, self.hints, chunk.stop)
         statement = self._statement()
+        if p.at("ON", "CONFLICT"):
+            p.fail_at_token(
+                p._curr, None, f"write ON CONFLICT DO {', DO '.join(_CONFLICTS[:2])} or DO DEDUPLICATE"
+            )
+        if conflict:
+            if not isinstance(statement, InsertInto):
+                p.fail_at_token(conflict[0], "ON CONFLICT belongs to INSERT INTO")
+            statement = replace(
+                statement,
+                conflict=conflict[-1].text.upper(),
+                conflict_span=self._span(conflict[0].start, conflict[-1].end + 1),
+            )
         if not p.at_end:
             p.fail_at_token(p._curr, None)
         left = self.hints.take(chunk.start, chunk.stop)

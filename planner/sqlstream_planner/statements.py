@@ -154,7 +154,10 @@ class CreateView:
 
 @dataclass(frozen=True, slots=True)
 class InsertInto:
-    """`INSERT INTO | OVERWRITE table [(columns)] query`; `hint` is the `/*+ … */` after the table."""
+    """`INSERT INTO | OVERWRITE table [(columns)] query [ON CONFLICT DO …]`; `hint` is the `/*+ … */` after the table.
+
+    `conflict` is NOTHING, ERROR or DEDUPLICATE.
+    """
 
     table: str
     columns: tuple[str, ...]
@@ -163,6 +166,8 @@ class InsertInto:
     hint: exp.Hint | None
     span: Span
     table_span: Span
+    conflict: str | None = None
+    conflict_span: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,21 +14,27 @@ from sqlglot import exp
 from sqlstream_operators.spec import SourceSpec
 from sqlstream_operators.types import TIMESTAMPTZ, Kind, SqlType, quote_identifier
 from sqlstream_planner.aggregates import ORDER_SENSITIVE, sql
+from sqlstream_planner.batch_changelog import changelog_view, normalized, remaining
+from sqlstream_planner.bind.sinks import CHANGELOG_FORMATS
 from sqlstream_planner.block import Block, compose
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from sqlstream_planner.group_batch import batch_call
 from sqlstream_planner.logical import (
     AggregateCall,
     GroupAggregate,
+    KeepFirst,
     Node,
+    Normalize,
     Scan,
     Sink,
     TopN,
     WindowAggregate,
+    WindowGate,
     column,
 )
 from sqlstream_planner.options import find_option
 from sqlstream_planner.pipeline import Planned
+from sqlstream_planner.properties import changes
 from sqlstream_planner.window_sql import start_of
 
 #: The files of a source, in the order in which the runtime reads them.
@@ -66,7 +72,8 @@ def to_duckdb(planned: Planned, files: Files | None = None, header: Header | Non
             name = node.source.name
             if name not in sources:
                 sources[name] = _view(planned, node.source, files, header)
-            return [Block(name, quote_identifier(name), (name,), {f.id: column(f.name) for f in node.fields})]
+            read = Block(name, quote_identifier(name), (name,), {f.id: column(f.name) for f in node.fields})
+            return [remaining(node, read) if node.changelog else read]
         match node:
             case WindowAggregate():
                 return [_aggregate(node, compose(node.input, leaf))]
@@ -74,6 +81,17 @@ def to_duckdb(planned: Planned, files: Files | None = None, header: Header | Non
                 return [_group(node, compose(node.input, leaf))]
             case TopN():
                 return [_top(node, compose(node.input, leaf))]
+            case Normalize() if isinstance(node.input, Scan):
+                leaf(node.input)
+                name = node.input.source.name
+                columns: dict[str, exp.Expr] = {f.id: column(f.name) for f in node.fields}
+                return [normalized(node, Block(name, quote_identifier(name), (name,), columns))]
+            case WindowGate():
+                return compose(node.input, leaf)
+            case KeepFirst():
+                return [_kept(node.keys, compose(node.input, leaf), last=False)]
+            case Normalize() if not changes(node.input):
+                return [_kept(node.keys, compose(node.input, leaf), last=True)]
         return None
 
     sinks = []
@@ -172,6 +190,19 @@ def _top(node: TopN, blocks: list[Block]) -> Block:
     )
 
 
+def _kept(keys: Sequence[str], blocks: list[Block], *, last: bool) -> Block:
+    """The first or the last row of each key, in the order in which the rows stand in the files."""
+    rows, everywhere = _rows_of(blocks)
+    listed = ", ".join(quote_identifier(id_) for id_ in everywhere)
+    numbered = f"SELECT {listed}, row_number() OVER () AS __place FROM {rows.source}"
+    by = ", ".join(quote_identifier(id_) for id_ in keys)
+    over = f"PARTITION BY {by} ORDER BY __place{' DESC' if last else ''}"
+    kept = (
+        f"SELECT {listed} FROM (\n{_indented(numbered)}\n) AS numbered QUALIFY row_number() OVER ({over}) = 1"
+    )
+    return Block("batch", f"(\n{_indented(kept)}\n) AS kept", (), {id_: column(id_) for id_ in everywhere})
+
+
 def _call(call: AggregateCall) -> str:
     """The call as DuckDB's own aggregate function."""
     arguments = [sql(a) for a in call.arguments]
@@ -210,6 +241,8 @@ def _view(planned: Planned, spec: SourceSpec, files: Files | None, header: Heade
     format_ = "parquet" if generated else spec.options.get("format", "")
     if not generated and format_ == "orc":
         format_ = "parquet"
+    if format_ in CHANGELOG_FORMATS:
+        return f"CREATE OR REPLACE VIEW {name} AS\n{changelog_view(spec, listed)}"
     typed = format_ == "parquet"
     reader = _reader(spec, format_, listed, header)
     items = [_item(c.name, c.type, typed=typed) for c in spec.physical]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sqlstream_operators.changelog_spec import (
     DeduplicateSpec,
+    KeepFirstSpec,
     NormalizeSpec,
     Ordering,
     TopNSpec,
@@ -19,14 +20,14 @@ from sqlstream_planner.aggregates import sql
 from sqlstream_planner.block import Block, weight
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.fingerprint import Provenance, digest
-from sqlstream_planner.logical import Fields, Normalize, OrderTerm, TopN
+from sqlstream_planner.logical import Fields, KeepFirst, Normalize, OrderTerm, TopN
 
 
 @dataclass(frozen=True, slots=True)
 class RowsPlan:
     """An operator over whole rows: `input_schema` is what its exchange ships."""
 
-    spec: TopNSpec | DeduplicateSpec | WindowTopNSpec | NormalizeSpec
+    spec: TopNSpec | DeduplicateSpec | WindowTopNSpec | NormalizeSpec | KeepFirstSpec
     input_schema: Schema
     columns: tuple[str, ...]
     prefilter: str = ""
@@ -39,7 +40,9 @@ class RowsPlan:
             if c.name == WEIGHT_COLUMN:
                 items.append((f"CAST({sql(weight(block))} AS BIGINT)", WEIGHT_COLUMN))
             elif c.name == KIND_COLUMN:
-                items.append((sql(block.columns[KIND_COLUMN]), KIND_COLUMN))
+                # Rows that only come: each takes the place of the one before.
+                kind = sql(block.columns[KIND_COLUMN]) if KIND_COLUMN in block.columns else "'+U'"
+                items.append((kind, KIND_COLUMN))
         if self.window_end is not None:
             items.append((f"epoch_us({sql(block.columns[self.window_end])})", SLICE_COLUMN))
         text = block.select(items)
@@ -145,6 +148,19 @@ def plan_normalize(node: Normalize, provenance: Provenance) -> RowsPlan:
     state = StateSchema(state_id, "normalize", f"the row of each {names}", (table,))
     spec = NormalizeSpec(state, tuple(f.name for f in table.key), columns, columns)
     return RowsPlan(spec, (*columns, Column(KIND_COLUMN, VARCHAR, False)), tuple(f.id for f in fields))
+
+
+def plan_keep_first(node: KeepFirst, provenance: Provenance) -> RowsPlan:
+    """The first row that comes of each key."""
+    inside = provenance.columns(node.input)
+    fields = node.input.fields
+    key = _distinct_meaning([StateField(f.id, f.type, inside[f.id]) for f in fields if f.id in node.keys])
+    table = StateTable.of("row", "key", key=key)
+    columns = tuple(Column(f.id, f.type, f.nullable) for f in fields)
+    names = ", ".join(f.name for f in fields if f.id in node.keys)
+    state = StateSchema(digest(provenance.relation(node)), "keep_first", f"each {names} that came", (table,))
+    spec = KeepFirstSpec(state, tuple(f.name for f in table.key), columns, columns)
+    return RowsPlan(spec, columns, tuple(f.id for f in fields))
 
 
 def _distinct_meaning(fields: Sequence[StateField]) -> list[StateField]:

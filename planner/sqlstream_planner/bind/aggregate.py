@@ -11,6 +11,7 @@ from sqlstream_operators.spec import WindowKind
 from sqlstream_operators.types import BIGINT, TIMESTAMP, SqlType
 from sqlstream_planner.aggregates import AGGREGATES, ORDER_SENSITIVE
 from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.bind.early import updating_window
 from sqlstream_planner.bind.items import expand_items, project
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.bind.windows import bind_group_window
@@ -164,7 +165,18 @@ class _Binder:
         aggregate: Node
         if marker is None:
             plain = tuple(replace(k, time=None, window=None) for k in keys)
-            aggregate = GroupAggregate(self._node, plain, expressions, sets, grouping, calls)
+            ttl_us = self._context.clauses.ttl_us if plain else None
+            aggregate = GroupAggregate(self._node, plain, expressions, sets, grouping, calls, ttl_us=ttl_us)
+        elif self._context.clauses.changes or self._context.clauses.lateness_us:
+            assert end_id is not None
+            plain = tuple(replace(k, time=None, window=None) for k in keys)
+            aggregate = updating_window(
+                self._context.clauses,
+                GroupAggregate(self._node, plain, expressions, sets, grouping, calls),
+                marker,
+                end_id,
+                bounds,
+            )
         else:
             assert end_id is not None
             aggregate = WindowAggregate(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from sqlglot import exp
@@ -26,11 +27,26 @@ SUPPORTED = "docs/sql.md lists what can be run"
 
 
 @dataclass(slots=True)
+class Clauses:
+    """What applies to the operators of the query that is being bound; times in µs.
+
+    `default_ttl_us` and `lateness_us` are the file's settings, `ttl_us` is of this SELECT, `changes` says that
+    windows are given before they close.
+    """
+
+    default_ttl_us: int | None = None
+    lateness_us: int = 0
+    ttl_us: int | None = None
+    changes: bool = False
+
+
+@dataclass(slots=True)
 class BindContext:
-    """The rendered file, and the ids that were given out."""
+    """The rendered file, the ids that were given out, and what the query's clauses say."""
 
     rendered: RenderedSql
     warnings: list[Diagnostic] = field(default_factory=list)
+    clauses: Clauses = field(default_factory=Clauses)
     _ids: set[str] = field(default_factory=set)
 
     def new_id(self, name: str) -> str:
@@ -44,6 +60,16 @@ class BindContext:
             candidate = f"{base}_{number}"
         self._ids.add(candidate.lower())
         return candidate
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Bind a view: the clauses of the query that reads it are not the view's."""
+        before = self.clauses
+        self.clauses = replace(before, ttl_us=before.default_ttl_us, changes=False)
+        try:
+            yield
+        finally:
+            self.clauses = before
 
     def span(self, node: exp.Expr) -> Span:
         """The place of a syntax node."""
@@ -128,7 +154,5 @@ def _types(fields: Fields) -> Mapping[str, tuple[SqlType, bool]]:
 
 def fresh(field_: Field, context: BindContext, name: str | None = None) -> Field:
     """The same column under a new id, perhaps with another name."""
-    from dataclasses import replace
-
     name = name or field_.name
     return replace(field_, id=context.new_id(name), name=name)

@@ -71,6 +71,7 @@ def bind_limit(
             (*node.fields, *(f for f, _ in extra)),
             (*node.expressions, *(e for _, e in extra)),
         )
+    # One partition, which every row touches: it has no time to live.
     top = TopN(node, (), tuple(terms), "row_number", count, skipped, None)
     if not extra:
         return top

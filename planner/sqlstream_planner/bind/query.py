@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from sqlstream_operators.types import BIGINT, Kind, SqlType
 from sqlstream_planner.bind.aggregate import bind_aggregate, is_aggregate_query
+from sqlstream_planner.bind.clauses import check_emit, state_ttl, warn_hint
 from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.items import expand_items, project
 from sqlstream_planner.bind.limits import bind_limit, has_limit
@@ -53,7 +54,19 @@ class QueryBinder:
 
     def bind(self, query: exp.Expr, ctes: Mapping[str, Node] | None = None) -> Node:
         """The logical node of a query. Raises DiagnosticError."""
-        ctes = dict(ctes or {})
+        emit = query.args.get("emit")
+        if emit is None:
+            return self._bind(query, dict(ctes or {}))
+        clauses, before = self.context.clauses, self.context.clauses.changes
+        clauses.changes = emit.name == "CHANGES"
+        try:
+            node = self._bind(query, dict(ctes or {}))
+        finally:
+            clauses.changes = before
+        check_emit(self.context, emit, node)
+        return node
+
+    def _bind(self, query: exp.Expr, ctes: dict[str, Node]) -> Node:
         if isinstance(query, exp.Paren | exp.Subquery) and isinstance(query.this, exp.Query):
             self._refuse(query, _CLAUSES)
             inner = self.bind(query.this, ctes)
@@ -141,6 +154,14 @@ class QueryBinder:
     def _select(self, query: exp.Select, ctes: Mapping[str, Node]) -> Node:
         self._refuse(query, _CLAUSES)
         node, scope = self._from(query, ctes)
+        clauses = self.context.clauses
+        clauses.ttl_us = state_ttl(self.context, query)
+        try:
+            return self._select_from(query, node, scope)
+        finally:
+            clauses.ttl_us = clauses.default_ttl_us
+
+    def _select_from(self, query: exp.Select, node: Node, scope: Scope) -> Node:
         where = query.args.get("where")
         if where is not None:
             node = self._filter(where.this, node, scope, "WHERE")
@@ -199,7 +220,7 @@ class QueryBinder:
     def _item(self, item: exp.Expr, ctes: Mapping[str, Node]) -> tuple[Node, Relation]:
         self._refuse(item, _TABLE_CLAUSES)
         for hint in item.args.get("hints") or []:
-            self._warn_hint(hint)
+            warn_hint(self.context, hint)
         alias = item.args.get("alias")
         if isinstance(item, exp.Table) and isinstance(item.this, WindowTvf):
             data, table = self._data(item.this.args["data"], ctes)
@@ -348,13 +369,6 @@ class QueryBinder:
             if found and what:
                 at = found[0] if isinstance(found, list) else found
                 self.context.unsupported(at if isinstance(at, exp.Expr) else node, what)
-
-    def _warn_hint(self, hint: exp.Expr) -> None:
-        from sqlstream_planner.diagnostics import Diagnostic
-
-        self.context.warnings.append(
-            Diagnostic("SQL102", "this hint has no effect yet", self.context.span(hint), severity="warning")
-        )
 
 
 def _common_time(times: list[EventTime | None]) -> EventTime | None:

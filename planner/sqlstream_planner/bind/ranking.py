@@ -135,7 +135,7 @@ def _rank(
         fields = (*node.fields, *(f for f, _ in added))
         node = Project(node, fields, (*(column(f.id) for f in node.fields), *(e for _, e in added)))
     rank = Field(context.new_id(function), function, BIGINT, False)
-    return Rank(node, partition, terms, function, rank, window), rank
+    return Rank(node, partition, terms, function, rank, window, context.clauses.ttl_us), rank
 
 
 # ------------------------------------------------------------------------------------------------- folding
@@ -221,6 +221,7 @@ def _fold(node: Filter) -> Node | None:
         below.rank,
         window_end=ends[0] if mark is not None else None,
         time=mark.time if mark is not None else None,
+        ttl_us=below.ttl_us if mark is None and below.partition else None,
     )
     for step in reversed(path):
         made = replace(step, input=made)  # type: ignore[call-arg]

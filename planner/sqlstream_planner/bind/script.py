@@ -10,7 +10,8 @@ from sqlglot import exp
 
 from sqlstream_operators.spec import Column, JobOptions, SinkSpec
 from sqlstream_operators.types import VARCHAR, Kind
-from sqlstream_planner.bind.context import BindContext, fresh
+from sqlstream_planner.bind.conflicts import resolve_conflicts
+from sqlstream_planner.bind.context import BindContext, Clauses, fresh
 from sqlstream_planner.bind.query import QueryBinder
 from sqlstream_planner.bind.ranking import fold_ranks
 from sqlstream_planner.bind.sinks import check_sink
@@ -43,13 +44,19 @@ class _Write:
     sink: SinkSpec
     inputs: list[Node] = field(default_factory=list)
     at: exp.Expr | None = None
+    insert: InsertInto | None = None
 
 
 class _ScriptBinder:
     def __init__(self, script: Script, catalog: Catalog) -> None:
         self._script = script
         self._catalog = catalog
-        self._context = BindContext(script.rendered)
+        ttl, lateness = (
+            catalog.settings.get(f"table.exec.{key}") for key in ("state.ttl", "emit.allow-lateness")
+        )
+        ttl_us = ttl if isinstance(ttl, int) and ttl else None
+        lateness_us = lateness if isinstance(lateness, int) else 0
+        self._context = BindContext(script.rendered, clauses=Clauses(ttl_us, lateness_us, ttl_us))
         self._tables = Tables(self._context, catalog)
         self._queries = QueryBinder(self._context, self._table)
         self._views: dict[str, Node] = {}
@@ -82,7 +89,9 @@ class _ScriptBinder:
                     help="add INSERT INTO a_sink SELECT …, or a SELECT by itself, whose result is printed",
                 )
             )
-        roots = settle_ties(fold_ranks(tuple(self._root(w) for w in self._writes.values()), self._context))
+        roots = fold_ranks(tuple(self._root(w) for w in self._writes.values()), self._context)
+        roots = tuple(resolve_conflicts(root, self._context, self._insert_of(root)) for root in roots)
+        roots = settle_ties(roots)
         roots = tuple(check_sink(root, self._context, self._writes[root.sink.name].at) for root in roots)
         warnings = (*self._catalog.warnings, *self._context.warnings)
         return Bound(roots, self._options(), warnings)
@@ -99,6 +108,9 @@ class _ScriptBinder:
         if len(inputs) > 1:
             node = self._queries.union_of(write.at or exp.Null(), tuple(inputs))
         return Sink(node, write.sink, write.sink.name)
+
+    def _insert_of(self, root: Sink) -> InsertInto | None:
+        return self._writes[root.sink.name].insert
 
     # ------------------------------------------------------------------------------------------- statements
 
@@ -126,7 +138,19 @@ class _ScriptBinder:
             )
         node = self._queries.bind(statement.query)
         sink = self._tables.sink(table, statement.query)
+        before = self._writes.get(sink.name)
+        if before is not None and before.insert is not None and before.insert.conflict != statement.conflict:
+            raise DiagnosticError(
+                Diagnostic(
+                    "SQL073",
+                    f"two INSERTs into `{sink.name}` with another ON CONFLICT",
+                    statement.conflict_span or statement.table_span,
+                    ("all INSERTs into a table are one sink",),
+                    "write the same ON CONFLICT behind each",
+                )
+            )
         self._write(sink, self._assigned(statement, sink, node), statement.query)
+        self._writes[sink.name].insert = statement
 
     def _assigned(self, statement: InsertInto, sink: SinkSpec, node: Node) -> Node:
         """The query's columns as the sink's: by position, or by the column list; cast where needed."""
@@ -292,7 +316,8 @@ class _ScriptBinder:
         if key not in self._views:
             self._binding.append(key)
             try:
-                node = self._queries.bind(view.query)
+                with self._context.apart():
+                    node = self._queries.bind(view.query)
             finally:
                 self._binding.pop()
             self._unique_names(node, view.query) if not view.columns else None

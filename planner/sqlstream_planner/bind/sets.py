@@ -28,7 +28,8 @@ def distinct(context: BindContext, node: Node) -> Node:
     """The rows of `node`, each once."""
     keys = tuple(replace(fresh(f, context), time=None, window=None) for f in node.fields)
     expressions = tuple(column(f.id) for f in node.fields)
-    return GroupAggregate(node, keys, expressions, (tuple(range(len(keys))),), None, ())
+    sets = (tuple(range(len(keys))),)
+    return GroupAggregate(node, keys, expressions, sets, None, (), ttl_us=context.clauses.ttl_us)
 
 
 def set_operation(context: BindContext, union: Union, kind: str, *, all_: bool) -> Node:
@@ -55,7 +56,9 @@ def set_operation(context: BindContext, union: Union, kind: str, *, all_: bool) 
         for n, f in enumerate(counts)
     )
     expressions = tuple(column(f.id) for f in union.fields)
-    counted: Node = GroupAggregate(both, keys, expressions, (tuple(range(len(keys))),), None, calls)
+    sets = (tuple(range(len(keys))),)
+    ttl_us = context.clauses.ttl_us
+    counted: Node = GroupAggregate(both, keys, expressions, sets, None, calls, ttl_us=ttl_us)
     mine, others = (f'"{f.id}"' for f in counts)
     if all_:
         copies = f"least({mine}, {others})" if kind == "INTERSECT" else f"greatest({mine} - {others}, 0)"

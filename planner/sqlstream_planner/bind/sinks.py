@@ -45,20 +45,26 @@ def check_sink(root: Sink, context: BindContext, at: exp.Expr | None) -> Sink:
             "'debezium-json' or 'changelog-json', or aggregate in windows, which are given once",
         )
     primary = {name.lower() for name in sink.primary_key}
-    if primary and updating and not any({n.lower() for n in key} <= primary for key in known):
+    matches = any({n.lower() for n in key} <= primary for key in known)
+    if primary and updating and not matches and sink.on_conflict != "error":
         unique = f"its rows are unique by {', '.join(known[0])}" if known else "no columns are unique in it"
         context.fail(
             place,
             "SQL071",
             f"the PRIMARY KEY of `{sink.name}` is ({', '.join(sink.primary_key)}), but the query's key is another",
             notes=(unique, "two rows of the query could claim one row of the table"),
-            help=f"declare PRIMARY KEY ({', '.join(known[0])}) NOT ENFORCED"
-            if known
-            else f"make one row of each key: … QUALIFY ROW_NUMBER() OVER (PARTITION BY "
-            f"{', '.join(sink.primary_key)} ORDER BY …) = 1",
+            help=(
+                f"declare PRIMARY KEY ({', '.join(known[0])}) NOT ENFORCED"
+                if known
+                else f"make one row of each key: … QUALIFY ROW_NUMBER() OVER (PARTITION BY "
+                f"{', '.join(sink.primary_key)} ORDER BY …) = 1"
+            )
+            + "; or say what to do: INSERT INTO … SELECT … ON CONFLICT DO DEDUPLICATE",
         )
     best = next((key for key in known if {n.lower() for n in key} <= primary), known[0] if known else ())
-    return replace(root, sink=replace(sink, changelog="retract" if updating else "append", key=best))
+    forgets = any(getattr(node, "ttl_us", None) is not None for node in walk((root,)))
+    mode = "retract" if updating else "append"
+    return replace(root, sink=replace(sink, changelog=mode, key=best, forgets=forgets))
 
 
 def _check_windows(root: Sink, context: BindContext, at: exp.Expr | None) -> None:
@@ -70,7 +76,8 @@ def _check_windows(root: Sink, context: BindContext, at: exp.Expr | None) -> Non
                 "SQL072",
                 "a window over rows that change after they were given",
                 notes=(_why(node.input), "a window's result is given once, when the watermark closes it"),
-                help="group by a time that you compute, such as date_trunc('minute', ts), without a window function",
+                help="leave EMIT CHANGES and allow-lateness out of what is inside, or group by a time that you compute, "
+                "such as date_trunc('minute', ts), without a window function",
             )
 
 
@@ -86,6 +93,8 @@ def _why(node: Node) -> str:
             return "its source gives changes"
         below = changing[0]
     if isinstance(below, GroupAggregate):
+        if below.expiry is not None:
+            return "a window's result is given early, or corrected by late rows"
         return "an aggregate without a window changes with every row" if below.calls else "its input changes"
     if isinstance(below, TopN):
         return "a row leaves the first few when a better one comes"

@@ -105,6 +105,7 @@ class Tables:
             metadata=metadata,
             watermark=watermark,
             partitioned_by=table.partitioned_by,
+            primary_key=table.primary_key.columns if table.primary_key is not None else (),
         )
         if watermark is not None:
             time = EventTime((table.name,), watermark.tick_us, direct=True)
@@ -117,7 +118,8 @@ class Tables:
         )
         if changelog and table.primary_key is not None:
             names = {name.lower() for name in table.primary_key.columns}
-            scan = Normalize(scan, tuple(f.id for f in scan.fields if f.name.lower() in names))
+            keys = tuple(f.id for f in scan.fields if f.name.lower() in names)
+            scan = Normalize(scan, keys, self.context.clauses.default_ttl_us)
         if all(isinstance(e, exp.Column) for e in expressions):
             return scan
         # A computed column is a new column: the stored ones keep their ids through the projection.

@@ -90,6 +90,7 @@ class SqlStreamParser(DuckDBParser):
         TokenType.ARROW: lambda self, this, path: calls.arrow(self, "json_extract", this, path),
         TokenType.DARROW: lambda self, this, path: calls.arrow(self, "json_extract_string", this, path),
     }
+    SET_OP_MODIFIERS: ClassVar[set[str]] = DuckDBParser.SET_OP_MODIFIERS | {"emit"}
     PRIMARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         **DuckDBParser.PRIMARY_PARSERS,
         TokenType.HEX_STRING: lambda self, token: self._parse_hex(token),
@@ -465,6 +466,31 @@ class SqlStreamParser(DuckDBParser):
         if found is not None and self.last_end > start:
             self._ranged(start, found)
         return found
+
+    def _parse_query_modifiers(self, this: Any) -> Any:
+        found = super()._parse_query_modifiers(this)
+        if isinstance(found, exp.Query):
+            self._parse_emit(found)
+        return found
+
+    def _parse_emit(self, query: exp.Query) -> None:
+        """EMIT CHANGES or EMIT ON WINDOW CLOSE at the end of a query, as its argument `emit`."""
+        if not self._at_emit():
+            return
+        start = self.here
+        if query.args.get("emit") is not None:
+            self.fail_at_token(self._curr, "a query has one EMIT")
+        self.take("EMIT")
+        if not self.take("CHANGES"):
+            self.take("ON", "WINDOW", "CLOSE")
+        words = "CHANGES" if self._prev.text.upper() == "CHANGES" else "ON WINDOW CLOSE"
+        query.set("emit", self._ranged(start, exp.Var(this=words)))
+
+    def _at_emit(self) -> bool:
+        return self.at("EMIT", "CHANGES") or self.at("EMIT", "ON", "WINDOW", "CLOSE")
+
+    def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
+        return None if self._at_emit() else super()._parse_table_alias(alias_tokens)
 
     def _parse_hint(self) -> exp.Hint | None:
         return self.hint_node(self._prev.end + 1, self.hints_until)

@@ -1,0 +1,140 @@
+"""Clauses of a query about how it is run: EMIT at its end, and the hint STATE_TTL behind SELECT."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.diagnostics import Diagnostic, did_you_mean
+from sqlstream_planner.dialect import WindowTvf, function_name
+from sqlstream_planner.logical import (
+    GroupAggregate,
+    Node,
+    Normalize,
+    Rank,
+    Scan,
+    TopN,
+    WindowAggregate,
+    WindowGate,
+    walk,
+)
+from sqlstream_planner.options import parse_duration
+from sqlstream_planner.properties import changes
+
+_WINDOW = "FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end"
+
+
+def check_emit(context: BindContext, emit: exp.Expr, node: Node) -> None:
+    """Raises DiagnosticError where the bound query can't be given as its EMIT says."""
+    nodes = walk((node,))
+    ranks = [n for n in nodes if isinstance(n, Rank) and not changes(n.input) and _in_window(n)]
+    if emit.name == "CHANGES":
+        if ranks:
+            context.unsupported(
+                emit,
+                "EMIT CHANGES of a window Top-N over rows",
+                help="leave EMIT CHANGES out: a window's first rows are given when it closes",
+            )
+        return
+    if not ranks and not any(isinstance(n, WindowAggregate | WindowGate) for n in nodes):
+        context.fail(
+            emit,
+            "SQL065",
+            "EMIT ON WINDOW CLOSE, but the query has no window that closes",
+            notes=("a result is only final when a watermark says that nothing more comes for it",),
+            help=f"aggregate in windows: SELECT window_end, COUNT(*) {_WINDOW}; "
+            "or leave EMIT ON WINDOW CLOSE out: the result is then kept up to date",
+        )
+    gated = {id(n.input) for n in nodes if isinstance(n, WindowGate)}
+    if any(_updates(n) for n in nodes if id(n) not in gated and n not in ranks):
+        context.fail(
+            emit,
+            "SQL065",
+            "EMIT ON WINDOW CLOSE, but the result changes after windows have closed",
+            notes=(
+                "outside of the window something is kept up to date: an aggregate, a rank, DISTINCT or a LIMIT",
+            ),
+            help="leave EMIT ON WINDOW CLOSE out, or put it behind the sub-query that aggregates in windows",
+        )
+
+
+def _in_window(rank: Rank) -> bool:
+    ends = {f.id for f in rank.input.fields if f.window is not None and f.window.role == "end"}
+    return bool(ends & set(rank.partition))
+
+
+def _updates(node: Node) -> bool:
+    match node:
+        case GroupAggregate():
+            return changes(node)
+        case TopN():
+            return node.window_end is None
+        case Rank() | Normalize():
+            return True
+        case Scan():
+            return node.changelog
+    return False
+
+
+def state_ttl(context: BindContext, query: exp.Select) -> int | None:
+    """How long (µs) the state of a SELECT's operators is kept when nothing touches it: its hint's, or the file's.
+
+    Raises DiagnosticError for a STATE_TTL that names nothing in FROM or is no duration; other hints are warned of.
+    """
+    hint = query.args.get("hint")
+    found: list[int] = []
+    for call in hint.expressions if hint is not None else []:
+        if function_name(call) != "STATE_TTL":
+            warn_hint(context, call)
+            continue
+        found += [_duration(context, query, pair) for pair in call.expressions]
+    if not found:
+        return context.clauses.default_ttl_us
+    return None if 0 in found else max(found)
+
+
+def _duration(context: BindContext, query: exp.Select, pair: exp.Expr) -> int:
+    usage = "write /*+ STATE_TTL('t' = '1 d') */ with the name or alias of a table in FROM"
+    if not isinstance(pair, exp.EQ) or not isinstance(pair.expression, exp.Literal):
+        context.fail(pair, "SQL066", "STATE_TTL takes names of tables and durations", help=usage)
+    names = _tables(query)
+    if pair.this.name.lower() not in {name.lower() for name in names}:
+        near = did_you_mean(pair.this.name, names)
+        context.fail(
+            pair.this,
+            "SQL066",
+            f"STATE_TTL names `{pair.this.name}`, which is not in FROM",
+            notes=(f"FROM has {', '.join(names) or 'no table'}",),
+            help=f"did you mean '{near}'?" if near else usage,
+        )
+    try:
+        return parse_duration(pair.expression.name)
+    except ValueError as error:
+        context.fail(
+            pair.expression,
+            "SQL066",
+            f"the time to live can't be '{pair.expression.name}'",
+            help=f"write {error}",
+        )
+
+
+def _tables(query: exp.Select) -> list[str]:
+    """The names and aliases of what is in FROM."""
+    from_ = query.args.get("from_") or query.args.get("from")
+    items = [from_.this] if from_ is not None else []
+    items += [j.this for i in list(items) for j in i.args.get("joins") or []]
+    items += [j.this for j in query.args.get("joins") or []]
+    names = []
+    for item in items:
+        names.append(item.alias)
+        if isinstance(item, exp.Table):
+            data = item.this.args["data"] if isinstance(item.this, WindowTvf) else item
+            names += [data.alias, data.name if isinstance(data, exp.Table) else ""]
+    return list(dict.fromkeys(name for name in names if name))
+
+
+def warn_hint(context: BindContext, hint: exp.Expr) -> None:
+    """Say that a hint does nothing."""
+    context.warnings.append(
+        Diagnostic("SQL102", "this hint has no effect yet", context.span(hint), severity="warning")
+    )
