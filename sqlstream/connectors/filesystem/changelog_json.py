@@ -14,10 +14,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.connectors.filesystem.columns import Wanted, file_list, literal, text_item, text_type
+from sqlstream.connectors.filesystem.columns import Wanted, literal, text_item, text_type
 from sqlstream.connectors.filesystem.json import (
     NO_KEY,
     acceptable,
+    json_objects,
     pointer,
     read_json,
     repeated,
@@ -34,6 +35,7 @@ from sqlstream_operators.types import JSON, VARCHAR, SqlType, array, quote_ident
 
 _INSERT, _UPDATE, _DELETE = "['+I']", "['-U', '+U']", "['-D']"
 _UPSERT, _NONE = "['+U']", "[NULL]"
+_WRAPPED = "'debezium-json.schema-include' = 'true' reads messages that are wrapped in schema and payload"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +91,7 @@ def strict_table(
     kinds = table.column(KIND_COLUMN)
     if kinds.null_count:
         # Messages with nothing in them. DuckDB gives the same for `null` and for a message with other keys.
-        found = duck.query(
-            f"SELECT count(*) AS n FROM read_ndjson_objects({file_list(paths)}) WHERE {lines.tombstone}"
-        )
+        found = duck.query(f"SELECT count(*) AS n FROM {json_objects(paths)} WHERE {lines.tombstone}")
         if found["n"].to_pylist() != [kinds.null_count]:
             raise DataError(f"a message has no '{lines.dialect.op}'")
         table = table.filter(pc.is_valid(kinds))
@@ -266,10 +266,8 @@ class ChangelogLines:
             root = "json_extract(t, '/payload')"
             cases.append(f"WHEN {repeated('t', 'payload')} THEN 'key payload twice'")
             cases.append(f"WHEN json_type({root}) = 'NULL' THEN {skip}")
-            cases.append(
-                f"WHEN coalesce(json_type({root}), '') <> 'OBJECT' THEN 'no payload (''debezium-json.schema-include'' "
-                "= ''true'' reads messages that are wrapped in schema and payload)'"
-            )
+            no_payload = literal(f"no payload ({_WRAPPED})")
+            cases.append(f"WHEN coalesce(json_type({root}), '') <> 'OBJECT' THEN {no_payload}")
         keys = [dialect.op, dialect.after, *([dialect.before] if dialect.before else []), *self._filters]
         cases += [f"WHEN {repeated(root, key)} THEN {literal(f'key {key} twice')}" for key in keys]
         for key, pattern in self._filters.items():
@@ -281,7 +279,7 @@ class ChangelogLines:
             cases.append(f"WHEN {op} IN ({', '.join(map(literal, dialect.skipped))}) THEN {skip}")
         hint = ""
         if self.options.format == "debezium-json" and not self.options.schema_include:
-            hint = " ('debezium-json.schema-include' = 'true' reads messages that are wrapped in schema and payload)"
+            hint = f" ({_WRAPPED})"
         known = ", ".join(map(literal, dialect.kinds))
         cases.append(f"WHEN {op} IS NULL THEN {literal(f'no {dialect.op}{hint}')}")
         cases.append(
@@ -304,12 +302,12 @@ class ChangelogLines:
             for ops in [self._needed_by(is_before)]
             if ops
         ]
-        # An update's patch is read only when it is needed, everything else in every message.
+        # A patch is looked at only in an update; everything else must have its type in every message.
         used = f"{op} = {literal(self._update)} AND " if dialect.patch and is_before else ""
-        if not used or dialect.several:
-            cases.append(
-                f"WHEN NOT ({missing}) AND json_type({image}) <> '{kind}' THEN {literal(f'{key} is not {shape}')}"
-            )
+        typed = f"{'' if dialect.several else used}NOT ({missing})"
+        cases.append(
+            f"WHEN {typed} AND json_type({image}) <> '{kind}' THEN {literal(f'{key} is not {shape}')}"
+        )
         if dialect.several:
             wrong = literal(f"{key} is not {shape} of the table: ")
             if is_before:
@@ -322,10 +320,6 @@ class ChangelogLines:
                 check = f"{_every_row(elements)} AND ({acceptable(image, array(self._row))})"
             refused = f"{used}NOT ({missing}) AND NOT coalesce(TRY({check}), false)"
             return [*cases, f"WHEN {refused} THEN {wrong} || left({image}::VARCHAR, 200)"]
-        if used:
-            cases.append(
-                f"WHEN {used}NOT ({missing}) AND json_type({image}) <> 'OBJECT' THEN {literal(f'{key} is not {shape}')}"
-            )
         for column in self.wanted.columns:
             cases.append(
                 f"WHEN {used}{repeated(image, column.name)} THEN {literal(f'key {column.name} twice in {key}')}"

@@ -64,6 +64,14 @@ def read_json(paths: Sequence[str], columns: Mapping[str, SqlType]) -> str:
     )
 
 
+def json_objects(paths: Sequence[str]) -> str:
+    """The table function that reads a JSON value a line, as the column `json`."""
+    return (
+        f"read_ndjson_objects({file_list(paths)}, maximum_object_size = {_LARGEST_LINE}, "
+        f"hive_partitioning = false)"
+    )
+
+
 def unacceptable(row: str, name: str, type_: SqlType, where: str = "") -> list[str]:
     """The WHEN branch for a value of a JSON object that is not of its column's type, if there can be one."""
     value = f"json_extract({row}, {literal(pointer(name))})"
