@@ -303,9 +303,12 @@ def _decode_fixed(matrix: U8, present: npt.NDArray[np.bool_], type_: SqlType) ->
     elif kind is Kind.INTERVAL:
         micros = (matrix.view(">u8").ravel().astype(np.uint64) ^ _TOP).view(np.int64)
         intervals = np.zeros(n, _INTERVAL)
-        days = micros // _DAY
-        intervals["months"], intervals["days"] = days // 30, days % 30
-        intervals["nanos"] = micros % _DAY * 1000
+        # Towards zero: -1 second is that, and not -1 month, 29 days, 23:59:59.
+        rest = np.fmod(micros, _DAY)
+        days = (micros - rest) // _DAY
+        intervals["days"] = np.fmod(days, 30)
+        intervals["months"] = (days - intervals["days"]) // 30
+        intervals["nanos"] = rest * 1000
         values = intervals
     else:
         pairs = np.zeros(n, _PAIR)

@@ -46,7 +46,12 @@ def weighted_table(schema: Schema, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
 
 
 def plain(value: Any) -> Any:
-    """A value that can be hashed."""
+    """A value that can be hashed, and is equal to another where SQL says so."""
+    if isinstance(value, float) and value != value:
+        return "NaN"
+    if isinstance(value, pa.MonthDayNano):
+        months, days, nanos = value
+        return "interval", (months * 30 + days) * 86_400_000_000 + nanos // 1000
     if isinstance(value, list):
         return tuple(plain(item) for item in value)
     if isinstance(value, dict):
