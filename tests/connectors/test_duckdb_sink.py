@@ -91,11 +91,8 @@ contract = TableSinkContract()
 
 
 @pytest.mark.parametrize(("type_", "values"), VALUES, ids=[type_ for type_, _ in VALUES])
-@pytest.mark.parametrize("key", [(), ("n",)])
-def test_values_come_back_as_they_are(
-    backend: Backend, type_: str, values: list[Any], key: tuple[str, ...]
-) -> None:
-    job = contract.job(backend, {"n": "BIGINT", "v": type_}, key=key)
+def test_values_come_back_as_they_are(backend: Backend, type_: str, values: list[Any]) -> None:
+    job = contract.job(backend, {"n": "BIGINT", "v": type_})
     rows = list(enumerate([*values, None]))
     job.epoch(come(*rows))
     readers: dict[str, Callable[[Any], Any]] = {"UUID": uuid.UUID, "MAP(VARCHAR, BIGINT)": dict}
@@ -108,6 +105,20 @@ def test_values_come_back_as_they_are(
     assert job.rows() == []
     ((there,),) = backend.rows("SELECT data_type FROM duckdb_columns() WHERE column_name = 'v'")
     assert parse_type(there) == parse_type(type_)
+
+
+def test_values_of_all_types_are_replaced_by_key(backend: Backend) -> None:
+    job = contract.job(backend, {"n": "BIGINT"} | {f"v{i}": t for i, (t, _) in enumerate(VALUES)}, key=("n",))
+    first, last = (tuple(values[at] for _, values in VALUES) for at in (0, -1))
+    nothing = (None,) * len(VALUES)
+    job.epoch(come((1, *first), (2, *nothing)))
+    job.epoch(go((1, *first), (2, *nothing)), come((1, *nothing), (2, *last)))
+    assert [row[:1] + row[1:][:5] for row in job.rows()] == [(1, *nothing[:5]), (2, *last[:5])]
+    texts = backend.rows("SELECT CAST(COLUMNS('v.*') AS VARCHAR) FROM target WHERE n = 2")
+    job.epoch(go((2, *last)), come((3, *last)))
+    assert backend.rows("SELECT CAST(COLUMNS('v.*') AS VARCHAR) FROM target WHERE n = 3") == texts
+    job.epoch(go((1, *nothing), (3, *last)))
+    assert job.rows() == []
 
 
 @pytest.mark.parametrize("type_", [type_ for type_, _ in VALUES])

@@ -106,16 +106,14 @@ contract = TableSinkContract()
 
 
 @pytest.mark.parametrize(("type_", "there", "values", "back"), VALUES, ids=[v[0] for v in VALUES])
-@pytest.mark.parametrize("key", [(), ("n",)])
 def test_values_come_back_as_they_are(
     backend: PostgresBackend,
     type_: str,
     there: str,
     values: list[Any],
     back: list[Any] | None,
-    key: tuple[str, ...],
 ) -> None:
-    job = contract.job(backend, {"n": "BIGINT", "v": type_}, key=key)
+    job = contract.job(backend, {"n": "BIGINT", "v": type_})
     rows = list(enumerate([*values, None]))
     job.epoch(come(*rows))
     assert job.rows() == list(enumerate([*(values if back is None else back), None]))
@@ -129,6 +127,30 @@ def test_values_come_back_as_they_are(
         "WHERE attrelid = 'target'::regclass AND attname = 'v'"
     )
     assert found == [(there,)]
+
+
+def test_values_of_all_types_are_replaced_by_key(backend: PostgresBackend) -> None:
+    columns = {f"v{i}": type_ for i, (type_, _, _, _) in enumerate(VALUES)}
+    job = contract.job(backend, {"n": "BIGINT", **columns}, key=("n",))
+    first, last = (tuple(values[at] for _, _, values, _ in VALUES) for at in (0, -1))
+    shown = tuple((values if back is None else back)[-1] for _, _, values, back in VALUES)
+    nothing = (None,) * len(VALUES)
+    job.epoch(come((1, *first), (2, *nothing)))
+    job.epoch(go((1, *first), (2, *nothing)), come((1, *nothing), (2, *last)))
+    assert job.rows() == [(1, *nothing), (2, *shown)]
+    job.epoch(go((1, *nothing), (2, *last)))
+    assert job.rows() == []
+
+
+@pytest.mark.parametrize("type_", [v[0] for v in VALUES])
+def test_every_type_can_be_a_key(backend: PostgresBackend, type_: str) -> None:
+    (values,) = [v[2] for v in VALUES if v[0] == type_]
+    job = contract.job(backend, {"k": type_, "v": "BIGINT"}, key=("k",))
+    job.epoch(come(*((value, 1) for value in values)))
+    job.epoch(go(*((value, 1) for value in values)), come(*((value, 2) for value in values)))
+    assert backend.rows("SELECT v FROM target") == [(2,)] * len(values)
+    job.epoch(go(*((value, 2) for value in values)))
+    assert job.rows() == []
 
 
 @pytest.mark.parametrize("value", ["infinity", "-infinity", "0044-03-15 (BC)", "12345-06-07"])
