@@ -22,7 +22,7 @@ from .types import BIGINT, BLOB, Kind, quote_identifier
 
 TABLE = "rows"
 
-#: Types whose order in state is not DuckDB's: NULLs inside of nested values come first in state.
+#: Types whose order or equality in state may not be DuckDB's: NULLs inside of nested values come first in state.
 _OTHERWISE_ORDERED = frozenset({Kind.STRUCT, Kind.ARRAY, Kind.MAP, Kind.JSON})
 #: So many more rows than needed are read at once, so that equals at the end seldom need another scan.
 _SLACK = 16
@@ -146,9 +146,9 @@ class RankedState:
     @property
     def ordered(self) -> bool:
         """Whether the order of state is that of the ranking, so that the first rows of a key are the best."""
-        columns = {column.name: column.type.kind for column in self._ranking.columns}
-        kinds = {columns[term.column] for term in self._ranking.order}
-        return bool(kinds) and not kinds & _OTHERWISE_ORDERED
+        names = {*self._ranking.partition, *(term.column for term in self._ranking.order)}
+        kinds = {column.type.kind for column in self._ranking.columns if column.name in names}
+        return bool(self._ranking.order) and not kinds & _OTHERWISE_ORDERED
 
     def first(self, state: StateStore, keys: pa.Table, places: Int64s) -> Counted:
         """For each key the rows before a place, at least: all that have fewer than so many before them.

@@ -175,7 +175,7 @@ def fold(into: Counter[Row], table: pa.Table, columns: Schema) -> None:
 def assert_consolidated(changes: pa.Table) -> None:
     """Each row stands once in a shard's changes; rows without weights may stand there several times."""
     if WEIGHT_COLUMN in changes.column_names:
-        found = [row[:-1] for row in tuples(changes)]
+        found = [repr(row[:-1]) for row in tuples(changes)]
         assert len(set(found)) == len(found)
 
 
