@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import pyarrow as pa
-
-from sqlstream.connectors.api import ConnectorContext, Sink, SinkPart, Source
-from sqlstream.golden.rows import Rows, rows_of
+from sqlstream.golden.rows import Row, Rows, rows_of
+from sqlstream.golden.sinks import TABLES, CaughtSinks
 from sqlstream.golden.sources import InputFiles, bounded
-from sqlstream.runtime.api import RegisteredConnectors, run_pipeline
+from sqlstream.runtime.api import run_pipeline
 from sqlstream.runtime.job import JobRunner
 from sqlstream.runtime.progress import RunResult
-from sqlstream_operators.arrow_types import to_arrow
 from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.spec import KIND_COLUMN, SinkSpec, SourceSpec
-from sqlstream_operators.types import quote_identifier
-from sqlstream_planner.diagnostics import InternalError
+from sqlstream_operators.spec import SinkSpec
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from sqlstream_planner.logical import Scan, walk
 from sqlstream_planner.pipeline import Planned
 from sqlstream_planner.to_duckdb import to_duckdb
@@ -28,8 +23,8 @@ from sqlstream_planner.to_duckdb import to_duckdb
 def expected_rows(planned: Planned, base_dir: Path) -> dict[str, Rows]:
     """What each sink must hold, by its name: the batch SQL, run by DuckDB over all of the input.
 
-    Several INSERTs into one sink are put together. Raises DiagnosticError (GLD…) for input without an end,
-    DataError when DuckDB refuses.
+    Several INSERTs into one sink are put together. Raises DiagnosticError (GLD…) for input without an end and
+    for rows that a sink's PRIMARY KEY forbids, DataError when DuckDB refuses.
     """
     bounded(planned.physical)
     sources = {n.source.name: n.source for n in walk(planned.bound) if isinstance(n, Scan)}
@@ -42,10 +37,14 @@ def expected_rows(planned: Planned, base_dir: Path) -> dict[str, Rows]:
         selects: dict[str, list[str]] = {}
         for name, select in script.sinks:
             selects.setdefault(name, []).append(select)
-        schemas = {sink.name: sink.schema for sink in planned.physical.sinks}
-        return {
-            name: rows_of(duck, "\nUNION ALL\n".join(parts), schemas[name]) for name, parts in selects.items()
+        sinks = {sink.name: sink for sink in planned.physical.sinks}
+        expected = {
+            name: rows_of(duck, "\nUNION ALL\n".join(parts), sinks[name].schema)
+            for name, parts in selects.items()
         }
+    for name, rows in expected.items():
+        _check_key(sinks[name], rows)
+    return expected
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +63,16 @@ def actual_rows(
     rows_per_epoch: int | None = None,
     parallelism: int | None = None,
 ) -> Actual:
-    """Run the pipeline to the end of its input in a state directory of its own, and catch what its sinks get.
+    """Run the pipeline to the end of its input in a state directory of its own, and read what its sinks hold then.
 
     Nothing is written where the pipeline writes. Without `rows_per_epoch` all input is one epoch, so that no row
-    can be late.
+    can be late. Raises DataError if a sink is given what it can't take.
     """
     plan = bounded(planned.physical)
-    # The print connector's tasks hand their rows to the driver; there `_Catching` keeps them.
-    caught = tuple(
-        replace(s, connector="print", options={}, primary_key=(), partitioned_by=()) for s in plan.sinks
-    )
     options = replace(plan.options, max_rows_per_epoch=None, max_files_per_epoch=None, state_dir=None)
-    plan = replace(plan, sinks=caught, options=options)
-    connectors = _Catching()
     with tempfile.TemporaryDirectory(prefix="sqlstream-golden-") as temporary:
+        sinks = CaughtSinks(Path(temporary))
+        plan = replace(plan, sinks=sinks.redirected(plan.sinks), options=options)
         result = run_pipeline(
             plan,
             state_dir=Path(temporary) / "state",
@@ -86,58 +81,33 @@ def actual_rows(
             parallelism=parallelism,
             max_rows_per_epoch=rows_per_epoch or _EVERYTHING,
             runner=runner,
-            connectors=connectors,
+            connectors=sinks,
             sync=False,
         )
-    duck = DuckSession()
-    return Actual({s.name: _rows(duck, s, connectors.tables.get(s.name, [])) for s in caught}, result)
+        return Actual({s.name: sinks.rows(s) for s in plan.sinks}, result)
 
 
 _EVERYTHING = 1 << 62
 
 
-def _rows(duck: DuckSession, sink: SinkSpec, tables: Sequence[pa.Table]) -> Rows:
-    names = [column.name for column in sink.schema]
-    schema = pa.schema([(column.name, to_arrow(column.type)) for column in sink.schema])
-    table = pa.concat_tables([schema.empty_table(), *(t.select(names).cast(schema) for t in tables)])
-    duck.register("caught", table, sink.schema)
-    try:
-        return rows_of(duck, f"SELECT {', '.join(map(quote_identifier, names))} FROM caught", sink.schema)
-    finally:
-        duck.drop("caught")
-
-
-class _Catching:
-    """The registered sources, and sinks that keep their rows in memory."""
-
-    def __init__(self) -> None:
-        self.tables: dict[str, list[pa.Table]] = {}
-
-    def source(self, spec: SourceSpec, context: ConnectorContext) -> Source:
-        """The registered one."""
-        return RegisteredConnectors().source(spec, context)
-
-    def sink(self, spec: SinkSpec, context: ConnectorContext) -> Sink:
-        """A sink that keeps rows."""
-        return _CatchingSink(self.tables.setdefault(spec.name, []))
-
-
-class _CatchingSink:
-    """Keeps the rows of committed epochs."""
-
-    def __init__(self, tables: list[pa.Table]) -> None:
-        self._tables = tables
-
-    def prepare(self, epoch: int, parts: Sequence[SinkPart]) -> None:
-        """Nothing can fail."""
-
-    def commit(self, epoch: int, parts: Sequence[SinkPart]) -> None:
-        """Keep the rows."""
-        for part in parts:
-            if part.table is not None:
-                if KIND_COLUMN in part.table.column_names:
-                    raise InternalError("a golden check can't fold changes yet, and the plan has some")
-                self._tables.append(part.table)
-
-    def abort_uncommitted(self, last_epoch: int) -> None:
-        """Nothing was staged."""
+def _check_key(sink: SinkSpec, rows: Rows) -> None:
+    """Raises DiagnosticError (GLD007) if the table of a sink could not hold the rows."""
+    if sink.connector not in TABLES or not sink.primary_key:
+        return
+    key = {name.lower() for name in sink.primary_key}
+    places = [i for i, column in enumerate(rows.schema) if column.name.lower() in key]
+    seen: set[Row] = set()
+    for row in rows.rows:
+        values = tuple(row[i] for i in places)
+        if values in seen or None in values:
+            shown = ", ".join(f"{rows.schema[i].name} = {'NULL' if row[i] is None else row[i]}" for i in places)
+            wrong = "a row has NULL in" if None in values else "two rows have"
+            raise DiagnosticError(
+                Diagnostic(
+                    "GLD007",
+                    f"`{sink.name}` can't hold its golden: {wrong} the PRIMARY KEY: {shown}",
+                    help="the query must give one row for each key: GROUP BY it, or keep one row with "
+                    f"QUALIFY ROW_NUMBER() OVER (PARTITION BY {', '.join(sink.primary_key)} ORDER BY …) = 1",
+                )
+            )
+        seen.add(values)

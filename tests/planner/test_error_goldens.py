@@ -24,7 +24,6 @@ ELSEWHERE = {
     "SQL008": "in tests/planner/syntax_errors.txt",
     "SQL016": "no connector is only a source and passes the catalog, which says OPT006",
     "SQL047": "the grammar takes FILTER only behind calls that are typed first",
-    "SQL049": "every window brings an event-time column",
     "SQL102": "a warning",
     "SET004": "a warning",
     "CAT007": "in tests/planner/test_catalog.py",

@@ -530,8 +530,9 @@ class _Binder:
                 self._context.fail(
                     node,
                     "SQL049",
-                    f"{name.upper()} needs the event-time column to order by",
-                    help="keep it in the sub-query's SELECT list",
+                    f"{name.upper().removesuffix('_VALUE')}_VALUE needs the event-time column to order by",
+                    help="keep it in the sub-query's SELECT list, or name a column to order by: "
+                    f"{'MIN' if name.startswith('first') else 'MAX'}_BY(x, ts)",
                 )
             name, arguments = _BY_TIME[name], (*arguments, column(time_column))
             typed_node: exp.Expr = exp.Anonymous(this=name, expressions=[a.copy() for a in arguments])

@@ -3,4 +3,6 @@ CREATE TABLE bid (
   item ROW<name STRING, size INT>, ts TIMESTAMP(3),
   WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
 ) WITH ('connector' = 'filesystem', 'path' = 'bids', 'format' = 'json');
-SELECT bidder, COUNT(*) FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY bidder;
+SELECT window_start, COUNT(*)
+FROM TABLE(CUMULATE(TABLE bid, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '1' HOUR))
+GROUP BY window_start;

@@ -3,4 +3,4 @@ CREATE TABLE bid (
   item ROW<name STRING, size INT>, ts TIMESTAMP(3),
   WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
 ) WITH ('connector' = 'filesystem', 'path' = 'bids', 'format' = 'json');
-SELECT bidder, COUNT(*) FROM bid GROUP BY bidder;
+SELECT auction, price, RANK() OVER (PARTITION BY auction ORDER BY price DESC) AS place FROM bid;
