@@ -78,29 +78,30 @@ def _operand(predicate: exp.Expr) -> str:
     return f"({text})" if isinstance(predicate, exp.Or | exp.Connector) else text
 
 
-def compose(node: Node, leaf: Callable[[Node], list[Block] | None]) -> list[Block]:
+def compose(node: Node, leaf: Callable[[Node], list[Block] | None], *, timeless: bool = False) -> list[Block]:
     """The blocks whose rows together are the node's rows.
 
-    `leaf` gives the blocks of nodes that are not stateless (scans and operators) and None for the others.
+    `leaf` gives the blocks of nodes that are not stateless (scans and operators) and None for the others. With
+    `timeless`, rows without an event time go along through windows, in a window whose bounds are NULL.
     """
     blocks = leaf(node)
     if blocks is not None:
         return blocks
     match node:
         case Project():
-            return [_project(b, node) for b in compose(node.input, leaf)]
+            return [_project(b, node) for b in compose(node.input, leaf, timeless=timeless)]
         case Filter():
-            inside = compose(node.input, leaf)
+            inside = compose(node.input, leaf, timeless=timeless)
             return [replace(b, where=(*b.where, b.expression(node.predicate))) for b in inside]
         case Window():
-            return [_window(b, node) for b in compose(node.input, leaf)]
+            return [_window(b, node, timeless=timeless) for b in compose(node.input, leaf, timeless=timeless)]
         case Unnest():
-            return [_unnest(b, node) for b in compose(node.input, leaf)]
+            return [_unnest(b, node) for b in compose(node.input, leaf, timeless=timeless)]
         case Union():
             return [
                 b
                 for branch in node.branches
-                for b in _renamed(compose(branch, leaf), branch.fields, node.fields)
+                for b in _renamed(compose(branch, leaf, timeless=timeless), branch.fields, node.fields)
             ]
         case _:
             raise TypeError(f"{type(node).__name__} is not stateless")
@@ -146,12 +147,16 @@ def _project(block: Block, node: Project) -> Block:
     return replace(block, columns=columns)
 
 
-def _window(block: Block, node: Window) -> Block:
+def _window(block: Block, node: Window, *, timeless: bool) -> Block:
     us = f"epoch_us({sql(block.columns[node.time_column])})"
     ends = window_sql.window_ends(node.window, us)
-    present = exp.Not(this=exp.Is(this=block.columns[node.time_column].copy(), expression=exp.Null()))
-    block = replace(block, where=(*block.where, present))
     gap = window_sql.in_some_window(node.window, us)
+    if timeless:
+        ends = f"CASE WHEN {us} IS NULL THEN [NULL] ELSE {ends} END"
+        gap = f"coalesce({gap}, TRUE)" if gap is not None else None
+    else:
+        present = exp.Not(this=exp.Is(this=block.columns[node.time_column].copy(), expression=exp.Null()))
+        block = replace(block, where=(*block.where, present))
     if gap is not None:
         block = replace(block, where=(*block.where, _raw(gap)))
     end_name = f"{node.end.id}.us"

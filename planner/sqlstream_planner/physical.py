@@ -125,7 +125,7 @@ class _Builder:
 
     # ------------------------------------------------------------------------------------------ leaves
 
-    def _blocks(self, node: Node, *, rows: bool = False) -> list[Block]:
+    def _blocks(self, node: Node, *, rows: bool = False, timeless: bool = False) -> list[Block]:
         def leaf(inner: Node) -> list[Block] | None:
             match inner:
                 case Scan():
@@ -144,7 +144,7 @@ class _Builder:
                     return [self._once(inner, self._gate)]
             return None
 
-        return compose(node, leaf)
+        return compose(node, leaf, timeless=timeless)
 
     def _scan(self, node: Scan, *, rows: bool) -> Block:
         source = self._sources[node.source.name]
@@ -187,8 +187,9 @@ class _Builder:
         state_id = plan.spec.state.state_id
         self._states[state_id] = plan.spec.state
         name = self._name("window_aggregate")
-        blocks = self._blocks(node.input)
-        late = _by_place(self._blocks(node.input, rows=True)) if node.time.direct else {}
+        # Rows without a time are taken out with the late ones.
+        blocks = self._blocks(node.input, timeless=node.time.direct)
+        late = _by_place(self._blocks(node.input, rows=True, timeless=True)) if node.time.direct else {}
         level = 1 + max(self._drafts[b.place].level for b in blocks)
         draft = _Draft(name, level)
         self._drafts[name] = draft
@@ -334,7 +335,7 @@ class _Builder:
             plan = plan.with_state_id(plan.distinguishing_state_id)
         spec = self._keeping(plan.spec, node.ttl_us)
         name = self._name("group_aggregate")
-        blocks = self._blocks(node.input)
+        blocks = self._blocks(node.input, timeless=node.expiry is not None and node.expiry.time.direct)
         keys = tuple(c.name for c in spec.keys)
         if node.expiry is not None:
             return self._expiring(name, node, plan, spec, blocks)
@@ -440,7 +441,8 @@ class _Builder:
         else:
             spec = self._keeping(plan.spec, node.ttl_us)
         name = self._name(spec.kind)
-        blocks = self._blocks(node.input)
+        direct = node.window_end is not None and node.time is not None and node.time.direct
+        blocks = self._blocks(node.input, timeless=direct)
         draft = self._stage(name, blocks)
         keys = tuple(f.name for f in spec.state.tables[0].key)
         late = None
@@ -463,7 +465,7 @@ class _Builder:
             return None
         window = replace(end.window.window, shared_slices=False)
         time_column = _event_time(input_)
-        rows = _by_place(self._blocks(input_, rows=True))
+        rows = _by_place(self._blocks(input_, rows=True, timeless=True))
 
         def step(place: str, relation: str) -> LateStep:
             late = rows[place]

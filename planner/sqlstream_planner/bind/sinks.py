@@ -63,7 +63,8 @@ def check_sink(root: Sink, context: BindContext, at: exp.Expr | None) -> Sink:
         )
     best = next((key for key in known if {n.lower() for n in key} <= primary), known[0] if known else ())
     forgets = any(getattr(node, "ttl_us", None) is not None for node in walk((root,)))
-    mode = "retract" if updating else "append"
+    # A row that comes for a key that is taken is an error: the sink is told that it comes, not that it replaces.
+    mode = "retract" if updating or sink.on_conflict == "error" else "append"
     return replace(root, sink=replace(sink, changelog=mode, key=best, forgets=forgets))
 
 

@@ -259,9 +259,10 @@ class DuckTable:
             case Mode.UPSERT:
                 self._run(KeyedStatements(self._table, source, names, self._spec.primary_key).upsert)
             case Mode.KEYED:
-                self._apply_keyed(
-                    KeyedStatements(self._table, source, names, self._spec.primary_key), changes
+                keyed = KeyedStatements(
+                    self._table, source, names, self._spec.primary_key, forgets=self._spec.forgets
                 )
+                self._apply_keyed(keyed, changes)
             case Mode.MULTISET:
                 self._apply_multiset(source, names, changes)
         self._run(f"DROP TABLE {source}")

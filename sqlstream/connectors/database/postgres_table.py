@@ -181,7 +181,9 @@ class PostgresTable:
             self._connection.copy(self._table, changes, self._spec.schema)
         else:
             self._stage(changes)
-            keyed = KeyedStatements(self._table, _CHANGES, names, self._spec.primary_key)
+            keyed = KeyedStatements(
+                self._table, _CHANGES, names, self._spec.primary_key, forgets=self._spec.forgets
+            )
             match self._mode:
                 case Mode.UPSERT:
                     run(keyed.upsert)

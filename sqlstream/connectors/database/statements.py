@@ -22,9 +22,12 @@ class KeyedStatements:
     """Statements that apply the relation `changes` (columns and CHANGE_COLUMN) to `table` by its primary key.
 
     Both names are quoted already. `delete` and `update` must each touch as many rows as they have changes.
+    `forgets`: a row of a key may come again though the one before did not go (state has a time to live).
     """
 
-    def __init__(self, table: str, changes: str, names: Sequence[str], key: Sequence[str]) -> None:
+    def __init__(
+        self, table: str, changes: str, names: Sequence[str], key: Sequence[str], *, forgets: bool = False
+    ) -> None:
         self.match = " AND ".join(f"t.{quote_identifier(k)} = d.{quote_identifier(k)}" for k in key)
         values = [name for name in names if name not in key]
         columns = columns_of(names)
@@ -49,3 +52,10 @@ class KeyedStatements:
             f"SELECT {key_columns} FROM {changes} AS d WHERE d.{CHANGE_COLUMN} = 1 "
             f"AND EXISTS (SELECT 1 FROM {table} AS t WHERE {self.match}) LIMIT 1"
         )
+        if forgets:
+            # Every row that is counted has to be touched, so a table of keys alone gets its keys again.
+            own = excluded or ", ".join(
+                f"{quote_identifier(k)} = excluded.{quote_identifier(k)}" for k in key
+            )
+            self.insert += f" ON CONFLICT ({columns_of(key)}) DO UPDATE SET {own}"
+            self.taken = f"SELECT {key_columns} FROM {changes} AS d WHERE FALSE"

@@ -1,0 +1,246 @@
+"""Windows that are given early (EMIT CHANGES) or corrected by late rows (allow-lateness), after every epoch.
+
+Judged by a model in Python over the rows, the epochs' watermarks and the window of each row, not by the batch SQL.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.local_runner import InProcessRunner
+from sqlstream.runtime.progress import EpochReport
+from tests.properties import updating
+from tests.properties.updating import check, collecting, plan
+
+START = datetime(2024, 1, 1)
+DELAY_S = 3
+TABLE = """
+CREATE TABLE t (k INT, v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '3' SECOND)
+WITH ('connector' = 'filesystem', 'path' = 'input', 'format' = 'json');
+"""
+_BOUNDED = settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window function, and the ends (seconds) of the windows of a second."""
+
+    sql: str
+    size: int
+    slide: int
+
+    def ends(self, second: int) -> list[int]:
+        if self.sql.startswith("CUMULATE"):
+            cycle = second // self.size * self.size
+            return [e for e in range(cycle + self.slide, cycle + self.size + 1, self.slide) if e > second]
+        return [e for e in range(second + 1, second + self.size + 1) if (e - self.size) % self.slide == 0]
+
+    def start(self, end: int) -> int:
+        if self.sql.startswith("CUMULATE"):
+            return (end - 1) // self.size * self.size
+        return end - self.size
+
+
+_OVER = "TABLE t, DESCRIPTOR(ts)"
+WINDOWS = [
+    Window(f"TUMBLE({_OVER}, INTERVAL '10' SECOND)", 10, 10),
+    Window(f"HOP({_OVER}, INTERVAL '5' SECOND, INTERVAL '10' SECOND)", 10, 5),
+    Window(f"CUMULATE({_OVER}, INTERVAL '5' SECOND, INTERVAL '15' SECOND)", 15, 5),
+]
+
+
+def shown(second: int) -> datetime:
+    return START + timedelta(seconds=second)
+
+
+class Model:
+    """The rows that count for each window, by the watermarks of the epochs."""
+
+    def __init__(self, window: Window, lateness_s: int, *, early: bool) -> None:
+        self.window, self.lateness_s, self.early = window, lateness_s, early
+        self.rows: dict[tuple[int, int | None], list[int]] = defaultdict(list)
+        self.late = 0
+        self.watermark = -1_000  # of the rows of earlier epochs
+        self.seen = -1_000
+
+    def epoch(self, rows: Sequence[dict[str, Any]]) -> None:
+        self.watermark = self.seen
+        for row in rows:
+            second = int((datetime.fromisoformat(row["ts"]) - START).total_seconds())
+            self.seen = max(self.seen, second - DELAY_S)
+            for end in self.window.ends(second):
+                # A window that ends at E is over when the watermark is at E - 1 ms.
+                if end + self.lateness_s <= self.watermark:
+                    self.late += 1
+                else:
+                    self.rows[end, row["k"]].append(row["v"])
+
+    def answer(self, *, ended: bool) -> Counter[tuple[Any, ...]]:
+        return Counter(
+            (shown(self.window.start(end)), shown(end), k, len(values), max(values), len(set(values)))
+            for (end, k), values in self.rows.items()
+            if self.early or ended or end <= self.watermark
+        )
+
+
+seconds = st.integers(0, 12)
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Rows whose time goes on, with some that are late."""
+    now, found = 0, []
+    for _ in range(draw(st.integers(0, 14))):
+        now += draw(st.sampled_from([0, 1, 2, 4, 9]))
+        second = max(0, now - draw(st.sampled_from([0, 0, 1, 4, 9, 17])))
+        ts = shown(second).isoformat(sep=" ")
+        found.append({"k": draw(st.sampled_from([1, 2, None])), "v": draw(st.integers(0, 2)), "ts": ts})
+    return found
+
+
+def rows_at(*seconds: int) -> list[dict[str, Any]]:
+    return [{"k": 1, "v": n, "ts": shown(second).isoformat(sep=" ")} for n, second in enumerate(seconds)]
+
+
+def query(window: Window, *, early: bool) -> str:
+    return (
+        "SELECT window_start, window_end, k, COUNT(*) AS n, MAX(v) AS m, COUNT(DISTINCT v) AS d "
+        f"FROM TABLE({window.sql}) GROUP BY window_start, window_end, k{' EMIT CHANGES' if early else ''}"
+    )
+
+
+def run(
+    window: Window, lateness_s: int, early: bool, rows: list[dict[str, Any]], size: int, shards: int
+) -> list[EpochReport]:
+    """Run, comparing what is there with the model after each epoch."""
+    model = Model(window, lateness_s, early=early)
+    reports: list[EpochReport] = []
+    read = 0
+    setting = f"SET 'table.exec.emit.allow-lateness' = '{lateness_s} s';\n"
+    with (
+        tempfile.TemporaryDirectory() as name,
+        collecting() as collected,
+        mock.patch.object(updating, "TABLE", setting + TABLE),
+    ):
+        folder = Path(name)
+        planned = plan(folder, query(window, early=early), rows)
+
+        def compare(report: EpochReport) -> None:
+            nonlocal read
+            reports.append(report)
+            more = sum(report.rows_read.values())
+            model.epoch(rows[read : read + more])
+            read += more
+            ended = report.watermarks["t"] == "end"
+            assert Counter(map(tuple, collected.folded("out"))) == model.answer(ended=ended)
+            if ended:
+                assert report.state_rows == 0
+
+        run_pipeline(
+            planned.physical,
+            state_dir=folder / "state",
+            local_dir=folder / "cache",
+            base_dir=folder,
+            parallelism=shards,
+            max_rows_per_epoch=size,
+            runner=InProcessRunner(2),
+            on_epoch=compare,
+            sync=False,
+        )
+        assert read == len(rows)
+        assert sum(report.dead_letters.get("late", 0) for report in reports) == model.late
+    return reports
+
+
+@given(
+    st.sampled_from(WINDOWS),
+    st.sampled_from([0, 4, 30]),
+    st.booleans(),
+    streams(),
+    st.integers(1, 5),
+    st.integers(1, 3),
+)
+@example(WINDOWS[0], 10, False, rows_at(1, 14, 14, 2, 3, 26, 5, 4), 1, 2)
+@example(WINDOWS[0], 10, True, rows_at(1, 14, 14, 2, 3, 26, 5, 4), 1, 2)
+@_BOUNDED
+def test_windows_are_given_as_the_query_says(
+    window: Window, lateness_s: int, early: bool, rows: list[dict[str, Any]], size: int, shards: int
+) -> None:
+    run(window, lateness_s, early, rows, size, shards)
+
+
+def test_a_late_row_corrects_a_window_that_was_given() -> None:
+    """By hand: [0, 10) is given once 14 was read, corrected by the row at 2, and done when 23 is passed."""
+    reports = run(WINDOWS[0], 10, False, rows_at(1, 14, 15, 2, 27, 3), 1, 1)
+    assert [report.rows_written.get("out", 0) for report in reports] == [0, 0, 1, 2, 0, 2]
+    assert sum(report.dead_letters.get("late", 0) for report in reports) == 1
+
+
+EARLY = {
+    "having": "SELECT window_end, k, SUM(v) AS s FROM TABLE({w}) GROUP BY window_end, k HAVING COUNT(*) > 1",
+    "sets": "SELECT window_start, k, v, COUNT(*) AS n, GROUPING(k, v) AS g FROM TABLE({w}) "
+    "GROUP BY window_start, window_end, ROLLUP (k, v)",
+    "lists": "SELECT window_end, ARRAY_AGG(v) AS a, FIRST_VALUE(k) AS f, AVG(DISTINCT v) AS d "
+    "FROM TABLE({w}) GROUP BY window_end",
+    "within the window again": "SELECT window_end, MAX(n) AS m FROM (SELECT window_start, window_end, k, COUNT(*) AS n "
+    "FROM TABLE({w}) GROUP BY window_start, window_end, k) AS c GROUP BY window_start, window_end",
+    "windows counted": "SELECT n, COUNT(*) AS c FROM (SELECT window_start, window_end, COUNT(*) AS n FROM TABLE({w}) "
+    "GROUP BY window_start, window_end) AS c GROUP BY n",
+    "top of windows": "SELECT window_time, n FROM (SELECT *, ROW_NUMBER() OVER (ORDER BY n DESC, window_time) AS rn "
+    "FROM (SELECT window_time, COUNT(*) AS n FROM TABLE({w}) GROUP BY window_start, window_end, window_time) AS c) "
+    "AS r WHERE rn <= 2",
+    "distinct": "SELECT window_end, k FROM TABLE({w}) GROUP BY window_end, k",
+    "older spelling": "SELECT TUMBLE_START(ts, INTERVAL '10' SECOND) AS b, COUNT(*) AS n "
+    "FROM t GROUP BY TUMBLE(ts, INTERVAL '10' SECOND)",
+}
+
+
+@pytest.mark.parametrize("name", EARLY)
+def test_early_results_are_the_batch_over_the_rows_so_far(name: str, tmp_path: Path) -> None:
+    rows = [
+        {"k": [1, 2, None][n % 3], "v": n % 4, "ts": shown(n * 5 % 37).isoformat(sep=" ")} for n in range(24)
+    ]
+    table = TABLE.replace("'3' SECOND", "'60' SECOND")  # nothing is late
+    with mock.patch.object(updating, "TABLE", table):
+        for number, window in enumerate(WINDOWS[:1] if "{w}" not in EARLY[name] else WINDOWS):
+            text = EARLY[name].format(w=window.sql) + " EMIT CHANGES"
+            check(tmp_path / str(number), text, rows, rows_per_epoch=7)
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_row_without_a_time_is_kept_as_a_dead_letter(early: bool) -> None:
+    """It belongs to no window, and is not lost silently."""
+    rows: list[dict[str, Any]] = [*rows_at(1, 2), {"k": 1, "v": 3, "ts": None}, *rows_at(40)]
+    with (
+        tempfile.TemporaryDirectory() as name,
+        collecting() as collected,
+        mock.patch.object(updating, "TABLE", "SET 'table.exec.emit.allow-lateness' = '5 s';\n" + TABLE),
+    ):
+        folder, letters = Path(name), Counter[str]()
+        run_pipeline(
+            plan(folder, query(WINDOWS[1], early=early), rows).physical,
+            state_dir=folder / "state",
+            local_dir=folder / "cache",
+            base_dir=folder,
+            parallelism=2,
+            max_rows_per_epoch=2,
+            runner=InProcessRunner(2),
+            on_epoch=lambda report: letters.update(report.dead_letters),
+            sync=False,
+        )
+        assert letters == {"no-time": 1}
+        assert sum(row[3] for row in collected.folded("out")) == 2 * 3  # each row is in two windows
