@@ -119,7 +119,7 @@ def test_a_table_and_its_settings() -> None:
         ("SET 'what' = '1'", "SET001", "'what'", "settings: pipeline.name"),
         ("SET 'parallelism.default' = 'all'", "SET002", "'all'", "a whole number, at least 1"),
         ("SET 'table.local-time-zone' = 'Europe/Paris'", "SET002", "'Europe/Paris'", "'UTC'"),
-        ("SET 'table.exec.state.ttl' = '1 d'", "SET003", "'table.exec.state.ttl'", "can't be set"),
+        ("SET 'table.exec.emit.late-fire.enabled' = 'true'", "SET003", "'table.exec.emit.late-fire.enabled'", "allow-lateness"),
         ("DROP TABLE t", "SQL009", "DROP", "remove the CREATE"),
     ],
 )  # fmt: skip

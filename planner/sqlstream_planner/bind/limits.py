@@ -31,7 +31,7 @@ def bind_limit(
     skipped = _whole_number(context, offset, "OFFSET") if offset is not None else 0
     if limit is None:
         context.fail(
-            order if order is not None else offset,
+            order or offset or query,
             "SQL062",
             f"{'ORDER BY' if order is not None else 'OFFSET'} without LIMIT",
             notes=("the result is kept up to date as rows come, so it has no order of its own",),

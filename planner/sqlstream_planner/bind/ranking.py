@@ -178,7 +178,7 @@ def fold_ranks(roots: tuple[Sink, ...], context: BindContext) -> tuple[Sink, ...
 
 def _fold(node: Filter) -> Node | None:
     """The Top-N of a filter over a rank, with what stands between, or None if it is no such filter."""
-    path: list[Node] = []
+    path: list[Project | Filter] = []
     below: Node = node.input
     while isinstance(below, Project | Filter):
         path.append(below)
@@ -224,7 +224,7 @@ def _fold(node: Filter) -> Node | None:
         ttl_us=below.ttl_us if mark is None and below.partition else None,
     )
     for step in reversed(path):
-        made = replace(step, input=made)  # type: ignore[call-arg]
+        made = replace(step, input=made)
     return Filter(made, exp.and_(*rest, copy=False)) if rest else made
 
 
