@@ -91,7 +91,7 @@ def messages(draw: st.DrawFn, format_: str) -> str:
     return text
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.sampled_from(CHANGELOG_FORMATS).flatmap(
         lambda format_: st.tuples(st.just(format_), st.lists(messages(format_), min_size=1, max_size=6))

@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from sqlstream_planner.connector_options import DUCKDB, POSTGRES
+import pytest
+
+from sqlstream_planner.connector_options import CHANGELOG_FORMATS, DUCKDB, FILESYSTEM, POSTGRES
+from sqlstream_planner.diagnostics import DiagnosticError
+from sqlstream_planner.options import Role
 from sqlstream_planner.pipeline import plan_file
 
 DOCS = Path(__file__).parents[2] / "docs/connectors.md"
@@ -49,3 +53,33 @@ def test_every_option_of_the_tables_that_are_kept_up_to_date_is_described() -> N
         section = text.split(f"\n## {definition.name}\n")[1].split("\n## ")[0]
         described = set(re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE))
         assert described == {option.name for option in definition.options}
+
+
+@pytest.mark.parametrize("format_", CHANGELOG_FORMATS)
+def test_the_options_of_changelog_formats_are_known_where_they_belong(format_: str) -> None:
+    """And documented, by their own name or by the first format's that has them all."""
+    own = [option for option in FILESYSTEM.options if option.name.startswith(f"{format_}.")]
+    text = DOCS.read_text()
+    for option in own:
+        first = option.name.replace(format_, "debezium-json")
+        assert f"`{option.name}`" in text or (f"`{first}`" in text and "for the other three" in text)
+    values = {
+        o.name: o.default or "x"
+        for o in own
+        if Role.SOURCE in o.roles or o.name.endswith("ignore-null-fields")
+    }
+    listed = ", ".join(f"'{name}' = '{value}'" for name, value in values.items())
+    table = f"(a INT) WITH ('connector' = 'filesystem', 'path' = 'x', 'format' = '{format_}', {listed});"
+    planned = plan_file(f"CREATE TABLE t {table}\nSELECT a FROM t;\n", file="t.sql")
+    assert planned.physical.sources[0].options == {"path": "x", "format": format_, **values}
+
+
+@pytest.mark.parametrize("format_", [f for f, roles in CHANGELOG_FORMATS.items() if Role.SINK not in roles])
+def test_some_changelog_formats_are_only_read(format_: str) -> None:
+    sql = f"""
+    CREATE TABLE t (a INT) WITH ('connector' = 'filesystem', 'path' = 'x', 'format' = 'json');
+    CREATE TABLE s (a INT) WITH ('connector' = 'filesystem', 'path' = 'y', 'format' = '{format_}');
+    INSERT INTO s SELECT a FROM t;
+    """
+    with pytest.raises(DiagnosticError, match="only reads"):
+        plan_file(sql, file="t.sql")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sqlstream_operators.changes import count_changes, to_kinds
@@ -137,6 +137,7 @@ def test_rows_are_repeated_as_they_are(drawn: tuple[pa.Table, Schema], data: st.
             assert kinds[at - 1] == "-U"
 
 
+@settings(max_examples=40)
 @given(typed(), st.randoms())
 def test_the_order_depends_on_the_rows_alone(drawn: tuple[pa.Table, Schema], chance: Any) -> None:
     table, schema = drawn
