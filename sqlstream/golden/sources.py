@@ -104,7 +104,10 @@ class InputFiles:
         headers = set()
         for path in self._listed(spec):
             with pa.input_stream(path, compression="detect") as stream:
-                fields, _ = first_record(stream.read(_HEAD_BYTES), options.csv)
+                head = stream.read(_HEAD_BYTES)
+            if not head.strip():
+                return False  # DuckDB finds no columns in an empty file
+            fields, _ = first_record(head, options.csv)
             names = [name.strip().lower() for name in fields]
             found = options.csv_header is not False and set(declared) <= set(names)
             if (found or options.csv_header) and names != declared:

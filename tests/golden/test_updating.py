@@ -1,0 +1,120 @@
+"""Golden runs of updating queries: a golden is what a sink holds at the end, whatever it was given on the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sqlstream.golden import check as golden
+from sqlstream.golden import files
+from sqlstream.runtime.local_runner import InProcessRunner
+from sqlstream_planner.diagnostics import DiagnosticError
+
+TABLE = """
+CREATE TABLE t (k STRING, v BIGINT) WITH ('connector' = 'filesystem', 'path' = 'in.csv', 'format' = 'csv');
+"""
+ROWS = "a,1\nb,5\na,3\nc,3\nb,5\na,7\nc,2\nb,\n"
+#: Options of a sink's table; postgres needs no database, since a golden run does not write there.
+SINKS = {
+    "print": "'connector' = 'print'",
+    "blackhole": "'connector' = 'blackhole'",
+    "duckdb": "'connector' = 'duckdb', 'path' = 'out/kept.duckdb'",
+    "postgres": "'connector' = 'postgres', 'url' = 'postgresql://nobody@localhost:1/none', 'table-name' = 'a.b'",
+    "changelog-json": "'connector' = 'filesystem', 'path' = 'out/changes', 'format' = 'changelog-json'",
+    "debezium-json": "'connector' = 'filesystem', 'path' = 'out/changes', 'format' = 'debezium-json'",
+}
+
+
+def pipeline(folder: Path, text: str, rows: str = ROWS) -> golden.Pipeline:
+    (folder / "in.csv").write_text(rows)
+    (folder / "p.sql").write_text(TABLE + text)
+    return golden.Pipeline.load(folder / "p.sql", {}, None, None)
+
+
+def kept(given: golden.Pipeline, rows_per_epoch: int | None = 2) -> list[tuple[str | None, ...]]:
+    """Update, then check; the rows of the golden file. Nothing else is written."""
+    (written,) = golden.update(given).sinks
+    checked = golden.check(given, InProcessRunner(2), rows_per_epoch=rows_per_epoch)
+    assert checked.ok, checked.sinks
+    assert {path.name for path in given.file.parent.iterdir()} == {"in.csv", "p.sql", "golden"}
+    return list(files.read(written.file, written.schema).rows)
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_a_key_has_one_row(tmp_path: Path, sink: str) -> None:
+    text = f"""
+        CREATE TABLE out (k STRING, n BIGINT, top BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH ({SINKS[sink]});
+        INSERT INTO out SELECT k, COUNT(*), MAX(v) FROM t GROUP BY k;
+    """
+    assert kept(pipeline(tmp_path, text)) == [("a", "3", "7"), ("b", "3", "5"), ("c", "2", "3")]
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_rows_without_a_key_stand_as_often_as_they_are_there(tmp_path: Path, sink: str) -> None:
+    text = f"""
+        CREATE TABLE out (v BIGINT) WITH ({SINKS[sink]});
+        INSERT INTO out SELECT v FROM t ORDER BY v DESC LIMIT 5;
+    """
+    assert kept(pipeline(tmp_path, text)) == [("3",), ("3",), ("5",), ("5",), ("7",)]
+
+
+@pytest.mark.parametrize("sink", ["print", "duckdb"])
+def test_a_global_aggregate_has_a_row_without_any_input(tmp_path: Path, sink: str) -> None:
+    text = f"""
+        CREATE TABLE out (n BIGINT, top BIGINT) WITH ({SINKS[sink]});
+        INSERT INTO out SELECT COUNT(*), MAX(v) FROM t;
+    """
+    assert kept(pipeline(tmp_path, text, rows="")) == [("0", None)]
+
+
+def test_appended_rows_of_a_table(tmp_path: Path) -> None:
+    text = (
+        f"CREATE TABLE out (k STRING, v BIGINT) WITH ({SINKS['duckdb']}); INSERT INTO out SELECT k, v FROM t;"
+    )
+    assert len(kept(pipeline(tmp_path, text))) == 8
+    (tmp_path / "more").mkdir()
+    assert kept(pipeline(tmp_path / "more", text, rows="")) == []
+
+
+def test_a_wrong_row_is_seen(tmp_path: Path) -> None:
+    text = f"""
+        CREATE TABLE out (k STRING, n BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH ({SINKS["duckdb"]});
+        INSERT INTO out SELECT k, COUNT(*) FROM t GROUP BY k;
+    """
+    given = pipeline(tmp_path, text)
+    (written,) = golden.update(given).sinks
+    written.file.write_text(written.file.read_text().replace("b,3", "b,2"))
+    (sink,) = golden.check(given, InProcessRunner(1), rows_per_epoch=3).sinks
+    assert sink.difference is not None
+    assert list(sink.difference.changed) == [(("b", "2"), ("b", "3"))]
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"), [("a,1\na,2\n", "two rows have"), ("a,1\n,2\n", "a row has NULL in")]
+)
+def test_a_golden_that_the_key_forbids_is_not_written(tmp_path: Path, rows: str, said: str) -> None:
+    text = f"""
+        CREATE TABLE out (k STRING, v BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH ({SINKS["postgres"]});
+        INSERT INTO out SELECT k, v FROM t;
+    """
+    with pytest.raises(DiagnosticError) as raised:
+        golden.update(pipeline(tmp_path, text, rows))
+    [diagnostic] = raised.value.diagnostics
+    assert diagnostic.code == "GLD007"
+    assert said in diagnostic.message
+    assert not (tmp_path / "golden").exists()
+
+
+def test_a_row_that_goes_and_never_came_is_told(tmp_path: Path) -> None:
+    (tmp_path / "changes.json").write_text(
+        '{"op": "+I", "data": {"k": "a"}}\n{"op": "-D", "data": {"k": "b"}}\n{"op": "-D", "data": {"k": null}}\n'
+    )
+    (tmp_path / "p.sql").write_text("""
+        CREATE TABLE c (k STRING) WITH ('connector' = 'filesystem', 'path' = 'changes.json', 'format' = 'changelog-json');
+        CREATE TABLE out (k STRING) WITH ('connector' = 'print');
+        INSERT INTO out SELECT k FROM c;
+    """)
+    given = golden.Pipeline.load(tmp_path / "p.sql", {}, None, None)
+    with pytest.raises(DiagnosticError, match="2 rows go that never came, such as k = NULL"):
+        golden.check(given, InProcessRunner(1))
