@@ -100,7 +100,9 @@ def _check_key(sink: SinkSpec, rows: Rows) -> None:
     for row in rows.rows:
         values = tuple(row[i] for i in places)
         if values in seen or None in values:
-            shown = ", ".join(f"{rows.schema[i].name} = {'NULL' if row[i] is None else row[i]}" for i in places)
+            shown = ", ".join(
+                f"{rows.schema[i].name} = {'NULL' if row[i] is None else row[i]}" for i in places
+            )
             wrong = "a row has NULL in" if None in values else "two rows have"
             raise DiagnosticError(
                 Diagnostic(
