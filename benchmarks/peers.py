@@ -67,7 +67,7 @@ BENCHMARKS = {
     b.name: b
     for query in ("q0", "q2", "q12", "q5_hop")
     for b in (Benchmark(query, query, "parquet"), Benchmark(f"{query}_json", query, "json"))
-}
+} | {query: Benchmark(query, query, "parquet") for query in ("q15", "q16", "q17", "q18", "q19")}
 
 
 @dataclass(frozen=True, slots=True)

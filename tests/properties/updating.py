@@ -23,7 +23,7 @@ from sqlstream.runtime.progress import EpochReport
 from sqlstream_operators.exchange import Message
 from sqlstream_operators.spec import WEIGHT_COLUMN, SinkSpec
 from sqlstream_planner.pipeline import Planned, plan_file
-from sqlstream_planner.to_duckdb import to_duckdb
+from sqlstream_planner.to_duckdb import DuckDBScript, to_duckdb
 from tests.properties.referee import Rows, assert_same
 
 TABLE = """
@@ -116,16 +116,20 @@ def batch(folder: Path, planned: Planned, rows: Sequence[Mapping[str, Any]]) -> 
     """What DuckDB gives for the query over these rows."""
     prefix = folder / "prefix.json"
     prefix.write_text("".join(json.dumps(r, default=str, ensure_ascii=False) + "\n" for r in rows))
+    return batch_of(to_duckdb(planned, lambda _: [str(prefix)]))
+
+
+def batch_of(script: DuckDBScript) -> Rows:
+    """What DuckDB gives for the first sink of a script."""
     con = duckdb.connect()
     con.execute("SET threads = 1; SET TimeZone = 'UTC'")
-    script = to_duckdb(planned, lambda _: [str(prefix)])
     for _, view in script.sources:
         con.execute(view)
     return _rows(con, script.sinks[0][1])
 
 
 def _rows(con: duckdb.DuckDBPyConnection, sql: str) -> Rows:
-    table = con.execute(sql).to_arrow_table()
+    table = con.sql(sql).to_arrow_table()
     columns = [table[n].to_pylist() for n in table.column_names]
     return [tuple(row) for row in zip(*columns, strict=True)]
 

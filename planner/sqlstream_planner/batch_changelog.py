@@ -1,0 +1,100 @@
+"""Changelog files as DuckDB batch SQL: each line's changes in order, and what is left when all have been applied.
+
+Written apart from the reader of these formats, so that it can judge it: JSON functions over the text of a line.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from sqlstream_operators.schema import KIND_COLUMN, Column
+from sqlstream_operators.spec import SourceSpec
+from sqlstream_operators.types import Kind, quote_identifier
+from sqlstream_planner.aggregates import sql
+from sqlstream_planner.block import Block
+from sqlstream_planner.logical import Normalize, Scan, column
+
+#: The column of a changelog view that tells in which order its rows stand.
+ORDER_COLUMN = "__order"
+
+_KIND = quote_identifier(KIND_COLUMN)
+_ORDER = quote_identifier(ORDER_COLUMN)
+
+# What of a message `m` (JSON) its changes are: a list of {kind, the row as JSON}. In an image `patched`, the values of
+# `old` stand over those of `data`.
+_PATCHED = "json_merge_patch(m -> '$.data', m -> '$.old')"
+_CHANGES = {
+    "debezium-json": """CASE m ->> '$.op'
+    WHEN 'u' THEN [{'kind': '-U', 'image': m -> '$.before'}, {'kind': '+U', 'image': m -> '$.after'}]
+    WHEN 'd' THEN [{'kind': '-D', 'image': m -> '$.before'}]
+    ELSE [{'kind': '+I', 'image': m -> '$.after'}] END""",
+    "changelog-json": "[{'kind': m ->> '$.op', 'image': m -> '$.data'}]",
+    "maxwell-json": f"""CASE m ->> '$.type'
+    WHEN 'update' THEN [{{'kind': '-U', 'image': {_PATCHED}}}, {{'kind': '+U', 'image': m -> '$.data'}}]
+    WHEN 'delete' THEN [{{'kind': '-D', 'image': m -> '$.data'}}]
+    ELSE [{{'kind': '+I', 'image': m -> '$.data'}}] END""",
+    "canal-json": """flatten(list_transform(range(json_array_length(m, '$.data')::BIGINT), lambda i: CASE m ->> '$.type'
+    WHEN 'UPDATE' THEN [
+      {'kind': '-U', 'image': json_merge_patch(m -> '$.data' -> i::INTEGER, m -> '$.old' -> i::INTEGER)},
+      {'kind': '+U', 'image': m -> '$.data' -> i::INTEGER}]
+    WHEN 'DELETE' THEN [{'kind': '-D', 'image': m -> '$.data' -> i::INTEGER}]
+    ELSE [{'kind': '+I', 'image': m -> '$.data' -> i::INTEGER}] END))""",
+}
+
+
+def changelog_view(spec: SourceSpec, listed: str) -> str:
+    """A SELECT of the changes in the files `listed` (a DuckDB list): the columns, the kind, and the order."""
+    format_ = spec.options["format"]
+    message = "json"
+    if spec.options.get("debezium-json.schema-include") == "true":
+        message = "json -> '$.payload'"
+    items = ", ".join(f"{_value(c)} AS {quote_identifier(c.name)}" for c in spec.physical)
+    return (
+        f"SELECT {items}, change.kind AS {_KIND}, row_number() OVER () AS {_ORDER}\n"
+        f"FROM (\n  SELECT unnest({_CHANGES[format_]}) AS change\n"
+        f"  FROM (SELECT {message} AS m FROM read_ndjson_objects({listed}))\n"
+        "  WHERE json_type(m) = 'OBJECT'\n)"
+    )
+
+
+def _value(c: Column) -> str:
+    """A column of an image, of its declared type."""
+    path = "'$.\"" + c.name.replace("'", "''").replace('"', '\\"') + "\"'"
+    if c.type.kind is Kind.TIMESTAMP:
+        return f"CAST(CAST(change.image ->> {path} AS TIMESTAMPTZ) AT TIME ZONE 'UTC' AS {c.type})"
+    if c.type.kind in (Kind.VARCHAR, Kind.DECIMAL, Kind.TIMESTAMPTZ, Kind.DATE, Kind.TIME):
+        return f"CAST(change.image ->> {path} AS {c.type})"
+    return f"CAST(change.image -> {path} AS {c.type})"
+
+
+def remaining(node: Scan, block: Block) -> Block:
+    """What is left of a changelog without a key: as many of each row as came less those that went."""
+    ids = [f.id for f in node.fields]
+    listed = ", ".join(f"{sql(block.columns[id_])} AS {quote_identifier(id_)}" for id_ in ids)
+    names = ", ".join(quote_identifier(id_) for id_ in ids)
+    came = f"sum(CASE WHEN {_KIND} IN ('+I', '+U') THEN 1 ELSE -1 END)"
+    text = (
+        f"SELECT {names} FROM (\n  SELECT {names}, {came} AS copies\n"
+        f"  FROM (SELECT {listed}, {_KIND} FROM {block.source})\n  GROUP BY {names}\n), range(copies::BIGINT)"
+    )
+    return _block(text, ids)
+
+
+def normalized(node: Normalize, block: Block) -> Block:
+    """What is left of a changelog with a key: the last row of each key, unless it went last (also by a '-U' whose
+    '+U' has another key, or is still to come).
+    """
+    ids = [f.id for f in node.fields]
+    listed = ", ".join(f"{sql(block.columns[id_])} AS {quote_identifier(id_)}" for id_ in ids)
+    names = ", ".join(quote_identifier(id_) for id_ in ids)
+    by = ", ".join(quote_identifier(id_) for id_ in node.keys)
+    text = (
+        f"SELECT {names} FROM (\n  SELECT {listed}, {_KIND}, {_ORDER} FROM {block.source}\n"
+        f"  QUALIFY row_number() OVER (PARTITION BY {by} ORDER BY {_ORDER} DESC) = 1\n) WHERE {_KIND} IN ('+I', '+U')"
+    )
+    return _block(text, ids)
+
+
+def _block(text: str, ids: list[str]) -> Block:
+    columns: dict[str, exp.Expr] = {id_: column(id_) for id_ in ids}
+    return Block("batch", f"(\n{text}\n) AS changed", (), columns)
