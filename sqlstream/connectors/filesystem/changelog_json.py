@@ -117,6 +117,11 @@ class ChangelogLines:
         return [column.type for column in self.wanted.columns]
 
     @property
+    def asks_each_line(self) -> bool:
+        """Whether `cases` refuses lines that `select` would read."""
+        return False
+
+    @property
     def tombstone(self) -> str:
         """SQL over a column `json`: whether it is a message without content, as Kafka has them."""
         wrapped = " OR json_type(json, '/payload') = 'NULL'" if self.options.schema_include else ""

@@ -44,6 +44,11 @@ class JsonLines:
             f"SELECT {', '.join(items) or '1 AS one'} FROM {read_json(paths, columns or {NO_KEY: VARCHAR})}"
         )
 
+    @property
+    def asks_each_line(self) -> bool:
+        """Whether `cases` refuses lines that `select` would read."""
+        return self.options.json_fail_on_missing
+
     def cases(self) -> list[str]:
         """Why a line can't be read."""
         cases = ["WHEN json_type(t) NOT IN ('OBJECT', 'NULL') THEN 'not a JSON object but ' || json_type(t)"]
