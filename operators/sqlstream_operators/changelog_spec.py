@@ -307,7 +307,7 @@ class WindowGateSpec:
     Input: `columns` and, if `weighted`, WEIGHT_COLUMN; consolidated, and at any time one row for each of `keys`
     (columns, `end` among them: the TIMESTAMP of the window's end). State: table `held`, layout 'time' (the window's
     end, µs): key = `keys`, value = the other columns. A window with end E is closed at watermark W iff
-    E - tick <= W. Output: `output`, the same columns. Ends are at `offset_us` (mod `slide_us`).
+    E - tick <= W. Output: `output`, the same columns. Ends are at `offset_us` (mod `slice_us`).
     """
 
     state: StateSchema
@@ -318,7 +318,7 @@ class WindowGateSpec:
     output: Schema
     watermark_sources: tuple[str, ...]
     tick_us: int
-    slide_us: int
+    slice_us: int
     offset_us: int = 0
     kind: str = "window_gate"
 

@@ -52,7 +52,7 @@ def plan_gate(node: WindowGate, groups: Block, provenance: Provenance) -> Window
         output=columns,
         watermark_sources=expiry.time.sources,
         tick_us=expiry.time.tick_us,
-        slide_us=node.window.slide_us,
+        slice_us=node.window.slice_us,
         offset_us=node.window.offset_us,
     )
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sqlstream.runtime.manifest import SourceState
-from sqlstream_operators.changelog_spec import GroupAggregateSpec
+from sqlstream_operators.changelog_spec import GroupAggregateSpec, WindowGateSpec
 from sqlstream_operators.operator import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 from sqlstream_operators.spec import LateStep, OperatorStep, PhysicalPlan, WindowAggregateSpec
 
@@ -41,7 +41,8 @@ def source_groups(plan: PhysicalPlan) -> tuple[frozenset[str], ...]:
 class WindowClock:
     """When windows of one operator can close: all ends are at offset (mod slice); times in µs.
 
-    An operator that only sees the ends of windows, not how they are cut, may close one at any tick.
+    An operator that only sees the ends of windows, not how they are cut, may close one at any tick. A slice of 0: what
+    closes emits nothing, so only the end of the input is worth an epoch.
     """
 
     step: str
@@ -59,9 +60,12 @@ class WindowClock:
             window, tick = spec.window, spec.tick_us
             slice_us = math.gcd(window.size_us, window.slide_us)
             offset = window.offset_us
+        elif isinstance(spec, WindowGateSpec):
+            slice_us, offset, tick = spec.slice_us, spec.offset_us, spec.tick_us
+        elif isinstance(spec, GroupAggregateSpec) and spec.expiry is not None:
+            slice_us, offset, tick = 0, 0, spec.expiry.tick_us
         elif spec.watermark_sources:
-            tick = spec.expiry.tick_us if isinstance(spec, GroupAggregateSpec) and spec.expiry else 1
-            slice_us, offset = tick, 0
+            slice_us, offset, tick = 1, 0, 1
         else:
             return None
         return cls(step.name, spec.watermark_sources, slice_us, offset, tick, spec.state.state_id)
@@ -81,6 +85,8 @@ class WindowClock:
 
     def strikes(self, before: int, after: int) -> bool:
         """Whether any window end is closed at `after` that was not at `before`."""
+        if not self.slice_us:
+            return before < after == WATERMARK_MAX
         return self.last_closed(after) > self.last_closed(before)
 
 
