@@ -270,18 +270,21 @@ class StateTables:
         hidden: set[bytes] = set()
         for first, last in overlay.ranges:
             hidden.update(overlay.keys(first, last))
-        deleted = values.count(None)
-        if deleted:
+        present = written
+        if None in values:
             unread = [k for k, v in zip(written, values, strict=True) if v is None and k not in sizes]
             self._learn(sorted(key for key in unread if key not in hidden))
-            written = [key for key, value in overlay.rows.items() if value is not None]
-        rows = self.rows_changed + len(written)
-        size = self.bytes_changed + sum(map(len, written)) + sum(map(len, filter(None, values)))
-        # The rows below that were read and are written: those with a size are there, and are replaced.
-        known = sizes.keys() & overlay.rows.keys() - hidden if sizes else ()
-        replaced = [key for key in known if sizes[key] >= 0]
-        rows -= len(replaced)
-        size -= sum(map(len, replaced)) + sum(map(sizes.__getitem__, replaced))
+            present = [k for k, v in zip(written, values, strict=True) if v is not None]
+        rows = self.rows_changed + len(present)
+        size = self.bytes_changed + sum(map(len, present)) + sum(map(len, filter(None, values)))
+        if sizes:
+            # The rows below that were read and are written: those with a size are there, and are replaced.
+            below = [key for key in written if key not in hidden] if hidden else written
+            before = np.fromiter(map(sizes.get, below, repeat(-1)), np.int64, len(below))
+            lengths = np.fromiter(map(len, below), np.int64, len(below))
+            replaced = before >= 0
+            rows -= int(np.count_nonzero(replaced))
+            size -= int(before[replaced].sum() + lengths[replaced].sum())
         return rows, size
 
     def forget(self) -> None:
