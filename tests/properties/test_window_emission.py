@@ -5,6 +5,7 @@ Judged by a model in Python over the rows, the epochs' watermarks and the window
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -244,3 +245,37 @@ def test_a_row_without_a_time_is_kept_as_a_dead_letter(early: bool) -> None:
         )
         assert letters == {"no-time": 1}
         assert sum(row[3] for row in collected.folded("out")) == 2 * 3  # each row is in two windows
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_later_run_corrects_nothing_that_was_done(early: bool) -> None:
+    """At the end of the input all windows are done, with their lateness; what a later run finds for them is late."""
+    setting = "SET 'table.exec.emit.allow-lateness' = '10 s';\n"
+    with (
+        tempfile.TemporaryDirectory() as name,
+        collecting() as collected,
+        mock.patch.object(updating, "TABLE", setting + TABLE),
+    ):
+        folder, letters = Path(name), Counter[str]()
+        planned = plan(folder, query(WINDOWS[0], early=early), rows_at(1, 14, 14))
+
+        def again() -> Counter[tuple[Any, ...]]:
+            run_pipeline(
+                planned.physical,
+                state_dir=folder / "state",
+                local_dir=folder / "cache",
+                base_dir=folder,
+                parallelism=2,
+                runner=InProcessRunner(2),
+                on_epoch=lambda report: letters.update(report.dead_letters),
+                sync=False,
+            )
+            return Counter((row[1], row[3]) for row in map(tuple, collected.folded("out")))
+
+        first = {(shown(10), 1): 1, (shown(20), 2): 1}
+        assert again() == first
+        more = "".join(json.dumps(row) + "\n" for row in rows_at(16, 5, 25, 47))
+        (folder / "input" / "more.json").write_text(more)
+        # [10, 20) would have taken rows until 30 s; [20, 30) takes them until 40 s, and nothing was read after 14 s.
+        assert again() == {**first, (shown(30), 1): 1, (shown(50), 1): 1}
+        assert letters == {"late": 2}
