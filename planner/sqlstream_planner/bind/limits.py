@@ -42,6 +42,7 @@ def bind_limit(
     extra: list[tuple[Field, exp.Expr]] = []
     for ordered in order.expressions if order is not None else []:
         inner = ordered.this if isinstance(ordered, exp.Ordered) else ordered
+        _check_term(context, node, inner)
         id_ = _output(query, node, inner)
         if id_ is None:
             if scope is None or not isinstance(node, Project):
@@ -78,11 +79,22 @@ def bind_limit(
     return Project(top, tuple(fresh(f, context) for f in shown), tuple(column(f.id) for f in shown))
 
 
+def _check_term(context: BindContext, node: Node, inner: exp.Expr) -> None:
+    """Raises DiagnosticError for a position that the result does not have, and for ORDER BY ALL."""
+    if isinstance(inner, exp.Var):
+        context.unsupported(inner, f"ORDER BY {inner.name}", help="list the columns to order by")
+    if isinstance(inner, exp.Literal) and not inner.is_string:
+        position = int(inner.this) if inner.this.isdigit() else 0
+        if not 1 <= position <= len(node.fields):
+            context.fail(
+                inner, "SQL063", f"ORDER BY {inner.this}, but the result has {len(node.fields)} columns"
+            )
+
+
 def _output(query: exp.Query, node: Node, inner: exp.Expr) -> str | None:
     """The id of the result's column that an ORDER BY term names, by name, position, or the same text."""
     if isinstance(inner, exp.Literal) and not inner.is_string and inner.this.isdigit():
-        position = int(inner.this)
-        return node.fields[position - 1].id if 1 <= position <= len(node.fields) else None
+        return node.fields[int(inner.this) - 1].id
     if isinstance(inner, exp.Column) and len(inner.parts) == 1:
         names = [f.id for f in node.fields if f.name.lower() == inner.name.lower()]
         if len(names) == 1:
@@ -96,6 +108,20 @@ def _output(query: exp.Query, node: Node, inner: exp.Expr) -> str | None:
 
 
 def _whole_number(context: BindContext, clause: exp.Expr, what: str) -> int:
+    if clause.args.get("expressions"):
+        context.unsupported(
+            clause, "LIMIT … BY", help="write QUALIFY ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= 10"
+        )
+    said = clause.args.get("limit_options")
+    for option, written in (("with_ties", "WITH TIES"), ("percent", "PERCENT")):
+        if said is not None and said.args.get(option):
+            context.unsupported(
+                clause,
+                f"{what} … {written}",
+                help="rows that are equal share a rank: QUALIFY RANK() OVER (ORDER BY …) <= 10"
+                if option == "with_ties"
+                else "write how many rows you want",
+            )
     value = clause.args.get("count") if isinstance(clause, exp.Fetch) else clause.args.get("expression")
     if isinstance(clause, exp.Fetch) and value is None:
         return 1

@@ -114,12 +114,12 @@ class QueryBinder:
                 self.context.fail(
                     node,
                     "SQL030",
-                    f"UNION ALL of {len(first.fields)} and {len(branch.fields)} columns",
+                    f"{_combines(node)} of {len(first.fields)} and {len(branch.fields)} columns",
                     notes=(
                         f"the first query gives {', '.join(f.name for f in first.fields)}",
                         f"another gives {', '.join(f.name for f in branch.fields)}",
                     ),
-                    help="every query of a UNION ALL must give the same columns in the same order",
+                    help="both queries must give the same columns in the same order",
                 )
         fields = []
         for position, f in enumerate(first.fields):
@@ -144,7 +144,7 @@ class QueryBinder:
             self.context.fail(
                 node,
                 "SQL031",
-                f"column `{name}` of this UNION ALL is {shown}",
+                f"column `{name}` of this {_combines(node)} is {shown}",
                 help=f"cast one side, such as CAST({name} AS VARCHAR)",
             )
         return type_
@@ -369,6 +369,13 @@ class QueryBinder:
             if found and what:
                 at = found[0] if isinstance(found, list) else found
                 self.context.unsupported(at if isinstance(at, exp.Expr) else node, what)
+
+
+def _combines(node: exp.Expr) -> str:
+    """The set operation that `node` is, as it is written; several INSERTs into one table are a UNION ALL."""
+    if not isinstance(node, exp.SetOperation):
+        return "UNION ALL"
+    return type(node).__name__.upper() + ("" if node.args.get("distinct") else " ALL")
 
 
 def _common_time(times: list[EventTime | None]) -> EventTime | None:

@@ -1,0 +1,46 @@
+"""Updating queries that can't be run: each is refused by name, with what to write instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+from sqlstream_planner.pipeline import plan_file
+
+TABLE = """
+CREATE TABLE t (k INT, v BIGINT, s STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
+WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');
+"""
+RANKED = "SELECT * FROM (SELECT k, ROW_NUMBER() OVER (ORDER BY v) AS rn FROM t) WHERE"
+
+REFUSED = [
+    ("SELECT k FROM t ORDER BY v FETCH FIRST 3 ROWS WITH TIES", "SQL100", "WITH TIES"),
+    ("SELECT k FROM t ORDER BY v FETCH FIRST 3 PERCENT ROWS ONLY", "SQL100", "PERCENT"),
+    ("SELECT k FROM t ORDER BY v LIMIT 10%", "SQL100", "PERCENT"),
+    ("SELECT k FROM t ORDER BY v LIMIT 3 BY k", "SQL100", "LIMIT … BY"),
+    ("SELECT k FROM t ORDER BY ALL LIMIT 3", "SQL100", "ORDER BY ALL"),
+    ("SELECT k FROM t ORDER BY v LIMIT ALL", "SQL064", "LIMIT needs a whole number"),
+    ("SELECT k FROM t OFFSET 3", "SQL062", "OFFSET without LIMIT"),
+    ("SELECT k FROM t ORDER BY 7 LIMIT 1", "SQL063", "ORDER BY 7, but the result has 1 columns"),
+    ("SELECT k, COUNT(*) FROM t GROUP BY k ORDER BY MAX(v) LIMIT 1", "SQL063", "columns of the result"),
+    (f"{RANKED} rn > 3", "SQL061", "not bounded"),
+    (f"{RANKED} rn <= 2 OR k = 1", "SQL061", "not bounded"),
+    (f"{RANKED} rn <= 2.5", "SQL061", "not bounded"),
+    ("SELECT k FROM t QUALIFY NTILE(4) OVER (ORDER BY v) = 1", "SQL100", "NTILE OVER"),
+    ("SELECT k, SUM(v) OVER (PARTITION BY k ORDER BY ts) FROM t", "SQL100", "SUM OVER"),
+    ("SELECT k, COUNT(*) FROM t GROUP BY k QUALIFY ROW_NUMBER() OVER (ORDER BY k) = 1", "SQL100", "QUALIFY"),
+    ("SELECT DISTINCT ON (k) k, v FROM t", "SQL100", "DISTINCT ON"),
+    ("SELECT k, LISTAGG(DISTINCT s ORDER BY v) FROM t GROUP BY k", "SQL100", "ordered by something else"),
+    ("SELECT k, v FROM t INTERSECT SELECT k FROM t", "SQL030", "INTERSECT of 2 and 1 columns"),
+    ("SELECT k FROM t EXCEPT ALL SELECT s FROM t", "SQL031", "`k` of this EXCEPT ALL is INTEGER and VARCHAR"),
+]
+
+
+@pytest.mark.parametrize(("query", "code", "said"), REFUSED, ids=[q for q, _, _ in REFUSED])
+def test_what_can_not_be_run_is_refused(query: str, code: str, said: str) -> None:
+    with pytest.raises(DiagnosticError) as raised:
+        plan_file(f"{TABLE}{query};", file="p.sql")
+    [diagnostic] = raised.value.diagnostics
+    assert isinstance(diagnostic, Diagnostic)
+    assert diagnostic.code == code
+    assert said in diagnostic.message
