@@ -89,6 +89,10 @@ HARMLESS_PREFIXES: tuple[str, ...] = words(
 REFUSED: dict[str, str] = {
     "table.exec.emit.early-fire.enabled": "write EMIT CHANGES at the end of the query",
     "table.exec.emit.late-fire.enabled": "SET 'table.exec.emit.allow-lateness' corrects windows by late rows",
+    "table.exec.emit.early-fire.delay": "write EMIT CHANGES at the end of the query: every epoch gives what changed",
+    "table.exec.emit.late-fire.delay": "every epoch gives what late rows correct",
+    "table.exec.sink.require-on-conflict": "a conflict is never left to chance: write INSERT … ON CONFLICT DO …",
+    "table.exec.sink.upsert-materialize": "write INSERT … ON CONFLICT DO DEDUPLICATE",
     "table.exec.legacy-cast-behaviour": "casts are DuckDB's",
     "table.exec.sink.not-null-enforcer": "NULL in a NOT NULL column is an error",
     "table.exec.sink.type-length-enforcer": "lengths of types are not checked",

@@ -166,3 +166,16 @@ def test_a_replayed_epoch_has_the_clock_of_its_plan(tmp_path: Path) -> None:
     run(plan, tmp_path, 1, wall_clock=lambda: 4600.0)
     with duckdb.connect(str(tmp_path / "out.duckdb")) as con:
         assert con.execute("SELECT k, n FROM result").fetchall() == [(1, 2)]
+
+
+def test_a_table_of_keys_alone_takes_a_forgotten_key_again(tmp_path: Path) -> None:
+    text = "SET 'table.exec.state.ttl' = '5 s';\n" + DATABASE.replace(
+        "k INT, n BIGINT, PRIMARY", "k INT, PRIMARY"
+    )
+    plan = planned(
+        tmp_path, text + "INSERT INTO out SELECT k FROM t GROUP BY k HAVING COUNT(*) > 0;", [{"k": 1}] * 3
+    )
+    clock = iter([1000.0, 1030.0, 1060.0])
+    run(plan, tmp_path, 1, wall_clock=lambda: next(clock))
+    with duckdb.connect(str(tmp_path / "out.duckdb")) as con:
+        assert con.execute("SELECT k FROM result").fetchall() == [(1,)]

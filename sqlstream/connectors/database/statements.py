@@ -52,10 +52,8 @@ class KeyedStatements:
             f"SELECT {key_columns} FROM {changes} AS d WHERE d.{CHANGE_COLUMN} = 1 "
             f"AND EXISTS (SELECT 1 FROM {table} AS t WHERE {self.match}) LIMIT 1"
         )
+        #: Whether `insert` touches as many rows as it has changes.
+        self.counted = not forgets or bool(values)
         if forgets:
-            # Every row that is counted has to be touched, so a table of keys alone gets its keys again.
-            own = excluded or ", ".join(
-                f"{quote_identifier(k)} = excluded.{quote_identifier(k)}" for k in key
-            )
-            self.insert += f" ON CONFLICT ({columns_of(key)}) DO UPDATE SET {own}"
+            self.insert += f" ON CONFLICT ({columns_of(key)}) {action}"
             self.taken = f"SELECT {key_columns} FROM {changes} AS d WHERE FALSE"
