@@ -16,13 +16,13 @@ from .types import quote_identifier
 _ROW, _CHANGES = "__row", "__changes"
 
 
-def to_kinds(table: pa.Table, key: tuple[str, ...], schema: Schema) -> pa.Table:
+def to_kinds(table: pa.Table, key: tuple[str, ...] | None, schema: Schema) -> pa.Table:
     """The columns of `schema` and KIND_COLUMN, a row for each time that a row goes or comes.
 
     `table` is consolidated, with WEIGHT_COLUMN; without it every row comes once, in the order given. With a
     `key`, rows are ordered by it, and a key that has one row before and one after gets '-U' and directly after
-    it '+U', any other its '-D' and then its '+I'. Without, all '-D' stand before all '+I', each ordered by all
-    columns. NULLs stand first.
+    it '+U', any other its '-D' and then its '+I'; the key () says that there is at most one row. Without one
+    (None) all '-D' stand before all '+I', each ordered by all columns. NULLs stand first.
     """
     names = [column.name for column in schema]
     rows = table.select(names)
@@ -54,17 +54,19 @@ def count_changes(table: pa.Table) -> int:
     return int(pc.sum(pc.abs(table.column(WEIGHT_COLUMN))).as_py())
 
 
-def _ordered(rows: pa.Table, weights: pa.ChunkedArray, key: tuple[str, ...], schema: Schema) -> pa.Table:
+def _ordered(
+    rows: pa.Table, weights: pa.ChunkedArray, key: tuple[str, ...] | None, schema: Schema
+) -> pa.Table:
     """Place, weight `w` and `kind` of each row, in the order in which they are to be written."""
     numbered = rows.append_column(WEIGHT_COLUMN, weights)
     numbered = numbered.append_column(_ROW, pa.array(np.arange(rows.num_rows)))
     comes = f"({WEIGHT_COLUMN} > 0)"
-    if key:
-        by = ", ".join(quote_identifier(name) for name in key)
+    if key is not None:
+        by = f"PARTITION BY {', '.join(quote_identifier(name) for name in key)}" if key else ""
         once = f"count(*) OVER k = 2 AND min({WEIGHT_COLUMN}) OVER k = -1 AND max({WEIGHT_COLUMN}) OVER k = 1"
         kind = f"CASE WHEN {once} THEN CASE WHEN {comes} THEN '+U' ELSE '-U' END "
         kind += f"WHEN {comes} THEN '+I' ELSE '-D' END"
-        window, first = f" WINDOW k AS (PARTITION BY {by})", [*map(quote_identifier, key), comes]
+        window, first = f" WINDOW k AS ({by})", [*map(quote_identifier, key), comes]
     else:
         kind, window, first = f"CASE WHEN {comes} THEN '+I' ELSE '-D' END", "", [comes]
     terms = [*first, *(quote_identifier(column.name) for column in schema), _ROW]

@@ -140,9 +140,13 @@ class SinkSpec:
     primary_key: tuple[str, ...] = ()
     partitioned_by: tuple[str, ...] = ()
     changelog: str = "append"  # 'append' | 'retract': whether rows arrive with WEIGHT_COLUMN
-    key: tuple[str, ...] = ()  # columns that are unique together in what the query gives; () = none is known
+    key: tuple[str, ...] | None = (
+        None  # columns that are unique together in what the query gives; None: none known
+    )
     on_conflict: str = ""  # 'error': two rows may claim a key, which is an error of the data
-    forgets: bool = False  # state has a time to live: a row of a key may come though the one before never went
+    forgets: bool = (
+        False  # state has a time to live: a row of a key may come though the one before never went
+    )
 
 
 # ---------------------------------------------------------------------------------------------- operators

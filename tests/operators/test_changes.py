@@ -49,7 +49,7 @@ def test_an_update_is_two_rows_behind_one_another() -> None:
 
 def test_without_a_key_deletes_stand_first_and_weights_are_repeated() -> None:
     table = changes((2, 1, "b"), (-2, 2, "x"), (-1, None, "n"), (1, None, None))
-    assert shown(to_kinds(table, (), SCHEMA)) == [
+    assert shown(to_kinds(table, None, SCHEMA)) == [
         ("-D", None, "n"),
         ("-D", 2, "x"),
         ("-D", 2, "x"),
@@ -85,7 +85,7 @@ def test_no_rows() -> None:
 @pytest.mark.parametrize("weight", [0, None])
 def test_a_weight_of_nothing_is_our_bug(weight: int) -> None:
     with pytest.raises(InternalError, match="weight"):
-        to_kinds(changes((weight, 1, "a")), (), SCHEMA)
+        to_kinds(changes((weight, 1, "a")), None, SCHEMA)
 
 
 @st.composite
@@ -115,7 +115,8 @@ def pairs(table: pa.Table, sign: str) -> Counter[str]:
 @given(typed(), st.data())
 def test_rows_are_repeated_as_they_are(drawn: tuple[pa.Table, Schema], data: st.DataObject) -> None:
     table, schema = drawn
-    key = tuple(data.draw(st.lists(st.sampled_from([c.name for c in schema]), unique=True)))
+    names = st.sampled_from([c.name for c in schema])
+    key = data.draw(st.none() | st.lists(names, unique=True).map(tuple))
     made = to_kinds(table, key, schema)
     expected: dict[str, Counter[str]] = {"+": Counter(), "-": Counter()}
     for row in table.to_pylist():
@@ -127,7 +128,7 @@ def test_rows_are_repeated_as_they_are(drawn: tuple[pa.Table, Schema], data: st.
     ]
     assert made.num_rows == count_changes(table)
     kinds = made[KIND_COLUMN].to_pylist()
-    if not key:
+    if key is None:
         assert set(kinds) <= {"-D", "+I"}
         assert kinds == sorted(kinds, reverse=True)
     for at, kind in enumerate(kinds):
@@ -165,3 +166,7 @@ def test_updates_of_a_keyed_table(before: dict[int, str], data: st.DataObject) -
         if k in after:
             expected.append(("+U" if k in before else "+I", k, after[k]))
     assert shown(to_kinds(table, ("k",), SCHEMA)) == expected
+
+
+def test_one_row_that_changes_is_an_update() -> None:
+    assert shown(to_kinds(changes((-1, 1, "a"), (1, 2, "b")), (), SCHEMA)) == [("-U", 1, "a"), ("+U", 2, "b")]

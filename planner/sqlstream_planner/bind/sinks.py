@@ -61,7 +61,7 @@ def check_sink(root: Sink, context: BindContext, at: exp.Expr | None) -> Sink:
             )
             + "; or say what to do: INSERT INTO … SELECT … ON CONFLICT DO DEDUPLICATE",
         )
-    best = next((key for key in known if {n.lower() for n in key} <= primary), known[0] if known else ())
+    best = next((key for key in known if {n.lower() for n in key} <= primary), known[0] if known else None)
     forgets = any(getattr(node, "ttl_us", None) is not None for node in walk((root,)))
     # A row that comes for a key that is taken is an error: the sink is told that it comes, not that it replaces.
     mode = "retract" if updating or sink.on_conflict == "error" else "append"
