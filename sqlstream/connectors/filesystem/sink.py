@@ -49,8 +49,8 @@ def checked_options(spec: SinkSpec) -> FileOptions:
         raise bad_option("format", format_, f"one of {', '.join(_WRITERS)} for a table that is written")
     if options.schema_include:
         raise bad_option("debezium-json.schema-include", "true", "'false' for a table that is written")
-    ordered = format_ in CHANGELOG_WRITERS and spec.changelog == "retract" and bool(spec.key)
-    if ordered and spec.key and not set(spec.partitioned_by) <= set(spec.key):
+    ordered = format_ in CHANGELOG_WRITERS and spec.changelog == "retract"
+    if ordered and spec.key is not None and not set(spec.partitioned_by) <= set(spec.key):
         raise DiagnosticError(
             Diagnostic(
                 "OPT003",
