@@ -218,6 +218,7 @@ def test_a_retry_gives_the_same_bytes() -> None:
 
 def spec_of(plan: PhysicalPlan) -> WindowAggregateSpec:
     [spec] = [step.operator for s in plan.stages for step in s.steps if isinstance(step, OperatorStep)]
+    assert isinstance(spec, WindowAggregateSpec)
     return spec
 
 

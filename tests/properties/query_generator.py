@@ -90,20 +90,20 @@ def relations(draw: st.DrawFn, depth: int = 2) -> Relation:
     if kind == "group":
         keys = draw(st.lists(names, min_size=1, max_size=2, unique=True))
         calls = [draw(st.sampled_from(WHOLE)).format(c=draw(names)) for _ in range(draw(st.integers(1, 3)))]
-        items = [*(f"{c} AS c{i}" for i, c in enumerate(keys))]
-        items += [f"{call} AS c{i}" for i, call in enumerate(calls, len(keys))]
+        grouped = [f"{c} AS c{i}" for i, c in enumerate(keys)]
+        grouped += [f"{call} AS c{i}" for i, call in enumerate(calls, len(keys))]
         having = f" HAVING COUNT(*) >= {draw(st.integers(1, 3))}" if draw(st.booleans()) else ""
         return Relation(
-            f"SELECT {', '.join(items)} FROM ({below.sql}) AS g GROUP BY {', '.join(keys)}{having}",
-            tuple(f"c{i}" for i in range(len(items))),
+            f"SELECT {', '.join(grouped)} FROM ({below.sql}) AS g GROUP BY {', '.join(keys)}{having}",
+            tuple(f"c{i}" for i in range(len(grouped))),
             below.depth + 1,
         )
     if kind == "global":
         calls = [draw(st.sampled_from(WHOLE)).format(c=draw(names)) for _ in range(draw(st.integers(1, 3)))]
-        items = [f"{call} AS c{i}" for i, call in enumerate(calls)]
+        called = [f"{call} AS c{i}" for i, call in enumerate(calls)]
         return Relation(
-            f"SELECT {', '.join(items)} FROM ({below.sql}) AS g",
-            tuple(f"c{i}" for i in range(len(items))),
+            f"SELECT {', '.join(called)} FROM ({below.sql}) AS g",
+            tuple(f"c{i}" for i in range(len(called))),
             below.depth + 1,
         )
     if kind == "top":

@@ -75,8 +75,8 @@ def lines(format_: str, made: Sequence[Change]) -> list[str]:
             before = row
         elif format_ == "debezium-json":
             op = {"+I": "c", "+U": "u", "-D": "d"}[kind]
-            old = {"+I": None, "+U": before, "-D": row}[kind]
-            out.append(json.dumps({"before": old, "after": None if kind == "-D" else row, "op": op}))
+            image = {"+I": None, "+U": before, "-D": row}[kind]
+            out.append(json.dumps({"before": image, "after": None if kind == "-D" else row, "op": op}))
         else:
             changed = {k: before[k] for k in before if before[k] != row[k]} if kind == "+U" else None
             word = {"+I": "insert", "+U": "update", "-D": "delete"}[kind]

@@ -94,7 +94,7 @@ class _Folding:
 def collecting() -> Iterator[Collected]:
     """The sink `blackhole` collects what it is given, in this process."""
     collected = Collected()
-    with mock.patch.dict(registry.SINKS, {"blackhole": collected}):  # type: ignore[dict-item]
+    with mock.patch.dict(registry.SINKS, {"blackhole": collected}):
         yield collected
 
 

@@ -28,7 +28,7 @@ def encode_delta(rows: Mapping[bytes, bytes | None]) -> bytes:
     values = list(map(rows.__getitem__, keys))
     n = len(keys)
     key_lengths = np.fromiter(map(len, keys), "<u4", n)
-    present = [value for value in values if value is not None] if None in rows.values() else values
+    present = [value for value in values if value is not None]
     if len(present) == n:
         value_lengths = np.fromiter(map(len, present), "<u4", n)
     else:
