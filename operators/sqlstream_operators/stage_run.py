@@ -109,7 +109,7 @@ class StageRun:
         marks = watermarks_for(self.plan, self.epoch, step.operator, step.watermark_sources)
         upto = closed_upto(marks.late, step.tick_us)
         if upto not in (WATERMARK_MIN, WATERMARK_MAX):
-            upto -= step.lateness_us
+            upto = max(upto - step.lateness_us, WATERMARK_MIN)
         any_late = any_timeless = False
         names = {step.input: step.name} | {name: f"{name}.kept" for name in step.also}
         for name, kept in names.items():

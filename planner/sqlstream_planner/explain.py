@@ -23,7 +23,16 @@ from sqlstream_operators.state_schema import StateSchema
 from sqlstream_operators.state_ttl import EXPIRY
 from sqlstream_planner.bind.windows import duration
 from sqlstream_planner.explain_operators import operator_lines, operator_title
-from sqlstream_planner.logical import GroupAggregate, Node, Sink, TopN, WindowAggregate, walk
+from sqlstream_planner.logical import (
+    GroupAggregate,
+    KeepFirst,
+    Node,
+    Sink,
+    TopN,
+    WindowAggregate,
+    WindowGate,
+    walk,
+)
 from sqlstream_planner.logical_text import logical_text
 from sqlstream_planner.pipeline import Planned
 from sqlstream_planner.properties import Properties, properties
@@ -115,6 +124,10 @@ def _name(node: Node) -> str:
         return "group aggregate" if node.calls or not node.keys else "distinct"
     if isinstance(node, TopN):
         return "top n"
+    if isinstance(node, WindowGate):
+        return "window gate"
+    if isinstance(node, KeepFirst):
+        return "keep first"
     return type(node).__name__.lower() + (f" {node.source.name}" if hasattr(node, "source") else "")
 
 
@@ -150,7 +163,10 @@ def _stage_lines(plan: PhysicalPlan, stage: Stage) -> list[str]:
             lines += [f"    {line}" for line in step.sql.split("\n")]
         elif isinstance(step, LateStep):
             sources = ", ".join(step.watermark_sources)
-            lines.append(f"  {step.name} = {step.input} without closed windows (watermark of {sources})")
+            late = f", {duration(step.lateness_us)} late" if step.lateness_us else ""
+            lines.append(
+                f"  {step.name} = {step.input} without closed windows (watermark of {sources}{late})"
+            )
         else:
             lines += operator_lines(step.name, step.operator)
     for output in stage.outputs:

@@ -110,6 +110,9 @@ def _group_aggregate(name: str, spec: GroupAggregateSpec) -> list[str]:
         lines.append(f"    counted values {_columns(counted.values)}, {read}")
         for column, text in zip(counted.columns, counted.aggregates, strict=True):
             lines.append(f"      {column.name} {column.type} = {text}")
+    if spec.expiry is not None:
+        late = f", {duration(spec.expiry.lateness_us)} late" if spec.expiry.lateness_us else ""
+        lines.append(f"    groups go when the watermark passes {spec.expiry.column}{late}")
     return [*lines, *_sql("for each group that changed", spec.emit)]
 
 
