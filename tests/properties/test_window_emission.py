@@ -279,3 +279,22 @@ def test_a_later_run_corrects_nothing_that_was_done(early: bool) -> None:
         # [10, 20) would have taken rows until 30 s; [20, 30) takes them until 40 s, and nothing was read after 14 s.
         assert again() == {**first, (shown(30), 1): 1, (shown(50), 1): 1}
         assert letters == {"late": 2}
+
+
+@pytest.mark.parametrize("size", [None, 3])
+def test_early_results_over_windows_that_are_given_once(size: int | None, tmp_path: Path) -> None:
+    """A window over closed windows: their results come in the epoch in which they close."""
+    inner = (
+        f"SELECT window_time, COUNT(*) AS n FROM TABLE({WINDOWS[0].sql}) "
+        "GROUP BY window_start, window_end, window_time EMIT ON WINDOW CLOSE"
+    )
+    outer = (
+        f"SELECT window_end, SUM(n) AS s, COUNT(*) AS c FROM TABLE(TUMBLE(TABLE ({inner}), DESCRIPTOR(window_time), "
+        "INTERVAL '30' SECOND)) GROUP BY window_start, window_end EMIT CHANGES"
+    )
+    rows = rows_at(*range(0, 100, 4))
+    with mock.patch.object(updating, "TABLE", TABLE):
+        reports = check(tmp_path, outer, rows, rows_per_epoch=size, every=False)
+    assert reports[-1].state_rows == 0
+    if size is not None:
+        assert sum(report.rows_written.get("out", 0) > 0 for report in reports) > 4  # results came early
