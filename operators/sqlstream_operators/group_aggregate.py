@@ -113,12 +113,10 @@ class GroupAggregate:
         return self._spec.keys if self._spec.expiry is None else (Column(TIME, BIGINT), *self._spec.keys)
 
     def idle(self, inputs: Sequence[pa.Table], watermarks: Watermarks, *, stateless: bool) -> bool:
-        """Nothing came, no group that exists from the start can be missing, and no group can expire."""
+        """Nothing came, and no group can expire; groups that exist from the start came with the first epoch."""
         if any(rows.num_rows for rows in inputs):
             return False
-        if stateless:
-            return self._spec.seed is None
-        return not self._expires(watermarks)
+        return stateless or not self._expires(watermarks)
 
     def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:
         """Merge, emit, expire; raises InternalError for rows of groups that have expired."""

@@ -162,7 +162,7 @@ class Shards:
     def _process(
         self, shard: int, inputs: list[pa.Table], marks: Watermarks, store: MemoryShardStore | ShardStore
     ) -> pa.Table:
-        idle = self.operator.idle(inputs, marks, stateless=not store.has_rows())
+        idle = self.epoch > 1 and self.operator.idle(inputs, marks, stateless=not store.has_rows())
         context = OperatorContext(shard, self.shards, GROUPS, marks, store, DUCK)
         result = self.operator.process(inputs, context)
         if idle:
