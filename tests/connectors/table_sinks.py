@@ -263,6 +263,21 @@ class TableSinkContract:
         appended.epoch(come((1, "a"), (2, "a")))
         assert appended.rows() == [(1, "a"), (2, "a")]
 
+    def test_a_key_that_state_forgot_takes_its_row_over(self, backend: Backend) -> None:
+        job = self.job(backend, key=["k"])
+        job.epoch(come((1, "a"), (2, "b")))
+        job.spec = replace(job.spec, forgets=True)
+        job.start()
+        job.epoch(come((1, "c"), (3, "d")))
+        assert job.rows() == [(1, "c"), (2, "b"), (3, "d")]
+        job.epoch(go((1, "c")), come((1, "e")), go((2, "b")))
+        assert job.rows() == [(1, "e"), (3, "d")]
+        keys = self.job(backend, {"k": "BIGINT"}, key=["k"], name="keys")
+        keys.spec = replace(keys.spec, forgets=True)
+        keys.epoch(come((1,)))
+        keys.epoch(come((1,), (2,)))
+        assert keys.rows() == [(1,), (2,)]
+
     def test_an_epoch_without_rows_is_noted(self, backend: Backend) -> None:
         job = self.job(backend)
         job.epoch()
