@@ -18,14 +18,15 @@ import pyarrow.parquet as pq
 from sqlstream.connectors import datagen
 from sqlstream.connectors.api import ConnectorContext, Limits
 from sqlstream.connectors.filesystem.csv import first_record
-from sqlstream.connectors.filesystem.options import FileOptions
+from sqlstream.connectors.filesystem.options import CHANGELOG_FORMATS, FileOptions
 from sqlstream.connectors.filesystem.paths import is_local, list_files, resolve
 from sqlstream.connectors.registry import SOURCES
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.spec import PhysicalPlan, SourceSpec
+from sqlstream_operators.spec import KIND_COLUMN, PhysicalPlan, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
-from sqlstream_operators.types import quote_identifier
+from sqlstream_operators.types import BIGINT, VARCHAR, quote_identifier
+from sqlstream_planner.batch_changelog import ORDER_COLUMN
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 _MONITOR = "source.monitor-interval"
@@ -138,7 +139,11 @@ class InputFiles:
         source = factory.source(spec, ConnectorContext(CheckpointStore(str(folder / "store")), base))
         reader = factory.reader(spec, base)
         duck = DuckSession()
-        names = [*spec.columns, *(m.name for m in spec.metadata)]
+        types = {**{c.name: c.type for c in spec.physical}, **{m.name: m.type for m in spec.metadata}}
+        changelog = spec.options.get("format", "") in CHANGELOG_FORMATS
+        if changelog:
+            types[KIND_COLUMN] = VARCHAR
+        names = list(types)
         query = f"SELECT {', '.join(map(quote_identifier, names))} FROM source_rows"
         position, ended, number = source.initial_position(), False, 0
         while not ended:
@@ -154,12 +159,20 @@ class InputFiles:
                 pq.write_table(table, folder / f"{number:06d}.parquet")
                 number += 1
             position, ended = plan.next_position, plan.exhausted
-        types = {**{c.name: c.type for c in spec.physical}, **{m.name: m.type for m in spec.metadata}}
+        view = f"CREATE OR REPLACE VIEW {quote_identifier(spec.name)} AS SELECT"
         if not number:
-            empty = ", ".join(f"CAST(NULL AS {types[n]}) AS {quote_identifier(n)}" for n in names)
-            return f"CREATE OR REPLACE VIEW {quote_identifier(spec.name)} AS SELECT {empty} WHERE false"
+            none = {**types, ORDER_COLUMN: BIGINT} if changelog else types
+            empty = ", ".join(f"CAST(NULL AS {type_}) AS {quote_identifier(n)}" for n, type_ in none.items())
+            return f"{view} {empty} WHERE false"
         items = ", ".join(
             f"CAST({quote_identifier(n)} AS {types[n]}) AS {quote_identifier(n)}" for n in names
         )
         listed = str(folder / "*.parquet").replace("'", "''")
-        return f"CREATE OR REPLACE VIEW {quote_identifier(spec.name)} AS SELECT {items} FROM read_parquet('{listed}')"
+        if not changelog:
+            return f"{view} {items} FROM read_parquet('{listed}')"
+        # The files are numbered in the order of the source.
+        place = "row_number() OVER (ORDER BY filename, file_row_number)"
+        return (
+            f"{view} {items}, {place} AS {quote_identifier(ORDER_COLUMN)} "
+            f"FROM read_parquet('{listed}', filename = true, file_row_number = true)"
+        )

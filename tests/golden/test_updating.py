@@ -118,3 +118,29 @@ def test_a_row_that_goes_and_never_came_is_told(tmp_path: Path) -> None:
     given = golden.Pipeline.load(tmp_path / "p.sql", {}, None, None)
     with pytest.raises(DiagnosticError, match="2 rows go that never came, such as k = NULL"):
         golden.check(given, InProcessRunner(1))
+
+
+@pytest.mark.parametrize("key", ["", ", PRIMARY KEY (id) NOT ENFORCED"], ids=["no key", "key"])
+@pytest.mark.parametrize("partitioned", [False, True], ids=["plain", "partitioned"])
+def test_changelogs_as_input(tmp_path: Path, key: str, partitioned: bool) -> None:
+    lines = [
+        '{"op":"c","after":{"id":1,"v":5,"day":1}}',
+        '{"op":"c","after":{"id":2,"v":7,"day":1}}',
+        '{"op":"u","before":{"id":1,"v":5,"day":1},"after":{"id":1,"v":6,"day":1}}',
+        '{"op":"d","before":{"id":2,"v":7,"day":1}}',
+        '{"op":"c","after":{"id":3,"v":7,"day":1}}',
+    ]
+    folder = tmp_path / ("in/day=1" if partitioned else "in")
+    folder.mkdir(parents=True)
+    (folder / "a.json").write_text("\n".join(lines[:3]) + "\n")
+    (folder / "b.json").write_text("\n".join(lines[3:]) + "\n")
+    (tmp_path / "p.sql").write_text(f"""
+        CREATE TABLE t (id INT, v BIGINT, day INT{key}) {"PARTITIONED BY (day)" if partitioned else ""}
+        WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'debezium-json');
+        CREATE TABLE out (day INT, n BIGINT, top BIGINT, PRIMARY KEY (day) NOT ENFORCED) WITH ({SINKS["duckdb"]});
+        INSERT INTO out SELECT day, COUNT(*), MIN(v) FROM t GROUP BY day;
+    """)
+    given = golden.Pipeline.load(tmp_path / "p.sql", {}, None, None)
+    (written,) = golden.update(given).sinks
+    assert list(files.read(written.file, written.schema).rows) == [("1", "2", "6")]
+    assert golden.check(given, InProcessRunner(2), rows_per_epoch=2).ok

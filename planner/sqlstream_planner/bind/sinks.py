@@ -24,6 +24,7 @@ from sqlstream_planner.properties import changes, keys
 #: Connectors that can take back rows, and the formats of `filesystem` that can say that a row is taken back.
 UPDATABLE = frozenset({"print", "blackhole", "duckdb", "postgres"})
 CHANGELOG_FORMATS = frozenset({"debezium-json", "changelog-json", "canal-json", "maxwell-json"})
+_EARLY = "a window's result is given early, or corrected by late rows"
 
 
 def check_sink(root: Sink, context: BindContext, at: exp.Expr | None) -> Sink:
@@ -72,13 +73,17 @@ def _check_windows(root: Sink, context: BindContext, at: exp.Expr | None) -> Non
     """A window is emitted once, so rows that go again can't be in it."""
     for node in walk((root,)):
         if isinstance(node, Window | WindowAggregate) and changes(node.input):
+            why = _why(node.input)
+            without = (
+                "leave EMIT CHANGES and allow-lateness out of what is inside, or " if why == _EARLY else ""
+            )
             context.fail(
                 at if at is not None else exp.Null(),
                 "SQL072",
                 "a window over rows that change after they were given",
-                notes=(_why(node.input), "a window's result is given once, when the watermark closes it"),
-                help="leave EMIT CHANGES and allow-lateness out of what is inside, or group by a time that you compute, "
-                "such as date_trunc('minute', ts), without a window function",
+                notes=(why, "a window's result is given once, when the watermark closes it"),
+                help=f"{without}group by a time that you compute, such as date_trunc('minute', ts), "
+                "without a window function",
             )
 
 
@@ -95,7 +100,7 @@ def _why(node: Node) -> str:
         below = changing[0]
     if isinstance(below, GroupAggregate):
         if below.expiry is not None:
-            return "a window's result is given early, or corrected by late rows"
+            return _EARLY
         return "an aggregate without a window changes with every row" if below.calls else "its input changes"
     if isinstance(below, TopN):
         return "a row leaves the first few when a better one comes"
