@@ -25,6 +25,14 @@ FOUND = "$found"
 """The boolean column of `StateStore.get` that says whether the key has a row."""
 
 
+class UntypedFieldError(ValueError):
+    """A field whose type is not known can't be stored; `name` is its column."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"state field {name} needs a known type")
+        self.name = name
+
+
 @dataclass(frozen=True, slots=True)
 class StateField:
     """One stored field: its column name, its type, and the fingerprint of what it means."""
@@ -39,7 +47,7 @@ class StateField:
         if not self.fingerprint:
             raise ValueError(f"state field {self.name} needs a fingerprint")
         if self.type.kind is Kind.UNKNOWN:
-            raise ValueError(f"state field {self.name} needs a known type")
+            raise UntypedFieldError(self.name)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; `from_json` reads it back."""

@@ -9,12 +9,14 @@ from types import MappingProxyType
 from typing import Any
 
 from sqlstream_operators.spec import PhysicalPlan
+from sqlstream_operators.state_schema import UntypedFieldError
 from sqlstream_planner.bind.script import bind_script
 from sqlstream_planner.catalog import Catalog
-from sqlstream_planner.diagnostics import Diagnostic
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from sqlstream_planner.logical import Sink
 from sqlstream_planner.parse import parse_file
 from sqlstream_planner.physical import plan_physical
+from sqlstream_planner.problems import UNSUPPORTED_EXPRESSION
 from sqlstream_planner.rendered import RenderedSql
 from sqlstream_planner.rules import optimize
 
@@ -51,5 +53,14 @@ def plan_file(
     catalog = Catalog.from_script(script)
     bound = bind_script(script, catalog)
     logical = optimize(bound.roots)
-    physical = plan_physical(logical, bound.options)
+    try:
+        physical = plan_physical(logical, bound.options)
+    except UntypedFieldError as error:
+        raise DiagnosticError(
+            Diagnostic(
+                UNSUPPORTED_EXPRESSION,
+                f"the type of `{error.name}` is not known, so it can't be kept in state",
+                help="CAST it, or use its parts as columns of their own; a row is written {'a': x, 'b': y}",
+            )
+        ) from error
     return Planned(script.rendered, catalog, bound.roots, logical, physical, bound.warnings)

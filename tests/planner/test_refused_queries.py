@@ -31,6 +31,8 @@ REFUSED = [
     ("SELECT k, COUNT(*) FROM t GROUP BY k QUALIFY ROW_NUMBER() OVER (ORDER BY k) = 1", "SQL100", "QUALIFY"),
     ("SELECT DISTINCT ON (k) k, v FROM t", "SQL100", "DISTINCT ON"),
     ("SELECT k, LISTAGG(DISTINCT s ORDER BY v) FROM t GROUP BY k", "SQL100", "ordered by something else"),
+    ("SELECT DISTINCT ROW(k, s) AS a FROM t", "TYP010", "the type of `a` is not known"),
+    ("SELECT k, COUNT(DISTINCT (s, v)) FROM t GROUP BY k", "TYP010", "is not known"),
     ("SELECT k, v FROM t INTERSECT SELECT k FROM t", "SQL030", "INTERSECT of 2 and 1 columns"),
     ("SELECT k FROM t EXCEPT ALL SELECT s FROM t", "SQL031", "`k` of this EXCEPT ALL is INTEGER and VARCHAR"),
 ]
