@@ -32,6 +32,8 @@ SYSTEMS = ("sqlstream", "flink", "spark", "spark_large", "duckdb")
 # Of 64 files. Spark's time for q12 halves with batches four times as large, so it is measured with both.
 FILES_PER_TRIGGER = {"spark": 4, "spark_large": 16}
 EXACT = ("sqlstream", "flink")  # Spark never closes the windows that are open when bounded input ends
+# Queries whose result changes: sqlstream's rows out are changes, so they are not compared with DuckDB's rows.
+UPDATING = ("q15", "q16", "q17", "q18", "q19")
 TITLES = {
     "sqlstream": "sqlstream",
     "flink": "Flink SQL",
@@ -67,7 +69,7 @@ BENCHMARKS = {
     b.name: b
     for query in ("q0", "q2", "q12", "q5_hop")
     for b in (Benchmark(query, query, "parquet"), Benchmark(f"{query}_json", query, "json"))
-} | {query: Benchmark(query, query, "parquet") for query in ("q15", "q16", "q17", "q18", "q19")}
+} | {query: Benchmark(query, query, "parquet") for query in UPDATING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +195,7 @@ def disagreements(turns: Sequence[Turn]) -> list[str]:
         f"{t.benchmark}, {t.system}, round {t.round}: {t.rows_out} rows out, DuckDB has {truth[t.benchmark]}"
         for t in turns
         if t.system in EXACT and not t.error and t.benchmark in truth and t.rows_out != truth[t.benchmark]
+        if not (t.system == "sqlstream" and t.benchmark in UPDATING)
     ]
     return found
 

@@ -96,7 +96,7 @@ REFUSED: dict[str, str] = {
     "table.exec.legacy-cast-behaviour": "casts are DuckDB's",
     "table.exec.sink.not-null-enforcer": "NULL in a NOT NULL column is an error",
     "table.exec.sink.type-length-enforcer": "lengths of types are not checked",
-    "table.exec.source.cdc-events-duplicate": "declare the PRIMARY KEY of the table that is read: its changes are then made consistent",
+    "table.exec.source.cdc-events-duplicate": "declare a PRIMARY KEY: changes are then made consistent by it",
     "table.sql-dialect": "the dialect is Flink's SQL with DuckDB's expressions",
 }
 """Flink's settings that would change results, and why they can't be set."""

@@ -89,7 +89,7 @@ def test_every_benchmark_has_its_pipeline_over_the_same_format(name: str) -> Non
 
 
 def test_json_and_parquet_pipelines_differ_only_in_the_format() -> None:
-    for query in {b.query for b in BENCHMARKS.values()}:
+    for query in {b.query for b in BENCHMARKS.values() if b.format == "json"}:
         parquet, lines = (BENCHMARKS[n].pipeline.read_text() for n in (query, f"{query}_json"))
         assert parquet.replace("from Parquet.", "from JSON lines.").replace("parquet", "json") == lines
 

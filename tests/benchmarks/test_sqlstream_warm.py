@@ -5,7 +5,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from benchmarks.peers import BENCHMARKS
+from benchmarks.peers import BENCHMARKS, UPDATING
 from benchmarks.sqlstream_warm import run_sqlstream
 from sqlstream.runtime.local_runner import InProcessRunner
 
@@ -20,6 +20,11 @@ ROWS_OUT = {
         FROM (SELECT DISTINCT bidder, time_bucket(INTERVAL '10 seconds', dateTime) FROM bid)""",
     "q5_hop": f"""SELECT count(*) FROM (SELECT DISTINCT auction, {WINDOWS}
         FROM bid, (SELECT unnest(range(5)) AS k))""",
+    "q15": "SELECT 1",
+    "q16": "SELECT 1",
+    "q17": "SELECT count(DISTINCT auction) FROM bid",
+    "q18": "SELECT count(DISTINCT (auction, bidder)) FROM bid",
+    "q19": "SELECT 70",
 }
 
 
@@ -33,5 +38,8 @@ def test_every_pipeline_runs_and_writes_as_many_rows_as_duckdb(name: str, tmp_pa
         con.execute(f"COPY bid TO '{folder}/part-0.{benchmark.format}' (FORMAT {benchmark.format})")
         row = con.execute(ROWS_OUT[benchmark.query]).fetchone()
     run = run_sqlstream(benchmark.pipeline, tmp_path, tmp_path, InProcessRunner, 2, 300)
-    assert (run.rows_in, (run.rows_out,)) == (1000, row)
+    assert run.rows_in == 1000
+    # Rows out of an updating query are changes: at least the rows that are there in the end.
+    assert row is not None
+    assert run.rows_out >= row[0] if name in UPDATING else run.rows_out == row[0]
     assert len(run.epochs) >= 4

@@ -23,6 +23,8 @@ from sqlstream_planner.properties import changes, keys
 
 #: Connectors that can take back rows, and the formats of `filesystem` that can say that a row is taken back.
 UPDATABLE = frozenset({"print", "blackhole", "duckdb", "postgres"})
+#: Connectors whose tables have one row for each PRIMARY KEY.
+KEYED = frozenset({"duckdb", "postgres"})
 CHANGELOG_FORMATS = frozenset({"debezium-json", "changelog-json", "canal-json", "maxwell-json"})
 _EARLY = "a window's result is given early, or corrected by late rows"
 
@@ -47,7 +49,9 @@ def check_sink(root: Sink, context: BindContext, at: exp.Expr | None) -> Sink:
         )
     primary = {name.lower() for name in sink.primary_key}
     matches = any({n.lower() for n in key} <= primary for key in known)
-    if primary and updating and not matches and sink.on_conflict != "error":
+    # Rows that are only appended conflict as well: what a table held would depend on how epochs were cut.
+    claimed = updating or sink.connector in KEYED
+    if primary and claimed and not matches and sink.on_conflict != "error":
         unique = f"its rows are unique by {', '.join(known[0])}" if known else "no columns are unique in it"
         context.fail(
             place,
