@@ -127,7 +127,8 @@ def relations(draw: st.DrawFn, depth: int = 2) -> Relation:
         direction = draw(st.sampled_from(["", " DESC"]))
         offset = draw(st.sampled_from(["", " OFFSET 1"]))
         return Relation(
-            f"SELECT {listed} FROM ({below.sql}) AS l ORDER BY {draw(names)}{direction} LIMIT {draw(st.integers(1, 4))}{offset}",
+            f"SELECT {listed} FROM ({below.sql}) AS l ORDER BY {draw(names)}{direction} "
+            f"LIMIT {draw(st.integers(1, 4))}{offset}",
             below.columns,
             below.depth + 1,
         )
@@ -136,10 +137,10 @@ def relations(draw: st.DrawFn, depth: int = 2) -> Relation:
     operator = draw(
         st.sampled_from(["UNION", "UNION ALL", "INTERSECT", "INTERSECT ALL", "EXCEPT", "EXCEPT ALL"])
     )
-    sides = [
-        f"SELECT {', '.join(f'CAST({c} AS BIGINT) AS c{i}' for i, c in enumerate(r.columns[:width]))} FROM ({r.sql}) AS x"
-        for r in (below, other)
-    ]
+    sides = []
+    for side in (below, other):
+        items = ", ".join(f"CAST({c} AS BIGINT) AS c{i}" for i, c in enumerate(side.columns[:width]))
+        sides.append(f"SELECT {items} FROM ({side.sql}) AS x")
     return Relation(
         f"{sides[0]} {operator} {sides[1]}",
         tuple(f"c{i}" for i in range(width)),

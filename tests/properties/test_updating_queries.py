@@ -56,24 +56,36 @@ QUERIES = {
     "having": "SELECT k, COUNT(*) AS n FROM t GROUP BY k HAVING COUNT(*) BETWEEN 2 AND 3",
     "rollup": "SELECT k, s, COUNT(*) AS n, GROUPING(k, s) AS g FROM t GROUP BY ROLLUP (k, s)",
     "distinct": "SELECT DISTINCT k, s FROM t",
-    "count of counts": "SELECT n, COUNT(*) AS groups FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) AS c GROUP BY n",
-    "avg of max": "SELECT AVG(hi) AS a, STDDEV_POP(hi) AS s FROM (SELECT k, MAX(v) AS hi FROM t GROUP BY k) AS c",
-    "min and max of sums": "SELECT MIN(n) AS lo, MAX(n) AS hi FROM (SELECT k, SUM(v) AS n FROM t GROUP BY k) AS c",
+    "count of counts": "SELECT n, COUNT(*) AS groups FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) AS "
+    "c GROUP BY n",
+    "avg of max": "SELECT AVG(hi) AS a, STDDEV_POP(hi) AS s FROM (SELECT k, MAX(v) AS hi FROM t "
+    "GROUP BY k) AS c",
+    "min and max of sums": "SELECT MIN(n) AS lo, MAX(n) AS hi FROM (SELECT k, SUM(v) AS n FROM t GROUP BY k) "
+    "AS c",
     "distinct aggregates": "SELECT b, COUNT(DISTINCT k) AS a, COUNT(DISTINCT k) FILTER (WHERE v > 9) AS c, "
     "SUM(DISTINCT v) AS d, COUNT(DISTINCT s) AS e, LISTAGG(DISTINCT s) AS f FROM t GROUP BY b",
-    "distinct of changes": "SELECT COUNT(DISTINCT n) AS d FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) AS c",
+    "distinct of changes": "SELECT COUNT(DISTINCT n) AS d FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) "
+    "AS c",
     "doubles": "SELECT k, SUM(x) AS s, AVG(x) AS a, VAR_SAMP(x) AS w, MEDIAN(x) AS m FROM t GROUP BY k",
-    "doubles of changes": "SELECT SUM(x) AS s, AVG(x) AS a FROM (SELECT k, SUM(x) AS x FROM t GROUP BY k) AS c",
-    "first and last": "SELECT s, FIRST_VALUE(v) AS f, LAST_VALUE(v) AS l, MAX_BY(k, v) AS m FROM t GROUP BY s",
-    "arrays": "SELECT s, ARRAY_AGG(v) AS a, ARRAY_AGG(k ORDER BY v DESC) AS o, STRING_AGG(CAST(k AS STRING), '-') AS t FROM t GROUP BY s",
-    "top 2": "SELECT k, v, s FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) AS rn FROM t) AS r WHERE rn <= 2",
-    "top with rank": "SELECT k, v, rn FROM (SELECT *, RANK() OVER (PARTITION BY k ORDER BY v) AS rn FROM t) AS r WHERE rn <= 2",
-    "dense rank": "SELECT k, v, rn FROM (SELECT *, DENSE_RANK() OVER (ORDER BY v NULLS FIRST) AS rn FROM t) AS r WHERE rn < 3",
+    "doubles of changes": "SELECT SUM(x) AS s, AVG(x) AS a FROM (SELECT k, SUM(x) AS x FROM t GROUP BY k) "
+    "AS c",
+    "first and last": "SELECT s, FIRST_VALUE(v) AS f, LAST_VALUE(v) AS l, MAX_BY(k, v) AS m FROM t "
+    "GROUP BY s",
+    "arrays": "SELECT s, ARRAY_AGG(v) AS a, ARRAY_AGG(k ORDER BY v DESC) AS o, "
+    "STRING_AGG(CAST(k AS STRING), '-') AS t FROM t GROUP BY s",
+    "top 2": "SELECT k, v, s FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v "
+    "DESC) AS rn FROM t) AS r WHERE rn <= 2",
+    "top with rank": "SELECT k, v, rn FROM (SELECT *, RANK() OVER (PARTITION BY k ORDER BY v) AS rn "
+    "FROM t) AS r WHERE rn <= 2",
+    "dense rank": "SELECT k, v, rn FROM (SELECT *, DENSE_RANK() OVER (ORDER BY v NULLS FIRST) AS rn "
+    "FROM t) AS r WHERE rn < 3",
     "qualify": "SELECT k, v, ts FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC) = 1",
-    "dedup first": "SELECT k, v, s, ts FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k, s ORDER BY ts) AS rn FROM t) AS r WHERE rn = 1",
+    "dedup first": "SELECT k, v, s, ts FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k, s ORDER BY "
+    "ts) AS rn FROM t) AS r WHERE rn = 1",
     "top of counts": "SELECT s, n, rn FROM (SELECT s, n, ROW_NUMBER() OVER (ORDER BY n DESC) AS rn FROM "
     "(SELECT s, COUNT(*) AS n FROM t GROUP BY s) AS c) AS r WHERE rn <= 2",
-    "count of top": "SELECT k, COUNT(*) AS n, SUM(v) AS t FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) AS rn "
+    "count of top": "SELECT k, COUNT(*) AS n, SUM(v) AS t FROM (SELECT *, ROW_NUMBER() OVER "
+    "(PARTITION BY k ORDER BY v DESC) AS rn "
     "FROM t) AS r WHERE rn <= 2 GROUP BY k",
     "limit": "SELECT k, v FROM t ORDER BY v DESC, k LIMIT 3 OFFSET 1",
     "limit of groups": "SELECT k, SUM(v) AS total FROM t GROUP BY k ORDER BY total DESC LIMIT 2",
@@ -83,11 +95,14 @@ QUERIES = {
     "intersect all": "SELECT k FROM t INTERSECT ALL SELECT k FROM t WHERE b",
     "except": "SELECT k, s FROM t EXCEPT SELECT k, s FROM t WHERE b",
     "except all": "SELECT k FROM t EXCEPT ALL SELECT k FROM t WHERE v > 8",
-    "union all of changes": "SELECT k, COUNT(*) AS n FROM t GROUP BY k UNION ALL SELECT v, MAX(k) FROM t GROUP BY v",
-    "booleans": "SELECT k, BOOL_AND(b) AS a, BOOL_OR(b) AS o, BIT_XOR(v) AS x, COUNT_IF(b) AS c FROM t GROUP BY k",
+    "union all of changes": "SELECT k, COUNT(*) AS n FROM t GROUP BY k UNION ALL SELECT v, MAX(k) FROM t "
+    "GROUP BY v",
+    "booleans": "SELECT k, BOOL_AND(b) AS a, BOOL_OR(b) AS o, BIT_XOR(v) AS x, COUNT_IF(b) AS c "
+    "FROM t GROUP BY k",
     "booleans of changes": "SELECT BOOL_AND(n > 1) AS a, BOOL_OR(n > 2) AS o, BIT_XOR(n) AS x FROM "
     "(SELECT k, COUNT(*) AS n FROM t GROUP BY k) AS c",
-    "text keys": "SELECT upper(s) AS u, MIN(d) AS lo, SUM(d) AS total, COUNT(DISTINCT d) AS n FROM t GROUP BY upper(s)",
+    "text keys": "SELECT upper(s) AS u, MIN(d) AS lo, SUM(d) AS total, COUNT(DISTINCT d) AS n FROM "
+    "t GROUP BY upper(s)",
 }
 
 
