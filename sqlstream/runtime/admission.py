@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from sqlstream.connectors.api import Limits
 
-FIRST_ROWS = 200_000
+FIRST_ROWS = 500_000
 LEAST_ROWS = 1_000
 MOST_ROWS = 50_000_000
 DEFAULT_TARGET_S = 2.0
