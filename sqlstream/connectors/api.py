@@ -22,13 +22,16 @@ Position = Mapping[str, Any]
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How much a source may plan for one epoch. `rows` and `files` are hard limits where the format allows it
-    (a compressed or ORC file is read whole), None is no limit. `tasks` is how many splits are useful.
+    (a compressed or ORC file is read whole), None is no limit. `tasks` is how many splits are useful. With
+    `about`, `rows` is what admission aims at: a source that would have to read its input to count rows
+    estimates them.
     """
 
     rows: int | None = None
     files: int | None = None
     bytes: int | None = None
     tasks: int = 4
+    about: bool = False
 
 
 @dataclass(frozen=True, slots=True)

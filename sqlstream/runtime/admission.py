@@ -100,8 +100,10 @@ class Admission:
             going = {name: pace for name, pace in going.items() if waiting[name] != 0}
             if len(going) > 1:
                 shares |= aligned(sum(shares[name] for name in going), going, waiting)
+        about = self.fixed_rows is None
         return {
-            name: Limits(rows=max(part, 1), files=self.files, tasks=tasks) for name, part in shares.items()
+            name: Limits(rows=max(part, 1), files=self.files, tasks=tasks, about=about)
+            for name, part in shares.items()
         }
 
 

@@ -142,6 +142,15 @@ def test_a_position_means_the_same_whatever_came_since(tmp_path: Path, duck: Duc
     assert [row[0] for row in rest.rows] == [4, 5, 6, 7, 8, 9, 99]
 
 
+def test_rows_that_are_aimed_at_are_estimated_and_none_is_lost(tmp_path: Path, duck: DuckSession) -> None:
+    where = context(tmp_path)
+    _files(tmp_path / "d", {str(f): _line(*range(f * 1000, f * 1000 + 1000)) for f in range(1, 4)})
+    read = read_all(duck, source_spec(SCHEMA, path="d", format="json"), where, Limits(rows=300, about=True))
+    assert [row[0] for row in read.rows] == list(range(1000, 4000))
+    sizes = [table.num_rows for table in read.tables]
+    assert all(200 <= size <= 400 for size in sizes[:-1])
+
+
 def test_positions_do_not_grow(tmp_path: Path, duck: DuckSession) -> None:
     _files(tmp_path / "d", {str(i): _line(i) for i in range(300)})
     source = FileSource(source_spec(SCHEMA, path="d", format="json"), context(tmp_path))

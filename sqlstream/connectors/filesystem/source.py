@@ -103,7 +103,7 @@ class FileSource:
         self._list_if_due(position)
         entries = self._log.entries
         file, offset = int(position["file"]), int(position["offset"])
-        budget = _Budget(limits.rows, limits.files, limits.bytes)
+        budget = self._budget(limits, entries[file:])
         while file < len(entries) and not budget.spent:
             end = self._take(entries[file], offset, budget)
             if end is None:
@@ -113,6 +113,18 @@ class FileSource:
         following = {"segments": self._log.segments, "file": file, "offset": offset}
         splits = tuple(self._split(parts) for parts in self._pack(budget.parts, limits.tasks))
         return SourcePlan(splits, following, self.bounded and file >= len(entries), budget.taken)
+
+    def _budget(self, limits: Limits, entries: Sequence[FileEntry]) -> _Budget:
+        """What may be taken. Lines are only counted where the limit is exact: that reads the input once more."""
+        counted = self._cutter is not None and entries and compression(entries[0].path) is None
+        if not (limits.about and limits.rows is not None and counted):
+            return _Budget(limits.rows, limits.files, limits.bytes)
+        if self._bytes_per_row is None:
+            self._sample(entries[0])
+        if self._bytes_per_row is None:
+            return _Budget(limits.rows, limits.files, limits.bytes)
+        wanted = max(1, round(limits.rows * self._bytes_per_row))
+        return _Budget(None, limits.files, wanted if limits.bytes is None else min(wanted, limits.bytes))
 
     def lag(self, position: Position) -> int | None:
         """An estimate of the rows after `position`, by the average length of a row; None if it is not
