@@ -58,6 +58,7 @@ from sqlstream_planner.logical import (
     KeepFirst,
     Node,
     Normalize,
+    Project,
     Scan,
     Sink,
     TopN,
@@ -331,14 +332,20 @@ class _Builder:
     def _group(self, node: GroupAggregate) -> Block:
         retracting = changes(node.input)
         plan = plan_group(node, self._provenance, retracting=retracting)
+        shared = node.expiry is None and bool(plan.distinct or plan.counted)
+        over = with_key_columns(node) if shared else node
+        if over is not node:
+            plan = plan_group(over, self._provenance, retracting=retracting)
         if plan.spec.state.state_id in self._states:
             plan = plan.with_state_id(plan.distinguishing_state_id)
         spec = self._keeping(plan.spec, node.ttl_us)
         name = self._name("group_aggregate")
-        blocks = self._blocks(node.input, timeless=node.expiry is not None and node.expiry.time.direct)
+        blocks = self._blocks(over.input, timeless=node.expiry is not None and node.expiry.time.direct)
         keys = tuple(c.name for c in spec.keys)
         if node.expiry is not None:
             return self._expiring(name, node, plan, spec, blocks)
+        if shared:
+            blocks = self._computed(name, blocks, columns_read(over))
         partials = [
             self._distinct(f"{name}.distinct_{n}", d, blocks, node.ttl_us)
             for n, d in enumerate(plan.distinct, 1)
@@ -360,6 +367,24 @@ class _Builder:
         draft.inputs = [edge, *counted]
         draft.steps.append(OperatorStep(name, spec, tuple(i.name for i in draft.inputs)))
         return self._changing(name, node, weighted=changes(node))
+
+    def _computed(self, name: str, blocks: list[Block], wanted: Sequence[str]) -> list[Block]:
+        """The rows of some blocks as one relation a stage, which several fragments then read."""
+        made = []
+        for place, here in _by_place(blocks).items():
+            weighted = any(WEIGHT_COLUMN in b.columns for b in here)
+            texts = []
+            for b in here:
+                items = [(sql(b.columns[id_]), id_) for id_ in wanted] or [("1", "__one")]
+                texts.append(b.select([*items, *([(sql(weight(b)), WEIGHT_COLUMN)] if weighted else [])]))
+            reads = tuple(dict.fromkeys(r for b in here for r in b.reads))
+            step = FragmentStep(self._name(f"{name}.rows"), "\nUNION ALL\n".join(texts), reads)
+            self._drafts[place].steps.append(step)
+            columns: dict[str, exp.Expr] = {id_: column(id_) for id_ in wanted}
+            if weighted:
+                columns[WEIGHT_COLUMN] = column(WEIGHT_COLUMN)
+            made.append(Block(place, quote_identifier(step.name), (step.name,), columns))
+        return made
 
     def _expiring(
         self, name: str, node: GroupAggregate, plan: GroupPlan, spec: GroupAggregateSpec, blocks: list[Block]
@@ -533,6 +558,36 @@ class _Builder:
 def _event_time(node: Node) -> str | None:
     """The column with a row's own event time, which tells how late it is."""
     return next((f.id for f in node.fields if f.time is not None and f.window is None), None)
+
+
+def with_key_columns(node: GroupAggregate) -> GroupAggregate:
+    """The same aggregate with keys that are computed by a projection below it, once for all that reads them."""
+    fields, expressions, chosen = list(node.input.fields), [], []
+    for f, e in zip(node.keys, node.key_expressions, strict=True):
+        bare = e
+        while isinstance(bare, exp.Paren):
+            bare = bare.this
+        if isinstance(bare, exp.Column):
+            chosen.append(e)
+            continue
+        made = Field(f"{f.id}.key", f.name, f.type, f.nullable)
+        fields.append(made)
+        expressions.append(e)
+        chosen.append(column(made.id))
+    if not expressions:
+        return node
+    below = Project(node.input, tuple(fields), (*(column(f.id) for f in node.input.fields), *expressions))
+    return replace(node, input=below, key_expressions=tuple(chosen))
+
+
+def columns_read(node: GroupAggregate) -> list[str]:
+    """The ids of the columns of its input that an aggregate reads, in the input's order."""
+    expressions = [*node.key_expressions]
+    for call in node.calls:
+        expressions += [*call.arguments, *(e for e, _, _ in call.order_by)]
+        expressions += [call.filter] if call.filter is not None else []
+    read = set().union(*(columns_of(e) for e in expressions)) if expressions else set()
+    return [f.id for f in node.input.fields if f.id in read]
 
 
 def consolidated(columns: Sequence[str], changes_sql: str) -> str:

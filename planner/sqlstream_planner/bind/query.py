@@ -13,7 +13,7 @@ from sqlstream_planner.bind.clauses import check_emit, state_ttl, warn_hint
 from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.items import expand_items, project
 from sqlstream_planner.bind.limits import bind_limit, has_limit
-from sqlstream_planner.bind.ranking import bind_overs
+from sqlstream_planner.bind.ranking import bind_overs, windows_of
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.bind.sets import distinct, set_operation
 from sqlstream_planner.bind.windows import bind_tvf
@@ -166,6 +166,14 @@ class QueryBinder:
         if where is not None:
             node = self._filter(where.this, node, scope, "WHERE")
         if is_aggregate_query(query):
+            overs = [w for item in query.expressions for w in windows_of(item)]
+            if overs:
+                self.context.unsupported(
+                    overs[0],
+                    "OVER in a query that aggregates",
+                    help="aggregate in a sub-query, and rank its result: "
+                    "SELECT … FROM (SELECT …, ROW_NUMBER() OVER (…) AS rn FROM (SELECT … GROUP BY …)) WHERE rn <= 3",
+                )
             for clause in ("qualify", "windows"):
                 if query.args.get(clause):
                     self.context.unsupported(

@@ -51,14 +51,14 @@ def bind_overs(
     Raises DiagnosticError for functions other than the three that rank.
     """
     places = [*query.expressions, *([query.args["qualify"]] if query.args.get("qualify") else [])]
-    overs = [w for place in places for w in _windows(place)]
+    overs = [w for place in places for w in windows_of(place)]
     if not overs:
         return query, node, scope
     named = {w.name.lower(): w for w in query.args.get("windows") or []}
     made: dict[str, Field] = {}
     query = query.copy()
     places = [*query.expressions, *([query.args["qualify"]] if query.args.get("qualify") else [])]
-    for window in [w for place in places for w in _windows(place)]:
+    for window in [w for place in places for w in windows_of(place)]:
         text = duckdb_sql(window)
         if text not in made:
             node, made[text] = _rank(context, window, node, scope, named)
@@ -74,7 +74,8 @@ def bind_overs(
     return query, node, Scope(context, (*scope.relations, Relation(None, fields, hidden=True)))
 
 
-def _windows(expression: exp.Expr) -> list[exp.Window]:
+def windows_of(expression: exp.Expr) -> list[exp.Window]:
+    """The OVERs of an expression, without those of sub-queries."""
     found: list[exp.Window] = []
 
     def visit(node: exp.Expr) -> None:
