@@ -26,7 +26,7 @@ WHERE event_type = 2
 GROUP BY window_start, window_end, bid.auction;
 INSERT INTO hole SELECT id, customer FROM orders;
 INSERT INTO busiest SELECT auction, COUNT(*) FROM bid GROUP BY auction;
-INSERT INTO carrier_delays SELECT CAST(id AS STRING), customer FROM orders;
+INSERT INTO carrier_delays SELECT CAST(id AS STRING), MAX(customer) FROM orders GROUP BY CAST(id AS STRING);
 END;
 """
 

@@ -96,7 +96,7 @@ def test_a_wrong_row_is_seen(tmp_path: Path) -> None:
 def test_a_golden_that_the_key_forbids_is_not_written(tmp_path: Path, rows: str, said: str) -> None:
     text = f"""
         CREATE TABLE out (k STRING, v BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH ({SINKS["postgres"]});
-        INSERT INTO out SELECT k, v FROM t;
+        INSERT INTO out SELECT k, v FROM t ON CONFLICT DO ERROR;
     """
     with pytest.raises(DiagnosticError) as raised:
         golden.update(pipeline(tmp_path, text, rows))

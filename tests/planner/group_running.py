@@ -133,6 +133,7 @@ class Running:
         self._plan = plan_
         self._shards = shards
         self._group = GroupOperator(plan_.spec)
+        self._epochs = 0
         self._distinct = [DistinctValues(d.spec) for d in plan_.distinct]
         self.stores = [MemoryShardStore(plan_.spec.state, i, shards, GROUPS) for i in range(shards)]
         self.distinct_stores = [
@@ -160,9 +161,12 @@ class Running:
             inputs.append(union(texts, plan_.counted_schemas[position]))
         keys = [f.name for f in plan_.spec.state.table("acc").key]
         for store, own_inputs in self._shared(inputs, [keys] * len(inputs), self.stores):
-            if not self._group.idle(own_inputs, marks, stateless=not store.has_rows()):
+            # As the runtime does: whether it is idle is only asked after its first epoch.
+            idle = self._epochs > 0 and self._group.idle(own_inputs, marks, stateless=not store.has_rows())
+            if not idle:
                 self._fold(self._group.process(own_inputs, self._context(store, marks)).output)
             store.commit()
+        self._epochs += 1
         return list(self)
 
     def __iter__(self) -> Iterator[Row]:
