@@ -97,17 +97,19 @@ def _distinct(plan_: DistinctPlan, parts: list[Block], known: Counter[Row]) -> N
     spec = plan_.spec
     rows = union([plan_.partial_sql(b) for b in parts], plan_.input_schema)
     width = len(spec.keys) + len(spec.values)
-    came: Counter[Row] = Counter()
+    came: Counter[tuple[str, str]] = Counter()
+    keys: dict[str, Row] = {}  # by their text: a NaN is not equal to another
     columns = [rows.column(i).to_pylist() for i in range(rows.num_columns)]
     for row in zip(*columns, strict=True):
         key = tuple(v + 0.0 if isinstance(v, float) else v for v in row[:width])  # -0.0 is 0.0
         for number, flag in enumerate(spec.flags):
-            came[(repr(key), key, flag)] += row[width + number]
+            keys.setdefault(repr(key), key)
+            came[(repr(key), flag)] += row[width + number]
     changes: dict[str, tuple[Row, dict[str, tuple[bool, bool]]]] = {}
-    for (text, key, flag), count in came.items():
+    for (text, flag), count in came.items():
         before = known[(text, flag)] > 0
         known[(text, flag)] += count
-        changes.setdefault(text, (key, {}))[1][flag] = (before, known[(text, flag)] > 0)
+        changes.setdefault(text, (keys[text], {}))[1][flag] = (before, known[(text, flag)] > 0)
     group: Schema = (*spec.keys, *spec.values)
     _create(
         "changed",
