@@ -87,18 +87,20 @@ class BindContext:
 
     def type_of(self, expression: exp.Expr, fields: Fields, *, aggregates: bool = False) -> TypedExpr:
         """The type of a resolved expression over `fields`; a type problem becomes a diagnostic."""
-        return self._typed(lambda: infer(expression, _types(fields), aggregates=aggregates), expression)
+        return self._typed(
+            lambda: infer(expression, _types(fields), aggregates=aggregates), expression, fields
+        )
 
     def condition(self, expression: exp.Expr, fields: Fields, what: str) -> TypedExpr:
         """Like `type_of` for a condition, which must be BOOLEAN. `what` names the clause."""
-        return self._typed(lambda: require_boolean(expression, _types(fields), what), expression)
+        return self._typed(lambda: require_boolean(expression, _types(fields), what), expression, fields)
 
-    def _typed(self, run: Callable[[], TypedExpr], expression: exp.Expr) -> TypedExpr:
+    def _typed(self, run: Callable[[], TypedExpr], expression: exp.Expr, fields: Fields) -> TypedExpr:
         try:
             return run()
         except TypeProblem as problem:
             node = problem.node if problem.node.meta or problem.node.parent is not None else expression
-            raise DiagnosticError(problem.diagnostic(self.span(node))) from None
+            raise DiagnosticError(_as_written(problem.diagnostic(self.span(node)), fields)) from None
 
     def translated(self, expression: exp.Expr, fields: Fields) -> exp.Expr:
         """A resolved expression with all functions as DuckDB's; refuses non-deterministic ones."""
@@ -123,7 +125,24 @@ class BindContext:
             translated = translate(expression, lambda e: infer(e, types, aggregates=True).type)
             return translated.transform(_plain_time_cast)
         except TypeProblem as problem:
-            raise DiagnosticError(problem.diagnostic(self.span(problem.node))) from None
+            raise DiagnosticError(_as_written(problem.diagnostic(self.span(problem.node)), fields)) from None
+
+
+def _as_written(diagnostic: Diagnostic, fields: Fields) -> Diagnostic:
+    """The diagnostic with columns by the user's names: inside a plan they are known by ids."""
+
+    def named(text: str) -> str:
+        for f in fields:
+            if f.id != f.name:
+                text = text.replace(f'"{f.id}"', f"`{f.name}`")
+        return text
+
+    return replace(
+        diagnostic,
+        message=named(diagnostic.message),
+        notes=tuple(named(note) for note in diagnostic.notes),
+        help=named(diagnostic.help) if diagnostic.help is not None else None,
+    )
 
 
 _DIGITS = {0: "second", 3: "millisecond"}
