@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 
@@ -212,18 +211,26 @@ print("sqlglot" in sys.modules, "jinja2" in sys.modules)
     assert _python(code).stdout.splitlines()[-1] == "False False"
 
 
-def test_check_answers_in_half_a_second(tmp_path: Path, pipeline: Path) -> None:
-    """Best of a few processes, bytecode compiled as after an installation: what a person waits for."""
+def test_check_costs_little_more_than_loading_its_libraries(tmp_path: Path, pipeline: Path) -> None:
+    """`check` takes about half a second on a common machine; here as a ratio, whatever the machine does."""
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(str(ROOT / p) for p in (".", "planner", "operators")),
         "PYTHONPYCACHEPREFIX": str(tmp_path / "bytecode"),
     }
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    command = [sys.executable, "-m", "sqlstream", "check", str(pipeline)]
-    best = float("inf")
+    commands = {
+        "libraries": [sys.executable, "-c", "import click, jinja2, sqlglot"],
+        "check": [sys.executable, "-m", "sqlstream", "check", str(pipeline)],
+    }
+    best = dict.fromkeys(commands, float("inf"))
     for _ in range(5):
-        started = time.perf_counter()
-        subprocess.run(command, env=environment, capture_output=True, check=True)
-        best = min(best, time.perf_counter() - started)
-    assert best < 0.5, f"{best:.2f} s"
+        for name, command in commands.items():
+            before = os.times()
+            subprocess.run(command, env=environment, capture_output=True, check=True)
+            after = os.times()
+            spent = (
+                after.children_user + after.children_system - before.children_user - before.children_system
+            )
+            best[name] = min(best[name], spent)
+    assert best["check"] < 4 * best["libraries"], f"seconds of CPU: {best}"
