@@ -17,21 +17,37 @@ PICKS = ("first", "last", "all")
 RANKS = ("row_number", "rank", "dense_rank")
 
 
+class _Unwatched:
+    """What a spec has whose operator no watermark moves."""
+
+    __slots__ = ()
+
+    @property
+    def watermark_sources(self) -> tuple[str, ...]:
+        """Nothing here depends on a watermark."""
+        return ()
+
+
+def _check_ranks(function: str, limit: int, offset: int) -> None:
+    if function not in RANKS:
+        raise ValueError(f"the rank function is one of {RANKS}, not {function!r}")
+    if limit < 0 or offset < 0:
+        raise ValueError("limit and offset are not negative")
+
+
 @dataclass(frozen=True, slots=True)
 class CountedValuesSpec:
     """Values that an aggregate needs one by one: a multiset for each group, with the count of each value.
 
-    Input: the group's keys, `values`, WEIGHT_COLUMN; weights of one value add up. State table `name`, layout
-    'key' ('time' where groups expire): key = the group's keys, sub-key = `values`, value = `count` BIGINT, always
-    positive: at 0 the row goes. A count that would fall below 0 (a delete of what never came) stays as it is,
-    negative,
-    until the missing insert comes; aggregates don't see such a value.
+    Input: the group's keys, `values`, WEIGHT_COLUMN; weights of one value add up. State table `name`,
+    layout 'key' ('time' where groups expire): key = the group's keys, sub-key = `values`, value = `count`
+    BIGINT, always positive: at 0 the row goes. A count that would fall below 0 (a delete of what never
+    came) stays as it is, negative, until the missing insert comes; aggregates don't see such a value.
 
-    `pick`: 'first' or 'last' reads only the first or last value of a group in the order of state (NULLs first), so
-    that the work does not grow with the group; 'all' reads the group. `aggregates` are DuckDB aggregate expressions
-    over the values read (columns `values` and `count`, a row a distinct value, in the order of state), one
-    for each of
-    `columns`. They are NULL where a group has no value here.
+    `pick`: 'first' or 'last' reads only the first or last value of a group in the order of state (NULLs
+    first), so that the work does not grow with the group; 'all' reads the group. `aggregates` are DuckDB
+    aggregate expressions over the values read (columns `values` and `count`, a row a distinct value, in
+    the order of state), one for each of `columns`. They are NULL where a group has no value here.
     """
 
     name: str
@@ -64,22 +80,24 @@ class ExpirySpec:
 class GroupAggregateSpec:
     """Keeps a row for each group up to date and emits how it changes.
 
-    Inputs: first any number of rows of `keys` and `accumulators` (partial aggregates of this epoch; several for one
-    group; an accumulator that a row does not know is NULL), then one input for each of `counted`. State: table `acc`
-    (layout 'key': keys -> accumulators; with `expiry` layout 'time', TIME being the µs of its column), and one
-    for each of `counted`.
+    Inputs: first any number of rows of `keys` and `accumulators` (partial aggregates of this epoch;
+    several for one group; an accumulator that a row does not know is NULL), then one input for each of
+    `counted`. State: table `acc` (layout 'key': keys -> accumulators; with `expiry` layout 'time', TIME
+    being the µs of its column), and one for each of `counted`.
 
-    `merge`: for each accumulator the DuckDB aggregate expression that merges several (by column name; deltas of sums
-    and counts are added, a minimum over append-only input is the least). `presence` names the accumulator that counts
-    the rows of a group: the group exists while it is positive, and its `acc` row goes when that is 0 (and nothing
-    is counted); None for append-only input, where a group never goes. `seed` is DuckDB SQL giving groups (keys and
-    accumulators) that exist even without any row: the one group of a global aggregate, the grand total of ROLLUP.
-    They belong to the shard of their keys, are emitted in the first epoch, and never go.
+    `merge`: for each accumulator the DuckDB aggregate expression that merges several (by column name;
+    deltas of sums and counts are added, a minimum over append-only input is the least). `presence` names
+    the accumulator that counts the rows of a group: the group exists while it is positive, and its `acc`
+    row goes when that is 0 (and nothing is counted); None for append-only input, where a group never
+    goes. `seed` is DuckDB SQL giving groups (keys and accumulators) that exist even without any row: the
+    one group of a global aggregate, the grand total of ROLLUP. They belong to the shard of their keys,
+    are emitted in the first epoch, and never go.
 
-    `emit` is DuckDB SQL over relation `merged` (keys, merged accumulators, the `columns` of each of `counted`) giving
-    `output`, one row a group; it may also filter (HAVING is a filter of its own, above). The operator's output is
-    `output` and WEIGHT_COLUMN: -1 with the row as it was, +1 with the row as it is, nothing where they are equal.
-    `ttl_us`: groups that were not touched for so long (by the epochs' clock) are forgotten, silently.
+    `emit` is DuckDB SQL over relation `merged` (keys, merged accumulators, the `columns` of each of
+    `counted`) giving `output`, one row a group; it may also filter (HAVING is a filter of its own,
+    above). The operator's output is `output` and WEIGHT_COLUMN: -1 with the row as it was, +1 with the
+    row as it is, nothing where they are equal. `ttl_us`: groups that were not touched for so long (by the
+    epochs' clock) are forgotten, silently.
     """
 
     state: StateSchema
@@ -111,23 +129,21 @@ class GroupAggregateSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class DistinctValuesSpec:
-    """Counts how often each value is in each group, and emits partial aggregates over the values that came or went.
+class DistinctValuesSpec(_Unwatched):
+    """Counts how often each value is in each group, and emits partial aggregates over the values that came or
+    went.
 
-    Serves all DISTINCT aggregates of a group aggregate over the same values; sharded by keys *and* values, so
-    that one
-    large group is shared out. Input: `keys`, `values`, and for each of `flags` a BIGINT: how many rows with
-    this value
-    came (less those that went) that pass this aggregate's FILTER. State: table `seen`, layout 'key': key = keys and
-    values, value = the flags. With `counted` False the input is append-only: a flag is kept as 0 or 1, and a
-    value that was seen
-    with all its flags is not written again.
+    Serves all DISTINCT aggregates of a group aggregate over the same values; sharded by keys *and*
+    values, so that one large group is shared out. Input: `keys`, `values`, and for each of `flags` a
+    BIGINT: how many rows with this value came (less those that went) that pass this aggregate's FILTER.
+    State: table `seen`, layout 'key': key = keys and values, value = the flags. With `counted` False the
+    input is append-only: a flag is kept as 0 or 1, and a value that was seen with all its flags is not
+    written again.
 
-    `emit` is DuckDB SQL over relation `changed` (keys, values, and for each flag BOOLEAN columns `<flag>.before` and
-    `<flag>.after`; at least one pair differs) that gives `output`: the keys and accumulators of the group
-    aggregate, NULL for those
-    that are not about these values. Rows for one group may be several; the operator emits them as they are, without
-    a weight.
+    `emit` is DuckDB SQL over relation `changed` (keys, values, and for each flag BOOLEAN columns
+    `<flag>.before` and `<flag>.after`; at least one pair differs) that gives `output`: the keys and
+    accumulators of the group aggregate, NULL for those that are not about these values. Rows for one
+    group may be several; the operator emits them as they are, without a weight.
     """
 
     state: StateSchema
@@ -140,11 +156,6 @@ class DistinctValuesSpec:
     ttl_us: int | None = None
     kind: str = "distinct_values"
 
-    @property
-    def watermark_sources(self) -> tuple[str, ...]:
-        """Nothing here depends on a watermark."""
-        return ()
-
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
@@ -156,18 +167,16 @@ class Ordering:
 
 
 @dataclass(frozen=True, slots=True)
-class TopNSpec:
+class TopNSpec(_Unwatched):
     """The rows of each partition whose rank is in (offset, offset + limit], kept up to date.
 
-    Input: `columns` (the partition's among them), and WEIGHT_COLUMN if `retracting`. Rows that are equal in
-    all of `order`
-    are ranked by all `columns` in their order, ascending, NULLs first, so that the answer does not depend on
-    arrival; RANK and DENSE_RANK
-    see `order` alone. A row that came several times is ranked as several rows. State: table `rows`, layout 'key':
-    key = partition columns; sub-key = `sort` BLOB (the order columns as order-preserving bytes, inverted
-    where descending),
-    `row` BLOB (a digest of the whole row); value = `count` BIGINT and the columns that are not in the partition.
-    Over append-only input only rows that can still be in the answer are kept, over retracting input all.
+    Input: `columns` (the partition's among them), and WEIGHT_COLUMN if `retracting`. Rows that are equal
+    in all of `order` are ranked by all `columns` in their order, ascending, NULLs first, so that the
+    answer does not depend on arrival; RANK and DENSE_RANK see `order` alone. A row that came several
+    times is ranked as several rows. State: table `rows`, layout 'key': key = partition columns; sub-key =
+    `sort` BLOB (the order columns as order-preserving bytes, inverted where descending), `row` BLOB (a
+    digest of the whole row); value = `count` BIGINT and the columns that are not in the partition. Over
+    append-only input only rows that can still be in the answer are kept, over retracting input all.
 
     Output: `output`, which is `columns` in another order or fewer, and the rank if `rank` names it; and
     WEIGHT_COLUMN.
@@ -187,24 +196,17 @@ class TopNSpec:
     kind: str = "top_n"
 
     def __post_init__(self) -> None:
-        if self.function not in RANKS:
-            raise ValueError(f"the rank function is one of {RANKS}, not {self.function!r}")
-        if self.limit < 0 or self.offset < 0:
-            raise ValueError("limit and offset are not negative")
-
-    @property
-    def watermark_sources(self) -> tuple[str, ...]:
-        """Nothing here depends on a watermark."""
-        return ()
+        _check_ranks(self.function, self.limit, self.offset)
 
 
 @dataclass(frozen=True, slots=True)
-class DeduplicateSpec:
-    """The first row of each partition by `order` over append-only input: Top-N with N = 1, and one stored row a key.
+class DeduplicateSpec(_Unwatched):
+    """The first row of each partition by `order` over append-only input: Top-N with N = 1, and one stored row
+    a key.
 
-    Input: `columns`. State: table `row`, layout 'key': key = `partition` columns, value = the others. Ties
-    are broken as in
-    `TopNSpec`. Output: `output` (columns, in another order or fewer) and WEIGHT_COLUMN.
+    Input: `columns`. State: table `row`, layout 'key': key = `partition` columns, value = the others.
+    Ties are broken as in `TopNSpec`. Output: `output` (columns, in another order or fewer) and
+    WEIGHT_COLUMN.
     """
 
     state: StateSchema
@@ -215,22 +217,16 @@ class DeduplicateSpec:
     ttl_us: int | None = None
     kind: str = "deduplicate"
 
-    @property
-    def watermark_sources(self) -> tuple[str, ...]:
-        """Nothing here depends on a watermark."""
-        return ()
-
 
 @dataclass(frozen=True, slots=True)
 class WindowTopNSpec:
     """The rows of each window and partition whose rank is in (offset, offset + limit], emitted when the
     window closes.
 
-    Input: SLICE_COLUMN BIGINT (the window's end, µs) and `columns`; append-only. State: table `rows`, layout
-    'time' (the
-    window's end): key = partition columns, sub-key = `sort` and `row` as in `TopNSpec`, value = `count` and
-    the other columns. A window with end E
-    is closed at watermark W iff E - tick <= W. Output: `output`, append-only.
+    Input: SLICE_COLUMN BIGINT (the window's end, µs) and `columns`; append-only. State: table `rows`,
+    layout 'time' (the window's end): key = partition columns, sub-key = `sort` and `row` as in
+    `TopNSpec`, value = `count` and the other columns. A window with end E is closed at watermark W iff E
+    - tick <= W. Output: `output`, append-only.
     """
 
     state: StateSchema
@@ -247,23 +243,20 @@ class WindowTopNSpec:
     kind: str = "window_top_n"
 
     def __post_init__(self) -> None:
-        if self.function not in RANKS:
-            raise ValueError(f"the rank function is one of {RANKS}, not {self.function!r}")
-        if self.limit < 0 or self.offset < 0:
-            raise ValueError("limit and offset are not negative")
+        _check_ranks(self.function, self.limit, self.offset)
 
 
 @dataclass(frozen=True, slots=True)
-class NormalizeSpec:
-    """Makes a changelog with a primary key consistent: every key has one row or none, whatever the source says.
+class NormalizeSpec(_Unwatched):
+    """Makes a changelog with a primary key consistent: every key has one row or none, whatever the source
+    says.
 
     Input, in arrival order: `columns` and KIND_COLUMN ('+I', '-U', '+U', '-D'). The last change of a key
-    decides: after
-    '+I' or '+U' its row is this one, after '-D' or '-U' it has none. Of a 'before' image only the key is trusted: a
-    '-U' whose '+U' has another key takes the old key's row away; before a '+U' of its key it says nothing.
-    State: table `row`, layout 'key': key = `keys`, value = the other columns. Output: `columns` and
-    WEIGHT_COLUMN. Metrics: `unknown_deletes` (a '-D' of a key without a row) and `duplicate_inserts` (a '+I' of a key
-    that has one).
+    decides: after '+I' or '+U' its row is this one, after '-D' or '-U' it has none. Of a 'before' image
+    only the key is trusted: a '-U' whose '+U' has another key takes the old key's row away; before a '+U'
+    of its key it says nothing. State: table `row`, layout 'key': key = `keys`, value = the other columns.
+    Output: `columns` and WEIGHT_COLUMN. Metrics: `unknown_deletes` (a '-D' of a key without a row) and
+    `duplicate_inserts` (a '+I' of a key that has one).
     """
 
     state: StateSchema
@@ -273,18 +266,13 @@ class NormalizeSpec:
     ttl_us: int | None = None
     kind: str = "normalize"
 
-    @property
-    def watermark_sources(self) -> tuple[str, ...]:
-        """Nothing here depends on a watermark."""
-        return ()
-
 
 @dataclass(frozen=True, slots=True)
-class KeepFirstSpec:
+class KeepFirstSpec(_Unwatched):
     """The first row of each key that comes, of rows that only come; the others are dropped.
 
-    Input, in arrival order: `columns`. State: table `row`, layout 'key': key = `keys`, no value. Output: `columns`,
-    append-only. Metric: `dropped_rows`.
+    Input, in arrival order: `columns`. State: table `row`, layout 'key': key = `keys`, no value. Output:
+    `columns`, append-only. Metric: `dropped_rows`.
     """
 
     state: StateSchema
@@ -294,20 +282,16 @@ class KeepFirstSpec:
     ttl_us: int | None = None
     kind: str = "keep_first"
 
-    @property
-    def watermark_sources(self) -> tuple[str, ...]:
-        """Nothing here depends on a watermark."""
-        return ()
-
 
 @dataclass(frozen=True, slots=True)
 class WindowGateSpec:
     """Holds a window's rows back until the watermark closes it; changes of windows that are closed pass.
 
-    Input: `columns` and, if `weighted`, WEIGHT_COLUMN; consolidated, and at any time one row for each of `keys`
-    (columns, `end` among them: the TIMESTAMP of the window's end). State: table `held`, layout 'time' (the window's
-    end, µs): key = `keys`, value = the other columns. A window with end E is closed at watermark W iff
-    E - tick <= W. Output: `output`, the same columns. Ends are at `offset_us` (mod `slice_us`).
+    Input: `columns` and, if `weighted`, WEIGHT_COLUMN; consolidated, and at any time one row for each of
+    `keys` (columns, `end` among them: the TIMESTAMP of the window's end). State: table `held`, layout
+    'time' (the window's end, µs): key = `keys`, value = the other columns. A window with end E is closed
+    at watermark W iff E - tick <= W. Output: `output`, the same columns. Ends are at `offset_us` (mod
+    `slice_us`).
     """
 
     state: StateSchema

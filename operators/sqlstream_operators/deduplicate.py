@@ -13,12 +13,13 @@ from .changelog_spec import DeduplicateSpec
 from .errors import InternalError
 from .fragment import DuckSession
 from .operator import OperatorContext, OperatorResult, Watermarks
-from .ranking import Int64s, consolidated, empty_changes, projects
+from .ranking import Int64s, projects
 from .relations import conformed
 from .schema import WEIGHT_COLUMN, Column, Schema
 from .sort_keys import order_sql, tie_sql
 from .state_schema import FOUND
 from .types import BIGINT, Kind
+from .weighted import consolidated, empty, with_weight
 
 TABLE = "row"
 
@@ -59,7 +60,7 @@ class Deduplicate:
         if WEIGHT_COLUMN in rows.column_names:
             raise InternalError(f"state {spec.state.state_id}: changes came, the plan says appended rows")
         if not rows.num_rows:
-            return OperatorResult(empty_changes(spec.output), {"emitted_rows": 0})
+            return OperatorResult(empty(with_weight(spec.output)), {"emitted_rows": 0})
         rows = conformed(rows, spec.columns, f"state {spec.state.state_id}")
         rows = _taken(rows, self._first(context.duck, rows))
         merge_us = (time.perf_counter_ns() - started) // 1000

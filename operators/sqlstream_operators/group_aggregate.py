@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .changelog_spec import GroupAggregateSpec
+from .clock import Clock
 from .counted_values import CountedValues, ValuesRead
 from .errors import InternalError
 from .fragment import DuckSession
@@ -33,20 +32,15 @@ _GROUP = Column(GROUP, BIGINT)
 Mask = npt.NDArray[np.bool_]
 
 
+_PHASES = ("merge_us", "state_us", "emit_us")
+
+
 @dataclass(slots=True)
 class _Figures:
     added: int = 0
     removed: int = 0
     last_closed: int | None = None
-    spent: dict[str, int] = field(default_factory=lambda: {"merge_us": 0, "state_us": 0, "emit_us": 0})
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        started = time.perf_counter_ns()
-        try:
-            yield
-        finally:
-            self.spent[name] += (time.perf_counter_ns() - started) // 1000
+    clock: Clock = field(default_factory=Clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +117,7 @@ class GroupAggregate:
         figures = _Figures()
         if len(inputs) != 1 + len(self._counted):
             raise InternalError(f"state {self._spec.state.state_id}: {len(inputs)} inputs")
-        with figures.phase("merge_us"):
+        with figures.clock.phase("merge_us"):
             seeds = self._seeds(context)
             groups, partials, changes = self._touched(inputs, seeds, context)
         if len(groups):
@@ -134,13 +128,13 @@ class GroupAggregate:
             output = self._update(groups, partials, changes, seeded, context, figures)
         else:
             output = empty(with_weight(self._spec.output))
-        with figures.phase("state_us"):
+        with figures.clock.phase("state_us"):
             self._expire(context, figures)
         metrics = {
             "emitted_rows": output.num_rows,
             "state_rows_added": figures.added,
             "state_rows_removed": figures.removed,
-            **figures.spent,
+            **{name: figures.clock.spent[name] for name in _PHASES},
         }
         if figures.last_closed is not None:
             metrics["max_closed_end_us"] = figures.last_closed
@@ -219,7 +213,7 @@ class GroupAggregate:
         figures: _Figures,
     ) -> pa.Table:
         spec, state = self._spec, context.state
-        with figures.phase("state_us"):
+        with figures.clock.phase("state_us"):
             stored = state.get(_ACC, groups.keys)
             found = stored.column(FOUND).to_numpy()
             before_values = tuple(counted.read(state, groups) for counted in self._counted)
@@ -231,19 +225,19 @@ class GroupAggregate:
                 self._read_again(context, counted, groups, before, rows)
                 for counted, before, rows in zip(self._counted, before_values, changes, strict=True)
             )
-        with figures.phase("merge_us"):
+        with figures.clock.phase("merge_us"):
             old = _numbered(stored, np.arange(len(groups)), spec.accumulators)
             new = self._merged(context.duck, old.filter(pa.array(found)), partials)
             before = _Version(old, found & (self._present(old) | seeded), before_values)
             after = _Version(new, self._present(new) | seeded, after_values)
-        with figures.phase("state_us"):
+        with figures.clock.phase("state_us"):
             kept = self._kept(after) | seeded
             rows = _beside(groups.keys, new.drop_columns([GROUP]))
             state.put(_ACC, rows.filter(pa.array(kept)))
             state.delete(_ACC, groups.keys.filter(pa.array(found & ~kept)))
             figures.added += int((kept & ~found).sum())
             figures.removed += int((found & ~kept).sum())
-        with figures.phase("emit_us"):
+        with figures.clock.phase("emit_us"):
             return self._emit(context.duck, groups, before, after)
 
     @staticmethod

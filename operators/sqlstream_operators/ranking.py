@@ -18,9 +18,9 @@ from .arrow_types import to_arrow
 from .binary import ragged
 from .changelog_spec import DeduplicateSpec, Ordering, TopNSpec, WindowTopNSpec
 from .fragment import DuckSession
-from .schema import WEIGHT_COLUMN, Column, Schema
+from .schema import Column, Schema
 from .sort_keys import order_sql, tie_sql
-from .types import BIGINT, quote_identifier
+from .types import BIGINT
 
 Int64s = npt.NDArray[np.int64]
 
@@ -172,23 +172,6 @@ def projects(spec: TopNSpec | DeduplicateSpec) -> bool:
     return not {column.name for column in spec.columns} <= {column.name for column in spec.output}
 
 
-def consolidated(duck: DuckSession, rows: pa.Table, schema: Schema) -> pa.Table:
-    """Rows of `schema` and WEIGHT_COLUMN with each row once, those without weight left out."""
-    if not rows.num_rows:
-        return rows
-    columns = [quote_identifier(column.name) for column in schema]
-    weight = quote_identifier(WEIGHT_COLUMN)
-    listed = "".join(f"{column}, " for column in columns)
-    by = f" GROUP BY {', '.join(columns)}" if columns else ""
-    duck.register(_ROWS, rows, (*schema, Column(WEIGHT_COLUMN, BIGINT)))
-    try:
-        return duck.query(
-            f"SELECT {listed}CAST(sum({weight}) AS BIGINT) AS {weight} FROM {_ROWS}{by} HAVING sum({weight}) <> 0"
-        )
-    finally:
-        duck.drop(_ROWS)
-
-
 def ranked_output(rows: pa.Table, output: Schema, rank: str | None, ranks: Int64s) -> pa.Table:
     """Rows with the columns of `output` in its order, the one called `rank` being `ranks`."""
     arrays = [
@@ -196,9 +179,3 @@ def ranked_output(rows: pa.Table, output: Schema, rank: str | None, ranks: Int64
         for c in output
     ]
     return pa.Table.from_arrays(arrays, names=[column.name for column in output])
-
-
-def empty_changes(output: Schema) -> pa.Table:
-    """No changes of rows of `output`."""
-    schema = [(column.name, to_arrow(column.type)) for column in output]
-    return pa.schema([*schema, (WEIGHT_COLUMN, to_arrow(BIGINT))]).empty_table()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .clock import Clock
 from .epoch import EpochContext, watermarks_for
 from .errors import DataError, InternalError
 from .exchange import Message, encode, partition
@@ -43,21 +43,6 @@ from .windows import closed_upto, window_ends_of_slice
 _LEVEL = 1 << 24  # producers of one edge are ordered by (level, ordinal)
 
 
-class _Clock:
-    """µs by phase."""
-
-    def __init__(self) -> None:
-        self.spent: dict[str, int] = defaultdict(int)
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        started = time.perf_counter_ns()
-        try:
-            yield
-        finally:
-            self.spent[name] += (time.perf_counter_ns() - started) // 1000
-
-
 @dataclass(slots=True)
 class StageRun:
     """One run of the stages of a level; what they send and write is collected and leaves at the end."""
@@ -69,7 +54,7 @@ class StageRun:
     duck: DuckSession
     stores: Stores | None = None
     whole_rows: Callable[[], Relations] | None = None
-    clock: _Clock = field(default_factory=_Clock)
+    clock: Clock = field(default_factory=Clock)
     edges: dict[ExchangeOutput, list[pa.Table]] = field(default_factory=dict)
     sinks: dict[str, list[pa.Table]] = field(default_factory=dict)
     late: dict[str, int] = field(default_factory=dict)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from .types import Kind, SqlType, parse_type
@@ -57,6 +58,20 @@ class StateField:
     def from_json(cls, data: Mapping[str, Any]) -> StateField:
         """Read what `to_json` wrote."""
         return cls(data["name"], parse_type(data["type"]), data["fingerprint"])
+
+
+def told_apart(fields: Iterable[StateField]) -> list[StateField]:
+    """The fields, of several with one meaning all but the first with their number behind it.
+
+    A query may keep one value under two names; a part of a state table has each meaning once.
+    """
+    seen: Counter[str] = Counter()
+    made = []
+    for field in fields:
+        seen[field.fingerprint] += 1
+        number = seen[field.fingerprint]
+        made.append(field if number == 1 else replace(field, fingerprint=f"{field.fingerprint} #{number}"))
+    return made
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from .arrow_types import to_arrow
 from .epoch import EpochContext, rocks_stores, watermarks_for
 from .errors import DataError, InternalError
 from .exchange import Message, decode
@@ -20,6 +19,7 @@ from .report import REPORT_EDGE, Report, dead_letters
 from .spec import ExchangeInput, PhysicalPlan, SourceInput, SourceSpec, Stage
 from .stage_run import StageRun, readings
 from .types import quote_identifier
+from .weighted import empty
 
 __all__ = ["EpochContext", "rocks_stores", "run_shard_task", "run_source_task", "watermarks_for"]
 
@@ -218,7 +218,7 @@ def _arrived(stage_input: ExchangeInput, messages: list[Message]) -> pa.Table:
     if len({message.producer for message in ordered}) != len(ordered):
         raise InternalError(f"edge {stage_input.edge}: two blobs of one producer for one shard")
     if not ordered:
-        return pa.schema([(c.name, to_arrow(c.type)) for c in stage_input.schema]).empty_table()
+        return empty(stage_input.schema)
     return conformed(decode(m.blob for m in ordered), stage_input.schema, f"edge {stage_input.edge}")
 
 

@@ -13,9 +13,10 @@ from .changelog_spec import TopNSpec
 from .errors import InternalError
 from .operator import OperatorContext, OperatorResult, Watermarks
 from .ranked_state import TABLE, Counted, Merged, RankedState
-from .ranking import Int64s, Ranking, consolidated, empty_changes, projects, ranked_output
+from .ranking import Int64s, Ranking, projects, ranked_output
 from .relations import conformed
 from .schema import WEIGHT_COLUMN
+from .weighted import consolidated, empty, with_weight
 
 
 class TopN:
@@ -48,7 +49,7 @@ class TopN:
             rows = ranking.candidates(context.duck, rows) if ranking.upto else rows.slice(0, 0)
         arrived = state.arrived(context.duck, rows, weights)
         if not arrived.rows.num_rows:
-            return OperatorResult(empty_changes(spec.output), {"emitted_rows": 0})
+            return OperatorResult(empty(with_weight(spec.output)), {"emitted_rows": 0})
         keys, gone = state.partitions(context.duck, arrived.rows, np.maximum(-arrived.counts, 0))
         merge_us = (time.perf_counter_ns() - started) // 1000
         started = time.perf_counter_ns()

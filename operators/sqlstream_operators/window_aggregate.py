@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .arrow_types import to_arrow
 from .errors import InternalError
 from .fragment import DuckSession
 from .operator import WATERMARK_MAX, WATERMARK_MIN, OperatorContext, OperatorResult, Watermarks
@@ -18,6 +17,7 @@ from .spec import SLICE_COLUMN, Column, Schema, WindowAggregateSpec
 from .state.store import StateStore
 from .state_schema import FOUND, TIME
 from .types import BIGINT, BOOLEAN, quote_identifier
+from .weighted import empty
 from .windows import (
     Int64s,
     closed_upto,
@@ -68,7 +68,7 @@ class _Part:
         return f"SELECT {keys}{merged} FROM {relation} GROUP BY {keys}"
 
     def empty(self) -> pa.Table:
-        return pa.schema([(column.name, to_arrow(column.type)) for column in self.schema]).empty_table()
+        return empty(self.schema)
 
 
 @dataclass(slots=True)
@@ -127,7 +127,7 @@ class WindowAggregate:
             for part, rows in zip(self._parts, inputs, strict=True)
         ]
         outputs += self._close(context, dying, late, close, figures)
-        output = pa.concat_tables(outputs) if outputs else _empty(self._spec.output)
+        output = pa.concat_tables(outputs) if outputs else empty(self._spec.output)
         metrics = {
             "emitted_rows": output.num_rows,
             "closed_windows": sum(len(ends) for ends in figures.ends),
@@ -355,7 +355,3 @@ def _joined(left: pa.Table, right: pa.Table) -> pa.Table:
 
 def _as(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return table if table.schema.equals(schema) else table.cast(schema)
-
-
-def _empty(schema: Schema) -> pa.Table:
-    return pa.schema([(column.name, to_arrow(column.type)) for column in schema]).empty_table()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import sqlglot
 from sqlglot import exp
 
 from sqlstream_operators.spec import SLICE_COLUMN, Column, DistinctSpec, Schema, WindowAggregateSpec
@@ -15,7 +14,7 @@ from sqlstream_planner.aggregates import AGGREGATES, DISTINCT_IS_NOOP, over_dist
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import Provenance, canonical, digest
 from sqlstream_planner.grouping import GROUPING, Grouping, Kept, Names, column_hint, keep, within
-from sqlstream_planner.logical import AggregateCall, Field, WindowAggregate
+from sqlstream_planner.logical import AggregateCall, Field, WindowAggregate, raw
 
 _NULLS_MATTER = frozenset({"list", "array_agg"})
 _RESERVED = (SLICE_COLUMN, "window_start", "window_end", "time", "found")
@@ -69,9 +68,7 @@ class AggregatePlan:
         gap = window_sql.in_some_window(self.node.window, us) if self.node.window.shared_slices else None
         if gap is None:
             return block
-        return replace(
-            block, where=(*block.where, sqlglot.parse_one(f"coalesce({gap}, TRUE)", read="duckdb"))
-        )
+        return replace(block, where=(*block.where, raw(f"coalesce({gap}, TRUE)")))
 
     def _accumulators_sql(self, block: Block) -> str:
         block = self._without_gaps(block)

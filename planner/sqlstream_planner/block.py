@@ -21,6 +21,7 @@ from sqlstream_planner.logical import (
     Window,
     column,
     columns_of,
+    raw,
     substitute,
 )
 
@@ -158,16 +159,16 @@ def _window(block: Block, node: Window, *, timeless: bool) -> Block:
         present = exp.Not(this=exp.Is(this=block.columns[node.time_column].copy(), expression=exp.Null()))
         block = replace(block, where=(*block.where, present))
     if gap is not None:
-        block = replace(block, where=(*block.where, _raw(gap)))
+        block = replace(block, where=(*block.where, raw(gap)))
     end_name = f"{node.end.id}.us"
     inner = block.nested(list(block.columns), [(f"unnest({ends})", end_name)])
     end = quote_identifier(end_name)
     kept = {**inner.columns}
     del kept[end_name]
-    kept[node.start.id] = _raw(f"make_timestamp({window_sql.start_of(node.window, end)})")
-    kept[node.end.id] = _raw(f"make_timestamp({end})")
+    kept[node.start.id] = raw(f"make_timestamp({window_sql.start_of(node.window, end)})")
+    kept[node.end.id] = raw(f"make_timestamp({end})")
     maker = "make_timestamptz" if node.time.type.kind is Kind.TIMESTAMPTZ else "make_timestamp"
-    kept[node.time.id] = _raw(f"{maker}({end} - 1000)")
+    kept[node.time.id] = raw(f"{maker}({end} - 1000)")
     return replace(inner, columns=kept)
 
 
@@ -177,7 +178,7 @@ def _unnest(block: Block, node: Unnest) -> Block:
     if node.outer:
         array = f"CASE WHEN len({array}) > 0 THEN {array} ELSE [NULL] END"
     else:
-        block = replace(block, where=(*block.where, _raw(f"len({array}) > 0")))
+        block = replace(block, where=(*block.where, raw(f"len({array}) > 0")))
     element = f"{node.element[0].id}.element"
     extra.append((f"unnest({array})", element))
     if node.ordinality is not None:
@@ -187,15 +188,8 @@ def _unnest(block: Block, node: Unnest) -> Block:
     del columns[element]
     quoted = quote_identifier(element)
     for f in node.element:
-        columns[f.id] = _raw(f"{quoted}.{quote_identifier(f.name)}") if node.spread else _raw(quoted)
+        columns[f.id] = raw(f"{quoted}.{quote_identifier(f.name)}") if node.spread else raw(quoted)
     return replace(inner, columns=columns)
-
-
-def _raw(text: str) -> exp.Expr:
-    """Our own SQL text as an expression."""
-    import sqlglot
-
-    return sqlglot.parse_one(text, read="duckdb")
 
 
 def needed(expressions: Sequence[exp.Expr]) -> set[str]:

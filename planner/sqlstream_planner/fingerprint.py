@@ -229,11 +229,15 @@ class Provenance:
         """The canonical form of what a Top-N ranks by."""
         inside = self.columns(node.input)
         partition = " ".join(sorted(inside[id_] for id_ in node.partition))
-        terms = [
+        return f"partition {partition} order {self.order(node)}"
+
+    def order(self, node: TopN) -> str:
+        """The canonical form of a Top-N's ORDER BY."""
+        inside = self.columns(node.input)
+        return ", ".join(
             f"{inside[t.column]} {'desc' if t.descending else 'asc'} {'first' if t.nulls_first else 'last'}"
             for t in node.order
-        ]
-        return f"partition {partition} order {', '.join(terms)}"
+        )
 
     def window(self, input_: Node, window: WindowSpec, time_column: str) -> str:
         """The canonical form of a window over a time column."""

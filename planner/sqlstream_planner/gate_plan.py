@@ -7,7 +7,7 @@ from sqlglot import exp
 from sqlstream_operators.changelog_spec import WindowGateSpec
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.schema import Column
-from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
+from sqlstream_operators.state_schema import StateField, StateSchema, StateTable, told_apart
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import Provenance, canonical, digest
 from sqlstream_planner.logical import WindowGate
@@ -33,13 +33,10 @@ def plan_gate(node: WindowGate, groups: Block, provenance: Provenance) -> Window
         meaning = f"grouping({', '.join(canonical(e, inside) for e in group.key_expressions)})"
         keys[meaning] = StateField(names[group.grouping.id], group.grouping.type, meaning)
     chosen = {key.name for key in keys.values()}
-    value: dict[str, StateField] = {}
-    for f in node.fields:
-        if names[f.id] not in chosen:
-            number = sum(known.split(" #")[0] == meanings[f.id] for known in value)
-            meaning = meanings[f.id] if not number else f"{meanings[f.id]} #{number + 1}"
-            value[meaning] = StateField(names[f.id], f.type, meaning)
-    table = StateTable.of("held", "time", key=keys.values(), value=value.values())
+    value = told_apart(
+        StateField(names[f.id], f.type, meanings[f.id]) for f in node.fields if names[f.id] not in chosen
+    )
+    table = StateTable.of("held", "time", key=keys.values(), value=value)
     relation = provenance.relation(node)
     state = StateSchema(digest(relation), "window_gate", "groups of windows that are open", (table,))
     columns = tuple(Column(names[f.id], f.type, f.nullable) for f in node.fields)

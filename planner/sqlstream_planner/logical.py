@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+import sqlglot
 from sqlglot import exp
 
 from sqlstream_operators.spec import SinkSpec, SourceSpec, WindowSpec
-from sqlstream_operators.types import SqlType
+from sqlstream_operators.types import SqlType, quote_identifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +297,16 @@ class OrderTerm:
     descending: bool
     nulls_first: bool
 
+    @property
+    def sql(self) -> str:
+        """The term in DuckDB SQL.
+
+        >>> OrderTerm("price", descending=True, nulls_first=False).sql
+        '"price" DESC NULLS LAST'
+        """
+        direction = "DESC" if self.descending else "ASC"
+        return f"{quote_identifier(self.column)} {direction} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rank:
@@ -511,6 +522,11 @@ def substitute(expression: exp.Expr, replacements: Mapping[str, exp.Expr]) -> ex
         return node
 
     return expression.copy().transform(swap, copy=False)
+
+
+def raw(text: str) -> exp.Expr:
+    """Our own DuckDB SQL as an expression."""
+    return sqlglot.parse_one(text, read="duckdb")
 
 
 def column(id_: str) -> exp.Column:

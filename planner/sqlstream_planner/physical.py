@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
-import sqlglot
 from sqlglot import exp
 
 from sqlstream_operators.changelog_spec import (
@@ -66,6 +65,7 @@ from sqlstream_planner.logical import (
     WindowGate,
     column,
     columns_of,
+    raw,
     walk,
 )
 from sqlstream_planner.properties import changes
@@ -75,6 +75,7 @@ _Keyed: TypeAlias = (
     GroupAggregateSpec | DistinctValuesSpec | TopNSpec | DeduplicateSpec | NormalizeSpec | KeepFirstSpec
 )
 _SpecT = TypeVar("_SpecT", bound=_Keyed)
+_PlanT = TypeVar("_PlanT", AggregatePlan, GroupPlan)
 _Updating: TypeAlias = GroupAggregate | WindowGate | TopN | Normalize | KeepFirst
 
 
@@ -157,15 +158,11 @@ class _Builder:
             packed = ", ".join(
                 f"{quote_identifier(c.name)} := {quote_identifier(c.name)}" for c in source.physical
             )
-            columns[ROW_COLUMN] = sqlglot.parse_one(
-                f"CAST(to_json(struct_pack({packed})) AS VARCHAR)", read="duckdb"
-            )
+            columns[ROW_COLUMN] = raw(f"CAST(to_json(struct_pack({packed})) AS VARCHAR)")
         if node.changelog:
             kind = quote_identifier(KIND_COLUMN)
             columns[KIND_COLUMN] = column(KIND_COLUMN)
-            columns[WEIGHT_COLUMN] = sqlglot.parse_one(
-                f"CASE WHEN {kind} IN ('+I', '+U') THEN 1 ELSE -1 END", read="duckdb"
-            )
+            columns[WEIGHT_COLUMN] = raw(f"CASE WHEN {kind} IN ('+I', '+U') THEN 1 ELSE -1 END")
         return Block(stage, quote_identifier(source.name), (source.name,), columns)
 
     # ----------------------------------------------------------------------------------------- operators
@@ -204,15 +201,19 @@ class _Builder:
         self._aggregates[id(node)] = self._result(name, node)
         return self._aggregates[id(node)]
 
-    def _with_own_state(self, plan: AggregatePlan) -> AggregatePlan:
+    def _with_own_state(self, plan: _PlanT) -> _PlanT:
         """The plan with a state id of its own: two aggregates over the same groups need two states."""
-        wanted, number = plan.spec.state.state_id, 1
+        if plan.spec.state.state_id not in self._states:
+            return plan
+        return plan.with_state_id(self._free_id(plan.distinguishing_state_id))
+
+    def _free_id(self, state_id: str) -> str:
+        """The id, with a number behind it where a state has it."""
+        wanted, number = state_id, 1
         while wanted in self._states:
-            wanted = (
-                plan.distinguishing_state_id if number == 1 else f"{plan.distinguishing_state_id}-{number}"
-            )
             number += 1
-        return plan.with_state_id(wanted)
+            wanted = f"{state_id}-{number}"
+        return wanted
 
     def _result(self, name: str, node: WindowAggregate) -> Block:
         columns: dict[str, exp.Expr] = {f.id: column(f.id) for f in node.fields}
@@ -229,7 +230,7 @@ class _Builder:
     ) -> None:
         """Adds the partial aggregates over the blocks of one stage, and their exchange."""
         draft = self._drafts[blocks[0].place]
-        reads = tuple(dict.fromkeys(r for b in blocks for r in b.reads))
+        reads = reads_of(blocks)
         made = []
         for position, edge in enumerate(edges):
             text = "\nUNION ALL\n".join(plan.partial_sql(b, position) for b in blocks)
@@ -292,12 +293,8 @@ class _Builder:
 
     def _own_state(self, state: StateSchema) -> StateSchema:
         """The state under an id that no other has."""
-        wanted, number = state.state_id, 1
-        while wanted in self._states:
-            number += 1
-            wanted = f"{state.state_id}-{number}"
-        state = replace(state, state_id=wanted)
-        self._states[wanted] = state
+        state = replace(state, state_id=self._free_id(state.state_id))
+        self._states[state.state_id] = state
         return state
 
     def _stage(self, name: str, blocks: list[Block]) -> _Draft:
@@ -316,7 +313,7 @@ class _Builder:
     ) -> ExchangeInput:
         """What `text` gives over each block goes over `edge` by `keys`, without the rows that `late` takes out."""
         for place, here in _by_place(blocks).items():
-            reads = tuple(dict.fromkeys(r for b in here for r in b.reads))
+            reads = reads_of(here)
             step = FragmentStep(
                 self._name(f"{edge}.part"), "\nUNION ALL\n".join(text(b) for b in here), reads
             )
@@ -330,21 +327,15 @@ class _Builder:
         return ExchangeInput(edge, edge, schema)
 
     def _group(self, node: GroupAggregate) -> Block:
-        retracting = changes(node.input)
-        plan = plan_group(node, self._provenance, retracting=retracting)
-        shared = node.expiry is None and bool(plan.distinct or plan.counted)
-        over = with_key_columns(node) if shared else node
-        if over is not node:
-            plan = plan_group(over, self._provenance, retracting=retracting)
-        if plan.spec.state.state_id in self._states:
-            plan = plan.with_state_id(plan.distinguishing_state_id)
+        over = with_key_columns(node) if node.expiry is None else node
+        plan = self._with_own_state(plan_group(over, self._provenance, retracting=changes(node.input)))
         spec = self._keeping(plan.spec, node.ttl_us)
         name = self._name("group_aggregate")
         blocks = self._blocks(over.input, timeless=node.expiry is not None and node.expiry.time.direct)
         keys = tuple(c.name for c in spec.keys)
         if node.expiry is not None:
             return self._expiring(name, node, plan, spec, blocks)
-        if shared:
+        if plan.distinct or plan.counted:
             blocks = self._computed(name, blocks, columns_read(over))
         partials = [
             self._distinct(f"{name}.distinct_{n}", d, blocks, node.ttl_us)
@@ -377,7 +368,7 @@ class _Builder:
             for b in here:
                 items = [(sql(b.columns[id_]), id_) for id_ in wanted] or [("1", "__one")]
                 texts.append(b.select([*items, *([(sql(weight(b)), WEIGHT_COLUMN)] if weighted else [])]))
-            reads = tuple(dict.fromkeys(r for b in here for r in b.reads))
+            reads = reads_of(here)
             step = FragmentStep(self._name(f"{name}.rows"), "\nUNION ALL\n".join(texts), reads)
             self._drafts[place].steps.append(step)
             columns: dict[str, exp.Expr] = {id_: column(id_) for id_ in wanted}
@@ -404,7 +395,7 @@ class _Builder:
         late = self._late_rows(name, node.input, end, node.expiry.time, node.expiry.lateness_us)
         slices = f"epoch_us({quote_identifier(spec.expiry.column)}) AS {quote_identifier(SLICE_COLUMN)}"
         for place, here in _by_place(blocks).items():
-            reads = tuple(dict.fromkeys(r for b in here for r in b.reads))
+            reads = reads_of(here)
             made = []
             for number, edge in enumerate(edges):
                 partial = plan.partial_sql if number == 0 else partial_of(plan.counted_sql, number - 1)
@@ -494,7 +485,7 @@ class _Builder:
 
         def step(place: str, relation: str) -> LateStep:
             late = rows[place]
-            reads = tuple(dict.fromkeys(r for b in late for r in b.reads))
+            reads = reads_of(late)
             tick_us = time.tick_us - lateness_us
             texts = [_late_sql(window, end.id, time_column, tick_us, b) for b in late]
             return LateStep(
@@ -539,7 +530,7 @@ class _Builder:
     def _write(self, root: Sink) -> None:
         for blocks in _by_place(self._blocks(root.input)).values():
             draft = self._drafts[blocks[0].place]
-            reads = tuple(dict.fromkeys(r for b in blocks for r in b.reads))
+            reads = reads_of(blocks)
             weighted = root.sink.changelog != "append"
             rows = []
             for b in blocks:
@@ -564,10 +555,7 @@ def with_key_columns(node: GroupAggregate) -> GroupAggregate:
     """The same aggregate with keys that are computed by a projection below it, once for all that reads them."""
     fields, expressions, chosen = list(node.input.fields), [], []
     for f, e in zip(node.keys, node.key_expressions, strict=True):
-        bare = e
-        while isinstance(bare, exp.Paren):
-            bare = bare.this
-        if isinstance(bare, exp.Column):
+        if isinstance(e.unnest(), exp.Column):
             chosen.append(e)
             continue
         made = Field(f"{f.id}.key", f.name, f.type, f.nullable)
@@ -604,6 +592,11 @@ def consolidated(columns: Sequence[str], changes_sql: str) -> str:
 def partial_of(make: Callable[[Block, int], str], position: int) -> Callable[[Block], str]:
     """`make` at one position."""
     return lambda block: make(block, position)
+
+
+def reads_of(blocks: Sequence[Block]) -> tuple[str, ...]:
+    """The relations that some blocks read, each once."""
+    return tuple(dict.fromkeys(name for block in blocks for name in block.reads))
 
 
 def _by_place(blocks: list[Block]) -> dict[str, list[Block]]:
@@ -645,9 +638,7 @@ def _late_sql(
         ends = window_sql.window_ends(window, us)
         ends = f"CASE WHEN {us} IS NULL THEN [NULL] ELSE {ends} END"
         if gap is not None:
-            block = replace(
-                block, where=(*block.where, sqlglot.parse_one(f"coalesce({gap}, TRUE)", read="duckdb"))
-            )
+            block = replace(block, where=(*block.where, raw(f"coalesce({gap}, TRUE)")))
     else:
         ends = f"[{us}]"
     inner = block.select(

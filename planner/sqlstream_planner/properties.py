@@ -139,10 +139,9 @@ def keys(node: Node) -> list[tuple[str, ...]]:
         case Project():
             kept: dict[str, str] = {}
             for f, e in zip(node.fields, node.expressions, strict=True):
-                while isinstance(e, exp.Paren):
-                    e = e.this
-                if isinstance(e, exp.Column):
-                    kept.setdefault(e.name, f.id)
+                bare = e.unnest()
+                if isinstance(bare, exp.Column):
+                    kept.setdefault(bare.name, f.id)
             below = keys(node.input)
             found = [tuple(kept[id_] for id_ in key) for key in below if all(id_ in kept for id_ in key)]
             for end, instead in _stand_ins(node):

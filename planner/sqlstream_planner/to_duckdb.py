@@ -109,12 +109,17 @@ def _rows(root: Sink, block: Block) -> str:
 # --------------------------------------------------------------------------------------------- aggregates
 
 
-def _aggregate(node: WindowAggregate, blocks: list[Block]) -> Block:
+def _rows_of(blocks: list[Block]) -> tuple[Block, list[str]]:
+    """All rows of some blocks as one block, and the ids of its columns."""
     used = list(dict.fromkeys(id_ for b in blocks for id_ in b.columns))
     everywhere = [id_ for id_ in used if all(id_ in b.columns for b in blocks)]
     texts = [b.select([(sql(b.columns[id_]), id_) for id_ in everywhere]) for b in blocks]
     source = _indented("\nUNION ALL\n".join(texts))
-    rows = Block("batch", f"(\n{source}\n) AS rows", (), {id_: column(id_) for id_ in everywhere})
+    return Block("batch", f"(\n{source}\n) AS rows", (), {id_: column(id_) for id_ in everywhere}), everywhere
+
+
+def _aggregate(node: WindowAggregate, blocks: list[Block]) -> Block:
+    rows, everywhere = _rows_of(blocks)
     end = f"epoch_us({sql(column(node.slice_column))})"
     keys = [
         (f"{f.id}.key", sql(rows.expression(e))) for f, e in zip(node.keys, node.key_expressions, strict=True)
@@ -141,15 +146,6 @@ def _aggregate(node: WindowAggregate, blocks: list[Block]) -> Block:
     return Block("batch", f"(\n{text}\n) AS windows", (), {f.id: column(f.id) for f in node.fields})
 
 
-def _rows_of(blocks: list[Block]) -> tuple[Block, list[str]]:
-    """All rows of some blocks as one block, and the ids of its columns."""
-    used = list(dict.fromkeys(id_ for b in blocks for id_ in b.columns))
-    everywhere = [id_ for id_ in used if all(id_ in b.columns for b in blocks)]
-    texts = [b.select([(sql(b.columns[id_]), id_) for id_ in everywhere]) for b in blocks]
-    source = _indented("\nUNION ALL\n".join(texts))
-    return Block("batch", f"(\n{source}\n) AS rows", (), {id_: column(id_) for id_ in everywhere}), everywhere
-
-
 def _group(node: GroupAggregate, blocks: list[Block]) -> Block:
     rows, everywhere = _rows_of(blocks)
     keys = [
@@ -171,10 +167,7 @@ def _group(node: GroupAggregate, blocks: list[Block]) -> Block:
 
 def _top(node: TopN, blocks: list[Block]) -> Block:
     rows, everywhere = _rows_of(blocks)
-    order = [
-        f"{quote_identifier(t.column)} {'DESC' if t.descending else 'ASC'} NULLS {'FIRST' if t.nulls_first else 'LAST'}"
-        for t in node.order
-    ]
+    order = [term.sql for term in node.order]
     if node.function == "row_number":
         order += [f"{quote_identifier(id_)} ASC NULLS FIRST" for id_ in node.ties or ()]
     by = ", ".join(quote_identifier(id_) for id_ in node.partition)

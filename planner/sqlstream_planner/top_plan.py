@@ -14,7 +14,7 @@ from sqlstream_operators.changelog_spec import (
     WindowTopNSpec,
 )
 from sqlstream_operators.schema import KIND_COLUMN, SLICE_COLUMN, WEIGHT_COLUMN, Column, Schema
-from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
+from sqlstream_operators.state_schema import StateField, StateSchema, StateTable, told_apart
 from sqlstream_operators.types import BIGINT, BLOB, VARCHAR, quote_identifier
 from sqlstream_planner.aggregates import sql
 from sqlstream_planner.block import Block, weight
@@ -59,16 +59,10 @@ def plan_top(node: TopN, provenance: Provenance, *, retracting: bool) -> RowsPla
     fields = tuple(f for f in node.input.fields if f.id in chosen)
     by_id = {f.id: f for f in fields}
     columns = tuple(Column(f.id, f.type, f.nullable) for f in fields)
-    key = _distinct_meaning([StateField(id_, by_id[id_].type, inside[id_]) for id_ in node.partition])
+    key = told_apart([StateField(id_, by_id[id_].type, inside[id_]) for id_ in node.partition])
     state_key = {f.name for f in key}
-    value = _distinct_meaning(
-        [StateField(f.id, f.type, inside[f.id]) for f in fields if f.id not in state_key]
-    )
+    value = told_apart([StateField(f.id, f.type, inside[f.id]) for f in fields if f.id not in state_key])
     order = tuple(Ordering(t.column, t.descending, t.nulls_first) for t in node.order)
-    ordered_by = ", ".join(
-        f"{inside[t.column]} {'desc' if t.descending else 'asc'} {'first' if t.nulls_first else 'last'}"
-        for t in node.order
-    )
     state_id = digest(provenance.relation(node) + "".join(sorted(inside[f.id] for f in fields)))
     shown = ", ".join(by_id[id_].name for id_ in node.partition)
     last = node.offset + node.limit
@@ -91,7 +85,7 @@ def plan_top(node: TopN, provenance: Provenance, *, retracting: bool) -> RowsPla
             spec, columns, tuple(f.id for f in fields), _qualify(partition, node.order, fields, 1)
         )
     sub_key = [
-        StateField("sort", BLOB, f"0 order {ordered_by}"),
+        StateField("sort", BLOB, f"0 order {provenance.order(node)}"),
         StateField("row", BLOB, "1 row"),
     ]
     count = StateField("count", BIGINT, "0 count")
@@ -100,35 +94,14 @@ def plan_top(node: TopN, provenance: Provenance, *, retracting: bool) -> RowsPla
     )
     state = StateSchema(state_id, "window_top_n" if node.window_end else "top_n", what, (table,))
     ids = tuple(f.id for f in fields)
+    rank = node.rank.id if node.rank is not None else None
+    ranked = (state, columns, partition, order, node.function, node.limit, node.offset, rank)
     if node.window_end is not None:
         if node.time is None or retracting:
             raise InternalError("a window's Top-N needs a watermark and rows that stay")
-        windowed = WindowTopNSpec(
-            state,
-            columns,
-            partition,
-            order,
-            node.function,
-            node.limit,
-            node.offset,
-            node.rank.id if node.rank is not None else None,
-            output,
-            node.time.sources,
-            node.time.tick_us,
-        )
+        windowed = WindowTopNSpec(*ranked, output, node.time.sources, node.time.tick_us)
         return RowsPlan(windowed, (Column(SLICE_COLUMN, BIGINT), *columns), ids, window_end=node.window_end)
-    top = TopNSpec(
-        state,
-        columns,
-        partition,
-        order,
-        node.function,
-        node.limit,
-        node.offset,
-        node.rank.id if node.rank is not None else None,
-        output,
-        retracting,
-    )
+    top = TopNSpec(*ranked, output, retracting)
     if retracting:
         return RowsPlan(top, (*columns, Column(WEIGHT_COLUMN, BIGINT, False)), ids)
     keep = _qualify(partition, node.order, fields, last) if node.function == "row_number" else ""
@@ -139,8 +112,8 @@ def plan_normalize(node: Normalize, provenance: Provenance) -> RowsPlan:
     """A changelog with a primary key, made consistent."""
     inside = provenance.columns(node.input)
     fields = node.input.fields
-    key = [StateField(f.id, f.type, inside[f.id]) for f in fields if f.id in node.keys]
-    value = [StateField(f.id, f.type, inside[f.id]) for f in fields if f.id not in node.keys]
+    key = told_apart([StateField(f.id, f.type, inside[f.id]) for f in fields if f.id in node.keys])
+    value = told_apart([StateField(f.id, f.type, inside[f.id]) for f in fields if f.id not in node.keys])
     table = StateTable.of("row", "key", key=key, value=value)
     columns = tuple(Column(f.id, f.type, f.nullable) for f in fields)
     state_id = digest(provenance.relation(node) + "".join(sorted(f.fingerprint for f in value)))
@@ -154,7 +127,7 @@ def plan_keep_first(node: KeepFirst, provenance: Provenance) -> RowsPlan:
     """The first row that comes of each key."""
     inside = provenance.columns(node.input)
     fields = node.input.fields
-    key = _distinct_meaning([StateField(f.id, f.type, inside[f.id]) for f in fields if f.id in node.keys])
+    key = told_apart([StateField(f.id, f.type, inside[f.id]) for f in fields if f.id in node.keys])
     table = StateTable.of("row", "key", key=key)
     columns = tuple(Column(f.id, f.type, f.nullable) for f in fields)
     names = ", ".join(f.name for f in fields if f.id in node.keys)
@@ -163,23 +136,9 @@ def plan_keep_first(node: KeepFirst, provenance: Provenance) -> RowsPlan:
     return RowsPlan(spec, columns, tuple(f.id for f in fields))
 
 
-def _distinct_meaning(fields: Sequence[StateField]) -> list[StateField]:
-    """Fields for a part of a state table: of several with one meaning each is told apart by its number."""
-    seen: dict[str, int] = {}
-    made = []
-    for f in fields:
-        seen[f.fingerprint] = seen.get(f.fingerprint, 0) + 1
-        number = seen[f.fingerprint]
-        made.append(f if number == 1 else StateField(f.name, f.type, f"{f.fingerprint} #{number}"))
-    return made
-
-
 def _qualify(partition: Sequence[str], order: Sequence[OrderTerm], fields: Fields, limit: int) -> str:
     """A QUALIFY that keeps the rows of this epoch that can be among the first `limit`."""
-    terms = [
-        f"{quote_identifier(t.column)} {'DESC' if t.descending else 'ASC'} NULLS {'FIRST' if t.nulls_first else 'LAST'}"
-        for t in order
-    ]
+    terms = [term.sql for term in order]
     terms += [f"{quote_identifier(f.id)} ASC NULLS FIRST" for f in fields]
     by = f"PARTITION BY {', '.join(quote_identifier(p) for p in partition)} " if partition else ""
     return f"QUALIFY row_number() OVER ({by}ORDER BY {', '.join(terms)}) <= {limit}"

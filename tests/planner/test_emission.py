@@ -241,6 +241,19 @@ def test_what_stands_before_the_sink(text: str, operators: list[str], changelog:
     assert [sink.changelog for sink in plan.sinks] == [changelog]
 
 
+@pytest.mark.parametrize("action", ["NOTHING", "DEDUPLICATE"])
+def test_one_value_may_stand_under_two_names(action: str) -> None:
+    """State keeps both columns: equal meanings are told apart (this was an internal error)."""
+    sink = """
+    CREATE TABLE pair (a BIGINT, b BIGINT, k INT, l INT, PRIMARY KEY (k, l) NOT ENFORCED)
+    WITH ('connector' = 'duckdb', 'path' = 'o.duckdb');
+    """
+    plan = planned(f"{sink} INSERT INTO pair SELECT v, v, k, k FROM t ON CONFLICT DO {action};").physical
+    [state] = plan.states
+    fingerprints = [f.fingerprint for f in (*state.tables[0].key, *state.tables[0].value)]
+    assert len(fingerprints) == len(set(fingerprints)) == (4 if action == "DEDUPLICATE" else 2)
+
+
 @pytest.mark.parametrize(
     ("text", "code"),
     [

@@ -31,6 +31,7 @@ from sqlstream_planner.logical import (
     WindowAggregate,
     WindowColumn,
     column,
+    raw,
 )
 
 _GROUP_WINDOWS = ("TUMBLE", "HOP", "SESSION", "CUMULATE")
@@ -311,8 +312,7 @@ class _Binder:
             aliases = {name.lower(): e for name, e in items}
             inner = Scope(self._context, self._scope.relations, aliases)
             expression = self._context.translated(inner.resolve(element), self._scope.fields)
-        while isinstance(expression, exp.Paren):
-            expression = expression.this
+        expression = expression.unnest()
         inner_aggregates = _aggregate_nodes(expression)
         if inner_aggregates:
             self._context.fail(
@@ -477,9 +477,7 @@ class _Binder:
             f'(("{grouping.id}" >> {last - p}) & 1) << {len(positions) - 1 - n}'
             for n, p in enumerate(positions)
         ]
-        import sqlglot
-
-        return sqlglot.parse_one("(" + " + ".join(f"({b})" for b in bits) + ")", read="duckdb")
+        return raw("(" + " + ".join(f"({b})" for b in bits) + ")")
 
     def _window_positions(self) -> set[int]:
         by_id = {f.id: f for f in self._node.fields}

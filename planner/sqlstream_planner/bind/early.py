@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-import sqlglot
 from sqlglot import exp
 
 from sqlstream_operators.types import Kind
@@ -19,6 +18,7 @@ from sqlstream_planner.logical import (
     WindowColumn,
     WindowGate,
     column,
+    raw,
 )
 from sqlstream_planner.window_sql import start_of
 
@@ -47,5 +47,5 @@ def updating_window(
         "time": f"{maker}({us} - 1000)",
     }
     expressions: list[exp.Expr] = [column(f.id) for f in node.fields]
-    expressions += [sqlglot.parse_one(text, read="duckdb") for text in computed.values()]
+    expressions += [raw(text) for text in computed.values()]
     return Project(node, (*node.fields, *(bounds[role] for role in computed)), tuple(expressions))

@@ -86,9 +86,7 @@ def project(
     by_id = {f.id: f for f in node.fields}
     fields = []
     for name, expression in items:
-        bare = expression
-        while isinstance(bare, exp.Paren):
-            bare = bare.this
+        bare = expression.unnest()
         if isinstance(bare, exp.Column):
             fields.append(fresh(by_id[bare.name], context, name))
             continue

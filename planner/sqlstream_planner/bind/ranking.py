@@ -117,9 +117,7 @@ def _rank(
 
     def as_column(expression: exp.Expr) -> str:
         resolved = context.translated(scope.resolve(expression), scope.fields)
-        bare = resolved
-        while isinstance(bare, exp.Paren):
-            bare = bare.this
+        bare = resolved.unnest()
         if isinstance(bare, exp.Column):
             return bare.name
         typed = context.type_of(resolved, scope.fields)
@@ -195,7 +193,7 @@ def _fold(node: Filter) -> Node | None:
             names = [
                 f.id
                 for f, e in zip(step.fields, step.expressions, strict=True)
-                if isinstance(_bare(e), exp.Column) and _bare(e).name == name
+                if isinstance(e.unnest(), exp.Column) and e.unnest().name == name
             ]
             if not names:
                 return None
@@ -229,12 +227,6 @@ def _fold(node: Filter) -> Node | None:
     return Filter(made, exp.and_(*rest, copy=False)) if rest else made
 
 
-def _bare(expression: exp.Expr) -> exp.Expr:
-    while isinstance(expression, exp.Paren):
-        expression = expression.this
-    return expression
-
-
 _FLIP: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GT,
     exp.LTE: exp.GTE,
@@ -246,7 +238,7 @@ _FLIP: dict[type[exp.Expr], type[exp.Expr]] = {
 
 def _narrow(bounds: _Bounds, conjunct: exp.Expr, rank: str) -> bool:
     """Narrow the bounds by a comparison of the rank with a whole number; False if it is something else."""
-    conjunct = _bare(conjunct)
+    conjunct = conjunct.unnest()
     if isinstance(conjunct, exp.Between):
         low, high = _number(conjunct.args["low"]), _number(conjunct.args["high"])
         if not _is(conjunct.this, rank) or low is None or high is None:
@@ -271,12 +263,12 @@ def _narrow(bounds: _Bounds, conjunct: exp.Expr, rank: str) -> bool:
 
 
 def _is(expression: exp.Expr, rank: str) -> bool:
-    bare = _bare(expression)
+    bare = expression.unnest()
     return isinstance(bare, exp.Column) and bare.name == rank
 
 
 def _number(expression: exp.Expr) -> int | None:
-    bare = _bare(expression)
+    bare = expression.unnest()
     if isinstance(bare, exp.Neg):
         inner = _number(bare.this)
         return None if inner is None else -inner

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import sqlglot
 from sqlglot import exp
 
 from sqlstream_operators.types import BIGINT, TINYINT
@@ -21,6 +20,7 @@ from sqlstream_planner.logical import (
     Union,
     Unnest,
     column,
+    raw,
 )
 
 
@@ -43,7 +43,7 @@ def set_operation(context: BindContext, union: Union, kind: str, *, all_: bool) 
             Project(
                 branch,
                 (*branch.fields, own),
-                (*(column(f.id) for f in branch.fields), _parsed(f"CAST({number} AS TINYINT)")),
+                (*(column(f.id) for f in branch.fields), raw(f"CAST({number} AS TINYINT)")),
             )
         )
     both = Union(tuple(tagged), (*union.fields, tag))
@@ -63,10 +63,10 @@ def set_operation(context: BindContext, union: Union, kind: str, *, all_: bool) 
     if all_:
         copies = f"least({mine}, {others})" if kind == "INTERSECT" else f"greatest({mine} - {others}, 0)"
         number_ = Field(context.new_id("copy"), "copy", BIGINT, False)
-        counted = Unnest(counted, _parsed(f"range({copies})"), (number_,), False, None, False)
+        counted = Unnest(counted, raw(f"range({copies})"), (number_,), False, None, False)
     else:
         condition = f"{mine} > 0 AND {others} {'> 0' if kind == 'INTERSECT' else '= 0'}"
-        counted = Filter(counted, _parsed(condition))
+        counted = Filter(counted, raw(condition))
     return _only(context, counted, keys)
 
 
@@ -74,7 +74,3 @@ def _only(context: BindContext, node: Node, fields: Sequence[Field]) -> Node:
     """`node` with these columns and no others."""
     shown: Fields = tuple(fresh(f, context) for f in fields)
     return Project(node, shown, tuple(column(f.id) for f in fields))
-
-
-def _parsed(text: str) -> exp.Expr:
-    return sqlglot.parse_one(text, read="duckdb")

@@ -232,8 +232,7 @@ def _rises_with(expression: exp.Expr) -> str | None:
     >>> _rises_with(sqlglot.parse_one("ts - INTERVAL '4' SECOND")), _rises_with(sqlglot.parse_one("least(ts, u)"))
     ('ts', None)
     """
-    while isinstance(expression, exp.Paren):
-        expression = expression.this
+    expression = expression.unnest()
     if isinstance(expression, exp.Sub) and isinstance(expression.expression, exp.Interval):
         constant = expression.expression.find(exp.Column) is None
         return _rises_with(expression.this) if constant else None

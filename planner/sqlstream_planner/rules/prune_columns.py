@@ -78,14 +78,13 @@ def settle_ties(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
     Decided once, when the query is bound: what a rule or the batch SQL makes of the plan must not change the answer.
     """
     needed, _ = _needed(roots)
-    wanted = {id(n): needed[id(n)] for n in walk(cast(tuple[Node, ...], roots)) if isinstance(n, TopN)}
-    order = [wanted[id(n)] for n in walk(cast(tuple[Node, ...], roots)) if isinstance(n, TopN)]
-    position = iter(order)
+    # `transform` comes by the nodes in the order of `walk`.
+    wanted = iter([needed[id(n)] for n in walk(cast(tuple[Node, ...], roots)) if isinstance(n, TopN)])
 
     def rewrite(node: Node) -> Node:
         if not isinstance(node, TopN):
             return node
-        own = next(position) | set(node.partition) | {t.column for t in node.order}
+        own = next(wanted) | set(node.partition) | {t.column for t in node.order}
         ties = tuple(f.id for f in node.input.fields if f.id in own)
         return replace(node, ties=ties or (node.input.fields[0].id,))
 

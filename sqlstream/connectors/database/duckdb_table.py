@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.connectors.database.changes import CHANGE_COLUMN, Mode
-from sqlstream.connectors.database.names import MISSING, TAKEN, key_error, not_there, shape_error, table_name
+from sqlstream.connectors.database.names import key_error, not_there, shape_error, table_name
 from sqlstream.connectors.database.statements import KeyedStatements, columns_of
 from sqlstream.connectors.database.target import EPOCHS_TABLE, Record, unusable
 from sqlstream.connectors.options import bad_option
@@ -262,28 +262,13 @@ class DuckTable:
                 keyed = KeyedStatements(
                     self._table, source, names, self._spec.primary_key, forgets=self._spec.forgets
                 )
-                self._apply_keyed(keyed, changes)
+                keyed.apply(changes, self._refuse_if, self._changed, self._unexpected)
             case Mode.MULTISET:
                 self._apply_multiset(source, names, changes)
         self._run(f"DROP TABLE {source}")
 
-    def _apply_keyed(self, sql: KeyedStatements, changes: pa.Table) -> None:
-        counts = {change: pc.sum(pc.equal(changes[CHANGE_COLUMN], change)).as_py() for change in (-1, 0, 1)}
-        if counts[-1] or counts[0]:
-            self._refuse_if(sql.missing, MISSING)
-        if counts[1]:
-            self._refuse_if(sql.taken, TAKEN)
-        for statement, expected in (
-            (sql.delete, counts[-1]),
-            (sql.update, counts[0]),
-            (sql.insert, counts[1]),
-        ):
-            if expected:
-                made = self._changed(statement)
-                if made != expected and (sql.counted or statement is not sql.insert):
-                    raise InternalError(
-                        f"{self.place}: {made} rows changed instead of {expected}: {statement}"
-                    )
+    def _unexpected(self, made: int, expected: int) -> InternalError:
+        return InternalError(f"{self.place}: {made} rows changed instead of {expected}")
 
     def _apply_multiset(self, source: str, names: Sequence[str], changes: pa.Table) -> None:
         listed = columns_of(names)

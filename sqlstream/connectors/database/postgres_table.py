@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.connectors.database.changes import CHANGE_COLUMN, Mode
-from sqlstream.connectors.database.names import MISSING, TAKEN, key_error, not_there, shape_error, table_name
+from sqlstream.connectors.database.names import key_error, not_there, shape_error, table_name
 from sqlstream.connectors.database.postgres_connection import PostgresConnection
 from sqlstream.connectors.database.postgres_types import holds, postgres_type
 from sqlstream.connectors.database.statements import KeyedStatements, columns_of
@@ -188,7 +188,7 @@ class PostgresTable:
                 case Mode.UPSERT:
                     run(keyed.upsert)
                 case Mode.KEYED:
-                    self._apply_keyed(keyed, changes)
+                    keyed.apply(changes, self._refuse_if, self._connection.changed, self._interfered)
                 case Mode.MULTISET:
                     going = pc.filter(changes[CHANGE_COLUMN], pc.less(changes[CHANGE_COLUMN], 0))
                     if len(going):
@@ -211,22 +211,6 @@ class PostgresTable:
         columns = (*self._spec.schema, Column(CHANGE_COLUMN, BIGINT))
         self._connection.copy(_CHANGES, changes, columns)
         self._connection.run(f"ANALYZE {_CHANGES}")
-
-    def _apply_keyed(self, sql: KeyedStatements, changes: pa.Table) -> None:
-        counts = {change: pc.sum(pc.equal(changes[CHANGE_COLUMN], change)).as_py() for change in (-1, 0, 1)}
-        if counts[-1] or counts[0]:
-            self._refuse_if(sql.missing, MISSING)
-        if counts[1]:
-            self._refuse_if(sql.taken, TAKEN)
-        for statement, expected in (
-            (sql.delete, counts[-1]),
-            (sql.update, counts[0]),
-            (sql.insert, counts[1]),
-        ):
-            if expected:
-                made = self._connection.changed(statement)
-                if made != expected and (sql.counted or statement is not sql.insert):
-                    raise self._interfered(made, expected)
 
     def _refuse_if(self, query: str, what: str) -> None:
         found = self._connection.run(query)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from sqlstream.connectors.filesystem.writers import json_value
-from sqlstream_operators.types import Kind, SqlType
+from sqlstream_operators.types import INTEGERS, Kind, SqlType
 
 _TYPES: dict[Kind, str] = {
     Kind.BOOLEAN: "boolean",
@@ -100,15 +100,7 @@ def copy_text(value: str, type_: SqlType) -> str:
 _PLAIN = frozenset(
     {
         Kind.BOOLEAN,
-        Kind.TINYINT,
-        Kind.SMALLINT,
-        Kind.INTEGER,
-        Kind.BIGINT,
-        Kind.HUGEINT,
-        Kind.UTINYINT,
-        Kind.USMALLINT,
-        Kind.UINTEGER,
-        Kind.UBIGINT,
+        *INTEGERS,
         Kind.FLOAT,
         Kind.DOUBLE,
         Kind.DECIMAL,

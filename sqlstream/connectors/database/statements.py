@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from sqlstream.connectors.database.changes import CHANGE_COLUMN
+from sqlstream.connectors.database.names import MISSING, TAKEN
 from sqlstream_operators.types import quote_identifier
 
 
@@ -57,3 +61,29 @@ class KeyedStatements:
         if forgets:
             self.insert += f" ON CONFLICT ({columns_of(key)}) {action}"
             self.taken = f"SELECT {key_columns} FROM {changes} AS d WHERE FALSE"
+
+    def apply(
+        self,
+        changes: pa.Table,
+        refuse_if: Callable[[str, str], None],
+        changed: Callable[[str], int],
+        wrong: Callable[[int, int], Exception],
+    ) -> None:
+        """Run what these changes need; `refuse_if` raises if its query finds a row, `changed` runs a statement.
+
+        Raises what `wrong` makes of a statement that changed other than the expected number of rows.
+        """
+        counts = {change: pc.sum(pc.equal(changes[CHANGE_COLUMN], change)).as_py() for change in (-1, 0, 1)}
+        if counts[-1] or counts[0]:
+            refuse_if(self.missing, MISSING)
+        if counts[1]:
+            refuse_if(self.taken, TAKEN)
+        for statement, expected in (
+            (self.delete, counts[-1]),
+            (self.update, counts[0]),
+            (self.insert, counts[1]),
+        ):
+            if expected:
+                made = changed(statement)
+                if made != expected and (self.counted or statement is not self.insert):
+                    raise wrong(made, expected)
