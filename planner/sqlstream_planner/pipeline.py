@@ -15,7 +15,7 @@ from sqlstream_planner.catalog import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from sqlstream_planner.logical import Sink
 from sqlstream_planner.parse import parse_file
-from sqlstream_planner.physical import plan_physical
+from sqlstream_planner.physical.plan import plan_physical
 from sqlstream_planner.problems import UNSUPPORTED_EXPRESSION
 from sqlstream_planner.rendered import RenderedSql
 from sqlstream_planner.rules import optimize
