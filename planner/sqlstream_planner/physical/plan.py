@@ -40,6 +40,7 @@ from sqlstream_planner.physical.stages import Stages
 from sqlstream_planner.physical.states import States
 from sqlstream_planner.physical.updating import UpdatingOperators
 from sqlstream_planner.physical.window_aggregates import WindowAggregates
+from sqlstream_planner.properties import consolidated
 
 
 def plan_physical(roots: tuple[Sink, ...], options: JobOptions | None = None) -> PhysicalPlan:
@@ -107,7 +108,7 @@ class _Builder:
                 ]
                 rows.append(b.select([*items, *([(sql(weight(b)), WEIGHT_COLUMN)] if weighted else [])]))
             text = "\nUNION ALL\n".join(rows)
-            if weighted:
+            if weighted and not consolidated(root):
                 text = _consolidated([c.name for c in root.sink.schema], text)
             step = FragmentStep(self._stages.name(f"{root.sink.name}.rows"), text, reads_of(blocks))
             self._stages[place].steps.append(step)

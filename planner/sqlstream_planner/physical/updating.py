@@ -44,6 +44,7 @@ from sqlstream_planner.physical.places import BlocksOf, by_place, each, reads_of
 from sqlstream_planner.physical.stages import Shipment, Stages
 from sqlstream_planner.physical.states import States
 from sqlstream_planner.properties import changes
+from sqlstream_planner.time_keys import text_of, time_of
 from sqlstream_planner.top_plan import RowsPlan, plan_keep_first, plan_normalize, plan_top
 
 UpdatingNode: TypeAlias = GroupAggregate | WindowGate | TopN | Normalize | KeepFirst
@@ -154,15 +155,23 @@ class UpdatingOperators:
         made = []
         for place, here in by_place(blocks).items():
             weighted = any(WEIGHT_COLUMN in b.columns for b in here)
+            layouts = {id_: _layout(here, id_) for id_ in wanted}
             texts = []
             for b in here:
-                items = [(sql(b.columns[id_]), id_) for id_ in wanted] or [("1", "__one")]
+                computed = {
+                    id_: b.columns[id_] if layout is None else time_of(b.columns[id_])[0]
+                    for id_, layout in layouts.items()
+                }
+                items = [(sql(e), id_) for id_, e in computed.items()] or [("1", "__one")]
                 texts.append(b.select([*items, *([(sql(weight(b)), WEIGHT_COLUMN)] if weighted else [])]))
             step = FragmentStep(
                 self._stages.name(f"{name}.rows"), "\nUNION ALL\n".join(texts), reads_of(here)
             )
             self._stages[place].steps.append(step)
-            columns: dict[str, exp.Expr] = {id_: column(id_) for id_ in wanted}
+            columns: dict[str, exp.Expr] = {
+                id_: column(id_) if layout is None else text_of(column(id_), layout)
+                for id_, layout in layouts.items()
+            }
             if weighted:
                 columns[WEIGHT_COLUMN] = column(WEIGHT_COLUMN)
             made.append(Block(place, quote_identifier(step.name), (step.name,), columns))
@@ -262,6 +271,12 @@ def with_key_columns(node: GroupAggregate) -> GroupAggregate:
         return node
     below = Project(node.input, tuple(fields), (*(column(f.id) for f in node.input.fields), *expressions))
     return replace(node, input=below, key_expressions=tuple(chosen))
+
+
+def _layout(blocks: Sequence[Block], id_: str) -> exp.Literal | None:
+    """The format in which all of some blocks show a time in a column, None if they don't."""
+    [layout, *others] = [time_of(b.columns[id_])[1] for b in blocks]
+    return layout if all(other == layout for other in others) else None
 
 
 def columns_read(node: GroupAggregate) -> list[str]:
