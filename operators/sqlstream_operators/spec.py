@@ -339,6 +339,7 @@ class JobOptions:
     max_rows_per_epoch: int | None = None
     max_files_per_epoch: int | None = None
     target_epoch_us: int | None = None
+    single_task_rows: int | None = None
     state_dir: str | None = None
 
 

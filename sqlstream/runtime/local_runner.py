@@ -6,7 +6,6 @@ Every message passes through the rows that Spark would move, cut into parts.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 
 from sqlstream.runtime.failures import error_of
@@ -47,20 +46,7 @@ class InProcessRunner:
         connectors = self._connectors or registered()
         program = TaskProgram.of(job)
         try:
-            messages = [
-                message
-                for task in range(len(program.tasks))
-                for message in program.run_source(task, connectors)
-            ]
-            for level in range(1, program.plan.levels):
-                arrived: dict[int, list[Message]] = defaultdict(list)
-                for message in self._moved(messages):
-                    arrived[message.shard].append(message)
-                messages = [
-                    message
-                    for shard in range(job.plan.parallelism)
-                    for message in program.run_shard(level, shard, arrived[shard], connectors)
-                ]
+            messages = program.run_all(connectors, self._moved)
         except SqlstreamError:
             raise
         except Exception as error:

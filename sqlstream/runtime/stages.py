@@ -29,6 +29,7 @@ from sqlstream.runtime.worker import (
     ShardTasks,
     SourceTasks,
     TaskProgram,
+    WholeEpoch,
     failure_in,
     from_batches,
 )
@@ -48,6 +49,37 @@ _TYPES: Mapping[pa.DataType, DataType] = {
 _ROW = StructType([StructField(field.name, _TYPES[field.type]) for field in ROW])
 
 
+#: Epochs of at most so many rows (`execution.single-task-rows`) …
+SINGLE_TASK_ROWS = 1000
+#: … or, of a source that does not count them, bytes a row; over this many splits, shards and rows of state.
+_ROW_BYTES = 256
+_SINGLE_TASK_SPLITS = 4
+_SINGLE_TASK_SHARDS = 4
+_SINGLE_TASK_STATE_ROWS = 1_000_000
+
+
+def is_small(job: EpochJob) -> bool:
+    """Whether an epoch takes longer to distribute than to run: an exchange alone costs about 50 ms.
+
+    With much state, or without rows, it may be that windows close which deserve a task a shard.
+    """
+    most = job.program.options.single_task_rows
+    most = SINGLE_TASK_ROWS if most is None else most
+    splits = [split for source in job.plan.sources for split in source.splits]
+    rows = sum(s.rows if s.rows is not None else _about_rows(s.bytes, most) for s in splits)
+    state = sum(version.rows for versions in job.states.values() for version in versions)
+    return (
+        0 < len(splits) <= _SINGLE_TASK_SPLITS
+        and 0 < rows <= most
+        and job.plan.parallelism <= _SINGLE_TASK_SHARDS
+        and state <= _SINGLE_TASK_STATE_ROWS
+    )
+
+
+def _about_rows(size: int | None, most: int) -> int:
+    return most + 1 if size is None else -(-size // _ROW_BYTES)
+
+
 class SparkJobRunner:
     """Runs epochs on Spark; see `JobRunner`. `spark` is used through a session of its own."""
 
@@ -58,6 +90,7 @@ class SparkJobRunner:
         self._owned = owned
         self._ranges: dict[int, DataFrame] = {}
         self._plan: tuple[PhysicalPlan, bytes] | None = None
+        self._one_machine = is_local(spark.conf.get("spark.master") or "")
         for name, value in JOB_CONF.items():
             self._spark.conf.set(name, value)
 
@@ -80,24 +113,37 @@ class SparkJobRunner:
     def run(self, job: EpochJob) -> EpochOutcome:
         """Run one epoch; see `JobRunner`."""
         program = TaskProgram.of(job)
-        tasks = len(program.tasks)
-        if tasks not in self._ranges:
-            self._ranges[tasks] = self._spark.range(0, tasks, 1, tasks)
         if self._plan is None or self._plan[0] is not program.plan:
             self._plan = program.plan, program.plan_bytes()
-        plan = self._plan[1]
-        rows = self._ranges[tasks].mapInArrow(SourceTasks(plan, program.epoch_bytes(with_state=False)), _ROW)
-        if program.plan.levels > 1:
-            later = program.epoch_bytes(with_state=True)
-            for level in range(1, program.plan.levels):
-                rows = rows.repartitionById(job.plan.parallelism, "shard").mapInArrow(
-                    ShardTasks(plan, later, level), _ROW
-                )
+        whole = self._one_machine and is_small(job)
+        rows = self._whole(program, self._plan[1]) if whole else self._staged(program, self._plan[1])
         try:
             collected = rows.toArrow()
         except PySparkException as error:
             raise _told(error, job.plan.epoch) from None
         return outcome_of(job, list(reports_among(from_batches(collected.to_batches()))))
+
+    def _staged(self, program: TaskProgram, plan: bytes) -> DataFrame:
+        """A task for each split or some, and for each shard of each level."""
+        rows = self._tasks(len(program.tasks)).mapInArrow(
+            SourceTasks(plan, program.epoch_bytes(state=False)), _ROW
+        )
+        if program.plan.levels > 1:
+            epoch = program.epoch_bytes(tasks=False)
+            for level in range(1, program.plan.levels):
+                rows = rows.repartitionById(program.context.shards, "shard").mapInArrow(
+                    ShardTasks(plan, epoch, level), _ROW
+                )
+        return rows
+
+    def _whole(self, program: TaskProgram, plan: bytes) -> DataFrame:
+        """One task without an exchange."""
+        return self._tasks(1).mapInArrow(WholeEpoch(plan, program.epoch_bytes()), _ROW)
+
+    def _tasks(self, number: int) -> DataFrame:
+        if number not in self._ranges:
+            self._ranges[number] = self._spark.range(0, number, 1, number)
+        return self._ranges[number]
 
     def close(self) -> None:
         """Stop Spark, if this runner has started it."""

@@ -12,6 +12,7 @@ import itertools
 import json
 import traceback
 import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -146,36 +147,39 @@ class TaskProgram:
             )
         )
 
+    def run_all(
+        self, connectors: Connectors, moved: Callable[[list[Message]], list[Message]] = list
+    ) -> list[Message]:
+        """Run all tasks of all levels, one after the other; all reports are among the messages.
+
+        `moved` is what an exchange does to the messages of all tasks of a level.
+        """
+        messages = [m for task in range(len(self.tasks)) for m in self.run_source(task, connectors)]
+        for level in range(1, self.plan.levels):
+            arrived: dict[int, list[Message]] = defaultdict(list)
+            for message in moved(messages):
+                arrived[message.shard].append(message)
+            messages = [
+                message
+                for shard in range(self.context.shards)
+                for message in self.run_shard(level, shard, arrived[shard], connectors)
+            ]
+        return messages
+
     def plan_bytes(self) -> bytes:
         """The plan, the same in every epoch of a run, as compressed JSON."""
         return _packed(plan_json.to_json(self.plan))
 
-    def epoch_bytes(self, *, with_state: bool) -> bytes:
-        """What is the epoch's own, as compressed JSON; without the state for tasks that have none."""
+    def epoch_bytes(self, *, state: bool = True, tasks: bool = True) -> bytes:
+        """What is the epoch's own, as compressed JSON: with the `state` and the `tasks` that its readers need."""
         context = self.context.to_json()
-        if not with_state:
+        if not state:
             context["state"] = {}
-        return _packed(
-            {
-                "context": context,
-                "tasks": []
-                if with_state
-                else [
-                    [
-                        [
-                            one.ordinal,
-                            one.split.source,
-                            dict(one.split.payload),
-                            one.split.rows,
-                            one.split.bytes,
-                        ]
-                        for one in task
-                    ]
-                    for task in self.tasks
-                ],
-                "base_dir": self.base_dir,
-            }
-        )
+        listed = [
+            [[t.ordinal, t.split.source, dict(t.split.payload), t.split.rows, t.split.bytes] for t in task]
+            for task in (self.tasks if tasks else ())
+        ]
+        return _packed({"context": context, "tasks": listed, "base_dir": self.base_dir})
 
     @classmethod
     def from_bytes(cls, plan: bytes, epoch: bytes) -> TaskProgram:
@@ -308,6 +312,21 @@ class ShardTasks:
             messages = from_batches(batches)
             program = _program(self.plan, self.epoch)
             yield from to_batches(program.run_shard(self.level, task.partitionId(), messages, registered()))
+
+
+@dataclass(frozen=True, slots=True)
+class WholeEpoch:
+    """The function for `mapInArrow` that runs all levels of a small epoch in one task."""
+
+    plan: bytes
+    epoch: bytes
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run the epoch, if a row comes in."""
+        rows = sum(batch.num_rows for batch in batches)
+        with _Telling():
+            if rows:
+                yield from to_batches(_program(self.plan, self.epoch).run_all(registered()))
 
 
 # ------------------------------------------------------------------------------------------------- failures

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from sqlstream.runtime.api import run_pipeline
@@ -24,8 +25,11 @@ def main(folder: Path, rows_per_epoch: int, parallelism: int, master: str | None
 
     print("ready", flush=True)
     try:
+        plan = plan_file(folder / "pipeline.sql").physical
+        # These pipelines are small, and what is tested is several tasks.
+        options = replace(plan.options, single_task_rows=int(os.environ.get("SINGLE_TASK_ROWS", "0")))
         result = run_pipeline(
-            plan_file(folder / "pipeline.sql").physical,
+            replace(plan, options=options),
             state_dir=folder / "state",
             local_dir=folder / "cache",
             base_dir=folder,

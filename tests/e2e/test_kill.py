@@ -37,15 +37,20 @@ def _data(rng: random.Random, rows: int, files: int) -> list[list[dict[str, Any]
 
 
 def start(
-    folder: Path, rows_per_epoch: int, parallelism: int, master: str | None = None
+    folder: Path,
+    rows_per_epoch: int,
+    parallelism: int,
+    master: str | None = None,
+    *,
+    single_task_rows: int = 0,
 ) -> subprocess.Popen[str]:
-    """The driver as a process group of its own."""
+    """The driver as a process group of its own; Spark runs epochs of up to `single_task_rows` as one task."""
     command = [sys.executable, "-m", "tests.e2e.driver", str(folder), str(rows_per_epoch), str(parallelism)]
     path = os.pathsep.join(str(ROOT / p) for p in (".", "planner", "operators"))
     return subprocess.Popen(
         [*command, *([master] if master else [])],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": path, "SINGLE_TASK_ROWS": str(single_task_rows)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -92,8 +97,8 @@ def test_thirty_kills_at_random_instants(tmp_path: Path) -> None:
 def test_kills_of_a_driver_with_spark(tmp_path: Path) -> None:
     rng = random.Random(7)
     pipeline = Pipeline.create(tmp_path / "p", QUERIES, _data(rng, 3000, 3), delay=5)
-    for _ in range(3):
-        driver = start(pipeline.folder, 300, 2, "local[2]")
+    for single_task_rows in (0, 300, 0):
+        driver = start(pipeline.folder, 300, 2, "local[2]", single_task_rows=single_task_rows)
         assert driver.stdout is not None
         for _line in range(3):
             driver.stdout.readline()  # ready, and two epochs

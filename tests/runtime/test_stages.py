@@ -9,23 +9,34 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
 from sqlstream.runtime import worker
 from sqlstream.runtime.api import run_pipeline
-from sqlstream.runtime.job import JobRunner
+from sqlstream.runtime.job import EpochJob, JobRunner
 from sqlstream.runtime.local_runner import InProcessRunner
+from sqlstream.runtime.manifest import EpochPlan, PlannedSource, PlannedSplit
 from sqlstream.runtime.progress import RunResult
-from sqlstream.runtime.stages import _ROW, SparkJobRunner, zipped_packages
-from sqlstream.runtime.worker import from_batches, to_batches
+from sqlstream.runtime.stages import _ROW, SparkJobRunner, is_small, zipped_packages
+from sqlstream.runtime.worker import TaskProgram, from_batches, to_batches
 from sqlstream_operators.exchange import Message
+from sqlstream_operators.operator import WATERMARK_MIN, Watermarks
+from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.pipeline import plan_file
+from tests.runtime.test_manifest import RUN
 
-SQL = """
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: What is tested here is several tasks, unless a test says otherwise.
+TASKS = "SET 'execution.single-task-rows' = '0';"
+SQL = f"""{TASKS}
 CREATE TABLE bid (auction BIGINT, bidder BIGINT, price BIGINT, `dateTime` TIMESTAMP(3),
   WATERMARK FOR `dateTime` AS `dateTime` - INTERVAL '1' SECOND)
 WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');
@@ -95,6 +106,53 @@ def test_spark_gives_what_the_process_gives(tmp_path: Path, spark_runner: SparkJ
         for name in ("spark", "process")
     ]
     assert letters[0] == letters[1]
+
+
+@pytest.mark.spark
+def test_small_epochs_are_one_task(
+    tmp_path: Path, spark_runner: SparkJobRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone: list[int] = []
+    whole_epoch = SparkJobRunner._whole
+
+    def counted(runner: SparkJobRunner, program: TaskProgram, plan: bytes) -> DataFrame:
+        alone.append(program.context.epoch)
+        return whole_epoch(runner, program, plan)
+
+    monkeypatch.setattr(SparkJobRunner, "_whole", counted)
+    whole = Counter[str]()
+    for limit, folder in (("1000", "one"), ("0", "several"), ("5", "fewer")):
+        alone.clear()
+        write_bids(tmp_path / folder)
+        run(tmp_path / folder, spark_runner, SQL.replace("= '0'", f"= '{limit}'"))
+        whole = whole or visible(tmp_path / folder)["per_bidder"]
+        assert visible(tmp_path / folder)["per_bidder"] == whole
+        assert bool(alone) == (limit == "1000")
+    assert whole
+
+
+def test_what_a_small_epoch_is() -> None:
+    def job(*splits: PlannedSplit, shards: int = 2, rows: int = 0, most: int | None = None) -> EpochJob:
+        plan = plan_file(SQL, file="p.sql").physical
+        plan = replace(plan, options=replace(plan.options, single_task_rows=most))
+        marks = Watermarks(WATERMARK_MIN, 3, 3)
+        source = PlannedSource("bid", "filesystem", {}, {}, splits, False, marks)
+        epoch = EpochPlan(1, None, "l", RUN, "f", shards, (source,))
+        version = replace(ShardVersion.empty(), rows=rows)
+        return EpochJob(plan, epoch, {"s": (version,)}, "/tmp/s", "/tmp/l", "/tmp/b")
+
+    row = PlannedSplit({}, 1, 80)
+    assert is_small(job(row))
+    assert is_small(job(PlannedSplit({}, 1000, None)))
+    assert is_small(job(PlannedSplit({}, None, 256_000)))
+    assert not is_small(job())
+    assert not is_small(job(PlannedSplit({}, 1001, None)))
+    assert not is_small(job(PlannedSplit({}, None, 256_001)))
+    assert not is_small(job(PlannedSplit({}, None, None)))
+    assert not is_small(job(row, row, row, row, row))
+    assert not is_small(job(row, shards=5))
+    assert not is_small(job(row, rows=1_000_001))
+    assert not is_small(job(row, most=0))
 
 
 @pytest.mark.spark

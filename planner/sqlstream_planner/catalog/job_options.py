@@ -35,6 +35,13 @@ JOB_OPTIONS: tuple[OptionDef, ...] = (
         minimum=1,
     ),
     OptionDef(
+        "execution.single-task-rows",
+        _I,
+        "an epoch of at most so many rows runs as one task where all tasks share a machine; 0: never",
+        default="1000",
+        minimum=0,
+    ),
+    OptionDef(
         "table.exec.source.idle-timeout",
         _D,
         "a source idle for so long holds no watermark back; 0: never",
