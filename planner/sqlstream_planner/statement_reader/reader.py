@@ -157,8 +157,10 @@ class StatementReader:
             query = self._cursor.query()
             return Select(query, self._cursor.since(start))
         for kind, hint in _UNSUPPORTED.items():
-            if p.at(*kind.split()):
-                return self._unsupported(kind, hint, start)
+            words = kind.split()
+            if p.at(*words):
+                end = p._tokens[p._index + len(words) - 1].end + 1 if p._index >= 0 else start + 1
+                return self._unsupported(kind, hint, self._cursor.span(start, end), start)
         token = p._curr
         near = did_you_mean(token.text, [s.split()[0] for s in _STARTS])
         raise SqlSyntaxError(
@@ -168,15 +170,12 @@ class StatementReader:
             help=f"did you mean {near}?" if near else "a statement starts with " + ", ".join(_STARTS),
         )
 
-    def _unsupported(self, kind: str, hint: str | None, start: int) -> Unsupported:
+    def _unsupported(self, kind: str, hint: str | None, at: Span, start: int) -> Unsupported:
+        """The statement that began at `start`, unread; `at` is shown."""
         p = self._cursor.parser
-        words = kind.split()
-        span = self._cursor.span(
-            start, p._tokens[p._index + len(words) - 1].end + 1 if p._index >= 0 else start + 1
-        )
         while not p.at_end:
             p._advance()
-        diagnostic = Diagnostic("SQL009", f"{kind} can't be run in a pipeline file", span, (), hint)
+        diagnostic = Diagnostic("SQL009", f"{kind} can't be run in a pipeline file", at, (), hint)
         return Unsupported(kind, diagnostic, self._cursor.since(start))
 
     def _set(self, start: int) -> Statement:
@@ -251,11 +250,7 @@ class StatementReader:
         for kind, hint in _UNSUPPORTED.items():
             words = kind.split()
             if words[0] == "CREATE" and (p.at(*words[1:]) or p.at("SYSTEM", *words[1:])):
-                span = self._cursor.since(start)
-                while not p.at_end:
-                    p._advance()
-                diagnostic = Diagnostic("SQL009", f"{kind} can't be run in a pipeline file", span, (), hint)
-                return Unsupported(kind, diagnostic, self._cursor.since(start))
+                return self._unsupported(kind, hint, self._cursor.since(start), start)
         return p.fail_here("TABLE or VIEW", after="CREATE")
 
     def _create_view(self, start: int, temporary: bool) -> CreateView:
