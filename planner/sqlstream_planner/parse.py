@@ -16,7 +16,7 @@ from sqlstream_planner.dialect import SqlSyntaxError, range_of
 from sqlstream_planner.dialect.lexer import HintBook, lex
 from sqlstream_planner.mistakes import help_for
 from sqlstream_planner.rendered import RenderedSql
-from sqlstream_planner.statement_reader import StatementReader
+from sqlstream_planner.statement_reader.reader import StatementReader
 from sqlstream_planner.statements import (
     Statement,
 )

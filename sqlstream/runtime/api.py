@@ -15,7 +15,7 @@ from typing import Protocol
 from sqlstream.connectors.api import ConnectorContext, Sink, Source
 from sqlstream.runtime import local_cache
 from sqlstream.runtime.admission import DEFAULT_TARGET_S, Admission
-from sqlstream.runtime.epochs import EpochLoop, LoopSettings, Program
+from sqlstream.runtime.epochs import EpochLoop
 from sqlstream.runtime.failures import error_of
 from sqlstream.runtime.faults import Faults, no_faults
 from sqlstream.runtime.garbage import RETAINED, GarbageCollector, Pins, no_pins
@@ -23,6 +23,7 @@ from sqlstream.runtime.job import JobRunner
 from sqlstream.runtime.journal import Journal, digest_of
 from sqlstream.runtime.lease import BEAT_S, Lease
 from sqlstream.runtime.manifest import EpochPlan, Manifest, RunInfo
+from sqlstream.runtime.program import LoopSettings, Program
 from sqlstream.runtime.progress import EpochReport, RunResult
 from sqlstream.runtime.recovery import check_compatible, physical_plan, program_fingerprint, recover
 from sqlstream.runtime.stop import StopFlag, stop_on_signals

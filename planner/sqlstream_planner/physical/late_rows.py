@@ -20,7 +20,8 @@ class LateRows:
 
     `rows` are the blocks of its input by their places, with the source rows; `slice_column` (that slices are cut
     from, else with the end of the window) and `time_column` are columns of it. `lateness_us`: by how much a row
-    may come later than the watermark of `time`.
+    may come later than the watermark of `time`. `kept` names what is left of the first relation at a place; without
+    it that is called after the relation.
     """
 
     operator: str
@@ -30,12 +31,13 @@ class LateRows:
     time: EventTime
     rows: Mapping[str, Sequence[Block]]
     lateness_us: int = 0
+    kept: str | None = None
 
-    def step(self, name: str, place: str, relations: Sequence[str]) -> LateStep:
-        """The step that takes the late rows out of the relations at a place; `name` is for what is left of the first."""
+    def step(self, place: str, relations: Sequence[str]) -> LateStep:
+        """The step that takes the late rows out of the relations at a place."""
         rows = self.rows[place]
         return LateStep(
-            name=name,
+            name=self.kept or f"{relations[0]}.kept",
             input=relations[0],
             also=tuple(relations[1:]),
             window=self.window,

@@ -44,11 +44,15 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
-    """What goes over one exchange: `text` is its SQL over the blocks of one stage, `schema` what that gives."""
+    """What goes over one exchange: `text` is its SQL over the blocks of one stage, `schema` what that gives.
+
+    `step` is the name of the step that runs it; without one it is numbered.
+    """
 
     edge: str
     text: Callable[[Sequence[Block]], str]
     schema: Schema
+    step: str | None = None
 
 
 class Stages:
@@ -96,11 +100,12 @@ class Stages:
             reads = reads_of(here)
             made = []
             for shipment in shipments:
-                step = FragmentStep(self.name(f"{shipment.edge}.part"), shipment.text(here), reads)
+                name = shipment.step or self.name(f"{shipment.edge}.part")
+                step = FragmentStep(name, shipment.text(here), reads)
                 draft.steps.append(step)
                 made.append(step.name)
             if late is not None:
-                taken = late.step(f"{made[0]}.kept", place, made)
+                taken = late.step(place, made)
                 draft.steps.append(taken)
                 made = [taken.name, *(f"{other}.kept" for other in taken.also)]
             for relation, shipment in zip(made, shipments, strict=True):

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 from sqlglot import exp
 
-from sqlstream_operators.spec import ExchangeInput, ExchangeOutput, FragmentStep
 from sqlstream_operators.types import quote_identifier
 from sqlstream_planner.aggregate_plan import AggregatePlan, plan_aggregate
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import Provenance
 from sqlstream_planner.logical import WindowAggregate, column
 from sqlstream_planner.physical.late_rows import LateRows
-from sqlstream_planner.physical.places import BlocksOf, by_place, each, reads_of, result_of
-from sqlstream_planner.physical.stages import Stages
+from sqlstream_planner.physical.places import BlocksOf, by_place, each, result_of
+from sqlstream_planner.physical.stages import Shipment, Stages
 from sqlstream_planner.physical.states import States
 
 
@@ -64,39 +62,16 @@ class WindowAggregates:
                 time_column=node.time_column,
                 time=node.time,
                 rows=by_place(self._blocks_of(node.input, rows=True, timeless=True)),
+                kept=f"{name}.kept",
             )
         draft = self._stages.behind(name, blocks)
         edges = [f"{name}.in", *(f"{name}.{d.name}" for d in plan.spec.distincts)]
         schemas = [plan.partial_schema, *plan.distinct_schemas]
-        for place, here in by_place(blocks).items():
-            self._partial(name, place, plan, here, late, edges)
-        inputs = [ExchangeInput(e, e, s) for e, s in zip(edges, schemas, strict=True)]
-        draft.run(name, plan.spec, inputs)
+        shipped = [
+            Shipment(edge, each(partial(plan.partial_sql, position=position)), schema, f"{edge}.partial")
+            for position, (edge, schema) in enumerate(zip(edges, schemas, strict=True))
+        ]
+        keys = tuple(c.name for c in plan.spec.keys)
+        draft.run(name, plan.spec, self._stages.ship(blocks, shipped, keys, late))
         self._planned.append((plan, name))
         return result_of(name, node, weighted=False)
-
-    def _partial(
-        self,
-        name: str,
-        place: str,
-        plan: AggregatePlan,
-        blocks: Sequence[Block],
-        late: LateRows | None,
-        edges: Sequence[str],
-    ) -> None:
-        """Adds the partial aggregates over the blocks of one stage, and their exchange."""
-        draft = self._stages[place]
-        made = []
-        for position, edge in enumerate(edges):
-            text = each(partial(plan.partial_sql, position=position))(blocks)
-            step = FragmentStep(f"{edge}.partial", text, reads_of(blocks))
-            draft.steps.append(step)
-            made.append(step.name)
-        if late is not None:
-            taken = late.step(f"{name}.kept", place, made)
-            draft.steps.append(taken)
-            made = [taken.name, *(f"{other}.kept" for other in taken.also)]
-        keys = tuple(c.name for c in plan.spec.keys)
-        schemas = [plan.partial_schema, *plan.distinct_schemas]
-        for relation, edge, schema in zip(made, edges, schemas, strict=True):
-            draft.outputs.append(ExchangeOutput(relation, edge, keys, tuple(c.name for c in schema)))

@@ -1,58 +1,36 @@
-"""The logical plan: frozen relational nodes over columns with unique ids.
-
-Expressions are sqlglot ASTs in DuckDB's meaning whose columns are `exp.Column`s named by column *id* (never
-by the user's alias), so that a node can be moved or merged by substitution. ASTs inside a plan are never
-mutated; rewrites copy.
-"""
+"""The nodes of the logical plan."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import sqlglot
 from sqlglot import exp
 
 from sqlstream_operators.spec import SinkSpec, SourceSpec, WindowSpec
 from sqlstream_operators.types import SqlType, quote_identifier
+from sqlstream_planner.logical.columns import EventTime, Field, Fields
 
 
-@dataclass(frozen=True, slots=True)
-class EventTime:
-    """Marks a column as an event-time attribute.
+@dataclass(frozen=True, slots=True, eq=False)
+class UnaryNode:
+    """A node over one input."""
 
-    `sources` are the tables whose watermarks bound it, `tick_us` is its resolution in µs. `direct`: the
-    values come straight from source rows, so a row can be late; False behind a window, where the watermark
-    has already passed judgement.
-    """
+    input: Node
 
-    sources: tuple[str, ...]
-    tick_us: int
-    direct: bool
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The one input."""
+        return (self.input,)
 
 
-@dataclass(frozen=True, slots=True)
-class WindowColumn:
-    """Marks a column as a bound of the window that its row belongs to. `role`: 'start', 'end' or 'time'."""
+@dataclass(frozen=True, slots=True, eq=False)
+class PassingNode(UnaryNode):
+    """A node that gives its input's columns as they are."""
 
-    role: str
-    window: WindowSpec
-    time: EventTime
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """An output column of a node: `id` is unique in the plan, `name` is what the user called it."""
-
-    id: str
-    name: str
-    type: SqlType
-    nullable: bool = True
-    time: EventTime | None = None
-    window: WindowColumn | None = None
-
-
-Fields = tuple[Field, ...]
+    @property
+    def fields(self) -> Fields:
+        """The input's fields."""
+        return self.input.fields
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,10 +52,9 @@ class Scan:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Project:
+class Project(UnaryNode):
     """Computes `expressions` for each row, one for each of `fields`."""
 
-    input: Node
     fields: Fields
     expressions: tuple[exp.Expr, ...]
 
@@ -85,38 +62,21 @@ class Project:
         if len(self.fields) != len(self.expressions):
             raise ValueError("one expression per field")
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """The one input."""
-        return (self.input,)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Filter:
+class Filter(PassingNode):
     """Keeps the rows for which `predicate` is true."""
 
-    input: Node
     predicate: exp.Expr
-
-    @property
-    def fields(self) -> Fields:
-        """The input's fields."""
-        return self.input.fields
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """The one input."""
-        return (self.input,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Window:
+class Window(UnaryNode):
     """Copies each row into every window that its `time_column` falls into.
 
     Adds `start`, `end` (TIMESTAMP, window bounds) and `time` (end - 1 ms, an event-time attribute).
     """
 
-    input: Node
     window: WindowSpec
     time_column: str
     start: Field
@@ -128,21 +88,15 @@ class Window:
         """The input's fields and the three window columns."""
         return (*self.input.fields, self.start, self.end, self.time)
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """The one input."""
-        return (self.input,)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Unnest:
+class Unnest(UnaryNode):
     """Cross join of each row with the elements of an array (`outer`: keep rows whose array is empty).
 
     `element` are the new columns: one for scalars, one a field for an array of structs; `ordinality` counts
     from 1.
     """
 
-    input: Node
     array: exp.Expr
     element: Fields
     spread: bool
@@ -154,11 +108,6 @@ class Unnest:
         """The input's fields and the new ones."""
         extra = (self.ordinality,) if self.ordinality is not None else ()
         return (*self.input.fields, *self.element, *extra)
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """The one input."""
-        return (self.input,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -192,7 +141,7 @@ class AggregateCall:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WindowAggregate:
+class WindowAggregate(UnaryNode):
     """Groups rows by window and keys; emits each window once, when the watermark closes it.
 
     `slice_column` is the time column that slices are cut from when `window.shared_slices`; otherwise the
@@ -201,7 +150,6 @@ class WindowAggregate:
     `time_column` orders FIRST_VALUE and LAST_VALUE.
     """
 
-    input: Node
     window: WindowSpec
     slice_column: str
     time: EventTime
@@ -221,11 +169,6 @@ class WindowAggregate:
         grouping = (self.grouping,) if self.grouping is not None else ()
         return (*self.keys, self.start, self.end, self.window_time, *grouping, *(c.field for c in self.calls))
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """The one input."""
-        return (self.input,)
-
 
 @dataclass(frozen=True, slots=True)
 class GroupExpiry:
@@ -239,7 +182,7 @@ class GroupExpiry:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GroupAggregate:
+class GroupAggregate(UnaryNode):
     """Groups rows by keys without an end in time; its result changes as rows come and go.
 
     `sets` are the grouping sets as positions in `keys` (one set of all keys if the query has none), `grouping` the
@@ -247,7 +190,6 @@ class GroupAggregate:
     `ttl_us`: a group that nothing touched for so long is forgotten.
     """
 
-    input: Node
     keys: Fields
     key_expressions: tuple[exp.Expr, ...]
     sets: tuple[tuple[int, ...], ...]
@@ -262,14 +204,9 @@ class GroupAggregate:
         grouping = (self.grouping,) if self.grouping is not None else ()
         return (*self.keys, *grouping, *(c.field for c in self.calls))
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """The one input."""
-        return (self.input,)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WindowGate:
+class WindowGate(PassingNode):
     """Holds the changing results of a window's groups back until the watermark closes it, and lets corrections pass.
 
     `input` is the group aggregate; its `expiry` says which window a row belongs to and how late corrections may be.
@@ -277,16 +214,6 @@ class WindowGate:
 
     input: GroupAggregate
     window: WindowSpec
-
-    @property
-    def fields(self) -> Fields:
-        """The input's fields."""
-        return self.input.fields
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """The one input."""
-        return (self.input,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,13 +236,12 @@ class OrderTerm:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rank:
+class Rank(UnaryNode):
     """Adds each row's rank in its partition; only while a query is bound: a condition on it makes a `TopN` of it.
 
     `at` is the OVER in the user's text.
     """
 
-    input: Node
     partition: tuple[str, ...]
     order: tuple[OrderTerm, ...]
     function: str
@@ -328,14 +254,9 @@ class Rank:
         """The input's fields and the rank."""
         return (*self.input.fields, self.rank)
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """The one input."""
-        return (self.input,)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TopN:
+class TopN(UnaryNode):
     """The rows of each partition whose rank is in (offset, offset + limit].
 
     `function` is row_number, rank or dense_rank; `rank` its field if the query gives it. Rows that are equal in all of
@@ -344,7 +265,6 @@ class TopN:
     a window's rows are given once, when it closes. `ttl_us`: a partition that nothing touched for so long is forgotten.
     """
 
-    input: Node
     partition: tuple[str, ...]
     order: tuple[OrderTerm, ...]
     function: str
@@ -361,70 +281,32 @@ class TopN:
         """The input's fields, and the rank if it is given."""
         return (*self.input.fields, *((self.rank,) if self.rank is not None else ()))
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """The one input."""
-        return (self.input,)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Normalize:
+class Normalize(PassingNode):
     """Makes the changelog that a table gives consistent: at most one row for each of `keys` (column ids).
 
     `ttl_us`: a key that nothing touched for so long is forgotten.
     """
 
-    input: Node
     keys: tuple[str, ...]
     ttl_us: int | None = None
 
-    @property
-    def fields(self) -> Fields:
-        """The input's fields."""
-        return self.input.fields
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """The one input."""
-        return (self.input,)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class KeepFirst:
+class KeepFirst(PassingNode):
     """The first row that came for each of `keys` (column ids), of rows that only come."""
 
-    input: Node
     keys: tuple[str, ...]
     ttl_us: int | None = None
 
-    @property
-    def fields(self) -> Fields:
-        """The input's fields."""
-        return self.input.fields
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """The one input."""
-        return (self.input,)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sink:
+class Sink(PassingNode):
     """Writes its input's columns, by position, to a sink table. `label` is how the user wrote it."""
 
-    input: Node
     sink: SinkSpec
     label: str
-
-    @property
-    def fields(self) -> Fields:
-        """The input's fields."""
-        return self.input.fields
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """The one input."""
-        return (self.input,)
 
 
 Node = (
@@ -443,92 +325,3 @@ Node = (
     | KeepFirst
     | Sink
 )
-
-
-def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
-    """The same node over other inputs; the node itself if they are the very same."""
-    if all(a is b for a, b in zip(node.inputs, inputs, strict=True)):
-        return node
-    if isinstance(node, Scan):
-        return node
-    if isinstance(node, Union):
-        return replace(node, branches=inputs)
-    return replace(node, input=inputs[0])  # type: ignore[arg-type]  # a rule keeps a WindowGate's input a group
-
-
-def transform(roots: tuple[Node, ...], rewrite: Callable[[Node], Node]) -> tuple[Node, ...]:
-    """Rewrite a plan bottom up; a node that several consumers share is rewritten once and stays shared."""
-    done: dict[int, Node] = {}
-
-    def visit(node: Node) -> Node:
-        if id(node) not in done:
-            done[id(node)] = rewrite(with_inputs(node, tuple(visit(i) for i in node.inputs)))
-        return done[id(node)]
-
-    return tuple(visit(root) for root in roots)
-
-
-def walk(roots: tuple[Node, ...]) -> list[Node]:
-    """Every node once, inputs before their consumers."""
-    seen: set[int] = set()
-    order: list[Node] = []
-
-    def visit(node: Node) -> None:
-        if id(node) in seen:
-            return
-        seen.add(id(node))
-        for child in node.inputs:
-            visit(child)
-        order.append(node)
-
-    for root in roots:
-        visit(root)
-    return order
-
-
-def consumers(roots: tuple[Node, ...]) -> dict[int, int]:
-    """How many nodes read each node, by `id(node)`."""
-    count: dict[int, int] = {}
-    for node in walk(roots):
-        for child in node.inputs:
-            count[id(child)] = count.get(id(child), 0) + 1
-    return count
-
-
-def columns_of(expression: exp.Expr) -> set[str]:
-    """The ids of the columns that an expression reads.
-
-    >>> from sqlglot import parse_one
-    >>> sorted(columns_of(parse_one("a + f(b)")))
-    ['a', 'b']
-    """
-    return {c.name for c in expression.find_all(exp.Column)}
-
-
-def substitute(expression: exp.Expr, replacements: Mapping[str, exp.Expr]) -> exp.Expr:
-    """A copy of `expression` in which columns are replaced by expressions, by id.
-
-    >>> from sqlglot import parse_one
-    >>> substitute(parse_one("a + b"), {"a": parse_one("x * 2")}).sql()
-    '(x * 2) + b'
-    """
-
-    def swap(node: exp.Expr) -> exp.Expr:
-        if isinstance(node, exp.Column) and node.name in replacements:
-            new = replacements[node.name].copy()
-            return (
-                exp.paren(new, copy=False) if isinstance(new, exp.Binary | exp.Unary | exp.Connector) else new
-            )
-        return node
-
-    return expression.copy().transform(swap, copy=False)
-
-
-def raw(text: str) -> exp.Expr:
-    """Our own DuckDB SQL as an expression."""
-    return sqlglot.parse_one(text, read="duckdb")
-
-
-def column(id_: str) -> exp.Column:
-    """A reference to a column by id."""
-    return exp.column(exp.to_identifier(id_, quoted=True))

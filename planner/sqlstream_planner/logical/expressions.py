@@ -1,0 +1,47 @@
+"""Expressions of a plan, whose columns are named by their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import sqlglot
+from sqlglot import exp
+
+
+def columns_of(expression: exp.Expr) -> set[str]:
+    """The ids of the columns that an expression reads.
+
+    >>> from sqlglot import parse_one
+    >>> sorted(columns_of(parse_one("a + f(b)")))
+    ['a', 'b']
+    """
+    return {c.name for c in expression.find_all(exp.Column)}
+
+
+def substitute(expression: exp.Expr, replacements: Mapping[str, exp.Expr]) -> exp.Expr:
+    """A copy of `expression` in which columns are replaced by expressions, by id.
+
+    >>> from sqlglot import parse_one
+    >>> substitute(parse_one("a + b"), {"a": parse_one("x * 2")}).sql()
+    '(x * 2) + b'
+    """
+
+    def swap(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Column) and node.name in replacements:
+            new = replacements[node.name].copy()
+            return (
+                exp.paren(new, copy=False) if isinstance(new, exp.Binary | exp.Unary | exp.Connector) else new
+            )
+        return node
+
+    return expression.copy().transform(swap, copy=False)
+
+
+def raw(text: str) -> exp.Expr:
+    """Our own DuckDB SQL as an expression."""
+    return sqlglot.parse_one(text, read="duckdb")
+
+
+def column(id_: str) -> exp.Column:
+    """A reference to a column by id."""
+    return exp.column(exp.to_identifier(id_, quoted=True))

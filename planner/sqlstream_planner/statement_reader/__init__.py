@@ -1,0 +1,1 @@
+"""The statements of a file: the tokens up to a semicolon, read into what they say."""
