@@ -539,11 +539,22 @@ class _Builder:
                 ]
                 rows.append(b.select([*items, *([(sql(weight(b)), WEIGHT_COLUMN)] if weighted else [])]))
             text = "\nUNION ALL\n".join(rows)
-            if weighted:
+            if weighted and not (len(blocks) == 1 and _told_apart(blocks[0], draft, root)):
                 text = consolidated([c.name for c in root.sink.schema], text)
             step = FragmentStep(self._name(f"{root.sink.name}.rows"), text, reads)
             draft.steps.append(step)
             draft.outputs.append(SinkOutput(step.name, root.sink.name))
+
+
+def _told_apart(block: Block, draft: _Draft, root: Sink) -> bool:
+    """Whether a sink gets all columns of changes that an operator of the stage consolidated."""
+    kinds = TopNSpec | DeduplicateSpec | GroupAggregateSpec
+    steps = [step for step in draft.steps if isinstance(step, OperatorStep)]
+    made = {quote_identifier(step.name): step.operator for step in steps if isinstance(step.operator, kinds)}
+    if block.source not in made or WEIGHT_COLUMN not in block.columns:
+        return False
+    shown = {e.name for e in (block.columns[f.id] for f in root.fields) if isinstance(e, exp.Column)}
+    return {c.name for c in made[block.source].output} <= shown
 
 
 def _event_time(node: Node) -> str | None:
