@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
@@ -13,23 +14,23 @@ from .changelog_spec import DeduplicateSpec
 from .errors import InternalError
 from .fragment import DuckSession
 from .operator import OperatorContext, OperatorResult, Watermarks
+from .ordered_rows import RowOrder
 from .ranking import Int64s, projects
 from .relations import conformed
 from .schema import WEIGHT_COLUMN, Column, Schema
-from .sort_keys import order_sql, tie_sql
 from .state_schema import FOUND
-from .types import BIGINT, Kind
-from .weighted import consolidated, empty, with_weight
+from .types import BIGINT
+from .weighted import chosen, consolidated, empty, names_of, with_weight
 
 TABLE = "row"
 
-_ROWS = "__deduplicated_rows"
+_PAIR = "\x01pair"
 
 
 class Deduplicate:
     """Runs a `DeduplicateSpec`: see there for its input, its state and its output.
 
-    The epoch's first row of each key is found, then compared with the stored one, each in one DuckDB query.
+    The epoch's first row of each key is found, then compared with the stored one.
     """
 
     def __init__(self, spec: DeduplicateSpec) -> None:
@@ -45,6 +46,10 @@ class Deduplicate:
             raise InternalError(
                 f"state {spec.state.state_id}: table {TABLE} has not the columns of the operator: {table}"
             )
+        self._order = RowOrder(spec.columns, spec.partition, spec.order)
+        pairs = (Column(_PAIR, BIGINT), *self._values)
+        order = tuple(term for term in spec.order if term.column not in spec.partition)
+        self._pairs = RowOrder(pairs, (_PAIR,), order)
         if spec.ttl_us is not None:
             raise InternalError(f"state {spec.state.state_id}: deduplication does not forget by time")
 
@@ -61,26 +66,29 @@ class Deduplicate:
             raise InternalError(f"state {spec.state.state_id}: changes came, the plan says appended rows")
         if not rows.num_rows:
             return OperatorResult(empty(with_weight(spec.output)), {"emitted_rows": 0})
-        rows = conformed(rows, spec.columns, f"state {spec.state.state_id}")
-        rows = _taken(rows, self._first(context.duck, rows))
+        rows = conformed(rows, spec.columns, f"state {spec.state.state_id}").combine_chunks()
+        found = self._order.sorted(context.duck, rows, 1)
+        first = found.order[found.first]
+        order, keys = state.sorted_keys(TABLE, chosen(rows, spec.partition, first))
+        rows = rows.take(pa.array(first[order]))
         merge_us = (time.perf_counter_ns() - started) // 1000
         started = time.perf_counter_ns()
-        stored = state.get(TABLE, rows)
+        stored = state.get_sorted(TABLE, keys)
         state_us = (time.perf_counter_ns() - started) // 1000
         started = time.perf_counter_ns()
-        found = stored.column(FOUND).to_numpy()
-        before = np.flatnonzero(found)
-        better = self._better(context.duck, _taken(rows, before), _taken(stored, before))
+        there = stored.column(FOUND).to_numpy()
+        before = np.flatnonzero(there)
+        better = self._better(context.duck, rows.take(pa.array(before)), stored.take(pa.array(before)))
         replaced = before[better]
-        comes = ~found
+        comes = ~there
         comes[replaced] = True
         new = _taken(rows, np.flatnonzero(comes))
-        output = self._changes(_taken(rows, replaced), _taken(stored, replaced), new)
+        output = self._changes(rows.take(pa.array(replaced)), stored.take(pa.array(replaced)), new)
         if projects(spec):
             output = consolidated(context.duck, output, spec.output)
         merge_us += (time.perf_counter_ns() - started) // 1000
         started = time.perf_counter_ns()
-        state.put(TABLE, new)
+        state.put_sorted(TABLE, list(compress(keys, comes.tolist())), new)
         state_us += (time.perf_counter_ns() - started) // 1000
         metrics = {
             "emitted_rows": output.num_rows,
@@ -91,52 +99,20 @@ class Deduplicate:
         }
         return OperatorResult(output, metrics)
 
-    def _first(self, duck: DuckSession, rows: pa.Table) -> Int64s:
-        """The index of each key's first row, ascending."""
-        names = {column.name: f"c{number}" for number, column in enumerate(self._spec.columns)}
-        table = rows.rename_columns(list(names.values()))
-        table = table.append_column("i", pa.array(np.arange(rows.num_rows)))
-        schema = [Column(names[column.name], column.type) for column in self._spec.columns]
-        by = ", ".join(names[name] for name in self._spec.partition)
-        sql = f"SELECT arg_min(i, {self._key(names)}) FROM {_ROWS}{f' GROUP BY {by}' if by else ''}"
-        duck.register(_ROWS, table, [*schema, Column("i", BIGINT)])
-        try:
-            found: Int64s = duck.query(sql).column(0).to_numpy()
-        finally:
-            duck.drop(_ROWS)
-        return np.sort(found)
-
     def _better(self, duck: DuckSession, rows: pa.Table, stored: pa.Table) -> npt.NDArray[np.bool_]:
         """For each new row whether it comes before the stored one of its key."""
-        if not rows.num_rows or not self._values:
-            return np.zeros(rows.num_rows, bool)
-        sides: list[str] = []
-        arrays: list[pa.ChunkedArray] = []
-        schema: list[Column] = []
-        for side, table in (("n", rows), ("o", stored)):
-            names = {column.name: f"{side}{number}" for number, column in enumerate(self._values)}
-            arrays += [table.column(column.name) for column in self._values]
-            schema += [Column(names[column.name], column.type) for column in self._values]
-            sides.append(self._key(names))
-        table = pa.Table.from_arrays(arrays, names=[column.name for column in schema])
-        duck.register(_ROWS, table, schema)
-        try:
-            better = duck.query(f"SELECT {sides[0]} < {sides[1]} FROM {_ROWS}").column(0)
-        finally:
-            duck.drop(_ROWS)
-        found: npt.NDArray[np.bool_] = better.to_numpy()
-        return found
-
-    def _key(self, names: dict[str, str]) -> str:
-        """DuckDB SQL of a value that orders the rows of a key as the spec does."""
-        spec = self._spec
-        # Unlike ORDER BY, create_sort_key does not take a month for 30 days.
-        intervals = {column.name for column in spec.columns if column.type.kind is Kind.INTERVAL}
-        names = {c: f"normalized_interval({sql})" if c in intervals else sql for c, sql in names.items()}
-        terms = order_sql([term for term in spec.order if term.column not in spec.partition], names)
-        terms += tie_sql(spec.order, spec.columns, spec.partition, names)
-        pairs = [f"{column}, '{how}'" for column, _, how in (term.partition(" ") for term in terms)]
-        return f"create_sort_key({', '.join(pairs)})" if pairs else "0"
+        count = rows.num_rows
+        if not count or not self._values:
+            return np.zeros(count, bool)
+        names = names_of(self._values)
+        both = pa.concat_tables([stored.select(names), rows.select(names).cast(stored.select(names).schema)])
+        both = both.append_column(_PAIR, pa.array(np.tile(np.arange(count), 2)))
+        found = self._pairs.sorted(duck, both.combine_chunks(), 1)
+        # The stored row stands first of equals, so what stands first comes in if it is not the stored one.
+        pair = found.order[found.first]
+        better = np.zeros(count, bool)
+        better[pair[pair >= count] - count] = True
+        return better
 
     def _changes(self, rows: pa.Table, stored: pa.Table, new: pa.Table) -> pa.Table:
         """The stored rows of the keys of `rows` go, `new` come."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import compress
 
 import numpy as np
 import pyarrow as pa
@@ -58,8 +59,10 @@ class DistinctValues:
         output, added, removed = empty(self._spec.output), 0, 0
         if delta.num_rows:
             started = time.perf_counter_ns()
-            stored = context.state.get(_SEEN, delta)
-            changed, added, removed = self._count(delta, stored, context)
+            order, keys = context.state.sorted_keys(_SEEN, delta)
+            delta = delta.take(pa.array(order))
+            stored = context.state.get_sorted(_SEEN, keys)
+            changed, added, removed = self._count(delta, keys, stored, context)
             spent["state_us"] = _since(started)
             started = time.perf_counter_ns()
             if changed.num_rows:
@@ -93,7 +96,7 @@ class DistinctValues:
         return canonical(merged, self._key)
 
     def _count(
-        self, delta: pa.Table, stored: pa.Table, context: OperatorContext
+        self, delta: pa.Table, keys: list[bytes], stored: pa.Table, context: OperatorContext
     ) -> tuple[pa.Table, int, int]:
         """Write the new flags; the rows of `changed`, and how many rows of the state are new and gone."""
         found = stored.column(FOUND).to_numpy()
@@ -114,9 +117,10 @@ class DistinctValues:
             differs |= (old > 0) != (new > 0)
             new_flags[flag] = pa.array(new)
             columns[f"{flag}.before"], columns[f"{flag}.after"] = pa.array(old > 0), pa.array(new > 0)
-        rows = pa.table({name: delta.column(name) for name in names_of(self._key)} | new_flags)
-        context.state.put(_SEEN, rows.filter(pa.array(written & left)))
-        context.state.delete(_SEEN, rows.filter(pa.array(found & ~left)))
+        kept, gone = written & left, found & ~left
+        rows = pa.table(new_flags).filter(pa.array(kept))
+        context.state.put_sorted(_SEEN, list(compress(keys, kept.tolist())), rows)
+        context.state.delete_sorted(_SEEN, list(compress(keys, gone.tolist())))
         changed = pa.table(columns).filter(pa.array(differs))
         return changed, int((left & ~found).sum()), int((found & ~left).sum())
 

@@ -21,6 +21,7 @@ from .group_aggregate import GroupAggregate
 from .keep_first import KeepFirst
 from .normalize import Normalize
 from .operator import Operator
+from .short_top_n import ShortTopN
 from .spec import OperatorSpec, WindowAggregateSpec
 from .top_n import TopN
 from .ttl import TimeToLive
@@ -48,7 +49,7 @@ def _operator_of(spec: OperatorSpec) -> Operator:
         case DistinctValuesSpec():
             return DistinctValues(spec)
         case TopNSpec():
-            return TopN(spec)
+            return ShortTopN(spec) if spec.state.tables[0].layout == "list" else TopN(spec)
         case DeduplicateSpec():
             return Deduplicate(spec)
         case WindowTopNSpec():

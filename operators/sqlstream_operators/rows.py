@@ -93,6 +93,70 @@ def decode_rows(
     offsets, data = parts(from_list(values))
     starts, limits = offsets[:-1], offsets[1:]
     ids, starts = _read_varints(data, starts, limits)
+    return _decode_versions(data, ids, starts, limits, fields, versions)
+
+
+def encode_lists(table: pa.Table, sizes: I64, fields: Sequence[StateField], version: int = 0) -> list[bytes]:
+    """Values that hold a list of rows each: of `table` the first sizes[0] rows, the next sizes[1], and so on.
+
+    Behind the id stand the number of rows (4 bytes), the length of each (4 bytes), and the rows.
+    """
+    columns = [conform(table.column(field.name), to_arrow(field.type)) for field in fields]
+    nothing = np.zeros((table.num_rows, 0), np.uint8)
+    inner, data = parts(_as_array(_encode(columns, [field.type for field in fields], nothing)))
+    outer = np.concatenate([[0], np.cumsum(sizes)])
+    id_ = np.frombuffer(_varint(version), np.uint8)
+    heads = np.concatenate(
+        [np.broadcast_to(id_, (len(sizes), len(id_))), _lengths_bytes(np.asarray(sizes, np.int64))], axis=1
+    )
+    lengths = from_offsets(outer * 4, _lengths_bytes(np.diff(inner)).ravel())
+    return to_bytes(join([from_matrix(heads), lengths, from_offsets(inner[outer], data)]))
+
+
+def decode_lists(
+    values: Sequence[bytes],
+    fields: Sequence[StateField],
+    versions: Mapping[int, Sequence[StateField]] | None = None,
+) -> tuple[pa.Table, I64]:
+    """The rows of all lists, one list after the other, and the number of rows of each; see `decode_rows`."""
+    versions = {0: fields} if versions is None else versions
+    if not values:
+        return decode_rows([], fields, versions), np.zeros(0, np.int64)
+    offsets, data = parts(from_list(values))
+    ids, starts = _read_varints(data, offsets[:-1], offsets[1:])
+    limits = offsets[1:]
+    if bool((starts + 4 > limits).any()):
+        raise _bad()
+    sizes = np.ascontiguousarray(gather(data, starts, 4)).view("<u4").ravel().astype(np.int64)
+    first = starts + 4
+    if bool((first + 4 * sizes > limits).any()):
+        raise _bad()
+    owners = np.repeat(np.arange(len(sizes)), sizes)
+    cells = first[owners] + 4 * ragged(np.zeros(len(sizes), np.int64), sizes)
+    lengths = np.ascontiguousarray(gather(data, cells, 4)).view("<u4").ravel()
+    lengths = lengths.astype(np.int64)
+    before = np.concatenate([[0], np.cumsum(lengths)])
+    bounds = np.concatenate([[0], np.cumsum(sizes)])
+    bodies = first + 4 * sizes
+    if not np.array_equal(bodies + before[bounds[1:]] - before[bounds[:-1]], limits):
+        raise _bad()
+    begin = bodies[owners] + before[:-1] - before[bounds[:-1]][owners]
+    rows = _decode_versions(data, ids[owners], begin, begin + lengths, fields, versions)
+    return rows, sizes
+
+
+def _decode_versions(
+    data: U8,
+    ids: I64,
+    starts: I64,
+    limits: I64,
+    fields: Sequence[StateField],
+    versions: Mapping[int, Sequence[StateField]],
+) -> pa.Table:
+    """The rows between `starts` and `limits`, each of the version in `ids`, as a table of `fields`."""
+    schema = pa.schema([pa.field(field.name, to_arrow(field.type)) for field in fields])
+    if not len(ids):
+        return schema.empty_table()
     if ids[0] == ids[-1] and bool((ids == ids[0]).all()):
         return _project(data, starts, limits, _fields_of(versions, int(ids[0])), fields, schema)
     tables, rows = [], []

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from .types import Kind, SqlType, parse_type
 
-Layout = Literal["key", "time"]
+Layout = Literal["key", "time", "list"]
 
 TIME = "$time"
 """The column of a table with layout 'time' that holds its time, int64 µs since 1970."""
@@ -80,8 +80,9 @@ class StateTable:
 
     `key` decides the shard. Layout 'key' keeps the rows of a key together, in the order of the sub-key.
     Layout 'time' has one more column, `TIME` (int64 µs), and keeps rows in the order of time, so that
-    closing windows is one range. Each of `key`, `sub_key` and `value` must be in the order of its
-    fingerprints: `StateTable.of` sorts.
+    closing windows is one range. Layout 'list' has no sub-key and keeps the rows of a key, in the order in
+    which they were put, as one value: a few rows that are always read and written together. Each of `key`,
+    `sub_key` and `value` must be in the order of its fingerprints: `StateTable.of` sorts.
     """
 
     name: str
@@ -93,8 +94,10 @@ class StateTable:
     def __post_init__(self) -> None:
         if not self.name:
             raise ValueError("a state table needs a name")
-        if self.layout not in ("key", "time"):
+        if self.layout not in ("key", "time", "list"):
             raise ValueError(f"state table {self.name}: unknown layout {self.layout!r}")
+        if self.layout == "list" and self.sub_key:
+            raise ValueError(f"state table {self.name}: lists have no sub-key")
         for part, fields in (("key", self.key), ("sub_key", self.sub_key), ("value", self.value)):
             prints = [field.fingerprint for field in fields]
             if len(set(prints)) != len(prints):

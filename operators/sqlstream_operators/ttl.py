@@ -47,8 +47,8 @@ class TimeToLive:
         self._names = [column.name for column in self._keys]
         self._data = [table.name for table in state.tables if table.name not in (TOUCHED, EXPIRY)]
         for table in state.tables:
-            layout = "time" if table.name == EXPIRY else "key"
-            if table.layout != layout or [field.name for field in table.key] != self._names:
+            layouts = ("time",) if table.name == EXPIRY else ("key", "list")
+            if table.layout not in layouts or [field.name for field in table.key] != self._names:
                 raise InternalError(f"state {state.state_id}: table {table.name} can't have a time to live")
 
     def idle(self, inputs: Sequence[pa.Table], watermarks: Watermarks, *, stateless: bool) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from .arrow_types import to_arrow
@@ -38,6 +40,13 @@ def quoted(schema: Schema) -> list[str]:
 def concatenated(pieces: Sequence[pa.Table]) -> pa.Table:
     """The rows of at least one table of one schema, one after the other; empty ones cost nothing."""
     return pa.concat_tables([piece for piece in pieces if piece.num_rows] or list(pieces[:1]))
+
+
+def chosen(rows: pa.Table, names: Sequence[str], index: npt.NDArray[np.int64]) -> pa.Table:
+    """Some rows of some columns; without columns a table that still has as many rows, as `take` does not."""
+    if not names:
+        return pa.table({"x": pa.nulls(len(index))}).select([])
+    return rows.select(list(names)).take(pa.array(index))
 
 
 def consolidated_sql(rows: str, schema: Schema) -> str:

@@ -102,7 +102,10 @@ class DistinctDraft:
     ) -> DistinctPlan:
         """The operator; its state's id is set by `with_state_of`."""
         value_fields = [StateField(n, t, f"distinct value {f}") for n, f, t, _ in self.values]
-        flag_fields = [StateField(n, BIGINT, f) for n, f, _ in self.flags]
+        # Over rows that only come a flag is 0 or 1.
+        flag_fields = [
+            StateField(n, BIGINT if counted else SqlType(Kind.UTINYINT), f) for n, f, _ in self.flags
+        ]
         table = StateTable.of("seen", "key", key=[*keys, *value_fields], value=flag_fields)
         described = f"distinct {', '.join(sql(e) for _, _, _, e in self.values)}"
         key_schema = tuple(Column(k.name, k.type) for k in keys)

@@ -198,6 +198,8 @@ def _bound(state: StateSchema) -> str:
     if all(table.layout == "time" for table in state.tables):
         return "bounded: rows go when the watermark closes their last window"
     if all(not table.key and not table.sub_key for table in state.tables):
+        if any(table.layout == "list" for table in state.tables):
+            return "bounded by the limit"
         return "bounded: one row"
     if state.operator == "top_n" and not state.tables[0].key:
         return "bounded by the limit where rows are only appended"

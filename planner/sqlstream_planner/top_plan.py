@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlstream_operators.changelog_spec import (
@@ -15,12 +14,16 @@ from sqlstream_operators.changelog_spec import (
 )
 from sqlstream_operators.schema import KIND_COLUMN, SLICE_COLUMN, WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.state_schema import StateField, StateSchema, StateTable, told_apart
-from sqlstream_operators.types import BIGINT, BLOB, VARCHAR, quote_identifier
+from sqlstream_operators.types import BIGINT, BLOB, VARCHAR
 from sqlstream_planner.aggregates import sql
 from sqlstream_planner.block import Block, weight
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.fingerprint import Provenance, digest
-from sqlstream_planner.logical import Fields, KeepFirst, Normalize, OrderTerm, TopN
+from sqlstream_planner.logical import Fields, KeepFirst, Normalize, TopN
+from sqlstream_planner.top_filter import Keep
+
+#: Up to so many rows of a key are one value of the state.
+SHORT_LIST = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class RowsPlan:
     spec: TopNSpec | DeduplicateSpec | WindowTopNSpec | NormalizeSpec | KeepFirstSpec
     input_schema: Schema
     columns: tuple[str, ...]
-    prefilter: str = ""
+    keep: Keep | None = None
     window_end: str | None = None
 
     def partial_sql(self, block: Block) -> str:
@@ -46,10 +49,7 @@ class RowsPlan:
         if self.window_end is not None:
             items.append((f"epoch_us({sql(block.columns[self.window_end])})", SLICE_COLUMN))
         text = block.select(items)
-        if self.prefilter:
-            inner = text.replace("\n", "\n  ")
-            return f"SELECT * FROM (\n  {inner}\n) AS t\n{self.prefilter}"
-        return text
+        return text if self.keep is None else self.keep.sql(text)
 
 
 def plan_top(node: TopN, provenance: Provenance, *, retracting: bool) -> RowsPlan:
@@ -81,9 +81,16 @@ def plan_top(node: TopN, provenance: Provenance, *, retracting: bool) -> RowsPla
             order,
             output,
         )
-        return RowsPlan(
-            spec, columns, tuple(f.id for f in fields), _qualify(partition, node.order, fields, 1)
-        )
+        return RowsPlan(spec, columns, tuple(f.id for f in fields), _keep(node, fields, 1))
+    ids = tuple(f.id for f in fields)
+    rank = node.rank.id if node.rank is not None else None
+    ranked = (columns, partition, order, node.function, node.limit, node.offset, rank)
+    keep = _keep(node, fields, last)
+    if node.function == "row_number" and last <= SHORT_LIST and not retracting and node.window_end is None:
+        # What can be wanted of a key is little, and is read and written together.
+        listed = StateTable.of("rows", "list", key=key, value=value)
+        top = TopNSpec(StateSchema(state_id, "top_n", what, (listed,)), *ranked, output, retracting)
+        return RowsPlan(top, columns, ids, keep)
     sub_key = [
         StateField("sort", BLOB, f"0 order {provenance.order(node)}"),
         StateField("row", BLOB, "1 row"),
@@ -93,19 +100,15 @@ def plan_top(node: TopN, provenance: Provenance, *, retracting: bool) -> RowsPla
         "rows", "time" if node.window_end else "key", key=key, sub_key=sub_key, value=[count, *value]
     )
     state = StateSchema(state_id, "window_top_n" if node.window_end else "top_n", what, (table,))
-    ids = tuple(f.id for f in fields)
-    rank = node.rank.id if node.rank is not None else None
-    ranked = (state, columns, partition, order, node.function, node.limit, node.offset, rank)
     if node.window_end is not None:
         if node.time is None or retracting:
             raise InternalError("a window's Top-N needs a watermark and rows that stay")
-        windowed = WindowTopNSpec(*ranked, output, node.time.sources, node.time.tick_us)
+        windowed = WindowTopNSpec(state, *ranked, output, node.time.sources, node.time.tick_us)
         return RowsPlan(windowed, (Column(SLICE_COLUMN, BIGINT), *columns), ids, window_end=node.window_end)
-    top = TopNSpec(*ranked, output, retracting)
+    top = TopNSpec(state, *ranked, output, retracting)
     if retracting:
         return RowsPlan(top, (*columns, Column(WEIGHT_COLUMN, BIGINT, False)), ids)
-    keep = _qualify(partition, node.order, fields, last) if node.function == "row_number" else ""
-    return RowsPlan(top, columns, ids, keep)
+    return RowsPlan(top, columns, ids, keep if node.function == "row_number" else None)
 
 
 def plan_normalize(node: Normalize, provenance: Provenance) -> RowsPlan:
@@ -136,9 +139,5 @@ def plan_keep_first(node: KeepFirst, provenance: Provenance) -> RowsPlan:
     return RowsPlan(spec, columns, tuple(f.id for f in fields))
 
 
-def _qualify(partition: Sequence[str], order: Sequence[OrderTerm], fields: Fields, limit: int) -> str:
-    """A QUALIFY that keeps the rows of this epoch that can be among the first `limit`."""
-    terms = [term.sql for term in order]
-    terms += [f"{quote_identifier(f.id)} ASC NULLS FIRST" for f in fields]
-    by = f"PARTITION BY {', '.join(quote_identifier(p) for p in partition)} " if partition else ""
-    return f"QUALIFY row_number() OVER ({by}ORDER BY {', '.join(terms)}) <= {limit}"
+def _keep(node: TopN, fields: Fields, limit: int) -> Keep:
+    return Keep(node.partition, tuple(node.order), fields, limit)

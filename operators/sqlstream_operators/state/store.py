@@ -5,6 +5,7 @@ Physical keys, with T the table's index (1 byte), G the key group (2 bytes, big-
 
     layout 'key'    T G key sub-key         the rows of a key are one range, and so is a key group
     layout 'time'   T time G key sub-key    time in 8 bytes, order-preserving: closing windows is one range
+    layout 'list'   T G key                 the value holds all rows of the key
 
 Writes of the running epoch are an overlay in memory that every read sees; the map below it does not change.
 """
@@ -13,8 +14,8 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
-from itertools import repeat
-from operator import is_not
+from itertools import islice, repeat
+from operator import is_not, lt
 from typing import Protocol
 
 import numpy as np
@@ -22,11 +23,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sqlstream_operators.arrow_types import conform, to_arrow
-from sqlstream_operators.binary import from_list, parts
+from sqlstream_operators.binary import U8, from_list, parts
 from sqlstream_operators.errors import StateError
-from sqlstream_operators.key_bytes import decode_columns, encode_pieces, join_pieces, to_bytes
+from sqlstream_operators.key_bytes import (
+    bytes_order,
+    decode_columns,
+    encode_pieces,
+    join_pieces,
+    to_bytes,
+)
 from sqlstream_operators.keys import group_range, key_groups
-from sqlstream_operators.rows import decode_rows, encode_rows
+from sqlstream_operators.rows import decode_lists, decode_rows, encode_lists, encode_rows
 from sqlstream_operators.state_schema import FOUND, TIME, StateSchema
 
 from .layout import Place, known_schemas, read_times, time_bound, time_bytes
@@ -49,6 +56,36 @@ class StateStore(Protocol):
 
     def put(self, table: str, rows: pa.Table) -> None:
         """Write rows over those with the same key; of several with one key the last is kept."""
+        ...
+
+    def sorted_keys(self, table: str, keys: pa.Table) -> tuple[npt.NDArray[np.int64], list[bytes]]:
+        """The order of distinct `keys` in the state, and what they are called there in that order.
+
+        For an operator that reads and writes the same keys: they are encoded and sorted once.
+        """
+        ...
+
+    def get_sorted(self, table: str, keys: list[bytes]) -> pa.Table:
+        """As `get`, of keys that `sorted_keys` gave, or some of them in their order."""
+        ...
+
+    def put_sorted(self, table: str, keys: list[bytes], rows: pa.Table) -> None:
+        """As `put`, at keys that `sorted_keys` gave, or some of them in their order."""
+        ...
+
+    def delete_sorted(self, table: str, keys: list[bytes]) -> None:
+        """As `delete`, of keys that `sorted_keys` gave, or some of them in their order."""
+        ...
+
+    def lists(self, table: str, keys: pa.Table) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+        """The value columns of all rows of each of `keys`, key by key in their order, and how many each has.
+
+        For layout 'list', as is `put_lists`.
+        """
+        ...
+
+    def put_lists(self, table: str, keys: pa.Table, rows: pa.Table, sizes: npt.NDArray[np.int64]) -> None:
+        """Make `rows` (value columns), the first sizes[0] of them, the next sizes[1] …, the rows of `keys`."""
         ...
 
     def delete(self, table: str, keys: pa.Table) -> None:
@@ -112,7 +149,7 @@ class StateTables:
         self.overlay = Overlay()
         self.rows_changed = 0
         self.bytes_changed = 0
-        # What this epoch learned about the map below: the size of a key's row there, or -1 if there is none.
+        # What this epoch learned about the map below: the sizes of rows that are there.
         self._sizes: dict[bytes, int] = {}
         self._scanned: tuple[bytes, bytes, list[bytes], list[bytes]] | None = None
         ids = [known.schema_id for known in self.schemas]
@@ -135,7 +172,7 @@ class StateTables:
         """See `StateStore.get`."""
         place = self._table(table)
         wanted = self._keys(place, keys)
-        distinct = sorted(set(wanted))
+        distinct = _distinct(wanted)
         values = self._fetch(distinct)
         there = np.fromiter(map(is_not, values, repeat(None)), bool, len(values))
         present = [value for value in values if value is not None]
@@ -144,13 +181,47 @@ class StateTables:
             places = dict(zip(distinct, range(len(distinct)), strict=True))
             index = np.fromiter(map(places.__getitem__, wanted), np.int64, len(wanted))
             there, position = there[index], position[index]
+        return self._found(place, present, there, position)
+
+    @staticmethod
+    def _found(
+        place: Place, present: list[bytes], there: npt.NDArray[np.bool_], position: npt.NDArray[np.int64]
+    ) -> pa.Table:
+        """The values at some positions of those that are present, NULLs where there is none, and FOUND."""
         found = pa.array(there)
         if not place.spec.value:
             return pa.Table.from_arrays([found], names=[FOUND])
         decoded = decode_rows(present, place.spec.value, place.versions)
-        if wanted != distinct or not there.all():
+        if not there.all() or not np.array_equal(position, np.arange(len(present))):
             decoded = decoded.take(pa.array(position, mask=~there))
         return pa.Table.from_arrays([*decoded.columns, found], names=[*place.spec.value_columns, FOUND])
+
+    def sorted_keys(self, table: str, keys: pa.Table) -> tuple[npt.NDArray[np.int64], list[bytes]]:
+        """See `StateStore.sorted_keys`."""
+        place = self._table(table)
+        if not keys.num_rows:
+            return np.zeros(0, np.int64), []
+        encoded = self._encoded(place, keys)
+        order = bytes_order(encoded)
+        taken = encoded[order] if isinstance(encoded, np.ndarray) else encoded.take(pa.array(order))
+        return order, to_bytes(taken)
+
+    def get_sorted(self, table: str, keys: list[bytes]) -> pa.Table:
+        """See `StateStore.get_sorted`."""
+        place = self._table(table)
+        values = self._fetch(keys)
+        there = np.fromiter(map(is_not, values, repeat(None)), bool, len(values))
+        return self._found(place, [v for v in values if v is not None], there, np.cumsum(there) - 1)
+
+    def put_sorted(self, table: str, keys: list[bytes], rows: pa.Table) -> None:
+        """See `StateStore.put_sorted`."""
+        if keys:
+            self.overlay.write(keys, encode_rows(rows, self._table(table).spec.value, self._written_as))
+
+    def delete_sorted(self, table: str, keys: list[bytes]) -> None:
+        """See `StateStore.delete_sorted`."""
+        if keys:
+            self.overlay.write(keys, [None] * len(keys))
 
     def put(self, table: str, rows: pa.Table) -> None:
         """See `StateStore.put`."""
@@ -159,6 +230,27 @@ class StateTables:
         place = self._table(table)
         keys = self._keys(place, rows)
         self.overlay.write(keys, encode_rows(rows, place.spec.value, self._written_as))
+
+    def lists(self, table: str, keys: pa.Table) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+        """See `StateStore.lists`."""
+        place = self._table(table)
+        wanted = self._keys(place, keys)
+        distinct = _distinct(wanted)
+        found = dict(zip(distinct, self._fetch(distinct), strict=True))
+        values = [found[key] for key in wanted]
+        there = np.fromiter(map(is_not, values, repeat(None)), bool, len(values))
+        rows, lengths = decode_lists([v for v in values if v is not None], place.spec.value, place.versions)
+        sizes = np.zeros(len(values), np.int64)
+        sizes[there] = lengths
+        return rows, sizes
+
+    def put_lists(self, table: str, keys: pa.Table, rows: pa.Table, sizes: npt.NDArray[np.int64]) -> None:
+        """See `StateStore.put_lists`."""
+        if not keys.num_rows:
+            return
+        place = self._table(table)
+        values = encode_lists(rows, sizes, place.spec.value, self._written_as)
+        self.overlay.write(self._keys(place, keys), values)
 
     def delete(self, table: str, keys: pa.Table) -> None:
         """See `StateStore.delete`."""
@@ -342,7 +434,9 @@ class StateTables:
 
     def _learn(self, keys: list[bytes]) -> list[bytes | None]:
         values = self.base.get_many(keys) if keys else []
-        self._sizes.update(zip(keys, (-1 if value is None else len(value) for value in values), strict=True))
+        if values.count(None) < len(values):
+            found = zip(keys, values, strict=True)
+            self._sizes.update((key, len(value)) for key, value in found if value is not None)
         return values
 
     def _fetch(self, keys: list[bytes]) -> list[bytes | None]:
@@ -371,9 +465,11 @@ class StateTables:
         return self._tables[name]
 
     def _keys(self, place: Place, rows: pa.Table, names: Sequence[str] | None = None) -> list[bytes]:
+        return to_bytes(self._encoded(place, rows, names)) if rows.num_rows else []
+
+    def _encoded(self, place: Place, rows: pa.Table, names: Sequence[str] | None = None) -> U8 | pa.Array:
+        """The keys of at least one row."""
         spec, n = place.spec, rows.num_rows
-        if n == 0:
-            return []
         key = [conform(rows.column(field.name), to_arrow(field.type)) for field in spec.key]
         groups = key_groups(key, self.max_parallelism, rows=n)
         low, high = self.groups
@@ -396,7 +492,7 @@ class StateTables:
             conform(rows.column(field.name), to_arrow(field.type)) for field in fields[len(key) :]
         ]
         pieces = encode_pieces(arrays, [field.type for field in fields])
-        return to_bytes(join_pieces([header, *pieces]))
+        return join_pieces([header, *pieces])
 
     def _prefixes(self, place: Place, keys: pa.Table) -> list[tuple[bytes, bytes]]:
         """The ranges, in order, of the rows of each of `keys`, which are without sub-key."""
@@ -412,7 +508,12 @@ class StateTables:
             raise StateError(f"state {self.schema.state_id}: a key of {spec.name} is not well formed")
         if spec.layout == "time":
             columns.insert(0, pa.array(read_times(data, offsets[:-1] + 1)))
-        decoded = decode_rows(values, spec.value, place.versions)
+        if spec.layout == "list":
+            decoded, sizes = decode_lists(values, spec.value, place.versions)
+            owners = pa.array(np.repeat(np.arange(len(sizes)), sizes))
+            columns = [column.take(owners) for column in columns]
+        else:
+            decoded = decode_rows(values, spec.value, place.versions)
         return pa.Table.from_arrays(
             [*columns, *(decoded.columns if spec.value else ())],
             names=[*spec.key_columns, *spec.value_columns],
@@ -423,3 +524,8 @@ class StateTables:
         if place.spec.layout != "time":
             raise ValueError(f"state table {place.spec.name} is not ordered by time")
         return time_bound(place, from_us, place.prefix), time_bound(place, to_us, place.after)
+
+
+def _distinct(keys: list[bytes]) -> list[bytes]:
+    """The distinct keys, sorted; keys that are so already cost one look at each."""
+    return keys if all(map(lt, keys, islice(keys, 1, None))) else sorted(set(keys))
