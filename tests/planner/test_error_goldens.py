@@ -25,6 +25,7 @@ ELSEWHERE = {
     "SQL016": "no connector is only a source and passes the catalog, which says OPT006",
     "SQL047": "the grammar takes FILTER only behind calls that are typed first",
     "SQL102": "a warning",
+    "SQL103": "a warning",
     "SET004": "a warning",
     "CAT007": "in tests/planner/test_catalog.py",
     "CAT008": "in tests/planner/test_catalog.py",

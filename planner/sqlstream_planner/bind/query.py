@@ -233,7 +233,7 @@ class QueryBinder:
         alias = item.args.get("alias")
         if isinstance(item, exp.Table) and isinstance(item.this, WindowTvf):
             data, table = self._data(item.this.args["data"], ctes)
-            bound: Node = bind_tvf(self.context, item.this, data, table)
+            bound = bind_tvf(self.context, item.this, data, table)
             return self._aliased(bound, alias, item, None)
         if isinstance(item, exp.Table) and isinstance(item.this, exp.Identifier):
             bound, table = self._data(item, ctes)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
 from sqlstream_operators.spec import WindowKind, WindowSpec
 from sqlstream_operators.types import TIMESTAMP
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Relation, Scope
+from sqlstream_planner.diagnostics import Diagnostic
 from sqlstream_planner.dialect import WindowTvf, constant_value
-from sqlstream_planner.logical import EventTime, Field, Node, Window, WindowColumn
+from sqlstream_planner.logical import EventTime, Field, Node, Project, Window, WindowColumn, column
 
 _LENGTHS = {"TUMBLE": ("size",), "HOP": ("slide", "size"), "CUMULATE": ("step", "size")}
 
 
-def bind_tvf(context: BindContext, tvf: WindowTvf, data: Node, table: str) -> Window:
-    """The window node of `TUMBLE(TABLE …, DESCRIPTOR(ts), …)` over `data`; `table` names it in errors."""
+def bind_tvf(context: BindContext, tvf: WindowTvf, data: Node, table: str) -> Node:
+    """The rows of `TUMBLE(TABLE …, DESCRIPTOR(ts), …)` over `data`, which `table` names in errors.
+
+    Columns of `data` that are called like the window's are hidden by these, with a warning.
+    """
     kind = tvf.kind
     if kind not in _LENGTHS:
         context.unsupported(tvf, f"{kind} windows", help="TUMBLE, HOP and CUMULATE can")
@@ -25,8 +31,28 @@ def bind_tvf(context: BindContext, tvf: WindowTvf, data: Node, table: str) -> Wi
     offset = (
         _length(context, tvf.args["offset"], "offset", kind, signed=True) if tvf.args.get("offset") else 0
     )
-    spec = _spec(context, tvf, kind, lengths, offset)
-    return window_over(context, data, time, spec)
+    window = window_over(context, data, time, _spec(context, tvf, kind, lengths, offset))
+    added = {f.name for f in (window.start, window.end, window.time)}
+    hidden = [f.name for f in data.fields if f.name.lower() in added]
+    if not hidden:
+        return window
+    names = ", ".join(f"`{n}`" for n in hidden)
+    context.warnings.append(
+        Diagnostic(
+            "SQL103",
+            f"the columns of this {kind} hide {names} of `{table}`",
+            context.span(tvf),
+            notes=(f"{kind} adds the bounds of its own windows under these names",),
+            help=f"to read both, give the inner ones other names: {hidden[0]} AS inner_{hidden[0].lower()}",
+            severity="warning",
+        )
+    )
+    shown = tuple(
+        f
+        for f in window.fields
+        if f.id in {window.start.id, window.end.id, window.time.id} or f.name not in hidden
+    )
+    return Project(window, shown, tuple(column(f.id) for f in shown))
 
 
 def bind_group_window(
@@ -60,8 +86,15 @@ def bind_group_window(
 
 
 def window_over(context: BindContext, data: Node, time: Field, spec: WindowSpec) -> Window:
-    """A Window node with fresh window columns."""
+    """A Window node with fresh window columns.
+
+    Bounds of an earlier window that `data` has are plain values from here on: rows that meet in them may
+    still be in different windows of this one.
+    """
     assert time.time is not None
+    if any(f.window is not None for f in data.fields):
+        plain = tuple(replace(f, window=None) for f in data.fields)
+        data = Project(data, plain, tuple(column(f.id) for f in plain))
     after = EventTime(time.time.sources, time.time.tick_us, time.time.direct)
 
     def bound(name: str, role: str) -> Field:

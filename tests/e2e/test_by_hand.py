@@ -1,0 +1,132 @@
+"""Whole files, from their input to their output, against rows that were worked out by hand.
+
+DuckDB's batch of the same file can't see what the binder gets wrong: both sides start from its plan.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.local_runner import InProcessRunner
+from sqlstream_planner.pipeline import plan_file
+
+BIDS = """2020-04-15 08:05,4.00,supplier1
+2020-04-15 08:07,2.00,supplier1
+2020-04-15 08:09,5.00,supplier2
+2020-04-15 08:11,3.00,supplier2
+2020-04-15 08:13,1.00,supplier1
+2020-04-15 08:17,6.00,supplier2
+"""
+BID = """CREATE TABLE bid (
+  bidtime TIMESTAMP(3), price DECIMAL(10, 2), supplier STRING,
+  WATERMARK FOR bidtime AS bidtime - INTERVAL '1' SECOND
+) WITH ('connector' = 'filesystem', 'path' = 'input.csv', 'format' = 'csv');
+"""
+HOPPED = BID + (
+    "CREATE VIEW hopped AS SELECT window_start AS s, window_end AS e, window_time AS t, SUM(price) AS p FROM TABLE("
+    "HOP(TABLE bid, DESCRIPTOR(bidtime), INTERVAL '5' MINUTE, INTERVAL '10' MINUTE)) "
+    "GROUP BY window_start, window_end, window_time;\n"
+)
+HOPPED_TWICE = [
+    "08:00 08:10 11.00",
+    "08:05 08:15 26.00",
+    "08:10 08:20 25.00",
+    "08:15 08:25 16.00",
+    "08:20 08:30 6.00",
+]
+
+
+def run(
+    folder: Path, declarations: str, query: str, data: str, rows_per_epoch: int | None = None
+) -> list[str]:
+    """The rows that a file gives, cells separated by a space, timestamps of BIDS' day as HH:MM."""
+    (folder / "input.csv").write_text(data, encoding="utf-8")
+    options = "'connector' = 'filesystem', 'path' = 'out', 'format' = 'parquet'"
+    (folder / "p.sql").write_text(
+        f"{declarations}CREATE TABLE o WITH ({options}) AS {query};", encoding="utf-8"
+    )
+    run_pipeline(
+        plan_file(folder / "p.sql").physical,
+        state_dir=folder / "state",
+        local_dir=folder / "cache",
+        base_dir=folder,
+        parallelism=2,
+        max_rows_per_epoch=rows_per_epoch,
+        runner=InProcessRunner(2),
+        sync=False,
+    )
+    files = [str(f) for f in (folder / "out").glob("*.parquet")]
+    rows = duckdb.connect().execute("SELECT * FROM read_parquet(?)", [files]).fetchall() if files else []
+    return sorted(" ".join(_shown(cell) for cell in row) for row in rows)
+
+
+def _shown(cell: object) -> str:
+    text = str(cell)
+    return text.removeprefix("2020-04-15 ").removesuffix(":00") if text.startswith("2020-04-15 ") else text
+
+
+@pytest.mark.parametrize("rows_per_epoch", [None, 1])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT window_start, window_end, SUM(p) AS p FROM TABLE(HOP(TABLE hopped, DESCRIPTOR(t), "
+        "INTERVAL '5' MINUTE, INTERVAL '10' MINUTE)) GROUP BY window_start, window_end",
+        "SELECT HOP_START(t, INTERVAL '5' MINUTE, INTERVAL '10' MINUTE), "
+        "HOP_END(t, INTERVAL '5' MINUTE, INTERVAL '10' MINUTE), SUM(p) "
+        "FROM hopped GROUP BY HOP(t, INTERVAL '5' MINUTE, INTERVAL '10' MINUTE)",
+    ],
+    ids=["table function", "group window"],
+)
+def test_windows_over_the_same_windows_are_windows_of_their_own(
+    query: str, rows_per_epoch: int | None, tmp_path: Path
+) -> None:
+    """The first window's bounds are columns of the second's rows: they must not be taken for its bounds."""
+    assert run(tmp_path, HOPPED, query, BIDS, rows_per_epoch) == HOPPED_TWICE
+
+
+def test_bounds_of_an_inner_window_can_be_aggregated_and_grouped_by(tmp_path: Path) -> None:
+    again = "TABLE(HOP(TABLE hopped, DESCRIPTOR(t), INTERVAL '5' MINUTE, INTERVAL '10' MINUTE))"
+    query = f"SELECT window_end, MIN(s) AS s, MAX(e) AS e FROM {again} GROUP BY window_start, window_end"
+    assert run(tmp_path, HOPPED, query, BIDS) == [
+        "08:10 08:00 08:10",
+        "08:15 08:00 08:15",
+        "08:20 08:05 08:20",
+        "08:25 08:10 08:25",
+        "08:30 08:15 08:25",
+    ]
+
+
+def test_inner_bounds_are_keys_like_others_beside_the_window(tmp_path: Path) -> None:
+    again = "TABLE(HOP(TABLE hopped, DESCRIPTOR(t), INTERVAL '5' MINUTE, INTERVAL '10' MINUTE))"
+    query = f"SELECT window_end, e, SUM(p) AS p FROM {again} GROUP BY window_start, window_end, e"
+    assert run(tmp_path, HOPPED, query, BIDS, rows_per_epoch=1) == [
+        "08:10 08:10 11.00",
+        "08:15 08:10 11.00",
+        "08:15 08:15 15.00",
+        "08:20 08:15 15.00",
+        "08:20 08:20 10.00",
+        "08:25 08:20 10.00",
+        "08:25 08:25 6.00",
+        "08:30 08:25 6.00",
+    ]
+
+
+@pytest.mark.parametrize("time", ["window_time", "t"])
+def test_a_windows_columns_hide_columns_of_the_same_name(time: str, tmp_path: Path) -> None:
+    """Flink's documentation cascades windows so: the inner query gives window_start and window_end too."""
+    alias = "" if time == "window_time" else " AS t"
+    declarations = (
+        f"{BID}CREATE VIEW per_supplier AS SELECT window_start, window_end, window_time{alias}, SUM(price) AS p "
+        "FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(bidtime), INTERVAL '5' MINUTE)) "
+        "GROUP BY supplier, window_start, window_end, window_time;\n"
+    )
+    outer = f"TABLE(TUMBLE(TABLE per_supplier, DESCRIPTOR({time}), INTERVAL '10' MINUTE))"
+    query = f"SELECT window_start, window_end, SUM(p) AS p FROM {outer} GROUP BY window_start, window_end"
+    assert run(tmp_path, declarations, query, BIDS) == ["08:00 08:10 11.00", "08:10 08:20 10.00"]
+    [warning] = plan_file(tmp_path / "p.sql").warnings
+    assert warning.code == "SQL103"
+    assert "`window_start`, `window_end`" in warning.message
