@@ -145,8 +145,7 @@ def keys(node: Node) -> list[tuple[str, ...]]:
             grouping = (node.grouping.id,) if node.grouping is not None else ()
             return [(*(f.id for f in node.keys), node.end.id, *grouping)]
         case GroupAggregate():
-            grouping = (node.grouping.id,) if node.grouping is not None else ()
-            return [(*(f.id for f in node.keys), *grouping)]
+            return _group_keys(node)
         case Normalize():
             return [node.keys]
         case KeepFirst():
@@ -175,6 +174,40 @@ def keys(node: Node) -> list[tuple[str, ...]]:
         case Filter() | Sink() | WindowGate():
             return keys(node.input)
     return []
+
+
+def _group_keys(node: GroupAggregate) -> list[tuple[str, ...]]:
+    """The group's keys; then fewer of them that are enough: those that vary, and keys of the input among them."""
+    every = tuple(f.id for f in node.keys)
+    if node.grouping is not None:
+        return [(*every, node.grouping.id)]
+    same = constants(node.input)
+    varying, plain = [], {}
+    for f, e in zip(node.keys, node.key_expressions, strict=True):
+        if not columns_of(e) <= same:
+            varying.append(f.id)
+        bare = e.unnest()
+        if isinstance(bare, exp.Column):
+            plain[bare.name] = f.id
+    inside = [
+        tuple(plain[id_] for id_ in key) for key in keys(node.input) if all(id_ in plain for id_ in key)
+    ]
+    return list(dict.fromkeys([every, tuple(varying), *inside]))
+
+
+def constants(node: Node) -> set[str]:
+    """The ids of columns that have one value in all rows of a node's output."""
+    match node:
+        case Project():
+            same = constants(node.input)
+            return {f.id for f, e in zip(node.fields, node.expressions, strict=True) if columns_of(e) <= same}
+        case GroupAggregate() if node.grouping is None:
+            same = constants(node.input)
+            pairs = zip(node.keys, node.key_expressions, strict=True)
+            return {f.id for f, e in pairs if columns_of(e) <= same}
+        case Filter() | TopN() | WindowGate() | KeepFirst():
+            return constants(node.inputs[0])
+    return set()
 
 
 def _stand_ins(node: Project) -> list[tuple[str, str]]:

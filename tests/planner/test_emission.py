@@ -258,6 +258,7 @@ def test_one_value_may_stand_under_two_names(action: str) -> None:
     ("text", "code"),
     [
         ("INSERT INTO keyed SELECT k, MAX(v) FROM t GROUP BY k, v", "SQL071"),
+        ("INSERT INTO keyed SELECT k, MAX(v) FROM t GROUP BY ROLLUP (k, 1)", "SQL071"),
         ("INSERT INTO keyed SELECT k, MAX(v) FROM t GROUP BY k, v ON CONFLICT DO NOTHING", "SQL073"),
         ("INSERT INTO keyed SELECT k, v FROM t ON CONFLICT DO UPDATE SET v = 1", "SQL001"),
         ("INSERT INTO keyed SELECT k, v FROM t ON CONFLICT (k) DO NOTHING", "SQL001"),
@@ -267,6 +268,21 @@ def test_one_value_may_stand_under_two_names(action: str) -> None:
 )  # fmt: skip
 def test_conflicts_that_can_not_be_resolved(text: str, code: str) -> None:
     assert code_of(text) == code
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT k, MAX(v) FROM (SELECT k, v, TRUE AS f FROM t) AS x GROUP BY k, f",
+        "SELECT k, COUNT(*) FROM t GROUP BY k, 'all'",
+        "SELECT DISTINCT k, 1 FROM t",
+        "SELECT k, COUNT(*) FROM c GROUP BY k, v",
+        "SELECT k, n FROM (SELECT v, k, COUNT(*) AS n FROM c GROUP BY v, k) AS x WHERE n > 0",
+    ],
+)
+def test_keys_that_tell_no_groups_apart_are_not_part_of_the_key(query: str) -> None:
+    """A constant does not, nor does what depends on a key of the input."""
+    assert planned(f"INSERT INTO keyed {query}").physical.sinks[0].key == ("k",)
 
 
 @pytest.mark.parametrize(

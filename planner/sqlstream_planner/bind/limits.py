@@ -15,6 +15,48 @@ def has_limit(query: exp.Query) -> bool:
     return any(query.args.get(key) for key in ("order", "limit", "offset"))
 
 
+def with_ordered(query: exp.Select) -> tuple[exp.Select, int]:
+    """A SELECT that aggregates, with what its ORDER BY names and it does not give as further items, and their number.
+
+    GROUP BY ALL and positions are of the SELECT list as it is written, and DISTINCT of its rows: those get none.
+    """
+    order, group = query.args.get("order"), query.args.get("group")
+    if order is None or query.args.get("limit") is None or query.args.get("distinct") is not None:
+        return query, 0
+    beyond = [
+        e
+        for e in (group.expressions if group is not None else [])
+        if isinstance(e, exp.Literal) and e.this.isdigit() and int(e.this) > len(query.expressions)
+    ]
+    if beyond or (group is not None and group.args.get("all")):
+        return query, 0
+    names = {output_name(item, position).lower() for position, item in enumerate(query.expressions)}
+    given = [item.this if isinstance(item, exp.Alias) else item for item in query.expressions]
+    star = any(item.is_star for item in query.expressions)
+    made = query.copy()
+    added = 0
+    for ordered in made.args["order"].expressions:
+        inner = ordered.this if isinstance(ordered, exp.Ordered) else ordered
+        named = isinstance(inner, exp.Column) and len(inner.parts) == 1
+        if isinstance(inner, exp.Literal | exp.Var) or inner in given or (named and star):
+            continue
+        if inner.sql().lower() in names or (named and inner.name.lower() in names):
+            continue
+        added += 1
+        alias = f"__ordered_{added}"
+        made.append("expressions", exp.alias_(inner.copy(), alias, quoted=True))
+        place = exp.column(alias, quoted=True)
+        place.meta.update(inner.meta)
+        inner.replace(place)
+    return (made, added) if added else (query, 0)
+
+
+def without_last(context: BindContext, node: Node, count: int) -> Node:
+    """The node without its last `count` columns."""
+    shown = node.fields[:-count]
+    return Project(node, tuple(fresh(f, context) for f in shown), tuple(column(f.id) for f in shown))
+
+
 def bind_limit(
     context: BindContext,
     query: exp.Query,

@@ -12,7 +12,7 @@ from sqlstream_planner.bind.aggregate import bind_aggregate, is_aggregate_query
 from sqlstream_planner.bind.clauses import check_emit, state_ttl, warn_hint
 from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.items import expand_items, project
-from sqlstream_planner.bind.limits import bind_limit, has_limit
+from sqlstream_planner.bind.limits import bind_limit, has_limit, with_ordered, without_last
 from sqlstream_planner.bind.ranking import bind_overs, windows_of
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.bind.sets import distinct, set_operation
@@ -181,8 +181,9 @@ class QueryBinder:
                         f"{clause.upper().rstrip('S')} in a query that aggregates",
                         help="aggregate in a sub-query, and rank its result",
                     )
-            node = bind_aggregate(self.context, query, node, scope)
-            return self._finished(query, node, None)
+            query, hidden = with_ordered(query)
+            node = self._finished(query, bind_aggregate(self.context, query, node, scope), None)
+            return without_last(self.context, node, hidden) if hidden else node
         having = query.args.get("having")
         if having is not None:
             self.context.fail(having, "SQL040", "HAVING without GROUP BY", help="write WHERE")

@@ -52,7 +52,11 @@ def check_sink(root: Sink, context: BindContext, at: exp.Expr | None) -> Sink:
     # Rows that are only appended conflict as well: what a table held would depend on how epochs were cut.
     claimed = updating or sink.connector in KEYED
     if primary and claimed and not matches and sink.on_conflict != "error":
-        unique = f"its rows are unique by {', '.join(known[0])}" if known else "no columns are unique in it"
+        unique = (
+            f"its rows are unique by {', '.join(known[0])}"
+            if known
+            else "no columns of it are known to be unique"
+        )
         context.fail(
             place,
             "SQL071",
