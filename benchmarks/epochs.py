@@ -2,12 +2,14 @@
 
 Prints a Markdown table. Everything is on (Spark, state, checkpoints); the state is one window of a day, so nothing
 closes; half of an epoch's keys are in the state already. Run it on a quiet machine:
-`python benchmarks/epochs.py [--keys 10000000] [--epochs 30] [--master local[2]]`
+`python benchmarks/epochs.py [--keys 10000000] [--epochs 30] [--master local[2]] [--reports F]`
+(`--reports`: a JSON line for each epoch, with where its time went).
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import subprocess
 import tempfile
@@ -30,6 +32,8 @@ CREATE TABLE o (k BIGINT, n BIGINT, v BIGINT) WITH ('connector' = 'blackhole');
 INSERT INTO o SELECT k, COUNT(*), CAST(SUM(v) AS BIGINT) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY))
 GROUP BY window_start, window_end, k;
 """
+#: More than a file has: an epoch reads one file, whole, however long the last one took.
+MOST_ROWS = 2_000_000
 START_US = 1_704_067_200_000_000
 
 
@@ -64,6 +68,7 @@ def main() -> None:
     arguments.add_argument("--epochs", type=int, default=30)
     arguments.add_argument("--master", default="local[2]")
     arguments.add_argument("--parallelism", type=int, default=2)
+    arguments.add_argument("--reports", type=Path)
     asked = arguments.parse_args()
     rng = np.random.default_rng(1)
     runner = SparkJobRunner.start(asked.master, None)
@@ -91,7 +96,11 @@ def main() -> None:
                 parallelism=asked.parallelism,
                 on_epoch=reports.append,
                 max_epochs=epochs,
+                max_rows_per_epoch=MOST_ROWS,
             )
+            if asked.reports is not None:
+                with asked.reports.open("a") as file:
+                    file.writelines(json.dumps(report.to_json()) + "\n" for report in reports)
             return reports
 
         def measure(name: str, per_epoch: int) -> None:

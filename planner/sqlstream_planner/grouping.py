@@ -13,6 +13,7 @@ from sqlstream_planner.aggregates import Accumulator, Decomposition, sql
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import canonical
 from sqlstream_planner.logical import AggregateCall, Field, Fields
+from sqlstream_planner.time_keys import text_of, time_of
 
 #: The key that tells the rows of several grouping sets apart, in the state.
 GROUPING = "grouping_id"
@@ -100,9 +101,14 @@ class Grouping:
         by the GROUP BY is None.
         """
         if len(self.sets) == 1 and self.grouping is None:
-            items = [*leading, *((sql(block.expression(k.expression)), k.name) for k in self.keys), *values]
-            positions = ", ".join(str(i + 1) for i in range(len(items)))
-            return block, items, positions or None
+            keys = [(*time_of(block.expression(k.expression)), k.name) for k in self.keys]
+            shown = [(sql(e if layout is None else text_of(e, layout)), name) for e, layout, name in keys]
+            items = [*leading, *shown, *values]
+            by = [str(i + 1) for i in range(len(items))]
+            for i, (time, layout, _) in enumerate(keys, start=len(leading)):
+                if layout is not None:
+                    by[i] = sql(time)
+            return block, items, ", ".join(by) or None
         plain = [k.name for k in self.keys if k.name != GROUPING]
         inner = block.nested(
             list(block.columns),

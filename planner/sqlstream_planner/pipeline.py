@@ -11,11 +11,12 @@ from typing import Any
 from sqlstream_operators.spec import PhysicalPlan
 from sqlstream_operators.state_schema import UntypedFieldError
 from sqlstream_planner.bind.script import bind_script
-from sqlstream_planner.catalog import Catalog
+from sqlstream_planner.catalog.script import read_catalog
+from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from sqlstream_planner.logical import Sink
 from sqlstream_planner.parse import parse_file
-from sqlstream_planner.physical import plan_physical
+from sqlstream_planner.physical.plan import plan_physical
 from sqlstream_planner.problems import UNSUPPORTED_EXPRESSION
 from sqlstream_planner.rendered import RenderedSql
 from sqlstream_planner.rules import optimize
@@ -50,7 +51,7 @@ def plan_file(
     Raises DiagnosticError with everything that is wrong with the file.
     """
     script = parse_file(source, file=file, variables=variables, env=env, search_path=search_path)
-    catalog = Catalog.from_script(script)
+    catalog = read_catalog(script)
     bound = bind_script(script, catalog)
     logical = optimize(bound.roots)
     try:

@@ -105,6 +105,26 @@ def changes(node: Node) -> bool:
     return any(changes(i) for i in node.inputs)
 
 
+def consolidated(node: Node) -> bool:
+    """Whether a changing node gives each row once with its weight, so that no two of an epoch's changes cancel out.
+
+    Operators do; a projection keeps it so if it shows all that they give.
+    """
+    match node:
+        case GroupAggregate() | TopN():
+            return changes(node)
+        case Filter():
+            return consolidated(node.input)
+        case Project():
+            shown = {e.unnest().name for e in node.expressions if isinstance(e.unnest(), exp.Column)}
+            return shown >= {f.id for f in node.input.fields} and consolidated(node.input)
+        case Sink():
+            return {f.id for f in node.fields} >= {f.id for f in node.input.fields} and consolidated(
+                node.input
+            )
+    return False
+
+
 def _bounded(node: Node) -> bool | None:
     match node:
         case WindowAggregate() | WindowGate():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sqlstream_planner.bind.script import bind_script
-from sqlstream_planner.catalog import Catalog
+from sqlstream_planner.catalog.script import read_catalog
 from sqlstream_planner.logical_text import logical_text
 from sqlstream_planner.parse import parse_file
 from sqlstream_planner.rules import Rule, optimize
@@ -17,5 +17,5 @@ WITH ('connector' = 'filesystem', 'path' = 't.json', 'format' = 'json');
 def logical(query: str, *, rules: tuple[Rule, ...], declarations: str = TABLE) -> str:
     """The logical plan of `query` after `rules`, as text."""
     script = parse_file(declarations + query)
-    roots = bind_script(script, Catalog.from_script(script)).roots
+    roots = bind_script(script, read_catalog(script)).roots
     return logical_text(optimize(roots, rules))

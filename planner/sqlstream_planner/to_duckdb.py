@@ -17,6 +17,7 @@ from sqlstream_planner.aggregates import ORDER_SENSITIVE, sql
 from sqlstream_planner.batch_changelog import changelog_view, normalized, remaining
 from sqlstream_planner.bind.sinks import CHANGELOG_FORMATS
 from sqlstream_planner.block import Block, compose
+from sqlstream_planner.catalog.options import find_option
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from sqlstream_planner.group_batch import batch_call
 from sqlstream_planner.logical import (
@@ -32,7 +33,6 @@ from sqlstream_planner.logical import (
     WindowGate,
     column,
 )
-from sqlstream_planner.options import find_option
 from sqlstream_planner.pipeline import Planned
 from sqlstream_planner.properties import changes
 from sqlstream_planner.window_sql import start_of
@@ -268,7 +268,7 @@ def _reader(spec: SourceSpec, format_: str, listed: str, header: Header | None) 
 
 
 def _csv_options(spec: SourceSpec, header: Header | None) -> str:
-    from sqlstream_planner.connector_options import CONNECTORS
+    from sqlstream_planner.catalog.connector_options import CONNECTORS
 
     known = CONNECTORS["filesystem"].options
 

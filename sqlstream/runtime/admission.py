@@ -35,32 +35,47 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The rows that the next epoch may read: `fixed_rows`, or `rows`, which follows the measured rate."""
+    """The rows that the next epoch may read: `fixed_rows`, or `rows`, which follows the measured rate.
+
+    `overhead_s` is what an epoch takes however little it reads, as far as that is known: the least time of
+    an epoch since one had at most a tenth of `most` rows, the most that an epoch has read.
+    """
 
     fixed_rows: int | None = None
     files: int | None = None
     target_s: float = DEFAULT_TARGET_S
     rows: int = FIRST_ROWS
+    most: int = 0
+    overhead_s: float = 0.0
 
     def after(self, rows: int, seconds: float) -> Admission:
         """The admission after an epoch that read `rows` in `seconds`.
 
-        The time of an epoch is taken as proportional to its rows, which understates what a bigger one can
-        read, so growth is bounded by 4 a step and settles; an epoch that read much less than it was allowed
-        says nothing about bigger ones and changes nothing unless it was too slow already.
+        The time of an epoch beyond its overhead is taken as proportional to its rows, which understates what
+        a bigger one can read, so growth is bounded by 4 a step and settles; an epoch that read much less than
+        it was allowed says nothing about bigger ones and changes nothing unless it was too slow already.
+        Where the overhead is more than half of the target, smaller epochs would only read fewer rows in the
+        same time: the target is twice the overhead then.
 
         >>> Admission(rows=1_000_000).after(1_000_000, 4.0).rows
         500000
         >>> Admission(rows=1_000_000).after(1_000_000, 0.1).rows
         4000000
+        >>> Admission(rows=1_000, most=500_000).after(1_000, 3.0).rows
+        4000
         """
         if self.fixed_rows is not None or rows <= 0:
             return self
-        if rows < self.rows // 2 and seconds <= self.target_s:
-            return self
-        wanted = int(rows * self.target_s / max(seconds, 1e-3))
+        overhead = min(self.overhead_s, seconds)
+        if rows <= self.most // 10 and not overhead:
+            overhead = seconds
+        target = max(self.target_s, 2 * overhead)
+        wiser = replace(self, most=max(self.most, rows), overhead_s=overhead)
+        if rows < self.rows // 2 and seconds <= target:
+            return wiser
+        wanted = int(rows * (target - overhead) / max(seconds - overhead, 1e-3))
         bounded = min(max(wanted, self.rows // 4), self.rows * 4)
-        return replace(self, rows=min(max(bounded, LEAST_ROWS), MOST_ROWS))
+        return replace(wiser, rows=min(max(bounded, LEAST_ROWS), MOST_ROWS))
 
     @property
     def limit(self) -> int:

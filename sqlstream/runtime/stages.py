@@ -2,9 +2,9 @@
 
     range(tasks) -> mapInArrow(level 0) -> repartitionById(shards) -> mapInArrow(level 1) -> … -> collect
 
-Only the DataFrame API is used. The program, the context and the splits travel inside the function as
-compressed JSON; reports travel as rows through the later levels to the driver, so a task that ran twice
-reports once, as its rows do.
+Only the DataFrame API is used. The plan (decoded once a worker process), the epoch's context and its splits
+travel inside the function as compressed JSON; reports travel as rows through the later levels to the
+driver, so a task that ran twice reports once, as its rows do.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from sqlstream.runtime.worker import (
     from_batches,
 )
 from sqlstream_operators.report import reports_among
+from sqlstream_operators.spec import PhysicalPlan
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, SqlstreamError
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class SparkJobRunner:
         self._parallelism = parallelism
         self._owned = owned
         self._ranges: dict[int, DataFrame] = {}
+        self._plan: tuple[PhysicalPlan, bytes] | None = None
         for name, value in JOB_CONF.items():
             self._spark.conf.set(name, value)
 
@@ -81,12 +83,15 @@ class SparkJobRunner:
         tasks = len(program.tasks)
         if tasks not in self._ranges:
             self._ranges[tasks] = self._spark.range(0, tasks, 1, tasks)
-        rows = self._ranges[tasks].mapInArrow(SourceTasks(program.to_bytes(with_state=False)), _ROW)
+        if self._plan is None or self._plan[0] is not program.plan:
+            self._plan = program.plan, program.plan_bytes()
+        plan = self._plan[1]
+        rows = self._ranges[tasks].mapInArrow(SourceTasks(plan, program.epoch_bytes(with_state=False)), _ROW)
         if program.plan.levels > 1:
-            later = program.to_bytes(with_state=True)
+            later = program.epoch_bytes(with_state=True)
             for level in range(1, program.plan.levels):
                 rows = rows.repartitionById(job.plan.parallelism, "shard").mapInArrow(
-                    ShardTasks(later, level), _ROW
+                    ShardTasks(plan, later, level), _ROW
                 )
         try:
             collected = rows.toArrow()

@@ -146,33 +146,43 @@ class TaskProgram:
             )
         )
 
-    def to_bytes(self, *, with_state: bool) -> bytes:
-        """Compressed JSON; without the state for tasks that have none."""
+    def plan_bytes(self) -> bytes:
+        """The plan, the same in every epoch of a run, as compressed JSON."""
+        return _packed(plan_json.to_json(self.plan))
+
+    def epoch_bytes(self, *, with_state: bool) -> bytes:
+        """What is the epoch's own, as compressed JSON; without the state for tasks that have none."""
         context = self.context.to_json()
         if not with_state:
             context["state"] = {}
-        data = {
-            "plan": plan_json.to_json(self.plan),
-            "context": context,
-            "tasks": []
-            if with_state
-            else [
-                [
-                    [one.ordinal, one.split.source, dict(one.split.payload), one.split.rows, one.split.bytes]
-                    for one in task
-                ]
-                for task in self.tasks
-            ],
-            "base_dir": self.base_dir,
-        }
-        return zlib.compress(json.dumps(data, separators=(",", ":")).encode(), 1)
+        return _packed(
+            {
+                "context": context,
+                "tasks": []
+                if with_state
+                else [
+                    [
+                        [
+                            one.ordinal,
+                            one.split.source,
+                            dict(one.split.payload),
+                            one.split.rows,
+                            one.split.bytes,
+                        ]
+                        for one in task
+                    ]
+                    for task in self.tasks
+                ],
+                "base_dir": self.base_dir,
+            }
+        )
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> TaskProgram:
-        """Read what `to_bytes` wrote."""
-        content = json.loads(zlib.decompress(data))
+    def from_bytes(cls, plan: bytes, epoch: bytes) -> TaskProgram:
+        """Read what `plan_bytes` and `epoch_bytes` wrote; a plan is decoded once a process."""
+        content = json.loads(zlib.decompress(epoch))
         return cls(
-            plan_json.from_json(content["plan"]),
+            _plan(plan),
             EpochContext.from_json(content["context"]),
             tuple(
                 tuple(TaskSplit(ordinal, Split(*split)) for ordinal, *split in task)
@@ -180,6 +190,15 @@ class TaskProgram:
             ),
             content["base_dir"],
         )
+
+
+def _packed(data: Any) -> bytes:
+    return zlib.compress(json.dumps(data, separators=(",", ":")).encode(), 1)
+
+
+@functools.lru_cache(maxsize=4)
+def _plan(data: bytes) -> PhysicalPlan:
+    return plan_json.from_json(json.loads(zlib.decompress(data)))
 
 
 def _spread(splits: Sequence[TaskSplit], shards: int) -> tuple[tuple[TaskSplit, ...], ...]:
@@ -249,21 +268,22 @@ def from_batches(batches: Iterable[pa.RecordBatch]) -> list[Message]:
 
 
 @functools.lru_cache(maxsize=4)
-def _program(data: bytes) -> TaskProgram:
-    return TaskProgram.from_bytes(data)
+def _program(plan: bytes, epoch: bytes) -> TaskProgram:
+    return TaskProgram.from_bytes(plan, epoch)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceTasks:
     """The function of level 0 for `mapInArrow`: its rows are numbers of tasks."""
 
-    program: bytes
+    plan: bytes
+    epoch: bytes
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the tasks whose numbers come in."""
         numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
         with _Telling():
-            program = _program(self.program)
+            program = _program(self.plan, self.epoch)
             connectors = registered()
             for number in numbers:
                 yield from to_batches(program.run_source(number, connectors))
@@ -273,7 +293,8 @@ class SourceTasks:
 class ShardTasks:
     """The function of a later level for `mapInArrow`: its partition is the shard."""
 
-    program: bytes
+    plan: bytes
+    epoch: bytes
     level: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -285,9 +306,8 @@ class ShardTasks:
             raise RuntimeError("a shard's task runs in Spark only")
         with _Telling():
             messages = from_batches(batches)
-            yield from to_batches(
-                _program(self.program).run_shard(self.level, task.partitionId(), messages, registered())
-            )
+            program = _program(self.plan, self.epoch)
+            yield from to_batches(program.run_shard(self.level, task.partitionId(), messages, registered()))
 
 
 # ------------------------------------------------------------------------------------------------- failures

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sqlstream_planner.connector_options import CHANGELOG_FORMATS, DUCKDB, FILESYSTEM, POSTGRES
+from sqlstream_planner.catalog.connector_options import CHANGELOG_FORMATS, DUCKDB, FILESYSTEM, POSTGRES
+from sqlstream_planner.catalog.options import Role
 from sqlstream_planner.diagnostics import DiagnosticError
-from sqlstream_planner.options import Role
 from sqlstream_planner.pipeline import plan_file
 
 DOCS = Path(__file__).parents[2] / "docs/connectors.md"

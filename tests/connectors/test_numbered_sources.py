@@ -10,9 +10,9 @@ from sqlstream.connectors.numbered import NumberedSource
 from sqlstream.connectors.registry import SINKS, SOURCES
 from sqlstream_operators.fragment import DuckSession
 from sqlstream_operators.spec import SourceSpec
-from sqlstream_planner.connector_options import CONNECTORS
+from sqlstream_planner.catalog.connector_options import CONNECTORS
+from sqlstream_planner.catalog.options import Role
 from sqlstream_planner.diagnostics import DiagnosticError
-from sqlstream_planner.options import Role
 from tests.connectors.harness import context, rows, source_spec
 
 NEXMARK = {

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlstream_planner.catalog import Catalog
-from sqlstream_planner.connector_options import CONNECTORS, ELSEWHERE
+from sqlstream_planner.catalog.connector_options import CONNECTORS, ELSEWHERE
+from sqlstream_planner.catalog.job_options import JOB_OPTIONS, REFUSED, is_harmless
+from sqlstream_planner.catalog.options import OptionDef, ValueKind, find_option, parse_bytes, parse_duration
+from sqlstream_planner.catalog.script import read_catalog
+from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, render
-from sqlstream_planner.job_options import JOB_OPTIONS, REFUSED, is_harmless
-from sqlstream_planner.options import OptionDef, ValueKind, find_option, parse_bytes, parse_duration
 from sqlstream_planner.parse import parse_file
 
 FILES = "'connector' = 'filesystem', 'path' = '/data', 'format' = 'json'"
@@ -27,7 +28,7 @@ BASE = f"""CREATE TABLE base (
 
 
 def catalog(text: str) -> Catalog:
-    return Catalog.from_script(parse_file(text, file="q.sql"))
+    return read_catalog(parse_file(text, file="q.sql"))
 
 
 def mistakes(text: str) -> list[Diagnostic]:

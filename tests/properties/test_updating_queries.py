@@ -29,7 +29,7 @@ ROWS: list[dict[str, Any]] = [
         "b": b,
         "d": f"{v or 0}.50",
         "x": (v or 0) / 2,
-        "ts": f"2024-01-01 00:00:{n:02d}",
+        "ts": f"2024-01-{1 + n % 2:02d} 00:{n // 4:02d}:{n:02d}",
     }
     for n, (k, v, s, b) in enumerate(
         [
@@ -101,6 +101,13 @@ QUERIES = {
     "FROM t GROUP BY k",
     "booleans of changes": "SELECT BOOL_AND(n > 1) AS a, BOOL_OR(n > 2) AS o, BIT_XOR(n) AS x FROM "
     "(SELECT k, COUNT(*) AS n FROM t GROUP BY k) AS c",
+    "texts of times": "SELECT DATE_FORMAT(ts, 'yyyy-MM-dd') AS day, b, COUNT(*) AS n, COUNT(DISTINCT k) AS d "
+    "FROM t GROUP BY DATE_FORMAT(ts, 'yyyy-MM-dd'), b",
+    "texts of times in sets": "SELECT DATE_FORMAT(ts, 'dd.MM.yyyy HH:mm') AS m, s, SUM(v) AS n FROM t GROUP BY "
+    "GROUPING SETS ((DATE_FORMAT(ts, 'dd.MM.yyyy HH:mm')), (s), ())",
+    "texts of times of two branches": "SELECT day, COUNT(DISTINCT k) AS n FROM (SELECT DATE_FORMAT(ts, "
+    "'yyyyMMdd') AS day, k FROM t WHERE b UNION ALL SELECT DATE_FORMAT(ts, 'dd.MM.yyyy'), v FROM t) AS u GROUP BY day",
+    "a part of what is grouped": "SELECT n FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) AS c",
     "text keys": "SELECT upper(s) AS u, MIN(d) AS lo, SUM(d) AS total, COUNT(DISTINCT d) AS n FROM "
     "t GROUP BY upper(s)",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,13 +16,33 @@ def test_it_settles_at_the_target_time() -> None:
     assert 1.5 < 0.15 + admission.limit / 500_000 < 2.5
 
 
+@pytest.mark.parametrize("overhead_s", [0.1, 1.5, 3.0, 20.0])
+def test_overhead_does_not_shrink_epochs_to_nothing(overhead_s: float) -> None:
+    """On a slow machine every epoch is over the target: most of its time must still go to rows."""
+    admission = Admission(target_s=2.0)
+    for _ in range(60):
+        admission = admission.after(admission.limit, overhead_s + admission.limit / 200_000)
+    assert (
+        0.4 * max(2.0, 2 * overhead_s)
+        < admission.limit / 200_000 + overhead_s
+        < 1.3 * max(2.0, 2 * overhead_s)
+    )
+
+
+def test_one_slow_small_epoch_is_forgotten() -> None:
+    admission = Admission(target_s=2.0).after(500_000, 2.0).after(1_000, 30.0)
+    for _ in range(20):
+        admission = admission.after(admission.limit, 0.2 + admission.limit / 500_000)
+    assert 1.5 < 0.2 + admission.limit / 500_000 < 2.5
+
+
 def test_a_fixed_limit_stays() -> None:
     assert Admission(fixed_rows=7).after(7, 1000.0).limit == 7
 
 
 def test_a_small_epoch_says_nothing_about_big_ones() -> None:
     admission = Admission(rows=100_000)
-    assert admission.after(10, 0.2) == admission
+    assert admission.after(10, 0.2).limit == admission.limit
     assert admission.after(0, 5.0) == admission
     assert admission.after(10, 9.0).limit < 100_000
 

@@ -78,8 +78,9 @@ def test_splits_are_spread_in_order(splits: int, tasks: int) -> None:
 
 def test_a_task_program_travels_as_bytes() -> None:
     program = TaskProgram.of(job(3, 2))
-    assert TaskProgram.from_bytes(program.to_bytes(with_state=False)) == program
-    assert TaskProgram.from_bytes(program.to_bytes(with_state=True)) == replace(program, tasks=())
+    plan = program.plan_bytes()
+    assert TaskProgram.from_bytes(plan, program.epoch_bytes(with_state=False)) == program
+    assert TaskProgram.from_bytes(plan, program.epoch_bytes(with_state=True)) == replace(program, tasks=())
 
 
 def wrapped(error: Exception) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.catalog.options import parse_duration
 from sqlstream_planner.diagnostics import Diagnostic, did_you_mean
 from sqlstream_planner.dialect import WindowTvf, function_name
 from sqlstream_planner.logical import (
@@ -18,7 +19,6 @@ from sqlstream_planner.logical import (
     WindowGate,
     walk,
 )
-from sqlstream_planner.options import parse_duration
 from sqlstream_planner.properties import changes
 
 _WINDOW = "FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end"

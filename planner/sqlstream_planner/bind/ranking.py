@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
 from sqlstream_operators.types import BIGINT
 from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.bind.rank_bounds import rank_bounds
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.dialect import duckdb_sql
 from sqlstream_planner.fingerprint import conjuncts
@@ -140,12 +141,6 @@ def _rank(
 # ------------------------------------------------------------------------------------------------- folding
 
 
-@dataclass(slots=True)
-class _Bounds:
-    low: int = 1
-    high: int | None = None
-
-
 def fold_ranks(roots: tuple[Sink, ...], context: BindContext) -> tuple[Sink, ...]:
     """Each `Rank` and the condition that bounds it become a Top-N. Raises DiagnosticError where none bounds it."""
 
@@ -200,10 +195,7 @@ def _fold(node: Filter) -> Node | None:
             name = names[0]
     if any(isinstance(step, Filter) for step in path):
         return None  # rows were left out after they were ranked: the rank does not say how many are kept
-    bounds, rest = _Bounds(), []
-    for conjunct in conjuncts(node.predicate):
-        if not _narrow(bounds, conjunct, name):
-            rest.append(conjunct)
+    bounds, rest = rank_bounds(conjuncts(node.predicate), name)
     if bounds.high is None:
         return None
     limit = max(0, bounds.high - bounds.low + 1)
@@ -225,53 +217,3 @@ def _fold(node: Filter) -> Node | None:
     for step in reversed(path):
         made = replace(step, input=made)
     return Filter(made, exp.and_(*rest, copy=False)) if rest else made
-
-
-_FLIP: dict[type[exp.Expr], type[exp.Expr]] = {
-    exp.LT: exp.GT,
-    exp.LTE: exp.GTE,
-    exp.GT: exp.LT,
-    exp.GTE: exp.LTE,
-    exp.EQ: exp.EQ,
-}
-
-
-def _narrow(bounds: _Bounds, conjunct: exp.Expr, rank: str) -> bool:
-    """Narrow the bounds by a comparison of the rank with a whole number; False if it is something else."""
-    conjunct = conjunct.unnest()
-    if isinstance(conjunct, exp.Between):
-        low, high = _number(conjunct.args["low"]), _number(conjunct.args["high"])
-        if not _is(conjunct.this, rank) or low is None or high is None:
-            return False
-        bounds.low = max(bounds.low, low)
-        bounds.high = high if bounds.high is None else min(bounds.high, high)
-        return True
-    if type(conjunct) not in _FLIP:
-        return False
-    kind, left, right = type(conjunct), conjunct.this, conjunct.args["expression"]
-    if _is(right, rank):
-        kind, left, right = _FLIP[kind], right, left
-    value = _number(right)
-    if not _is(left, rank) or value is None:
-        return False
-    if kind in (exp.GT, exp.GTE, exp.EQ):
-        bounds.low = max(bounds.low, value + (1 if kind is exp.GT else 0))
-    if kind in (exp.LT, exp.LTE, exp.EQ):
-        high = value - (1 if kind is exp.LT else 0)
-        bounds.high = high if bounds.high is None else min(bounds.high, high)
-    return True
-
-
-def _is(expression: exp.Expr, rank: str) -> bool:
-    bare = expression.unnest()
-    return isinstance(bare, exp.Column) and bare.name == rank
-
-
-def _number(expression: exp.Expr) -> int | None:
-    bare = expression.unnest()
-    if isinstance(bare, exp.Neg):
-        inner = _number(bare.this)
-        return None if inner is None else -inner
-    if isinstance(bare, exp.Literal) and not bare.is_string and bare.this.isdigit():
-        return int(bare.this)
-    return None

@@ -17,7 +17,7 @@ from sqlstream_planner.bind.ranking import fold_ranks
 from sqlstream_planner.bind.sinks import check_sink
 from sqlstream_planner.bind.tables import Tables
 from sqlstream_planner.casts import Assignment, assignable, can_cast_explicitly
-from sqlstream_planner.catalog import Catalog
+from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
 from sqlstream_planner.logical import Field, Node, Project, Sink, column
 from sqlstream_planner.parse import Script

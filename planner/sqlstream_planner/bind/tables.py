@@ -13,7 +13,8 @@ from sqlstream_planner.aggregates import sql
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.bind.sinks import CHANGELOG_FORMATS
-from sqlstream_planner.catalog import Catalog, TableDef
+from sqlstream_planner.catalog.options import Role
+from sqlstream_planner.catalog.tables import Catalog, TableDef
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, did_you_mean
 from sqlstream_planner.logical import (
     EventTime,
@@ -26,7 +27,6 @@ from sqlstream_planner.logical import (
     column,
     substitute,
 )
-from sqlstream_planner.options import Role
 from sqlstream_planner.statements import ComputedColumn, MetadataColumn, PhysicalColumn
 
 #: The options that say *which data* a table is. Others (formats' details, rates, a sink's path) may change freely.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from sqlstream_planner.catalog.options import OptionDef, ValueKind
 from sqlstream_planner.functions.words import words
-from sqlstream_planner.options import OptionDef, ValueKind
 
 _I, _S, _D = ValueKind.INTEGER, ValueKind.STRING, ValueKind.DURATION
 

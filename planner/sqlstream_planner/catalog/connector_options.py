@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sqlstream_planner.catalog.options import BOTH, OptionDef, Role, ValueKind
 from sqlstream_planner.functions.words import words
-from sqlstream_planner.options import BOTH, OptionDef, Role, ValueKind
 
 _SOURCE = (Role.SOURCE,)
 _SINK = (Role.SINK,)

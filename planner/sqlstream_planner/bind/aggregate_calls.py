@@ -1,0 +1,169 @@
+"""Calls of aggregate functions: where they are in an expression, and what each is in the plan."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from sqlstream_operators.types import SqlType
+from sqlstream_planner.aggregates import AGGREGATES, ORDER_SENSITIVE
+from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.fingerprint import canonical
+from sqlstream_planner.functions import catalogue
+from sqlstream_planner.functions.calls import written_call
+from sqlstream_planner.logical import AggregateCall, Field, Fields, column
+
+#: Our names for what Flink calls FIRST_VALUE and LAST_VALUE: by event time.
+_BY_TIME = {"first_value": "arg_min", "last_value": "arg_max", "first": "arg_min", "last": "arg_max"}
+_RENAMED = {
+    "max_by": "arg_max",
+    "min_by": "arg_min",
+    "argmax": "arg_max",
+    "argmin": "arg_min",
+    "group_concat": "string_agg",
+}
+
+
+def aggregate_calls(expression: exp.Expr) -> list[exp.Expr]:
+    """The outermost aggregate calls of an expression."""
+    found: list[exp.Expr] = []
+
+    def visit(node: exp.Expr) -> None:
+        if isinstance(node, exp.Window | exp.Query | exp.Subquery):
+            return
+        if is_aggregate_call(node):
+            found.append(node)
+            return
+        for child in node.iter_expressions():
+            visit(child)
+
+    visit(expression)
+    return found
+
+
+def is_aggregate_call(node: exp.Expr) -> bool:
+    """Whether a node is a call of an aggregate function, with what belongs to it."""
+    if isinstance(node, exp.Filter | exp.WithinGroup):
+        return True
+    name = _call_name(node)
+    return name is not None and (
+        name in AGGREGATES or name in _BY_TIME or name in _RENAMED or catalogue.is_aggregate(name)
+    )
+
+
+def _call_name(node: exp.Expr) -> str | None:
+    if isinstance(node, exp.FirstValue):
+        return "first_value"
+    if isinstance(node, exp.LastValue):
+        return "last_value"
+    if isinstance(node, exp.IgnoreNulls | exp.RespectNulls):
+        return _call_name(node.this)
+    call = written_call(node)
+    return call.name if call is not None else None
+
+
+class AggregateCalls:
+    """The calls of one SELECT over the columns `fields`; calls that are written the same are one.
+
+    `time_column` orders FIRST_VALUE and LAST_VALUE.
+    """
+
+    def __init__(self, context: BindContext, fields: Fields, time_column: str | None) -> None:
+        self._context = context
+        self._fields = fields
+        self._time_column = time_column
+        self._calls: dict[str, AggregateCall] = {}
+
+    @property
+    def all(self) -> tuple[AggregateCall, ...]:
+        """Every call, in the order in which they were added."""
+        return tuple(self._calls.values())
+
+    def add(self, node: exp.Expr) -> AggregateCall:
+        """The call that is written as `node`. Raises DiagnosticError."""
+        form = canonical(node, {})
+        if form in self._calls:
+            return self._calls[form]
+        inner, filter_, order = node, None, None
+        while isinstance(inner, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
+            if isinstance(inner, exp.Filter):
+                filter_ = inner.expression.this
+            if isinstance(inner, exp.WithinGroup):
+                order = inner.expression
+            inner = inner.this
+        fields = self._fields
+        name = _call_name(inner) or ""
+        arguments: tuple[exp.Expr, ...]
+        if isinstance(inner, exp.FirstValue | exp.LastValue):
+            arguments, distinct = (inner.this,), False
+        else:
+            call = written_call(inner)
+            if call is None or not is_aggregate_call(inner):
+                self._context.fail(node, "SQL047", "FILTER belongs to an aggregate function")
+            arguments, distinct, order = call.arguments, call.distinct, call.order or order
+        for argument in [*arguments, *([filter_] if filter_ is not None else [])]:
+            nested = aggregate_calls(argument)
+            if nested:
+                self._context.fail(
+                    nested[0],
+                    "SQL048",
+                    "an aggregate inside an aggregate",
+                    help="compute the inner one in a sub-query",
+                )
+        arguments = tuple(a for a in arguments if not isinstance(a, exp.Star))
+        name = _RENAMED.get(name, name)
+        if filter_ is not None:
+            self._context.condition(filter_, fields, "FILTER")
+        if name in _BY_TIME:
+            if self._time_column is None:
+                self._context.fail(
+                    node,
+                    "SQL049",
+                    f"{name.upper().removesuffix('_VALUE')}_VALUE needs the event-time column to order by",
+                    help="keep it in the sub-query's SELECT list, or name a column to order by: "
+                    f"{'MIN' if name.startswith('first') else 'MAX'}_BY(x, ts)",
+                )
+            name, arguments = _BY_TIME[name], (*arguments, column(self._time_column))
+            typed_node: exp.Expr = exp.Anonymous(this=name, expressions=[a.copy() for a in arguments])
+        else:
+            typed_node = inner
+        if name not in AGGREGATES or (
+            name in ("min", "max", "arg_min", "arg_max")
+            and len(arguments) > (2 if name.startswith("arg") else 1)
+        ):
+            self._context.unsupported(
+                node, f"the aggregate {name.upper()}", help=f"these can: {', '.join(sorted(AGGREGATES))}"
+            )
+        if name == "count" and len(arguments) > 1:
+            # DuckDB's COUNT takes one argument; Flink's takes several and counts rows without a NULL in them.
+            typed_node = exp.Anonymous(this="count", expressions=[exp.Star()])
+        typed = self._context.type_of(typed_node, fields, aggregates=True)
+        order_by, order_types = self._order(order, fields, name, node)
+        types = tuple(self._context.type_of(a, fields).type for a in arguments)
+        label = f"{name}({', '.join(c.name for a in arguments for c in a.find_all(exp.Column))})"
+        result = AggregateCall(
+            Field(self._context.new_id(name), label, typed.type, typed.nullable),
+            "count" if name == "count_star" else name,
+            arguments,
+            types,
+            distinct,
+            filter_,
+            order_by,
+            order_types,
+        )
+        self._calls[form] = result
+        return result
+
+    def _order(
+        self, order: exp.Expr | None, fields: Fields, name: str, node: exp.Expr
+    ) -> tuple[tuple[tuple[exp.Expr, bool, bool], ...], tuple[SqlType, ...]]:
+        if order is None or name not in ORDER_SENSITIVE | {"median"}:
+            return (), ()
+        terms = []
+        for ordered in order.expressions:
+            inner = ordered.this if isinstance(ordered, exp.Ordered) else ordered
+            descending = bool(isinstance(ordered, exp.Ordered) and ordered.args.get("desc"))
+            nulls_first = bool(isinstance(ordered, exp.Ordered) and ordered.args.get("nulls_first"))
+            terms.append((inner, descending, nulls_first))
+        if len({d for _, d, _ in terms}) > 1:
+            self._context.unsupported(node, "ORDER BY with both ASC and DESC inside an aggregate")
+        return tuple(terms), tuple(self._context.type_of(e, fields).type for e, _, _ in terms)

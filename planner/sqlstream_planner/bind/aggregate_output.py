@@ -1,0 +1,91 @@
+"""Expressions above an aggregate in terms of what it gives: keys, bounds of the window, GROUPING, and calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from sqlstream_planner.bind.aggregate_calls import AggregateCalls, is_aggregate_call
+from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.bind.group_by import GroupBy
+from sqlstream_planner.bind.window_keys import WindowKeys
+from sqlstream_planner.dialect import function_name
+from sqlstream_planner.fingerprint import canonical
+from sqlstream_planner.logical import Field, Node, column, raw
+
+_GROUPING = ("GROUPING", "GROUPING_ID")
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateOutput:
+    """What an aggregate over `node` gives: `keys` by their canonical forms, `bounds` by their roles, `grouping`.
+
+    The calls that expressions have are added to `calls`.
+    """
+
+    context: BindContext
+    node: Node
+    group_by: GroupBy
+    window: WindowKeys | None
+    keys: Mapping[str, Field]
+    bounds: Mapping[str, Field]
+    grouping: Field | None
+    calls: AggregateCalls
+
+    def rewritten(self, expression: exp.Expr) -> exp.Expr:
+        """An expression of the SELECT list or HAVING over the output's columns. Raises DiagnosticError."""
+        form = canonical(expression, {})
+        if form in self.keys:
+            return column(self.keys[form].id)
+        if isinstance(expression, exp.Column):
+            return self._column(expression)
+        if function_name(expression) in _GROUPING:
+            return self._grouping(expression)
+        if isinstance(expression, exp.Window):
+            self.context.unsupported(expression, "OVER")
+        if is_aggregate_call(expression):
+            return column(self.calls.add(expression).field.id)
+        changed = expression.copy()
+        for key, value in expression.args.items():
+            if isinstance(value, list):
+                changed.set(key, [self.rewritten(v) if isinstance(v, exp.Expr) else v for v in value])
+            elif isinstance(value, exp.Expr) and not isinstance(value, exp.Identifier | exp.DataType):
+                changed.set(key, self.rewritten(value))
+        return changed
+
+    def _column(self, node: exp.Column) -> exp.Expr:
+        f = next((f for f in self.node.fields if f.id == node.name), None)
+        if (
+            self.window is not None
+            and f is not None
+            and f.window is not None
+            and f.window.window == self.window.marker.window
+        ):
+            return column(self.bounds[f.window.role].id)
+        name = f.name if f is not None else node.name
+        self.context.fail(
+            node,
+            "SQL045",
+            f"`{name}` is neither in GROUP BY nor inside an aggregate",
+            help=f"add `{name}` to GROUP BY, or take one value of it, such as MAX({name}) or ANY_VALUE({name})",
+        )
+
+    def _grouping(self, node: exp.Expr) -> exp.Expr:
+        positions = []
+        bounds = self.window.positions if self.window is not None else ()
+        plain = [f for i, f in enumerate(self.group_by.forms) if i not in bounds]
+        for argument in node.expressions:
+            form = canonical(argument, {})
+            if form not in plain:
+                self.context.fail(argument, "SQL046", "GROUPING takes columns of GROUP BY")
+            positions.append(plain.index(form))
+        if self.grouping is None:
+            return exp.Literal.number(0)
+        last = len(plain) - 1
+        bits = [
+            f'(("{self.grouping.id}" >> {last - p}) & 1) << {len(positions) - 1 - n}'
+            for n, p in enumerate(positions)
+        ]
+        return raw("(" + " + ".join(f"({b})" for b in bits) + ")")

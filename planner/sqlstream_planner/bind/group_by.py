@@ -1,0 +1,134 @@
+"""GROUP BY: its keys, and the grouping sets that GROUPING SETS, ROLLUP and CUBE stand for."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from sqlstream_planner.bind.aggregate_calls import aggregate_calls
+from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.bind.group_window import GROUP_WINDOWS
+from sqlstream_planner.bind.scope import Scope
+from sqlstream_planner.dialect import function_name
+from sqlstream_planner.fingerprint import canonical
+
+
+@dataclass(slots=True)
+class GroupBy:
+    """GROUP BY, resolved: plain keys and what each grouping set has of them."""
+
+    keys: list[exp.Expr] = field(default_factory=list)
+    forms: list[str] = field(default_factory=list)
+    sets: list[tuple[int, ...]] = field(default_factory=list)
+    several: bool = False
+
+    def key(self, expression: exp.Expr) -> int:
+        """The position of a key, added if it is new."""
+        form = canonical(expression, {})
+        if form not in self.forms:
+            self.forms.append(form)
+            self.keys.append(expression)
+        return self.forms.index(form)
+
+
+def read_group_by(
+    context: BindContext,
+    group: exp.Expr | None,
+    items: list[tuple[str, exp.Expr]],
+    scope: Scope,
+    *,
+    windowed: bool,
+) -> GroupBy:
+    """GROUP BY of a SELECT with the list `items`; `windowed`: it has a window function of its own.
+
+    Raises DiagnosticError.
+    """
+    return _Reader(context, items, scope, windowed).read(group)
+
+
+class _Reader:
+    def __init__(
+        self, context: BindContext, items: list[tuple[str, exp.Expr]], scope: Scope, windowed: bool
+    ) -> None:
+        self._context = context
+        self._items = items
+        self._scope = scope
+        self._windowed = windowed
+        self._group_by = GroupBy()
+
+    def read(self, group: exp.Expr | None) -> GroupBy:
+        group_by = self._group_by
+        if group is None:
+            group_by.sets = [()]
+            return group_by
+        if group.args.get("totals"):
+            self._context.unsupported(group, "WITH TOTALS")
+        elements: list[list[tuple[int, ...]]] = []
+        if group.args.get("all"):
+            plain = [e for _, e in self._items if not aggregate_calls(e)]
+            elements += [[(group_by.key(e),)] for e in plain]
+        for element in group.expressions:
+            if self._windowed and function_name(element) in GROUP_WINDOWS:
+                elements.append([tuple(self._key(exp.column(n)) for n in ("window_start", "window_end"))])
+            else:
+                elements.append(self._element(element))
+        for kind in ("grouping_sets", "rollup", "cube"):
+            for element in group.args.get(kind) or []:
+                if isinstance(element, exp.Expr):
+                    elements.append(self._element(element))
+        for combination in itertools.product(*elements):
+            group_by.sets.append(tuple(dict.fromkeys(i for part in combination for i in part)))
+        group_by.several = len(group_by.sets) > 1 or any(
+            isinstance(e, exp.GroupingSets | exp.Rollup | exp.Cube)
+            for e in group.find_all(exp.GroupingSets, exp.Rollup, exp.Cube)
+        )
+        return group_by
+
+    def _element(self, element: exp.Expr) -> list[tuple[int, ...]]:
+        """The alternatives that one element of GROUP BY stands for, each a tuple of key positions."""
+        if isinstance(element, exp.GroupingSets):
+            return [s for e in element.expressions for s in self._element(e)]
+        if isinstance(element, exp.Rollup | exp.Cube):
+            parts = [self._members(e) for e in element.expressions]
+            if isinstance(element, exp.Rollup):
+                chosen = [parts[:n] for n in range(len(parts), -1, -1)]
+            else:
+                chosen = [
+                    list(c) for n in range(len(parts), -1, -1) for c in itertools.combinations(parts, n)
+                ]
+            return [tuple(i for part in choice for i in part) for choice in chosen]
+        return [self._members(element)]
+
+    def _members(self, element: exp.Expr) -> tuple[int, ...]:
+        if isinstance(element, exp.Paren):
+            return self._members(element.this)
+        if isinstance(element, exp.Tuple):
+            return tuple(i for e in element.expressions for i in self._members(e))
+        return (self._key(element),)
+
+    def _key(self, element: exp.Expr) -> int:
+        if isinstance(element, exp.Literal) and not element.is_string:
+            position = int(element.this) if element.this.isdigit() else 0
+            if not 1 <= position <= len(self._items):
+                self._context.fail(
+                    element,
+                    "SQL042",
+                    f"GROUP BY {element.this}, but the SELECT list has {len(self._items)} items",
+                )
+            expression = self._items[position - 1][1]
+        else:
+            aliases = {name.lower(): e for name, e in self._items}
+            inner = Scope(self._context, self._scope.relations, aliases)
+            expression = self._context.translated(inner.resolve(element), self._scope.fields)
+        expression = expression.unnest()
+        inner_aggregates = aggregate_calls(expression)
+        if inner_aggregates:
+            self._context.fail(
+                element,
+                "SQL043",
+                "GROUP BY an aggregate",
+                help="aggregate in a sub-query, and group its result",
+            )
+        return self._group_by.key(expression)

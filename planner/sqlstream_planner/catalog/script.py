@@ -1,0 +1,172 @@
+"""A script's declarations, collected into its catalog in the order in which they are written."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from sqlstream_planner.catalog.columns import check_columns, check_metadata, check_watermark
+from sqlstream_planner.catalog.connector_options import CONNECTORS
+from sqlstream_planner.catalog.like import merge_like
+from sqlstream_planner.catalog.options import Role
+from sqlstream_planner.catalog.settings import default_settings, read_setting
+from sqlstream_planner.catalog.table_options import read_options
+from sqlstream_planner.catalog.tables import Catalog, TableDef
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
+from sqlstream_planner.parse import Script
+from sqlstream_planner.statements import (
+    CreateTable,
+    CreateView,
+    InsertInto,
+    Like,
+    SetOption,
+    StatementSet,
+    Unsupported,
+)
+
+
+def read_catalog(script: Script) -> Catalog:
+    """The catalog of `script`.
+
+    Raises DiagnosticError with every mistake: CAT… about declarations, OPT… about options, SET… about
+    settings, SQL009 for statements that can't be run.
+
+    >>> from sqlstream_planner.parse import parse_file
+    >>> text = "CREATE TABLE t (a INT) WITH ('connector' = 'datagen')"
+    >>> read_catalog(parse_file(text)).table("T").settings["rows-per-second"]
+    10000
+    """
+    return _Builder(script).build()
+
+
+class _Builder:
+    """Collects a script's declarations and everything that is wrong with them."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.errors: list[Diagnostic] = []
+        self.warnings: list[Diagnostic] = []
+        self.declared: dict[str, Span] = {}
+        self.merged: dict[str, CreateTable] = {}
+        self.tables: dict[str, TableDef] = {}
+        self.views: dict[str, CreateView] = {}
+        self.settings = default_settings()
+
+    def build(self) -> Catalog:
+        for statement in self.script.statements:
+            match statement:
+                case Unsupported():
+                    self.errors.append(statement.diagnostic)
+                case SetOption():
+                    read_setting(statement, self.settings, self.errors, self.warnings)
+                case CreateTable():
+                    self._table(statement)
+                case CreateView():
+                    if self._declare(statement.name, statement.name_span, statement.if_not_exists):
+                        self.views[statement.name.lower()] = statement
+                case InsertInto():
+                    self._insert(statement)
+                case StatementSet():
+                    for insert in statement.inserts:
+                        self._insert(insert)
+        if self.errors:
+            raise DiagnosticError(*self.errors)
+        return Catalog(
+            MappingProxyType(self.tables),
+            MappingProxyType(self.views),
+            MappingProxyType(self.settings),
+            tuple(self.warnings),
+        )
+
+    def _declare(self, name: str, span: Span, if_not_exists: bool) -> bool:
+        if "." in name:
+            self.errors.append(
+                Diagnostic(
+                    "CAT009",
+                    f"`{name}`: there are no catalogs or databases",
+                    span,
+                    help=f"write {name.rsplit('.', 1)[1]}",
+                )
+            )
+            return False
+        first = self.declared.get(name.lower())
+        if first is not None:
+            if not if_not_exists:
+                self.errors.append(
+                    Diagnostic(
+                        "CAT001",
+                        f"`{name}` is declared twice",
+                        span,
+                        notes=(f"first on line {first.line} of {first.file}",),
+                    )
+                )
+            return False
+        self.declared[name.lower()] = span
+        return True
+
+    def _insert(self, statement: InsertInto) -> None:
+        table = self.tables.get(statement.table.lower())
+        if table is not None and Role.SINK not in table.roles:
+            sinks = [c.name for c in CONNECTORS.values() if Role.SINK in c.roles]
+            what = f"the connector '{table.connector}'"
+            if Role.SINK in CONNECTORS[table.connector].roles:
+                what = f"the format '{table.settings['format']}'"
+            self.errors.append(
+                Diagnostic(
+                    "OPT006",
+                    f"`{table.name}` can't be written: {what} only reads",
+                    statement.table_span,
+                    notes=("connectors that write: " + ", ".join(sinks),),
+                )
+            )
+
+    def _table(self, statement: CreateTable) -> None:
+        if not self._declare(statement.name, statement.name_span, statement.if_not_exists):
+            return
+        before = len(self.errors)
+        if statement.like is not None:
+            merged = self._like(statement, statement.like)
+            if merged is None:
+                return
+            statement = merged
+        self.merged[statement.name.lower()] = statement
+        check_columns(statement, self.errors)
+        check_watermark(statement, self.errors)
+        connector, settings = read_options(statement, self.errors)
+        if connector is not None:
+            check_metadata(statement, connector, self.errors)
+        if connector is None or len(self.errors) > before:
+            return
+        self.tables[statement.name.lower()] = TableDef(
+            statement.name,
+            statement.columns,
+            statement.watermark,
+            statement.primary_key,
+            statement.partitioned_by,
+            connector.name,
+            statement.options,
+            MappingProxyType(settings),
+            statement.as_select,
+            statement.temporary,
+            statement.name_span,
+            statement.options_span,
+        )
+
+    def _like(self, table: CreateTable, like: Like) -> CreateTable | None:
+        source = self.merged.get(like.source.lower())
+        if source is None:
+            if like.source.lower() in self.declared and like.source.lower() not in self.views:
+                return None  # The source has errors of its own.
+            near = did_you_mean(like.source, [t.name for t in self.merged.values()])
+            problem = "is a view" if like.source.lower() in self.views else "is not declared before"
+            self.errors.append(
+                Diagnostic(
+                    "CAT002",
+                    f"LIKE: `{like.source}` {problem}",
+                    like.span,
+                    help=f"did you mean `{near}`?"
+                    if near
+                    else "LIKE needs a table that is declared further up",
+                )
+            )
+            return None
+        return merge_like(table, source, like, self.errors)

@@ -1,0 +1,113 @@
+"""WITH (…) of a table: which connector it names, and what its options say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlstream_planner.catalog.connector_options import (
+    CONNECTOR,
+    CONNECTORS,
+    ELSEWHERE,
+    FORMATS,
+    ConnectorDef,
+)
+from sqlstream_planner.catalog.options import OptionDef, OptionValue, find_option, unknown_option, wrong_value
+from sqlstream_planner.diagnostics import Diagnostic, did_you_mean
+from sqlstream_planner.statements import CreateTable, Option, PhysicalColumn
+
+
+def read_options(
+    table: CreateTable, errors: list[Diagnostic]
+) -> tuple[ConnectorDef | None, dict[str, OptionValue]]:
+    """The connector of a table, and its options as read, with defaults; adds OPT001 to OPT005 to `errors`."""
+    by_key: dict[str, Option] = {}
+    for option in table.options:
+        if option.key in by_key:
+            errors.append(Diagnostic("OPT005", f"`{option.key}` is set twice", option.key_span))
+        by_key[option.key] = option
+    connector = _connector(table, by_key, errors)
+    if connector is None:
+        return None, {}
+    settings: dict[str, OptionValue] = {
+        o.name: o.read(o.default)
+        for o in connector.options
+        if o.default is not None and not o.is_pattern and _concerns(o, by_key)
+    }
+    columns = {c.name for c in table.columns if isinstance(c, PhysicalColumn)}
+    for option in table.options:
+        if option.key == CONNECTOR.name:
+            continue
+        known = find_option(connector.options, option.key)
+        if known is None:
+            what = f"the connector '{connector.name}'"
+            concerned = [o for o in connector.options if _concerns(o, by_key)]
+            errors.append(unknown_option("OPT002", what, option.key, concerned, option.key_span))
+            continue
+        if known.is_pattern and known.subject(option.key).split(".")[0] not in columns:
+            name = known.subject(option.key)
+            near = did_you_mean(name, columns)
+            errors.append(
+                Diagnostic(
+                    "OPT002",
+                    f"`{option.key}`: `{table.name}` has no column `{name}`",
+                    option.key_span,
+                    help=f"did you mean '{known.name.replace('#', near)}'?" if near else None,
+                )
+            )
+            continue
+        try:
+            settings[option.key] = known.read(option.value)
+        except ValueError as error:
+            errors.append(wrong_value("OPT003", option.key, option.value, str(error), option.value_span))
+    for known in connector.options:
+        if known.required and known.name not in by_key:
+            errors.append(
+                Diagnostic(
+                    "OPT004",
+                    f"the connector '{connector.name}' needs the option `{known.name}`",
+                    table.options_span,
+                    notes=(f"{known.name}: {known.description}",),
+                    help=f"add '{known.name}' = '{known.choices[0] if known.choices else '…'}'",
+                )
+            )
+    return connector, settings
+
+
+def _connector(
+    table: CreateTable, by_key: Mapping[str, Option], errors: list[Diagnostic]
+) -> ConnectorDef | None:
+    available = "connectors: " + ", ".join(f"{c.name} ({c.description})" for c in CONNECTORS.values())
+    option = by_key.get(CONNECTOR.name)
+    if option is None:
+        errors.append(
+            Diagnostic(
+                "OPT004",
+                f"`{table.name}` has no connector",
+                table.options_span,
+                notes=(available,),
+                help="add WITH ('connector' = '…')" if not table.options else "add 'connector' = '…'",
+            )
+        )
+        return None
+    connector = CONNECTORS.get(option.value)
+    if connector is None:
+        near = did_you_mean(option.value, CONNECTORS)
+        known = option.value in ELSEWHERE
+        errors.append(
+            Diagnostic(
+                "OPT001",
+                f"the connector '{option.value}' is known from Flink but not available here"
+                if known
+                else f"there is no connector '{option.value}'",
+                option.value_span,
+                notes=(available,),
+                help=f"did you mean '{near}'?" if near and not known else None,
+            )
+        )
+    return connector
+
+
+def _concerns(option: OptionDef, by_key: Mapping[str, Option]) -> bool:
+    """Whether an option belongs to the format that is set (`csv.…` says nothing about JSON files)."""
+    prefix = option.name.split(".")[0]
+    return prefix not in FORMATS or ("format" in by_key and by_key["format"].value == prefix)

@@ -1,0 +1,69 @@
+"""What a script declares: tables after LIKE with their options as read, views, and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from sqlstream_planner.catalog.connector_options import CONNECTORS, FORMATS
+from sqlstream_planner.catalog.options import OptionValue, Role
+from sqlstream_planner.diagnostics import Diagnostic, Span
+from sqlstream_planner.statements import Column, CreateView, Option, PrimaryKey, Watermark
+
+
+@dataclass(frozen=True, slots=True)
+class TableDef:
+    """A table after LIKE: its columns in order, its options as written and as read.
+
+    `settings` has a value for every option of the connector that is set or has a default; keys of
+    patterns (`fields.#.kind`) are there as written.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    watermark: Watermark | None
+    primary_key: PrimaryKey | None
+    partitioned_by: tuple[str, ...]
+    connector: str
+    options: tuple[Option, ...]
+    settings: Mapping[str, OptionValue]
+    as_select: exp.Query | None
+    temporary: bool
+    span: Span
+    options_span: Span
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """What the table can be used for."""
+        roles = CONNECTORS[self.connector].roles
+        format_ = self.settings.get("format")
+        return roles if format_ is None else tuple(r for r in roles if r in FORMATS[str(format_)])
+
+    def column(self, name: str) -> Column | None:
+        """The column of this name, ignoring case."""
+        return next((c for c in self.columns if c.name.lower() == name.lower()), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """What a script declares. Names are looked up ignoring case."""
+
+    tables: Mapping[str, TableDef]
+    views: Mapping[str, CreateView]
+    settings: Mapping[str, OptionValue]
+    warnings: tuple[Diagnostic, ...] = field(default=())
+
+    def table(self, name: str) -> TableDef | None:
+        """The table of this name, or None."""
+        return self.tables.get(name.lower())
+
+    def view(self, name: str) -> CreateView | None:
+        """The view of this name, or None."""
+        return self.views.get(name.lower())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all tables and views as they were written, for messages."""
+        return (*(t.name for t in self.tables.values()), *(v.name for v in self.views.values()))

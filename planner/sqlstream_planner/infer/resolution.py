@@ -1,0 +1,119 @@
+"""Which overload takes some arguments, which type some values have in common, and what to say where none does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from sqlstream_operators.types import Kind, SqlType
+from sqlstream_planner import problems
+from sqlstream_planner.casts import TypedExpr
+from sqlstream_planner.diagnostics import did_you_mean
+from sqlstream_planner.functions import catalogue
+from sqlstream_planner.functions.catalogue import Function, FunctionKind
+from sqlstream_planner.functions.generics import Call, NotTypableError, check_constants, join, return_type
+from sqlstream_planner.functions.nullability import nullable
+from sqlstream_planner.functions.resolve import Resolved, Unresolved, resolve
+from sqlstream_planner.functions.suggestions import suggest_cast
+from sqlstream_planner.problems import TypeProblem
+
+_SHOWN_SIGNATURES = 8
+# Their overloads give a type, but DuckDB then binds another one.
+_REBOUND = frozenset({"quantile_cont", "date_part", "datepart", "struct_keys"})
+
+
+def resolved(
+    node: exp.Expr,
+    function: Function,
+    typed: Sequence[TypedExpr],
+    nodes: Sequence[exp.Expr],
+) -> TypedExpr:
+    """What a function gives for some arguments; `nodes` are how they are written. Raises TypeProblem."""
+    found = resolve(function, typed)
+    if isinstance(found, Unresolved):
+        raise no_match(node, function, typed, nodes, found)
+    returns = found.returns
+    generic = Call(function.name, tuple(typed), tuple(nodes), found.overload.returns)
+    try:
+        check_constants(generic)
+        if returns is None or function.kind is FunctionKind.MACRO or _overridden(function.name, found):
+            returns = return_type(generic)
+    except NotTypableError as reason:
+        raise TypeProblem(
+            node,
+            problems.INCOMPATIBLE_TYPES,
+            str(reason),
+            help="write CAST(… AS …) to make the types agree",
+        ) from None
+    return TypedExpr(returns, nullable(function.name, typed))
+
+
+def no_match(
+    node: exp.Expr,
+    function: Function,
+    typed: Sequence[TypedExpr],
+    nodes: Sequence[exp.Expr],
+    found: Unresolved | None = None,
+) -> TypeProblem:
+    """The problem that no overload takes the arguments; `found` says why if that is known."""
+    shown = ", ".join(str(t.type) for t in typed)
+    name = function.name
+    notes = function.signatures()
+    more = len(notes) - _SHOWN_SIGNATURES
+    notes = notes[:_SHOWN_SIGNATURES] + ([f"… and {more} more"] if more > 0 else [])
+    if not any(o.accepts(len(typed)) for o in function.overloads):
+        message = f"`{name}` does not take {len(typed)} argument{'s' if len(typed) != 1 else ''}"
+        return TypeProblem(node, problems.WRONG_ARGUMENTS, message, tuple(notes))
+    if found is not None and found.reason == "several":
+        message = f"`{name}({shown})` could mean several functions"
+        return TypeProblem(
+            node,
+            problems.WRONG_ARGUMENTS,
+            message,
+            tuple(notes),
+            "CAST the literal to the type that you mean",
+        )
+    if found is not None and found.reason == "filled":
+        message = f"the types in `{name}({shown})` do not go together"
+    else:
+        message = f"no `{name}` takes ({shown})"
+    return TypeProblem(
+        node, problems.WRONG_ARGUMENTS, message, tuple(notes), suggest_cast(function, typed, nodes)
+    )
+
+
+def unknown_function(node: exp.Expr, name: str) -> TypeProblem:
+    """The problem that there is no such function, with the name that comes near."""
+    near = did_you_mean(name, catalogue.names())
+    notes = tuple(known_function(near).signatures()[:_SHOWN_SIGNATURES]) if near else ()
+    return TypeProblem(
+        node,
+        problems.UNKNOWN_FUNCTION,
+        f"there is no function `{name}`",
+        notes,
+        f"did you mean `{near}`?"
+        if near
+        else "docs/functions.md lists the functions of DuckDB, Flink and Spark",
+    )
+
+
+def joined(node: exp.Expr, types: Sequence[TypedExpr], what: str, *, keep_literals: bool = False) -> SqlType:
+    """The one type that all of `what` can have. Raises TypeProblem."""
+    try:
+        return join(types, what, keep_literals=keep_literals)
+    except NotTypableError as reason:
+        raise TypeProblem(
+            node, problems.INCOMPATIBLE_TYPES, str(reason), help="CAST them to one type"
+        ) from None
+
+
+def _overridden(name: str, found: Resolved) -> bool:
+    return name in _REBOUND and found.returns is not None and found.returns.kind is not Kind.UNKNOWN
+
+
+def known_function(name: str) -> Function:
+    """A function that is there for certain."""
+    function = catalogue.lookup(name)
+    assert function is not None, name
+    return function

@@ -1,0 +1,78 @@
+"""Rows that come after their window is closed: the step that takes them out, and the SQL that tells of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlstream_operators.spec import LateStep, WindowSpec
+from sqlstream_planner import window_sql
+from sqlstream_planner.aggregates import sql
+from sqlstream_planner.block import ROW_COLUMN, Block
+from sqlstream_planner.diagnostics import InternalError
+from sqlstream_planner.logical import EventTime, raw
+from sqlstream_planner.physical.places import each, reads_of
+
+
+@dataclass(frozen=True, slots=True)
+class LateRows:
+    """What decides which rows are too late for an operator.
+
+    `rows` are the blocks of its input by their places, with the source rows; `slice_column` (that slices are cut
+    from, else with the end of the window) and `time_column` are columns of it. `lateness_us`: by how much a row
+    may come later than the watermark of `time`.
+    """
+
+    operator: str
+    window: WindowSpec
+    slice_column: str
+    time_column: str | None
+    time: EventTime
+    rows: Mapping[str, Sequence[Block]]
+    lateness_us: int = 0
+
+    def step(self, name: str, place: str, relations: Sequence[str]) -> LateStep:
+        """The step that takes the late rows out of the relations at a place; `name` is for what is left of the first."""
+        rows = self.rows[place]
+        return LateStep(
+            name=name,
+            input=relations[0],
+            also=tuple(relations[1:]),
+            window=self.window,
+            tick_us=self.time.tick_us,
+            watermark_sources=self.time.sources,
+            operator=self.operator,
+            table=rows[0].reads[0],
+            late_sql=each(self._letters)(rows),
+            inputs=reads_of(rows),
+            lateness_us=self.lateness_us,
+        )
+
+    def _letters(self, block: Block) -> str:
+        """Source rows and the closed windows that they miss; also rows without an event time, for no window."""
+        if ROW_COLUMN not in block.columns:
+            raise InternalError("a late row can't be traced to its source row")
+        slice_column = block.columns[self.slice_column]
+        time = sql(block.columns[self.time_column]) if self.time_column is not None else sql(slice_column)
+        us = f"epoch_us({sql(slice_column)})"
+        if self.window.shared_slices:
+            gap = window_sql.in_some_window(self.window, us)
+            ends = window_sql.window_ends(self.window, us)
+            ends = f"CASE WHEN {us} IS NULL THEN [NULL] ELSE {ends} END"
+            if gap is not None:
+                block = replace(block, where=(*block.where, raw(f"coalesce({gap}, TRUE)")))
+        else:
+            ends = f"[{us}]"
+        inner = block.select(
+            [
+                (f"unnest({ends})", "__end"),
+                (f"CAST({time} AS TIMESTAMP)", "event_time"),
+                (sql(block.columns[ROW_COLUMN]), "row"),
+            ]
+        ).replace("\n", "\n  ")
+        start = window_sql.start_of(self.window, '"__end"')
+        tick_us = self.time.tick_us - self.lateness_us
+        return (
+            f'SELECT make_timestamp({start}) AS window_start, make_timestamp("__end") AS window_end, "event_time", "row"\n'
+            f'FROM (\n  {inner}\n) AS t\nWHERE "__end" IS NULL OR "__end" - {tick_us} <= $late_watermark'
+        )

@@ -1,0 +1,109 @@
+"""The stages of a plan while it is made, and what they ship to each other over exchanges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from sqlstream_operators.spec import (
+    ExchangeInput,
+    ExchangeOutput,
+    FragmentStep,
+    OperatorSpec,
+    OperatorStep,
+    Schema,
+    SinkOutput,
+    SourceInput,
+    Stage,
+    Step,
+)
+from sqlstream_planner.block import Block
+from sqlstream_planner.physical.late_rows import LateRows
+from sqlstream_planner.physical.places import by_place, reads_of
+
+
+@dataclass(slots=True)
+class Draft:
+    """A stage to which steps and outputs are still added."""
+
+    id: str
+    level: int
+    inputs: list[SourceInput | ExchangeInput] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    outputs: list[ExchangeOutput | SinkOutput] = field(default_factory=list)
+
+    def stage(self) -> Stage:
+        """The stage as it is now."""
+        return Stage(self.id, self.level, tuple(self.inputs), tuple(self.steps), tuple(self.outputs))
+
+    def run(self, name: str, operator: OperatorSpec, inputs: Sequence[ExchangeInput]) -> None:
+        """Run an operator here over what comes over exchanges."""
+        self.inputs = [*inputs]
+        self.steps.append(OperatorStep(name, operator, tuple(i.name for i in inputs)))
+
+
+@dataclass(frozen=True, slots=True)
+class Shipment:
+    """What goes over one exchange: `text` is its SQL over the blocks of one stage, `schema` what that gives."""
+
+    edge: str
+    text: Callable[[Sequence[Block]], str]
+    schema: Schema
+
+
+class Stages:
+    """The stages of a plan by their ids; a block's place is one of them."""
+
+    def __init__(self) -> None:
+        self._drafts: dict[str, Draft] = {}
+        self._names: dict[str, int] = {}
+
+    def __getitem__(self, place: str) -> Draft:
+        return self._drafts[place]
+
+    def built(self) -> tuple[Stage, ...]:
+        """All stages, each behind those that it reads."""
+        return tuple(sorted((d.stage() for d in self._drafts.values()), key=lambda s: s.level))
+
+    def name(self, prefix: str) -> str:
+        """A name for a step or a stage that no other has."""
+        self._names[prefix] = self._names.get(prefix, 0) + 1
+        return f"{prefix}_{self._names[prefix]}"
+
+    def reading(self, source: str) -> str:
+        """The place of a source's rows; its stage is made when it is first asked for."""
+        place = f"scan:{source}"
+        if place not in self._drafts:
+            self._drafts[place] = Draft(place, 0, inputs=[SourceInput(source, source)])
+        return place
+
+    def behind(self, name: str, blocks: Sequence[Block]) -> Draft:
+        """A new stage, which reads what the stages of some blocks ship to it."""
+        draft = Draft(name, 1 + max(self._drafts[b.place].level for b in blocks))
+        self._drafts[name] = draft
+        return draft
+
+    def ship(
+        self,
+        blocks: Sequence[Block],
+        shipments: Sequence[Shipment],
+        keys: tuple[str, ...],
+        late: LateRows | None = None,
+    ) -> list[ExchangeInput]:
+        """Send what `shipments` make of the blocks by `keys`, each over its edge, without the rows that are `late`."""
+        for place, here in by_place(blocks).items():
+            draft = self._drafts[place]
+            reads = reads_of(here)
+            made = []
+            for shipment in shipments:
+                step = FragmentStep(self.name(f"{shipment.edge}.part"), shipment.text(here), reads)
+                draft.steps.append(step)
+                made.append(step.name)
+            if late is not None:
+                taken = late.step(f"{made[0]}.kept", place, made)
+                draft.steps.append(taken)
+                made = [taken.name, *(f"{other}.kept" for other in taken.also)]
+            for relation, shipment in zip(made, shipments, strict=True):
+                names = tuple(c.name for c in shipment.schema)
+                draft.outputs.append(ExchangeOutput(relation, shipment.edge, keys, names))
+        return [ExchangeInput(s.edge, s.edge, s.schema) for s in shipments]

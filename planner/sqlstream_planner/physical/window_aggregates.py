@@ -1,0 +1,102 @@
+"""Stages of aggregates over windows, which give each window once: partial aggregates before the exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from sqlglot import exp
+
+from sqlstream_operators.spec import ExchangeInput, ExchangeOutput, FragmentStep
+from sqlstream_operators.types import quote_identifier
+from sqlstream_planner.aggregate_plan import AggregatePlan, plan_aggregate
+from sqlstream_planner.block import Block
+from sqlstream_planner.fingerprint import Provenance
+from sqlstream_planner.logical import WindowAggregate, column
+from sqlstream_planner.physical.late_rows import LateRows
+from sqlstream_planner.physical.places import BlocksOf, by_place, each, reads_of, result_of
+from sqlstream_planner.physical.stages import Stages
+from sqlstream_planner.physical.states import States
+
+
+class WindowAggregates:
+    """Plans each window aggregate once; one with the same state gives its columns to all that ask for them."""
+
+    def __init__(self, stages: Stages, states: States, provenance: Provenance, blocks_of: BlocksOf) -> None:
+        self._stages = stages
+        self._states = states
+        self._provenance = provenance
+        self._blocks_of = blocks_of
+        self._blocks: dict[int, Block] = {}
+        self._planned: list[tuple[AggregatePlan, str]] = []
+
+    def block(self, node: WindowAggregate) -> Block:
+        """Where an aggregate's result is; its stage is made when it is first asked for."""
+        if id(node) not in self._blocks:
+            plan = plan_aggregate(node, self._provenance)
+            self._blocks[id(node)] = self._shared(node, plan) or self._plan(node, plan)
+        return self._blocks[id(node)]
+
+    def _shared(self, node: WindowAggregate, plan: AggregatePlan) -> Block | None:
+        """The result of an operator that is there already and gives all that is asked for."""
+        meanings = self._provenance.columns(node)
+        for known, name in self._planned:
+            if known.spec.state != plan.spec.state:
+                continue
+            outputs = {m: id_ for id_, m in self._provenance.columns(known.node).items()}
+            if all(m in outputs for m in meanings.values()):
+                columns: dict[str, exp.Expr] = {id_: column(outputs[m]) for id_, m in meanings.items()}
+                return Block(name, quote_identifier(name), (name,), columns)
+        return None
+
+    def _plan(self, node: WindowAggregate, plan: AggregatePlan) -> Block:
+        plan = self._states.told_apart(plan)
+        self._states.add(plan.spec.state)
+        name = self._stages.name("window_aggregate")
+        # Rows without a time are taken out with the late ones.
+        blocks = self._blocks_of(node.input, timeless=node.time.direct)
+        late = None
+        if node.time.direct:
+            late = LateRows(
+                operator=name,
+                window=node.window,
+                slice_column=node.slice_column,
+                time_column=node.time_column,
+                time=node.time,
+                rows=by_place(self._blocks_of(node.input, rows=True, timeless=True)),
+            )
+        draft = self._stages.behind(name, blocks)
+        edges = [f"{name}.in", *(f"{name}.{d.name}" for d in plan.spec.distincts)]
+        schemas = [plan.partial_schema, *plan.distinct_schemas]
+        for place, here in by_place(blocks).items():
+            self._partial(name, place, plan, here, late, edges)
+        inputs = [ExchangeInput(e, e, s) for e, s in zip(edges, schemas, strict=True)]
+        draft.run(name, plan.spec, inputs)
+        self._planned.append((plan, name))
+        return result_of(name, node, weighted=False)
+
+    def _partial(
+        self,
+        name: str,
+        place: str,
+        plan: AggregatePlan,
+        blocks: Sequence[Block],
+        late: LateRows | None,
+        edges: Sequence[str],
+    ) -> None:
+        """Adds the partial aggregates over the blocks of one stage, and their exchange."""
+        draft = self._stages[place]
+        made = []
+        for position, edge in enumerate(edges):
+            text = each(partial(plan.partial_sql, position=position))(blocks)
+            step = FragmentStep(f"{edge}.partial", text, reads_of(blocks))
+            draft.steps.append(step)
+            made.append(step.name)
+        if late is not None:
+            taken = late.step(f"{name}.kept", place, made)
+            draft.steps.append(taken)
+            made = [taken.name, *(f"{other}.kept" for other in taken.also)]
+        keys = tuple(c.name for c in plan.spec.keys)
+        schemas = [plan.partial_schema, *plan.distinct_schemas]
+        for relation, edge, schema in zip(made, edges, schemas, strict=True):
+            draft.outputs.append(ExchangeOutput(relation, edge, keys, tuple(c.name for c in schema)))

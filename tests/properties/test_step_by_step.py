@@ -1,0 +1,171 @@
+"""Updating queries step by step: rows that come, change and go, and the rows of the result after each step.
+
+Each file under `steps` has tables, queries over them, and steps. A step is an epoch: the changes that it reads
+(`+I`, `-U`, `+U` or `-D` and a row as JSON, with the table's name in front where there are several tables), and what
+queries give after it. A query that a step does not mention gives what it gave before. Expected rows are written by
+hand; the kinds of queries are those of public test suites of streaming systems.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.local_runner import InProcessRunner
+from sqlstream.runtime.progress import EpochReport
+from sqlstream_planner.pipeline import Planned, plan_file
+from sqlstream_planner.to_duckdb import to_duckdb
+from tests.properties.referee import Rows, assert_same
+from tests.properties.updating import collecting
+
+STEPS = Path(__file__).parent / "steps"
+_CHANGE = re.compile(r"(?:(\w+) )?([+-][IUD]) (\[.*\])$")
+_ROW = re.compile(r"\[(?:[^\[\]]|\[[^\[\]]*\])*\]")
+
+
+@dataclass
+class Step:
+    """What one epoch reads of each table, and what queries give after it."""
+
+    changes: dict[str, list[str]] = field(default_factory=dict)
+    expected: dict[str, Rows] = field(default_factory=dict)
+
+
+@dataclass
+class Script:
+    """A file of `steps`."""
+
+    tables: dict[str, str] = field(default_factory=dict)
+    views: list[str] = field(default_factory=list)
+    queries: dict[str, str] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, file: Path) -> Script:
+        """Parse a file; a line that is nothing of it is an error."""
+        script = cls()
+        columns: dict[str, list[str]] = {}
+        for line in file.read_text().splitlines():
+            word, _, rest = line.partition(" ")
+            if not line.strip() or word == "#":
+                continue
+            if word == "table":
+                name, _, declared = rest.partition(" ")
+                script.tables[name] = declared
+                inner = re.sub(r"[(<][^()<>]*[)>]|PRIMARY KEY", "", declared.strip()[1:-1])
+                columns[name] = [c.split()[0].strip("`") for c in inner.split(",") if "NOT ENFORCED" not in c]
+            elif word == "view":
+                script.views.append(f"CREATE VIEW {rest};")
+            elif word == "query":
+                name, _, sql = rest.partition(": ")
+                script.queries[name] = sql
+            elif word == "step":
+                script.steps.append(Step())
+            elif (change := _CHANGE.match(line)) is not None:
+                table = change[1] or next(iter(script.tables))
+                row = dict(zip(columns[table], json.loads(change[3]), strict=True))
+                message = json.dumps({"op": change[2], "data": row})
+                script.steps[-1].changes.setdefault(table, []).append(message)
+            else:
+                name, _, rows = line.partition(":")
+                assert name in script.queries, f"{file.name}: what is {line!r}?"
+                script.steps[-1].expected[name] = [tuple(json.loads(r)) for r in _ROW.findall(rows)]
+        return script
+
+    def plan(self, folder: Path) -> Planned:
+        """The pipeline, with a file for each step in each table's folder."""
+        for table in self.tables:
+            (folder / table).mkdir()
+            for number, step in enumerate(self.steps):
+                lines = step.changes.get(table, [])
+                (folder / table / f"{number:03d}.json").write_text("".join(f"{line}\n" for line in lines))
+        text = [
+            f"CREATE TABLE {name} {declared} WITH "
+            f"('connector' = 'filesystem', 'path' = '{name}', 'format' = 'changelog-json');"
+            for name, declared in self.tables.items()
+        ]
+        text += self.views
+        text += [
+            f"CREATE TABLE out_{name} WITH ('connector' = 'blackhole') AS {sql};"
+            for name, sql in self.queries.items()
+        ]
+        (folder / "pipeline.sql").write_text("\n".join(text))
+        planned = plan_file(folder / "pipeline.sql")
+        options = replace(planned.physical.options, max_files_per_epoch=1)
+        return replace(planned, physical=replace(planned.physical, options=options))
+
+
+def _plain(rows: Rows) -> Rows:
+    """Rows as JSON has them: times as text, decimals as numbers."""
+    return [tuple(_value(v) for v in row) for row in rows]
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ")
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, list | tuple):
+        return [_value(v) for v in value]
+    if isinstance(value, Mapping):
+        return {k: _value(v) for k, v in value.items()}
+    return value
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize("file", sorted(STEPS.glob("*.txt")), ids=lambda file: file.stem)
+def test_each_step_gives_the_rows_that_are_written(tmp_path: Path, file: Path, parallelism: int) -> None:
+    script = Script.read(file)
+    planned = script.plan(tmp_path)
+    expected: dict[str, Rows] = {name: [] for name in script.queries}
+    steps = iter(script.steps)
+    with collecting() as collected:
+
+        def compare(report: EpochReport) -> None:
+            expected.update(next(steps).expected)
+            for name, rows in expected.items():
+                try:
+                    assert_same(_plain(collected.folded(f"out_{name}")), rows)
+                except AssertionError as error:
+                    raise AssertionError(f"{name}, epoch {report.epoch}: {error}") from None
+
+        run_pipeline(
+            planned.physical,
+            state_dir=tmp_path / "state",
+            local_dir=tmp_path / "cache",
+            base_dir=tmp_path,
+            parallelism=parallelism,
+            runner=InProcessRunner(2),
+            on_epoch=compare,
+            sync=False,
+        )
+    assert next(steps, None) is None, "a step was not read"
+
+
+@pytest.mark.parametrize("file", sorted(STEPS.glob("*.txt")), ids=lambda file: file.stem)
+def test_the_referee_agrees(tmp_path: Path, file: Path) -> None:
+    """What is written by hand at the end is also what DuckDB gives for the whole input."""
+    script = Script.read(file)
+    planned = script.plan(tmp_path)
+    expected: dict[str, Rows] = {}
+    for step in script.steps:
+        expected.update(step.expected)
+    duck = to_duckdb(planned, lambda source: sorted(str(p) for p in (tmp_path / source.name).glob("*.json")))
+    con = duckdb.connect()
+    con.execute("SET threads = 1; SET TimeZone = 'UTC'")
+    for _, view in duck.sources:
+        con.execute(view)
+    for name, sql in duck.sinks:
+        assert_same(_plain(con.execute(sql).fetchall()), expected.get(name.removeprefix("out_"), []))
