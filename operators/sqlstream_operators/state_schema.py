@@ -47,7 +47,7 @@ class StateField:
             raise ValueError(f"a state field can't be called {self.name!r}")
         if not self.fingerprint:
             raise ValueError(f"state field {self.name} needs a fingerprint")
-        if self.type.kind is Kind.UNKNOWN:
+        if any(part.kind is Kind.UNKNOWN for part in self.type.parts):
             raise UntypedFieldError(self.name)
 
     def to_json(self) -> dict[str, Any]:

@@ -102,6 +102,14 @@ class SqlType:
                 return self.kind.value
 
     @property
+    def parts(self) -> tuple[SqlType, ...]:
+        """The types that it is made of, itself first."""
+        inner = [t for t in (self.element, self.key, self.value) if t is not None] + [
+            t for _, t in self.fields
+        ]
+        return (self, *(part for t in inner for part in t.parts))
+
+    @property
     def is_integer(self) -> bool:
         """Whether this is one of the integer types."""
         return self.kind in INTEGERS

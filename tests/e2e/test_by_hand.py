@@ -130,3 +130,20 @@ def test_a_windows_columns_hide_columns_of_the_same_name(time: str, tmp_path: Pa
     [warning] = plan_file(tmp_path / "p.sql").warnings
     assert warning.code == "SQL103"
     assert "`window_start`, `window_end`" in warning.message
+
+
+def test_a_map_is_unnested_into_keys_and_values(tmp_path: Path) -> None:
+    table = """CREATE TABLE t (id INT, m MAP<STRING, INT>)
+        WITH ('connector' = 'filesystem', 'path' = 'input.csv', 'format' = 'json');
+    """
+    data = '{"id": 1, "m": {"a": 5, "b": null}}\n{"id": 2, "m": {}}\n{"id": 3, "m": null}\n'
+    named = "SELECT id, k, v FROM t CROSS JOIN UNNEST(m) AS u (k, v)"
+    assert run(tmp_path, table, named, data) == ["1 a 5", "1 b None"]
+
+
+def test_an_option_can_be_a_string_with_unicode_escapes(tmp_path: Path) -> None:
+    table = """CREATE TABLE t (a STRING, b INT) WITH ('connector' = 'filesystem', 'path' = 'input.csv',
+        'format' = 'csv', 'csv.field-delimiter' = U&'\\0009');
+    """
+    query = "SELECT a || U&'\\00e9\\+01F389\\\\' AS a, b FROM t"
+    assert run(tmp_path, table, query, "x\t1\n") == ["xé🎉\\ 1"]

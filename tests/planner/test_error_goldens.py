@@ -26,6 +26,7 @@ ELSEWHERE = {
     "SQL047": "the grammar takes FILTER only behind calls that are typed first",
     "SQL102": "a warning",
     "SQL103": "a warning",
+    "SQL104": "a warning",
     "SET004": "a warning",
     "CAT007": "in tests/planner/test_catalog.py",
     "CAT008": "in tests/planner/test_catalog.py",

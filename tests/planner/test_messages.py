@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from sqlstream_planner.diagnostics import DiagnosticError
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from sqlstream_planner.pipeline import plan_file
+
+TABLE = """CREATE TABLE t (k INT, s STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
+WITH ('connector' = 'filesystem', 'path' = 'x', 'format' = 'json');
+"""
+
+
+def refused(query: str) -> Diagnostic:
+    """The one mistake of a query over `t`."""
+    with pytest.raises(DiagnosticError) as raised:
+        plan_file(f"{TABLE}{query};", file="p.sql")
+    [diagnostic] = raised.value.diagnostics
+    return diagnostic
 
 
 def test_columns_are_called_as_the_user_calls_them() -> None:
@@ -18,3 +30,43 @@ def test_columns_are_called_as_the_user_calls_them() -> None:
     [diagnostic] = raised.value.diagnostics
     assert diagnostic.help is not None
     assert "CAST(`user` AS INTEGER)" in diagnostic.help
+
+
+@pytest.mark.parametrize(
+    ("query", "column", "help_"),
+    [
+        ('SELECT k FROM t WHERE s = "bob"', 27, "a string stands in single quotes: 'bob'"),
+        ("SELECT k FROM t WHERE s = ‘bob’", 27, "strings stand in straight quotes: 'bob'"),
+        ("SELECT k * 2 AS twice FROM t WHERE twice > 3", 36, "`twice` is a name of the SELECT list"),
+        ("SELECT ts - 5 AS x FROM t", 8, "INTERVAL '5' SECOND"),
+        ("SELECT ts - ts + 5 AS x FROM t", 8, "INTERVAL '5' SECOND"),
+        (
+            "SELECT * FROM TABLE(TUMBEL(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))",
+            21,
+            "did you mean TUMBLE?",
+        ),
+    ],
+)
+def test_frequent_mistakes_are_understood(query: str, column: int, help_: str) -> None:
+    diagnostic = refused(query)
+    assert diagnostic.help is not None
+    assert help_ in diagnostic.help
+    assert diagnostic.span is not None
+    assert (diagnostic.span.line, diagnostic.span.column) == (3, column)
+
+
+def test_a_name_in_backticks_is_not_taken_for_a_string() -> None:
+    assert "single quotes" not in (refused("SELECT k FROM t WHERE s = `bob`").help or "")
+
+
+def test_a_misspelt_unit_is_named() -> None:
+    assert "did you mean MINUTE?" in refused("SELECT ts + INTERVAL '1' MINUTEZ AS x FROM t").message
+
+
+def test_gaps_between_windows_are_warned_of() -> None:
+    hop = "TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '{}' MINUTE, INTERVAL '2' MINUTE))"
+    query = f"{TABLE}SELECT COUNT(*) FROM {hop} GROUP BY window_start, window_end;"
+    [warning] = plan_file(query.format(3), file="p.sql").warnings
+    assert (warning.code, warning.severity) == ("SQL104", "warning")
+    assert "a window of 2 minutes every 3 minutes" in warning.message
+    assert plan_file(query.format(2), file="p.sql").warnings == ()

@@ -164,7 +164,8 @@ class QueryBinder:
     def _select_from(self, query: exp.Select, node: Node, scope: Scope) -> Node:
         where = query.args.get("where")
         if where is not None:
-            node = self._filter(where.this, node, scope, "WHERE")
+            aliases = frozenset(e.alias.lower() for e in query.expressions if isinstance(e, exp.Alias))
+            node = self._filter(where.this, node, replace(scope, later=aliases), "WHERE")
         if is_aggregate_query(query):
             overs = [w for item in query.expressions for w in windows_of(item)]
             if overs:
@@ -312,11 +313,15 @@ class QueryBinder:
             )
         resolved = self.context.translated(scope.resolve(array), scope.fields)
         typed = self.context.type_of(resolved, scope.fields)
-        if typed.type.kind is not Kind.ARRAY or typed.type.element is None:
+        element = typed.type.element
+        if typed.type.kind is Kind.MAP and typed.type.key is not None and typed.type.value is not None:
+            resolved = exp.Anonymous(this="map_entries", expressions=[resolved])
+            element = SqlType(Kind.STRUCT, fields=(("key", typed.type.key), ("value", typed.type.value)))
+        elif typed.type.kind is not Kind.ARRAY or element is None:
             self.context.fail(
                 array,
                 "SQL033",
-                f"UNNEST needs an array, but this is {typed.type}",
+                f"UNNEST needs an array or a map, but this is {typed.type}",
                 help="write CROSS JOIN UNNEST(an_array) AS u (item)",
             )
         alias = item.args.get("alias")
@@ -326,7 +331,7 @@ class QueryBinder:
         )
         if isinstance(offset, exp.Identifier) and offset.name not in names:
             names.append(offset.name)
-        return self._unnest(item, node, scope, resolved, typed.type.element, names, ordinality, outer, alias)
+        return self._unnest(item, node, scope, resolved, element, names, ordinality, outer, alias)
 
     def _unnest(
         self,

@@ -27,11 +27,15 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The relations of FROM, left to right, and the SELECT list's aliases where they may be used."""
+    """The relations of FROM, left to right, and the SELECT list's aliases where they may be used.
+
+    `later`: lower-case aliases that may not be used yet, for the message.
+    """
 
     context: BindContext
     relations: tuple[Relation, ...]
     aliases: Mapping[str, exp.Expr] = field(default_factory=dict)
+    later: frozenset[str] = frozenset()
 
     @property
     def fields(self) -> Fields:
@@ -121,12 +125,33 @@ class Scope:
         ]
         suggestion = nested[0] if nested else near
         help_ = f"did you mean `{suggestion}`?" if suggestion else None
+        if len(parts) == 1:
+            help_ = self._other_help(node, name) or help_
         if not names:
             notes: tuple[str, ...] = ("there is no FROM, so no column can be used",)
         else:
             where = f"`{owner.alias}` has" if owner is not None and owner.alias else "in scope are"
             notes = (f"{where} the columns {_listed(names)}",)
         self.context.fail(node, "SQL010", f"unknown column `{name}`", notes=notes, help=help_)
+
+    def _other_help(self, node: exp.Column, name: str) -> str | None:
+        """What the user meant if not a misspelt column: an alias that comes later, or a string."""
+        if name.lower() in self.later:
+            return (
+                f"`{name}` is a name of the SELECT list, which is computed after WHERE: repeat its expression, "
+                "or filter around a sub-query"
+            )
+        if name[0] in _CURLY:
+            return f"strings stand in straight quotes: '{name.strip(_CURLY)}'"
+        span = self.context.span(node)
+        text = self.context.rendered.sources.get(span.file, "").split("\n")
+        line = text[span.line - 1] if 0 < span.line <= len(text) else ""
+        if line[span.column - 1 : span.column] == '"':
+            return f"a string stands in single quotes: '{name}'; double quotes are for names"
+        return None
+
+
+_CURLY = "\u2018\u2019\u201c\u201d"
 
 
 def _listed(names: list[str], most: int = 30) -> str:

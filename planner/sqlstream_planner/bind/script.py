@@ -258,6 +258,7 @@ class _ScriptBinder:
         schema = tuple(
             Column(f.name, VARCHAR if f.type.kind is Kind.NULL else f.type, f.nullable) for f in node.fields
         )
+        self._known_types(node, statement.as_select)
         spec = replace(spec, schema=(*schema, *spec.schema))
         if len({c.name.lower() for c in spec.schema}) != len(schema):
             raise DiagnosticError(
@@ -279,8 +280,21 @@ class _ScriptBinder:
             names[f.name.lower()] = names.get(f.name.lower(), 0) + 1
             shown = f.name if names[f.name.lower()] == 1 else f"{f.name}_{names[f.name.lower()]}"
             schema.append(Column(shown, VARCHAR if f.type.kind is Kind.NULL else f.type, f.nullable))
+        self._known_types(node, statement.query)
         spec = SinkSpec(name, "print", {}, tuple(schema))
         self._write(spec, _exactly(node, spec, self._context), statement.query)
+
+    def _known_types(self, node: Node, query: exp.Expr) -> None:
+        """A table that takes its columns from the query needs their types."""
+        for position, f in enumerate(node.fields):
+            if any(part.kind is Kind.UNKNOWN for part in f.type.parts):
+                self._context.fail(
+                    self._item(query, position, f),
+                    "TYP010",
+                    f"the type of `{f.name}` is not known, so no column can be made of it",
+                    help="CAST it: CAST(ROW(a, b) AS ROW<a INT, b STRING>); or write the row with names: "
+                    "{'a': a, 'b': b}",
+                )
 
     def _unique_names(self, node: Node, query: exp.Expr) -> None:
         seen: set[str] = set()

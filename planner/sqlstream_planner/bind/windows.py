@@ -188,6 +188,18 @@ def _spec(
     if kind == "TUMBLE":
         return WindowSpec(WindowKind.TUMBLE, size, size, offset)
     if kind == "HOP":
+        if lengths["slide"] > size:
+            context.warnings.append(
+                Diagnostic(
+                    "SQL104",
+                    f"HOP makes a window of {duration(size)} every {duration(lengths['slide'])}: "
+                    "rows between two windows are in none",
+                    context.span(node),
+                    notes=("the arguments of HOP are (data, time column, slide, size)",),
+                    help="give the shorter time first, if windows should overlap",
+                    severity="warning",
+                )
+            )
         return WindowSpec(WindowKind.HOP, size, lengths["slide"], offset)
     step = lengths["step"]
     if size % step:

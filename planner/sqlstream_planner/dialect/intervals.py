@@ -8,6 +8,8 @@ from fractions import Fraction
 
 from sqlglot import exp
 
+from sqlstream_planner.diagnostics import did_you_mean
+
 MICROS = {
     "MICROSECOND": 1,
     "MILLISECOND": 1_000,
@@ -72,7 +74,7 @@ def normalized(node: exp.Interval) -> exp.Interval:
     if isinstance(unit, exp.Var):
         name = unit_name(unit.name)
         if name is None:
-            raise ValueError(f"unknown interval unit `{unit.name}`")
+            raise ValueError(_unknown_unit(unit.name))
         unit.set("this", name)  # DuckDB has no `INTERVAL '5' MS`
         if not isinstance(value, exp.Literal):
             return node
@@ -135,10 +137,15 @@ def _plain_unit(unit: exp.Expr | None) -> str:
     return unit.name if unit is not None else ""
 
 
+def _unknown_unit(unit: str) -> str:
+    near = did_you_mean(unit, (*MICROS, *DAYS, *MONTHS))
+    return f"unknown interval unit `{unit}`" + (f": did you mean {near}?" if near else "")
+
+
 def _amount(number: str, unit: str) -> IntervalValue:
     name = unit_name(unit)
     if name is None:
-        raise ValueError(f"unknown interval unit `{unit}`")
+        raise ValueError(_unknown_unit(unit))
     try:
         amount = Fraction(number.strip())
     except (ValueError, ZeroDivisionError):

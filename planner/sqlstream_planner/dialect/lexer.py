@@ -28,6 +28,7 @@ _PIECE = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_ESCAPE = re.compile(r"\\(?:([0-9a-fA-F]{4})|\+([0-9a-fA-F]{6})|\\)")
 _NOT_NEWLINE = re.compile(r"[^\n]")
 
 
@@ -35,6 +36,7 @@ class SqlStreamTokenizer(DuckDB.Tokenizer):
     """DuckDB's tokens, with backtick identifiers, `x'…'` strings and Flink's keywords."""
 
     IDENTIFIERS = ['"', "`"]  # noqa: RUF012
+    UNICODE_STRINGS = [("U&'", "'"), ("u&'", "'")]  # noqa: RUF012
     HEX_STRINGS = [("x'", "'"), ("X'", "'")]  # noqa: RUF012
     COMMANDS: ClassVar[set[TokenType]] = set()
     KEYWORDS = {  # noqa: RUF012
@@ -111,8 +113,16 @@ def lex(sql: str) -> Lexed:
     blank = "".join(pieces)
     if unclosed is not None:
         blank = blank[:statement_end]
-    tokens = SqlStreamTokenizer(dialect=DuckDB()).tokenize(blank)
-    return Lexed(tuple(tokens), tuple(h for h in hints if h.start < len(blank)), unclosed)
+    tokens = tuple(_plain(t) for t in SqlStreamTokenizer(dialect=DuckDB()).tokenize(blank))
+    return Lexed(tokens, tuple(h for h in hints if h.start < len(blank)), unclosed)
+
+
+def _plain(token: Token) -> Token:
+    """`U&'\\0009'` as the string that it stands for; `token` itself if it is something else."""
+    if token.token_type != TokenType.UNICODE_STRING:
+        return token
+    text = _ESCAPE.sub(lambda m: chr(int(m[1] or m[2], 16)) if m[1] or m[2] else "\\", token.text)
+    return Token(TokenType.STRING, text, token.line, token.col, token.start, token.end, token.comments)
 
 
 class HintBook:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
+from sqlstream_planner.diagnostics import did_you_mean
 from sqlstream_planner.dialect.nodes import WindowTvf
 from sqlstream_planner.dialect.positions import set_range
 
@@ -41,6 +42,7 @@ def parse_table_function(p: SqlStreamParser) -> exp.Expr | None:
         p.take("TABLE", "(")
         inner: exp.Expr | None = _window(p)
         if inner is None:
+            _check_name(p)
             inner = p._parse_function()
         if inner is None:
             p.fail_here("a table function, such as TUMBLE(…)", after="TABLE(")
@@ -52,6 +54,17 @@ def parse_table_function(p: SqlStreamParser) -> exp.Expr | None:
     node: exp.Expr = exp.Lateral(this=inner) if lateral else exp.Table(this=inner)
     set_range(node, start, p.last_end)
     return node
+
+
+def _check_name(p: SqlStreamParser) -> None:
+    """Refuse a misspelt window function by its name; its arguments could not be read as an expression's."""
+    from sqlstream_planner.dialect.parser import SqlSyntaxError
+
+    token = p._curr
+    near = did_you_mean(token.text, ARGUMENTS) if token and p._next and p._next.text == "(" else None
+    if near is not None:
+        message = f"there is no table function `{token.text}`"
+        raise SqlSyntaxError(message, token.start, token.end + 1, help=f"did you mean {near}?", code="SQL004")
 
 
 def _window(p: SqlStreamParser) -> WindowTvf | None:

@@ -11,6 +11,7 @@ from sqlglot import exp
 from sqlstream_planner.dialect import SqlStream
 from sqlstream_planner.functions.calls import WrittenCall, written_call
 from sqlstream_planner.functions.translate.entry import Context, Translation, TypeOf
+from sqlstream_planner.functions.translate.similar import similar_to
 from sqlstream_planner.functions.translate.table import TRANSLATIONS
 
 ANY_NUMBER = ("...",)
@@ -63,6 +64,12 @@ def _inside_out(node: exp.Expr, type_of: TypeOf | None) -> exp.Expr:
 def _rewrite(node: exp.Expr, type_of: TypeOf | None) -> exp.Expr:
     if isinstance(node, exp.Is) and isinstance(node.expression, exp.JSON):
         return exp.Anonymous(this="json_valid", expressions=[node.this])
+    if isinstance(node, exp.SimilarTo):
+        return similar_to(node, Context(node, type_of))
+    if isinstance(node, exp.Overlaps):
+        raise Context(node, type_of).refuse(
+            "OVERLAPS has no counterpart in DuckDB", "compare the ends: start_1 < end_2 AND start_2 < end_1"
+        )
     if isinstance(node, exp.Filter) and isinstance(node.this, exp.Filter):
         inner = node.this
         both = exp.And(

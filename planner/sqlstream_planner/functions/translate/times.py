@@ -133,6 +133,12 @@ TIMES = (
         _to_timestamp_ltz,
     ),
     entry(
+        "TO_TIMESTAMP_LTZ(number)",
+        "make_timestamptz(number * 1000)",
+        "milliseconds since 1970 as an instant",
+        FLINK,
+    ),
+    entry(
         "TIMESTAMP_SECONDS(number)",
         "make_timestamptz(CAST(number * 1000000 AS BIGINT))",
         "seconds since 1970",
