@@ -191,8 +191,8 @@ class QueryBinder:
         query, node, scope = bind_overs(self.context, query, node, scope)
         qualify = query.args.get("qualify")
         if qualify is not None:
-            aliases = dict(expand_items(self.context, query, scope))
-            inner = Scope(self.context, scope.relations, {n.lower(): e for n, e in aliases.items()})
+            items = expand_items(self.context, query, scope)
+            inner = Scope(self.context, scope.relations, {name.lower(): e for name, e in items})
             node = self._filter(qualify.this, node, inner, "QUALIFY")
         items = expand_items(self.context, query, scope)
         return self._finished(query, project(self.context, node, items), scope)
