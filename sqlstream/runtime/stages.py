@@ -10,6 +10,7 @@ driver, so a task that ran twice reports once, as its rows do.
 from __future__ import annotations
 
 import io
+import tempfile
 import zipfile
 from collections.abc import Mapping
 from importlib import import_module
@@ -31,6 +32,7 @@ from sqlstream.runtime.worker import (
     TaskProgram,
     WholeEpoch,
     failure_in,
+    framed,
     from_batches,
 )
 from sqlstream_operators.report import reports_among
@@ -90,6 +92,8 @@ class SparkJobRunner:
         self._owned = owned
         self._ranges: dict[int, DataFrame] = {}
         self._plan: tuple[PhysicalPlan, bytes] | None = None
+        self._single: DataFrame | None = None
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._one_machine = is_local(spark.conf.get("spark.master") or "")
         for name, value in JOB_CONF.items():
             self._spark.conf.set(name, value)
@@ -137,8 +141,16 @@ class SparkJobRunner:
         return rows
 
     def _whole(self, program: TaskProgram, plan: bytes) -> DataFrame:
-        """One task without an exchange."""
-        return self._tasks(1).mapInArrow(WholeEpoch(plan, program.epoch_bytes()), _ROW)
+        """One task without an exchange, so that Spark can run what it planned for the first such epoch again."""
+        if self._scratch is None:
+            self._scratch = tempfile.TemporaryDirectory(prefix="sqlstream-epoch-")
+        file = Path(self._scratch.name) / "epoch"
+        new = file.with_suffix(".new")
+        new.write_bytes(framed(plan, program.epoch_bytes()))
+        new.replace(file)
+        if self._single is None:
+            self._single = self._tasks(1).mapInArrow(WholeEpoch(str(file)), _ROW)
+        return self._single
 
     def _tasks(self, number: int) -> DataFrame:
         if number not in self._ranges:
@@ -149,6 +161,8 @@ class SparkJobRunner:
         """Stop Spark, if this runner has started it."""
         if self._owned:
             self._owner.stop()
+        if self._scratch is not None:
+            self._scratch.cleanup()
 
 
 def _told(error: PySparkException, epoch: int) -> SqlstreamError:
@@ -172,8 +186,6 @@ def _told(error: PySparkException, epoch: int) -> SqlstreamError:
 
 def ship_packages(spark: SparkSession) -> None:
     """Send our packages to executors on other machines, where they need not be installed."""
-    import tempfile
-
     target = Path(tempfile.mkdtemp(prefix="sqlstream-packages-")) / "sqlstream-packages.zip"
     target.write_bytes(zipped_packages())
     spark.addArtifacts(str(target), pyfile=True)

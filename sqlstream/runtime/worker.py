@@ -15,6 +15,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -316,17 +317,36 @@ class ShardTasks:
 
 @dataclass(frozen=True, slots=True)
 class WholeEpoch:
-    """The function for `mapInArrow` that runs all levels of a small epoch in one task."""
+    """The function for `mapInArrow` that runs all levels of a small epoch in one task.
 
-    plan: bytes
-    epoch: bytes
+    It reads the epoch from a file, so that Spark plans it once for all epochs. A task that is left from an
+    epoch before does what the task of this epoch does, as any second attempt of it would.
+    """
+
+    file: str
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the epoch, if a row comes in."""
         rows = sum(batch.num_rows for batch in batches)
         with _Telling():
             if rows:
-                yield from to_batches(_program(self.plan, self.epoch).run_all(registered()))
+                program = _program(*unframed(Path(self.file).read_bytes()))
+                yield from to_batches(program.run_all(registered()))
+
+
+def framed(plan: bytes, epoch: bytes) -> bytes:
+    """A plan and an epoch as one file.
+
+    >>> unframed(framed(b"plan", b"epoch"))
+    (b'plan', b'epoch')
+    """
+    return len(plan).to_bytes(8, "little") + plan + epoch
+
+
+def unframed(content: bytes) -> tuple[bytes, bytes]:
+    """What `framed` put together."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    return content[8:end], content[end:]
 
 
 # ------------------------------------------------------------------------------------------------- failures
