@@ -102,6 +102,12 @@ class SqlType:
                 return self.kind.value
 
     @property
+    def is_known(self) -> bool:
+        """Whether neither it nor a type inside it is UNKNOWN."""
+        inside = (self.element, self.key, self.value, *(type_ for _, type_ in self.fields))
+        return self.kind is not Kind.UNKNOWN and all(t is None or t.is_known for t in inside)
+
+    @property
     def is_integer(self) -> bool:
         """Whether this is one of the integer types."""
         return self.kind in INTEGERS

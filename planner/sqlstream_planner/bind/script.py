@@ -21,6 +21,7 @@ from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
 from sqlstream_planner.logical import Field, Node, Project, Sink, column
 from sqlstream_planner.parse import Script
+from sqlstream_planner.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 from sqlstream_planner.rules.prune_columns import settle_ties
 from sqlstream_planner.statements import CreateTable, InsertInto, Select, StatementSet
 
@@ -254,6 +255,7 @@ class _ScriptBinder:
         assert table is not None
         node = self._queries.bind(statement.as_select)
         self._unique_names(node, statement.as_select)
+        self._known_types(node, statement.as_select)
         spec = self._tables.sink(table, None)
         schema = tuple(
             Column(f.name, VARCHAR if f.type.kind is Kind.NULL else f.type, f.nullable) for f in node.fields
@@ -272,6 +274,7 @@ class _ScriptBinder:
 
     def _select(self, statement: Select, number: int) -> None:
         node = self._queries.bind(statement.query)
+        self._known_types(node, statement.query)
         name = "result" if number == 1 else f"result_{number}"
         names: dict[str, int] = {}
         schema = []
@@ -281,6 +284,17 @@ class _ScriptBinder:
             schema.append(Column(shown, VARCHAR if f.type.kind is Kind.NULL else f.type, f.nullable))
         spec = SinkSpec(name, "print", {}, tuple(schema))
         self._write(spec, _exactly(node, spec, self._context), statement.query)
+
+    def _known_types(self, node: Node, query: exp.Expr) -> None:
+        """A sink whose columns are the query's must know their types."""
+        for position, f in enumerate(node.fields):
+            if not f.type.is_known:
+                self._context.fail(
+                    self._item(query, position, f),
+                    UNSUPPORTED_EXPRESSION,
+                    f"the type of `{f.name}` is not known, so no column can be made for it",
+                    help=UNTYPED_HELP,
+                )
 
     def _unique_names(self, node: Node, query: exp.Expr) -> None:
         seen: set[str] = set()
