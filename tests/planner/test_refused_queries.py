@@ -43,6 +43,7 @@ REFUSED = [
     ("SELECT MAX_BY(s, v ORDER BY k) FROM t", "SQL100", "ORDER BY inside MAX_BY"),
     ("SELECT LAST_VALUE(s ORDER BY k) FROM t", "SQL100", "ORDER BY inside LAST"),
     ("SELECT STRING_AGG(s, s) FROM t", "SQL100", "STRING_AGG with another argument in each row"),
+    ("SELECT CORR(v, k) FROM t", "SQL100", "the aggregate CORR"),
     ("SELECT QUANTILE_CONT(v, k) FROM t", "SQL100", "QUANTILE_CONT with another argument in each row"),
     (
         "SELECT ARRAY_AGG(s ORDER BY v, k DESC) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY)) "

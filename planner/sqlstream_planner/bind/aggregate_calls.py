@@ -135,14 +135,6 @@ class AggregateCalls:
                 f"ORDER BY inside {(_call_name(inner) or name).upper()}",
                 help="MIN_BY(x, a) and MAX_BY(x, a) take the x of the row with the least and the greatest a",
             )
-        if name not in _OF_ROWS:
-            for argument in arguments[1:]:
-                if argument.find(exp.Column) is not None:
-                    self._context.unsupported(
-                        argument,
-                        f"{(_call_name(inner) or name).upper()} with another argument in each row",
-                        help="only its first argument can name columns",
-                    )
         if name in _BY_TIME:
             if self._time_column is None:
                 self._context.fail(
@@ -163,6 +155,14 @@ class AggregateCalls:
             self._context.unsupported(
                 node, f"the aggregate {name.upper()}", help=f"these can: {', '.join(sorted(AGGREGATES))}"
             )
+        if name not in _OF_ROWS:
+            for argument in arguments[1:]:
+                if argument.find(exp.Column) is not None:
+                    self._context.unsupported(
+                        argument,
+                        f"{(_call_name(inner) or name).upper()} with another argument in each row",
+                        help="only its first argument can name columns",
+                    )
         if name == "count" and len(arguments) > 1:
             # DuckDB's COUNT takes one argument; Flink's takes several and counts rows without a NULL in them.
             typed_node = exp.Anonymous(this="count", expressions=[exp.Star()])
