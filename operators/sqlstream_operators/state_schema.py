@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from .types import Kind, SqlType, parse_type
+from .types import SqlType, parse_type
 
 Layout = Literal["key", "time", "list"]
 
@@ -47,7 +47,7 @@ class StateField:
             raise ValueError(f"a state field can't be called {self.name!r}")
         if not self.fingerprint:
             raise ValueError(f"state field {self.name} needs a fingerprint")
-        if any(part.kind is Kind.UNKNOWN for part in self.type.parts):
+        if not self.type.is_known:
             raise UntypedFieldError(self.name)
 
     def to_json(self) -> dict[str, Any]:

@@ -102,12 +102,10 @@ class SqlType:
                 return self.kind.value
 
     @property
-    def parts(self) -> tuple[SqlType, ...]:
-        """The types that it is made of, itself first."""
-        inner = [t for t in (self.element, self.key, self.value) if t is not None] + [
-            t for _, t in self.fields
-        ]
-        return (self, *(part for t in inner for part in t.parts))
+    def is_known(self) -> bool:
+        """Whether neither it nor a type inside it is UNKNOWN."""
+        inside = (self.element, self.key, self.value, *(type_ for _, type_ in self.fields))
+        return self.kind is not Kind.UNKNOWN and all(t is None or t.is_known for t in inside)
 
     @property
     def is_integer(self) -> bool:

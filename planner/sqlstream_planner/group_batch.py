@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sqlstream_operators.types import Kind
-from sqlstream_planner.logical import AggregateCall
+from sqlstream_planner.logical import AggregateCall, columns_of
 
 #: Aggregates that are one of their values, so that DISTINCT changes nothing.
 _ONE_VALUE = frozenset({"min", "max", "any_value", "arg_min", "arg_max"})
@@ -32,7 +32,11 @@ def batch_call(call: AggregateCall) -> str:
     terms = [
         f"{_text(e)} {'DESC' if descending else 'ASC'} NULLS {'FIRST' if nulls_first else 'LAST'}"
         for e, descending, nulls_first in call.order_by
+        if columns_of(e)
     ]
+    # DuckDB refuses to order by a literal, which orders nothing.
+    varies = bool(call.arguments) and bool(columns_of(call.arguments[0]))
+    by_value = [f"{x} ASC NULLS LAST"] if varies else []
     name, order = call.name, ""
     match name:
         case "count" | "count_star":
@@ -45,19 +49,19 @@ def batch_call(call: AggregateCall) -> str:
                 conditions.append(f"({x}) IS NOT NULL")
             name = "string_agg" if name == "string_agg" else "list"
             # DISTINCT leaves nothing to order by but the value itself.
-            order = ", ".join(terms if call.distinct and terms else [*terms, f"{x} ASC NULLS LAST"])
+            order = ", ".join(terms if call.distinct and terms else [*terms, *by_value])
         case "any_value":
             name = "first" if terms else "min"
-            order = ", ".join([*terms, f"{x} ASC NULLS LAST"]) if terms else ""
+            order = ", ".join([*terms, *by_value]) if terms else ""
             conditions += [f"({x}) IS NOT NULL"] if terms else []
         case "arg_min" | "arg_max":
             by = arguments[1]
             conditions += [f"({x}) IS NOT NULL", f"({by}) IS NOT NULL"]
             arguments = [x, f"{{'by': {by}, 'x': {x}}}"]
         case "mode":
-            order = x
+            order = x if varies else ""
         case _ if name in _ROUNDING and call.argument_types[0].kind in _FLOATS:
-            order = x
+            order = x if varies else ""
     distinct = "DISTINCT " if call.distinct and call.name not in _ONE_VALUE else ""
     ordered = f" ORDER BY {order}" if order else ""
     where = f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""

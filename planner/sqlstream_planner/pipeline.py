@@ -17,7 +17,7 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from sqlstream_planner.logical import Sink
 from sqlstream_planner.parse import parse_file
 from sqlstream_planner.physical.plan import plan_physical
-from sqlstream_planner.problems import UNSUPPORTED_EXPRESSION
+from sqlstream_planner.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 from sqlstream_planner.rendered import RenderedSql
 from sqlstream_planner.rules import optimize
 
@@ -61,7 +61,7 @@ def plan_file(
             Diagnostic(
                 UNSUPPORTED_EXPRESSION,
                 f"the type of `{error.name}` is not known, so it can't be kept in state",
-                help="CAST it, or use its parts as columns of their own; a row is written {'a': x, 'b': y}",
+                help=UNTYPED_HELP,
             )
         ) from error
     return Planned(script.rendered, catalog, bound.roots, logical, physical, bound.warnings)

@@ -20,6 +20,12 @@ UNKNOWN_TYPE = "TYP009"
 UNSUPPORTED_EXPRESSION = "TYP010"
 UNTRANSLATABLE = "TYP011"
 
+#: What to do about an expression whose type is not known; the usual one is a row without names for its fields.
+UNTYPED_HELP = (
+    "CAST it, such as CAST(ROW(a, b) AS ROW<x INT, y STRING>), name its fields as in {'x': a, 'y': b}, "
+    "or use its parts as columns of their own"
+)
+
 
 @dataclass(eq=False)
 class TypeProblem(Exception):  # noqa: N818 -- it is data until the binder raises it

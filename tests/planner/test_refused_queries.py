@@ -41,6 +41,20 @@ REFUSED = [
     ("SELECT k, COUNT(DISTINCT ARRAY[(s, v)]) FROM t GROUP BY k", "TYP010", "is not known"),
     ("SELECT k FROM t CROSS JOIN UNNEST(s) AS u (e)", "SQL033", "UNNEST needs an array or a map"),
     ("SELECT k, COUNT(DISTINCT (s, v)) FROM t GROUP BY k", "TYP010", "is not known"),
+    ("SELECT ROW(k, s) AS a FROM t", "TYP010", "the type of `a` is not known"),
+    ("SELECT (k, s) AS a, COUNT(*) AS n FROM t GROUP BY (k, s)", "TYP010", "the type of `a` is not known"),
+    ("SELECT MAX_BY(ROW(k, s), v) AS a FROM t", "TYP010", "the type of `a` is not known"),
+    ("SELECT MAX_BY(s, v ORDER BY k) FROM t", "SQL100", "ORDER BY inside MAX_BY"),
+    ("SELECT LAST_VALUE(s ORDER BY k) FROM t", "SQL100", "ORDER BY inside LAST"),
+    ("SELECT STRING_AGG(s, s) FROM t", "SQL100", "STRING_AGG with another argument in each row"),
+    ("SELECT CORR(v, k) FROM t", "SQL100", "the aggregate CORR"),
+    ("SELECT QUANTILE_CONT(v, k) FROM t", "SQL100", "QUANTILE_CONT with another argument in each row"),
+    (
+        "SELECT ARRAY_AGG(s ORDER BY v, k DESC) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY)) "
+        "GROUP BY window_start, window_end",
+        "SQL100",
+        "both ASC and DESC inside an aggregate of a window",
+    ),
     ("SELECT k, v FROM t INTERSECT SELECT k FROM t", "SQL030", "INTERSECT of 2 and 1 columns"),
     ("SELECT k FROM t EXCEPT ALL SELECT s FROM t", "SQL031", "`k` of this EXCEPT ALL is INTEGER and VARCHAR"),
 ]

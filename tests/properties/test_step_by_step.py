@@ -1,6 +1,6 @@
 """Updating queries step by step: rows that come, change and go, and the rows of the result after each step.
 
-Each file under `steps` has tables, queries over them, and steps. A step is an epoch: the changes that it reads
+Each file under `steps` has tables, queries over them, and steps. A step is a run of one epoch: the changes that it reads
 (`+I`, `-U`, `+U` or `-D` and a row as JSON, with the table's name in front where there are several tables), and what
 queries give after it. A query that a step does not mention gives what it gave before. Expected rows are written by
 hand; the kinds of queries are those of public test suites of streaming systems.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
@@ -22,7 +22,6 @@ import pytest
 
 from sqlstream.runtime.api import run_pipeline
 from sqlstream.runtime.local_runner import InProcessRunner
-from sqlstream.runtime.progress import EpochReport
 from sqlstream_planner.pipeline import Planned, plan_file
 from sqlstream_planner.to_duckdb import to_duckdb
 from tests.properties.referee import Rows, assert_same
@@ -30,7 +29,6 @@ from tests.properties.updating import collecting
 
 STEPS = Path(__file__).parent / "steps"
 _CHANGE = re.compile(r"(?:(\w+) )?([+-][IUD]) (\[.*\])$")
-_ROW = re.compile(r"\[(?:[^\[\]]|\[[^\[\]]*\])*\]")
 
 
 @dataclass
@@ -79,16 +77,13 @@ class Script:
             else:
                 name, _, rows = line.partition(":")
                 assert name in script.queries, f"{file.name}: what is {line!r}?"
-                script.steps[-1].expected[name] = [tuple(json.loads(r)) for r in _ROW.findall(rows)]
+                script.steps[-1].expected[name] = _rows_of(rows)
         return script
 
     def plan(self, folder: Path) -> Planned:
-        """The pipeline, with a file for each step in each table's folder."""
+        """The pipeline, over tables whose folders are empty."""
         for table in self.tables:
             (folder / table).mkdir()
-            for number, step in enumerate(self.steps):
-                lines = step.changes.get(table, [])
-                (folder / table / f"{number:03d}.json").write_text("".join(f"{line}\n" for line in lines))
         text = [
             f"CREATE TABLE {name} {declared} WITH "
             f"('connector' = 'filesystem', 'path' = '{name}', 'format' = 'changelog-json');"
@@ -100,9 +95,22 @@ class Script:
             for name, sql in self.queries.items()
         ]
         (folder / "pipeline.sql").write_text("\n".join(text))
-        planned = plan_file(folder / "pipeline.sql")
-        options = replace(planned.physical.options, max_files_per_epoch=1)
-        return replace(planned, physical=replace(planned.physical, options=options))
+        return plan_file(folder / "pipeline.sql")
+
+    def arrive(self, folder: Path, number: int) -> None:
+        """Write what a step brings."""
+        for table, lines in self.steps[number].changes.items():
+            (folder / table / f"{number:03d}.json").write_text("".join(f"{line}\n" for line in lines))
+
+
+def _rows_of(text: str) -> Rows:
+    """JSON arrays, one after the other."""
+    rows, decoder = [], json.JSONDecoder()
+    while text := text.strip():
+        row, end = decoder.raw_decode(text)
+        rows.append(tuple(row))
+        text = text[end:]
+    return rows
 
 
 def _plain(rows: Rows) -> Rows:
@@ -130,28 +138,25 @@ def test_each_step_gives_the_rows_that_are_written(tmp_path: Path, file: Path, p
     script = Script.read(file)
     planned = script.plan(tmp_path)
     expected: dict[str, Rows] = {name: [] for name in script.queries}
-    steps = iter(script.steps)
     with collecting() as collected:
-
-        def compare(report: EpochReport) -> None:
-            expected.update(next(steps).expected)
+        for number, step in enumerate(script.steps):
+            script.arrive(tmp_path, number)
+            expected.update(step.expected)
+            result = run_pipeline(
+                planned.physical,
+                state_dir=tmp_path / "state",
+                local_dir=tmp_path / "cache",
+                base_dir=tmp_path,
+                parallelism=parallelism,
+                runner=InProcessRunner(2),
+                sync=False,
+            )
+            assert result.epochs == (1 if step.changes or number == 0 else 0)
             for name, rows in expected.items():
                 try:
                     assert_same(_plain(collected.folded(f"out_{name}")), rows)
                 except AssertionError as error:
-                    raise AssertionError(f"{name}, epoch {report.epoch}: {error}") from None
-
-        run_pipeline(
-            planned.physical,
-            state_dir=tmp_path / "state",
-            local_dir=tmp_path / "cache",
-            base_dir=tmp_path,
-            parallelism=parallelism,
-            runner=InProcessRunner(2),
-            on_epoch=compare,
-            sync=False,
-        )
-    assert next(steps, None) is None, "a step was not read"
+                    raise AssertionError(f"{name}, step {number + 1}: {error}") from None
 
 
 @pytest.mark.parametrize("file", sorted(STEPS.glob("*.txt")), ids=lambda file: file.stem)
@@ -160,7 +165,8 @@ def test_the_referee_agrees(tmp_path: Path, file: Path) -> None:
     script = Script.read(file)
     planned = script.plan(tmp_path)
     expected: dict[str, Rows] = {}
-    for step in script.steps:
+    for number, step in enumerate(script.steps):
+        script.arrive(tmp_path, number)
         expected.update(step.expected)
     duck = to_duckdb(planned, lambda source: sorted(str(p) for p in (tmp_path / source.name).glob("*.json")))
     con = duckdb.connect()

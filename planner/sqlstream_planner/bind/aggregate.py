@@ -50,7 +50,8 @@ def bind_aggregate(context: BindContext, query: exp.Select, node: Node, scope: S
     if group_by.several:
         grouping = Field(context.new_id("grouping_id"), "grouping_id", BIGINT, False)
         keys = tuple(replace(k, nullable=True) for k in keys)
-    calls = AggregateCalls(context, scope.fields, ordered_by)
+    changing = context.clauses.changes or context.clauses.lateness_us
+    calls = AggregateCalls(context, scope.fields, ordered_by, once=window is not None and not changing)
     outputs = {group_by.forms[i]: k for i, k in zip(positions, keys, strict=True)}
     output = AggregateOutput(context, node, group_by, window, outputs, bounds, grouping, calls)
     rewritten = [(name, output.rewritten(e)) for name, e in items]
@@ -67,7 +68,7 @@ def bind_aggregate(context: BindContext, query: exp.Select, node: Node, scope: S
     aggregate: Node
     if window is None:
         aggregate = replace(group, ttl_us=context.clauses.ttl_us if plain else None)
-    elif context.clauses.changes or context.clauses.lateness_us:
+    elif changing:
         aggregate = updating_window(context.clauses, group, window.marker, window.end, bounds)
     else:
         aggregate = _window_aggregate(replace(group, keys=keys), window, bounds, ordered_by)

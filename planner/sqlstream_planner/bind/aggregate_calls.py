@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlstream_operators.types import SqlType
+from sqlstream_operators.types import INTEGER, NULL, SqlType, array
 from sqlstream_planner.aggregates import AGGREGATES, ORDER_SENSITIVE
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.fingerprint import canonical
-from sqlstream_planner.functions import catalogue
+from sqlstream_planner.functions import catalogue, translate
 from sqlstream_planner.functions.calls import written_call
 from sqlstream_planner.logical import AggregateCall, Field, Fields, column
 
@@ -21,6 +21,10 @@ _RENAMED = {
     "argmin": "arg_min",
     "group_concat": "string_agg",
 }
+#: Aggregates under names of Flink's and Spark's, as they are written.
+_TRANSLATED = frozenset(t.name.lower() for t in translate.AGGREGATES)
+#: Aggregates whose other arguments are values of each row; those of all others belong to the call.
+_OF_ROWS = frozenset({"count", "arg_min", "arg_max"})
 
 
 def aggregate_calls(expression: exp.Expr) -> list[exp.Expr]:
@@ -46,7 +50,11 @@ def is_aggregate_call(node: exp.Expr) -> bool:
         return True
     name = _call_name(node)
     return name is not None and (
-        name in AGGREGATES or name in _BY_TIME or name in _RENAMED or catalogue.is_aggregate(name)
+        name in AGGREGATES
+        or name in _BY_TIME
+        or name in _RENAMED
+        or name in _TRANSLATED
+        or catalogue.is_aggregate(name)
     )
 
 
@@ -61,14 +69,22 @@ def _call_name(node: exp.Expr) -> str | None:
     return call.name if call is not None else None
 
 
+def _kept(type_: SqlType) -> SqlType:
+    """The type of a call's result; over bare NULLs it is an integer, since nothing can be cast to NULL or NULL[]."""
+    return {NULL: INTEGER, array(NULL): array(INTEGER)}.get(type_, type_)
+
+
 class AggregateCalls:
     """The calls of one SELECT over the columns `fields`; calls that are written the same are one.
 
-    `time_column` orders FIRST_VALUE and LAST_VALUE.
+    `time_column` orders FIRST_VALUE and LAST_VALUE. `once`: they are of a window that is given once.
     """
 
-    def __init__(self, context: BindContext, fields: Fields, time_column: str | None) -> None:
+    def __init__(
+        self, context: BindContext, fields: Fields, time_column: str | None, *, once: bool = False
+    ) -> None:
         self._context = context
+        self._once = once
         self._fields = fields
         self._time_column = time_column
         self._calls: dict[str, AggregateCall] = {}
@@ -113,6 +129,12 @@ class AggregateCalls:
         name = _RENAMED.get(name, name)
         if filter_ is not None:
             self._context.condition(filter_, fields, "FILTER")
+        if order is not None and (name in _BY_TIME or name in ("arg_min", "arg_max")):
+            self._context.unsupported(
+                order,
+                f"ORDER BY inside {(_call_name(inner) or name).upper()}",
+                help="MIN_BY(x, a) and MAX_BY(x, a) take the x of the row with the least and the greatest a",
+            )
         if name in _BY_TIME:
             if self._time_column is None:
                 self._context.fail(
@@ -133,6 +155,14 @@ class AggregateCalls:
             self._context.unsupported(
                 node, f"the aggregate {name.upper()}", help=f"these can: {', '.join(sorted(AGGREGATES))}"
             )
+        if name not in _OF_ROWS:
+            for argument in arguments[1:]:
+                if argument.find(exp.Column) is not None:
+                    self._context.unsupported(
+                        argument,
+                        f"{(_call_name(inner) or name).upper()} with another argument in each row",
+                        help="only its first argument can name columns",
+                    )
         if name == "count" and len(arguments) > 1:
             # DuckDB's COUNT takes one argument; Flink's takes several and counts rows without a NULL in them.
             typed_node = exp.Anonymous(this="count", expressions=[exp.Star()])
@@ -141,7 +171,7 @@ class AggregateCalls:
         types = tuple(self._context.type_of(a, fields).type for a in arguments)
         label = f"{name}({', '.join(c.name for a in arguments for c in a.find_all(exp.Column))})"
         result = AggregateCall(
-            Field(self._context.new_id(name), label, typed.type, typed.nullable),
+            Field(self._context.new_id(name), label, _kept(typed.type), typed.nullable),
             "count" if name == "count_star" else name,
             arguments,
             types,
@@ -164,6 +194,10 @@ class AggregateCalls:
             descending = bool(isinstance(ordered, exp.Ordered) and ordered.args.get("desc"))
             nulls_first = bool(isinstance(ordered, exp.Ordered) and ordered.args.get("nulls_first"))
             terms.append((inner, descending, nulls_first))
-        if len({d for _, d, _ in terms}) > 1:
-            self._context.unsupported(node, "ORDER BY with both ASC and DESC inside an aggregate")
+        if self._once and len({d for _, d, _ in terms}) > 1:
+            self._context.unsupported(
+                node,
+                "ORDER BY with both ASC and DESC inside an aggregate of a window",
+                help="it can with EMIT CHANGES, and in a GROUP BY without a window",
+            )
         return tuple(terms), tuple(self._context.type_of(e, fields).type for e, _, _ in terms)

@@ -21,6 +21,7 @@ from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
 from sqlstream_planner.logical import Field, Node, Project, Sink, column
 from sqlstream_planner.parse import Script
+from sqlstream_planner.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 from sqlstream_planner.rules.prune_columns import settle_ties
 from sqlstream_planner.statements import CreateTable, InsertInto, Select, StatementSet
 
@@ -254,6 +255,7 @@ class _ScriptBinder:
         assert table is not None
         node = self._queries.bind(statement.as_select)
         self._unique_names(node, statement.as_select)
+        self._known_types(node, statement.as_select)
         spec = self._tables.sink(table, None)
         schema = tuple(
             Column(f.name, VARCHAR if f.type.kind is Kind.NULL else f.type, f.nullable) for f in node.fields
@@ -273,6 +275,7 @@ class _ScriptBinder:
 
     def _select(self, statement: Select, number: int) -> None:
         node = self._queries.bind(statement.query)
+        self._known_types(node, statement.query)
         name = "result" if number == 1 else f"result_{number}"
         names: dict[str, int] = {}
         schema = []
@@ -285,15 +288,14 @@ class _ScriptBinder:
         self._write(spec, _exactly(node, spec, self._context), statement.query)
 
     def _known_types(self, node: Node, query: exp.Expr) -> None:
-        """A table that takes its columns from the query needs their types."""
+        """A sink whose columns are the query's must know their types."""
         for position, f in enumerate(node.fields):
-            if any(part.kind is Kind.UNKNOWN for part in f.type.parts):
+            if not f.type.is_known:
                 self._context.fail(
                     self._item(query, position, f),
-                    "TYP010",
-                    f"the type of `{f.name}` is not known, so no column can be made of it",
-                    help="CAST it: CAST(ROW(a, b) AS ROW<a INT, b STRING>); or write the row with names: "
-                    "{'a': a, 'b': b}",
+                    UNSUPPORTED_EXPRESSION,
+                    f"the type of `{f.name}` is not known, so no column can be made for it",
+                    help=UNTYPED_HELP,
                 )
 
     def _unique_names(self, node: Node, query: exp.Expr) -> None:

@@ -105,8 +105,17 @@ def _within_group(node: exp.WithinGroup) -> exp.Expr:
     ordered = node.expression.expressions[0]
     share = list(call.arguments)
     if ordered.args.get("desc") and share:
-        share = [exp.Paren(this=exp.Sub(this=exp.Literal.number(1), expression=exp.Paren(this=share[0])))]
+        from_top = "1 - (share)"
+        if call.name == "percentile_disc":
+            # Which of two neighbours it is differs from the top: DuckDB counts from there by a negative share.
+            from_top = "CASE WHEN (share) = 0 THEN 1 ELSE -(share) END"
+        template = sqlglot.parse_one(f"({from_top})", dialect=SqlStream)
+        share = [exp.replace_tree(template, lambda n: share[0].copy() if _named_share(n) else n)]
     return exp.Anonymous(this=_INVERSE[call.name], expressions=[ordered.this, *share])
+
+
+def _named_share(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Column) and node.name == "share"
 
 
 def _apply(node: exp.Expr, call: WrittenCall, type_of: TypeOf | None) -> exp.Expr:
