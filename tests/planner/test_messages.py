@@ -70,3 +70,26 @@ def test_gaps_between_windows_are_warned_of() -> None:
     assert (warning.code, warning.severity) == ("SQL104", "warning")
     assert "a window of 2 minutes every 3 minutes" in warning.message
     assert plan_file(query.format(2), file="p.sql").warnings == ()
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "k = '1'",
+        "k > ' 2 '",
+        "ts > '2024-01-01'",
+        "k / 2 < 'inf'",
+        "ts > 'epoch'",
+        "(k > 1) = 'yes'",
+        "s = 'abc'",
+    ],
+)
+def test_strings_that_can_be_read_as_the_other_side_may_be_compared(condition: str) -> None:
+    assert plan_file(f"{TABLE}SELECT k FROM t WHERE {condition};", file="p.sql").warnings == ()
+
+
+def test_the_forms_of_a_function_are_shown_when_its_arguments_are_too_few() -> None:
+    diagnostic = refused("SELECT SPLIT_INDEX(s) AS x FROM t")
+    assert diagnostic.code == "TYP002"
+    assert diagnostic.message == "`split_index` does not take 1 argument"
+    assert diagnostic.notes == ("SPLIT_INDEX(string, delimiter, index)",)

@@ -1,0 +1,38 @@
+"""Strings that are written where another type is wanted: what can be told of them before anything runs."""
+
+from __future__ import annotations
+
+from sqlstream_operators.types import Kind, SqlType
+
+_TRUTHS = frozenset({"true", "false", "t", "f", "yes", "no", "y", "n", "1", "0"})
+_WORDS = frozenset({"nan", "inf", "infinity", "epoch"})
+_TIMES = frozenset({Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.DATE, Kind.TIME})
+
+
+def never(text: str, type_: SqlType) -> bool:
+    """Whether DuckDB can't read `text` as `type_`, for sure: no digit in a number or a time, no truth value.
+
+    >>> never("abc", SqlType(Kind.INTEGER)), never("inf", SqlType(Kind.DOUBLE)), never("1a", SqlType(Kind.INTEGER))
+    (True, False, False)
+    """
+    word = text.strip().lower()
+    if type_.kind is Kind.BOOLEAN:
+        return word not in _TRUTHS
+    if type_.is_numeric or type_.kind in _TIMES:
+        return not any(c.isdigit() for c in word) and word.lstrip("+-") not in _WORDS
+    return False
+
+
+def instead_of(type_: SqlType) -> str:
+    """What to write for a value of `type_`."""
+    match type_.kind:
+        case Kind.BOOLEAN:
+            return "write TRUE or FALSE"
+        case Kind.DATE:
+            return "write a date, such as DATE '2024-01-31'"
+        case Kind.TIME:
+            return "write a time, such as TIME '12:30:00'"
+        case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+            return "write a time, such as TIMESTAMP '2024-01-31 12:30:00'"
+        case _:
+            return "write a number"
