@@ -132,6 +132,35 @@ def test_a_windows_columns_hide_columns_of_the_same_name(time: str, tmp_path: Pa
     assert "`window_start`, `window_end`" in warning.message
 
 
+def test_group_windows_over_columns_called_like_their_own(tmp_path: Path) -> None:
+    """A recipe of the Flink SQL cookbook: the event-time column of a view is called window_end."""
+    five, ten = "INTERVAL '5' MINUTE", "INTERVAL '10' MINUTE"
+    view = (
+        f"{BID}CREATE VIEW fives AS SELECT TUMBLE_START(bidtime, {five}) AS window_start, "
+        f"TUMBLE_ROWTIME(bidtime, {five}) AS window_end, SUM(price) AS p FROM bid GROUP BY TUMBLE(bidtime, {five});\n"
+    )
+    query = (
+        f"SELECT TUMBLE_START(window_end, {ten}) AS window_start, MIN(window_start) AS first, SUM(p) AS p "
+        f"FROM fives GROUP BY TUMBLE(window_end, {ten})"
+    )
+    assert run(tmp_path, view, query, BIDS) == ["08:00 08:05 11.00", "08:10 08:10 10.00"]
+
+
+def test_group_windows_beside_bounds_of_an_inner_window(tmp_path: Path) -> None:
+    hop = "(t, INTERVAL '5' MINUTE, INTERVAL '600' SECOND)"
+    query = f"SELECT e, HOP_END{hop}, SUM(p) FROM hopped GROUP BY e, HOP{hop.replace('600', '600.0')}"
+    assert run(tmp_path, HOPPED, query, BIDS, rows_per_epoch=1) == [
+        "08:10 08:10 11.00",
+        "08:10 08:15 11.00",
+        "08:15 08:15 15.00",
+        "08:15 08:20 15.00",
+        "08:20 08:20 10.00",
+        "08:20 08:25 10.00",
+        "08:25 08:25 6.00",
+        "08:25 08:30 6.00",
+    ]
+
+
 def test_a_map_is_unnested_into_keys_and_values(tmp_path: Path) -> None:
     table = """CREATE TABLE t (id INT, m MAP<STRING, INT>)
         WITH ('connector' = 'filesystem', 'path' = 'input.csv', 'format' = 'json');

@@ -40,6 +40,26 @@ def test_columns_are_called_as_the_user_calls_them() -> None:
         ("SELECT k * 2 AS twice FROM t WHERE twice > 3", 36, "`twice` is a name of the SELECT list"),
         ("SELECT ts - 5 AS x FROM t", 8, "INTERVAL '5' SECOND"),
         ("SELECT ts - ts + 5 AS x FROM t", 8, "INTERVAL '5' SECOND"),
+        ("SELECT k FROM t WHERE k > 'abc'", 27, "write a number"),
+        ("SELECT k FROM t WHERE k IN (1, 'x')", 32, "write a number"),
+        ("SELECT k FROM t WHERE ts BETWEEN 'soon' AND '2024-01-01'", 34, "TIMESTAMP '2024-01-31 12:30:00'"),
+        ("SELECT k FROM t WHERE ts < '2024-13-01'", 28, "TIMESTAMP '2024-01-31 12:30:00'"),
+        ("SELECT k FROM t WHERE (k > 1) = 'maybe'", 33, "write TRUE or FALSE"),
+        ("SELECT DATE 'soon' AS d FROM t", 8, "DATE '2024-01-31'"),
+        ("SELECT TIMESTAMP '2023-02-29 00:00:00' AS d FROM t", 8, "TIMESTAMP '2024-01-31 12:30:00'"),
+        ("SELECT CAST('abc' AS INT) AS i FROM t", 8, "write a number"),
+        ("SELECT DATEFORMAT(ts, 'yyyy') AS y FROM t", 8, "did you mean `date_format`?"),
+        ("SELECT k, SUMM(s) AS n FROM t GROUP BY k", 11, "did you mean `sum`?"),
+        (
+            "SELECT TUMBLE_START(ts, INTERVAL '2' MINUTE) AS s FROM t GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)",
+            8,
+            "write TUMBLE_START(ts, INTERVAL '1' MINUTE)",
+        ),
+        (
+            "SELECT TUMBLE_START(ts, INTERVAL '1' MINUTE) AS s FROM t GROUP BY k",
+            8,
+            "add TUMBLE(ts, INTERVAL '1' MINUTE) to GROUP BY",
+        ),
         (
             "SELECT * FROM TABLE(TUMBEL(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))",
             21,
@@ -70,3 +90,28 @@ def test_gaps_between_windows_are_warned_of() -> None:
     assert (warning.code, warning.severity) == ("SQL104", "warning")
     assert "a window of 2 minutes every 3 minutes" in warning.message
     assert plan_file(query.format(2), file="p.sql").warnings == ()
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "k = '1'",
+        "k > ' 2 '",
+        "ts > '2024-01-01'",
+        "k / 2 < 'inf'",
+        "ts > 'epoch'",
+        "ts > '0000-02-29'",
+        "ts < '12024-01-01'",
+        "(k > 1) = 'yes'",
+        "s = 'abc'",
+    ],
+)
+def test_strings_that_can_be_read_as_the_other_side_may_be_compared(condition: str) -> None:
+    assert plan_file(f"{TABLE}SELECT k FROM t WHERE {condition};", file="p.sql").warnings == ()
+
+
+def test_the_forms_of_a_function_are_shown_when_its_arguments_are_too_few() -> None:
+    diagnostic = refused("SELECT SPLIT_INDEX(s) AS x FROM t")
+    assert diagnostic.code == "TYP002"
+    assert diagnostic.message == "`split_index` does not take 1 argument"
+    assert diagnostic.notes == ("SPLIT_INDEX(string, delimiter, index)",)

@@ -31,9 +31,11 @@ def is_aggregate_query(query: exp.Select) -> bool:
 
 def bind_aggregate(context: BindContext, query: exp.Select, node: Node, scope: Scope) -> Node:
     """The node of a SELECT that aggregates. Raises DiagnosticError."""
-    kind, node, scope = with_group_window(context, query, node, scope)
-    items = _items(context, query, scope, kind)
-    group_by = read_group_by(context, query.args.get("group"), items, scope, windowed=kind is not None)
+    group_window, node, scope = with_group_window(context, query, node, scope)
+    items = _items(context, query, scope, group_window)
+    group_by = read_group_by(
+        context, query.args.get("group"), items, scope, windowed=group_window is not None
+    )
     window = window_keys(context, query, node, group_by)
     if window is not None:
         node = window.node
@@ -60,7 +62,7 @@ def bind_aggregate(context: BindContext, query: exp.Select, node: Node, scope: S
     if having is not None:
         aliases = {name.lower(): e for name, e in items}
         resolved = Scope(context, scope.relations, aliases).resolve(
-            without_auxiliary(context, having.this, kind)
+            without_auxiliary(context, having.this, group_window)
         )
         condition = output.rewritten(context.translated(resolved, scope.fields))
     plain = tuple(replace(k, time=None, window=None) for k in keys)
@@ -79,12 +81,11 @@ def bind_aggregate(context: BindContext, query: exp.Select, node: Node, scope: S
 
 
 def _items(
-    context: BindContext, query: exp.Select, scope: Scope, kind: str | None
+    context: BindContext, query: exp.Select, scope: Scope, group_window: exp.Expr | None
 ) -> list[tuple[str, exp.Expr]]:
     """The SELECT list, resolved, with TUMBLE_START and kin as columns."""
-    if kind is not None:
-        query = query.copy()
-        query.set("expressions", [without_auxiliary(context, e, kind) for e in query.expressions])
+    query = query.copy()
+    query.set("expressions", [without_auxiliary(context, e, group_window) for e in query.expressions])
     return expand_items(context, query, scope)
 
 

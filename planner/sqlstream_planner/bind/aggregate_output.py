@@ -13,6 +13,7 @@ from sqlstream_planner.bind.group_by import GroupBy
 from sqlstream_planner.bind.window_keys import WindowKeys
 from sqlstream_planner.dialect import function_name
 from sqlstream_planner.fingerprint import canonical
+from sqlstream_planner.functions import catalogue
 from sqlstream_planner.logical import Field, Node, column, raw
 
 _GROUPING = ("GROUPING", "GROUPING_ID")
@@ -65,6 +66,9 @@ class AggregateOutput:
         ):
             return column(self.bounds[f.window.role].id)
         name = f.name if f is not None else node.name
+        around = node.find_ancestor(exp.Anonymous)
+        if around is not None and catalogue.lookup(around.name) is None:
+            self.context.type_of(around, self.node.fields)  # a misspelt aggregate is told as such
         self.context.fail(
             node,
             "SQL045",

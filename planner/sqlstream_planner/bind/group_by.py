@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sqlstream_planner.bind.aggregate_calls import aggregate_calls
 from sqlstream_planner.bind.context import BindContext
-from sqlstream_planner.bind.group_window import GROUP_WINDOWS
+from sqlstream_planner.bind.group_window import GROUP_WINDOWS, window_column
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.dialect import function_name
 from sqlstream_planner.fingerprint import canonical
@@ -71,7 +71,7 @@ class _Reader:
             elements += [[(group_by.key(e),)] for e in plain]
         for element in group.expressions:
             if self._windowed and function_name(element) in GROUP_WINDOWS:
-                elements.append([tuple(self._key(exp.column(n)) for n in ("window_start", "window_end"))])
+                elements.append([tuple(self._key(window_column(role)) for role in ("start", "end"))])
             else:
                 elements.append(self._element(element))
         for kind in ("grouping_sets", "rollup", "cube"):

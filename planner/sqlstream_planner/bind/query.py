@@ -164,8 +164,8 @@ class QueryBinder:
     def _select_from(self, query: exp.Select, node: Node, scope: Scope) -> Node:
         where = query.args.get("where")
         if where is not None:
-            aliases = frozenset(e.alias.lower() for e in query.expressions if isinstance(e, exp.Alias))
-            node = self._filter(where.this, node, replace(scope, later=aliases), "WHERE")
+            later = frozenset(e.alias.lower() for e in query.expressions if isinstance(e, exp.Alias))
+            node = self._filter(where.this, node, replace(scope, later=later), "WHERE")
         if is_aggregate_query(query):
             overs = [w for item in query.expressions for w in windows_of(item)]
             if overs:

@@ -17,12 +17,14 @@ from sqlstream_planner.logical import Field, Fields, column
 class Relation:
     """What one item of FROM brings: its alias (None: columns without a table name) and its columns.
 
-    `hidden`: columns that were made for the binder and are not part of `*`.
+    `hidden`: columns that were made for the binder and are not part of `*`. `last`: a bare name means one of
+    them only if no other relation has it.
     """
 
     alias: str | None
     fields: Fields
     hidden: bool = False
+    last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +80,13 @@ class Scope:
         raise AssertionError
 
     def _find(self, node: exp.Column, table: str | None, name: str) -> Field | None:
-        matches = [
-            f
+        places = [
+            r
             for r in self.relations
             if table is None or (r.alias is not None and r.alias.lower() == table.lower())
-            for f in r.fields
-            if f.name.lower() == name.lower()
         ]
+        named = [(r, f) for r in places for f in r.fields if f.name.lower() == name.lower()]
+        matches = [f for r, f in named if table is not None or not r.last] or [f for _, f in named]
         if len(matches) > 1:
             owners = [r.alias or "a sub-query" for r in self.relations for f in r.fields if f in matches]
             self.context.fail(
@@ -98,7 +100,7 @@ class Scope:
 
     def _unknown(self, node: exp.Column, parts: list[str]) -> None:
         name = ".".join(parts)
-        tables = [r.alias for r in self.relations if r.alias is not None]
+        tables = [r.alias for r in self.relations if r.alias is not None and not r.last]
         if len(parts) > 1 and parts[0].lower() not in (t.lower() for t in tables):
             known = [f.name for f in self.fields]
             near = did_you_mean(parts[0], [*tables, *known])

@@ -12,6 +12,7 @@ from sqlstream_planner.casts import TypedExpr, can_cast_explicitly, common_type
 from sqlstream_planner.functions.suggestions import sql_text
 from sqlstream_planner.infer.inference import Handler, Inference
 from sqlstream_planner.infer.resolution import joined
+from sqlstream_planner.infer.texts import instead_of, never
 from sqlstream_planner.problems import TypeProblem
 
 
@@ -24,7 +25,16 @@ def _comparison(inference: Inference, node: exp.Expr) -> TypedExpr:
 
 def check_comparable(node: exp.Expr, sides: Sequence[TypedExpr], nodes: Sequence[exp.Expr]) -> None:
     """Raise TypeProblem where values can't be compared; `nodes` are how they are written."""
-    if common_type(sides) is not None:
+    common = common_type(sides)
+    if common is not None:
+        for side, written in zip(sides, nodes, strict=True):
+            if isinstance(side.literal, str) and never(side.literal, common):
+                raise TypeProblem(
+                    written,
+                    problems.INCOMPATIBLE_TYPES,
+                    f"'{side.literal}' is no {common}, which it is compared with",
+                    help=instead_of(common),
+                )
         return
     first = sides[0]
     index = next(

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from sqlstream_operators.types import JSON, UNKNOWN, VARCHAR, Kind, SqlType, array, map_of, struct
+from sqlstream_operators.types import BIGINT, JSON, UNKNOWN, VARCHAR, Kind, SqlType, array, map_of, struct
 from sqlstream_planner import problems
 from sqlstream_planner.casts import TypedExpr, common_type
 from sqlstream_planner.infer.columns import field_type
 from sqlstream_planner.infer.inference import Handler, Inference
 from sqlstream_planner.infer.resolution import joined, known_function, resolved
+from sqlstream_planner.infer.texts import never
 from sqlstream_planner.problems import TypeProblem
 
 STRUCT_CALLS = frozenset({"struct_pack", "struct_insert", "struct_update"})
@@ -70,6 +71,13 @@ def _bracket(inference: Inference, node: exp.Expr) -> TypedExpr:
         if isinstance(at.literal, str):
             return field_type(node, typed, at.literal)
         raise TypeProblem(node, problems.UNKNOWN_FIELD, "a field of a struct is chosen by a literal name")
+    if isinstance(at.literal, str) and typed.type.kind is Kind.ARRAY and never(at.literal, BIGINT):
+        raise TypeProblem(
+            node,
+            problems.WRONG_ARGUMENTS,
+            f"'{at.literal}' is no position in {typed.type}",
+            help="positions count from 1",
+        )
     return TypedExpr(resolved(node, known_function("array_extract"), [typed, at], [node.this, node]).type)
 
 

@@ -14,6 +14,7 @@ from sqlstream_planner.functions.generics import NotTypableError, part_type
 from sqlstream_planner.functions.suggestions import cast_help
 from sqlstream_planner.infer.inference import Handler, Inference
 from sqlstream_planner.infer.resolution import known_function, resolved
+from sqlstream_planner.infer.texts import instead_of, never
 from sqlstream_planner.problems import TypeProblem
 
 _BINARY: dict[type[exp.Expr], str] = {
@@ -73,6 +74,10 @@ def _cast(inference: Inference, node: exp.Expr) -> TypedExpr:
             problems.BAD_CAST,
             f"{from_.type} can't be cast to {to}",
             help=cast_help(from_.type, to, node.this),
+        )
+    if isinstance(from_.literal, str) and not isinstance(node, exp.TryCast) and never(from_.literal, to):
+        raise TypeProblem(
+            node, problems.BAD_CAST, f"'{from_.literal}' can't be cast to {to}", help=instead_of(to)
         )
     return TypedExpr(to, from_.nullable or isinstance(node, exp.TryCast))
 

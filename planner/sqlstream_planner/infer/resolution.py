@@ -11,11 +11,13 @@ from sqlstream_planner import problems
 from sqlstream_planner.casts import TypedExpr
 from sqlstream_planner.diagnostics import did_you_mean
 from sqlstream_planner.functions import catalogue
+from sqlstream_planner.functions.calls import written_call
 from sqlstream_planner.functions.catalogue import Function, FunctionKind
 from sqlstream_planner.functions.generics import Call, NotTypableError, check_constants, join, return_type
 from sqlstream_planner.functions.nullability import nullable
 from sqlstream_planner.functions.resolve import Resolved, Unresolved, resolve
 from sqlstream_planner.functions.suggestions import suggest_cast
+from sqlstream_planner.functions.translate.rewrite import translated_names, translations
 from sqlstream_planner.problems import TypeProblem
 
 _SHOWN_SIGNATURES = 8
@@ -83,10 +85,25 @@ def no_match(
     )
 
 
+def _forms(name: str) -> list[str]:
+    """How a known function is called."""
+    if catalogue.lookup(name) is not None:
+        return known_function(name).signatures()
+    return [f"{t.name}({', '.join(t.parameters)})" for t in translations(name)]
+
+
 def unknown_function(node: exp.Expr, name: str) -> TypeProblem:
     """The problem that there is no such function, with the name that comes near."""
-    near = did_you_mean(name, catalogue.names())
-    notes = tuple(known_function(near).signatures()[:_SHOWN_SIGNATURES]) if near else ()
+    forms = [f"{t.name}({', '.join(t.parameters)})" for t in translations(name)]
+    if forms:
+        given = written_call(node)
+        count = f" {len(given.arguments)}" if given is not None else " these"
+        plural = "" if count == " 1" else "s"
+        return TypeProblem(
+            node, problems.WRONG_ARGUMENTS, f"`{name}` does not take{count} argument{plural}", tuple(forms)
+        )
+    near = did_you_mean(name, [*catalogue.names(), *translated_names()])
+    notes = tuple(_forms(near)[:_SHOWN_SIGNATURES]) if near else ()
     return TypeProblem(
         node,
         problems.UNKNOWN_FUNCTION,

@@ -30,6 +30,11 @@ def is_translated(name: str) -> bool:
     return name.lower() in _by_name()
 
 
+def translations(name: str) -> tuple[Translation, ...]:
+    """The calls of `name` that are rewritten."""
+    return _by_name().get(name.lower(), ())
+
+
 def translated_names() -> tuple[str, ...]:
     """The lower-case names that have a translation, sorted."""
     return tuple(sorted(_by_name()))
