@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sqlstream_operators.spec import FragmentStep
 from sqlstream_operators.types import BIGINT, DOUBLE, VARCHAR, SqlType
+from sqlstream_planner.explain import explain_text
 from sqlstream_planner.logical import Field, OrderTerm
 from sqlstream_planner.pipeline import plan_file
 from sqlstream_planner.top_filter import Keep
@@ -98,3 +99,12 @@ def test_a_short_list_is_one_value_and_what_is_told_apart_is_not_grouped_again(
     last = plan.stages[-1].steps[-1]
     assert isinstance(last, FragmentStep)
     assert ("GROUP BY" in last.sql) == (columns == "k, r")
+
+
+def test_the_state_of_a_short_limit_is_bounded() -> None:
+    text = explain_text(
+        plan_file(TABLE.format(columns="*", limit=3).replace("PARTITION BY k ", ""), file="t.sql")
+    )
+    assert "table rows, by key, its rows as one value" in text
+    assert "bounded by the limit" in text
+    assert "bounded: one row" not in text
