@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from itertools import compress
+from itertools import chain, compress, islice
+from operator import ne
 
 import numpy as np
 import pyarrow as pa
@@ -13,16 +14,16 @@ import pyarrow.compute as pc
 from .changelog_spec import DistinctValuesSpec
 from .errors import InternalError
 from .fragment import DuckSession
-from .groups import canonical
+from .groups import Int64s, canonical
 from .operator import OperatorContext, OperatorResult, Watermarks
 from .relations import conformed
 from .schema import Column, Schema
+from .state.store import StateStore
 from .state_schema import FOUND
 from .types import BIGINT, BOOLEAN
-from .weighted import empty, names_of, quoted
+from .weighted import empty, names_of
 
 _SEEN = "seen"
-_INPUT = "__values"
 
 
 class DistinctValues:
@@ -54,13 +55,11 @@ class DistinctValues:
         """Count the values, and emit for those that came or went; raises InternalError for bad counts."""
         [rows] = inputs
         started = time.perf_counter_ns()
-        delta = self._merged(context.duck, rows)
+        keys, delta = self._merged(context.state, rows)
         spent = {"merge_us": _since(started), "state_us": 0, "emit_us": 0}
         output, added, removed = empty(self._spec.output), 0, 0
-        if delta.num_rows:
+        if keys:
             started = time.perf_counter_ns()
-            order, keys = context.state.sorted_keys(_SEEN, delta)
-            delta = delta.take(pa.array(order))
             stored = context.state.get_sorted(_SEEN, keys)
             changed, added, removed = self._count(delta, keys, stored, context)
             spent["state_us"] = _since(started)
@@ -76,24 +75,31 @@ class DistinctValues:
         }
         return OperatorResult(output, metrics)
 
-    def _merged(self, duck: DuckSession, rows: pa.Table) -> pa.Table:
-        """One row for each value with what this epoch adds to its flags, where that is anything."""
+    def _merged(self, state: StateStore, rows: pa.Table) -> tuple[list[bytes], pa.Table]:
+        """One row for each value with what this epoch adds to its flags, where that is anything, and its key.
+
+        Values are in the order of state, and equal where they have one key there.
+        """
         schema: Schema = (*self._key, *self._flags)
         rows = conformed(rows, schema, f"input of {self._spec.state.state_id}")
-        if not rows.num_rows:
-            return empty(schema)
-        keys, flags = ", ".join(quoted(self._key)), quoted(self._flags)
-        sums = [f"coalesce(CAST(sum({flag}) AS BIGINT), 0) AS {flag}" for flag in flags]
-        some = " OR ".join(f"sum({flag}) <> 0" for flag in flags)
-        duck.register(_INPUT, rows, schema)
-        try:
-            merged = duck.query(
-                f"SELECT {', '.join([keys, *sums])} FROM {_INPUT} GROUP BY {keys} HAVING {some}"
-            )
-        finally:
-            duck.drop(_INPUT)
-        merged = conformed(merged, schema, f"values of {self._spec.state.state_id}")
-        return canonical(merged, self._key)
+        order, keys = state.sorted_keys(_SEEN, rows)
+        if not keys:
+            return [], rows
+        begins = np.fromiter(chain([True], map(ne, islice(keys, 1, None), keys)), bool, len(keys))
+        first = np.flatnonzero(begins)
+        columns: dict[str, Int64s] = {}
+        some = np.zeros(len(first), bool)
+        for flag in names_of(self._flags):
+            counts = pc.fill_null(rows.column(flag), 0).to_numpy()
+            sums = np.add.reduceat(counts[order], first)
+            some |= sums != 0
+            columns[flag] = sums
+        if not some.all():
+            first = first[some]
+        delta = canonical(rows.select(names_of(self._key)).take(pa.array(order[first])), self._key)
+        for flag, sums in columns.items():
+            delta = delta.append_column(flag, pa.array(sums[some]))
+        return [keys[i] for i in first.tolist()] if len(first) < len(keys) else keys, delta
 
     def _count(
         self, delta: pa.Table, keys: list[bytes], stored: pa.Table, context: OperatorContext

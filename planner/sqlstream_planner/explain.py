@@ -184,7 +184,8 @@ def _state_lines(plan: PhysicalPlan) -> list[str]:
     for state in plan.states:
         lines.append(f"{state.state_id} {state.operator}: {state.description}")
         for table in state.tables:
-            lines.append(f"  table {table.name}, by {'time, ' if table.layout == 'time' else ''}key")
+            by = {"key": "key", "time": "time, key", "list": "key, its rows as one value"}[table.layout]
+            lines.append(f"  table {table.name}, by {by}")
             for part, fields in (("key", table.key), ("sub-key", table.sub_key), ("value", table.value)):
                 lines += [f"    {part} {f.name} {f.type}: {f.fingerprint}" for f in fields]
         lines.append(f"  {_bound(state)}")

@@ -60,14 +60,15 @@ class Keep:
         keys = [(quote_identifier(p), f"__k{number}") for number, p in enumerate(self.partition)]
         listed = "".join(f"{key} AS {name}, " for key, name in keys)
         by = f" GROUP BY {', '.join(key for key, _ in keys)}" if keys else ""
-        same = " AND ".join(f"r.{key} IS NOT DISTINCT FROM l.{name}" for key, name in keys) or "TRUE"
+        same = " AND ".join(f"a.{key} IS NOT DISTINCT FROM b.{name}" for key, name in keys) or "TRUE"
         # Without so many values that are not NULL nothing is left out; a NULL stands before or behind all.
-        first = f" OR r.{value} IS NULL" if term.nulls_first else ""
+        first = f" OR a.{value} IS NULL" if term.nulls_first else ""
+        # A WITH hides a table of the same name from its own query: no table is called so.
         return (
-            f"WITH r AS MATERIALIZED (\n  {inner}\n),\n"
-            f"l AS (SELECT {listed}{last} AS __last FROM r{by})\n"
-            f"SELECT r.* FROM r JOIN l ON {same}\n"
-            f"WHERE l.__last IS NULL OR r.{value} {'>=' if term.descending else '<='} l.__last{first}"
+            f"WITH __split_rows AS MATERIALIZED (\n  {inner}\n),\n"
+            f"__split_last AS (SELECT {listed}{last} AS __last FROM __split_rows{by})\n"
+            f"SELECT a.* FROM __split_rows AS a JOIN __split_last AS b ON {same}\n"
+            f"WHERE b.__last IS NULL OR a.{value} {'>=' if term.descending else '<='} b.__last{first}"
         )
 
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from sqlstream_operators import types as t
 from sqlstream_operators.arrow_types import from_arrow, to_arrow
-from sqlstream_operators.binary import interval_micros
+from sqlstream_operators.binary import from_list, interval_micros
+from sqlstream_operators.key_bytes import bytes_order
 from sqlstream_operators.keys import (
     decode_keys,
     encode_keys,
@@ -234,3 +235,21 @@ def test_arrow_types_come_back(type_: SqlType) -> None:
     if not _nested(type_):
         assert from_arrow(to_arrow(type_)) == lossy.get(type_.kind, type_)
     assert to_arrow(from_arrow(to_arrow(type_))) == to_arrow(type_)
+
+
+@SLOW
+@given(st.data())
+def test_encoded_keys_are_sorted_by_their_bytes(data: st.DataObject) -> None:
+    types = data.draw(st.lists(any_types(), min_size=1, max_size=3))
+    rows = data.draw(st.integers(0, 12))
+    keys = encode_keys([data.draw(columns(type_, rows)) for type_ in types], types)
+    order = bytes_order(from_list(keys)).tolist()
+    assert sorted(order) == list(range(rows))
+    assert [keys[i] for i in order] == sorted(keys)
+
+
+def test_keys_of_many_lengths_are_sorted_by_their_bytes() -> None:
+    keys = [key for n in range(1, 40) for key in (bytes([n]) * n, bytes([n]) + b"\xff" * n)]
+    assert [keys[i] for i in bytes_order(from_list(keys)[5:]) + 5] == sorted(keys[5:])
+    matrix = np.array([[1, 255, 0], [1, 0, 255], [0, 255, 255]], np.uint8)
+    assert bytes_order(matrix).tolist() == [2, 1, 0]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from sqlstream_operators import types as t
 from sqlstream_operators.arrow_types import to_arrow
 from sqlstream_operators.errors import StateError
-from sqlstream_operators.rows import decode_rows, encode_rows, missing_fields
+from sqlstream_operators.rows import decode_lists, decode_rows, encode_lists, encode_rows, missing_fields
 from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.types import SqlType
 from tests.operators.arrow_strategies import any_types, columns
@@ -54,6 +56,37 @@ def test_rows_come_back(data: st.DataObject) -> None:
     assert plain(found.to_pylist()) == plain(given_.to_pylist())
     sliced = given_.slice(1)
     assert encode_rows(sliced, wanted, version) == encode_rows(given_, wanted, version)[1:]
+
+
+@SLOW
+@given(st.data())
+def test_lists_of_rows_come_back(data: st.DataObject) -> None:
+    every = fields(data.draw(st.lists(any_types(), min_size=1, max_size=4)))
+    old = every[: data.draw(st.integers(1, len(every)))]
+    sizes = [np.array(data.draw(st.lists(st.integers(0, 3), max_size=4)), np.int64) for _ in range(2)]
+    tables = [table(data, wanted, int(n.sum())) for wanted, n in zip((old, every), sizes, strict=True)]
+    values = [*encode_lists(tables[0], sizes[0], old, 0), *encode_lists(tables[1], sizes[1], every, 300)]
+    found, lengths = decode_lists(values, every, {0: old, 300: every})
+    found.validate(full=True)
+    assert lengths.tolist() == np.concatenate(sizes).tolist()
+    unknown = {field.name: None for field in every}
+    expected = [unknown | row for row in (*tables[0].to_pylist(), *tables[1].to_pylist())]
+    assert plain(found.to_pylist()) == plain(expected)
+
+
+@pytest.mark.parametrize("change", [lambda v: v[:-1], lambda v: v + b"x", lambda v: v[:3], lambda v: b""])
+def test_a_list_that_is_cut_or_longer_is_refused(change: Callable[[bytes], bytes]) -> None:
+    wanted = fields([t.BIGINT, t.VARCHAR])
+    rows = pa.table({"c0": [1, 2], "c1": ["a", "bc"]})
+    [value] = encode_lists(rows, np.array([2]), wanted)
+    with pytest.raises(StateError, match="not well formed"):
+        decode_lists([change(value)], wanted)
+
+
+def test_rows_without_fields_are_counted() -> None:
+    rows = pa.table({"x": pa.nulls(3)}).select([])
+    found, sizes = decode_lists(encode_lists(rows, np.array([1, 2]), []), [])
+    assert (found.num_rows, sizes.tolist()) == (3, [1, 2])
 
 
 @SLOW

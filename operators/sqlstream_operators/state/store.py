@@ -59,7 +59,7 @@ class StateStore(Protocol):
         ...
 
     def sorted_keys(self, table: str, keys: pa.Table) -> tuple[npt.NDArray[np.int64], list[bytes]]:
-        """The order of distinct `keys` in the state, and what they are called there in that order.
+        """The order of `keys` in the state, and what they are called there in that order; equal ones stand together.
 
         For an operator that reads and writes the same keys: they are encoded and sorted once.
         """

@@ -1,0 +1,110 @@
+"""What is left out before a Top-N's exchange can't be wanted, whatever comes besides."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sqlstream_operators.spec import FragmentStep
+from sqlstream_operators.types import BIGINT, DOUBLE, VARCHAR, SqlType
+from sqlstream_planner.explain import explain_text
+from sqlstream_planner.logical import Field, OrderTerm
+from sqlstream_planner.pipeline import plan_file
+from sqlstream_planner.top_filter import Keep
+
+DUCK = duckdb.connect(config={"threads": 1})
+small = st.sampled_from([None, -1, 0, 1, 2])
+
+
+def fields(order: SqlType) -> tuple[Field, ...]:
+    return (Field("k", "k", BIGINT), Field("v", "v", order), Field("w", "w", VARCHAR))
+
+
+def rows_of(sql: str) -> Counter[tuple[Any, ...]]:
+    return Counter(DUCK.sql(sql).fetchall())
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(small, small, st.sampled_from([None, "a", "b"])), max_size=20),
+    st.sampled_from([(), ("k",), ("k", "w")]),
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 3),
+    st.sampled_from([BIGINT, VARCHAR, DOUBLE]),
+)
+def test_all_rows_that_can_be_wanted_stay(
+    rows: list[tuple[Any, ...]],
+    partition: tuple[str, ...],
+    descending: bool,
+    nulls_first: bool,
+    limit: int,
+    type_: SqlType,
+) -> None:
+    DUCK.execute(f"CREATE OR REPLACE TABLE t (k BIGINT, v {type_}, w VARCHAR)")
+    if rows:
+        DUCK.executemany("INSERT INTO t VALUES ($1, $2, $3)", rows)
+    order = OrderTerm("v", descending, nulls_first)
+    keep = Keep(partition, (order,), fields(type_), limit)
+    by = f"PARTITION BY {', '.join(partition)} " if partition else ""
+    ties = "k ASC NULLS FIRST, v ASC NULLS FIRST, w ASC NULLS FIRST"
+    wanted = rows_of(f"FROM t QUALIFY row_number() OVER ({by}ORDER BY {order.sql}, {ties}) <= {limit}")
+    as_far = rows_of(f"FROM t QUALIFY rank() OVER ({by}ORDER BY {order.sql}) <= {limit}")
+    found = rows_of(keep.sql("SELECT k, v, w FROM t"))
+    assert wanted <= found <= rows_of("FROM t")
+    if None not in {row[1] for row in rows}:
+        assert found <= as_far
+
+
+@pytest.mark.parametrize("name", ["a", "b", "r", "l", "t"])
+def test_a_table_may_have_any_name(name: str) -> None:
+    DUCK.execute(f'CREATE OR REPLACE TABLE "{name}" AS SELECT 1 AS k, 2 AS v, NULL AS w')
+    keep = Keep(("k",), (OrderTerm("v", True, False),), fields(BIGINT), 1)
+    assert rows_of(keep.sql(f'SELECT k, v, w FROM "{name}"')) == Counter([(1, 2, None)])
+
+
+def test_several_terms_and_other_types_are_left_to_the_window() -> None:
+    one, two = OrderTerm("v", True, False), OrderTerm("w", False, False)
+    assert "QUALIFY" not in Keep(("k",), (one,), fields(BIGINT), 2).sql("SELECT 1")
+    for keep in (
+        Keep(("k",), (one, two), fields(BIGINT), 2),
+        Keep(("k",), (one,), fields(DOUBLE), 2),
+        Keep(("k",), (), fields(BIGINT), 2),
+        Keep(("v",), (one,), fields(BIGINT), 2),
+    ):
+        assert "QUALIFY" in keep.sql("SELECT 1")
+
+
+TABLE = """
+CREATE TABLE t (k INT, v BIGINT, ts TIMESTAMP(3)) WITH ('connector' = 'filesystem', 'path' = 't', 'format' = 'json');
+CREATE TABLE o WITH ('connector' = 'print') AS
+SELECT {columns} FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS r FROM t) WHERE r <= {limit}
+"""
+
+
+@pytest.mark.parametrize(
+    ("columns", "limit", "layout"), [("*", 100, "list"), ("k, r", 3, "list"), ("*", 101, "key")]
+)
+def test_a_short_list_is_one_value_and_what_is_told_apart_is_not_grouped_again(
+    columns: str, limit: int, layout: str
+) -> None:
+    plan = plan_file(TABLE.format(columns=columns, limit=limit), file="t.sql").physical
+    [state] = plan.states
+    assert [table.layout for table in state.tables] == [layout]
+    last = plan.stages[-1].steps[-1]
+    assert isinstance(last, FragmentStep)
+    assert ("GROUP BY" in last.sql) == (columns == "k, r")
+
+
+def test_the_state_of_a_short_limit_is_bounded() -> None:
+    text = explain_text(
+        plan_file(TABLE.format(columns="*", limit=3).replace("PARTITION BY k ", ""), file="t.sql")
+    )
+    assert "table rows, by key, its rows as one value" in text
+    assert "bounded by the limit" in text
+    assert "bounded: one row" not in text
