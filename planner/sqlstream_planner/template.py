@@ -116,7 +116,10 @@ class _Rendering:
         except jinja2.TemplateSyntaxError as error:
             where = error.filename if error.filename in self.sources else self.file
             message = error.message or "the template does not parse"
-            self._report("TPL001", message, str(where), error.lineno, None, None)
+            # What Jinja says where no name follows, as in LIKE '{%'.
+            as_text = message == "tag name expected" or message.startswith("unexpected char")
+            help_ = "as text, `{%` is written {{ '{%' }}" if as_text else None
+            self._report("TPL001", message, str(where), error.lineno, None, help_)
         except jinja2.TemplateNotFound as error:
             self._missing(error)
         except OverflowError as error:

@@ -47,6 +47,7 @@ REFUSED = [
     ("SELECT MAX_BY(s, v ORDER BY k) FROM t", "SQL100", "ORDER BY inside MAX_BY"),
     ("SELECT LAST_VALUE(s ORDER BY k) FROM t", "SQL100", "ORDER BY inside LAST"),
     ("SELECT STRING_AGG(s, s) FROM t", "SQL100", "STRING_AGG with another argument in each row"),
+    ("SELECT k FROM default_catalog.default_database.t", "SQL013", "default_database.t"),
     ("SELECT CORR(v, k) FROM t", "SQL100", "the aggregate CORR"),
     ("SELECT QUANTILE_CONT(v, k) FROM t", "SQL100", "QUANTILE_CONT with another argument in each row"),
     (

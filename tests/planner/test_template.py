@@ -137,6 +137,7 @@ def failure(text: str, folder: Path, **variables: object) -> Diagnostic:
         ("{% for i in [1] %}\n{{ i.a.b }}{% endfor %}", "TPL002", 2, "{{ i.a.b }}", None),
         ("a\n{% if %}", "TPL001", 2, "{% if %}", None),
         ("{{ x", "TPL001", 1, "{{ x", None),
+        ("a\nWHERE s LIKE '{%' AND x", "TPL001", 2, "{%' AND x", "{{ '{%' }}"),
         ("{% for i in [1] %}", "TPL001", 1, "{% for i in [1] %}", None),
         ("{{ 1 | nope }}", "TPL001", 1, "{{ 1 | nope }}", None),
         ("a\n {% include 'prat.sql' %}", "TPL003", 2, "prat.sql", "part.sql"),

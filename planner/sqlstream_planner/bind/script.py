@@ -119,7 +119,7 @@ class _ScriptBinder:
         table = self._catalog.table(statement.table)
         if table is None:
             known = self._catalog.names
-            near = did_you_mean(statement.table, known)
+            near = self._catalog.meant(statement.table)
             raise DiagnosticError(
                 Diagnostic(
                     "SQL013",

@@ -15,7 +15,7 @@ from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.bind.sinks import CHANGELOG_FORMATS
 from sqlstream_planner.catalog.options import Role
 from sqlstream_planner.catalog.tables import Catalog, TableDef
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, did_you_mean
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from sqlstream_planner.logical import (
     EventTime,
     Field,
@@ -51,7 +51,7 @@ class Tables:
         table = self.catalog.table(name)
         if table is None:
             known = self.catalog.names
-            near = did_you_mean(name, known)
+            near = self.catalog.meant(name)
             self.context.fail(
                 node,
                 "SQL013",

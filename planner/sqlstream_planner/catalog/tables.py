@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sqlstream_planner.catalog.connector_options import CONNECTORS, FORMATS
 from sqlstream_planner.catalog.options import OptionValue, Role
-from sqlstream_planner.diagnostics import Diagnostic, Span
+from sqlstream_planner.diagnostics import Diagnostic, Span, did_you_mean
 from sqlstream_planner.statements import Column, CreateView, Option, PrimaryKey, Watermark
 
 
@@ -67,3 +67,9 @@ class Catalog:
     def names(self) -> tuple[str, ...]:
         """The names of all tables and views as they were written, for messages."""
         return (*(t.name for t in self.tables.values()), *(v.name for v in self.views.values()))
+
+    def meant(self, name: str) -> str | None:
+        """The name that an unknown one is likely to mean; a file's tables have no catalog or database in front."""
+        bare = name.rpartition(".")[2].lower()
+        same = next((known for known in self.names if known.lower() == bare), None)
+        return same or did_you_mean(name, self.names)
