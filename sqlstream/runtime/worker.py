@@ -214,9 +214,13 @@ def _spread(splits: Sequence[TaskSplit], shards: int) -> tuple[tuple[TaskSplit, 
 
 
 def _lenient(spec: SourceSpec) -> SourceSpec:
-    """All columns of a source, those that the query does not read as text."""
-    read = set(spec.columns)
+    """All columns of a source; those of files that the query does not read as text, which can't be malformed.
+
+    What a generator makes depends on the types, and is never malformed.
+    """
+    read = set(spec.columns) if spec.connector == "filesystem" else {c.name for c in spec.physical}
     physical = tuple(c if c.name in read else replace(c, type=VARCHAR) for c in spec.physical)
+    read = set(spec.columns)
     unread = tuple(c.name for c in physical if c.name not in read)
     paths = (*spec.needed_paths, *unread) if spec.needed_paths else ()
     return replace(spec, physical=physical, columns=tuple(c.name for c in physical), needed_paths=paths)

@@ -176,3 +176,13 @@ def test_an_option_can_be_a_string_with_unicode_escapes(tmp_path: Path) -> None:
     """
     query = "SELECT a || U&'\\00e9\\+01F389\\\\' AS a, b FROM t"
     assert run(tmp_path, table, query, "x\t1\n") == ["xé🎉\\ 1"]
+
+
+def test_options_of_generated_columns_that_no_query_reads(tmp_path: Path) -> None:
+    table = """CREATE TABLE g (id BIGINT, k INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH (
+        'connector' = 'datagen', 'rows-per-second' = '10', 'fields.k.min' = '1', 'fields.k.max' = '3',
+        'fields.id.kind' = 'sequence', 'fields.id.start' = '1', 'fields.id.end' = '100');
+    """
+    windows = "TABLE(TUMBLE(TABLE g, DESCRIPTOR(ts), INTERVAL '5' SECOND))"
+    query = f"SELECT COUNT(*) AS n FROM {windows} GROUP BY window_start, window_end"
+    assert run(tmp_path, table, query, "") == ["50", "50"]
