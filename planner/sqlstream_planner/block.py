@@ -10,7 +10,6 @@ from sqlglot import exp
 from sqlstream_operators.schema import WEIGHT_COLUMN
 from sqlstream_operators.types import Kind, quote_identifier
 from sqlstream_planner import window_sql
-from sqlstream_planner.aggregates import sql
 from sqlstream_planner.logical import (
     Fields,
     Filter,
@@ -24,6 +23,7 @@ from sqlstream_planner.logical import (
     raw,
     substitute,
 )
+from sqlstream_planner.operator_plans.aggregates import sql
 
 #: An expression is not inlined into its consumers beyond this many nodes: a sub-select keeps SQL small.
 INLINE_LIMIT = 400

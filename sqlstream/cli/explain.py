@@ -33,7 +33,7 @@ def command(file: Path, format_: str, variables: tuple[str, ...], profile: str |
     planned = plan(file, load_project(file.parent, profile), parse_pairs(variables, "--var"))
     show(planned.warnings, planned.rendered.sources)
     if format_ == "duckdb":
-        from sqlstream_planner.to_duckdb import to_duckdb
+        from sqlstream_planner.batch.to_duckdb import to_duckdb
 
         text = to_duckdb(planned).text
     else:

@@ -14,10 +14,10 @@ from sqlstream.runtime.job import JobRunner
 from sqlstream.runtime.progress import RunResult
 from sqlstream_operators.fragment import DuckSession
 from sqlstream_operators.spec import SinkSpec
+from sqlstream_planner.batch.to_duckdb import to_duckdb
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from sqlstream_planner.logical import Scan, walk
 from sqlstream_planner.pipeline import Planned
-from sqlstream_planner.to_duckdb import to_duckdb
 
 
 def expected_rows(planned: Planned, base_dir: Path) -> dict[str, Rows]:

@@ -26,7 +26,7 @@ from sqlstream_operators.fragment import DuckSession
 from sqlstream_operators.spec import KIND_COLUMN, PhysicalPlan, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.types import BIGINT, VARCHAR, quote_identifier
-from sqlstream_planner.batch_changelog import ORDER_COLUMN
+from sqlstream_planner.batch.batch_changelog import ORDER_COLUMN
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 _MONITOR = "source.monitor-interval"

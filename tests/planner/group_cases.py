@@ -16,11 +16,11 @@ from sqlstream_operators.fragment import DuckSession
 from sqlstream_operators.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.spec import SourceSpec
 from sqlstream_operators.types import BIGINT, SqlType, parse_type, quote_identifier
+from sqlstream_planner.batch.group_batch import batch_call
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import Provenance
-from sqlstream_planner.group_batch import batch_call
-from sqlstream_planner.group_plan import GroupPlan, plan_group
 from sqlstream_planner.logical import AggregateCall, Field, GroupAggregate, GroupExpiry, Scan, column
+from sqlstream_planner.operator_plans.group_plan import GroupPlan, plan_group
 
 COLUMNS: dict[str, SqlType] = {
     name: parse_type(type_)

@@ -15,8 +15,8 @@ from sqlstream_operators.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.state.memory import MemoryShardStore
 from sqlstream_operators.types import BIGINT, BOOLEAN, quote_identifier
 from sqlstream_planner.block import Block
-from sqlstream_planner.distinct_values import DistinctPlan
-from sqlstream_planner.group_plan import GroupPlan
+from sqlstream_planner.operator_plans.distinct_values import DistinctPlan
+from sqlstream_planner.operator_plans.group_plan import GroupPlan
 from tests.planner.group_cases import DUCK, GROUPS, Epoch, Row, blocks, union
 
 

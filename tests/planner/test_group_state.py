@@ -10,8 +10,8 @@ import pytest
 from sqlstream_operators.operator import WATERMARK_MAX, Watermarks
 from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.fingerprint import Provenance
-from sqlstream_planner.group_plan import plan_group
 from sqlstream_planner.logical import EventTime, GroupExpiry
+from sqlstream_planner.operator_plans.group_plan import plan_group
 from tests.planner.group_cases import Shape, assert_same, call, expected, plan
 from tests.planner.group_rows import MODES, SHAPES, TIES, day, fixed_epochs
 from tests.planner.group_running import Running

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from sqlstream_planner.time_keys import text_of, time_of
+from sqlstream_planner.operator_plans.time_keys import text_of, time_of
 
 _NEAR = datetime(1999, 12, 31, 23, 58)
 _TIMES = st.one_of(

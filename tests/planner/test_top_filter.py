@@ -14,8 +14,8 @@ from sqlstream_operators.spec import FragmentStep
 from sqlstream_operators.types import BIGINT, DOUBLE, VARCHAR, SqlType
 from sqlstream_planner.explain import explain_text
 from sqlstream_planner.logical import Field, OrderTerm
+from sqlstream_planner.operator_plans.top_filter import Keep
 from sqlstream_planner.pipeline import plan_file
-from sqlstream_planner.top_filter import Keep
 
 DUCK = duckdb.connect(config={"threads": 1})
 small = st.sampled_from([None, -1, 0, 1, 2])

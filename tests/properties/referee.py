@@ -19,8 +19,8 @@ from sqlstream.runtime.local_runner import InProcessRunner
 from sqlstream.runtime.progress import EpochReport, RunResult
 from sqlstream_operators.exchange import Message
 from sqlstream_operators.spec import SourceSpec
+from sqlstream_planner.batch.to_duckdb import to_duckdb
 from sqlstream_planner.pipeline import Planned, plan_file
-from sqlstream_planner.to_duckdb import to_duckdb
 
 Row = Mapping[str, Any]
 Rows = list[tuple[Any, ...]]

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from sqlstream.runtime.api import run_pipeline
 from sqlstream.runtime.local_runner import InProcessRunner
 from sqlstream.runtime.progress import EpochReport
+from sqlstream_planner.batch.to_duckdb import to_duckdb
 from sqlstream_planner.pipeline import Planned, plan_file
-from sqlstream_planner.to_duckdb import to_duckdb
 from tests.properties.referee import Rows, assert_same
 from tests.properties.updating import batch_of, collecting
 

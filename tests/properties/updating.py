@@ -22,8 +22,8 @@ from sqlstream.runtime.local_runner import InProcessRunner
 from sqlstream.runtime.progress import EpochReport
 from sqlstream_operators.exchange import Message
 from sqlstream_operators.spec import WEIGHT_COLUMN, SinkSpec
+from sqlstream_planner.batch.to_duckdb import DuckDBScript, to_duckdb
 from sqlstream_planner.pipeline import Planned, plan_file
-from sqlstream_planner.to_duckdb import DuckDBScript, to_duckdb
 from tests.properties.referee import Rows, assert_same
 
 TABLE = """

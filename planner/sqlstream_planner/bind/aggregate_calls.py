@@ -5,12 +5,12 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sqlstream_operators.types import INTEGER, NULL, SqlType, array
-from sqlstream_planner.aggregates import AGGREGATES, ORDER_SENSITIVE
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.fingerprint import canonical
 from sqlstream_planner.functions import catalogue, translate
 from sqlstream_planner.functions.calls import written_call
 from sqlstream_planner.logical import AggregateCall, Field, Fields, column
+from sqlstream_planner.operator_plans.aggregates import AGGREGATES, ORDER_SENSITIVE
 
 #: Our names for what Flink calls FIRST_VALUE and LAST_VALUE: by event time.
 _BY_TIME = {"first_value": "arg_min", "last_value": "arg_max", "first": "arg_min", "last": "arg_max"}

@@ -9,7 +9,6 @@ from sqlglot import exp
 from sqlstream_operators.spec import Column as PlanColumn
 from sqlstream_operators.spec import MetadataColumn as PlanMetadata
 from sqlstream_operators.spec import SinkSpec, SourceSpec, WatermarkSpec
-from sqlstream_planner.aggregates import sql
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.bind.sinks import CHANGELOG_FORMATS
@@ -27,6 +26,7 @@ from sqlstream_planner.logical import (
     column,
     substitute,
 )
+from sqlstream_planner.operator_plans.aggregates import sql
 from sqlstream_planner.statements import ComputedColumn, MetadataColumn, PhysicalColumn
 
 #: The options that say *which data* a table is. Others (formats' details, rates, a sink's path) may change freely.

@@ -18,7 +18,6 @@ from sqlstream_operators.spec import (
     SourceSpec,
 )
 from sqlstream_operators.types import quote_identifier
-from sqlstream_planner.aggregates import sql
 from sqlstream_planner.block import ROW_COLUMN, Block, compose, weight
 from sqlstream_planner.fingerprint import Provenance
 from sqlstream_planner.logical import (
@@ -35,6 +34,7 @@ from sqlstream_planner.logical import (
     raw,
     walk,
 )
+from sqlstream_planner.operator_plans.aggregates import sql
 from sqlstream_planner.physical.places import by_place, reads_of
 from sqlstream_planner.physical.stages import Stages
 from sqlstream_planner.physical.states import States

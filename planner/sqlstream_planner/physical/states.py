@@ -15,8 +15,8 @@ from sqlstream_operators.changelog_spec import (
 )
 from sqlstream_operators.state_schema import StateSchema
 from sqlstream_operators.state_ttl import with_ttl
-from sqlstream_planner.aggregate_plan import AggregatePlan
-from sqlstream_planner.group_plan import GroupPlan
+from sqlstream_planner.operator_plans.group_plan import GroupPlan
+from sqlstream_planner.operator_plans.window_aggregates import AggregatePlan
 
 _Keyed: TypeAlias = (
     GroupAggregateSpec | DistinctValuesSpec | TopNSpec | DeduplicateSpec | NormalizeSpec | KeepFirstSpec

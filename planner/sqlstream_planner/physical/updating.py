@@ -18,13 +18,9 @@ from sqlstream_operators.spec import (
     OperatorStep,
 )
 from sqlstream_operators.types import quote_identifier
-from sqlstream_planner.aggregates import sql
 from sqlstream_planner.block import Block, hidden, weight
 from sqlstream_planner.diagnostics import InternalError
-from sqlstream_planner.distinct_values import DistinctPlan
 from sqlstream_planner.fingerprint import Provenance
-from sqlstream_planner.gate_plan import plan_gate
-from sqlstream_planner.group_plan import plan_group
 from sqlstream_planner.logical import (
     EventTime,
     Field,
@@ -39,13 +35,17 @@ from sqlstream_planner.logical import (
     columns_of,
     walk,
 )
+from sqlstream_planner.operator_plans.aggregates import sql
+from sqlstream_planner.operator_plans.distinct_values import DistinctPlan
+from sqlstream_planner.operator_plans.gate_plan import plan_gate
+from sqlstream_planner.operator_plans.group_plan import plan_group
+from sqlstream_planner.operator_plans.time_keys import text_of, time_of
+from sqlstream_planner.operator_plans.top_plan import RowsPlan, plan_keep_first, plan_normalize, plan_top
 from sqlstream_planner.physical.late_rows import LateRows
 from sqlstream_planner.physical.places import BlocksOf, by_place, each, reads_of, result_of
 from sqlstream_planner.physical.stages import Shipment, Stages
 from sqlstream_planner.physical.states import States
 from sqlstream_planner.properties import changes
-from sqlstream_planner.time_keys import text_of, time_of
-from sqlstream_planner.top_plan import RowsPlan, plan_keep_first, plan_normalize, plan_top
 
 UpdatingNode: TypeAlias = GroupAggregate | WindowGate | TopN | Normalize | KeepFirst
 

@@ -7,10 +7,10 @@ from functools import partial
 from sqlglot import exp
 
 from sqlstream_operators.types import quote_identifier
-from sqlstream_planner.aggregate_plan import AggregatePlan, plan_aggregate
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import Provenance
 from sqlstream_planner.logical import WindowAggregate, column
+from sqlstream_planner.operator_plans.window_aggregates import AggregatePlan, plan_aggregate
 from sqlstream_planner.physical.late_rows import LateRows
 from sqlstream_planner.physical.places import BlocksOf, by_place, each, result_of
 from sqlstream_planner.physical.stages import Shipment, Stages

@@ -8,7 +8,6 @@ from typing import cast
 from sqlglot import exp
 
 from sqlstream_operators.spec import WindowKind
-from sqlstream_planner.aggregates import ORDER_SENSITIVE
 from sqlstream_planner.logical import (
     Field,
     Filter,
@@ -23,6 +22,7 @@ from sqlstream_planner.logical import (
     consumers,
     transform,
 )
+from sqlstream_planner.operator_plans.aggregates import ORDER_SENSITIVE
 
 
 def share_slices(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:

@@ -10,11 +10,19 @@ from sqlstream_operators.spec import SLICE_COLUMN, Column, DistinctSpec, Schema,
 from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.types import BIGINT, BOOLEAN, Kind, quote_identifier
 from sqlstream_planner import window_sql
-from sqlstream_planner.aggregates import AGGREGATES, DISTINCT_IS_NOOP, over_distinct, sql
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import Provenance, canonical, digest
-from sqlstream_planner.grouping import GROUPING, Grouping, Kept, Names, column_hint, keep, within
 from sqlstream_planner.logical import AggregateCall, Field, WindowAggregate, raw
+from sqlstream_planner.operator_plans.aggregates import AGGREGATES, DISTINCT_IS_NOOP, over_distinct, sql
+from sqlstream_planner.operator_plans.grouping import (
+    GROUPING,
+    Grouping,
+    Kept,
+    Names,
+    column_hint,
+    keep,
+    within,
+)
 
 _NULLS_MATTER = frozenset({"list", "array_agg"})
 _RESERVED = (SLICE_COLUMN, "window_start", "window_end", "time", "found")

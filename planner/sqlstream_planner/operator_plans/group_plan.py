@@ -9,14 +9,14 @@ from sqlstream_operators.errors import InternalError
 from sqlstream_operators.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.state_schema import Layout, StateField, StateSchema, StateTable
 from sqlstream_operators.types import BIGINT, quote_identifier
-from sqlstream_planner.aggregates import DISTINCT_IS_NOOP, Decomposition
 from sqlstream_planner.block import Block
-from sqlstream_planner.counted_values import CountedPlan, plan_counted
-from sqlstream_planner.distinct_values import DistinctPlan, counts_distinct, plan_distinct
 from sqlstream_planner.fingerprint import Provenance, digest
-from sqlstream_planner.grouping import GROUPING, Grouping, Kept, Names, keep, within
 from sqlstream_planner.logical import AggregateCall, Field, GroupAggregate
-from sqlstream_planner.weighted import COUNTS, decompose, weight_of
+from sqlstream_planner.operator_plans.aggregates import DISTINCT_IS_NOOP, Decomposition
+from sqlstream_planner.operator_plans.counted_values import CountedPlan, plan_counted
+from sqlstream_planner.operator_plans.distinct_values import DistinctPlan, counts_distinct, plan_distinct
+from sqlstream_planner.operator_plans.grouping import GROUPING, Grouping, Kept, Names, keep, within
+from sqlstream_planner.operator_plans.weighted import COUNTS, decompose, weight_of
 
 #: Columns of the operators' own, which no column of the state may be called.
 _RESERVED = ("count", "time", "found", "merged", "changed", WEIGHT_COLUMN)

@@ -15,12 +15,12 @@ from sqlstream_operators.changelog_spec import (
 from sqlstream_operators.schema import KIND_COLUMN, SLICE_COLUMN, WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.state_schema import StateField, StateSchema, StateTable, told_apart
 from sqlstream_operators.types import BIGINT, BLOB, VARCHAR
-from sqlstream_planner.aggregates import sql
 from sqlstream_planner.block import Block, weight
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.fingerprint import Provenance, digest
 from sqlstream_planner.logical import Fields, KeepFirst, Normalize, TopN
-from sqlstream_planner.top_filter import Keep
+from sqlstream_planner.operator_plans.aggregates import sql
+from sqlstream_planner.operator_plans.top_filter import Keep
 
 #: Up to so many rows of a key are one value of the state.
 SHORT_LIST = 100

@@ -13,13 +13,12 @@ from sqlglot import exp
 
 from sqlstream_operators.spec import SourceSpec
 from sqlstream_operators.types import TIMESTAMPTZ, Kind, SqlType, quote_identifier
-from sqlstream_planner.aggregates import ORDER_SENSITIVE, sql
-from sqlstream_planner.batch_changelog import changelog_view, normalized, remaining
+from sqlstream_planner.batch.batch_changelog import changelog_view, normalized, remaining
+from sqlstream_planner.batch.group_batch import batch_call
 from sqlstream_planner.bind.sinks import CHANGELOG_FORMATS
 from sqlstream_planner.block import Block, compose
 from sqlstream_planner.catalog.options import find_option
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
-from sqlstream_planner.group_batch import batch_call
 from sqlstream_planner.logical import (
     AggregateCall,
     GroupAggregate,
@@ -33,6 +32,7 @@ from sqlstream_planner.logical import (
     WindowGate,
     column,
 )
+from sqlstream_planner.operator_plans.aggregates import ORDER_SENSITIVE, sql
 from sqlstream_planner.pipeline import Planned
 from sqlstream_planner.properties import changes
 from sqlstream_planner.window_sql import start_of

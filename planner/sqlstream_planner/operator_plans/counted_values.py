@@ -16,13 +16,13 @@ from sqlstream_operators.changelog_spec import CountedValuesSpec
 from sqlstream_operators.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.state_schema import Layout, StateField, StateTable
 from sqlstream_operators.types import BIGINT, INTEGER, Kind, SqlType, quote_identifier, struct
-from sqlstream_planner.aggregates import sql
 from sqlstream_planner.block import Block
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from sqlstream_planner.fingerprint import canonical, digest
-from sqlstream_planner.grouping import Grouping, Names, column_hint
 from sqlstream_planner.logical import AggregateCall
-from sqlstream_planner.weighted import row_count, weight_of
+from sqlstream_planner.operator_plans.aggregates import sql
+from sqlstream_planner.operator_plans.grouping import Grouping, Names, column_hint
+from sqlstream_planner.operator_plans.weighted import row_count, weight_of
 
 #: Types whose order in the state is not DuckDB's: NULLs inside them come first in the one, last in the other.
 _NESTED = (Kind.ARRAY, Kind.MAP, Kind.STRUCT)

@@ -1,0 +1,1 @@
+"""The whole pipeline as batch SQL for DuckDB: what the streaming result must equal."""
