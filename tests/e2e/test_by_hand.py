@@ -186,3 +186,17 @@ def test_options_of_generated_columns_that_no_query_reads(tmp_path: Path) -> Non
     windows = "TABLE(TUMBLE(TABLE g, DESCRIPTOR(ts), INTERVAL '5' SECOND))"
     query = f"SELECT COUNT(*) AS n FROM {windows} GROUP BY window_start, window_end"
     assert run(tmp_path, table, query, "") == ["50", "50"]
+
+
+def test_flinks_options_of_partition_commits_are_taken(tmp_path: Path) -> None:
+    """As in Nexmark's query 10; files are visible when their epoch is committed, whatever these say."""
+    (tmp_path / "p.sql").write_text(
+        BID + "CREATE TABLE o (price DECIMAL(10, 2), day STRING) PARTITIONED BY (day) WITH ("
+        "'connector' = 'filesystem', 'path' = 'out', 'format' = 'csv', "
+        "'sink.partition-commit.trigger' = 'partition-time', 'sink.partition-commit.delay' = '1 min', "
+        "'sink.partition-commit.policy.kind' = 'success-file', "
+        "'partition.time-extractor.timestamp-pattern' = '$day 00:00:00');\n"
+        "INSERT INTO o SELECT price, DATE_FORMAT(bidtime, 'yyyy-MM-dd') FROM bid;",
+        encoding="utf-8",
+    )
+    assert plan_file(tmp_path / "p.sql").physical.sinks[0].partitioned_by == ("day",)

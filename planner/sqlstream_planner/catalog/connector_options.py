@@ -179,6 +179,22 @@ FILESYSTEM = ConnectorDef(
             choices=("success-file", "metastore"),
             roles=_SINK,
         ),
+        OptionDef(
+            "sink.partition-commit.trigger",
+            ValueKind.ENUM,
+            "accepted: only committed files are visible",
+            choices=("process-time", "partition-time"),
+            roles=_SINK,
+        ),
+        *(
+            OptionDef(name, kind, "accepted: only committed files are visible", roles=_SINK)
+            for name, kind in (
+                ("sink.partition-commit.delay", _D),
+                ("sink.partition-commit.watermark-time-zone", _S),
+                ("partition.time-extractor.timestamp-pattern", _S),
+                ("partition.time-extractor.timestamp-formatter", _S),
+            )
+        ),
         OptionDef("auto-compaction", _B, "accepted: files are written whole", default="false", roles=_SINK),
         *_FORMAT_OPTIONS,
     ),
