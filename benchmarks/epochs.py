@@ -13,7 +13,7 @@ import json
 import statistics
 import subprocess
 import tempfile
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.job import JobRunner
 from sqlstream.runtime.progress import EpochReport
 from sqlstream.runtime.stages import SparkJobRunner
 from sqlstream_planner.pipeline import plan_file
@@ -61,6 +62,62 @@ def worker_peak_mb(driver: int) -> float:
     return peak
 
 
+@dataclass
+class Growing:
+    """A pipeline whose state grows: `feed` adds input, `measure` runs epochs of so many rows and keeps their times."""
+
+    folder: Path
+    runner: JobRunner
+    parallelism: int
+    epochs: int
+    reports: Path | None
+    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))
+    files: int = 0
+    keys: int = 0
+
+    def __post_init__(self) -> None:
+        (self.folder / "in").mkdir(parents=True)
+        (self.folder / "p.sql").write_text(SQL)
+        self.plan = plan_file(self.folder / "p.sql").physical
+
+    def feed(self, fresh: int, known: int = 0) -> None:
+        """A file with new keys and random known ones."""
+        keys = [np.arange(self.keys, self.keys + fresh), self.rng.integers(0, max(self.keys, 1), known)]
+        write(self.folder / "in" / f"{self.files:06d}.parquet", self.rng.permutation(np.concatenate(keys)))
+        self.files += 1
+        self.keys += fresh
+
+    def run(self, epochs: int) -> list[EpochReport]:
+        """That many epochs, a file each."""
+        reports: list[EpochReport] = []
+        run_pipeline(
+            replace(self.plan, options=replace(self.plan.options, max_files_per_epoch=1)),
+            state_dir=self.folder / "state",
+            local_dir=self.folder / "cache",
+            base_dir=self.folder,
+            runner=self.runner,
+            parallelism=self.parallelism,
+            on_epoch=reports.append,
+            max_epochs=epochs,
+            max_rows_per_epoch=MOST_ROWS,
+        )
+        if self.reports is not None:
+            with self.reports.open("a") as file:
+                file.writelines(json.dumps(report.to_json()) + "\n" for report in reports)
+        return reports
+
+    def measure(self, name: str, rows: int) -> None:
+        """Print a line of the table: epochs of `rows` rows, half of them new keys."""
+        for _ in range(self.epochs):
+            self.feed((rows + 1) // 2, rows // 2)
+        reports = self.run(self.epochs)
+        seconds = [report.total_seconds for report in reports]
+        figures = (min(seconds), statistics.median(seconds), max(seconds))
+        shown = " | ".join(f"{s * 1000:.0f}" for s in figures)
+        last = reports[-1]
+        print(f"| {name} | {last.state_rows:,} | {last.state_bytes / 2**20:.0f} | {shown} |", flush=True)
+
+
 def main() -> None:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -70,69 +127,31 @@ def main() -> None:
     arguments.add_argument("--parallelism", type=int, default=2)
     arguments.add_argument("--reports", type=Path)
     asked = arguments.parse_args()
-    rng = np.random.default_rng(1)
     runner = SparkJobRunner.start(asked.master, None)
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        (folder / "in").mkdir()
-        (folder / "p.sql").write_text(SQL)
-        plan = plan_file(folder / "p.sql").physical
-        number, known = 0, 0
-        rows: list[tuple[str, list[float], int, int]] = []
 
-        def feed(keys: np.ndarray) -> None:
-            nonlocal number
-            write(folder / "in" / f"{number:06d}.parquet", keys)
-            number += 1
+        def growing(name: str) -> Growing:
+            made = Growing(Path(scratch) / name, runner, asked.parallelism, asked.epochs, asked.reports)
+            made.feed(10_000)
+            made.run(1)
+            return made
 
-        def run(epochs: int) -> list[EpochReport]:
-            reports: list[EpochReport] = []
-            run_pipeline(
-                replace(plan, options=replace(plan.options, max_files_per_epoch=1)),
-                state_dir=folder / "state",
-                local_dir=folder / "cache",
-                base_dir=folder,
-                runner=runner,
-                parallelism=asked.parallelism,
-                on_epoch=reports.append,
-                max_epochs=epochs,
-                max_rows_per_epoch=MOST_ROWS,
-            )
-            if asked.reports is not None:
-                with asked.reports.open("a") as file:
-                    file.writelines(json.dumps(report.to_json()) + "\n" for report in reports)
-            return reports
-
-        def measure(name: str, per_epoch: int) -> None:
-            nonlocal known
-            for _ in range(asked.epochs):
-                fresh = np.arange(known, known + (per_epoch + 1) // 2)
-                feed(np.concatenate([fresh, rng.integers(0, max(known, 1), per_epoch - len(fresh))]))
-                known += len(fresh)
-            reports = run(asked.epochs)
-            seconds = [r.total_seconds for r in reports]
-            rows.append((name, seconds, reports[-1].state_rows, reports[-1].state_bytes))
-
-        feed(np.arange(10_000))
-        known = 10_000
-        run(1)
-        measure("warm-up", 10_000)
-        measure("10,000 rows, small state", 10_000)
-        measure("10 rows, small state", 10)
-        for _ in range(max(1, asked.keys // 1_000_000)):
-            feed(rng.permutation(np.arange(known, known + 1_000_000)))
-            known += 1_000_000
-        run(max(1, asked.keys // 1_000_000))
-        measure("after the growth, settling", 10_000)
-        measure("10,000 rows, large state", 10_000)
-        measure("10 rows, large state", 10)
         print(
             "| epoch | keys in state | state MiB | min ms | median ms | max ms |\n|---|---|---|---|---|---|"
         )
-        for name, seconds, keys, size in rows:
-            figures = (min(seconds), statistics.median(seconds), max(seconds))
-            shown = " | ".join(f"{s * 1000:.0f}" for s in figures)
-            print(f"| {name} | {keys:,} | {size / 2**20:.0f} | {shown} |")
+        large = growing("large")
+        large.measure("10,000 rows, small state, the JVM still cold", 10_000)
+        for _ in range(max(1, asked.keys // 1_000_000)):
+            large.feed(1_000_000)
+        large.run(max(1, asked.keys // 1_000_000))
+        # The same JVM, in turns, so that neither has the warmer one.
+        small = growing("small")
+        for _ in range(2):
+            small.measure("10,000 rows, small state", 10_000)
+            large.measure("10,000 rows, large state", 10_000)
+        for _ in range(2):
+            small.measure("10 rows, small state", 10)
+            large.measure("10 rows, large state", 10)
         print(f"\nlargest worker: {worker_peak_mb(0):.0f} MB resident at its peak")
     runner.close()
 
