@@ -115,3 +115,14 @@ def test_the_forms_of_a_function_are_shown_when_its_arguments_are_too_few() -> N
     assert diagnostic.code == "TYP002"
     assert diagnostic.message == "`split_index` does not take 1 argument"
     assert diagnostic.notes == ("SPLIT_INDEX(string, delimiter, index)",)
+
+
+def test_a_time_column_that_is_a_keyword_is_not_quoted() -> None:
+    text = """CREATE TABLE t (at BIGINT, ts AS TO_TIMESTAMP_LTZ(at, 3), WATERMARK FOR ts AS ts)
+        WITH ('connector' = 'filesystem', 'path' = 'x', 'format' = 'json');
+        SELECT COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(at), INTERVAL '1' MINUTE))
+        GROUP BY window_start, window_end;"""
+    with pytest.raises(DiagnosticError) as raised:
+        plan_file(text, file="p.sql")
+    [diagnostic] = raised.value.diagnostics
+    assert diagnostic.message == "`at` is not an event-time column of `t`"

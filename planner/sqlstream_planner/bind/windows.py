@@ -122,7 +122,7 @@ def _time_column(context: BindContext, scope: Scope, node: exp.Expr, table: str,
     found = scope.by_id(resolved.name) if isinstance(resolved, exp.Column) else None
     if found is not None and found.time is not None:
         return found
-    name = node.sql(dialect="duckdb")
+    name = found.name if found is not None else node.sql(dialect="duckdb")
     times = [f.name for f in scope.fields if f.time is not None]
     if found is not None and found.window is not None and found.window.role != "time":
         context.fail(
