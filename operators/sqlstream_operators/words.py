@@ -45,7 +45,8 @@ _FLOATS = {Kind.FLOAT: "4", Kind.DOUBLE: "8"}
 def order_words(rows: pa.Table, order: Sequence[Ordering], columns: Schema) -> list[Word] | None:
     """The words of an ORDER BY, or None where a column's type has none (nested, INTERVAL, wide numbers).
 
-    >>> from .types import BIGINT
+    >>> from sqlstream_operators.schema import Column
+    >>> from sqlstream_operators.types import BIGINT
     >>> [word] = order_words(pa.table({"a": [5, 7]}), [Ordering("a", True)], [Column("a", BIGINT)])
     >>> bool(word[1] < word[0])
     True
