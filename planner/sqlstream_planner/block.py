@@ -21,9 +21,9 @@ from sqlstream_planner.logical import (
     column,
     columns_of,
     raw,
+    sql,
     substitute,
 )
-from sqlstream_planner.operator_plans.aggregates import sql
 
 #: An expression is not inlined into its consumers beyond this many nodes: a sub-select keeps SQL small.
 INLINE_LIMIT = 400

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -10,6 +11,7 @@ from sqlglot import exp
 
 from sqlstream_operators.spec import WindowKind
 from sqlstream_planner.logical import (
+    Fields,
     Filter,
     GroupAggregate,
     KeepFirst,
@@ -116,8 +118,8 @@ def consolidated(node: Node) -> bool:
         case Filter():
             return consolidated(node.input)
         case Project():
-            shown = {e.unnest().name for e in node.expressions if isinstance(e.unnest(), exp.Column)}
-            return shown >= {f.id for f in node.input.fields} and consolidated(node.input)
+            shown = _passed_on(node.fields, node.expressions)
+            return shown.keys() >= {f.id for f in node.input.fields} and consolidated(node.input)
         case Sink():
             return {f.id for f in node.fields} >= {f.id for f in node.input.fields} and consolidated(
                 node.input
@@ -156,11 +158,7 @@ def keys(node: Node) -> list[tuple[str, ...]]:
                 found.append((*node.partition, node.rank.id))
             return found + keys(node.input)
         case Project():
-            kept: dict[str, str] = {}
-            for f, e in zip(node.fields, node.expressions, strict=True):
-                bare = e.unnest()
-                if isinstance(bare, exp.Column):
-                    kept.setdefault(bare.name, f.id)
+            kept = _passed_on(node.fields, node.expressions)
             below = keys(node.input)
             found = [tuple(kept[id_] for id_ in key) for key in below if all(id_ in kept for id_ in key)]
             for end, instead in _stand_ins(node):
@@ -181,30 +179,38 @@ def _group_keys(node: GroupAggregate) -> list[tuple[str, ...]]:
     every = tuple(f.id for f in node.keys)
     if node.grouping is not None:
         return [(*every, node.grouping.id)]
-    same = constants(node.input)
-    varying, plain = [], {}
-    for f, e in zip(node.keys, node.key_expressions, strict=True):
-        if not columns_of(e) <= same:
-            varying.append(f.id)
-        bare = e.unnest()
-        if isinstance(bare, exp.Column):
-            plain[bare.name] = f.id
+    same = _same(node.keys, node.key_expressions, node.input)
+    varying = tuple(id_ for id_ in every if id_ not in same)
+    plain = _passed_on(node.keys, node.key_expressions)
     inside = [
         tuple(plain[id_] for id_ in key) for key in keys(node.input) if all(id_ in plain for id_ in key)
     ]
-    return list(dict.fromkeys([every, tuple(varying), *inside]))
+    return list(dict.fromkeys([every, varying, *inside]))
+
+
+def _passed_on(fields: Fields, expressions: Sequence[exp.Expr]) -> dict[str, str]:
+    """The columns that are given as they are: their ids below, and the first field that each is."""
+    found: dict[str, str] = {}
+    for f, e in zip(fields, expressions, strict=True):
+        bare = e.unnest()
+        if isinstance(bare, exp.Column):
+            found.setdefault(bare.name, f.id)
+    return found
+
+
+def _same(fields: Fields, expressions: Sequence[exp.Expr], below: Node) -> set[str]:
+    """Which fields have one value in all rows: those that read constants of `below` only."""
+    known = constants(below)
+    return {f.id for f, e in zip(fields, expressions, strict=True) if columns_of(e) <= known}
 
 
 def constants(node: Node) -> set[str]:
     """The ids of columns that have one value in all rows of a node's output."""
     match node:
         case Project():
-            same = constants(node.input)
-            return {f.id for f, e in zip(node.fields, node.expressions, strict=True) if columns_of(e) <= same}
+            return _same(node.fields, node.expressions, node.input)
         case GroupAggregate() if node.grouping is None:
-            same = constants(node.input)
-            pairs = zip(node.keys, node.key_expressions, strict=True)
-            return {f.id for f, e in pairs if columns_of(e) <= same}
+            return _same(node.keys, node.key_expressions, node.input)
         case Filter() | TopN() | WindowGate() | KeepFirst():
             return constants(node.inputs[0])
     return set()

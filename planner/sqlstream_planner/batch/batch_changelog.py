@@ -11,8 +11,7 @@ from sqlstream_operators.schema import KIND_COLUMN, Column
 from sqlstream_operators.spec import SourceSpec
 from sqlstream_operators.types import Kind, quote_identifier
 from sqlstream_planner.block import Block
-from sqlstream_planner.logical import Normalize, Scan, column
-from sqlstream_planner.operator_plans.aggregates import sql
+from sqlstream_planner.logical import Normalize, Scan, column, sql
 
 #: The column of a changelog view that tells in which order its rows stand.
 ORDER_COLUMN = "__order"

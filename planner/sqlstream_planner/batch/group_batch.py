@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from sqlglot import exp
-
 from sqlstream_operators.types import Kind
-from sqlstream_planner.logical import AggregateCall, columns_of
+from sqlstream_planner.logical import AggregateCall, columns_of, order_term, sql
 
 #: Aggregates that are one of their values, so that DISTINCT changes nothing.
 _ONE_VALUE = frozenset({"min", "max", "any_value", "arg_min", "arg_max"})
@@ -26,11 +24,11 @@ def batch_call(call: AggregateCall) -> str:
     ANY_VALUE is the least value; ARG_MIN and ARG_MAX take the least and the greatest (by, x); MODE the least
     of the most frequent.
     """
-    arguments = [_text(a) for a in call.arguments]
-    conditions = [f"({_text(call.filter)})"] if call.filter is not None else []
+    arguments = [sql(a) for a in call.arguments]
+    conditions = [f"({sql(call.filter)})"] if call.filter is not None else []
     x = arguments[0] if arguments else "*"
     terms = [
-        f"{_text(e)} {'DESC' if descending else 'ASC'} NULLS {'FIRST' if nulls_first else 'LAST'}"
+        order_term(sql(e), descending=descending, nulls_first=nulls_first)
         for e, descending, nulls_first in call.order_by
         if columns_of(e)
     ]
@@ -66,7 +64,3 @@ def batch_call(call: AggregateCall) -> str:
     ordered = f" ORDER BY {order}" if order else ""
     where = f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
     return f"CAST({name}({distinct}{', '.join(arguments)}{ordered}){where} AS {call.field.type})"
-
-
-def _text(expression: exp.Expr) -> str:
-    return expression.sql(dialect="duckdb")

@@ -31,8 +31,10 @@ from sqlstream_planner.logical import (
     WindowAggregate,
     WindowGate,
     column,
+    order_term,
+    sql,
 )
-from sqlstream_planner.operator_plans.aggregates import ORDER_SENSITIVE, sql
+from sqlstream_planner.operator_plans.aggregates import ORDER_SENSITIVE
 from sqlstream_planner.pipeline import Planned
 from sqlstream_planner.properties import changes
 from sqlstream_planner.window_sql import start_of
@@ -207,9 +209,7 @@ def _call(call: AggregateCall) -> str:
     if name == "collect":
         name = "list"
         conditions.append(f"({arguments[0]}) IS NOT NULL")
-    order = ", ".join(
-        f"{sql(e)} {'DESC' if d else 'ASC'} NULLS {'FIRST' if n else 'LAST'}" for e, d, n in call.order_by
-    )
+    order = ", ".join(order_term(sql(e), descending=d, nulls_first=n) for e, d, n in call.order_by)
     if call.distinct and name in ORDER_SENSITIVE:
         direction = "DESC" if call.order_by and call.order_by[0][1] else "ASC"
         order = f"{arguments[0]} {direction} NULLS LAST"

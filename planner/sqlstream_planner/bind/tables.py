@@ -24,9 +24,9 @@ from sqlstream_planner.logical import (
     Project,
     Scan,
     column,
+    sql,
     substitute,
 )
-from sqlstream_planner.operator_plans.aggregates import sql
 from sqlstream_planner.statements import ComputedColumn, MetadataColumn, PhysicalColumn
 
 #: The options that say *which data* a table is. Others (formats' details, rates, a sink's path) may change freely.

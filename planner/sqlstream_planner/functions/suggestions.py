@@ -14,10 +14,9 @@ from sqlstream_planner.functions.resolve import Resolved, resolve
 
 def suggest_cast(function: Function, typed: Sequence[TypedExpr], nodes: Sequence[exp.Expr]) -> str | None:
     """The one cast that would make the call right, if there is one, or an interval for a time and a number."""
-    if function.name in ("+", "-") and len(typed) == 2 and typed[1].type.is_numeric:
-        if typed[0].type.is_timestamp:
-            return f"write {sql_text(nodes[0])} {function.name} INTERVAL '5' SECOND"
-        if typed[0].type.kind is Kind.INTERVAL:
+    if function.name in ("+", "-") and len(typed) == 2:
+        first, second = typed[0].type, typed[1].type
+        if second.is_numeric and (first.is_timestamp or first.kind is Kind.INTERVAL):
             return f"write {sql_text(nodes[0])} {function.name} INTERVAL '5' SECOND"
     for overload in function.overloads:
         if not overload.accepts(len(typed)) or len(nodes) != len(typed):

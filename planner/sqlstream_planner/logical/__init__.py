@@ -8,7 +8,7 @@ mutated; rewrites copy.
 from __future__ import annotations
 
 from sqlstream_planner.logical.columns import EventTime, Field, Fields, WindowColumn
-from sqlstream_planner.logical.expressions import column, columns_of, raw, substitute
+from sqlstream_planner.logical.expressions import column, columns_of, order_term, raw, sql, substitute
 from sqlstream_planner.logical.nodes import (
     AggregateCall,
     Filter,
@@ -57,7 +57,9 @@ __all__ = [
     "column",
     "columns_of",
     "consumers",
+    "order_term",
     "raw",
+    "sql",
     "substitute",
     "transform",
     "walk",

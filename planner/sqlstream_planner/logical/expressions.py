@@ -42,6 +42,20 @@ def raw(text: str) -> exp.Expr:
     return sqlglot.parse_one(text, read="duckdb")
 
 
+def sql(expression: exp.Expr) -> str:
+    """An expression as DuckDB SQL."""
+    return expression.sql(dialect="duckdb")
+
+
+def order_term(term: str, *, descending: bool, nulls_first: bool) -> str:
+    """A term of an ORDER BY as DuckDB SQL.
+
+    >>> order_term("x", descending=True, nulls_first=False)
+    'x DESC NULLS LAST'
+    """
+    return f"{term} {'DESC' if descending else 'ASC'} NULLS {'FIRST' if nulls_first else 'LAST'}"
+
+
 def column(id_: str) -> exp.Column:
     """A reference to a column by id."""
     return exp.column(exp.to_identifier(id_, quoted=True))

@@ -9,6 +9,7 @@ from sqlglot import exp
 from sqlstream_operators.spec import SinkSpec, SourceSpec, WindowSpec
 from sqlstream_operators.types import SqlType, quote_identifier
 from sqlstream_planner.logical.columns import EventTime, Field, Fields
+from sqlstream_planner.logical.expressions import order_term
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -231,8 +232,9 @@ class OrderTerm:
         >>> OrderTerm("price", descending=True, nulls_first=False).sql
         '"price" DESC NULLS LAST'
         """
-        direction = "DESC" if self.descending else "ASC"
-        return f"{quote_identifier(self.column)} {direction} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
+        return order_term(
+            quote_identifier(self.column), descending=self.descending, nulls_first=self.nulls_first
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

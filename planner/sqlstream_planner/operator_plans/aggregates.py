@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sqlglot import exp
-
 from sqlstream_operators.types import BIGINT, BOOLEAN, DOUBLE, HUGEINT, Kind, SqlType, array, decimal, struct
-from sqlstream_planner.logical import AggregateCall
+from sqlstream_planner.logical import AggregateCall, sql
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +33,6 @@ class Decomposition:
 
     accumulators: tuple[Accumulator, ...]
     final: str
-
-
-def sql(expression: exp.Expr) -> str:
-    """An expression as DuckDB SQL."""
-    return expression.sql(dialect="duckdb")
 
 
 def _filter(call: AggregateCall, *conditions: str) -> str:

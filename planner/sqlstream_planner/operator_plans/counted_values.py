@@ -19,8 +19,7 @@ from sqlstream_operators.types import BIGINT, INTEGER, Kind, SqlType, quote_iden
 from sqlstream_planner.block import Block
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from sqlstream_planner.fingerprint import canonical, digest
-from sqlstream_planner.logical import AggregateCall
-from sqlstream_planner.operator_plans.aggregates import sql
+from sqlstream_planner.logical import AggregateCall, order_term, sql
 from sqlstream_planner.operator_plans.grouping import Grouping, Names, column_hint
 from sqlstream_planner.operator_plans.weighted import row_count, weight_of
 
@@ -246,7 +245,7 @@ def _order(call: AggregateCall, values: tuple[str, ...]) -> str:
     x = values[0]
     keys = values[1:] or (x,)
     terms = [
-        f"{key} {'DESC' if descending else 'ASC'} NULLS {'FIRST' if nulls_first else 'LAST'}"
+        order_term(key, descending=descending, nulls_first=nulls_first)
         for key, (_, descending, nulls_first) in zip(keys, call.order_by, strict=False)
     ]
     return ", ".join([*terms, f"{x} ASC NULLS LAST"])

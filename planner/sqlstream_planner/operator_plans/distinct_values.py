@@ -17,8 +17,8 @@ from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.types import BIGINT, INTEGER, Kind, SqlType, quote_identifier
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import canonical, digest
-from sqlstream_planner.logical import AggregateCall
-from sqlstream_planner.operator_plans.aggregates import sql, sum_type
+from sqlstream_planner.logical import AggregateCall, sql
+from sqlstream_planner.operator_plans.aggregates import sum_type
 from sqlstream_planner.operator_plans.grouping import Grouping, Names, column_hint
 from sqlstream_planner.operator_plans.weighted import row_count, weight_of
 

@@ -11,8 +11,8 @@ from sqlglot import exp
 from sqlstream_operators.types import quote_identifier
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import canonical
-from sqlstream_planner.logical import AggregateCall, Field, Fields
-from sqlstream_planner.operator_plans.aggregates import Accumulator, Decomposition, sql
+from sqlstream_planner.logical import AggregateCall, Field, Fields, sql
+from sqlstream_planner.operator_plans.aggregates import Accumulator, Decomposition
 from sqlstream_planner.operator_plans.time_keys import text_of, time_of
 
 #: The key that tells the rows of several grouping sets apart, in the state.

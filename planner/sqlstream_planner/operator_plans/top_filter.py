@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlstream_operators.types import Kind, quote_identifier
-from sqlstream_planner.logical import Field, Fields, OrderTerm
+from sqlstream_operators.types import INTEGERS, Kind, quote_identifier
+from sqlstream_planner.logical import Fields, OrderTerm
 
 #: Types whose values DuckDB groups, joins and compares alike.
 _PLAIN = frozenset(
     {
-        Kind.BOOLEAN, Kind.TINYINT, Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT, Kind.HUGEINT,
-        Kind.UTINYINT, Kind.USMALLINT, Kind.UINTEGER, Kind.UBIGINT, Kind.DECIMAL,
-        Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.VARCHAR, Kind.UUID,
+        *INTEGERS, Kind.BOOLEAN, Kind.DECIMAL, Kind.VARCHAR, Kind.UUID,
+        Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ,
     }
 )  # fmt: skip
 
@@ -44,12 +43,11 @@ class Keep:
 
     def _by_value(self) -> bool:
         by_id = {f.id: f for f in self.fields}
-        used = [by_id[id_] for id_ in self.partition]
         return (
             self.limit > 0
             and len(self.order) == 1
             and self.order[0].column not in self.partition
-            and all(_plain(f) for f in (*used, by_id[self.order[0].column]))
+            and all(by_id[id_].type.kind in _PLAIN for id_ in (*self.partition, self.order[0].column))
         )
 
     def _by_value_sql(self, inner: str) -> str:
@@ -70,7 +68,3 @@ class Keep:
             f"SELECT a.* FROM __split_rows AS a JOIN __split_last AS b ON {same}\n"
             f"WHERE b.__last IS NULL OR a.{value} {'>=' if term.descending else '<='} b.__last{first}"
         )
-
-
-def _plain(field: Field) -> bool:
-    return field.type.kind in _PLAIN

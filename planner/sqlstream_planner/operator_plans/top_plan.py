@@ -18,8 +18,7 @@ from sqlstream_operators.types import BIGINT, BLOB, VARCHAR
 from sqlstream_planner.block import Block, weight
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.fingerprint import Provenance, digest
-from sqlstream_planner.logical import Fields, KeepFirst, Normalize, TopN
-from sqlstream_planner.operator_plans.aggregates import sql
+from sqlstream_planner.logical import Fields, KeepFirst, Normalize, TopN, sql
 from sqlstream_planner.operator_plans.top_filter import Keep
 
 #: Up to so many rows of a key are one value of the state.

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from sqlstream_operators.schema import WEIGHT_COLUMN
 from sqlstream_operators.types import BIGINT, Kind, struct
 from sqlstream_planner.block import Block
-from sqlstream_planner.logical import AggregateCall
-from sqlstream_planner.operator_plans.aggregates import AGGREGATES, Accumulator, Decomposition, sql, sum_type
+from sqlstream_planner.logical import AggregateCall, sql
+from sqlstream_planner.operator_plans.aggregates import AGGREGATES, Accumulator, Decomposition, sum_type
 
 #: The accumulators that are 0 over no rows, by meaning.
 COUNTS = frozenset({"count", "count_if", "count_if_not"})

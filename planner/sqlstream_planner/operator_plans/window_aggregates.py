@@ -12,8 +12,8 @@ from sqlstream_operators.types import BIGINT, BOOLEAN, Kind, quote_identifier
 from sqlstream_planner import window_sql
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import Provenance, canonical, digest
-from sqlstream_planner.logical import AggregateCall, Field, WindowAggregate, raw
-from sqlstream_planner.operator_plans.aggregates import AGGREGATES, DISTINCT_IS_NOOP, over_distinct, sql
+from sqlstream_planner.logical import AggregateCall, Field, WindowAggregate, raw, sql
+from sqlstream_planner.operator_plans.aggregates import AGGREGATES, DISTINCT_IS_NOOP, over_distinct
 from sqlstream_planner.operator_plans.grouping import (
     GROUPING,
     Grouping,

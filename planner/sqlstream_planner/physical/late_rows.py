@@ -9,8 +9,7 @@ from sqlstream_operators.spec import LateStep, WindowSpec
 from sqlstream_planner import window_sql
 from sqlstream_planner.block import ROW_COLUMN, Block
 from sqlstream_planner.diagnostics import InternalError
-from sqlstream_planner.logical import EventTime, raw
-from sqlstream_planner.operator_plans.aggregates import sql
+from sqlstream_planner.logical import EventTime, raw, sql
 from sqlstream_planner.physical.places import each, reads_of
 
 

@@ -32,9 +32,9 @@ from sqlstream_planner.logical import (
     WindowGate,
     column,
     raw,
+    sql,
     walk,
 )
-from sqlstream_planner.operator_plans.aggregates import sql
 from sqlstream_planner.physical.places import by_place, reads_of
 from sqlstream_planner.physical.stages import Stages
 from sqlstream_planner.physical.states import States

@@ -33,9 +33,9 @@ from sqlstream_planner.logical import (
     WindowGate,
     column,
     columns_of,
+    sql,
     walk,
 )
-from sqlstream_planner.operator_plans.aggregates import sql
 from sqlstream_planner.operator_plans.distinct_values import DistinctPlan
 from sqlstream_planner.operator_plans.gate_plan import plan_gate
 from sqlstream_planner.operator_plans.group_plan import plan_group
@@ -155,14 +155,10 @@ class UpdatingOperators:
         made = []
         for place, here in by_place(blocks).items():
             weighted = any(WEIGHT_COLUMN in b.columns for b in here)
-            layouts = {id_: _layout(here, id_) for id_ in wanted}
+            times = {id_: _times(here, id_) for id_ in wanted}
             texts = []
-            for b in here:
-                computed = {
-                    id_: b.columns[id_] if layout is None else time_of(b.columns[id_])[0]
-                    for id_, layout in layouts.items()
-                }
-                items = [(sql(e), id_) for id_, e in computed.items()] or [("1", "__one")]
+            for n, b in enumerate(here):
+                items = [(sql(columns[n]), id_) for id_, (columns, _) in times.items()] or [("1", "__one")]
                 texts.append(b.select([*items, *([(sql(weight(b)), WEIGHT_COLUMN)] if weighted else [])]))
             step = FragmentStep(
                 self._stages.name(f"{name}.rows"), "\nUNION ALL\n".join(texts), reads_of(here)
@@ -170,7 +166,7 @@ class UpdatingOperators:
             self._stages[place].steps.append(step)
             columns: dict[str, exp.Expr] = {
                 id_: column(id_) if layout is None else text_of(column(id_), layout)
-                for id_, layout in layouts.items()
+                for id_, (_, layout) in times.items()
             }
             if weighted:
                 columns[WEIGHT_COLUMN] = column(WEIGHT_COLUMN)
@@ -273,10 +269,14 @@ def with_key_columns(node: GroupAggregate) -> GroupAggregate:
     return replace(node, input=below, key_expressions=tuple(chosen))
 
 
-def _layout(blocks: Sequence[Block], id_: str) -> exp.Literal | None:
-    """The format in which all of some blocks show a time in a column, None if they don't."""
-    [layout, *others] = [time_of(b.columns[id_])[1] for b in blocks]
-    return layout if all(other == layout for other in others) else None
+def _times(blocks: Sequence[Block], id_: str) -> tuple[list[exp.Expr], exp.Literal | None]:
+    """A column in each of some blocks: where all show a time in one format, the times and the format."""
+    columns = [b.columns[id_] for b in blocks]
+    found = [time_of(e) for e in columns]
+    layout = found[0][1]
+    if layout is None or any(other != layout for _, other in found):
+        return columns, None
+    return [time for time, _ in found], layout
 
 
 def columns_read(node: GroupAggregate) -> list[str]:
