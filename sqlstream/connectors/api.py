@@ -159,6 +159,13 @@ class SourceFactory(Protocol):
         """The task's half; made in the task, so it must come from plain data."""
         ...
 
+    def careful_reader(self, spec: SourceSpec, base_dir: str) -> SplitReader:
+        """As `reader` of the whole rows, for a split that has unreadable ones.
+
+        What `spec` does not read must not make a row unreadable.
+        """
+        ...
+
 
 class SinkFactory(Protocol):
     """Makes both halves of a sink."""

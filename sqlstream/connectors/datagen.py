@@ -53,6 +53,10 @@ class DatagenFactory:
         """The task's half."""
         return DatagenReader(spec)
 
+    def careful_reader(self, spec: SourceSpec, base_dir: str) -> DatagenReader:
+        """The task's half for whole rows: none is malformed."""
+        return DatagenReader(spec.whole)
+
 
 def generator(spec: SourceSpec) -> DatagenGenerator:
     """The generator of a table. Raises DiagnosticError for options that don't fit it."""

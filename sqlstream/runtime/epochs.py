@@ -209,12 +209,11 @@ class EpochLoop:
         letter_file: str | None,
         letters: Mapping[str, int],
     ) -> Manifest:
-        clocks = watermarks.window_clocks(self._program.plan)
         states = []
         for source in plan.sources:
             closed = [
                 outcome.closed[clock.step] - clock.tick_us
-                for clock in clocks
+                for clock in self._planner.clocks
                 if source.name in clock.sources and clock.step in outcome.closed
             ]
             states.append(

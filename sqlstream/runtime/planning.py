@@ -35,7 +35,10 @@ class Ready:
 
 
 class EpochPlanner:
-    """Plans the epochs of one run, each behind where `state` is; `clock` tells when a source was idle for long."""
+    """Plans the epochs of one run, each behind where `state` is; `clock` tells when a source was idle for long.
+
+    `clocks` are those of all operators that a watermark moves.
+    """
 
     def __init__(
         self,
@@ -56,7 +59,7 @@ class EpochPlanner:
         self._wall_clock = wall_clock
         self._admission = settings.admission
         self._groups = watermarks.source_groups(self._plan)
-        self._clocks = watermarks.window_clocks(self._plan)
+        self.clocks = watermarks.window_clocks(self._plan)
         # A global aggregate has a row before any input: its first epoch runs whether there is input or not.
         self._seeded = any(
             isinstance(step, OperatorStep)
@@ -193,5 +196,5 @@ class EpochPlanner:
         return any(
             clock.strikes(clock.least(before), clock.least(after))
             and any(not shard.is_empty for shard in self._state.versions.get(clock.state_id, ()))
-            for clock in self._clocks
+            for clock in self.clocks
         )

@@ -14,7 +14,7 @@ import traceback
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,6 @@ from sqlstream_operators.io import SinkWriter, SplitReader
 from sqlstream_operators.report import Report
 from sqlstream_operators.spec import PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_operators.task import EpochContext, rocks_stores, run_shard_task, run_source_task
-from sqlstream_operators.types import VARCHAR
 from sqlstream_planner.diagnostics import DiagnosticError
 
 PART_BYTES = 4 << 20
@@ -55,6 +54,7 @@ class Connectors:
     """How a task comes by the halves of connectors that run in it."""
 
     reader: Callable[[SourceSpec, str], SplitReader]
+    careful_reader: Callable[[SourceSpec, str], SplitReader]
     writer: Callable[[SinkSpec, str], SinkWriter]
 
 
@@ -64,6 +64,7 @@ def registered() -> Connectors:
 
     return Connectors(
         lambda spec, base_dir: registry.SOURCES[spec.connector].reader(spec, base_dir),
+        lambda spec, base_dir: registry.SOURCES[spec.connector].careful_reader(spec, base_dir),
         lambda spec, base_dir: registry.SINKS[spec.connector].writer(spec, base_dir),
     )
 
@@ -112,12 +113,10 @@ class TaskProgram:
         for one in self.tasks[task]:
             spec = specs[one.split.source]
             reader = connectors.reader(spec, self.base_dir)
-            declared = tuple(column.name for column in spec.physical)
             whole = lenient = None
-            if spec.columns != declared or spec.needed_paths:
-                all_columns = replace(spec, columns=declared, needed_paths=())
-                whole = connectors.reader(all_columns, self.base_dir)
-                lenient = connectors.reader(_lenient(spec), self.base_dir)
+            if spec != spec.whole:
+                whole = connectors.reader(spec.whole, self.base_dir)
+                lenient = connectors.careful_reader(spec, self.base_dir)
             yield from _as_messages(
                 run_source_task(
                     self.plan,
@@ -211,19 +210,6 @@ def _spread(splits: Sequence[TaskSplit], shards: int) -> tuple[tuple[TaskSplit, 
     tasks = min(max(len(splits), 1), max(shards * TASKS_PER_SHARD, 1))
     bounds = [len(splits) * i // tasks for i in range(tasks + 1)]
     return tuple(tuple(splits[low:high]) for low, high in itertools.pairwise(bounds))
-
-
-def _lenient(spec: SourceSpec) -> SourceSpec:
-    """All columns of a source; those of files that the query does not read as text, which can't be malformed.
-
-    What a generator makes depends on the types, and is never malformed.
-    """
-    read = set(spec.columns) if spec.connector == "filesystem" else {c.name for c in spec.physical}
-    physical = tuple(c if c.name in read else replace(c, type=VARCHAR) for c in spec.physical)
-    read = set(spec.columns)
-    unread = tuple(c.name for c in physical if c.name not in read)
-    paths = (*spec.needed_paths, *unread) if spec.needed_paths else ()
-    return replace(spec, physical=physical, columns=tuple(c.name for c in physical), needed_paths=paths)
 
 
 def _as_messages(made: Iterable[Message | Report]) -> Iterator[Message]:

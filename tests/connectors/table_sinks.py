@@ -176,6 +176,7 @@ class TableWorld(World):
     def run(self, **options: Any) -> RunResult:
         connectors = Connectors(
             lambda spec, base: RowReader(self.rows),
+            lambda spec, base: RowReader(self.rows),
             lambda spec, base: registry.SINKS[spec.connector].writer(spec, base),
         )
         return super().run(runner=InProcessRunner(2, connectors), base_dir=self.folder, **options)

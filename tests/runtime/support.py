@@ -145,7 +145,12 @@ class World:
 
     def run(self, *, shards: int | None = 2, rows: int | None = 3, **options: Any) -> RunResult:
         runner = options.pop("runner", None) or InProcessRunner(
-            2, Connectors(lambda spec, base: RowReader(self.rows), lambda spec, base: self.the_sink)
+            2,
+            Connectors(
+                lambda spec, base: RowReader(self.rows),
+                lambda spec, base: RowReader(self.rows),
+                lambda spec, base: self.the_sink,
+            ),
         )
         return run_pipeline(
             options.pop("plan", self.plan),

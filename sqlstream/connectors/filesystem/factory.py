@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlstream.connectors.api import ConnectorContext
 from sqlstream.connectors.filesystem.reader import FileReader
 from sqlstream.connectors.filesystem.sink import FileSink, FileWriter
 from sqlstream.connectors.filesystem.source import FileSource
 from sqlstream_operators.spec import SinkSpec, SourceSpec
+from sqlstream_operators.types import VARCHAR
 
 
 class FileSourceFactory:
@@ -19,6 +22,14 @@ class FileSourceFactory:
     def reader(self, spec: SourceSpec, base_dir: str) -> FileReader:
         """The task's half."""
         return FileReader(spec, base_dir)
+
+    def careful_reader(self, spec: SourceSpec, base_dir: str) -> FileReader:
+        """The task's half for whole rows; the columns that `spec` does not read are taken as they are, as text."""
+        read = set(spec.columns)
+        unread = tuple(column.name for column in spec.physical if column.name not in read)
+        text = tuple(c if c.name in read else replace(c, type=VARCHAR) for c in spec.physical)
+        paths = (*spec.needed_paths, *unread) if spec.needed_paths else ()
+        return FileReader(replace(spec.whole, physical=text, needed_paths=paths), base_dir)
 
 
 class FileSinkFactory:
