@@ -22,3 +22,7 @@ class Clock:
             yield
         finally:
             self.spent[name] += (time.perf_counter_ns() - started) // 1000
+
+    def figures(self, *phases: str) -> dict[str, int]:
+        """What went into these phases, 0 where there was none."""
+        return {name: self.spent[name] for name in phases}

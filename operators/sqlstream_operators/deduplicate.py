@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from itertools import compress
 
@@ -11,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from .changelog_spec import DeduplicateSpec
+from .clock import Clock
 from .errors import InternalError
 from .fragment import DuckSession
 from .operator import OperatorContext, OperatorResult, Watermarks
@@ -59,43 +59,38 @@ class Deduplicate:
 
     def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:
         """Keep the first row of each key; raises InternalError if changes come instead of rows."""
-        started = time.perf_counter_ns()
-        spec, state = self._spec, context.state
+        spec, state, clock = self._spec, context.state, Clock()
         [rows] = inputs
         if WEIGHT_COLUMN in rows.column_names:
             raise InternalError(f"state {spec.state.state_id}: changes came, the plan says appended rows")
         if not rows.num_rows:
             return OperatorResult(empty(with_weight(spec.output)), {"emitted_rows": 0})
-        rows = conformed(rows, spec.columns, f"state {spec.state.state_id}").combine_chunks()
-        found = self._order.sorted(context.duck, rows, 1)
-        first = found.order[found.first]
-        order, keys = state.sorted_keys(TABLE, chosen(rows, spec.partition, first))
-        rows = rows.take(pa.array(first[order]))
-        merge_us = (time.perf_counter_ns() - started) // 1000
-        started = time.perf_counter_ns()
-        stored = state.get_sorted(TABLE, keys)
-        state_us = (time.perf_counter_ns() - started) // 1000
-        started = time.perf_counter_ns()
-        there = stored.column(FOUND).to_numpy()
-        before = np.flatnonzero(there)
-        better = self._better(context.duck, rows.take(pa.array(before)), stored.take(pa.array(before)))
-        replaced = before[better]
-        comes = ~there
-        comes[replaced] = True
-        new = _taken(rows, np.flatnonzero(comes))
-        output = self._changes(rows.take(pa.array(replaced)), stored.take(pa.array(replaced)), new)
-        if projects(spec):
-            output = consolidated(context.duck, output, spec.output)
-        merge_us += (time.perf_counter_ns() - started) // 1000
-        started = time.perf_counter_ns()
-        state.put_sorted(TABLE, list(compress(keys, comes.tolist())), new)
-        state_us += (time.perf_counter_ns() - started) // 1000
+        with clock.phase("merge_us"):
+            rows = conformed(rows, spec.columns, f"state {spec.state.state_id}").combine_chunks()
+            found = self._order.sorted(context.duck, rows, 1)
+            first = found.order[found.first]
+            order, keys = state.sorted_keys(TABLE, chosen(rows, spec.partition, first))
+            rows = rows.take(pa.array(first[order]))
+        with clock.phase("state_us"):
+            stored = state.get_sorted(TABLE, keys)
+        with clock.phase("merge_us"):
+            there = stored.column(FOUND).to_numpy()
+            before = np.flatnonzero(there)
+            better = self._better(context.duck, rows.take(pa.array(before)), stored.take(pa.array(before)))
+            replaced = before[better]
+            comes = ~there
+            comes[replaced] = True
+            new = _taken(rows, np.flatnonzero(comes))
+            output = self._changes(rows.take(pa.array(replaced)), stored.take(pa.array(replaced)), new)
+            if projects(spec):
+                output = consolidated(context.duck, output, spec.output)
+        with clock.phase("state_us"):
+            state.put_sorted(TABLE, list(compress(keys, comes.tolist())), new)
         metrics = {
             "emitted_rows": output.num_rows,
             "read_rows": len(before),
             "state_rows_added": rows.num_rows - len(before),
-            "merge_us": merge_us,
-            "state_us": state_us,
+            **clock.figures("merge_us", "state_us"),
         }
         return OperatorResult(output, metrics)
 

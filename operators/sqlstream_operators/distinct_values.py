@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from itertools import chain, compress, islice
 from operator import ne
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .changelog_spec import DistinctValuesSpec
+from .clock import Clock
 from .errors import InternalError
 from .fragment import DuckSession
 from .groups import Int64s, canonical
@@ -53,25 +53,23 @@ class DistinctValues:
 
     def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:
         """Count the values, and emit for those that came or went; raises InternalError for bad counts."""
+        clock = Clock()
         [rows] = inputs
-        started = time.perf_counter_ns()
-        keys, delta = self._merged(context.state, rows)
-        spent = {"merge_us": _since(started), "state_us": 0, "emit_us": 0}
+        with clock.phase("merge_us"):
+            keys, delta = self._merged(context.state, rows)
         output, added, removed = empty(self._spec.output), 0, 0
         if keys:
-            started = time.perf_counter_ns()
-            stored = context.state.get_sorted(_SEEN, keys)
-            changed, added, removed = self._count(delta, keys, stored, context)
-            spent["state_us"] = _since(started)
-            started = time.perf_counter_ns()
-            if changed.num_rows:
-                output = self._emit(context.duck, changed)
-            spent["emit_us"] = _since(started)
+            with clock.phase("state_us"):
+                stored = context.state.get_sorted(_SEEN, keys)
+                changed, added, removed = self._count(delta, keys, stored, context)
+            with clock.phase("emit_us"):
+                if changed.num_rows:
+                    output = self._emit(context.duck, changed)
         metrics = {
             "emitted_rows": output.num_rows,
             "state_rows_added": added,
             "state_rows_removed": removed,
-            **spent,
+            **clock.figures("merge_us", "state_us", "emit_us"),
         }
         return OperatorResult(output, metrics)
 
@@ -138,7 +136,3 @@ class DistinctValues:
         finally:
             duck.drop("changed")
         return conformed(output, self._spec.output, f"output of {self._spec.state.state_id}")
-
-
-def _since(started: int) -> int:
-    return (time.perf_counter_ns() - started) // 1000

@@ -32,9 +32,6 @@ _GROUP = Column(GROUP, BIGINT)
 Mask = npt.NDArray[np.bool_]
 
 
-_PHASES = ("merge_us", "state_us", "emit_us")
-
-
 @dataclass(slots=True)
 class _Figures:
     added: int = 0
@@ -134,7 +131,7 @@ class GroupAggregate:
             "emitted_rows": output.num_rows,
             "state_rows_added": figures.added,
             "state_rows_removed": figures.removed,
-            **{name: figures.clock.spent[name] for name in _PHASES},
+            **figures.clock.figures("merge_us", "state_us", "emit_us"),
         }
         if figures.last_closed is not None:
             metrics["max_closed_end_us"] = figures.last_closed

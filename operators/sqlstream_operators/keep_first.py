@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .changelog_spec import KeepFirstSpec, column_of
+from .clock import Clock
 from .errors import InternalError
 from .fragment import DuckSession
 from .operator import OperatorContext, OperatorResult, Watermarks
@@ -42,26 +42,24 @@ class KeepFirst:
 
     def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:
         """Emit rows of keys that are new; raises InternalError if changes come instead of rows."""
-        started = time.perf_counter_ns()
-        spec, what = self._spec, f"state {self._spec.state.state_id}"
+        clock, what = Clock(), f"state {self._spec.state.state_id}"
         [rows] = inputs
         if WEIGHT_COLUMN in rows.column_names:
             raise InternalError(f"{what}: changes came, the plan says appended rows")
-        rows = conformed(rows, spec.columns, what)
-        arrived = rows.num_rows
-        if not arrived:
-            return OperatorResult(rows, {"emitted_rows": 0})
-        rows = rows.take(pa.array(self._first(context.duck, rows)))
-        merge_us = (time.perf_counter_ns() - started) // 1000
-        started = time.perf_counter_ns()
-        rows = rows.filter(pc.invert(context.state.get(TABLE, rows).column(FOUND)))
-        context.state.put(TABLE, rows)
+        with clock.phase("merge_us"):
+            rows = conformed(rows, self._spec.columns, what)
+            arrived = rows.num_rows
+            if not arrived:
+                return OperatorResult(rows, {"emitted_rows": 0})
+            rows = rows.take(pa.array(self._first(context.duck, rows)))
+        with clock.phase("state_us"):
+            rows = rows.filter(pc.invert(context.state.get(TABLE, rows).column(FOUND)))
+            context.state.put(TABLE, rows)
         metrics = {
             "emitted_rows": rows.num_rows,
             "dropped_rows": arrived - rows.num_rows,
             "state_rows_added": rows.num_rows,
-            "merge_us": merge_us,
-            "state_us": (time.perf_counter_ns() - started) // 1000,
+            **clock.figures("merge_us", "state_us"),
         }
         return OperatorResult(rows, metrics)
 

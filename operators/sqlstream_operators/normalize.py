@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ import pyarrow.compute as pc
 from .arrow_types import to_arrow
 from .binary import from_matrix
 from .changelog_spec import NormalizeSpec, column_of
+from .clock import Clock
 from .errors import InternalError
 from .fragment import DuckSession
 from .key_bytes import encode_pieces, join_pieces
@@ -68,43 +68,39 @@ class Normalize:
         """Apply the changes in order and emit what became of each key; raises InternalError for an unknown
         kind.
         """
-        started = time.perf_counter_ns()
+        clock = Clock()
         [rows] = inputs
-        kinds = self._kinds(rows)
-        rows = conformed(rows, self._spec.columns, self._what)
-        if not rows.num_rows:
-            return OperatorResult(self._output(rows, rows), {"emitted_rows": 0})
-        keys = self._distinct(rows)
-        now = rows.take(pa.array(keys.last))
-        merge_us = (time.perf_counter_ns() - started) // 1000
-        started = time.perf_counter_ns()
-        stored = context.state.get(TABLE, now.select(self._spec.keys))
-        state_us = (time.perf_counter_ns() - started) // 1000
-        started = time.perf_counter_ns()
-        found = stored.column(FOUND).to_numpy()
-        comes = kinds <= _UPDATE_AFTER
-        unknown, duplicate = _anomalies(kinds, comes, keys, found)
-        stays = comes[keys.last]
-        changed = found | stays
-        both = np.flatnonzero(found & stays)
-        changed[both] = self._differ(context.duck, stored.take(pa.array(both)), now.take(pa.array(both)))
-        goes, new = np.flatnonzero(found & changed), np.flatnonzero(stays & changed)
-        written = now.take(pa.array(new))
-        output = self._output(self._before(now, stored, goes), written)
-        merge_us += (time.perf_counter_ns() - started) // 1000
-        started = time.perf_counter_ns()
-        removed = np.flatnonzero(found & ~stays)
-        context.state.delete(TABLE, now.select(self._spec.keys).take(pa.array(removed)))
-        context.state.put(TABLE, written)
-        state_us += (time.perf_counter_ns() - started) // 1000
+        with clock.phase("merge_us"):
+            kinds = self._kinds(rows)
+            rows = conformed(rows, self._spec.columns, self._what)
+            if not rows.num_rows:
+                return OperatorResult(self._output(rows, rows), {"emitted_rows": 0})
+            keys = self._distinct(rows)
+            now = rows.take(pa.array(keys.last))
+        with clock.phase("state_us"):
+            stored = context.state.get(TABLE, now.select(self._spec.keys))
+        with clock.phase("merge_us"):
+            found = stored.column(FOUND).to_numpy()
+            comes = kinds <= _UPDATE_AFTER
+            unknown, duplicate = _anomalies(kinds, comes, keys, found)
+            stays = comes[keys.last]
+            changed = found | stays
+            both = np.flatnonzero(found & stays)
+            changed[both] = self._differ(context.duck, stored.take(pa.array(both)), now.take(pa.array(both)))
+            goes, new = np.flatnonzero(found & changed), np.flatnonzero(stays & changed)
+            written = now.take(pa.array(new))
+            output = self._output(self._before(now, stored, goes), written)
+        with clock.phase("state_us"):
+            removed = np.flatnonzero(found & ~stays)
+            context.state.delete(TABLE, now.select(self._spec.keys).take(pa.array(removed)))
+            context.state.put(TABLE, written)
         metrics = {
             "emitted_rows": output.num_rows,
             "unknown_deletes": unknown,
             "duplicate_inserts": duplicate,
             "state_rows_added": int(np.count_nonzero(stays & ~found)),
             "state_rows_removed": len(removed),
-            "merge_us": merge_us,
-            "state_us": state_us,
+            **clock.figures("merge_us", "state_us"),
         }
         return OperatorResult(output, metrics)
 

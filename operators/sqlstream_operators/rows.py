@@ -87,9 +87,8 @@ def decode_rows(
     if a value has an unknown id or is not well formed.
     """
     versions = {0: fields} if versions is None else versions
-    schema = pa.schema([pa.field(field.name, to_arrow(field.type)) for field in fields])
     if not values:
-        return schema.empty_table()
+        return _schema_of(fields).empty_table()
     offsets, data = parts(from_list(values))
     starts, limits = offsets[:-1], offsets[1:]
     ids, starts = _read_varints(data, starts, limits)
@@ -145,6 +144,10 @@ def decode_lists(
     return rows, sizes
 
 
+def _schema_of(fields: Sequence[StateField]) -> pa.Schema:
+    return pa.schema([pa.field(field.name, to_arrow(field.type)) for field in fields])
+
+
 def _decode_versions(
     data: U8,
     ids: I64,
@@ -154,7 +157,7 @@ def _decode_versions(
     versions: Mapping[int, Sequence[StateField]],
 ) -> pa.Table:
     """The rows between `starts` and `limits`, each of the version in `ids`, as a table of `fields`."""
-    schema = pa.schema([pa.field(field.name, to_arrow(field.type)) for field in fields])
+    schema = _schema_of(fields)
     if not len(ids):
         return schema.empty_table()
     if ids[0] == ids[-1] and bool((ids == ids[0]).all()):

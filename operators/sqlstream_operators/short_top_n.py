@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from .changelog_spec import TopNSpec
+from .clock import Clock
 from .errors import InternalError
 from .fragment import DuckSession
 from .groups import Int64s, canonical
@@ -55,53 +55,48 @@ class ShortTopN:
     def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:
         """Sort, merge, emit; raises InternalError if changes come instead of rows."""
         spec, state, duck = self._spec, context.state, context.duck
-        what = f"state {spec.state.state_id}"
-        started = time.perf_counter_ns()
+        clock, what = Clock(), f"state {spec.state.state_id}"
         [rows] = inputs
         if WEIGHT_COLUMN in rows.column_names:
             raise InternalError(f"{what}: changes came, the plan says appended rows")
         if not rows.num_rows or not self._upto:
             return OperatorResult(empty(with_weight(spec.output)), {"emitted_rows": 0})
-        rows = canonical(conformed(rows, spec.columns, what), self._keys).combine_chunks()
-        found = self._order.sorted(duck, rows, self._upto)
-        keys = chosen(rows, names_of(self._keys), found.order[found.first])
-        spent = {"merge_us": _since(started)}
-        started = time.perf_counter_ns()
-        stored, sizes = state.lists(TABLE, keys)
-        spent["state_us"] = _since(started)
-
-        started = time.perf_counter_ns()
-        new = sizes == 0
-        wanted = (found.position < self._upto) & new[found.number]
-        at = np.flatnonzero(wanted)
-        fresh = rows.take(pa.array(found.order[at]))
-        fresh_sizes = np.bincount(found.number[at], minlength=len(sizes))[new]
-        shown = found.position[at] >= spec.offset
-        outputs = [self._entering(fresh, found.position[at], found.apart[at], shown)]
-        lists = [(chosen(keys, names_of(self._keys), np.flatnonzero(new)), fresh, fresh_sizes)]
-        if not new.all():
-            at = np.flatnonzero((found.position < self._upto) & ~new[found.number])
-            came = rows.take(pa.array(found.order[at]))
-            owners = np.repeat(np.arange(len(sizes)), sizes)
-            before = _beside(chosen(keys, names_of(self._keys), owners), stored, names_of(spec.columns))
-            positions = np.arange(len(owners)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-            output, changed = self._merged(duck, before, positions, came)
-            outputs.append(output)
-            lists.append(changed)
-        output = concatenated(outputs)
-        if projects(spec):
-            output = consolidated(duck, output, spec.output)
-        spent["merge_us"] += _since(started)
-        started = time.perf_counter_ns()
-        for changed_keys, list_rows, list_sizes in lists:
-            state.put_lists(TABLE, changed_keys, list_rows, list_sizes)
-        spent["state_us"] += _since(started)
+        with clock.phase("merge_us"):
+            rows = canonical(conformed(rows, spec.columns, what), self._keys).combine_chunks()
+            found = self._order.sorted(duck, rows, self._upto)
+            keys = chosen(rows, names_of(self._keys), found.order[found.first])
+        with clock.phase("state_us"):
+            stored, sizes = state.lists(TABLE, keys)
+        with clock.phase("merge_us"):
+            new = sizes == 0
+            wanted = (found.position < self._upto) & new[found.number]
+            at = np.flatnonzero(wanted)
+            fresh = rows.take(pa.array(found.order[at]))
+            fresh_sizes = np.bincount(found.number[at], minlength=len(sizes))[new]
+            shown = found.position[at] >= spec.offset
+            outputs = [self._entering(fresh, found.position[at], found.apart[at], shown)]
+            lists = [(chosen(keys, names_of(self._keys), np.flatnonzero(new)), fresh, fresh_sizes)]
+            if not new.all():
+                at = np.flatnonzero((found.position < self._upto) & ~new[found.number])
+                came = rows.take(pa.array(found.order[at]))
+                owners = np.repeat(np.arange(len(sizes)), sizes)
+                before = _beside(chosen(keys, names_of(self._keys), owners), stored, names_of(spec.columns))
+                positions = np.arange(len(owners)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+                output, changed = self._merged(duck, before, positions, came)
+                outputs.append(output)
+                lists.append(changed)
+            output = concatenated(outputs)
+            if projects(spec):
+                output = consolidated(duck, output, spec.output)
+        with clock.phase("state_us"):
+            for changed_keys, list_rows, list_sizes in lists:
+                state.put_lists(TABLE, changed_keys, list_rows, list_sizes)
         metrics = {
             "emitted_rows": output.num_rows,
             "read_rows": stored.num_rows,
             "state_rows_added": int(new.sum()),
             "state_rows_removed": 0,
-            **spent,
+            **clock.figures("merge_us", "state_us"),
         }
         return OperatorResult(output, metrics)
 
@@ -179,7 +174,3 @@ def _weighted(rows: pa.Table, spec: TopNSpec, rank: Int64s | None, weight: Int64
     ranks = np.zeros(0, np.int64) if rank is None else rank
     output = ranked_output(rows, spec.output, spec.rank, ranks)
     return output.append_column(WEIGHT_COLUMN, pa.array(weight))
-
-
-def _since(started: int) -> int:
-    return (time.perf_counter_ns() - started) // 1000

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from sqlstream_operators.changelog_spec import (
@@ -127,6 +127,11 @@ class SourceSpec:
         missing = [name for name in self.columns if name not in declared]
         if missing:
             raise ValueError(f"source {self.name}: columns {missing} are not declared")
+
+    @property
+    def whole(self) -> SourceSpec:
+        """The same with all the columns that are declared: rows as dead letters keep them."""
+        return replace(self, columns=tuple(column.name for column in self.physical), needed_paths=())
 
 
 @dataclass(frozen=True, slots=True)

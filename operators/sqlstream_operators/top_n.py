@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from .changelog_spec import TopNSpec
+from .clock import Clock
 from .errors import InternalError
 from .operator import OperatorContext, OperatorResult, Watermarks
 from .ranked_state import TABLE, Counted, Merged, RankedState
@@ -40,40 +40,35 @@ class TopN:
 
     def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:
         """Merge, rank, emit; raises InternalError if changes come where the spec promises appended rows."""
-        started = time.perf_counter_ns()
-        spec, ranking, state = self._spec, self._ranking, self._state
+        spec, ranking, state, clock = self._spec, self._ranking, self._state, Clock()
         [rows] = inputs
-        weights = self._weights(rows)
-        rows = conformed(rows, spec.columns, f"state {spec.state.state_id}")
-        if not spec.retracting:
-            rows = ranking.candidates(context.duck, rows) if ranking.upto else rows.slice(0, 0)
-        arrived = state.arrived(context.duck, rows, weights)
-        if not arrived.rows.num_rows:
-            return OperatorResult(empty(with_weight(spec.output)), {"emitted_rows": 0})
-        keys, gone = state.partitions(context.duck, arrived.rows, np.maximum(-arrived.counts, 0))
-        merge_us = (time.perf_counter_ns() - started) // 1000
-        started = time.perf_counter_ns()
-        stored = self._stored(context, arrived, keys, gone)
-        state_us = (time.perf_counter_ns() - started) // 1000
-        started = time.perf_counter_ns()
-        merged = state.merged(context.duck, stored, arrived)
-        was, now = np.maximum(merged.was, 0), np.maximum(merged.now, 0)
-        before, after = ranking.places(context.duck, merged.rows, [was, now])
-        output = self._changes(merged, (before, was), (after, now))
-        if projects(spec):
-            output = consolidated(context.duck, output, spec.output)
-        merge_us += (time.perf_counter_ns() - started) // 1000
-        started = time.perf_counter_ns()
-        kept = merged.now if spec.retracting else ranking.kept(after, now)
-        added, removed = state.write(context.state, merged, kept)
-        state_us += (time.perf_counter_ns() - started) // 1000
+        with clock.phase("merge_us"):
+            weights = self._weights(rows)
+            rows = conformed(rows, spec.columns, f"state {spec.state.state_id}")
+            if not spec.retracting:
+                rows = ranking.candidates(context.duck, rows) if ranking.upto else rows.slice(0, 0)
+            arrived = state.arrived(context.duck, rows, weights)
+            if not arrived.rows.num_rows:
+                return OperatorResult(empty(with_weight(spec.output)), {"emitted_rows": 0})
+            keys, gone = state.partitions(context.duck, arrived.rows, np.maximum(-arrived.counts, 0))
+        with clock.phase("state_us"):
+            stored = self._stored(context, arrived, keys, gone)
+        with clock.phase("merge_us"):
+            merged = state.merged(context.duck, stored, arrived)
+            was, now = np.maximum(merged.was, 0), np.maximum(merged.now, 0)
+            before, after = ranking.places(context.duck, merged.rows, [was, now])
+            output = self._changes(merged, (before, was), (after, now))
+            if projects(spec):
+                output = consolidated(context.duck, output, spec.output)
+        with clock.phase("state_us"):
+            kept = merged.now if spec.retracting else ranking.kept(after, now)
+            added, removed = state.write(context.state, merged, kept)
         metrics = {
             "emitted_rows": output.num_rows,
             "read_rows": len(stored.counts),
             "state_rows_added": added,
             "state_rows_removed": removed,
-            "merge_us": merge_us,
-            "state_us": state_us,
+            **clock.figures("merge_us", "state_us"),
         }
         return OperatorResult(output, metrics)
 

@@ -9,13 +9,13 @@ its time to live is over, and at the next epoch with input that comes two granul
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .clock import Clock
 from .errors import InternalError
 from .fragment import DuckSession
 from .operator import Operator, OperatorContext, OperatorResult, Watermarks
@@ -59,20 +59,19 @@ class TimeToLive:
         """Forget, run the operator, note which keys were touched."""
         if not self._keys:
             return self._inner.process(inputs, context)
-        started = time.perf_counter_ns()
+        clock = Clock()
         now = context.now_us - context.now_us % granularity_us(self._ttl_us)
-        forgotten, removed = self._forget(context, now)
-        spent = time.perf_counter_ns() - started
+        with clock.phase("state_us"):
+            forgotten, removed = self._forget(context, now)
         result = self._inner.process(inputs, context)
-        started = time.perf_counter_ns()
-        added = self._touch(inputs, context, now)
-        spent += time.perf_counter_ns() - started
+        with clock.phase("state_us"):
+            added = self._touch(inputs, context, now)
         metrics = dict(result.metrics)
         for name, figure in (
             ("forgotten_keys", forgotten),
             ("state_rows_added", added),
             ("state_rows_removed", removed),
-            ("state_us", spent // 1000),
+            ("state_us", clock.spent["state_us"]),
         ):
             metrics[name] = metrics.get(name, 0) + figure
         return OperatorResult(result.output, metrics)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .clock import Clock
 from .errors import InternalError
 from .fragment import DuckSession
 from .operator import WATERMARK_MAX, WATERMARK_MIN, OperatorContext, OperatorResult, Watermarks
@@ -76,9 +76,7 @@ class _Figures:
     ends: list[Int64s] = field(default_factory=list)
     added: int = 0
     removed: int = 0
-    merge_us: int = 0
-    state_us: int = 0
-    close_us: int = 0
+    clock: Clock = field(default_factory=Clock)
 
 
 class WindowAggregate:
@@ -133,9 +131,7 @@ class WindowAggregate:
             "closed_windows": sum(len(ends) for ends in figures.ends),
             "state_rows_added": figures.added,
             "state_rows_removed": figures.removed,
-            "merge_us": figures.merge_us,
-            "state_us": figures.state_us,
-            "close_us": figures.close_us,
+            **figures.clock.figures("merge_us", "state_us", "close_us"),
         }
         if figures.ends:
             metrics["max_closed_end_us"] = max(int(ends.max()) for ends in figures.ends)
@@ -149,63 +145,61 @@ class WindowAggregate:
         """Merge an epoch's rows into the state; rows of slices that die at `close` are returned instead."""
         if not rows.num_rows:
             return part.empty()
-        started = time.perf_counter_ns()
-        rows = rows.select(part.columns)
-        ends = rows.column(SLICE_COLUMN).to_numpy()
-        first, last = window_ends_of_slice(self._spec.window, ends)
-        in_gap = first > last
-        if in_gap.any():
-            rows, last = rows.filter(pa.array(~in_gap)), last[~in_gap]
-        if len(last) and late != WATERMARK_MIN and int(last.min()) <= late:
-            raise InternalError(
-                f"state {self._spec.state.state_id}: rows of closed windows reached the operator"
-            )
-        merged = self._merged(context.duck, part, rows)
-        if close == WATERMARK_MAX:
-            dying, living = merged, merged.slice(0, 0)
-        elif close > late:
-            _, last = window_ends_of_slice(self._spec.window, merged.column(SLICE_COLUMN).to_numpy())
-            dies = pa.array(last <= close)
-            dying, living = merged.filter(dies), merged.filter(pc.invert(dies))
-        else:
-            dying, living = merged.slice(0, 0), merged
-        figures.merge_us += (time.perf_counter_ns() - started) // 1000
+        with figures.clock.phase("merge_us"):
+            rows = rows.select(part.columns)
+            ends = rows.column(SLICE_COLUMN).to_numpy()
+            first, last = window_ends_of_slice(self._spec.window, ends)
+            in_gap = first > last
+            if in_gap.any():
+                rows, last = rows.filter(pa.array(~in_gap)), last[~in_gap]
+            if len(last) and late != WATERMARK_MIN and int(last.min()) <= late:
+                raise InternalError(
+                    f"state {self._spec.state.state_id}: rows of closed windows reached the operator"
+                )
+            merged = self._merged(context.duck, part, rows)
+            if close == WATERMARK_MAX:
+                dying, living = merged, merged.slice(0, 0)
+            elif close > late:
+                _, last = window_ends_of_slice(self._spec.window, merged.column(SLICE_COLUMN).to_numpy())
+                dies = pa.array(last <= close)
+                dying, living = merged.filter(dies), merged.filter(pc.invert(dies))
+            else:
+                dying, living = merged.slice(0, 0), merged
         if living.num_rows:
             self._put(part, living, context, figures)
         return dying
 
     def _put(self, part: _Part, rows: pa.Table, context: OperatorContext, figures: _Figures) -> None:
-        started = time.perf_counter_ns()
-        state = context.state
-        ends = rows.column(SLICE_COLUMN).to_numpy()
-        slices = np.unique(ends)
-        present = slices[state.has_time(part.table, slices)]
-        if len(present):
-            known = np.isin(ends, present)
-            candidates = rows if known.all() else rows.filter(pa.array(known))
-            keys = [SLICE_COLUMN, *(column.name for column in part.group)]
-            stored = state.get(part.table, _renamed(candidates.select(keys), SLICE_COLUMN, TIME))
-            found = stored.column(FOUND)
-            new = candidates.filter(found)
-            if new.num_rows:
-                values = [column.name for column in part.values]
-                old = _joined(new.select(keys), stored.filter(found).select(values))
-                fresh = candidates.filter(pc.invert(found))
-                figures.added += fresh.num_rows
-                merged = self._merged(context.duck, part, pa.concat_tables([_as(old, new.schema), new]))
-                pieces = [_as(merged, new.schema), fresh]
+        with figures.clock.phase("state_us"):
+            state = context.state
+            ends = rows.column(SLICE_COLUMN).to_numpy()
+            slices = np.unique(ends)
+            present = slices[state.has_time(part.table, slices)]
+            if len(present):
+                known = np.isin(ends, present)
+                candidates = rows if known.all() else rows.filter(pa.array(known))
+                keys = [SLICE_COLUMN, *(column.name for column in part.group)]
+                stored = state.get(part.table, _renamed(candidates.select(keys), SLICE_COLUMN, TIME))
+                found = stored.column(FOUND)
+                new = candidates.filter(found)
+                if new.num_rows:
+                    values = [column.name for column in part.values]
+                    old = _joined(new.select(keys), stored.filter(found).select(values))
+                    fresh = candidates.filter(pc.invert(found))
+                    figures.added += fresh.num_rows
+                    merged = self._merged(context.duck, part, pa.concat_tables([_as(old, new.schema), new]))
+                    pieces = [_as(merged, new.schema), fresh]
+                else:
+                    figures.added += candidates.num_rows
+                    pieces = [candidates]
+                if candidates is not rows:
+                    rest = rows.filter(pa.array(~known))
+                    figures.added += rest.num_rows
+                    pieces.append(rest)
+                rows = pa.concat_tables(pieces)
             else:
-                figures.added += candidates.num_rows
-                pieces = [candidates]
-            if candidates is not rows:
-                rest = rows.filter(pa.array(~known))
-                figures.added += rest.num_rows
-                pieces.append(rest)
-            rows = pa.concat_tables(pieces)
-        else:
-            figures.added += rows.num_rows
-        state.put(part.table, _renamed(rows, SLICE_COLUMN, TIME))
-        figures.state_us += (time.perf_counter_ns() - started) // 1000
+                figures.added += rows.num_rows
+            state.put(part.table, _renamed(rows, SLICE_COLUMN, TIME))
 
     def _merged(self, duck: DuckSession, part: _Part, rows: pa.Table) -> pa.Table:
         """One row for each (slice, group); DuckDB's one thread aggregates rows in their order."""
@@ -224,22 +218,19 @@ class WindowAggregate:
         window = self._spec.window
         if upto <= after or next_window_end(window, after) > upto:
             return []
-        started = time.perf_counter_ns()
-        shared = after if after == WATERMARK_MIN else max(after - window.size_us, WATERMARK_MIN)
-        low = None if after == WATERMARK_MIN else (shared if window.shared_slices else after) + 1
-        high = None if upto == WATERMARK_MAX else upto + 1
-        dead = dead_slices_upto(window, upto)
-        rows = []
-        for part, extra in zip(self._parts, dying, strict=True):
-            stored = _renamed(context.state.scan_time(part.table, low, high), TIME, SLICE_COLUMN)
-            stored = stored.select(part.columns)
-            self._delete(part, stored, context.state, dead, figures)
-            rows.append((stored, extra))
-        figures.state_us += (time.perf_counter_ns() - started) // 1000
-        started = time.perf_counter_ns()
-        outputs = self._emit_chunks(context.duck, rows, after, upto, figures)
-        figures.close_us += (time.perf_counter_ns() - started) // 1000
-        return outputs
+        with figures.clock.phase("state_us"):
+            shared = after if after == WATERMARK_MIN else max(after - window.size_us, WATERMARK_MIN)
+            low = None if after == WATERMARK_MIN else (shared if window.shared_slices else after) + 1
+            high = None if upto == WATERMARK_MAX else upto + 1
+            dead = dead_slices_upto(window, upto)
+            rows = []
+            for part, extra in zip(self._parts, dying, strict=True):
+                stored = _renamed(context.state.scan_time(part.table, low, high), TIME, SLICE_COLUMN)
+                stored = stored.select(part.columns)
+                self._delete(part, stored, context.state, dead, figures)
+                rows.append((stored, extra))
+        with figures.clock.phase("close_us"):
+            return self._emit_chunks(context.duck, rows, after, upto, figures)
 
     @staticmethod
     def _delete(part: _Part, stored: pa.Table, state: StateStore, dead: int, figures: _Figures) -> None:

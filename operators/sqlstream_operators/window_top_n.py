@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
-from .arrow_types import to_arrow
 from .changelog_spec import WindowTopNSpec
+from .clock import Clock
 from .errors import InternalError
 from .operator import WATERMARK_MAX, WATERMARK_MIN, OperatorContext, OperatorResult, Watermarks
 from .ranked_state import TABLE, Counted, RankedState
@@ -18,6 +17,7 @@ from .ranking import Ranking, ranked_output
 from .relations import conformed
 from .schema import SLICE_COLUMN, WEIGHT_COLUMN, Column
 from .types import BIGINT
+from .weighted import empty
 from .windows import closed_upto
 
 
@@ -27,9 +27,7 @@ class _Figures:
     last: int | None = None
     added: int = 0
     removed: int = 0
-    merge_us: int = 0
-    state_us: int = 0
-    close_us: int = 0
+    clock: Clock = field(default_factory=Clock)
 
 
 class WindowTopN:
@@ -61,16 +59,13 @@ class WindowTopN:
         outputs = self._close(context, self._state.empty(), before, late, figures)
         dying = self._merge_in(context, rows, late, close, figures)
         outputs += self._close(context, dying, late, close, figures)
-        schema = pa.schema([(column.name, to_arrow(column.type)) for column in spec.output])
-        output = pa.concat_tables(outputs) if outputs else schema.empty_table()
+        output = pa.concat_tables(outputs) if outputs else empty(spec.output)
         metrics = {
             "emitted_rows": output.num_rows,
             "closed_windows": figures.closed,
             "state_rows_added": figures.added,
             "state_rows_removed": figures.removed,
-            "merge_us": figures.merge_us,
-            "state_us": figures.state_us,
-            "close_us": figures.close_us,
+            **figures.clock.figures("merge_us", "state_us", "close_us"),
         }
         if figures.last is not None:
             metrics["max_closed_end_us"] = figures.last
@@ -85,16 +80,15 @@ class WindowTopN:
             raise InternalError(f"{what}: changes came, the plan says appended rows")
         if not rows.num_rows:
             return self._state.empty()
-        started = time.perf_counter_ns()
-        rows = conformed(rows, self._ranking.columns, what)
-        ends = rows.column(SLICE_COLUMN).to_numpy()
-        if late != WATERMARK_MIN and int(ends.min()) <= late:
-            raise InternalError(f"{what}: rows of closed windows reached the operator")
-        rows = self._ranking.candidates(context.duck, rows) if self._ranking.upto else rows.slice(0, 0)
-        arrived = self._state.arrived(context.duck, rows, None)
-        ends = arrived.rows.column(SLICE_COLUMN).to_numpy()
-        dies = (ends <= close) & (close != WATERMARK_MIN)
-        figures.merge_us += (time.perf_counter_ns() - started) // 1000
+        with figures.clock.phase("merge_us"):
+            rows = conformed(rows, self._ranking.columns, what)
+            ends = rows.column(SLICE_COLUMN).to_numpy()
+            if late != WATERMARK_MIN and int(ends.min()) <= late:
+                raise InternalError(f"{what}: rows of closed windows reached the operator")
+            rows = self._ranking.candidates(context.duck, rows) if self._ranking.upto else rows.slice(0, 0)
+            arrived = self._state.arrived(context.duck, rows, None)
+            ends = arrived.rows.column(SLICE_COLUMN).to_numpy()
+            dies = (ends <= close) & (close != WATERMARK_MIN)
         self._keep(context, arrived.take(np.flatnonzero(~dies)), figures)
         return arrived.take(np.flatnonzero(dies))
 
@@ -102,25 +96,22 @@ class WindowTopN:
         """Write what can be in the answer of windows that stay open."""
         if not arrived.rows.num_rows:
             return
-        started = time.perf_counter_ns()
-        state = context.state
-        ends = arrived.rows.column(SLICE_COLUMN).to_numpy()
-        windows = np.unique(ends)
-        known = np.isin(ends, windows[state.has_time(TABLE, windows)])
-        stored = self._state.empty()
-        if known.any():
-            keys, _ = self._state.partitions(context.duck, arrived.rows.filter(pa.array(known)))
-            stored = self._state.loaded(state.scan_prefix(TABLE, keys))
-        figures.state_us += (time.perf_counter_ns() - started) // 1000
-        started = time.perf_counter_ns()
-        merged = self._state.merged(context.duck, stored, arrived)
-        [place] = self._ranking.places(context.duck, merged.rows, [merged.now])
-        figures.merge_us += (time.perf_counter_ns() - started) // 1000
-        started = time.perf_counter_ns()
-        added, removed = self._state.write(state, merged, self._ranking.kept(place, merged.now))
-        figures.added += added
-        figures.removed += removed
-        figures.state_us += (time.perf_counter_ns() - started) // 1000
+        with figures.clock.phase("state_us"):
+            state = context.state
+            ends = arrived.rows.column(SLICE_COLUMN).to_numpy()
+            windows = np.unique(ends)
+            known = np.isin(ends, windows[state.has_time(TABLE, windows)])
+            stored = self._state.empty()
+            if known.any():
+                keys, _ = self._state.partitions(context.duck, arrived.rows.filter(pa.array(known)))
+                stored = self._state.loaded(state.scan_prefix(TABLE, keys))
+        with figures.clock.phase("merge_us"):
+            merged = self._state.merged(context.duck, stored, arrived)
+            [place] = self._ranking.places(context.duck, merged.rows, [merged.now])
+        with figures.clock.phase("state_us"):
+            added, removed = self._state.write(state, merged, self._ranking.kept(place, merged.now))
+            figures.added += added
+            figures.removed += removed
 
     def _close(
         self, context: OperatorContext, dying: Counted, after: int, upto: int, figures: _Figures
@@ -128,24 +119,22 @@ class WindowTopN:
         """Emit the windows that end in (after, upto] from state and `dying`, and delete their state."""
         if upto <= after:
             return []
-        started = time.perf_counter_ns()
-        low = None if after == WATERMARK_MIN else after + 1
-        high = None if upto == WATERMARK_MAX else upto + 1
-        stored = self._state.loaded(context.state.scan_time(TABLE, low, high))
-        if len(stored.counts):
-            context.state.delete_time(TABLE, low, high)
-            figures.removed += len(stored.counts)
-        figures.state_us += (time.perf_counter_ns() - started) // 1000
-        started = time.perf_counter_ns()
-        merged = self._state.merged(context.duck, stored, dying)
-        if not merged.rows.num_rows:
-            return []
-        ends = np.unique(merged.rows.column(SLICE_COLUMN).to_numpy())
-        figures.closed += len(ends)
-        figures.last = int(ends[-1])
-        [place] = self._ranking.places(context.duck, merged.rows, [merged.now])
-        shown = self._ranking.shown(place, merged.now)
-        row, rank = np.repeat(shown.row, shown.copies), np.repeat(shown.rank, shown.copies)
-        output = ranked_output(merged.rows.take(pa.array(row)), self._spec.output, self._spec.rank, rank)
-        figures.close_us += (time.perf_counter_ns() - started) // 1000
+        with figures.clock.phase("state_us"):
+            low = None if after == WATERMARK_MIN else after + 1
+            high = None if upto == WATERMARK_MAX else upto + 1
+            stored = self._state.loaded(context.state.scan_time(TABLE, low, high))
+            if len(stored.counts):
+                context.state.delete_time(TABLE, low, high)
+                figures.removed += len(stored.counts)
+        with figures.clock.phase("close_us"):
+            merged = self._state.merged(context.duck, stored, dying)
+            if not merged.rows.num_rows:
+                return []
+            ends = np.unique(merged.rows.column(SLICE_COLUMN).to_numpy())
+            figures.closed += len(ends)
+            figures.last = int(ends[-1])
+            [place] = self._ranking.places(context.duck, merged.rows, [merged.now])
+            shown = self._ranking.shown(place, merged.now)
+            row, rank = np.repeat(shown.row, shown.copies), np.repeat(shown.rank, shown.copies)
+            output = ranked_output(merged.rows.take(pa.array(row)), self._spec.output, self._spec.rank, rank)
         return [output]

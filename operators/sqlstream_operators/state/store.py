@@ -173,9 +173,7 @@ class StateTables:
         place = self._table(table)
         wanted = self._keys(place, keys)
         distinct = _distinct(wanted)
-        values = self._fetch(distinct)
-        there = np.fromiter(map(is_not, values, repeat(None)), bool, len(values))
-        present = [value for value in values if value is not None]
+        there, present = _present(self._fetch(distinct))
         position = np.cumsum(there) - 1
         if wanted != distinct:
             places = dict(zip(distinct, range(len(distinct)), strict=True))
@@ -209,9 +207,8 @@ class StateTables:
     def get_sorted(self, table: str, keys: list[bytes]) -> pa.Table:
         """See `StateStore.get_sorted`."""
         place = self._table(table)
-        values = self._fetch(keys)
-        there = np.fromiter(map(is_not, values, repeat(None)), bool, len(values))
-        return self._found(place, [v for v in values if v is not None], there, np.cumsum(there) - 1)
+        there, present = _present(self._fetch(keys))
+        return self._found(place, present, there, np.cumsum(there) - 1)
 
     def put_sorted(self, table: str, keys: list[bytes], rows: pa.Table) -> None:
         """See `StateStore.put_sorted`."""
@@ -225,11 +222,7 @@ class StateTables:
 
     def put(self, table: str, rows: pa.Table) -> None:
         """See `StateStore.put`."""
-        if rows.num_rows == 0:
-            return
-        place = self._table(table)
-        keys = self._keys(place, rows)
-        self.overlay.write(keys, encode_rows(rows, place.spec.value, self._written_as))
+        self.put_sorted(table, self._keys(self._table(table), rows), rows)
 
     def lists(self, table: str, keys: pa.Table) -> tuple[pa.Table, npt.NDArray[np.int64]]:
         """See `StateStore.lists`."""
@@ -237,10 +230,9 @@ class StateTables:
         wanted = self._keys(place, keys)
         distinct = _distinct(wanted)
         found = dict(zip(distinct, self._fetch(distinct), strict=True))
-        values = [found[key] for key in wanted]
-        there = np.fromiter(map(is_not, values, repeat(None)), bool, len(values))
-        rows, lengths = decode_lists([v for v in values if v is not None], place.spec.value, place.versions)
-        sizes = np.zeros(len(values), np.int64)
+        there, present = _present([found[key] for key in wanted])
+        rows, lengths = decode_lists(present, place.spec.value, place.versions)
+        sizes = np.zeros(len(wanted), np.int64)
         sizes[there] = lengths
         return rows, sizes
 
@@ -254,10 +246,7 @@ class StateTables:
 
     def delete(self, table: str, keys: pa.Table) -> None:
         """See `StateStore.delete`."""
-        if keys.num_rows == 0:
-            return
-        deleted = self._keys(self._table(table), keys)
-        self.overlay.write(deleted, [None] * len(deleted))
+        self.delete_sorted(table, self._keys(self._table(table), keys))
 
     def scan_prefix(self, table: str, keys: pa.Table) -> pa.Table:
         """See `StateStore.scan_prefix`."""
@@ -524,6 +513,12 @@ class StateTables:
         if place.spec.layout != "time":
             raise ValueError(f"state table {place.spec.name} is not ordered by time")
         return time_bound(place, from_us, place.prefix), time_bound(place, to_us, place.after)
+
+
+def _present(values: list[bytes | None]) -> tuple[npt.NDArray[np.bool_], list[bytes]]:
+    """Where there is a value, and those that are there."""
+    there = np.fromiter(map(is_not, values, repeat(None)), bool, len(values))
+    return there, [value for value in values if value is not None]
 
 
 def _distinct(keys: list[bytes]) -> list[bytes]:
