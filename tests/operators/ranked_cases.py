@@ -28,7 +28,8 @@ from sqlstream_operators.state.shard_store import ShardStore
 from sqlstream_operators.state.store import StateTables
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_operators.state_schema import Layout, StateField, StateSchema, StateTable
-from sqlstream_operators.types import BIGINT, BLOB, VARCHAR, decimal
+from sqlstream_operators.types import BIGINT, BLOB, JSON, VARCHAR, SqlType, decimal
+from tests.operators.arrow_strategies import columns, scalar_types
 
 DUCK = DuckSession()
 REFERENCE = duckdb.connect(config={"threads": 1})
@@ -53,6 +54,11 @@ rows = st.tuples(
     st.sampled_from([None, "", "a", "a\0", "b"]),
     st.sampled_from([None, Decimal("0.50"), Decimal("-1.00")]),
 )
+
+
+#: Changes that only come, and where epochs end.
+inserts = st.lists(st.tuples(rows, st.sampled_from([1, 1, 2])), max_size=24)
+cuts = st.lists(st.integers(0, 24), max_size=4)
 
 
 @dataclass(frozen=True)
@@ -255,6 +261,24 @@ def cut(changes: Iterable[Change], cuts: Sequence[int]) -> list[list[Change]]:
     listed = list(changes)
     bounds = [0, *sorted(min(c, len(listed)) for c in cuts), len(listed)]
     return [listed[a:b] for a, b in itertools.pairwise(bounds)]
+
+
+@st.composite
+def typed_rows(draw: st.DrawFn) -> tuple[SqlType, list[pa.Array]]:
+    """A type, and the values of some epochs."""
+    type_ = draw(scalar_types().filter(lambda type_: type_ != JSON))  # what is drawn is no JSON
+    return type_, [draw(columns(type_, draw(st.integers(1, 6)))) for _ in range(draw(st.integers(1, 3)))]
+
+
+def outcome_of(
+    job: Shards, epochs: Iterable[Sequence[Change]], *, weighted: bool = False
+) -> tuple[list[list[str] | None], object]:
+    """What a job gives for each epoch, in some order, and the bytes of its state."""
+    outputs = []
+    for epoch in epochs:
+        output = job.run(changes_of(epoch, weighted=weighted))
+        outputs.append(None if output is None else sorted(map(repr, output.to_pylist())))
+    return outputs, job.bytes()
 
 
 def shuffled(changes: Sequence[Change], seed: int) -> list[Change]:

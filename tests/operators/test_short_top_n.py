@@ -12,7 +12,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sqlstream_operators import types as t
 from sqlstream_operators.changelog_spec import Ordering, TopNSpec
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.groups import Int64s
@@ -21,7 +20,6 @@ from sqlstream_operators.schema import WEIGHT_COLUMN, Column
 from sqlstream_operators.short_top_n import ShortTopN
 from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.types import BIGINT, SqlType
-from tests.operators.arrow_strategies import columns, scalar_types
 from tests.operators.ranked_cases import (
     COLUMNS,
     NAMES,
@@ -34,14 +32,15 @@ from tests.operators.ranked_cases import (
     cases,
     changes_of,
     cut,
+    cuts,
     fold,
+    inserts,
+    outcome_of,
     ranked_state,
-    rows,
     shuffled,
+    typed_rows,
 )
 
-inserts = st.lists(st.tuples(rows, st.sampled_from([1, 1, 2])), max_size=24)
-cuts = st.lists(st.integers(0, 24), max_size=4)
 first_rows = cases().map(lambda case: replace(case, function="row_number"))
 
 
@@ -122,21 +121,9 @@ def test_on_rocksdb_with_rescaling(
 def test_the_order_of_rows_in_an_epoch_means_nothing(
     case: Case, changes: list[Change], ends: list[int], seed: int
 ) -> None:
-    runs = []
-    for mixed in (cut(changes, ends), [shuffled(epoch, seed) for epoch in cut(changes, ends)]):
-        job = shards_of(case, 2)
-        outputs = []
-        for epoch in mixed:
-            output = job.run(changes_of(epoch, weighted=False))
-            outputs.append(None if output is None else sorted(map(repr, output.to_pylist())))
-        runs.append((outputs, job.bytes()))
-    assert runs[0] == runs[1]
-
-
-@st.composite
-def typed_rows(draw: st.DrawFn) -> tuple[SqlType, list[pa.Array]]:
-    type_ = draw(scalar_types().filter(lambda type_: type_ != t.JSON))  # what is drawn is no JSON
-    return type_, [draw(columns(type_, draw(st.integers(1, 6)))) for _ in range(draw(st.integers(1, 3)))]
+    epochs = cut(changes, ends)
+    mixed = [shuffled(epoch, seed) for epoch in epochs]
+    assert outcome_of(shards_of(case, 2), mixed) == outcome_of(shards_of(case, 2), epochs)
 
 
 @settings(max_examples=120)

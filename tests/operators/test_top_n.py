@@ -39,14 +39,14 @@ from tests.operators.ranked_cases import (
     cases,
     changes_of,
     cut,
+    cuts,
     fold,
+    inserts,
+    outcome_of,
     ranked_state,
     rows,
     shuffled,
 )
-
-inserts = st.lists(st.tuples(rows, st.sampled_from([1, 1, 2])), max_size=24)
-cuts = st.lists(st.integers(0, 24), max_size=4)
 
 
 @st.composite
@@ -160,15 +160,12 @@ def test_the_order_of_rows_in_an_epoch_means_nothing(
     if not retracting:
         changes = [(row, abs(weight)) for row, weight in changes]
     epochs = cut(changes, ends)
-    runs = []
-    for mixed in (epochs, [shuffled(epoch, seed) for epoch in epochs]):
-        job = shards_of(case, 2, retracting=retracting)
-        outputs = []
-        for epoch in mixed:
-            output = job.run(changes_of(epoch, weighted=retracting))
-            outputs.append(None if output is None else sorted(map(repr, output.to_pylist())))
-        runs.append((outputs, job.bytes()))
-    assert runs[0] == runs[1]
+    mixed = [shuffled(epoch, seed) for epoch in epochs]
+    found = [
+        outcome_of(shards_of(case, 2, retracting=retracting), run, weighted=retracting)
+        for run in (epochs, mixed)
+    ]
+    assert found[0] == found[1]
 
 
 @settings(max_examples=8)
