@@ -46,9 +46,14 @@ logger.python.name = org.apache.spark.api.python
 logger.python.level = off
 """
 
+# The JVM of a local master passes blobs on and plans epochs. Its second compiler took a quarter of all CPU in the first
+# minutes and a sixth when warm, and made nothing faster (docs/performance.md).
+_FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
+
 #: What an epoch's job needs of its session; set on the session that the job runs in, whoever made it.
 JOB_CONF: Mapping[str, str] = {
     "spark.sql.adaptive.enabled": "false",  # costs a job a stage; our partitions are exact
+    "spark.sql.codegen.wholeStage": "false",  # code for stages that hand blobs on: compiled, then run for µs
     # Rows are blobs of up to 64 MB, and a batch of them must stay under Arrow's 2 GiB.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -107,9 +112,13 @@ def session_conf(master: str, conf: Mapping[str, str], directory: Path) -> dict[
             settings["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(roots)
     settings |= conf
     options = settings.get("spark.driver.extraJavaOptions", "")
+    ours = []
+    if is_local(master) and "-XX:TieredStopAtLevel" not in options:
+        ours.append(_FIRST_COMPILER)
     if "log4j" not in options:
-        log = f"-Dlog4j2.configurationFile={(directory / 'log4j2.properties').as_uri()}"
-        settings["spark.driver.extraJavaOptions"] = f"{options} {log}".strip()
+        ours.append(f"-Dlog4j2.configurationFile={(directory / 'log4j2.properties').as_uri()}")
+    if ours:
+        settings["spark.driver.extraJavaOptions"] = " ".join([options, *ours]).strip()
     return settings
 
 

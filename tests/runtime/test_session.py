@@ -36,11 +36,14 @@ def test_what_the_user_sets_wins(tmp_path: Path) -> None:
         tmp_path,
     )
     assert (conf["spark.driver.memory"], conf["spark.x"]) == ("7g", "y")
-    assert conf["spark.driver.extraJavaOptions"].startswith("-Dx=1 -Dlog4j2.configurationFile=file:")
+    options = conf["spark.driver.extraJavaOptions"]
+    assert options.startswith("-Dx=1 -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile=file:")
     own = session_conf(
-        "local", {"spark.driver.extraJavaOptions": "-Dlog4j2.configurationFile=mine"}, tmp_path
+        "local",
+        {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4 -Dlog4j2.configurationFile=mine"},
+        tmp_path,
     )
-    assert own["spark.driver.extraJavaOptions"] == "-Dlog4j2.configurationFile=mine"
+    assert own["spark.driver.extraJavaOptions"] == "-XX:TieredStopAtLevel=4 -Dlog4j2.configurationFile=mine"
     assert session_conf("local", {}, tmp_path)["spark.sql.adaptive.enabled"] == "false"
 
 
@@ -49,6 +52,7 @@ def test_remote_executors_get_no_settings_of_this_machine(tmp_path: Path) -> Non
     assert (
         not {"spark.driver.host", "spark.python.daemon.module", "spark.executorEnv.PYTHONPATH"} & conf.keys()
     )
+    assert "Tiered" not in conf["spark.driver.extraJavaOptions"]
 
 
 def test_connect_is_refused_clearly() -> None:

@@ -74,6 +74,10 @@ def decode_delta(content: bytes) -> tuple[list[bytes], list[bytes | None]]:
 
 
 def _cut(body: bytes, ends: np.ndarray, lengths: np.ndarray) -> list[bytes]:
+    if len(ends) and lengths[0] and (lengths == lengths[0]).all():
+        first = int(ends[0] - lengths[0])
+        listed: list[bytes] = np.frombuffer(body, f"V{lengths[0]}", len(ends), first).tolist()
+        return listed
     ends_list = ends.tolist()
     starts = (ends - lengths).tolist()
     return [body[start:end] for start, end in zip(starts, ends_list, strict=True)]
