@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import itertools
 import multiprocessing
 import pickle
@@ -16,12 +18,13 @@ import pytest
 
 from sqlstream_operators import types as t
 from sqlstream_operators.errors import StateCorruptionError, StateError, StateSchemaError
+from sqlstream_operators.state.cache import fetch
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.delta import decode_delta, encode_delta
 from sqlstream_operators.state.memory import MemoryShardStore
 from sqlstream_operators.state.shard_store import ShardStore, SnapshotPolicy
 from sqlstream_operators.state.store import StateStore
-from sqlstream_operators.state.version import ShardVersion
+from sqlstream_operators.state.version import ShardVersion, file_digest
 from sqlstream_operators.state_schema import FOUND, TIME, StateField, StateSchema, StateTable
 
 SCHEMA = StateSchema(
@@ -313,7 +316,7 @@ def test_a_killed_task_leaves_no_lock(bench: Bench) -> None:
 def test_snapshots_are_incremental_and_files_are_collectable(tmp_path: Path) -> None:
     bench = Bench(tmp_path, OFTEN)
     seen: list[frozenset[str]] = []
-    for i in range(12):
+    for i in range(24):
         bench.epoch(sums(*((f"k{i}", at, i) for at in range(50))))
         names = frozenset(file.name for file in bench.version.snapshot if file.name.endswith(".sst"))
         if names and (not seen or seen[-1] != names):
@@ -323,7 +326,20 @@ def test_snapshots_are_incremental_and_files_are_collectable(tmp_path: Path) -> 
     for name in set(bench.checkpoint.list()) - bench.version.files():
         bench.checkpoint.delete(name)
     with bench.open("new") as store:
-        assert len(content(store)) == 600
+        assert len(content(store)) == 1200
+
+
+def test_digests_of_earlier_versions_are_still_understood(bench: Bench) -> None:
+    bench.epoch(sums(("a", 1, 1)))
+    (delta,) = bench.version.deltas
+    assert delta.file is not None
+    content_of = bench.checkpoint.get(delta.file.name)
+    earlier = hashlib.blake2b(content_of, digest_size=16).hexdigest()
+    assert file_digest(content_of) != earlier
+    assert file_digest(content_of, like=earlier) == earlier
+    assert fetch(bench.checkpoint, dataclasses.replace(delta.file, digest=earlier)) == content_of
+    with pytest.raises(StateCorruptionError, match="digest differs"):
+        fetch(bench.checkpoint, dataclasses.replace(delta.file, digest=earlier[::-1]))
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "delete", "grow", "empty"])
@@ -381,12 +397,27 @@ def test_a_damaged_cache_is_rebuilt(bench: Bench) -> None:
         found = store.get("sums", rows)
         assert found["n"].to_pylist() == rows["n"].to_pylist()
         assert store.scan_all("sums").num_rows == 1000
-    pending = next((bench.root / "a").rglob("pending"))
+
+
+def test_a_damaged_copy_of_the_last_delta_is_fetched_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CheckpointStore, "near", False)
+    bench.epoch(sums(("old", 1, 1)))
     bench.epoch(sums(("new", 1, 1)))
-    for file in pending.iterdir():
-        file.write_bytes(b"rubbish")
+    pending = next((bench.root / "a").rglob("pending"))
+    (copy,) = pending.iterdir()
+    copy.write_bytes(b"rubbish")
     with bench.open() as store:
-        assert store.scan_all("sums").num_rows == 1001
+        assert not store.rebuilt
+        assert content(store) == [("new", 1, 1), ("old", 1, 1)]
+
+
+def test_no_copy_of_the_last_delta_beside_a_checkpoint_on_the_same_machine(bench: Bench) -> None:
+    bench.epoch(sums(("a", 1, 1)))
+    assert not list((bench.root / "a").rglob("pending"))
+    with bench.open() as store:
+        assert content(store) == [("a", 1, 1)]
 
 
 def test_a_cache_full_of_rubbish_is_rebuilt(bench: Bench) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import shutil
@@ -24,9 +23,7 @@ from sqlstream_operators.errors import StateCorruptionError
 from .checkpoint_store import CheckpointStore
 from .delta import decode_delta
 from .rocks import RocksBytes
-from .version import Delta, ShardVersion, StateFile, chain_after, digest_of
-
-_CHUNK = 4 << 20
+from .version import Delta, ShardVersion, StateFile, chain_after, file_digest
 
 
 class Cache:
@@ -164,7 +161,7 @@ class Cache:
         content = None
         with contextlib.suppress(FileNotFoundError):
             content = (self.slot / "pending" / Path(delta.file.name).name).read_bytes()
-        if content is None or len(content) != delta.file.bytes or digest_of(content) != delta.file.digest:
+        if content is None or not _is_of(content, delta.file):
             content = fetch(self._checkpoint, delta.file)
         try:
             return decode_delta(content)
@@ -172,7 +169,9 @@ class Cache:
             raise StateCorruptionError(delta.file.name, str(error)) from error
 
     def keep_pending(self, name: str, content: bytes) -> None:
-        """Keep the delta that was just uploaded, so that the next epoch here need not fetch it."""
+        """Keep the delta that was just uploaded, so that the next epoch here need not fetch it from afar."""
+        if self._checkpoint.near:
+            return
         pending = self.slot / "pending"
         pending.mkdir(exist_ok=True)
         for old in pending.iterdir():
@@ -237,7 +236,7 @@ def fetch(checkpoint: CheckpointStore, file: StateFile) -> bytes:
         content = checkpoint.get(file.name)
     except FileNotFoundError:
         raise StateCorruptionError(checkpoint.path(file.name), "is missing") from None
-    _verify(checkpoint, file, len(content), digest_of(content) if len(content) == file.bytes else "")
+    _verify(checkpoint, file, content)
     return content
 
 
@@ -247,26 +246,26 @@ def download(checkpoint: CheckpointStore, file: StateFile, target: Path) -> None
         checkpoint.download(file.name, target)
     except FileNotFoundError:
         raise StateCorruptionError(checkpoint.path(file.name), "is missing") from None
-    size = target.stat().st_size
-    _verify(checkpoint, file, size, file_digest(target) if size == file.bytes else "")
+    _verify(checkpoint, file, target)
 
 
-def _verify(checkpoint: CheckpointStore, file: StateFile, size: int, digest: str) -> None:
+def _verify(checkpoint: CheckpointStore, file: StateFile, content: bytes | Path) -> None:
+    size = _size(content)
     if size != file.bytes:
         raise StateCorruptionError(checkpoint.path(file.name), f"has {size} bytes instead of {file.bytes}")
-    if digest != file.digest:
+    if not _is_of(content, file):
         raise StateCorruptionError(
             checkpoint.path(file.name), "has other content than was written (digest differs)"
         )
 
 
-def file_digest(path: Path) -> str:
-    """blake2b-128 of a local file, in hex."""
-    hasher = hashlib.blake2b(digest_size=16)
-    with path.open("rb") as source:
-        while chunk := source.read(_CHUNK):
-            hasher.update(chunk)
-    return hasher.hexdigest()
+def _is_of(content: bytes | Path, file: StateFile) -> bool:
+    """Whether these are the bytes that the file was made with."""
+    return _size(content) == file.bytes and file_digest(content, like=file.digest) == file.digest
+
+
+def _size(content: bytes | Path) -> int:
+    return len(content) if isinstance(content, bytes) else content.stat().st_size
 
 
 def _try_lock(slot: Path) -> int | None:

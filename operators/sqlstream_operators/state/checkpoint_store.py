@@ -54,6 +54,11 @@ class CheckpointStore:
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, (self.uri, self.sync, self.settle_seconds)
 
+    @property
+    def near(self) -> bool:
+        """Whether files are on a file system of this machine: reading one again is as fast as from a copy."""
+        return self._local is not None
+
     def path(self, name: str) -> str:
         """The full path or URI of a name, for messages."""
         return f"{self.uri.rstrip('/')}/{name}"

@@ -58,6 +58,7 @@ def _options() -> Options:
     options.set_write_buffer_size(WRITE_BUFFER_BYTES)
     options.set_max_write_buffer_number(2)
     options.set_max_open_files(256)
+    options.set_max_file_opening_threads(1)  # 16 by default, started anew at each opening: 14 ms → 10
     options.set_skip_stats_update_on_db_open(True)
     options.set_stats_dump_period_sec(0)
     options.set_stats_persist_period_sec(0)

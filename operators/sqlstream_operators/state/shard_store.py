@@ -23,12 +23,12 @@ from sqlstream_operators.errors import StateCorruptionError, StateError
 from sqlstream_operators.keys import group_range
 from sqlstream_operators.state_schema import StateSchema
 
-from .cache import Cache, catch_up_from, check_chain, file_digest
+from .cache import Cache, catch_up_from, check_chain
 from .checkpoint_store import CheckpointStore
 from .delta import encode_delta
 from .overlay import Row
 from .store import StateTables
-from .version import Delta, ShardVersion, StateFile, chain_after, digest_of
+from .version import Delta, ShardVersion, StateFile, chain_after, digest_of, file_digest
 
 T = TypeVar("T")
 
@@ -296,7 +296,7 @@ class ShardStore(StateTables):
         file = None
         if rows:
             content = encode_delta(rows)
-            digest = digest_of(content)
+            digest = file_digest(content)
             file = StateFile(f"{self._folder}/{self.epoch:08d}-{digest}.delta", len(content), digest)
             self._checkpoint.put(file.name, content)
             self._cache.keep_pending(file.name, content)

@@ -5,14 +5,35 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from sqlstream_operators.state_schema import StateSchema
 
+_CHUNK = 4 << 20
+_EARLIER_DIGEST = 32
+
 
 def digest_of(content: bytes) -> str:
-    """blake2b-128 of the bytes, in hex."""
+    """blake2b-128 of the bytes, in hex: names what is small."""
     return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def file_digest(content: bytes | Path, like: str = "") -> str:
+    """The first 160 bits of SHA-256, in hex, of what is in a file or will be.
+
+    Processors have instructions for it: 1.15 GB/s, where Python's blake2b does 0.38. State of earlier versions
+    has blake2b-128: with `like`, a digest of a file, it is computed as that one was.
+    """
+    old = len(like) == _EARLIER_DIGEST
+    hasher = hashlib.blake2b(digest_size=_EARLIER_DIGEST // 2) if old else hashlib.sha256()
+    if isinstance(content, bytes):
+        hasher.update(content)
+    else:
+        with content.open("rb") as source:
+            while chunk := source.read(_CHUNK):
+                hasher.update(chunk)
+    return hasher.hexdigest()[:40]
 
 
 @dataclass(frozen=True, slots=True)
