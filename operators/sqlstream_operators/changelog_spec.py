@@ -290,8 +290,8 @@ class WindowGateSpec:
     Input: `columns` and, if `weighted`, WEIGHT_COLUMN; consolidated, and at any time one row for each of
     `keys` (columns, `end` among them: the TIMESTAMP of the window's end). State: table `held`, layout
     'time' (the window's end, µs): key = `keys`, value = the other columns. A window with end E is closed
-    at watermark W iff E - tick <= W. Output: `output`, the same columns. Ends are at `offset_us` (mod
-    `slice_us`).
+    at watermark W iff E - tick <= W. Output: `output`, the same columns; `final`: without weights, because no
+    change of a closed window can come. Ends are at `offset_us` (mod `slice_us`).
     """
 
     state: StateSchema
@@ -304,6 +304,7 @@ class WindowGateSpec:
     tick_us: int
     slice_us: int
     offset_us: int = 0
+    final: bool = False
     kind: str = "window_gate"
 
     def __post_init__(self) -> None:

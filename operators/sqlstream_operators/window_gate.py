@@ -61,6 +61,8 @@ class WindowGate:
         if before != WATERMARK_MIN:
             closed = pc.less_equal(rows.column(TIME), before)
         passing = rows.filter(closed).drop_columns([TIME])
+        if spec.final and passing.num_rows:
+            raise InternalError(f"state {spec.state.state_id}: a change of a closed window came")
         held = rows.filter(pc.invert(closed))
         if spec.weighted:
             comes = pc.greater(held.column(WEIGHT_COLUMN), 0)
@@ -78,6 +80,8 @@ class WindowGate:
                 metrics = {"closed_windows": len(ends), "max_closed_end_us": int(ends[-1])}
                 outputs.append(self._released(stored))
         output = pa.concat_tables(outputs)
+        if spec.weighted and spec.final:
+            output = output.drop_columns([WEIGHT_COLUMN])
         metrics["emitted_rows"] = output.num_rows
         metrics["state_us"] = (time.perf_counter_ns() - started) // 1000
         return OperatorResult(output, metrics)

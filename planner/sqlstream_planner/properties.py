@@ -104,6 +104,10 @@ def changes(node: Node) -> bool:
             return bool(node.calls) or node.grouping is not None or not node.keys or changes(node.input)
         case TopN():
             return node.window_end is None
+        case WindowGate():
+            # What a window was given once is corrected by rows that are allowed to be late, and by nothing else.
+            expiry = node.input.expiry
+            return expiry is not None and expiry.lateness_us > 0 and changes(node.input)
     return any(changes(i) for i in node.inputs)
 
 

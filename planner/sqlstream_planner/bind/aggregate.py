@@ -18,6 +18,7 @@ from sqlstream_planner.bind.items import expand_items, project
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.bind.window_keys import WindowKeys, time_column, window_keys
 from sqlstream_planner.logical import Field, Filter, GroupAggregate, Node, WindowAggregate
+from sqlstream_planner.properties import changes
 
 
 def is_aggregate_query(query: exp.Select) -> bool:
@@ -52,7 +53,7 @@ def bind_aggregate(context: BindContext, query: exp.Select, node: Node, scope: S
     if group_by.several:
         grouping = Field(context.new_id("grouping_id"), "grouping_id", BIGINT, False)
         keys = tuple(replace(k, nullable=True) for k in keys)
-    changing = context.clauses.changes or context.clauses.lateness_us
+    changing = context.clauses.changes or context.clauses.lateness_us or changes(node)
     calls = AggregateCalls(context, scope.fields, ordered_by, once=window is not None and not changing)
     outputs = {group_by.forms[i]: k for i, k in zip(positions, keys, strict=True)}
     output = AggregateOutput(context, node, group_by, window, outputs, bounds, grouping, calls)

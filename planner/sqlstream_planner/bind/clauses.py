@@ -45,8 +45,7 @@ def check_emit(context: BindContext, emit: exp.Expr, node: Node) -> None:
             help=f"aggregate in windows: SELECT window_end, COUNT(*) {_WINDOW}; "
             "or leave EMIT ON WINDOW CLOSE out: the result is then kept up to date",
         )
-    gated = {id(n.input) for n in nodes if isinstance(n, WindowGate)}
-    if any(_updates(n) for n in nodes if id(n) not in gated and n not in ranks):
+    if any(_updates(n) for n in _outside_windows(node) if n not in ranks):
         context.fail(
             emit,
             "SQL065",
@@ -56,6 +55,13 @@ def check_emit(context: BindContext, emit: exp.Expr, node: Node) -> None:
             ),
             help="leave EMIT ON WINDOW CLOSE out, or put it behind the sub-query that aggregates in windows",
         )
+
+
+def _outside_windows(node: Node) -> list[Node]:
+    """The nodes whose changes no window holds back until it closes."""
+    if isinstance(node, WindowGate | WindowAggregate):
+        return []
+    return [node, *(below for i in node.inputs for below in _outside_windows(i))]
 
 
 def _in_window(rank: Rank) -> bool:

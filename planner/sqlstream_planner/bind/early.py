@@ -1,4 +1,6 @@
-"""Window aggregates whose results change: given early (EMIT CHANGES), or corrected by late rows (allow-lateness)."""
+"""Window aggregates that are kept up to date while a window is open: those that are given early (EMIT CHANGES) or
+corrected by late rows (allow-lateness), and those over rows that change.
+"""
 
 from __future__ import annotations
 

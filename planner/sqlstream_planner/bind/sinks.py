@@ -16,7 +16,6 @@ from sqlstream_planner.logical import (
     TopN,
     Unnest,
     Window,
-    WindowAggregate,
     walk,
 )
 from sqlstream_planner.properties import changes, keys
@@ -78,9 +77,14 @@ def check_sink(root: Sink, context: BindContext, at: exp.Expr | None) -> Sink:
 
 
 def _check_windows(root: Sink, context: BindContext, at: exp.Expr | None) -> None:
-    """A window is emitted once, so rows that go again can't be in it."""
+    """A window is emitted once: of rows that go again, it takes those of a source, whose changes have a time.
+
+    What an operator takes back it does because of other rows, whenever they come: windows would have closed.
+    """
     for node in walk((root,)):
-        if isinstance(node, Window | WindowAggregate) and changes(node.input):
+        if (isinstance(node, Window) and _changes_by_query(node.input)) or (
+            isinstance(node, GroupAggregate) and node.expiry is not None and _changes_anytime(node.input)
+        ):
             why = _why(node.input)
             without = (
                 "leave EMIT CHANGES and allow-lateness out of what is inside, or " if why == _EARLY else ""
@@ -93,6 +97,26 @@ def _check_windows(root: Sink, context: BindContext, at: exp.Expr | None) -> Non
                 help=f"{without}group by a time that you compute, such as date_trunc('minute', ts), "
                 "without a window function",
             )
+
+
+def _changes_by_query(node: Node) -> bool:
+    """Whether rows of a node change because of what the query does with them."""
+    if not changes(node):
+        return False
+    return isinstance(node, GroupAggregate | TopN) or any(_changes_by_query(i) for i in node.inputs)
+
+
+def _changes_anytime(node: Node) -> bool:
+    """Whether rows of a window change because of rows outside of it, so also when it has closed."""
+    if not changes(node):
+        return False
+    if isinstance(node, TopN):
+        windows = {f.id for f in node.input.fields if f.window is not None and f.window.role == "end"}
+        if not windows & set(node.partition):
+            return True
+    if isinstance(node, GroupAggregate) and node.expiry is None:
+        return True
+    return any(_changes_anytime(i) for i in node.inputs)
 
 
 def _why(node: Node) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sqlstream_operators.spec import LateStep, WindowSpec
+from sqlstream_operators.spec import WEIGHT_COLUMN, LateStep, WindowSpec
 from sqlstream_planner import window_sql
-from sqlstream_planner.block import ROW_COLUMN, Block
+from sqlstream_planner.block import ROW_COLUMN, Block, weight
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.logical import EventTime, raw, sql
 from sqlstream_planner.physical.places import each, reads_of
@@ -43,7 +43,7 @@ class LateRows:
             tick_us=self.time.tick_us,
             watermark_sources=self.time.sources,
             operator=self.operator,
-            table=rows[0].reads[0],
+            table=next((r for r in rows[0].reads if r in self.time.sources), ", ".join(self.time.sources)),
             late_sql=each(self._letters)(rows),
             inputs=reads_of(rows),
             lateness_us=self.lateness_us,
@@ -68,7 +68,7 @@ class LateRows:
             [
                 (f"unnest({ends})", "__end"),
                 (f"CAST({time} AS TIMESTAMP)", "event_time"),
-                (sql(block.columns[ROW_COLUMN]), "row"),
+                (_change(block), "row"),
             ]
         ).replace("\n", "\n  ")
         start = window_sql.start_of(self.window, '"__end"')
@@ -77,3 +77,11 @@ class LateRows:
             f'SELECT make_timestamp({start}) AS window_start, make_timestamp("__end") AS window_end, "event_time", "row"\n'
             f'FROM (\n  {inner}\n) AS t\nWHERE "__end" IS NULL OR "__end" - {tick_us} <= $late_watermark'
         )
+
+
+def _change(block: Block) -> str:
+    """A row as JSON; one that goes as `{"-D": the row}`, or it would look like one that was lost."""
+    row = sql(block.columns[ROW_COLUMN])
+    if WEIGHT_COLUMN not in block.columns:
+        return row
+    return f"CASE WHEN {sql(weight(block))} < 0 THEN '{{\"-D\":' || {row} || '}}' ELSE {row} END"

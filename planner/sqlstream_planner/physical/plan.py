@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -78,7 +78,8 @@ class _Builder:
                 case WindowAggregate():
                     return [self._windows.block(inner)]
                 case GroupAggregate() | WindowGate() | TopN() | Normalize() | KeepFirst():
-                    return [self._updating.block(inner)]
+                    block = self._updating.block(inner)
+                    return [_with_row(block, inner) if rows else block]
             return None
 
         return compose(node, leaf, timeless=timeless)
@@ -87,10 +88,7 @@ class _Builder:
         source = self._sources[node.source.name]
         columns: dict[str, exp.Expr] = {f.id: column(f.name) for f in node.fields}
         if rows:
-            packed = ", ".join(
-                f"{quote_identifier(c.name)} := {quote_identifier(c.name)}" for c in source.physical
-            )
-            columns[ROW_COLUMN] = raw(f"CAST(to_json(struct_pack({packed})) AS VARCHAR)")
+            columns[ROW_COLUMN] = _as_json({c.name: quote_identifier(c.name) for c in source.physical})
         if node.changelog:
             kind = quote_identifier(KIND_COLUMN)
             columns[KIND_COLUMN] = column(KIND_COLUMN)
@@ -113,6 +111,18 @@ class _Builder:
             step = FragmentStep(self._stages.name(f"{root.sink.name}.rows"), text, reads_of(blocks))
             self._stages[place].steps.append(step)
             self._stages[place].outputs.append(SinkOutput(step.name, root.sink.name))
+
+
+def _with_row(block: Block, node: Node) -> Block:
+    """What an operator gives, whole: it stands for the source's row where that can't be told any more."""
+    row = _as_json({f.name: sql(block.columns[f.id]) for f in node.fields})
+    return replace(block, columns={**block.columns, ROW_COLUMN: row})
+
+
+def _as_json(items: Mapping[str, str]) -> exp.Expr:
+    """SQL expressions by their names as one JSON object."""
+    packed = ", ".join(f"{quote_identifier(name)} := {text}" for name, text in items.items())
+    return raw(f"CAST(to_json(struct_pack({packed})) AS VARCHAR)")
 
 
 def _consolidated(columns: Sequence[str], changes_sql: str) -> str:

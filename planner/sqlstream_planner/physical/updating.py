@@ -190,7 +190,9 @@ class UpdatingOperators:
         name = self._stages.name(spec.kind)
         self._stages[groups.place].steps.append(OperatorStep(name, spec, groups.reads))
         columns: dict[str, exp.Expr] = {f.id: groups.columns[f.id] for f in node.fields}
-        return Block(groups.place, quote_identifier(name), (name,), {**columns, **hidden(groups)})
+        if changes(node):
+            columns |= hidden(groups)
+        return Block(groups.place, quote_identifier(name), (name,), columns)
 
     # ------------------------------------------------------------------------------- operators over rows
 
