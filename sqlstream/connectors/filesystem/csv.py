@@ -168,17 +168,19 @@ def _read(
     first: int,
 ) -> tuple[pa.Table, list[BadRow]]:
     """Read a plain file whose first line has the number `first`. Raises DataError if DuckDB gives up."""
-    for name in ("csv_rejects", "csv_reject_scans"):
-        duck.connection.execute(f"DROP TABLE IF EXISTS {name}")
     more = (
         ", store_rejects = true, rejects_limit = 0, "
         "rejects_table = 'csv_rejects', rejects_scan = 'csv_reject_scans'"
     )
-    table = duck.query(_select(wanted, options, layout, [str(path)], [entry], more))
-    found = duck.query(
-        "SELECT line_byte_position AS place, first(csv_line ORDER BY column_idx) AS raw, "
-        "first(error_message ORDER BY column_idx) AS reason FROM csv_rejects GROUP BY place ORDER BY place"
-    )
+    try:
+        table = duck.query(_select(wanted, options, layout, [str(path)], [entry], more))
+        found = duck.query(
+            "SELECT line_byte_position AS place, first(csv_line ORDER BY column_idx) AS raw, "
+            "first(error_message ORDER BY column_idx) AS reason FROM csv_rejects GROUP BY place ORDER BY place"
+        )
+    finally:
+        for name in ("csv_rejects", "csv_reject_scans"):
+            duck.connection.execute(f"DROP TABLE IF EXISTS {name}")
     if not found.num_rows:
         return table, []
     newlines = np.flatnonzero(np.memmap(path, np.uint8, "r") == 10)
