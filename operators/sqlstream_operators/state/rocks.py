@@ -91,7 +91,8 @@ def _batches(keys: Sequence[bytes], values: Sequence[bytes | None]) -> list[int]
     """Where to cut rows so that no batch is much larger than BATCH_BYTES: the first row of each, and the end."""
     n = len(keys)
     sizes = np.fromiter(map(len, keys), np.int64, n)
-    sizes += np.fromiter((0 if value is None else len(value) for value in values), np.int64, n)
+    filled = [b"" if value is None else value for value in values]
+    sizes += np.fromiter(map(len, filled), np.int64, n)
     number = np.cumsum(sizes) // BATCH_BYTES
     return [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), n]
 
