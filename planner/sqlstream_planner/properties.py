@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -10,6 +10,9 @@ from typing import Any
 from sqlglot import exp
 
 from sqlstream_operators.spec import WindowKind
+from sqlstream_operators.types import UNKNOWN, SqlType
+from sqlstream_planner.datatypes import sql_type_of
+from sqlstream_planner.injective import keeps_apart
 from sqlstream_planner.logical import (
     Fields,
     Filter,
@@ -122,7 +125,7 @@ def consolidated(node: Node) -> bool:
         case Filter():
             return consolidated(node.input)
         case Project():
-            shown = _passed_on(node.fields, node.expressions)
+            shown = _passed_on(node.fields, node.expressions, node.input)
             return shown.keys() >= {f.id for f in node.input.fields} and consolidated(node.input)
         case Sink():
             return {f.id for f in node.fields} >= {f.id for f in node.input.fields} and consolidated(
@@ -162,7 +165,7 @@ def keys(node: Node) -> list[tuple[str, ...]]:
                 found.append((*node.partition, node.rank.id))
             return found + keys(node.input)
         case Project():
-            kept = _passed_on(node.fields, node.expressions)
+            kept = _passed_on(node.fields, node.expressions, node.input)
             below = keys(node.input)
             found = [tuple(kept[id_] for id_ in key) for key in below if all(id_ in kept for id_ in key)]
             for end, instead in _stand_ins(node):
@@ -185,21 +188,37 @@ def _group_keys(node: GroupAggregate) -> list[tuple[str, ...]]:
         return [(*every, node.grouping.id)]
     same = _same(node.keys, node.key_expressions, node.input)
     varying = tuple(id_ for id_ in every if id_ not in same)
-    plain = _passed_on(node.keys, node.key_expressions)
+    plain = _passed_on(node.keys, node.key_expressions, node.input)
     inside = [
         tuple(plain[id_] for id_ in key) for key in keys(node.input) if all(id_ in plain for id_ in key)
     ]
     return list(dict.fromkeys([every, varying, *inside]))
 
 
-def _passed_on(fields: Fields, expressions: Sequence[exp.Expr]) -> dict[str, str]:
-    """The columns that are given as they are: their ids below, and the first field that each is."""
+def _passed_on(fields: Fields, expressions: Sequence[exp.Expr], below: Node) -> dict[str, str]:
+    """The columns of `below` that are given as they are, or cast so that values that differ still do: their ids, and
+    the first field that each is.
+    """
+    types = {f.id: f.type for f in below.fields}
     found: dict[str, str] = {}
     for f, e in zip(fields, expressions, strict=True):
-        bare = e.unnest()
-        if isinstance(bare, exp.Column):
-            found.setdefault(bare.name, f.id)
+        id_, _ = _told_apart(e, types)
+        if id_ is not None:
+            found.setdefault(id_, f.id)
     return found
+
+
+def _told_apart(expression: exp.Expr, types: Mapping[str, SqlType]) -> tuple[str | None, SqlType]:
+    """The column whose values an expression tells apart, if there is one, and the expression's type."""
+    bare = expression.unnest()
+    if isinstance(bare, exp.Column) and bare.name in types:
+        return bare.name, types[bare.name]
+    if type(bare) is exp.Cast:
+        id_, type_ = _told_apart(bare.this, types)
+        to = sql_type_of(bare.to)
+        if keeps_apart(type_, to):
+            return id_, to
+    return None, UNKNOWN
 
 
 def _same(fields: Fields, expressions: Sequence[exp.Expr], below: Node) -> set[str]:

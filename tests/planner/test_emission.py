@@ -285,6 +285,40 @@ def test_keys_that_tell_no_groups_apart_are_not_part_of_the_key(query: str) -> N
 
 
 @pytest.mark.parametrize(
+    ("key", "query"),
+    [
+        ("BIGINT", "SELECT k, COUNT(*) FROM t GROUP BY k"),
+        ("DECIMAL(12, 2)", "SELECT k, COUNT(*) FROM t GROUP BY k"),
+        ("STRING", "SELECT CAST(k AS STRING), COUNT(*) FROM t GROUP BY k"),
+        ("STRING", "SELECT CAST(CAST(k AS BIGINT) AS STRING), n FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k)"),
+        ("INT", "SELECT r, v FROM (SELECT v, ROW_NUMBER() OVER (ORDER BY v DESC) AS r FROM t) WHERE r <= 3"),
+        ("INT", "SELECT s, COUNT(*) FROM (SELECT k, SUM(v) AS s FROM t GROUP BY k) GROUP BY s"),
+        ("TIMESTAMP(3)", "SELECT CAST(ts AS DATE) AS d, COUNT(*) FROM t GROUP BY CAST(ts AS DATE)"),
+    ],
+)  # fmt: skip
+def test_a_cast_that_keeps_values_apart_keeps_the_key(key: str, query: str) -> None:
+    """The sink may be wider than the query, as in Flink, or narrower, where what does not fit stops the run."""
+    wide = f"""
+    CREATE TABLE wide (id {key}, n BIGINT, PRIMARY KEY (id) NOT ENFORCED)
+    WITH ('connector' = 'duckdb', 'path' = 'o.duckdb');
+    """
+    assert planned(f"{wide} INSERT INTO wide {query}").physical.sinks[0].key == ("id",)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT CAST(x AS INT), COUNT(*) FROM (SELECT CAST(v AS DOUBLE) / 2 AS x FROM t) GROUP BY x",
+        "SELECT TRY_CAST(v AS INT), COUNT(*) FROM t GROUP BY v",
+        "SELECT CAST(s AS INT), COUNT(*) FROM (SELECT CAST(v AS STRING) AS s FROM t) GROUP BY s",
+        "SELECT CAST(CAST(d AS DECIMAL(9, 1)) AS INT), COUNT(*) FROM (SELECT v / 2 AS d FROM t) GROUP BY d",
+    ],
+)
+def test_a_cast_that_can_make_one_value_of_two_does_not(query: str) -> None:
+    assert code_of(f"INSERT INTO keyed {query}") == "SQL071"
+
+
+@pytest.mark.parametrize(
     "text",
     [
         f"{LATENESS} {ENDS}",

@@ -19,25 +19,28 @@ ORDER_COLUMN = "__order"
 _KIND = quote_identifier(KIND_COLUMN)
 _ORDER = quote_identifier(ORDER_COLUMN)
 
-# What of a message `m` (JSON) its changes are: a list of {kind, the row as JSON}. In an image `patched`, the values of
-# `old` stand over those of `data`.
+# What of a message `m` (JSON) its changes are: a list of {kind, the row as JSON}, or NULL where it is about no row. In an
+# image `patched`, the values of `old` stand over those of `data`.
 _PATCHED = "json_merge_patch(m -> '$.data', m -> '$.old')"
 _CHANGES = {
     "debezium-json": """CASE m ->> '$.op'
     WHEN 'u' THEN [{'kind': '-U', 'image': m -> '$.before'}, {'kind': '+U', 'image': m -> '$.after'}]
     WHEN 'd' THEN [{'kind': '-D', 'image': m -> '$.before'}]
-    ELSE [{'kind': '+I', 'image': m -> '$.after'}] END""",
+    WHEN 'c' THEN [{'kind': '+I', 'image': m -> '$.after'}]
+    WHEN 'r' THEN [{'kind': '+I', 'image': m -> '$.after'}] END""",
     "changelog-json": "[{'kind': m ->> '$.op', 'image': m -> '$.data'}]",
     "maxwell-json": f"""CASE m ->> '$.type'
     WHEN 'update' THEN [{{'kind': '-U', 'image': {_PATCHED}}}, {{'kind': '+U', 'image': m -> '$.data'}}]
     WHEN 'delete' THEN [{{'kind': '-D', 'image': m -> '$.data'}}]
-    ELSE [{{'kind': '+I', 'image': m -> '$.data'}}] END""",
+    WHEN 'insert' THEN [{{'kind': '+I', 'image': m -> '$.data'}}]
+    WHEN 'bootstrap-insert' THEN [{{'kind': '+I', 'image': m -> '$.data'}}] END""",
     "canal-json": """flatten(list_transform(range(json_array_length(m, '$.data')::BIGINT), lambda i: CASE m ->> '$.type'
     WHEN 'UPDATE' THEN [
       {'kind': '-U', 'image': json_merge_patch(m -> '$.data' -> i::INTEGER, m -> '$.old' -> i::INTEGER)},
       {'kind': '+U', 'image': m -> '$.data' -> i::INTEGER}]
     WHEN 'DELETE' THEN [{'kind': '-D', 'image': m -> '$.data' -> i::INTEGER}]
-    ELSE [{'kind': '+I', 'image': m -> '$.data' -> i::INTEGER}] END))""",
+    WHEN 'INSERT' THEN [{'kind': '+I', 'image': m -> '$.data' -> i::INTEGER}]
+    WHEN 'INIT' THEN [{'kind': '+I', 'image': m -> '$.data' -> i::INTEGER}] END))""",
 }
 
 
@@ -47,13 +50,22 @@ def changelog_view(spec: SourceSpec, listed: str) -> str:
     message = "json"
     if spec.options.get("debezium-json.schema-include") == "true":
         message = "json -> '$.payload'"
+    wanted = "".join(
+        f" AND regexp_full_match(m ->> '$.{key}', {_literal(pattern)})"
+        for key in ("database", "table")
+        if (pattern := spec.options.get(f"canal-json.{key}.include")) is not None
+    )
     items = ", ".join(f"{_value(c)} AS {quote_identifier(c.name)}" for c in spec.physical)
     return (
         f"SELECT {items}, change.kind AS {_KIND}, row_number() OVER () AS {_ORDER}\n"
         f"FROM (\n  SELECT unnest({_CHANGES[format_]}) AS change\n"
         f"  FROM (SELECT {message} AS m FROM read_ndjson_objects({listed}))\n"
-        "  WHERE json_type(m) = 'OBJECT'\n)"
+        f"  WHERE json_type(m) = 'OBJECT'{wanted}\n)"
     )
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _value(c: Column) -> str:
