@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.garbage import RETAINED
 from sqlstream.runtime.local_runner import InProcessRunner
 from sqlstream.runtime.progress import EpochReport
 from sqlstream_planner.diagnostics import DiagnosticError, render
@@ -39,6 +41,9 @@ def main(folder: Path, rows_per_epoch: int, parallelism: int, master: str | None
             master=master or "local[2]",
             on_epoch=told,
             lease_beat_s=float(os.environ.get("LEASE_BEAT_S", "0.2")),
+            retained_epochs=int(os.environ.get("RETAINED_EPOCHS", str(RETAINED))),
+            # A clock that runs faster than the real one lets state grow old within a test.
+            wall_clock=lambda: time.time() * float(os.environ.get("CLOCK_SPEED", "1")),
         )
     except DiagnosticError as error:
         for diagnostic in error.diagnostics:

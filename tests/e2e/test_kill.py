@@ -43,6 +43,7 @@ def start(
     master: str | None = None,
     *,
     single_task_rows: int = 0,
+    **environment: str,
 ) -> subprocess.Popen[str]:
     """The driver as a process group of its own; Spark runs epochs of up to `single_task_rows` as one task."""
     command = [sys.executable, "-m", "tests.e2e.driver", str(folder), str(rows_per_epoch), str(parallelism)]
@@ -50,7 +51,7 @@ def start(
     return subprocess.Popen(
         [*command, *([master] if master else [])],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": path, "SINGLE_TASK_ROWS": str(single_task_rows)},
+        env={**os.environ, "PYTHONPATH": path, "SINGLE_TASK_ROWS": str(single_task_rows), **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
