@@ -6,7 +6,7 @@ import json
 import os
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -88,13 +88,15 @@ def _input(folder: Path, rows: list[dict[str, Any]]) -> None:
         (folder / "in" / f"{number}.json").write_text("".join(json.dumps(row) + "\n" for row in half))
 
 
-def _kill_and_finish(folder: Path, rng: random.Random, longest: float, **environment: str) -> None:
+def _kill_and_finish(
+    folder: Path, rng: random.Random, longest: float, environment: Mapping[str, str]
+) -> None:
     """Kill drivers at random instants, as long as they don't end by themselves, then let one run to the end."""
     for _ in range(KILLS):
-        driver = start(folder, ROWS_PER_EPOCH, rng.choice([1, 1, 2]), **environment)
+        driver = start(folder, ROWS_PER_EPOCH, rng.choice([1, 1, 2]), environment=environment)
         if not kill_after(driver, rng.uniform(0.0, longest)):
             break
-    driver = start(folder, ROWS_PER_EPOCH, 1, **environment)
+    driver = start(folder, ROWS_PER_EPOCH, 1, environment=environment)
     _, errors = driver.communicate(timeout=300)
     assert driver.returncode == 0, errors
 
@@ -154,7 +156,7 @@ def test_early_late_ranked_and_conflicting_rows_after_kills(tmp_path: Path, rng:
         _input(folder, rows)
         (folder / "pipeline.sql").write_text(SQL)
     assert run_here(undisturbed, ROWS_PER_EPOCH, 1, None) == 0
-    _kill_and_finish(killed, rng, 2.0)
+    _kill_and_finish(killed, rng, 2.0, {})
 
     for sink in ("early", "corrected", "places", "lasts", "best"):
         # An epoch that is given up, as it was begun with another number of shards, only leaves out its number.
@@ -208,7 +210,7 @@ def test_state_with_a_time_to_live_after_kills(tmp_path: Path, rng: random.Rando
     rows = [{"id": n, "k": int(rng.paretovariate(0.5)) % 200, "v": 1} for n in range(ROWS)]
     _input(tmp_path, rows)
     (tmp_path / "pipeline.sql").write_text(AGING)
-    _kill_and_finish(tmp_path, rng, 1.5, CLOCK_SPEED=str(SPEED), RETAINED_EPOCHS="1000")
+    _kill_and_finish(tmp_path, rng, 1.5, {"CLOCK_SPEED": str(SPEED), "RETAINED_EPOCHS": "1000"})
 
     counts, seen = Aging(HOUR_US), Aging(4 * HOUR_US)
     given = {sink: _lines(tmp_path, sink) for sink in ("counts", "seen")}
