@@ -19,6 +19,12 @@ from sqlstream_planner.diagnostics import DiagnosticError, render
 from sqlstream_planner.pipeline import plan_file
 
 
+def _clock() -> float:
+    """The time; since CLOCK_FROM it goes CLOCK_SPEED times as fast, so that state grows old within a test."""
+    begin = float(os.environ.get("CLOCK_FROM", "0"))
+    return begin + (time.time() - begin) * float(os.environ.get("CLOCK_SPEED", "1"))
+
+
 def main(folder: Path, rows_per_epoch: int, parallelism: int, master: str | None) -> int:
     """Run; print each committed epoch, so that a test can wait for one."""
 
@@ -42,8 +48,7 @@ def main(folder: Path, rows_per_epoch: int, parallelism: int, master: str | None
             on_epoch=told,
             lease_beat_s=float(os.environ.get("LEASE_BEAT_S", "0.2")),
             retained_epochs=int(os.environ.get("RETAINED_EPOCHS", str(RETAINED))),
-            # A clock that runs faster than the real one lets state grow old within a test.
-            wall_clock=lambda: time.time() * float(os.environ.get("CLOCK_SPEED", "1")),
+            wall_clock=_clock,
         )
     except DiagnosticError as error:
         for diagnostic in error.diagnostics:

@@ -61,10 +61,11 @@ def start(
     )
 
 
-def kill_after(driver: subprocess.Popen[str], seconds: float) -> bool:
-    """SIGKILL the driver's process group `seconds` after it is ready; False if it had ended by itself."""
+def kill_after(driver: subprocess.Popen[str], seconds: float, *, epochs: int = 0) -> bool:
+    """SIGKILL the driver's process group `seconds` after so many epochs; False if it had ended by itself."""
     assert driver.stdout is not None
-    driver.stdout.readline()
+    for _line in range(1 + epochs):
+        driver.stdout.readline()  # ready, and the epochs
     time.sleep(seconds)
     ended = driver.poll() is not None
     if not ended:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
@@ -70,7 +71,7 @@ TABLES = {
     "once": "SELECT id, v FROM t WHERE v IN (8, 9)",
 }
 COLUMNS = "{id: 'INTEGER', k: 'INTEGER', v: 'INTEGER', ts: 'TIMESTAMP'}"
-ROWS, ROWS_PER_EPOCH = 300, 50
+ROWS, ROWS_PER_EPOCH = 200, 40
 
 
 @pytest.fixture
@@ -88,14 +89,11 @@ def _input(folder: Path, rows: list[dict[str, Any]]) -> None:
         (folder / "in" / f"{number}.json").write_text("".join(json.dumps(row) + "\n" for row in half))
 
 
-def _kill_and_finish(
-    folder: Path, rng: random.Random, longest: float, environment: Mapping[str, str]
-) -> None:
-    """Kill drivers at random instants, as long as they don't end by themselves, then let one run to the end."""
+def _kill_and_finish(folder: Path, rng: random.Random, environment: Mapping[str, str]) -> None:
+    """Kill drivers at random instants of their first epochs, then let one run to the end."""
     for _ in range(KILLS):
         driver = start(folder, ROWS_PER_EPOCH, rng.choice([1, 1, 2]), environment=environment)
-        if not kill_after(driver, rng.uniform(0.0, longest)):
-            break
+        assert kill_after(driver, rng.uniform(0.0, 0.3), epochs=rng.randrange(3))
     driver = start(folder, ROWS_PER_EPOCH, 1, environment=environment)
     _, errors = driver.communicate(timeout=300)
     assert driver.returncode == 0, errors
@@ -156,7 +154,7 @@ def test_early_late_ranked_and_conflicting_rows_after_kills(tmp_path: Path, rng:
         _input(folder, rows)
         (folder / "pipeline.sql").write_text(SQL)
     assert run_here(undisturbed, ROWS_PER_EPOCH, 1, None) == 0
-    _kill_and_finish(killed, rng, 2.0, {})
+    _kill_and_finish(killed, rng, {})
 
     for sink in ("early", "corrected", "places", "lasts", "best"):
         # An epoch that is given up, as it was begun with another number of shards, only leaves out its number.
@@ -170,18 +168,18 @@ def test_early_late_ranked_and_conflicting_rows_after_kills(tmp_path: Path, rng:
 
 
 AGING = """
-SET 'table.exec.state.ttl' = '1 h';
+SET 'table.exec.state.ttl' = '4 h';
 CREATE TABLE t (id INT, k INT, v INT) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');
 CREATE TABLE counts (k INT, n BIGINT) WITH ('connector' = 'filesystem', 'path' = 'counts', 'format' = 'changelog-json');
 CREATE TABLE seen (k INT) WITH ('connector' = 'filesystem', 'path' = 'seen', 'format' = 'json');
 EXECUTE STATEMENT SET BEGIN
 INSERT INTO counts SELECT k, COUNT(*) FROM t GROUP BY k;
-INSERT INTO seen SELECT /*+ STATE_TTL('t' = '4 h') */ DISTINCT k FROM t;
+INSERT INTO seen SELECT /*+ STATE_TTL('t' = '12 h') */ DISTINCT k FROM t;
 END;
 """
 HOUR_US = 3_600_000_000
-#: Hours on the driver's clock in a second.
-SPEED = 3600
+#: Seconds of the driver's clock in one: an epoch takes an hour or some.
+SPEED = 36_000
 
 
 class Aging:
@@ -206,13 +204,14 @@ class Aging:
 
 @pytest.mark.kill
 def test_state_with_a_time_to_live_after_kills(tmp_path: Path, rng: random.Random) -> None:
-    # Ever rarer keys: of some a few rows come within the hour, of others they are hours apart.
+    # Ever rarer keys: of some rows come in every epoch, of others they are hours apart.
     rows = [{"id": n, "k": int(rng.paretovariate(0.5)) % 200, "v": 1} for n in range(ROWS)]
     _input(tmp_path, rows)
     (tmp_path / "pipeline.sql").write_text(AGING)
-    _kill_and_finish(tmp_path, rng, 1.5, {"CLOCK_SPEED": str(SPEED), "RETAINED_EPOCHS": "1000"})
+    clock = {"CLOCK_FROM": str(time.time()), "CLOCK_SPEED": str(SPEED)}
+    _kill_and_finish(tmp_path, rng, {**clock, "RETAINED_EPOCHS": "1000"})
 
-    counts, seen = Aging(HOUR_US), Aging(4 * HOUR_US)
+    counts, seen = Aging(4 * HOUR_US), Aging(12 * HOUR_US)
     given = {sink: _lines(tmp_path, sink) for sink in ("counts", "seen")}
     read = 0
     for epoch, manifest in manifests(tmp_path / "state").items():
