@@ -88,6 +88,15 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     return by_lower[found[0]] if found else None
 
 
+def counted(number: int, what: str) -> str:
+    """A number of things, for a message.
+
+    >>> counted(1, "column"), counted(3, "column")
+    ('1 column', '3 columns')
+    """
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def render(diagnostic: Diagnostic, source: str | None) -> str:
     """The diagnostic as text for a terminal: message, place, source line with a caret, notes, help.
 

@@ -35,6 +35,9 @@ def help_for(failure: SqlSyntaxError, tokens: Sequence[Token]) -> str | None:
     if at >= len(tokens):
         return None
     token = tokens[at]
+    written = _written_elsewhere(tokens, at, named=": " not in failure.message)
+    if written is not None:
+        return written
     if token.text in (")", "]", "}") and _balance(tokens[: at + 1]) < 0:
         return f"remove this `{token.text}`: nothing is open"
     before = tokens[at - 1] if at else None
@@ -44,6 +47,23 @@ def help_for(failure: SqlSyntaxError, tokens: Sequence[Token]) -> str | None:
         return f"is a comma missing before `{_shown(token)}`?"
     if token.text.upper() in _BEGINNINGS and at > 2 and ": " not in failure.message:
         return f"is a semicolon missing before `{token.text}`?"
+    return None
+
+
+def _written_elsewhere(tokens: Sequence[Token], at: int, *, named: bool) -> str | None:
+    """The right way to write what other systems write otherwise, or what has to be quoted, before this token."""
+    token, before = tokens[at], tokens[at - 1].text.upper() if at else ""
+    if token.text.upper() == "MINUS" or (before == "MINUS" and token.text.upper() == "SELECT"):
+        return "write EXCEPT instead of MINUS"
+    if before in ("GROUPBY", "ORDERBY", "PARTITIONBY"):
+        return f"write {before[:-2]} BY instead of `{tokens[at - 1].text}`"
+    if token.text == ")" and before == ",":
+        return "remove the comma before it"
+    if token.text.isidentifier() and token.token_type != TokenType.STRING:
+        if before == "(" and at > 1 and tokens[at - 2].text.upper() == "WITH":
+            return f"options stand in single quotes: '{token.text}' = '…'"
+        if before == "AS" and named:
+            return f"a keyword as a name stands in backquotes: `{token.text}`"
     return None
 
 

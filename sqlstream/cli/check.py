@@ -9,6 +9,7 @@ import click
 from sqlstream.cli import options
 from sqlstream.cli.render import show, to_json
 from sqlstream.project import load_project, parse_pairs, plan
+from sqlstream_planner.diagnostics import counted
 
 
 @click.command(
@@ -32,14 +33,10 @@ def command(file: Path, variables: tuple[str, ...], profile: str | None, as_json
     show(planned.warnings, planned.rendered.sources)
     physical = planned.physical
     parts = [
-        _count(len(physical.sources), "source"),
-        _count(len(physical.sinks), "sink"),
-        _count(len(physical.states), "stateful operator"),
+        counted(len(physical.sources), "source"),
+        counted(len(physical.sinks), "sink"),
+        counted(len(physical.states), "stateful operator"),
     ]
     if planned.warnings:
-        parts.append(_count(len(planned.warnings), "warning"))
+        parts.append(counted(len(planned.warnings), "warning"))
     click.echo(f"{file}: ok ({', '.join(parts)})")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -7,14 +7,22 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.garbage import RETAINED
 from sqlstream.runtime.local_runner import InProcessRunner
 from sqlstream.runtime.progress import EpochReport
 from sqlstream_planner.diagnostics import DiagnosticError, render
 from sqlstream_planner.pipeline import plan_file
+
+
+def _clock() -> float:
+    """The time; since CLOCK_FROM it goes CLOCK_SPEED times as fast, so that state grows old within a test."""
+    begin = float(os.environ.get("CLOCK_FROM", "0"))
+    return begin + (time.time() - begin) * float(os.environ.get("CLOCK_SPEED", "1"))
 
 
 def main(folder: Path, rows_per_epoch: int, parallelism: int, master: str | None) -> int:
@@ -39,6 +47,8 @@ def main(folder: Path, rows_per_epoch: int, parallelism: int, master: str | None
             master=master or "local[2]",
             on_epoch=told,
             lease_beat_s=float(os.environ.get("LEASE_BEAT_S", "0.2")),
+            retained_epochs=int(os.environ.get("RETAINED_EPOCHS", str(RETAINED))),
+            wall_clock=_clock,
         )
     except DiagnosticError as error:
         for diagnostic in error.diagnostics:

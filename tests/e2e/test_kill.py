@@ -8,8 +8,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -43,6 +45,7 @@ def start(
     master: str | None = None,
     *,
     single_task_rows: int = 0,
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> subprocess.Popen[str]:
     """The driver as a process group of its own; Spark runs epochs of up to `single_task_rows` as one task."""
     command = [sys.executable, "-m", "tests.e2e.driver", str(folder), str(rows_per_epoch), str(parallelism)]
@@ -50,7 +53,7 @@ def start(
     return subprocess.Popen(
         [*command, *([master] if master else [])],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": path, "SINGLE_TASK_ROWS": str(single_task_rows)},
+        env={**os.environ, "PYTHONPATH": path, "SINGLE_TASK_ROWS": str(single_task_rows), **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -58,10 +61,11 @@ def start(
     )
 
 
-def kill_after(driver: subprocess.Popen[str], seconds: float) -> bool:
-    """SIGKILL the driver's process group `seconds` after it is ready; False if it had ended by itself."""
+def kill_after(driver: subprocess.Popen[str], seconds: float, *, epochs: int = 0) -> bool:
+    """SIGKILL the driver's process group `seconds` after so many epochs; False if it had ended by itself."""
     assert driver.stdout is not None
-    driver.stdout.readline()
+    for _line in range(1 + epochs):
+        driver.stdout.readline()  # ready, and the epochs
     time.sleep(seconds)
     ended = driver.poll() is not None
     if not ended:

@@ -126,3 +126,37 @@ def test_a_time_column_that_is_a_keyword_is_not_quoted() -> None:
         plan_file(text, file="p.sql")
     [diagnostic] = raised.value.diagnostics
     assert diagnostic.message == "`at` is not an event-time column of `t`"
+
+
+@pytest.mark.parametrize(
+    ("query", "wrong"),
+    [
+        ("SELECT kk, tss FROM t WHERE zz > 1", ["8 kk", "12 tss", "29 zz"]),
+        ("SELECT kk, COUNT(*) AS n FROM t GROUP BY kk HAVING n > 1 AND nn > 1", ["8 kk", "62 nn"]),
+        (
+            "SELECT q.a, q.k AS b FROM (SELECT k FROM t) AS q WHERE b > 1 ORDER BY q.c LIMIT 1",
+            ["8 q.a", "56 b", "71 q.c"],
+        ),
+        ("SELECT k AS n FROM t WHERE s > 1 AND x = 2", ["38 x"]),
+        (
+            "SELECT a, window_end FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(k), INTERVAL '1' DAY)) WHERE b > window_time",
+            ["8 a", "49 an event-time column", "89 b"],
+        ),
+    ],
+)
+def test_all_wrong_names_of_a_select_are_told(query: str, wrong: list[str]) -> None:
+    with pytest.raises(DiagnosticError) as raised:
+        plan_file(f"{TABLE}{query};", file="p.sql")
+    found = [(d.span.column if d.span else 0, d.message) for d in raised.value.diagnostics]
+    assert len(found) == len(wrong), found
+    for (column, message), expected in zip(found, wrong, strict=True):
+        place, _, name = expected.partition(" ")
+        assert (column, name in message) == (int(place), True), (column, message)
+
+
+def test_a_subquery_in_an_expression_is_told_before_its_names() -> None:
+    for query in (
+        "SELECT k, (SELECT MAX(other) FROM t) AS m FROM t",
+        "SELECT k FROM t WHERE EXISTS (SELECT 1 FROM t AS u WHERE u.k = t.k)",
+    ):
+        assert refused(query).message == "a sub-query inside an expression can't be run yet"

@@ -21,7 +21,7 @@ REFUSED = [
     ("SELECT k FROM t ORDER BY ALL LIMIT 3", "SQL100", "ORDER BY ALL"),
     ("SELECT k FROM t ORDER BY v LIMIT ALL", "SQL064", "LIMIT needs a whole number"),
     ("SELECT k FROM t OFFSET 3", "SQL062", "OFFSET without LIMIT"),
-    ("SELECT k FROM t ORDER BY 7 LIMIT 1", "SQL063", "ORDER BY 7, but the result has 1 columns"),
+    ("SELECT k FROM t ORDER BY 7 LIMIT 1", "SQL063", "ORDER BY 7, but the result has 1 column"),
     (
         "SELECT DISTINCT k, COUNT(*) FROM t GROUP BY k ORDER BY MAX(v) LIMIT 1",
         "SQL063",

@@ -11,6 +11,7 @@ from sqlstream_planner.bind.aggregate_calls import aggregate_calls
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.group_window import GROUP_WINDOWS, window_column
 from sqlstream_planner.bind.scope import Scope
+from sqlstream_planner.diagnostics import counted
 from sqlstream_planner.dialect import function_name
 from sqlstream_planner.fingerprint import canonical
 
@@ -115,7 +116,7 @@ class _Reader:
                 self._context.fail(
                     element,
                     "SQL042",
-                    f"GROUP BY {element.this}, but the SELECT list has {len(self._items)} items",
+                    f"GROUP BY {element.this}, but the SELECT list has {counted(len(self._items), 'item')}",
                 )
             expression = self._items[position - 1][1]
         else:

@@ -7,6 +7,7 @@ from sqlglot import exp
 from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.items import output_name
 from sqlstream_planner.bind.scope import Scope
+from sqlstream_planner.diagnostics import counted
 from sqlstream_planner.logical import Field, Node, OrderTerm, Project, TopN, column
 
 
@@ -129,7 +130,9 @@ def _check_term(context: BindContext, node: Node, inner: exp.Expr) -> None:
         position = int(inner.this) if inner.this.isdigit() else 0
         if not 1 <= position <= len(node.fields):
             context.fail(
-                inner, "SQL063", f"ORDER BY {inner.this}, but the result has {len(node.fields)} columns"
+                inner,
+                "SQL063",
+                f"ORDER BY {inner.this}, but the result has {counted(len(node.fields), 'column')}",
             )
 
 

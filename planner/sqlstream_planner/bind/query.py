@@ -13,11 +13,13 @@ from sqlstream_planner.bind.clauses import check_emit, state_ttl, warn_hint
 from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.items import expand_items, project
 from sqlstream_planner.bind.limits import bind_limit, has_limit, with_ordered, without_last
+from sqlstream_planner.bind.names import refuse_subqueries, windowed, with_unknown_names
 from sqlstream_planner.bind.ranking import bind_overs, windows_of
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.bind.sets import distinct, set_operation
 from sqlstream_planner.bind.windows import bind_tvf
 from sqlstream_planner.casts import common_type
+from sqlstream_planner.diagnostics import DiagnosticError, counted
 from sqlstream_planner.dialect import WindowTvf, duckdb_sql
 from sqlstream_planner.logical import EventTime, Field, Filter, Node, Project, Union, Unnest, column
 
@@ -154,10 +156,13 @@ class QueryBinder:
     def _select(self, query: exp.Select, ctes: Mapping[str, Node]) -> Node:
         self._refuse(query, _CLAUSES)
         node, scope = self._from(query, ctes)
+        refuse_subqueries(self.context, query)
         clauses = self.context.clauses
         clauses.ttl_us = state_ttl(self.context, query)
         try:
             return self._select_from(query, node, scope)
+        except DiagnosticError as error:
+            raise with_unknown_names(error, self.context, query, scope.relations) from None
         finally:
             clauses.ttl_us = clauses.default_ttl_us
 
@@ -234,7 +239,14 @@ class QueryBinder:
         alias = item.args.get("alias")
         if isinstance(item, exp.Table) and isinstance(item.this, WindowTvf):
             data, table = self._data(item.this.args["data"], ctes)
-            bound = bind_tvf(self.context, item.this, data, table)
+            try:
+                bound = bind_tvf(self.context, item.this, data, table)
+            except DiagnosticError as error:
+                select = item.find_ancestor(exp.Select)
+                if select is None or select.args.get("joins"):
+                    raise
+                relation = windowed(data, alias.name if alias is not None else None)
+                raise with_unknown_names(error, self.context, select, [relation]) from None
             return self._aliased(bound, alias, item, None)
         if isinstance(item, exp.Table) and isinstance(item.this, exp.Identifier):
             bound, table = self._data(item, ctes)
@@ -352,7 +364,7 @@ class QueryBinder:
             self.context.fail(
                 item,
                 "SQL032",
-                f"UNNEST gives {len(inner)} columns, but {wanted} are named",
+                f"UNNEST gives {counted(len(inner), 'column')}, but {wanted} are named",
                 notes=(f"its elements are {element}",),
             )
         given = names[: len(inner)] if names else [n for n, _ in inner]

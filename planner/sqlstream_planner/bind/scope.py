@@ -88,13 +88,21 @@ class Scope:
         named = [(r, f) for r in places for f in r.fields if f.name.lower() == name.lower()]
         matches = [f for r, f in named if table is not None or not r.last] or [f for _, f in named]
         if len(matches) > 1:
-            owners = [r.alias or "a sub-query" for r in self.relations for f in r.fields if f in matches]
+            owners = [r.alias for r in self.relations for f in r.fields if f in matches]
+            shown = " and in ".join(f"`{o}`" if o else "a sub-query without a name" for o in owners)
+            apart = next((o for o in owners if o and owners.count(o) == 1), None)
             self.context.fail(
                 node,
                 "SQL011",
                 f"column `{name}` is ambiguous",
-                notes=(f"it is in {' and in '.join(f'`{o}`' for o in owners)}",),
-                help=f"write which one, such as `{owners[0]}.{name}`, or give the columns different names",
+                notes=(
+                    f"{len(owners)} columns there are called so"
+                    if len(set(owners)) == 1
+                    else f"it is in {shown}",
+                ),
+                help=f"write which one, such as `{apart}.{name}`, or give the columns different names"
+                if apart
+                else f"give the columns different names, such as {name} AS other_{name}",
             )
         return matches[0] if matches else None
 

@@ -102,7 +102,11 @@ class OptionDef:
             case ValueKind.ENUM:
                 found = next((c for c in self.choices if c.lower() == text.strip().lower()), None)
                 if found is None:
-                    raise ValueError("one of " + ", ".join(f"'{c}'" for c in self.choices))
+                    near = did_you_mean(text, self.choices)
+                    raise ValueError(
+                        (f"'{near}'; it can be " if near else "one of ")
+                        + ", ".join(f"'{c}'" for c in self.choices)
+                    )
                 return found
             case ValueKind.DURATION:
                 return self._bounded(parse_duration(text), "a duration")

@@ -9,7 +9,7 @@ from sqlglot import exp
 from sqlstream_operators.types import Kind, SqlType
 from sqlstream_planner import problems
 from sqlstream_planner.casts import TypedExpr
-from sqlstream_planner.diagnostics import did_you_mean
+from sqlstream_planner.diagnostics import counted, did_you_mean
 from sqlstream_planner.functions import catalogue
 from sqlstream_planner.functions.calls import written_call
 from sqlstream_planner.functions.catalogue import Function, FunctionKind
@@ -61,11 +61,11 @@ def no_match(
     """The problem that no overload takes the arguments; `found` says why if that is known."""
     shown = ", ".join(str(t.type) for t in typed)
     name = function.name
-    notes = function.signatures()
+    notes = _nearest(function, typed)
     more = len(notes) - _SHOWN_SIGNATURES
     notes = notes[:_SHOWN_SIGNATURES] + ([f"… and {more} more"] if more > 0 else [])
     if not any(o.accepts(len(typed)) for o in function.overloads):
-        message = f"`{name}` does not take {len(typed)} argument{'s' if len(typed) != 1 else ''}"
+        message = f"`{name}` does not take {counted(len(typed), 'argument')}"
         return TypeProblem(node, problems.WRONG_ARGUMENTS, message, tuple(notes))
     if found is not None and found.reason == "several":
         message = f"`{name}({shown})` could mean several functions"
@@ -83,6 +83,18 @@ def no_match(
     return TypeProblem(
         node, problems.WRONG_ARGUMENTS, message, tuple(notes), suggest_cast(function, typed, nodes)
     )
+
+
+def _nearest(function: Function, typed: Sequence[TypedExpr]) -> list[str]:
+    """The signatures for a message: those that take one of the arguments as it is, if there are any, else all."""
+    signatures = function.signatures()
+    near = [
+        signature
+        for signature, overload in zip(signatures, function.overloads, strict=True)
+        if overload.accepts(len(typed))
+        and any(overload.parameter(i) == t.type.kind.value for i, t in enumerate(typed))
+    ]
+    return near if 0 < len(near) < len(signatures) and len(signatures) > _SHOWN_SIGNATURES else signatures
 
 
 def _forms(name: str) -> list[str]:

@@ -183,7 +183,12 @@ class TableReader:
         while p.take("."):
             parts.append(p.identifier("a field").name)
         column_span = self._cursor.since(column_start)
-        p.expect("AS", after="WATERMARK FOR column")
+        if not p.take("AS"):
+            p.fail_at_token(
+                p._curr or None,
+                "expected `AS` after WATERMARK FOR column",
+                f"write WATERMARK FOR {'.'.join(parts)} AS {'.'.join(parts)} - INTERVAL '5' SECOND",
+            )
         expression = p.expression_here("an expression, such as ts - INTERVAL '5' SECOND")
         return Watermark(tuple(parts), expression, self._cursor.since(start), column_span)
 

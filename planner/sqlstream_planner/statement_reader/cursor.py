@@ -54,6 +54,13 @@ class Cursor:
         if isinstance(query, exp.Values):
             query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=query))
             set_range(query, start, p.last_end)
+        if isinstance(query, exp.Insert) and query.args.get("with_"):
+            raise SqlSyntaxError(
+                "WITH stands behind INSERT INTO, not before it",
+                start,
+                start + 4,
+                help="write INSERT INTO the_sink WITH … SELECT …",
+            )
         if not isinstance(query, exp.Query):
             raise SqlSyntaxError("this is not a query", start, p.last_end)
         for select in query.find_all(exp.Select):
