@@ -29,10 +29,10 @@ demo: setup
 test: test-fast test-spark
 
 test-fast: setup
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "$(FAST)"
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "$(FAST)"
 
 test-spark: setup
-	$(BIN)/python -m pytest -q -m "not ($(FAST))"
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not ($(FAST))"
 
 static: lint types imports
 
@@ -54,6 +54,7 @@ imports: setup
 
 search: setup
 	SQLSTREAM_SEARCH=long SQLSTREAM_EXAMPLES=2000 $(BIN)/python -m pytest -q tests/properties tests/operators/test_state_properties.py
+	SQLSTREAM_SEARCH=long SQLSTREAM_EXAMPLES=300 $(BIN)/python -m pytest -q -m "$(FAST)" tests/operators tests/planner tests/connectors
 
 bench: setup
 	$(BIN)/python benchmarks/state_bench.py

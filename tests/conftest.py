@@ -1,14 +1,23 @@
-"""One Spark session for all tests that need one, and how hypothesis draws."""
+"""One Spark session for all tests that need one, where their files are, and how hypothesis draws."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from sqlstream.runtime.stages import SparkJobRunner
+
+# Thousands of small files: in memory, where there is enough of it and nobody says where they should be.
+_MEMORY = Path("/dev/shm")
+if "TMPDIR" not in os.environ and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 4 << 30:
+    os.environ["TMPDIR"] = str(_MEMORY)
+    tempfile.tempdir = None
 
 # The tests draw the same examples each time, so that CI says the same twice; `make search` draws new ones.
 settings.register_profile(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,6 +25,7 @@ from sqlstream_operators.errors import DataError
 from sqlstream_operators.spec import WEIGHT_COLUMN, Column, PhysicalPlan, SinkOutput, SinkSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.types import parse_type
+from tests.examples import examples
 from tests.operators.pipelines import window_plan
 from tests.runtime.support import (
     TUMBLE,
@@ -186,8 +186,13 @@ _numbers = itertools.count()
 small = st.tuples(st.one_of(st.none(), st.integers(0, 2)), st.sampled_from([None, "", "a"]))
 deltas = st.lists(st.lists(st.tuples(small, st.integers(-3, 3).filter(bool)), max_size=8), max_size=5)
 PROPERTY = settings(
-    max_examples=int(os.environ.get("SQLSTREAM_TABLE_EXAMPLES", "12")),
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=examples(12),
+    # One test is run on two databases.
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.too_slow,
+        HealthCheck.differing_executors,
+    ],
     deadline=None,
 )
 

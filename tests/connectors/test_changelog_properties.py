@@ -15,6 +15,7 @@ from sqlstream.connectors.filesystem.options import CHANGELOG_FORMATS
 from sqlstream_operators.fragment import DuckSession
 from tests.connectors.harness import context, read_all, source_spec
 from tests.connectors.test_filesystem_properties import LIMITS
+from tests.examples import examples
 
 SCHEMA = {"id": "BIGINT", "name": "VARCHAR", "s": "STRUCT(at TIMESTAMP, l INTEGER[])"}
 VALUES = {
@@ -91,7 +92,9 @@ def messages(draw: st.DrawFn, format_: str) -> str:
     return text
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     st.sampled_from(CHANGELOG_FORMATS).flatmap(
         lambda format_: st.tuples(st.just(format_), st.lists(messages(format_), min_size=1, max_size=6))

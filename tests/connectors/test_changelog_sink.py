@@ -26,6 +26,7 @@ from sqlstream_operators.types import parse_type
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.connectors.harness import context, read_all, rows, sink_spec, source_spec
 from tests.connectors.test_filesystem_properties import LIMITS, TYPES
+from tests.examples import examples
 
 SCHEMA = {"k": "BIGINT", "v": "VARCHAR", "at": "TIMESTAMP", "b": "BLOB"}
 WEIGHT = "__weight"
@@ -218,7 +219,9 @@ def updating(draw: st.DrawFn) -> tuple[dict[str, str], list[pa.Table], tuple[str
     return schema, epochs, ("k",) if keyed else ()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(updating(), st.sampled_from(["debezium-json", "changelog-json"]), LIMITS, st.booleans(), st.booleans())
 def test_what_is_written_reads_back_as_the_same_changes(
     duck: DuckSession,

@@ -22,6 +22,7 @@ from sqlstream_operators.arrow_types import to_arrow
 from sqlstream_operators.fragment import DuckSession
 from sqlstream_operators.types import parse_type
 from tests.connectors.harness import context, read_all, rows, sink_spec, source_spec
+from tests.examples import examples
 
 TEXT = st.text(
     st.one_of(st.sampled_from("\"',;\n\r\t\\# {}[]:xé漢\U0001f600"), st.sampled_from(string.printable)),
@@ -114,7 +115,7 @@ LIMITS = st.builds(
     tasks=st.integers(1, 5),
 )
 _BOUNDED = settings(
-    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
@@ -171,7 +172,9 @@ def test_pieces_of_any_text_add_up_to_the_text(text: str, records: int, block: i
                 position = end
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.lists(FRAGMENTS, max_size=14).map("".join), st.integers(1, 3))
 def test_csv_of_any_text_is_read_alike_however_it_is_cut(duck: DuckSession, text: str, records: int) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -220,7 +223,9 @@ JSON_TYPES = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(JSON_TYPES, VALUES)
 def test_careful_is_exactly_as_strict_as_strict(duck: DuckSession, type_: str, value: str) -> None:
     """A line that strict reads is good in careful mode and gives the same row; one that it refuses is bad."""

@@ -22,6 +22,7 @@ from sqlstream_operators.spec import SinkSpec
 from sqlstream_operators.types import parse_type
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.connectors.harness import context, read_all, sink_spec, source_spec
+from tests.examples import examples
 
 
 def _table(schema: dict[str, str], *rows: tuple[Any, ...]) -> pa.Table:
@@ -148,7 +149,9 @@ def test_partitions(tmp_path: Path, duck: DuckSession) -> None:
     assert read["k"].to_pylist()[:3:2] == ["a/b", "a/b"]
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.lists(st.tuples(st.none() | st.text(max_size=4), st.integers(0, 3)), min_size=1, max_size=20))
 def test_partitions_keep_every_row_in_order(
     tmp_path_factory: pytest.TempPathFactory, made: list[tuple[str | None, int]]

@@ -23,6 +23,7 @@ from sqlstream.connectors.generators.nexmark import (
     NexmarkGenerator,
 )
 from sqlstream.connectors.generators.randomness import numbers
+from tests.examples import examples
 
 NAMES = [
     name
@@ -49,7 +50,7 @@ def one(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[object, ...]:
     return tuple(row)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     first=st.one_of(st.integers(0, 2000), st.integers(0, 1 << 55)),
     count=st.integers(0, 300),

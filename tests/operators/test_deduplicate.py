@@ -20,6 +20,7 @@ from sqlstream_operators.operators import operator_of
 from sqlstream_operators.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.types import SqlType
+from tests.examples import examples
 from tests.operators.ranked_cases import (
     COLUMNS,
     NAMES,
@@ -85,14 +86,14 @@ def check(case: Case, epochs: list[list[Change]], job: Shards, shards: list[int]
 LAST = Case(("p",), (Ordering("count", descending=True),), "row_number", 0, 1, False, tuple(NAMES))
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(40))
 @given(cases().map(first), inserts, cuts, st.integers(1, 4))
 @example(LAST, [((1, None, "a", None), 1), ((1, 0, "a", None), 1), ((1, 0, "", None), 1)], [1, 2], 1)
 def test_the_first_row_of_each_key(case: Case, changes: list[Change], ends: list[int], shards: int) -> None:
     check(case, cut(changes, ends), shards_of(case, shards))
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(cases().map(first), inserts, cuts, st.lists(st.integers(1, 3), min_size=1, max_size=3))
 def test_on_rocksdb_with_rescaling(
     tmp_path_factory: pytest.TempPathFactory,
@@ -104,7 +105,7 @@ def test_on_rocksdb_with_rescaling(
     check(case, cut(changes, ends), shards_of(case, 1, tmp_path_factory.mktemp("job")), shards)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(20))
 @given(cases().map(first), inserts, cuts, st.integers(0, 99))
 def test_the_order_of_rows_in_an_epoch_means_nothing(
     case: Case, changes: list[Change], ends: list[int], seed: int
@@ -114,7 +115,7 @@ def test_the_order_of_rows_in_an_epoch_means_nothing(
     assert outcome_of(shards_of(case, 2), mixed) == outcome_of(shards_of(case, 2), epochs)
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(40))
 @given(typed_rows(), st.booleans(), st.booleans(), st.booleans())
 def test_values_of_every_type_are_ordered_as_top_n_orders_them(
     drawn: tuple[SqlType, list[pa.Array]], descending: bool, nulls_first: bool, tie: bool

@@ -17,6 +17,7 @@ from sqlstream_operators.changelog_spec import DistinctValuesSpec
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.schema import Column, Schema
 from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
+from tests.examples import examples
 from tests.operators.test_group_aggregate import Change, add, histories
 from tests.operators.weighted_cases import DUCK, Folded, Shards, batch, partials, rows_of, table
 
@@ -98,7 +99,7 @@ def check(
     return rows
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(histories(), st.integers(1, 4), st.randoms(use_true_random=False))
 def test_after_every_epoch_the_sums_are_the_batch_answer(
     epochs: list[list[Change]], shards: int, chance: random.Random
@@ -106,7 +107,7 @@ def test_after_every_epoch_the_sums_are_the_batch_answer(
     check(SPEC, Shards(SPEC, shards, KEYS), epochs, chance)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(histories(), st.integers(1, 3), st.randoms(use_true_random=False))
 def test_append_only_input_keeps_flags_and_writes_a_value_once(
     epochs: list[list[Change]], shards: int, chance: random.Random
@@ -124,7 +125,7 @@ def test_append_only_input_keeps_flags_and_writes_a_value_once(
     assert [m["state_rows_added"] for m in job.metrics[-shards:]] == [0] * shards
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(histories(), st.randoms(use_true_random=False))
 def test_on_rocksdb(
     tmp_path_factory: pytest.TempPathFactory, epochs: list[list[Change]], chance: random.Random
@@ -132,7 +133,7 @@ def test_on_rocksdb(
     check(SPEC, Shards(SPEC, 2, KEYS, directory=tmp_path_factory.mktemp("job")), epochs, chance)
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(histories(), st.integers(0, 1 << 30))
 def test_the_order_of_the_input_does_not_matter(epochs: list[list[Change]], seed: int) -> None:
     outputs = []

@@ -22,6 +22,7 @@ from sqlstream_operators.operator import WATERMARK_MAX, WATERMARK_MIN, Watermark
 from sqlstream_operators.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.types import SqlType
+from tests.examples import examples
 from tests.operators.weighted_cases import (
     Folded,
     Multiset,
@@ -182,7 +183,7 @@ def run(
     return rows
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(25))
 @given(histories(), st.integers(1, 4), st.randoms(use_true_random=False))
 def test_after_every_epoch_the_fold_is_the_batch_answer(
     epochs: list[list[Change]], shards: int, chance: random.Random
@@ -191,7 +192,7 @@ def test_after_every_epoch_the_fold_is_the_batch_answer(
 
 
 @pytest.mark.parametrize("counted", [(), (LOWS,), (HIGHS,), (ALL,)], ids=["none", "first", "last", "all"])
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(histories(), st.randoms(use_true_random=False))
 def test_each_kind_of_state_alone(
     counted: tuple[CountedValuesSpec, ...], epochs: list[list[Change]], chance: random.Random
@@ -201,7 +202,7 @@ def test_each_kind_of_state_alone(
     run(spec, f"SELECT {columns} FROM ({BATCH})", Shards(spec, 2, ["j", "k"]), epochs, chance)
 
 
-@settings(max_examples=5)
+@settings(max_examples=examples(5))
 @given(histories(), st.lists(st.integers(1, 3), min_size=7, max_size=7), st.randoms(use_true_random=False))
 def test_on_rocksdb_with_rescaling(
     tmp_path_factory: pytest.TempPathFactory,
@@ -220,7 +221,7 @@ def test_on_rocksdb_with_rescaling(
     assert (rocks.state_rows() == 0) == (not rows.total())
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(histories(), st.integers(0, 1 << 30))
 def test_the_order_of_the_input_does_not_matter(epochs: list[list[Change]], seed: int) -> None:
     outputs: list[list[Multiset]] = []
@@ -248,7 +249,7 @@ GLOBAL = spec_of(
 )
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(histories(), st.integers(1, 3), st.randoms(use_true_random=False))
 def test_a_global_aggregate_has_one_row_from_the_first_epoch_on(
     epochs: list[list[Change]], shards: int, chance: random.Random

@@ -18,6 +18,7 @@ from sqlstream_operators.state.shard_store import ShardStore
 from sqlstream_operators.state.store import StateTables
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
+from tests.examples import examples
 
 SCHEMA = StateSchema(
     "s",
@@ -59,7 +60,7 @@ def check(store: StateTables, most: list[int]) -> None:
     assert found.to_pylist() == [row for part in expected for row in part]
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(80))
 @given(rows, rows, rows, st.lists(st.integers(0, 12), max_size=5))
 def test_in_memory(
     published: list[tuple[Any, int, int]],

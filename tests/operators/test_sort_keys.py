@@ -22,6 +22,7 @@ from sqlstream_operators.sort_keys import (
     tie_sql,
 )
 from sqlstream_operators.types import SqlType
+from tests.examples import examples
 from tests.operators.arrow_strategies import any_types, columns, scalar_types
 
 DUCK = DuckSession()
@@ -44,7 +45,7 @@ def ordered_rows(draw: st.DrawFn) -> tuple[Schema, tuple[Ordering, ...], pa.Tabl
     return tuple(schema), tuple(order), pa.Table.from_arrays(arrays, names=[c.name for c in schema])
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(75))
 @given(ordered_rows())
 def test_sort_bytes_are_in_the_order_of_duckdb(drawn: tuple[Schema, tuple[Ordering, ...], pa.Table]) -> None:
     schema, order, table = drawn
@@ -87,7 +88,7 @@ def told_apart(type_: SqlType) -> bool:
     return not any(kind in str(type_) for kind in ("JSON", "MAP"))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(50))
 @given(st.data())
 def test_digests_are_equal_for_equal_rows_only(data: st.DataObject) -> None:
     types = data.draw(st.lists(any_types().filter(told_apart), min_size=1, max_size=3))

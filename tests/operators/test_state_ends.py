@@ -17,6 +17,7 @@ from sqlstream_operators.state.shard_store import ShardStore
 from sqlstream_operators.state.store import StateStore
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_operators.state_schema import TIME, StateField, StateSchema, StateTable
+from tests.examples import examples
 
 WHO = [StateField("who", t.VARCHAR, "who")]
 AT = [StateField("at", t.INTEGER, "at")]
@@ -87,7 +88,7 @@ def compare(store: StateStore, table: str) -> None:
         assert {tuple(row[name] for name in own): row for row in listed} == wanted
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(40))
 @given(st.lists(st.lists(STEP, max_size=6), max_size=4))
 def test_ends_are_those_of_a_scan(epochs: list[Steps]) -> None:
     store = MemoryShardStore(SCHEMA)
@@ -96,7 +97,7 @@ def test_ends_are_those_of_a_scan(epochs: list[Steps]) -> None:
         store.commit()
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(st.lists(st.lists(STEP, max_size=6), max_size=4))
 def test_ends_on_rocksdb(tmp_path_factory: pytest.TempPathFactory, epochs: list[Steps]) -> None:
     base: Path = tmp_path_factory.mktemp("store")

@@ -25,6 +25,7 @@ from sqlstream_operators.schema import WEIGHT_COLUMN, Column
 from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.top_n import TopN
 from sqlstream_operators.types import BIGINT, BLOB
+from tests.examples import examples
 from tests.operators.ranked_cases import (
     COLUMNS,
     DUCK,
@@ -123,7 +124,7 @@ def check_kept(case: Case, job: Shards, there: Counter[Row]) -> None:
 ONE = Case((), (), "row_number", 0, 1, True, tuple(NAMES))
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(30))
 @given(cases(), inserts, cuts, st.integers(1, 4))
 @example(ONE, [((1, 0, "a", None), 2), ((1, 0, "", None), 1)], [1], 1)
 def test_appended_rows(case: Case, changes: list[Change], ends: list[int], shards: int) -> None:
@@ -132,7 +133,7 @@ def test_appended_rows(case: Case, changes: list[Change], ends: list[int], shard
     check_kept(case, job, there)
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(50))
 @given(cases(), updates(), cuts, st.integers(1, 4), st.sampled_from([1, 16]))
 @example(ONE, [((1, 0, "a", None), -1), ((1, 0, "a", None), 1), ((1, 0, "a", None), 1)], [1, 2], 1, 1)
 def test_updates_and_deletes_of_everything(
@@ -152,7 +153,7 @@ def test_updates_and_deletes_of_everything(
     assert job.stored() == []
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(25))
 @given(cases(), updates(), cuts, st.booleans(), st.integers(0, 99))
 def test_the_order_of_rows_in_an_epoch_means_nothing(
     case: Case, changes: list[Change], ends: list[int], retracting: bool, seed: int
@@ -168,7 +169,7 @@ def test_the_order_of_rows_in_an_epoch_means_nothing(
     assert found[0] == found[1]
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(cases(), updates(), cuts, st.booleans(), st.lists(st.integers(1, 3), min_size=1, max_size=3))
 def test_on_rocksdb_with_rescaling(
     tmp_path_factory: pytest.TempPathFactory,
@@ -213,7 +214,7 @@ def long_partitions(draw: st.DrawFn) -> tuple[Case, list[list[Change]]]:
     return case, epochs
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(25))
 @given(long_partitions(), st.sampled_from([1, 4]))
 def test_of_a_long_partition_only_the_beginning_is_read(
     drawn: tuple[Case, list[list[Change]]], slack: int

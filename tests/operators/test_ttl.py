@@ -32,6 +32,7 @@ from sqlstream_operators.state_schema import Layout, StateField, StateSchema, St
 from sqlstream_operators.state_ttl import EXPIRY, TOUCHED, granularity_us, with_ttl
 from sqlstream_operators.ttl import TimeToLive
 from sqlstream_operators.types import BIGINT, BLOB, VARCHAR
+from tests.examples import examples
 
 P, V = Column("p", VARCHAR), Column("v", BIGINT)
 ROWS: Schema = (P, V)
@@ -183,7 +184,7 @@ epochs = st.lists(st.tuples(st.integers(0, 9), rows_of_an_epoch), min_size=1, ma
 
 
 @pytest.mark.parametrize("kind", SPECS)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(epochs, st.sampled_from([2, 3, 5, 200]))
 @example([(0, [("a", 1, 1)]), (4, [("b", 1, 1)]), (4, [("a", 2, 1)]), (1, [("a", 1, -1)])], 3)
 def test_a_key_that_nothing_touches_starts_from_nothing(

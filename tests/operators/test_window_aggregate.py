@@ -38,10 +38,12 @@ from sqlstream_operators.spec import (
 from sqlstream_operators.state.memory import MemoryShardStore
 from sqlstream_operators.task import rocks_stores
 from sqlstream_operators.window_aggregate import WindowAggregate
+from tests.examples import examples
 from tests.operators.pipelines import TICK, Driver, MemoryStores, Row, table_of, window_plan, without_timings
 from tests.operators.test_windows import naive_windows
 
 DUCK = DuckSession()
+BATCH = duckdb.connect(config={"threads": 1})
 
 
 @st.composite
@@ -110,9 +112,8 @@ class Expected:
         for name in rows.column_names:
             pairs = pairs.append_column(name, rows.column(name))
         key = "k, " if keyed else ""
-        connection = duckdb.connect()
-        connection.register("pairs", pairs)
-        found = connection.sql(
+        BATCH.register("pairs", pairs)
+        found = BATCH.sql(
             f"SELECT {key}make_timestamp(s) AS window_start, make_timestamp(e) AS window_end, count(*) AS c, "
             "sum(v) AS s, sum(d)::DECIMAL(38,3) AS ds, max(k) AS m, list(n ORDER BY n) AS l, "
             "count(DISTINCT v) AS dc, sum(DISTINCT v) FILTER (d > 0) AS dp "
@@ -157,7 +158,7 @@ def _micros(time: Any) -> int:
     return int(np.datetime64(time, "us").astype(np.int64))
 
 
-@settings(max_examples=70, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(windows(), epochs_of_splits(), st.integers(1, 4), st.booleans(), st.integers(0, 99))
 def test_any_cut_and_any_shards_give_the_batch_result(
     window: WindowSpec, epochs: list[list[list[Row]]], shards: int, keyed: bool, seed: int
@@ -170,7 +171,7 @@ def test_any_cut_and_any_shards_give_the_batch_result(
         assert [store.scan_all(table.name).num_rows for table in store.schema.tables] == [0, 0]
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(windows(), epochs_of_splits(), st.integers(1, 3))
 def test_after_any_epoch_exactly_the_closed_windows_are_out(
     window: WindowSpec, epochs: list[list[list[Row]]], shards: int
@@ -184,7 +185,7 @@ def test_after_any_epoch_exactly_the_closed_windows_are_out(
         assert comparable(driver.output, ordered=False) == comparable(closed, ordered=False)
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(6), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(windows(), epochs_of_splits(), st.lists(st.integers(1, 3), min_size=4, max_size=4))
 def test_on_rocksdb_with_rescaling(
     tmp_path_factory: pytest.TempPathFactory,

@@ -26,6 +26,7 @@ from sqlstream_operators.schema import WEIGHT_COLUMN, Column
 from sqlstream_operators.state.memory import MemoryShardStore
 from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.types import BIGINT, TIMESTAMP, VARCHAR
+from tests.examples import examples
 
 COLUMNS = (Column("e", TIMESTAMP), Column("k", VARCHAR), Column("n", BIGINT))
 KEY = [StateField("e", TIMESTAMP, "e"), StateField("k", VARCHAR, "k")]
@@ -84,7 +85,7 @@ updates = st.lists(
 epochs = st.lists(st.tuples(updates, st.integers(0, 15)), min_size=1, max_size=6)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(40))
 @given(epochs, st.booleans())
 @example([([(10, "a", 1)], 12), ([(10, "a", 2)], 0), ([(10, "a", None)], 0)], False)
 def test_closed_windows_are_as_they_are_and_open_ones_are_not_there(

@@ -17,6 +17,7 @@ from sqlstream_operators.operator import WATERMARK_MAX, WATERMARK_MIN, OperatorC
 from sqlstream_operators.operators import operator_of
 from sqlstream_operators.schema import WEIGHT_COLUMN
 from sqlstream_operators.windows import closed_upto
+from tests.examples import examples
 from tests.operators.ranked_cases import (
     COLUMNS,
     DUCK,
@@ -119,13 +120,13 @@ def check_state(case: Case, job: Shards, still: Sequence[Timed]) -> None:
     assert kept == wanted
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(30))
 @given(cases(), epochs(), st.integers(1, 3))
 def test_each_window_comes_out_when_it_closes(case: Case, drawn: list[Epoch], shards: int) -> None:
     check(case, drawn, shards_of(case, shards))
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(cases(), epochs(), st.lists(st.integers(1, 3), min_size=1, max_size=3))
 def test_on_rocksdb_with_rescaling(
     tmp_path_factory: pytest.TempPathFactory, case: Case, drawn: list[Epoch], shards: list[int]
@@ -133,7 +134,7 @@ def test_on_rocksdb_with_rescaling(
     check(case, drawn, shards_of(case, 1, tmp_path_factory.mktemp("job")), shards)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(20))
 @given(cases(), epochs())
 def test_the_order_of_rows_in_an_epoch_means_nothing(case: Case, drawn: list[Epoch]) -> None:
     runs = []

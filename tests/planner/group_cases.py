@@ -175,9 +175,9 @@ def blocks(rows: Epoch, *, retracting: bool) -> list[Block]:
 def union(texts: Sequence[str], schema: Schema) -> pa.Table:
     """The rows of several queries together, which must have the columns of `schema`."""
     text = "\nUNION ALL\n".join(texts)
-    described = DUCK.describe(text)
-    assert described == [(c.name, c.type) for c in schema]
-    return DUCK.query(text)
+    rows, columns = DUCK.query_typed(text)
+    assert columns == tuple(Column(c.name, c.type) for c in schema)
+    return rows
 
 
 def expected(shape: Shape, calls: Sequence[AggregateCall], epochs: Sequence[Epoch]) -> list[Row]:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream_planner.logical import AggregateCall
+from tests.examples import examples
 from tests.planner.group_cases import Epoch, Row, Shape, assert_same, call, expected, plan
 from tests.planner.group_rows import MODES, SHAPES, TIES, day, fixed_epochs
 from tests.planner.group_running import Running, interpreted
@@ -176,7 +177,7 @@ _SOME_CALLS = st.lists(st.sampled_from(list(CALLS.values())), max_size=5, unique
 
 
 @MODES
-@settings(max_examples=30)
+@settings(max_examples=examples(20))
 @given(data=st.data())
 def test_random_rows(data: st.DataObject, retracting: bool) -> None:
     """Some aggregates over random rows: after every epoch by the operators, at the end by the SQL alone."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-import duckdb
 import pytest
 import sqlglot
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
 from sqlstream_planner.operator_plans.time_keys import text_of, time_of
+from tests.duckdb_batch import empty_duckdb
+from tests.examples import examples
 
 _NEAR = datetime(1999, 12, 31, 23, 58)
 _TIMES = st.one_of(
@@ -25,18 +26,19 @@ def parsed(text: str) -> exp.Expr:
     return sqlglot.parse_one(text, read="duckdb")
 
 
+@settings(max_examples=examples(50))
 @given(st.lists(st.none() | _TIMES, min_size=1, max_size=12), st.sampled_from(_FORMATS))
 @example([datetime(1970, 1, 1), datetime(1969, 12, 31, 23, 59, 59, 999999), None], "%Y-%m-%d %H:%M")
 def test_the_same_groups(times: list[datetime | None], layout: str) -> None:
     key = parsed(f"STRFTIME(ts, '{layout}')")
     time, found = time_of(key)
     assert found is not None
-    con = duckdb.connect()
-    con.execute("CREATE TABLE t (ts TIMESTAMP)")
-    con.executemany("INSERT INTO t VALUES ($1)", [[t] for t in times])
-    before = con.sql(f"SELECT {key.sql('duckdb')}, count(*) FROM t GROUP BY 1 ORDER BY 1").fetchall()
     shown = text_of(time, found).sql("duckdb")
-    after = con.sql(f"SELECT {shown}, count(*) FROM t GROUP BY {time.sql('duckdb')} ORDER BY 1").fetchall()
+    with empty_duckdb() as con:
+        con.execute("CREATE TABLE t AS SELECT unnest($1::TIMESTAMP[]) AS ts", [times])
+        before = con.sql(f"SELECT {key.sql('duckdb')}, count(*) FROM t GROUP BY 1 ORDER BY 1").fetchall()
+        by = time.sql("duckdb")
+        after = con.sql(f"SELECT {shown}, count(*) FROM t GROUP BY {by} ORDER BY 1").fetchall()
     assert after == before
 
 

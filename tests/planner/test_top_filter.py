@@ -16,6 +16,7 @@ from sqlstream_planner.explain import explain_text
 from sqlstream_planner.logical import Field, OrderTerm
 from sqlstream_planner.operator_plans.top_filter import Keep
 from sqlstream_planner.pipeline import plan_file
+from tests.examples import examples
 
 DUCK = duckdb.connect(config={"threads": 1})
 small = st.sampled_from([None, -1, 0, 1, 2])
@@ -29,7 +30,7 @@ def rows_of(sql: str) -> Counter[tuple[Any, ...]]:
     return Counter(DUCK.sql(sql).fetchall())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.tuples(small, small, st.sampled_from([None, "a", "b"])), max_size=20),
     st.sampled_from([(), ("k",), ("k", "w")]),

@@ -21,6 +21,7 @@ from sqlstream_operators.exchange import Message
 from sqlstream_operators.spec import SourceSpec
 from sqlstream_planner.batch.to_duckdb import to_duckdb
 from sqlstream_planner.pipeline import Planned, plan_file
+from tests.duckdb_batch import empty_duckdb
 
 Row = Mapping[str, Any]
 Rows = list[tuple[Any, ...]]
@@ -90,16 +91,16 @@ class Pipeline:
         folder = self.folder / f"out_{sink}"
         if not list(folder.glob("*.parquet")):
             return []
-        return _fetch(duckdb.connect(), f"SELECT * FROM read_parquet('{folder}/*.parquet')")
+        with empty_duckdb() as con:
+            return _fetch(con, f"SELECT * FROM read_parquet('{folder}/*.parquet')")
 
     def expected(self, sink: int = 1) -> Rows:
         """What DuckDB's batch SQL gives over all input."""
-        con = duckdb.connect()
-        con.execute("SET threads = 1; SET TimeZone = 'UTC'")
         script = to_duckdb(self.planned, self._files)
-        for _, view in script.sources:
-            con.execute(view)
-        return _fetch(con, script.sinks[sink - 1][1])
+        with empty_duckdb() as con:
+            for _, view in script.sources:
+                con.execute(view)
+            return _fetch(con, script.sinks[sink - 1][1])
 
     def dead_letters(self) -> list[dict[str, Any]]:
         """All dead letters of all epochs."""

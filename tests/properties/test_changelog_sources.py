@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,10 +17,11 @@ from sqlstream.runtime.local_runner import InProcessRunner
 from sqlstream.runtime.progress import EpochReport
 from sqlstream_planner.batch.to_duckdb import to_duckdb
 from sqlstream_planner.pipeline import Planned, plan_file
+from tests.examples import examples
 from tests.properties.referee import Rows, assert_same
 from tests.properties.updating import batch_of, collecting
 
-_BOUNDED = settings(max_examples=int(os.environ.get("SQLSTREAM_EXAMPLES", "12")), deadline=None)
+_BOUNDED = settings(max_examples=examples(12), deadline=None)
 Change = tuple[str, dict[str, Any]]
 
 QUERIES = (

@@ -18,6 +18,7 @@ from sqlstream.runtime.local_runner import InProcessRunner
 from sqlstream.runtime.progress import EpochReport
 from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.pipeline import Planned, plan_file
+from tests.examples import examples
 from tests.properties.updating import batch, collecting
 from tests.runtime.support import Crash, crash_at
 
@@ -27,7 +28,9 @@ CREATE TABLE out (k INT, n BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH ('connecto
 """
 DATABASE = TABLE.replace("'blackhole'", "'duckdb', 'path' = 'out.duckdb', 'table-name' = 'result'")
 _BOUNDED = settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=examples(12),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 Rows = list[dict[str, Any]]
 

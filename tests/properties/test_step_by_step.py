@@ -17,13 +17,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
 from sqlstream.runtime.api import run_pipeline
 from sqlstream.runtime.local_runner import InProcessRunner
 from sqlstream_planner.batch.to_duckdb import to_duckdb
 from sqlstream_planner.pipeline import Planned, plan_file
+from tests.duckdb_batch import empty_duckdb
 from tests.properties.referee import Rows, assert_same
 from tests.properties.updating import collecting
 
@@ -169,9 +169,8 @@ def test_the_referee_agrees(tmp_path: Path, file: Path) -> None:
         script.arrive(tmp_path, number)
         expected.update(step.expected)
     duck = to_duckdb(planned, lambda source: sorted(str(p) for p in (tmp_path / source.name).glob("*.json")))
-    con = duckdb.connect()
-    con.execute("SET threads = 1; SET TimeZone = 'UTC'")
-    for _, view in duck.sources:
-        con.execute(view)
-    for name, sql in duck.sinks:
-        assert_same(_plain(con.execute(sql).fetchall()), expected.get(name.removeprefix("out_"), []))
+    with empty_duckdb() as con:
+        for _, view in duck.sources:
+            con.execute(view)
+        for name, sql in duck.sinks:
+            assert_same(_plain(con.execute(sql).fetchall()), expected.get(name.removeprefix("out_"), []))

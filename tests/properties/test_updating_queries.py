@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.properties.query_generator import queries, rows
 from tests.properties.updating import check
 
-_EXAMPLES = int(os.environ.get("SQLSTREAM_EXAMPLES", "40"))
 _BOUNDED = settings(
-    max_examples=_EXAMPLES,
+    max_examples=examples(40),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

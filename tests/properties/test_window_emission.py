@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from sqlstream.runtime.api import run_pipeline
 from sqlstream.runtime.local_runner import InProcessRunner
 from sqlstream.runtime.progress import EpochReport
+from tests.examples import examples
 from tests.properties import updating
 from tests.properties.updating import check, collecting, plan
 
@@ -32,7 +33,9 @@ CREATE TABLE t (k INT, v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTER
 WITH ('connector' = 'filesystem', 'path' = 'input', 'format' = 'json');
 """
 _BOUNDED = settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=examples(15),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
 

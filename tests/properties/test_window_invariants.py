@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -11,10 +10,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.properties.referee import Pipeline, assert_same
 from tests.properties.strategies import AGGREGATES, KEYS, ORDERED, WindowClause, files, windows
 
-_BOUNDED = settings(max_examples=int(os.environ.get("SQLSTREAM_EXAMPLES", "30")), deadline=None)
+_MORE = settings(max_examples=examples(25), deadline=None)
+_BOUNDED = settings(max_examples=examples(15), deadline=None)
 Files = list[list[dict[str, Any]]]
 
 
@@ -35,7 +36,7 @@ def _query(window: WindowClause, keys: list[str], aggregates: list[str], *, havi
     parallelism=st.integers(1, 4),
     seed=st.integers(0, 3),
 )
-@_BOUNDED
+@_MORE
 def test_any_cut_gives_what_the_batch_gives(
     window: WindowClause,
     keys: list[str],
@@ -94,7 +95,7 @@ def test_aggregates_that_see_the_order_of_rows_see_the_sources(
     delay=st.integers(0, 15),
     parallelism=st.integers(1, 3),
 )
-@_BOUNDED
+@_MORE
 def test_every_row_is_counted_in_its_window_or_kept_as_late_for_it(
     window: WindowClause, data: Files, rows_per_epoch: int, delay: int, parallelism: int
 ) -> None:
@@ -129,7 +130,7 @@ def _by_time(counts: Counter[tuple[str, Any]]) -> Counter[tuple[str, Any]]:
     first=st.integers(1, 4),
     second=st.integers(1, 4),
 )
-@_BOUNDED
+@_MORE
 def test_a_run_that_stops_and_goes_on_with_other_shards_gives_the_same(
     window: WindowClause, data: Files, cut: int, rows_per_epoch: int, first: int, second: int
 ) -> None:

@@ -24,6 +24,7 @@ from sqlstream_operators.exchange import Message
 from sqlstream_operators.spec import WEIGHT_COLUMN, SinkSpec
 from sqlstream_planner.batch.to_duckdb import DuckDBScript, to_duckdb
 from sqlstream_planner.pipeline import Planned, plan_file
+from tests.duckdb_batch import empty_duckdb
 from tests.properties.referee import Rows, assert_same
 
 TABLE = """
@@ -121,11 +122,10 @@ def batch(folder: Path, planned: Planned, rows: Sequence[Mapping[str, Any]]) -> 
 
 def batch_of(script: DuckDBScript) -> Rows:
     """What DuckDB gives for the first sink of a script."""
-    con = duckdb.connect()
-    con.execute("SET threads = 1; SET TimeZone = 'UTC'")
-    for _, view in script.sources:
-        con.execute(view)
-    return _rows(con, script.sinks[0][1])
+    with empty_duckdb() as con:
+        for _, view in script.sources:
+            con.execute(view)
+        return _rows(con, script.sinks[0][1])
 
 
 def _rows(con: duckdb.DuckDBPyConnection, sql: str) -> Rows:
