@@ -7,11 +7,13 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from sqlstream.runtime.stages import SparkJobRunner
+if TYPE_CHECKING:
+    from sqlstream.runtime.stages import SparkJobRunner
 
 # Thousands of small files: in memory, where there is enough of it and nobody says where they should be.
 _MEMORY = Path("/dev/shm")
@@ -32,6 +34,8 @@ settings.load_profile("search" if os.environ.get("SQLSTREAM_SEARCH") == "long" e
 @pytest.fixture(scope="session")
 def spark_runner() -> Iterator[SparkJobRunner]:
     """Spark on two cores of this machine."""
+    from sqlstream.runtime.stages import SparkJobRunner
+
     runner = SparkJobRunner.start("local[2]")
     yield runner
     runner.close()
