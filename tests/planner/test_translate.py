@@ -159,6 +159,13 @@ CASES: list[tuple[str, Any]] = [
     ("TO_TIMESTAMP_LTZ(1001, 3)", dt.datetime(1970, 1, 1, 0, 0, 1, 1000, tzinfo=UTC)),
     ("FROM_UNIXTIME(44)", "1970-01-01 00:00:44"),
     ("FROM_UNIXTIME(44, 'HH:mm:ss')", "00:00:44"),
+    ("FROM_UNIXTIME(CAST(1710510356 AS INT))", "2024-03-15 13:45:56"),
+    ("TO_TIMESTAMP_LTZ(1710510356, 0)", dt.datetime(2024, 3, 15, 13, 45, 56, tzinfo=UTC)),
+    ("TO_TIMESTAMP_LTZ(1.5, 0)", dt.datetime(1970, 1, 1, 0, 0, 1, 500000, tzinfo=UTC)),
+    ("TO_TIMESTAMP_LTZ(CAST(2147483 AS INT) + 1, 3)", dt.datetime(1970, 1, 1, 0, 35, 47, 484000, tzinfo=UTC)),
+    ("TO_TIMESTAMP_LTZ(CAST(2000000000 AS INT))", dt.datetime(1970, 1, 24, 3, 33, 20, tzinfo=UTC)),
+    ("TIMESTAMP_SECONDS(CAST(1710510356 AS INT))", dt.datetime(2024, 3, 15, 13, 45, 56, tzinfo=UTC)),
+    ("TIMESTAMP_MILLIS(CAST(2000000000 AS INT))", dt.datetime(1970, 1, 24, 3, 33, 20, tzinfo=UTC)),
     ("UNIX_TIMESTAMP('1970-01-02 00:00:00')", 86400),
     ("UNIX_TIMESTAMP('02.01.1970', 'dd.MM.yyyy')", 86400),
     ("UNIX_TIMESTAMP('nonsense')", None),
@@ -323,7 +330,6 @@ def test_every_translation_runs_in_some_test() -> None:
     } | {"first_value", "last_value"}
     rare = {
         "day_of_week",
-        "timestamp_seconds",
         "timestamp_micros",
         "array_size",
         "json_length",
