@@ -191,6 +191,19 @@ TIMES = (
         builder=_unix_timestamp_format,
     ),
     entry(
+        "TO_UNIX_TIMESTAMP(string)",
+        "CAST(epoch(TRY_CAST(string AS TIMESTAMP)) AS BIGINT)",
+        "seconds since 1970 of a text in UTC, NULL if it is no time",
+        SPARK,
+    ),
+    entry("UNIX_MICROS(time)", "epoch_us(time)", "microseconds since 1970", SPARK),
+    entry(
+        "UNIX_MILLIS(time)",
+        "((epoch_us(time) - ((epoch_us(time) % 1000) + 1000) % 1000) // 1000)",
+        "milliseconds since 1970, rounded down",
+        SPARK,
+    ),
+    entry(
         "TIMESTAMPADD(unit, number, time)",
         "time + number * INTERVAL 1 unit",
         "time moved by a number of units; a DATE becomes a TIMESTAMP",
