@@ -120,6 +120,12 @@ CASES = {
         f"SELECT ws, k, id, count(*), GROUPING(k) FROM {rows_in(every(-45, 5, 10))} "
         "GROUP BY GROUPING SETS ((ws, k), (ws, id), (ws))",
     ),
+    "cube of an expression": (
+        f"SELECT window_end, k, v > 5 AS big, COUNT(*) AS n, GROUPING_ID(k, v > 5) AS g "
+        f"FROM {tvf('CUMULATE', '10', '20')} GROUP BY window_start, window_end, CUBE (k, v > 5)",
+        "SELECT we, k, big, count(*), GROUPING(k, big) FROM (SELECT *, v > 5 AS big "
+        f"FROM {rows_in(growing(-40, 10, 20))}) GROUP BY ws, we, CUBE (k, big)",
+    ),
     "rollup and having": (
         f"SELECT window_start, k, SUM(v) AS s FROM {TENS} GROUP BY window_start, window_end, ROLLUP (k) HAVING SUM(v) > 7",
         f"SELECT ws, k, sum(v) FROM {rows_in(every(-40, 10, 10))} GROUP BY ws, ROLLUP (k) HAVING sum(v) > 7",
