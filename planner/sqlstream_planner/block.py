@@ -174,15 +174,15 @@ def _window(block: Block, node: Window, *, timeless: bool) -> Block:
 
 def _unnest(block: Block, node: Unnest) -> Block:
     array = sql(block.expression(node.array))
-    extra = []
+    parts = [(array, element := f"{node.element[0].id}.element")]
+    if node.ordinality is not None:
+        parts.append((f"range(1, len({array}) + 1)", node.ordinality.id))
     if node.outer:
-        array = f"CASE WHEN len({array}) > 0 THEN {array} ELSE [NULL] END"
+        # A row without elements is kept, once, with neither an element nor a number.
+        parts = [(f"CASE WHEN len({array}) > 0 THEN {text} ELSE [NULL] END", id_) for text, id_ in parts]
     else:
         block = replace(block, where=(*block.where, raw(f"len({array}) > 0")))
-    element = f"{node.element[0].id}.element"
-    extra.append((f"unnest({array})", element))
-    if node.ordinality is not None:
-        extra.append((f"generate_subscripts({array}, 1)", node.ordinality.id))
+    extra = [(f"unnest({text})", id_) for text, id_ in parts]
     inner = block.nested(list(block.columns), extra)
     columns = {**inner.columns}
     del columns[element]

@@ -96,6 +96,21 @@ def test_delimiter_quote_escape_null_and_comments(tmp_path: Path, duck: DuckSess
     assert read.rows == [(1, "x;'y", None), (None, "", None)]
 
 
+@pytest.mark.parametrize("rows", [None, 1])
+def test_only_lines_that_begin_with_it_are_comments(
+    tmp_path: Path, duck: DuckSession, rows: int | None
+) -> None:
+    text = '\ufeff#it"s\n1,x#y,\n# "2",b,\n3,#z,\n4,"#a\n#b",#\nbad\n#\n5,#,'
+    read = _read(tmp_path, duck, text, Limits(rows=rows), options={"csv.allow-comments": "true"})
+    assert [row[:2] for row in read.rows] == [(1, "x#y"), (3, "#z"), (5, "#")]
+    assert [(b.line, b.raw.splitlines()[0]) for b in read.bad] == [(5, '4,"#a'), (7, "bad")]
+
+
+def test_a_file_with_the_mark_of_comments_is_refused(tmp_path: Path, duck: DuckSession) -> None:
+    with pytest.raises(DataError, match=r"a\.csv: has the character U\+0003"):
+        _read(tmp_path, duck, "1,\x03,\n", options={"csv.allow-comments": "true"})
+
+
 def test_no_quotes(tmp_path: Path, duck: DuckSession) -> None:
     read = _read(tmp_path, duck, '1,"x,\n2,y",\n', options={"csv.disable-quote-character": "true"})
     assert read.rows == [(1, '"x', None), (2, 'y"', None)]

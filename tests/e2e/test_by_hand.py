@@ -44,6 +44,7 @@ def run(
     folder: Path, declarations: str, query: str, data: str, rows_per_epoch: int | None = None
 ) -> list[str]:
     """The rows that a file gives, cells separated by a space, timestamps of BIDS' day as HH:MM."""
+    folder.mkdir(exist_ok=True)
     (folder / "input.csv").write_text(data, encoding="utf-8")
     options = "'connector' = 'filesystem', 'path' = 'out', 'format' = 'parquet'"
     (folder / "p.sql").write_text(
@@ -168,6 +169,23 @@ def test_a_map_is_unnested_into_keys_and_values(tmp_path: Path) -> None:
     data = '{"id": 1, "m": {"a": 5, "b": null}}\n{"id": 2, "m": {}}\n{"id": 3, "m": null}\n'
     named = "SELECT id, k, v FROM t CROSS JOIN UNNEST(m) AS u (k, v)"
     assert run(tmp_path, table, named, data) == ["1 a 5", "1 b None"]
+
+
+def test_a_row_without_elements_has_no_ordinality(tmp_path: Path) -> None:
+    table = """CREATE TABLE t (id INT, a ARRAY<STRING>, m MAP<STRING, INT>)
+        WITH ('connector' = 'filesystem', 'path' = 'input.csv', 'format' = 'json');
+    """
+    data = '{"id": 1, "a": ["x", null], "m": {"k": 5}}\n{"id": 2, "a": [], "m": {}}\n{"id": 3}\n'
+    numbered = "SELECT id, e, n FROM t {} UNNEST(a) WITH ORDINALITY AS u (e, n)"
+    assert run(tmp_path / "inner", table, numbered.format("CROSS JOIN"), data) == ["1 None 2", "1 x 1"]
+    assert run(tmp_path / "outer", table, numbered.format("LEFT JOIN") + " ON TRUE", data) == [
+        "1 None 2",
+        "1 x 1",
+        "2 None None",
+        "3 None None",
+    ]
+    of_map = "SELECT id, k, v, n FROM t LEFT JOIN UNNEST(m) WITH ORDINALITY AS u (k, v, n) ON TRUE"
+    assert run(tmp_path / "map", table, of_map, data) == ["1 k 5 1", "2 None None None", "3 None None None"]
 
 
 def test_an_option_can_be_a_string_with_unicode_escapes(tmp_path: Path) -> None:

@@ -359,6 +359,14 @@ class SqlStreamParser(DuckDBParser):
             start, super()._parse_function_call(functions, anonymous, optional_parens, any_token)
         )
 
+    def _parse_cube_or_rollup(self, with_prefix: bool = False) -> exp.Cube | exp.Rollup | None:
+        # sqlglot reads no comparison in the parentheses: CUBE (k, price > 5).
+        for token, kind in ((TokenType.CUBE, exp.Cube), (TokenType.ROLLUP, exp.Rollup)):
+            if self._match(token):
+                items = [] if with_prefix else self._parse_wrapped_csv(self._parse_disjunction)
+                return self.expression(kind(expressions=items))
+        return None
+
     def _parse_window(self, this: exp.Expr | None, alias: bool = False) -> exp.Expr | None:
         if isinstance(this, exp.Func) and self._prev.token_type == TokenType.R_PAREN:
             begin = (this._meta or {}).get("start")

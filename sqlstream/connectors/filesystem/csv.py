@@ -19,7 +19,14 @@ from sqlstream.connectors.filesystem.columns import (
     text_item,
     text_type,
 )
-from sqlstream.connectors.filesystem.cutting import CsvShape, count_lines, csv_cut, line_ends_unified
+from sqlstream.connectors.filesystem.cutting import (
+    COMMENT_MARK,
+    CsvShape,
+    comments_marked,
+    count_lines,
+    csv_cut,
+    line_ends_unified,
+)
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import FileEntry
 from sqlstream.connectors.filesystem.pieces import Piece, Workspace, compression, open_entry
@@ -52,9 +59,26 @@ def strict_sql(wanted: Wanted, options: FileOptions, pieces: Sequence[Piece], wo
     parts = []
     for layout, group in itertools.groupby(made, key=lambda item: item[0]):
         members = [piece for _, piece in group]
-        paths = [work.text(piece) for piece in members]
+        paths = [_text(work, options, piece) for piece in members]
         parts.append(_select(wanted, options, layout, paths, [piece.entry for piece in members]))
     return " UNION ALL ".join(parts)
+
+
+def _text(work: Workspace, options: FileOptions, piece: Piece, *, plain: bool = False) -> str:
+    """A local path with the piece's text for DuckDB; comment lines begin with a mark of ours.
+
+    To DuckDB a comment also begins in the middle of a line, where it is text.
+    """
+    if not options.csv.comments:
+        return work.text(piece, plain=plain)
+    data = np.fromfile(work.text(piece, plain=True), np.uint8)
+    if np.any(data == COMMENT_MARK):
+        raise DataError(
+            f"{piece.entry.path}: has the character U+{COMMENT_MARK:04X}, which can't be read with csv.allow-comments"
+        )
+    target = work.new_file()
+    comments_marked(options.csv, data).tofile(target)
+    return str(target)
 
 
 def _select(
@@ -74,7 +98,7 @@ def _select(
         f"header = {str(layout.header).lower()}, columns = {column_map(columns)}, "
         f"delim = {literal(shape.delimiter)}, quote = {literal(shape.quote or '')}, "
         f"escape = {literal(shape.escape or shape.quote or '')}, "
-        f"comment = {literal('#' if shape.comments else '')}, "
+        f"comment = {literal(chr(COMMENT_MARK) if shape.comments else '')}, "
         f"new_line = {_NEWLINES[layout.newline]}, "
         f"nullstr = {literal('' if options.csv_null is None else options.csv_null)}, "
         f"allow_quoted_nulls = false, max_line_size = {_LONGEST_RECORD}, hive_partitioning = false{more})"
@@ -91,7 +115,7 @@ def careful(
     row.
     """
     layout = _layout(wanted, options, piece)
-    path = Path(work.text(piece, plain=True))
+    path = Path(_text(work, options, piece, plain=True))
     line = 1
     if piece.start:
         with open_entry(piece.entry) as file:

@@ -56,6 +56,7 @@ COLLECTIONS = (
         "the only element, NULL of an empty array; an error if there are more",
         FLINK,
     ),
+    entry("SORT_ARRAY(array)", "list_sort(array, 'ASC', 'NULLS FIRST')", "in order, NULLs first", SPARK),
     entry("ARRAY_MAX(array)", "list_max(array)", "the greatest element"),
     entry("ARRAY_MIN(array)", "list_min(array)", "the least element"),
     entry(

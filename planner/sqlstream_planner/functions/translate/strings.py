@@ -115,6 +115,14 @@ STRINGS = (
         FLINK,
     ),
     entry(
+        "SUBSTRING_INDEX(string, delimiter, number)",
+        "CASE WHEN number > 0 THEN array_to_string(string_split(string, delimiter)[1:number], delimiter) "
+        "WHEN number < 0 THEN array_to_string(string_split(string, delimiter)[number:], delimiter) "
+        "WHEN number = 0 THEN '' END",
+        "what stands before the n-th delimiter, counted from the end if `number` is negative",
+        SPARK,
+    ),
+    entry(
         "CONCAT(...)",
         "a || b || …",
         "NULL if any argument is NULL (DuckDB's concat skips NULLs)",

@@ -67,13 +67,26 @@ def _to_timestamp_ltz(arguments: Sequence[exp.Expr], context: Context) -> exp.Ex
             "the precision of TO_TIMESTAMP_LTZ must be the literal 0 (seconds) or 3 (milliseconds)",
             "write TO_TIMESTAMP_LTZ(n, 3)",
         )
-    micros = exp.Mul(this=exp.Paren(this=arguments[0]), expression=exp.Literal.number(factors[precision]))
-    return call("make_timestamptz", exp.Cast(this=micros, to=exp.DataType.build("BIGINT")))
+    return call("make_timestamptz", _micros(arguments[0], factors[precision]))
+
+
+def _micros(number: exp.Expr, factor: int) -> exp.Expr:
+    """`number` times `factor` as BIGINT; the product of two INTEGERs would be one, and too small for a time."""
+    wide = exp.Cast(this=exp.Literal.number(factor), to=exp.DataType.build("BIGINT"))
+    micros = exp.Mul(this=exp.Paren(this=number), expression=wide)
+    return exp.Cast(this=micros, to=exp.DataType.build("BIGINT"))
+
+
+def _from_millis(arguments: Sequence[exp.Expr], _: Context) -> exp.Expr:
+    return call("make_timestamptz", _micros(arguments[0], 1_000))
+
+
+def _from_seconds(arguments: Sequence[exp.Expr], _: Context) -> exp.Expr:
+    return call("make_timestamptz", _micros(arguments[0], 1_000_000))
 
 
 def _from_unixtime(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
-    micros = exp.Mul(this=exp.Paren(this=arguments[0]), expression=exp.Literal.number(1_000_000))
-    moment = call("make_timestamp", exp.Cast(this=micros, to=exp.DataType.build("BIGINT")))
+    moment = call("make_timestamp", _micros(arguments[0], 1_000_000))
     format_ = _format(arguments[1], context) if len(arguments) > 1 else text("%Y-%m-%d %H:%M:%S")
     return call("strftime", moment, format_)
 
@@ -137,14 +150,22 @@ TIMES = (
         "make_timestamptz(number * 1000)",
         "milliseconds since 1970 as an instant",
         FLINK,
+        _from_millis,
     ),
     entry(
         "TIMESTAMP_SECONDS(number)",
         "make_timestamptz(CAST(number * 1000000 AS BIGINT))",
         "seconds since 1970",
         SPARK,
+        _from_seconds,
     ),
-    entry("TIMESTAMP_MILLIS(number)", "make_timestamptz(number * 1000)", "milliseconds since 1970", SPARK),
+    entry(
+        "TIMESTAMP_MILLIS(number)",
+        "make_timestamptz(number * 1000)",
+        "milliseconds since 1970",
+        SPARK,
+        _from_millis,
+    ),
     entry("TIMESTAMP_MICROS(number)", "make_timestamptz(number)", "microseconds since 1970", SPARK),
     entry(
         "FROM_UNIXTIME(number)",
@@ -168,6 +189,19 @@ TIMES = (
         "CAST(epoch(try_strptime(string, format)) AS BIGINT)",
         "seconds since 1970 of a text in UTC by a Java pattern, NULL if it does not fit",
         builder=_unix_timestamp_format,
+    ),
+    entry(
+        "TO_UNIX_TIMESTAMP(string)",
+        "CAST(epoch(TRY_CAST(string AS TIMESTAMP)) AS BIGINT)",
+        "seconds since 1970 of a text in UTC, NULL if it is no time",
+        SPARK,
+    ),
+    entry("UNIX_MICROS(time)", "epoch_us(time)", "microseconds since 1970", SPARK),
+    entry(
+        "UNIX_MILLIS(time)",
+        "((epoch_us(time) - ((epoch_us(time) % 1000) + 1000) % 1000) // 1000)",
+        "milliseconds since 1970, rounded down",
+        SPARK,
     ),
     entry(
         "TIMESTAMPADD(unit, number, time)",
