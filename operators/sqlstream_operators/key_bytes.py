@@ -5,7 +5,7 @@ Each value is one byte, 0 for NULL and 1 otherwise, and then:
 - integers, DATE, TIME, TIMESTAMP, DECIMAL, HUGEINT: big-endian, sign bit flipped (DECIMAL up to 18 digits
   in 8 bytes,
   else 16); BOOLEAN one byte; FLOAT and DOUBLE: the bits, flipped so that they sort, -0.0 as 0.0, one NaN,
-  the greatest; INTERVAL: its length in µs, months of 30 days (so that is what comes back). A NULL has as
+  the greatest; INTERVAL: its length in µs, a month as 30 days (which come back as days). A NULL has as
   many zero bytes.
 - VARCHAR, BLOB, UUID, JSON: the bytes with 00 written as 00 FF, then 00 00. NULL has none.
 - STRUCT: its fields one after the other (all NULL under a NULL). ARRAY, MAP: each element behind a byte 1,
@@ -329,11 +329,10 @@ def _decode_fixed(matrix: U8, present: npt.NDArray[np.bool_], type_: SqlType) ->
     elif kind is Kind.INTERVAL:
         micros = (matrix.view(">u8").ravel().astype(np.uint64) ^ _TOP).view(np.int64)
         intervals = np.zeros(n, _INTERVAL)
-        # Towards zero: -1 second is that, and not -1 month, 29 days, 23:59:59.
+        # Days and no months, as the difference of two times has them. Towards zero: -1 second is that, and not
+        # -1 day, 23:59:59.
         rest = np.fmod(micros, _DAY)
-        days = (micros - rest) // _DAY
-        intervals["days"] = np.fmod(days, 30)
-        intervals["months"] = (days - intervals["days"]) // 30
+        intervals["days"] = (micros - rest) // _DAY
         intervals["nanos"] = rest * 1000
         values = intervals
     else:

@@ -285,6 +285,34 @@ def test_keys_that_tell_no_groups_apart_are_not_part_of_the_key(query: str) -> N
 
 
 @pytest.mark.parametrize(
+    ("query", "operators", "changelog"),
+    [
+        ("SELECT k, COUNT(*) AS n FROM t GROUP BY k QUALIFY ROW_NUMBER() OVER (ORDER BY n) <= 2",
+         ["group_aggregate", "top_n"], "retract"),
+        (f"SELECT k, window_start, COUNT(*) AS n FROM {W} GROUP BY k, window_start, window_end "
+         "QUALIFY RANK() OVER (PARTITION BY window_start, window_end ORDER BY COUNT(*) DESC) <= 2",
+         ["window_aggregate", "window_top_n"], "append"),
+    ],
+)  # fmt: skip
+def test_groups_may_be_ranked_where_they_are_made(query: str, operators: list[str], changelog: str) -> None:
+    plan = planned(f"CREATE TABLE o WITH ('connector' = 'blackhole') AS {query};").physical
+    assert sorted(state.operator for state in plan.states) == operators
+    assert [sink.changelog for sink in plan.sinks] == [changelog]
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ("SELECT k, RANK() OVER (ORDER BY COUNT(*)) AS r FROM t GROUP BY k", "SQL061"),
+        ("SELECT k, v, RANK() OVER (ORDER BY COUNT(*)) AS r FROM t GROUP BY k QUALIFY r = 1", "SQL045"),
+        ("SELECT k, SUM(COUNT(*)) OVER () AS s FROM t GROUP BY k", "SQL100"),
+    ],
+)
+def test_ranks_of_groups_that_are_refused(query: str, code: str) -> None:
+    assert code_of(query) == code
+
+
+@pytest.mark.parametrize(
     ("key", "query"),
     [
         ("BIGINT", "SELECT k, COUNT(*) FROM t GROUP BY k"),

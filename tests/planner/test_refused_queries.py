@@ -32,7 +32,11 @@ REFUSED = [
     (f"{RANKED} rn <= 2.5", "SQL061", "not bounded"),
     ("SELECT k FROM t QUALIFY NTILE(4) OVER (ORDER BY v) = 1", "SQL100", "NTILE OVER"),
     ("SELECT k, SUM(v) OVER (PARTITION BY k ORDER BY ts) FROM t", "SQL100", "SUM OVER"),
-    ("SELECT k, COUNT(*) FROM t GROUP BY k QUALIFY ROW_NUMBER() OVER (ORDER BY k) = 1", "SQL100", "QUALIFY"),
+    (
+        "SELECT *, RANK() OVER (ORDER BY k) AS r FROM t GROUP BY k, v QUALIFY r = 1",
+        "SQL100",
+        "beside the rank",
+    ),
     ("SELECT DISTINCT ON (k) k, v FROM t", "SQL100", "DISTINCT ON"),
     ("SELECT k, LISTAGG(DISTINCT s ORDER BY v) FROM t GROUP BY k", "SQL100", "ordered by something else"),
     ("SELECT DISTINCT ROW(k, s) AS a FROM t", "TYP010", "the type of `a` is not known"),

@@ -14,7 +14,8 @@ from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.items import expand_items, project
 from sqlstream_planner.bind.limits import bind_limit, has_limit, with_ordered, without_last
 from sqlstream_planner.bind.names import refuse_subqueries, windowed, with_unknown_names
-from sqlstream_planner.bind.ranking import bind_overs, windows_of
+from sqlstream_planner.bind.ranked_groups import ranks_groups, split
+from sqlstream_planner.bind.ranking import bind_overs
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.bind.sets import distinct, set_operation
 from sqlstream_planner.bind.windows import bind_tvf
@@ -172,24 +173,13 @@ class QueryBinder:
             later = frozenset(e.alias.lower() for e in query.expressions if isinstance(e, exp.Alias))
             node = self._filter(where.this, node, replace(scope, later=later), "WHERE")
         if is_aggregate_query(query):
-            overs = [w for item in query.expressions for w in windows_of(item)]
-            if overs:
-                self.context.unsupported(
-                    overs[0],
-                    "OVER in a query that aggregates",
-                    help="aggregate in a sub-query, and rank its result: "
-                    "SELECT … FROM (SELECT …, ROW_NUMBER() OVER (…) AS rn FROM (SELECT … GROUP BY …)) WHERE rn <= 3",
-                )
-            for clause in ("qualify", "windows"):
-                if query.args.get(clause):
-                    self.context.unsupported(
-                        query.args[clause] if clause == "qualify" else query.args[clause][0],
-                        f"{clause.upper().rstrip('S')} in a query that aggregates",
-                        help="aggregate in a sub-query, and rank its result",
-                    )
-            query, hidden = with_ordered(query)
-            node = self._finished(query, bind_aggregate(self.context, query, node, scope), None)
-            return without_last(self.context, node, hidden) if hidden else node
+            if not ranks_groups(query):
+                query, hidden = with_ordered(query)
+                node = self._finished(query, bind_aggregate(self.context, query, node, scope), None)
+                return without_last(self.context, node, hidden) if hidden else node
+            groups, query = split(query, scope)
+            node = bind_aggregate(self.context, groups, node, scope)
+            scope = Scope(self.context, (Relation(None, node.fields),))
         having = query.args.get("having")
         if having is not None:
             self.context.fail(having, "SQL040", "HAVING without GROUP BY", help="write WHERE")
