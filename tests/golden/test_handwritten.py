@@ -75,6 +75,32 @@ FLIGHTS = {
     "aircraft/last_flights": _flight_of_aircraft("arg_max"),
 }
 
+_ORDER = "STRUCT(id BIGINT, customer VARCHAR, country VARCHAR, status VARCHAR, amount DECIMAL(10, 2), placed_at TIMESTAMP)"
+#: What is left of the orders: the last image of each, unless it went.
+_ORDERS = f"""
+CREATE VIEW orders AS
+SELECT unnest(last.image) FROM (
+  SELECT max_by({{'image': after}}, place) AS last
+  FROM (SELECT *, row_number() OVER () AS place
+        FROM read_json('{ROOT}/pipelines/shop/data/orders-*.json', columns = {{'before': '{_ORDER}', 'after': '{_ORDER}'}}))
+  GROUP BY coalesce(before.id, after.id))
+WHERE last.image IS NOT NULL
+"""
+
+SHOP = {
+    "orders/open_orders": """
+        SELECT country, status, count(*), min(placed_at), sum(amount) FROM orders
+        WHERE status IN ('new', 'paid') GROUP BY ALL""",
+    "orders/best_customers": """
+        SELECT country, place, best[place].who, best[place].n, -best[place].a
+        FROM (SELECT country, list_sort(list({'a': -amount, 'who': customer, 'n': n}))[:3] AS best
+              FROM (SELECT country, customer, sum(amount) AS amount, count(*) AS n FROM orders GROUP BY ALL)
+              GROUP BY country), (VALUES (1), (2), (3)) AS p(place)""",
+    "orders/hours": """
+        SELECT date_trunc('hour', placed_at), country, count(*), sum((status = 'new')::INT), sum(amount), max(amount)
+        FROM orders GROUP BY ALL""",
+}
+
 _RANGES = ("true", "price < 10000", "price BETWEEN 10000 AND 999999", "price > 999999")
 _COUNTS = ", ".join(f"sum(CASE WHEN {r} THEN 1 ELSE 0 END)" for r in _RANGES)
 
@@ -211,6 +237,13 @@ NEXMARK = {
 }
 
 
+_NAMES = {
+    *(f"flights/{s}" for s in FLIGHTS),
+    *(f"shop/{s}" for s in SHOP),
+    *(f"nexmark/{q}" for q in NEXMARK),
+}
+
+
 @pytest.fixture
 def duck() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as connection:
@@ -236,6 +269,12 @@ def test_flights(duck: duckdb.DuckDBPyConnection, sink: str) -> None:
     assert_equals_golden(duck, FLIGHTS[sink], f"flights/{sink}")
 
 
+@pytest.mark.parametrize("sink", SHOP)
+def test_shop(duck: duckdb.DuckDBPyConnection, sink: str) -> None:
+    duck.execute(_ORDERS)
+    assert_equals_golden(duck, SHOP[sink], f"shop/{sink}")
+
+
 @pytest.mark.parametrize("query", NEXMARK)
 def test_nexmark(duck: duckdb.DuckDBPyConnection, query: str) -> None:
     events, rate, start_s, sql = NEXMARK[query]
@@ -255,4 +294,4 @@ def test_nexmark(duck: duckdb.DuckDBPyConnection, query: str) -> None:
 
 def test_every_golden_file_has_sql_of_its_own() -> None:
     kept = {str(f.relative_to(GOLDEN).with_suffix("")) for f in GOLDEN.rglob("*.csv")}
-    assert kept == {f"flights/{s}" for s in FLIGHTS} | {f"nexmark/{q}" for q in NEXMARK}
+    assert kept == _NAMES
