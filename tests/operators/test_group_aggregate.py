@@ -431,7 +431,7 @@ def test_keys_that_are_equal_but_print_differently_are_one_group() -> None:
         row = {"k": pa.array([zero]), "i": pa.array([interval], pa.month_day_nano_interval())}
         [output] = job.run([pa.table(row | {"c": pa.array([weight])})])
         folded.add(output)
-    assert folded.rows == Counter({("nan", "1 month", 1): 1})
+    assert folded.rows == Counter({("nan", "30 days", 1): 1})
 
 
 # --------------------------------------------------------------------------------------------------------- expiry
