@@ -8,6 +8,7 @@ from sqlstream_planner.bind.aggregate_calls import is_aggregate_call
 from sqlstream_planner.bind.items import output_name
 from sqlstream_planner.bind.ranking import windows_of
 from sqlstream_planner.bind.scope import Scope
+from sqlstream_planner.logical import sql
 
 
 def ranks_groups(query: exp.Select) -> bool:
@@ -81,7 +82,11 @@ def split(query: exp.Select, scope: Scope) -> tuple[exp.Select, exp.Select]:
 
 
 def _text(expression: exp.Expr) -> str:
-    return expression.unnest().sql(dialect="duckdb").lower()
+    """What tells expressions apart: names in any case are the same, texts are not."""
+    plain = expression.unnest().copy()
+    for name in plain.find_all(exp.Identifier):
+        name.set("this", name.name.lower())
+    return sql(plain)
 
 
 def _named(expression: exp.Expr, name: str) -> exp.Expr:
