@@ -290,8 +290,9 @@ class WindowGateSpec:
     Input: `columns` and, if `weighted`, WEIGHT_COLUMN; consolidated, and at any time one row for each of
     `keys` (columns, `end` among them: the TIMESTAMP of the window's end). State: table `held`, layout
     'time' (the window's end, µs): key = `keys`, value = the other columns. A window with end E is closed
-    at watermark W iff E - tick <= W. Output: `output`, the same columns; `final`: without weights, because no
-    change of a closed window can come. Ends are at `offset_us` (mod `slice_us`).
+    at watermark W iff E - tick <= W. Output: `output`, the same columns, with WEIGHT_COLUMN if
+    rows can be taken back (`retracts`); they can't if the result is `final`: no change of a closed window
+    comes. Ends are at `offset_us` (mod `slice_us`).
     """
 
     state: StateSchema
@@ -310,6 +311,11 @@ class WindowGateSpec:
     def __post_init__(self) -> None:
         if self.end not in self.keys:
             raise ValueError(f"the window's end {self.end!r} is among the keys")
+
+    @property
+    def retracts(self) -> bool:
+        """Whether a row that was given can be taken back."""
+        return self.weighted and not self.final
 
 
 def column_of(columns: Schema, name: str) -> Column:

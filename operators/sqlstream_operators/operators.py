@@ -65,4 +65,6 @@ def _operator_of(spec: OperatorSpec) -> Operator:
 
 def emits_changes(spec: OperatorSpec) -> bool:
     """Whether what the operator emits has WEIGHT_COLUMN."""
+    if isinstance(spec, WindowGateSpec):
+        return spec.retracts
     return not isinstance(spec, WindowAggregateSpec | WindowTopNSpec | DistinctValuesSpec)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .changelog_spec import WindowGateSpec, column_of
+from .clock import Clock
 from .errors import InternalError
 from .operator import WATERMARK_MAX, WATERMARK_MIN, OperatorContext, OperatorResult, Watermarks
 from .relations import conformed
@@ -52,7 +52,16 @@ class WindowGate:
 
     def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:
         """Let pass, hold, release; raises InternalError for a row without a window."""
-        started = time.perf_counter_ns()
+        clock = Clock()
+        with clock.phase("state_us"):
+            output, metrics = self._passed_and_released(inputs, context)
+        metrics |= {"emitted_rows": output.num_rows, **clock.figures("state_us")}
+        return OperatorResult(output, metrics)
+
+    def _passed_and_released(
+        self, inputs: Sequence[pa.Table], context: OperatorContext
+    ) -> tuple[pa.Table, dict[str, int]]:
+        """The changes of closed windows, then the rows of those that close now, and what there is to tell of these."""
         spec, marks, state = self._spec, context.watermarks, context.state
         [rows] = inputs
         rows = self._timed(conformed(rows, self._input, f"input of {spec.state.state_id}"))
@@ -80,11 +89,9 @@ class WindowGate:
                 metrics = {"closed_windows": len(ends), "max_closed_end_us": int(ends[-1])}
                 outputs.append(self._released(stored))
         output = pa.concat_tables(outputs)
-        if spec.weighted and spec.final:
+        if spec.weighted and not spec.retracts:
             output = output.drop_columns([WEIGHT_COLUMN])
-        metrics["emitted_rows"] = output.num_rows
-        metrics["state_us"] = (time.perf_counter_ns() - started) // 1000
-        return OperatorResult(output, metrics)
+        return output, metrics
 
     @property
     def _input(self) -> Schema:

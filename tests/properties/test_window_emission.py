@@ -225,6 +225,30 @@ def test_early_results_are_the_batch_over_the_rows_so_far(name: str, tmp_path: P
             check(tmp_path / str(number), text, rows, rows_per_epoch=7)
 
 
+def test_a_late_group_without_aggregates_is_one_more_row() -> None:
+    """The keys of [0, 10) are given once 14 was read, and a late row brings a new one: no row is ever taken back."""
+    rows = rows_at(1, 14, 15, 2, 40)
+    rows[3]["k"] = 2
+    text = f"SELECT window_end, k FROM TABLE({WINDOWS[0].sql}) GROUP BY window_start, window_end, k"
+    setting = "SET 'table.exec.emit.allow-lateness' = '10 s';\n"
+    with tempfile.TemporaryDirectory() as name, collecting() as collected:
+        with mock.patch.object(updating, "TABLE", setting + TABLE):
+            planned = plan(Path(name), text, rows)
+        run_pipeline(
+            planned.physical,
+            state_dir=Path(name) / "state",
+            local_dir=Path(name) / "cache",
+            base_dir=Path(name),
+            parallelism=1,
+            max_rows_per_epoch=1,
+            runner=InProcessRunner(1),
+            sync=False,
+        )
+        found = Counter(map(tuple, collected.folded("out")))
+    assert found == {(shown(10), 1): 1, (shown(10), 2): 1, (shown(20), 1): 1, (shown(50), 1): 1}
+    assert planned.physical.sinks[0].changelog == "append"
+
+
 @pytest.mark.parametrize("early", [True, False])
 def test_a_row_without_a_time_is_kept_as_a_dead_letter(early: bool) -> None:
     """It belongs to no window, and is not lost silently."""

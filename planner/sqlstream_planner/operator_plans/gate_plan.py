@@ -46,7 +46,7 @@ def plan_gate(node: WindowGate, groups: Block, provenance: Provenance) -> Window
         end=names[expiry.column],
         columns=columns,
         weighted=changes(group),
-        final=not changes(node),
+        final=not expiry.lateness_us,
         output=columns,
         watermark_sources=expiry.time.sources,
         tick_us=expiry.time.tick_us,
