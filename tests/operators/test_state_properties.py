@@ -119,7 +119,9 @@ def play(store: StateTables, steps: list[Any], rows: Rows, windows: Rows, mine: 
         elif what == "put_time":
             own = [row for row in args if mine(row[1])]
             table = columns({**TIME_KEY, "n": pa.int64()}, own)
-            store.put("windows", table.append_column("s", pa.array([text(n) for _, _, n in own], pa.string())))
+            store.put(
+                "windows", table.append_column("s", pa.array([text(n) for _, _, n in own], pa.string()))
+            )
             windows.update({(time, who): n for time, who, n in own})
         elif what == "get_at":
             own = [row for row in args if mine(row[1])]
