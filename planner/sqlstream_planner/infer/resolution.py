@@ -104,6 +104,17 @@ def _forms(name: str) -> list[str]:
     return [f"{t.name}({', '.join(t.parameters)})" for t in translations(name)]
 
 
+#: What to write for functions of other systems that have no counterpart of their own.
+_ELSEWHERE = {
+    "explode": "write CROSS JOIN UNNEST(t.items) AS u (item) behind FROM",
+    "explode_outer": "write LEFT JOIN UNNEST(t.items) AS u (item) ON TRUE behind FROM",
+    "struct": "name its fields: NAMED_STRUCT('x', a, 'y', b) or {'x': a, 'y': b}",
+    "approx_distinct": "write COUNT(DISTINCT x)",
+    "months_between": "date_diff('month', a, b) counts months; date_sub only whole ones",
+    "grouping__id": "write GROUPING_ID(a, b)",
+}
+
+
 def unknown_function(node: exp.Expr, name: str) -> TypeProblem:
     """The problem that there is no such function, with the name that comes near."""
     forms = [f"{t.name}({', '.join(t.parameters)})" for t in translations(name)]
@@ -113,6 +124,10 @@ def unknown_function(node: exp.Expr, name: str) -> TypeProblem:
         plural = "" if count == " 1" else "s"
         return TypeProblem(
             node, problems.WRONG_ARGUMENTS, f"`{name}` does not take{count} argument{plural}", tuple(forms)
+        )
+    if name in _ELSEWHERE:
+        return TypeProblem(
+            node, problems.UNKNOWN_FUNCTION, f"there is no function `{name}`", help=_ELSEWHERE[name]
         )
     near = did_you_mean(name, [*catalogue.names(), *translated_names()])
     notes = tuple(_forms(near)[:_SHOWN_SIGNATURES]) if near else ()
