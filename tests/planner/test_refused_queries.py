@@ -48,6 +48,8 @@ REFUSED = [
     ("SELECT k FROM t AT (TIMESTAMP => '2024-01-01')", "SQL100", "AT and BEFORE behind a table"),
     ("SELECT PERCENTILE_CONT(NULL) WITHIN GROUP (ORDER BY v) FROM t", "TYP002", "can't be NULL"),
     ("SELECT QUANTILE_DISC(v, 1.5) FROM t", "TYP002", "can't be 1.5"),
+    ("SELECT MAX(k, 2) FROM t", "SQL100", "MAX of several arguments"),
+    ("SELECT FIRST_VALUE(s ORDER BY k) FROM t", "SQL100", "ORDER BY inside FIRST_VALUE"),
     ("SELECT k, EXPLODE(s) FROM t", "TYP001", "no function `explode`"),
     ("SELECT DISTINCT ON (k) k, v FROM t", "SQL100", "DISTINCT ON"),
     ("SELECT k, LISTAGG(DISTINCT s ORDER BY v) FROM t GROUP BY k", "SQL100", "ordered by something else"),

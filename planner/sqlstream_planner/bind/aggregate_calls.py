@@ -29,6 +29,12 @@ _OF_ROWS = frozenset({"count", "arg_min", "arg_max"})
 #: Aggregates whose second argument is a share from 0 to 1 (negative: from the top).
 _SHARES = frozenset({"quantile", "quantile_cont", "quantile_disc"})
 
+_INSTEAD = {
+    "approx_count_distinct": "COUNT(DISTINCT x) is exact",
+    "min": "LEAST(a, b) takes the least value of one row",
+    "max": "GREATEST(a, b) takes the greatest value of one row",
+}
+
 
 def aggregate_calls(expression: exp.Expr) -> list[exp.Expr]:
     """The outermost aggregate calls of an expression."""
@@ -70,6 +76,10 @@ def _call_name(node: exp.Expr) -> str | None:
         return _call_name(node.this)
     call = written_call(node)
     return call.name if call is not None else None
+
+
+def _shown(name: str) -> str:
+    return {"first": "FIRST_VALUE", "last": "LAST_VALUE"}.get(name, name.upper())
 
 
 def _kept(type_: SqlType) -> SqlType:
@@ -146,7 +156,7 @@ class AggregateCalls:
         if order is not None and (name in _BY_TIME or name in ("arg_min", "arg_max")):
             self._context.unsupported(
                 order,
-                f"ORDER BY inside {(_call_name(inner) or name).upper()}",
+                f"ORDER BY inside {_shown(_call_name(inner) or name)}",
                 help="MIN_BY(x, a) and MAX_BY(x, a) take the x of the row with the least and the greatest a",
             )
         if name in _BY_TIME:
@@ -166,8 +176,11 @@ class AggregateCalls:
             name in ("min", "max", "arg_min", "arg_max")
             and len(arguments) > (2 if name.startswith("arg") else 1)
         ):
+            known = name in AGGREGATES
             self._context.unsupported(
-                node, f"the aggregate {name.upper()}", help=f"these can: {', '.join(sorted(AGGREGATES))}"
+                node,
+                f"{name.upper()} of several arguments" if known else f"the aggregate {name.upper()}",
+                help=_INSTEAD.get(name, f"these can: {', '.join(sorted(AGGREGATES))}"),
             )
         if name not in _OF_ROWS:
             for argument in arguments[1:]:
@@ -185,6 +198,14 @@ class AggregateCalls:
         typed = self._context.type_of(typed_node, fields, aggregates=True)
         order_by, order_types = self._order(order, fields, name, node)
         types = tuple(self._context.type_of(a, fields).type for a in arguments)
+        if distinct:
+            for term, _, _ in order_by:
+                if canonical(term, {}) != canonical(arguments[0], {}):
+                    self._context.unsupported(
+                        term,
+                        f"{name.upper()}(DISTINCT …) ordered by something else than its argument",
+                        help="make the rows distinct in a sub-query",
+                    )
         if distinct:
             for argument, type_ in zip(arguments, types, strict=True):
                 if type_ == UNKNOWN:

@@ -110,7 +110,17 @@ _ELSEWHERE = {
     "explode_outer": "write LEFT JOIN UNNEST(t.items) AS u (item) ON TRUE behind FROM",
     "struct": "name its fields: NAMED_STRUCT('x', a, 'y', b) or {'x': a, 'y': b}",
     "approx_distinct": "write COUNT(DISTINCT x)",
-    "months_between": "date_diff('month', a, b) counts months; date_sub only whole ones",
+    "months_between": "DATE_DIFF('month', b, a) counts months, DATE_SUB('month', b, a) whole ones",
+    "bitand": "write a & b",
+    "bitor": "write a | b",
+    "bitxor": "write XOR(a, b)",
+    "bitnot": "write ~a",
+    "hash_code": "HASH(x) is DuckDB's; MD5(x) is the same in all systems",
+    "format_number": "FORMAT('{:,.2f}', x) is DuckDB's",
+    "to_char": "write DATE_FORMAT(time, 'yyyy-MM-dd')",
+    "json_agg": "ARRAY_AGG gives an array; there are no JSON aggregates yet",
+    "jsonb_agg": "ARRAY_AGG gives an array; there are no JSON aggregates yet",
+    "json_arrayagg": "ARRAY_AGG gives an array; there are no JSON aggregates yet",
     "grouping__id": "write GROUPING_ID(a, b)",
 }
 
