@@ -114,6 +114,10 @@ class BindContext:
                 self.refuse_subquery(node)
             if isinstance(node, exp.Window):
                 self.unsupported(node, "OVER")
+            if isinstance(node, exp.Collate):
+                self.unsupported(
+                    node, "COLLATE", help="texts are compared by their bytes: compare LOWER(…) instead"
+                )
             call = written_call(node)
             if call is not None and not catalogue.is_deterministic(call.name):
                 self.fail(
