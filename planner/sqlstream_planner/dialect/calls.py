@@ -122,7 +122,7 @@ def overlay(p: SqlStreamParser) -> exp.Expr:
 
 
 def round_to_unit(p: SqlStreamParser, name: str) -> exp.Expr:
-    """FLOOR(x), and FLOOR(ts TO HOUR) as DATE_TRUNC; CEIL alike, with the next unit unless it is exact."""
+    """FLOOR(x), and FLOOR(ts TO HOUR) as FLOOR_TO('HOUR', ts); CEIL alike."""
     arguments = p._parse_csv(p._parse_disjunction)
     if not (len(arguments) == 1 and p.take("TO")):
         return p.call(name, *arguments)
@@ -131,14 +131,8 @@ def round_to_unit(p: SqlStreamParser, name: str) -> exp.Expr:
     if unit is None:
         p.fail_here("a unit of time, such as HOUR")
     p._advance()
-    ts = arguments[0]
-    down = p.call("DATE_TRUNC", exp.Literal.string(unit), ts)
-    if name == "FLOOR":
-        return down
-    step = exp.Interval(this=exp.Literal.string("1"), unit=exp.Var(this=unit))
-    same = p.expression(exp.EQ(this=down, expression=ts.copy()))
-    up = p.expression(exp.Add(this=down.copy(), expression=step))
-    return p.expression(exp.Case(ifs=[exp.If(this=same, true=ts.copy())], default=up))
+    name = "FLOOR_TO" if name == "FLOOR" else "CEIL_TO"
+    return p.call(name, exp.Literal.string(unit), arguments[0])
 
 
 def unit_first(p: SqlStreamParser, name: str) -> exp.Expr:
