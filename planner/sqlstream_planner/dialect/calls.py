@@ -200,3 +200,15 @@ def json_object(p: SqlStreamParser) -> exp.Expr:
             break
     p.take("NULL", "ON", "NULL")
     return p.call("JSON_OBJECT", *arguments)
+
+
+def refuse_json_aggregate(p: SqlStreamParser, name: str) -> NoReturn:
+    """JSON_ARRAYAGG and JSON_OBJECTAGG, whose arguments have a grammar of their own, are refused by name."""
+    from sqlstream_planner.dialect.parser import SqlSyntaxError
+
+    instead = "CAST(to_json(ARRAY_AGG(x)) AS VARCHAR) gives the values as a JSON array"
+    if name == "JSON_OBJECTAGG":
+        instead = "CAST(to_json(ARRAY_AGG({'key': k, 'value': v})) AS VARCHAR) gives an array of the pairs"
+    at = p._tokens[p._index - 2]
+    message = f"the aggregate {name} can't be run yet"
+    raise SqlSyntaxError(message, at.start, at.end + 1, help=instead, code="SQL100")
