@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlstream_operators.changelog_spec import CountedValuesSpec
+from sqlstream_operators.errors import InternalError
 from sqlstream_operators.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.state_schema import Layout, StateField, StateTable
 from sqlstream_operators.types import BIGINT, INTEGER, Kind, SqlType, quote_identifier, struct
@@ -159,6 +160,10 @@ def _wanted(call: AggregateCall, inside: dict[str, str]) -> _Wanted:
     if name == "count":
         each = zip(call.arguments, call.argument_types, strict=True)
         return _Wanted(call, tuple(_value(a, t, inside) for a, t in each), call.arguments, "all")
+    if call.distinct and any(canonical(e, inside) != x.fingerprint for e, _, _ in call.order_by):
+        raise InternalError(
+            f"{name}(DISTINCT …) ordered by something else than its argument came to the planner"
+        )
     present = () if name in ("list", "array_agg") else (call.arguments[0],)
     if call.order_by and not call.distinct and (name in _LISTS or name == "any_value"):
         terms = zip(call.order_by, call.order_types, strict=True)
