@@ -10,9 +10,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from sqlstream.runtime.api import run_pipeline
-from sqlstream.runtime.local_runner import InProcessRunner
 from sqlstream_planner.pipeline import plan_file
+from tests.properties.in_process import run_here
 
 BIDS = """2020-04-15 08:05,4.00,supplier1
 2020-04-15 08:07,2.00,supplier1
@@ -50,16 +49,7 @@ def run(
     (folder / "p.sql").write_text(
         f"{declarations}CREATE TABLE o WITH ({options}) AS {query};", encoding="utf-8"
     )
-    run_pipeline(
-        plan_file(folder / "p.sql").physical,
-        state_dir=folder / "state",
-        local_dir=folder / "cache",
-        base_dir=folder,
-        parallelism=2,
-        max_rows_per_epoch=rows_per_epoch,
-        runner=InProcessRunner(2),
-        sync=False,
-    )
+    run_here(plan_file(folder / "p.sql"), folder, rows_per_epoch=rows_per_epoch)
     files = [str(f) for f in (folder / "out").glob("*.parquet")]
     rows = duckdb.connect().execute("SELECT * FROM read_parquet(?)", [files]).fetchall() if files else []
     return sorted(" ".join(_shown(cell) for cell in row) for row in rows)

@@ -15,9 +15,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from sqlstream.runtime.api import run_pipeline
-from sqlstream.runtime.local_runner import InProcessRunner
 from sqlstream_planner.pipeline import plan_file
+from tests.properties.in_process import run_here
 from tests.properties.updating import collecting
 
 #: id, k, v, seconds after the first minute of 2024; out of order, with NULLs, and on the windows' bounds.
@@ -197,16 +196,7 @@ def test_windows_are_what_a_join_with_them_gives(name: str, tmp_path: Path) -> N
     (tmp_path / "in" / "rows.json").write_text("\n".join(lines))
     (tmp_path / "p.sql").write_text(f"{TABLE}CREATE TABLE out WITH ('connector' = 'blackhole') AS {query};")
     with collecting() as collected:
-        run_pipeline(
-            plan_file(tmp_path / "p.sql").physical,
-            state_dir=tmp_path / "state",
-            local_dir=tmp_path / "cache",
-            base_dir=tmp_path,
-            parallelism=1,
-            max_rows_per_epoch=4,
-            runner=InProcessRunner(1),
-            sync=False,
-        )
+        run_here(plan_file(tmp_path / "p.sql"), tmp_path, parallelism=1, rows_per_epoch=4, tasks=1)
         rows = collected.folded("out")
     assert rows
     assert Counter(rows) == _expected(judge)

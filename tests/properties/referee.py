@@ -14,14 +14,13 @@ from typing import Any
 
 import duckdb
 
-from sqlstream.runtime.api import run_pipeline
-from sqlstream.runtime.local_runner import InProcessRunner
 from sqlstream.runtime.progress import EpochReport, RunResult
 from sqlstream_operators.exchange import Message
 from sqlstream_operators.spec import SourceSpec
 from sqlstream_planner.batch.to_duckdb import to_duckdb
 from sqlstream_planner.pipeline import Planned, plan_file
 from tests.duckdb_batch import empty_duckdb
+from tests.properties.in_process import run_here
 
 Row = Mapping[str, Any]
 Rows = list[tuple[Any, ...]]
@@ -73,17 +72,15 @@ class Pipeline:
             random.Random(seed).shuffle(messages)
             return messages
 
-        return run_pipeline(
-            self.planned.physical,
-            state_dir=self.folder / state,
-            local_dir=self.folder / "cache",
-            base_dir=self.folder,
+        return run_here(
+            self.planned,
+            self.folder,
+            state=state,
             parallelism=parallelism,
-            max_rows_per_epoch=rows_per_epoch,
-            runner=InProcessRunner(2, shuffle=shuffled),
+            rows_per_epoch=rows_per_epoch,
+            shuffle=shuffled,
             on_epoch=on_epoch,
             max_epochs=max_epochs,
-            sync=False,
         )
 
     def output(self, sink: int = 1) -> Rows:

@@ -12,12 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sqlstream.runtime.api import run_pipeline
-from sqlstream.runtime.local_runner import InProcessRunner
 from sqlstream.runtime.progress import EpochReport
 from sqlstream_planner.batch.to_duckdb import to_duckdb
 from sqlstream_planner.pipeline import Planned, plan_file
 from tests.examples import examples
+from tests.properties.in_process import run_here
 from tests.properties.referee import Rows, assert_same
 from tests.properties.updating import batch_of, collecting
 
@@ -113,17 +112,7 @@ def run(
             if prefix is not None:
                 assert_same(collected.folded("out"), expected(folder, planned, prefix[:read]))
 
-        run_pipeline(
-            planned.physical,
-            state_dir=folder / "state",
-            local_dir=folder / "cache",
-            base_dir=folder,
-            parallelism=parallelism,
-            max_rows_per_epoch=rows_per_epoch,
-            runner=InProcessRunner(2),
-            on_epoch=compare,
-            sync=False,
-        )
+        run_here(planned, folder, parallelism=parallelism, rows_per_epoch=rows_per_epoch, on_epoch=compare)
         return collected.folded("out")
 
 
@@ -175,17 +164,7 @@ def test_state_is_empty_once_all_rows_are_deleted(query: str, tmp_path: Path) ->
     planned = plan(tmp_path, query, "changelog-json", lines("changelog-json", made), keyed=True)
     reports: list[EpochReport] = []
     with collecting():
-        run_pipeline(
-            planned.physical,
-            state_dir=tmp_path / "state",
-            local_dir=tmp_path / "cache",
-            base_dir=tmp_path,
-            parallelism=2,
-            max_rows_per_epoch=3,
-            runner=InProcessRunner(2),
-            on_epoch=reports.append,
-            sync=False,
-        )
+        run_here(planned, tmp_path, rows_per_epoch=3, on_epoch=reports.append)
     assert max(report.state_rows for report in reports) > 0
     # The one group of a global aggregate stays: its row is there also for empty input.
     assert reports[-1].state_rows <= (1 if "GROUP BY" not in query and "COUNT" in query else 0)

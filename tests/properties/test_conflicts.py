@@ -13,12 +13,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sqlstream.runtime.api import run_pipeline
-from sqlstream.runtime.local_runner import InProcessRunner
 from sqlstream.runtime.progress import EpochReport
 from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.pipeline import Planned, plan_file
 from tests.examples import examples
+from tests.properties.in_process import run_here
 from tests.properties.updating import batch, collecting
 from tests.runtime.support import Crash, crash_at
 
@@ -47,17 +46,7 @@ def planned(folder: Path, text: str, rows: Rows, files: int = 1) -> Planned:
 
 
 def run(plan: Planned, folder: Path, size: int | None, shards: int = 2, **options: Any) -> None:
-    run_pipeline(
-        plan.physical,
-        state_dir=folder / "state",
-        local_dir=folder / "cache",
-        base_dir=folder,
-        parallelism=shards,
-        max_rows_per_epoch=size,
-        runner=InProcessRunner(2),
-        sync=False,
-        **options,
-    )
+    run_here(plan, folder, parallelism=shards, rows_per_epoch=size, **options)
 
 
 def expected(action: str, rows: Rows) -> Counter[tuple[Any, ...]]:

@@ -20,11 +20,10 @@ from typing import Any
 
 import pytest
 
-from sqlstream.runtime.api import run_pipeline
-from sqlstream.runtime.local_runner import InProcessRunner
 from sqlstream_planner.batch.to_duckdb import to_duckdb
 from sqlstream_planner.pipeline import Planned, plan_file
 from tests.duckdb_batch import empty_duckdb
+from tests.properties.in_process import run_here
 from tests.properties.referee import Rows, assert_same
 from tests.properties.updating import collecting
 
@@ -147,15 +146,7 @@ def test_each_step_gives_the_rows_that_are_written(tmp_path: Path, file: Path, p
         for number, step in enumerate(script.steps):
             script.arrive(tmp_path, number)
             expected.update(step.expected)
-            result = run_pipeline(
-                planned.physical,
-                state_dir=tmp_path / "state",
-                local_dir=tmp_path / "cache",
-                base_dir=tmp_path,
-                parallelism=parallelism,
-                runner=InProcessRunner(2),
-                sync=False,
-            )
+            result = run_here(planned, tmp_path, parallelism=parallelism)
             assert result.epochs == (1 if step.changes or number == 0 else 0)
             for name, rows in expected.items():
                 try:

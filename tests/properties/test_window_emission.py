@@ -19,11 +19,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sqlstream.runtime.api import run_pipeline
-from sqlstream.runtime.local_runner import InProcessRunner
 from sqlstream.runtime.progress import EpochReport
 from tests.examples import examples
 from tests.properties import updating
+from tests.properties.in_process import run_here
 from tests.properties.updating import check, collecting, plan
 
 START = datetime(2024, 1, 1)
@@ -154,17 +153,7 @@ def run(
             if ended:
                 assert report.state_rows == 0
 
-        run_pipeline(
-            planned.physical,
-            state_dir=folder / "state",
-            local_dir=folder / "cache",
-            base_dir=folder,
-            parallelism=shards,
-            max_rows_per_epoch=size,
-            runner=InProcessRunner(2),
-            on_epoch=compare,
-            sync=False,
-        )
+        run_here(planned, folder, parallelism=shards, rows_per_epoch=size, on_epoch=compare)
         assert read == len(rows)
         assert sum(report.dead_letters.get("late", 0) for report in reports) == model.late
     return reports
@@ -238,16 +227,7 @@ def test_a_late_group_without_aggregates_is_one_more_row() -> None:
     with tempfile.TemporaryDirectory() as name, collecting() as collected:
         with mock.patch.object(updating, "TABLE", setting + TABLE):
             planned = plan(Path(name), text, rows)
-        run_pipeline(
-            planned.physical,
-            state_dir=Path(name) / "state",
-            local_dir=Path(name) / "cache",
-            base_dir=Path(name),
-            parallelism=1,
-            max_rows_per_epoch=1,
-            runner=InProcessRunner(1),
-            sync=False,
-        )
+        run_here(planned, Path(name), parallelism=1, rows_per_epoch=1, tasks=1)
         found = Counter(map(tuple, collected.folded("out")))
     assert found == {(shown(10), 1): 1, (shown(10), 2): 1, (shown(20), 1): 1, (shown(50), 1): 1}
     assert planned.physical.sinks[0].changelog == "append"
@@ -263,16 +243,11 @@ def test_a_row_without_a_time_is_kept_as_a_dead_letter(early: bool) -> None:
         mock.patch.object(updating, "TABLE", "SET 'table.exec.emit.allow-lateness' = '5 s';\n" + TABLE),
     ):
         folder, letters = Path(name), Counter[str]()
-        run_pipeline(
-            plan(folder, query(WINDOWS[1], early=early), rows).physical,
-            state_dir=folder / "state",
-            local_dir=folder / "cache",
-            base_dir=folder,
-            parallelism=2,
-            max_rows_per_epoch=2,
-            runner=InProcessRunner(2),
+        run_here(
+            plan(folder, query(WINDOWS[1], early=early), rows),
+            folder,
+            rows_per_epoch=2,
             on_epoch=lambda report: letters.update(report.dead_letters),
-            sync=False,
         )
         assert letters == {"no-time": 1}
         assert sum(row[3] for row in collected.folded("out")) == 2 * 3  # each row is in two windows
@@ -291,16 +266,7 @@ def test_a_later_run_corrects_nothing_that_was_done(early: bool) -> None:
         planned = plan(folder, query(WINDOWS[0], early=early), rows_at(1, 14, 14))
 
         def again() -> Counter[tuple[Any, ...]]:
-            run_pipeline(
-                planned.physical,
-                state_dir=folder / "state",
-                local_dir=folder / "cache",
-                base_dir=folder,
-                parallelism=2,
-                runner=InProcessRunner(2),
-                on_epoch=lambda report: letters.update(report.dead_letters),
-                sync=False,
-            )
+            run_here(planned, folder, on_epoch=lambda report: letters.update(report.dead_letters))
             return Counter((row[1], row[3]) for row in map(tuple, collected.folded("out")))
 
         first = {(shown(10), 1): 1, (shown(20), 2): 1}

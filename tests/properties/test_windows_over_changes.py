@@ -17,13 +17,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sqlstream.runtime.api import run_pipeline
-from sqlstream.runtime.local_runner import InProcessRunner
 from sqlstream.runtime.progress import EpochReport
 from sqlstream_planner.batch.to_duckdb import to_duckdb
 from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.pipeline import plan_file
 from tests.examples import examples
+from tests.properties.in_process import run_here
 from tests.properties.referee import Rows, assert_same
 from tests.properties.test_window_emission import DELAY_S, START, WINDOWS, Window, shown
 from tests.properties.updating import batch_of, collecting
@@ -137,16 +136,8 @@ def run(
             read += rows
             assert_same(collected.folded("out"), model.answer(ended=read == len(made)))
 
-        run_pipeline(
-            plan_file(folder / "p.sql").physical,
-            state_dir=folder / "state",
-            local_dir=folder / "cache",
-            base_dir=folder,
-            parallelism=shards,
-            max_rows_per_epoch=size,
-            runner=InProcessRunner(2),
-            on_epoch=compare,
-            sync=False,
+        run_here(
+            plan_file(folder / "p.sql"), folder, parallelism=shards, rows_per_epoch=size, on_epoch=compare
         )
         assert read == len(made)
         assert_same(collected.folded("out"), model.answer(ended=True))
@@ -209,16 +200,7 @@ def test_a_late_deletion_is_a_dead_letter_that_says_so(tmp_path: Path) -> None:
         table(keyed=True) + f"CREATE TABLE out WITH ('connector' = 'blackhole') AS {query(WINDOWS[0])};"
     )
     with collecting() as collected:
-        run_pipeline(
-            plan_file(tmp_path / "p.sql").physical,
-            state_dir=tmp_path / "state",
-            local_dir=tmp_path / "cache",
-            base_dir=tmp_path,
-            parallelism=1,
-            max_rows_per_epoch=1,
-            runner=InProcessRunner(1),
-            sync=False,
-        )
+        run_here(plan_file(tmp_path / "p.sql"), tmp_path, parallelism=1, rows_per_epoch=1, tasks=1)
         assert [row[3] for row in sorted(collected.folded("out"))] == [1, 2]
     [file] = (tmp_path / "state" / "dead-letter").glob("*.jsonl")
     [letter] = map(json.loads, file.read_text().splitlines())
@@ -244,15 +226,7 @@ def test_in_order_the_result_is_the_batch_over_what_is_left(sets: str, tmp_path:
     planned = plan_file(tmp_path / "p.sql")
     assert [sink.changelog for sink in planned.physical.sinks] == ["append"]
     with collecting() as collected:
-        run_pipeline(
-            planned.physical,
-            state_dir=tmp_path / "state",
-            local_dir=tmp_path / "cache",
-            base_dir=tmp_path,
-            parallelism=2,
-            runner=InProcessRunner(2),
-            sync=False,
-        )
+        run_here(planned, tmp_path)
         path = str(tmp_path / "input" / "0.json")
         assert_same(collected.folded("out"), batch_of(to_duckdb(planned, lambda _: [path])))
 

@@ -17,14 +17,13 @@ import pyarrow as pa
 
 from sqlstream.connectors import registry
 from sqlstream.connectors.api import ConnectorContext, SinkPart
-from sqlstream.runtime.api import run_pipeline
-from sqlstream.runtime.local_runner import InProcessRunner
 from sqlstream.runtime.progress import EpochReport
 from sqlstream_operators.exchange import Message
 from sqlstream_operators.spec import WEIGHT_COLUMN, SinkSpec
 from sqlstream_planner.batch.to_duckdb import DuckDBScript, to_duckdb
 from sqlstream_planner.pipeline import Planned, plan_file
 from tests.duckdb_batch import empty_duckdb
+from tests.properties.in_process import run_here
 from tests.properties.referee import Rows, assert_same
 
 TABLE = """
@@ -163,16 +162,13 @@ def check(
             if every:
                 assert_same(collected.folded("out"), batch(folder, planned, rows[:read]))
 
-        run_pipeline(
-            planned.physical,
-            state_dir=folder / "state",
-            local_dir=folder / "cache",
-            base_dir=folder,
+        run_here(
+            planned,
+            folder,
             parallelism=parallelism,
-            max_rows_per_epoch=rows_per_epoch,
-            runner=InProcessRunner(2, shuffle=shuffled),
+            rows_per_epoch=rows_per_epoch,
+            shuffle=shuffled,
             on_epoch=compare,
-            sync=False,
         )
         assert_same(collected.folded("out"), batch(folder, planned, rows))
     return reports

@@ -1,0 +1,40 @@
+"""One way to run a plan in this process, with its state in a folder of the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.local_runner import InProcessRunner
+from sqlstream.runtime.progress import EpochReport, RunResult
+from sqlstream_operators.exchange import Message
+from sqlstream_planner.pipeline import Planned
+
+
+def run_here(
+    planned: Planned,
+    folder: Path,
+    *,
+    state: str = "state",
+    parallelism: int = 2,
+    rows_per_epoch: int | None = None,
+    tasks: int = 2,
+    shuffle: Callable[[list[Message]], list[Message]] | None = None,
+    on_epoch: Callable[[EpochReport], Any] = lambda report: None,
+    **options: Any,
+) -> RunResult:
+    """Run `planned` until its input ends; state, cache and paths are in `folder`, nothing is synced to disk."""
+    return run_pipeline(
+        planned.physical,
+        state_dir=folder / state,
+        local_dir=folder / "cache",
+        base_dir=folder,
+        parallelism=parallelism,
+        max_rows_per_epoch=rows_per_epoch,
+        runner=InProcessRunner(tasks, shuffle=shuffle),
+        on_epoch=on_epoch,
+        sync=False,
+        **options,
+    )
