@@ -33,6 +33,8 @@ _INSTEAD = {
     "approx_count_distinct": "COUNT(DISTINCT x) is exact",
     "min": "LEAST(a, b) takes the least value of one row",
     "max": "GREATEST(a, b) takes the greatest value of one row",
+    "arg_min": "rank the rows: QUALIFY ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= 2",
+    "arg_max": "rank the rows: QUALIFY ROW_NUMBER() OVER (PARTITION BY … ORDER BY … DESC) <= 2",
 }
 
 
@@ -207,7 +209,9 @@ class AggregateCalls:
             known = name in AGGREGATES
             self._context.unsupported(
                 node,
-                f"{name.upper()} of several arguments" if known else f"the aggregate {name.upper()}",
+                f"{_shown(_call_name(inner) or name)} with so many arguments"
+                if known
+                else f"the aggregate {name.upper()}",
                 help=_INSTEAD.get(name, f"these can: {', '.join(sorted(AGGREGATES))}"),
             )
         if name == "string_agg" and any(isinstance(a.unnest(), exp.Null) for a in arguments[1:]):
