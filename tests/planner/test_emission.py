@@ -88,7 +88,8 @@ def test_what_emit_applies_to(text: str, expected: list[str]) -> None:
         (f"SELECT n, COUNT(*) AS c FROM ({ENDS}) GROUP BY n EMIT ON WINDOW CLOSE", "SQL065"),
         (f"SELECT n FROM ({ENDS}) ORDER BY n LIMIT 2 EMIT ON WINDOW CLOSE", "SQL065"),
         (f"SELECT n FROM ({ENDS} EMIT CHANGES) EMIT ON WINDOW CLOSE", "SQL065"),
-        (f"{RANKED} EMIT CHANGES", "SQL100"),
+        (f"{RANKED} EMIT CHANGES EMIT CHANGES", "SQL001"),
+        (f"SELECT * FROM ({RANKED} EMIT CHANGES) EMIT ON WINDOW CLOSE", "SQL065"),
         (f"{ENDS} EMIT CHANGES EMIT CHANGES", "SQL001"),
         (f"{ENDS} EMIT NOW", "SQL001"),
         (
@@ -161,6 +162,7 @@ SET = "SET 'table.exec.state.ttl' = '1 h';"
         (f"{SET} SELECT COUNT(*) AS n, SUM(v) AS s FROM t", {"group_aggregate_1": None}),
         (f"{SET} SELECT k FROM t ORDER BY v LIMIT 2", {"top_n_1": None}),
         (f"{SET} {RANKED}", {"window_top_n_1": None}),
+        (f"{SET} {RANKED} EMIT CHANGES", {"top_n_1": 3600}),
         (f"{SET} {ENDS}", {"window_aggregate_1": None}),
         (f"{SET} {ENDS} EMIT CHANGES", {"group_aggregate_1": None}),
         (f"{SET} SELECT k, v FROM c", {"normalize_1": 3600}),

@@ -82,6 +82,17 @@ REFUSED = [
         "SQL100",
         "both ASC and DESC inside an aggregate of a window",
     ),
+    ("SELECT k, s FROM t, LATERAL TABLE(words(s)) AS w (x)", "SQL100", "the table function WORDS"),
+    ("SELECT k, x FROM t LEFT JOIN LATERAL TABLE(words(s)) AS w (x) ON TRUE", "SQL100", "function WORDS"),
+    ("SELECT k, x FROM t, LATERAL (SELECT MAX(v) AS x FROM t)", "SQL100", "a LATERAL sub-query"),
+    (
+        "SELECT k, COUNT(*) FILTER (WHERE GROUPING(k) = 0) FROM t GROUP BY ROLLUP (k)",
+        "SQL100",
+        "GROUPING inside",
+    ),
+    ("SELECT k, MAX(GROUPING_ID(k)) FROM t GROUP BY ROLLUP (k)", "SQL100", "GROUPING_ID inside an aggregate"),
+    ("SELECT JSON_ARRAYAGG(v ABSENT ON NULL) FROM t", "SQL100", "the aggregate JSON_ARRAYAGG"),
+    ("SELECT k, JSON_OBJECTAGG(KEY s VALUE v) FROM t GROUP BY k", "SQL100", "the aggregate JSON_OBJECTAGG"),
     ("SELECT k, v FROM t INTERSECT SELECT k FROM t", "SQL030", "INTERSECT of 2 and 1 columns"),
     ("SELECT k FROM t EXCEPT ALL SELECT s FROM t", "SQL031", "`k` of this EXCEPT ALL is INTEGER and VARCHAR"),
 ]
@@ -95,3 +106,17 @@ def test_what_can_not_be_run_is_refused(query: str, code: str, said: str) -> Non
     assert isinstance(diagnostic, Diagnostic)
     assert diagnostic.code == code
     assert said in diagnostic.message
+
+
+def test_a_window_without_a_length_does_not_hide_other_mistakes() -> None:
+    query = "SELECT kk FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECOND)) WHERE vv > 1"
+    with pytest.raises(DiagnosticError) as raised:
+        plan_file(f"{TABLE}{query};", file="p.sql")
+    said = [d.message for d in raised.value.diagnostics]
+    assert sorted(said) == ["HOP misses SIZE", "unknown column `kk`", "unknown column `vv`"]
+
+
+def test_unnest_may_stand_in_lateral_table() -> None:
+    plan_file(
+        f"{TABLE}SELECT k, x FROM t, LATERAL TABLE(UNNEST(string_split(s, ' '))) AS w (x);", file="p.sql"
+    )

@@ -217,6 +217,9 @@ CASES: list[tuple[str, Any]] = [
     ("FLOOR(TIMESTAMP '2024-03-05 12:44:31' TO MINUTE)", dt.datetime(2024, 3, 5, 12, 44)),
     ("CEIL(TIMESTAMP '2024-03-05 12:44:31' TO MINUTE)", dt.datetime(2024, 3, 5, 12, 45)),
     ("CEIL(TIMESTAMP '2024-03-05 12:44:00' TO MINUTE)", dt.datetime(2024, 3, 5, 12, 44)),
+    ("FLOOR(TIMESTAMP '2024-03-05 12:44:31' TO WEEK)", dt.datetime(2024, 3, 3)),
+    ("FLOOR(TIMESTAMP '2024-03-03 00:00:00' TO WEEK)", dt.datetime(2024, 3, 3)),
+    ("CEIL(TIMESTAMP '2024-03-05 12:44:31' TO WEEK)", dt.datetime(2024, 3, 10)),
     ("DATE_TRUNC('month', TIMESTAMP '2024-03-05 12:44:31')", dt.datetime(2024, 3, 1)),
     ("DATEDIFF('2009-07-31', '2009-07-30')", 1),
     ("DATEDIFF('day', DATE '2009-07-30', DATE '2009-07-31')", 1),
@@ -468,6 +471,34 @@ def test_translated_calls_are_typed_as_duckdb_types_them(
     theirs = str(db.sql(f"SELECT {duckdb_sql(translated)} AS x").types[0])
     if theirs not in ("TUPLE(INTEGER)",) and str(ours) != "UNKNOWN":
         assert str(ours).replace('"', "") == theirs.replace('"', "")
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("FLOOR(DATE '2024-03-05' TO MONTH)", dt.date(2024, 3, 1)),
+        ("CEIL(DATE '2024-03-05' TO MONTH)", dt.date(2024, 4, 1)),
+        ("CEIL(DATE '2024-03-01' TO MONTH)", dt.date(2024, 3, 1)),
+        ("FLOOR(DATE '2024-03-05' TO WEEK)", dt.date(2024, 3, 3)),
+        ("FLOOR(DATE '2024-03-05' TO HOUR)", dt.date(2024, 3, 5)),
+        ("FLOOR(TIME '12:44:31' TO HOUR)", dt.time(12)),
+        ("CEIL(TIME '12:44:31' TO MINUTE)", dt.time(12, 45)),
+        ("CEIL(TIME '12:44:00' TO MINUTE)", dt.time(12, 44)),
+        ("FLOOR(CAST(NULL AS DATE) TO YEAR)", None),
+    ],
+)
+def test_a_date_is_rounded_to_a_date_and_a_time_to_a_time(
+    db: duckdb.DuckDBPyConnection, sql: str, expected: Any
+) -> None:
+    translated = translate(parse(sql), lambda e: infer(e, {}).type)
+    result = db.sql(f"SELECT {duckdb_sql(translated)} AS x")
+    assert result.fetchall() == [(expected,)]
+    assert str(infer(translated, {}).type) == str(result.types[0])
+
+
+def test_a_time_has_no_days_to_be_rounded_to() -> None:
+    with pytest.raises(TypeProblem, match="a TIME can't be rounded to a MONTH"):
+        translate(parse("FLOOR(TIME '12:44:31' TO MONTH)"), lambda e: infer(e, {}).type)
 
 
 def test_names_with_a_translation_are_known() -> None:

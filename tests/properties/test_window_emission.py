@@ -208,6 +208,10 @@ EARLY = {
     "FROM (SELECT window_time, COUNT(*) AS n FROM TABLE({w}) GROUP BY window_start, window_end, window_time) AS c) "
     "AS r WHERE rn <= 2",
     "distinct": "SELECT window_end, k FROM TABLE({w}) GROUP BY window_end, k",
+    "first rows": "SELECT window_end, k, v, rn FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end "
+    "ORDER BY v DESC, ts) AS rn FROM TABLE({w})) AS r WHERE rn <= 2",
+    "last row of each key": "SELECT window_start, k, v FROM TABLE({w}) "
+    "QUALIFY ROW_NUMBER() OVER (PARTITION BY window_start, window_end, k ORDER BY ts DESC) = 1",
     "older spelling": "SELECT TUMBLE_START(ts, INTERVAL '10' SECOND) AS b, COUNT(*) AS n "
     "FROM t GROUP BY TUMBLE(ts, INTERVAL '10' SECOND)",
 }

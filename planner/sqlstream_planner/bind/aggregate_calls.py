@@ -6,6 +6,7 @@ from sqlglot import exp
 
 from sqlstream_operators.types import INTEGER, NULL, UNKNOWN, SqlType, array
 from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.dialect import function_name
 from sqlstream_planner.fingerprint import canonical
 from sqlstream_planner.functions import catalogue, translate
 from sqlstream_planner.functions.calls import written_call
@@ -22,6 +23,7 @@ _RENAMED = {
     "argmin": "arg_min",
     "group_concat": "string_agg",
 }
+_GROUPING = ("GROUPING", "GROUPING_ID")
 #: Aggregates under names of Flink's and Spark's, as they are written.
 _TRANSLATED = frozenset(t.name.lower() for t in translate.AGGREGATES)
 #: Aggregates whose other arguments are values of each row; those of all others belong to the call.
@@ -151,6 +153,13 @@ class AggregateCalls:
                 self._context.fail(node, "SQL047", "FILTER belongs to an aggregate function")
             arguments, distinct, order = call.arguments, call.distinct, call.order or order
         for argument in [*arguments, *([filter_] if filter_ is not None else [])]:
+            inside = next((c for c in argument.walk() if function_name(c) in _GROUPING), None)
+            if inside is not None:
+                self._context.unsupported(
+                    inside,
+                    f"{function_name(inside)} inside an aggregate",
+                    help="write it around the aggregate: CASE WHEN GROUPING(k) = 0 THEN COUNT(*) END",
+                )
             nested = aggregate_calls(argument)
             if nested:
                 self._context.fail(

@@ -26,16 +26,12 @@ _WINDOW = "FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROU
 
 def check_emit(context: BindContext, emit: exp.Expr, node: Node) -> None:
     """Raises DiagnosticError where the bound query can't be given as its EMIT says."""
-    nodes = walk((node,))
-    ranks = [n for n in nodes if isinstance(n, Rank) and not changes(n.input) and _in_window(n)]
     if emit.name == "CHANGES":
-        if ranks:
-            context.unsupported(
-                emit,
-                "EMIT CHANGES of a window Top-N over rows",
-                help="leave EMIT CHANGES out: a window's first rows are given when it closes",
-            )
         return
+    nodes = walk((node,))
+    ranks = [
+        n for n in nodes if isinstance(n, Rank) and not n.early and not changes(n.input) and _in_window(n)
+    ]
     if not ranks and not any(isinstance(n, WindowAggregate | WindowGate) for n in nodes):
         context.fail(
             emit,

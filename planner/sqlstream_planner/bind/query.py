@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 from sqlglot import exp
 
@@ -21,7 +22,7 @@ from sqlstream_planner.bind.sets import distinct, set_operation
 from sqlstream_planner.bind.windows import bind_tvf
 from sqlstream_planner.casts import common_type
 from sqlstream_planner.diagnostics import DiagnosticError, counted
-from sqlstream_planner.dialect import WindowTvf, duckdb_sql
+from sqlstream_planner.dialect import WindowTvf, duckdb_sql, function_name
 from sqlstream_planner.logical import EventTime, Field, Filter, Node, Project, Union, Unnest, column
 
 #: Finds a table or view by name and binds a reference to it.
@@ -329,6 +330,10 @@ class QueryBinder:
         elif isinstance(item, exp.Lateral) and isinstance(item.this, exp.Unnest):
             array = item.this.expressions[0]
             ordinality = bool(item.this.args.get("offset"))
+        elif isinstance(item, exp.Lateral) and function_name(item.this) == "UNNEST":
+            array = item.this.expressions[0]
+        elif isinstance(item, exp.Lateral):
+            self._refuse_lateral(item)
         method, side, kind_of = (str(join.args.get(w) or "").upper() for w in ("method", "side", "kind"))
         plain = not method and side in ("", "LEFT") and kind_of in ("", "CROSS", "INNER", "OUTER")
         if array is None or not plain:
@@ -362,6 +367,20 @@ class QueryBinder:
         if isinstance(offset, exp.Identifier) and offset.name not in names:
             names.append(offset.name)
         return self._unnest(item, node, scope, resolved, element, names, ordinality, outer, alias)
+
+    def _refuse_lateral(self, item: exp.Lateral) -> NoReturn:
+        if isinstance(item.this, exp.Subquery):
+            self.context.unsupported(
+                item,
+                "a LATERAL sub-query",
+                help="the first rows of each group: SELECT … FROM t QUALIFY ROW_NUMBER() OVER "
+                "(PARTITION BY k ORDER BY v DESC) <= 3",
+            )
+        self.context.unsupported(
+            item,
+            f"the table function {function_name(item.this) or item.this.sql()}",
+            help="UNNEST of an array or map can, such as CROSS JOIN UNNEST(string_split(s, ',')) AS u (word)",
+        )
 
     def _unnest(
         self,

@@ -138,7 +138,8 @@ def _rank(
         fields = (*node.fields, *(f for f, _ in added))
         node = Project(node, fields, (*(column(f.id) for f in node.fields), *(e for _, e in added)))
     rank = Field(context.new_id(function), function, BIGINT, False)
-    return Rank(node, partition, terms, function, rank, window, context.clauses.ttl_us), rank
+    clauses = context.clauses
+    return Rank(node, partition, terms, function, rank, window, clauses.ttl_us, clauses.changes), rank
 
 
 # ------------------------------------------------------------------------------------------------- folding
@@ -204,7 +205,7 @@ def _fold(node: Filter) -> Node | None:
     limit = max(0, bounds.high - bounds.low + 1)
     by_id = {f.id: f for f in below.input.fields}
     ends = [id_ for id_ in below.partition if (w := by_id[id_].window) is not None and w.role == "end"]
-    mark = by_id[ends[0]].window if ends and not changes(below.input) else None
+    mark = by_id[ends[0]].window if ends and not below.early and not changes(below.input) else None
     made: Node = TopN(
         below.input,
         below.partition,

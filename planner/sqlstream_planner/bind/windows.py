@@ -12,6 +12,7 @@ from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.diagnostics import Diagnostic
 from sqlstream_planner.dialect import WindowTvf, constant_value
+from sqlstream_planner.dialect.tvf import USAGE
 from sqlstream_planner.logical import EventTime, Field, Node, Project, Window, WindowColumn, column
 
 _LENGTHS = {"TUMBLE": ("size",), "HOP": ("slide", "size"), "CUMULATE": ("step", "size")}
@@ -27,6 +28,9 @@ def bind_tvf(context: BindContext, tvf: WindowTvf, data: Node, table: str) -> No
         context.unsupported(tvf, f"{kind} windows", help="TUMBLE, HOP and CUMULATE can")
     scope = Scope(context, (Relation(table, data.fields),))
     time = _time_column(context, scope, tvf.args["timecol"], table, kind)
+    missing = [name.upper() for name in _LENGTHS[kind] if tvf.args.get(name) is None]
+    if missing:
+        context.fail(tvf, "SQL004", f"{kind} misses {' and '.join(missing)}", help=f"write {USAGE[kind]}")
     lengths = {name: _length(context, tvf.args[name], name, kind) for name in _LENGTHS[kind]}
     offset = (
         _length(context, tvf.args["offset"], "offset", kind, signed=True) if tvf.args.get("offset") else 0

@@ -122,7 +122,7 @@ def overlay(p: SqlStreamParser) -> exp.Expr:
 
 
 def round_to_unit(p: SqlStreamParser, name: str) -> exp.Expr:
-    """FLOOR(x), and FLOOR(ts TO HOUR) as DATE_TRUNC; CEIL alike, with the next unit unless it is exact."""
+    """FLOOR(x), and FLOOR(ts TO HOUR) as FLOOR_TO('HOUR', ts); CEIL alike."""
     arguments = p._parse_csv(p._parse_disjunction)
     if not (len(arguments) == 1 and p.take("TO")):
         return p.call(name, *arguments)
@@ -131,14 +131,8 @@ def round_to_unit(p: SqlStreamParser, name: str) -> exp.Expr:
     if unit is None:
         p.fail_here("a unit of time, such as HOUR")
     p._advance()
-    ts = arguments[0]
-    down = p.call("DATE_TRUNC", exp.Literal.string(unit), ts)
-    if name == "FLOOR":
-        return down
-    step = exp.Interval(this=exp.Literal.string("1"), unit=exp.Var(this=unit))
-    same = p.expression(exp.EQ(this=down, expression=ts.copy()))
-    up = p.expression(exp.Add(this=down.copy(), expression=step))
-    return p.expression(exp.Case(ifs=[exp.If(this=same, true=ts.copy())], default=up))
+    name = "FLOOR_TO" if name == "FLOOR" else "CEIL_TO"
+    return p.call(name, exp.Literal.string(unit), arguments[0])
 
 
 def unit_first(p: SqlStreamParser, name: str) -> exp.Expr:
@@ -206,3 +200,15 @@ def json_object(p: SqlStreamParser) -> exp.Expr:
             break
     p.take("NULL", "ON", "NULL")
     return p.call("JSON_OBJECT", *arguments)
+
+
+def refuse_json_aggregate(p: SqlStreamParser, name: str) -> NoReturn:
+    """JSON_ARRAYAGG and JSON_OBJECTAGG, whose arguments have a grammar of their own, are refused by name."""
+    from sqlstream_planner.dialect.parser import SqlSyntaxError
+
+    instead = "CAST(to_json(ARRAY_AGG(x)) AS VARCHAR) gives the values as a JSON array"
+    if name == "JSON_OBJECTAGG":
+        instead = "CAST(to_json(ARRAY_AGG({'key': k, 'value': v})) AS VARCHAR) gives an array of the pairs"
+    at = p._tokens[p._index - 2]
+    message = f"the aggregate {name} can't be run yet"
+    raise SqlSyntaxError(message, at.start, at.end + 1, help=instead, code="SQL100")

@@ -82,6 +82,8 @@ class SqlStreamParser(DuckDBParser):
         "JSON_QUERY": lambda self: calls.json_path_call(self, "JSON_QUERY"),
         "JSON_EXISTS": lambda self: calls.json_path_call(self, "JSON_EXISTS"),
         "JSON_OBJECT": lambda self: calls.json_object(self),
+        "JSON_ARRAYAGG": lambda self: calls.refuse_json_aggregate(self, "JSON_ARRAYAGG"),
+        "JSON_OBJECTAGG": lambda self: calls.refuse_json_aggregate(self, "JSON_OBJECTAGG"),
     }
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[[Any], Any]]] = {
         name: DuckDBParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE", "MAP", "@")

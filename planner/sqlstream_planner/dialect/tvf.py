@@ -110,7 +110,7 @@ def _window(p: SqlStreamParser) -> WindowTvf | None:
         if not p.take(","):
             break
     p.expect(")", after=f"the arguments of {name}")
-    missing = [role for role in order if role not in given and role != "OFFSET"]
+    missing = [role for role in ("DATA", "TIMECOL") if role not in given]
     if missing:
         _fail(p, name, f"{name} misses {' and '.join(missing)}", start, p.last_end)
     node = WindowTvf(

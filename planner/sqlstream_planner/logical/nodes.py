@@ -241,7 +241,7 @@ class OrderTerm:
 class Rank(UnaryNode):
     """Adds each row's rank in its partition; only while a query is bound: a condition on it makes a `TopN` of it.
 
-    `at` is the OVER in the user's text.
+    `at` is the OVER in the user's text. `early`: EMIT CHANGES holds, so ranks in a window don't wait until it closes.
     """
 
     partition: tuple[str, ...]
@@ -250,6 +250,7 @@ class Rank(UnaryNode):
     rank: Field
     at: exp.Expr
     ttl_us: int | None = None
+    early: bool = False
 
     @property
     def fields(self) -> Fields:

@@ -147,7 +147,64 @@ def _next_day(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
     return exp.Paren(this=exp.Add(this=date, expression=days))
 
 
+_DAYS_AND_MORE = frozenset({"DAY", "WEEK", "MONTH", "QUARTER", "YEAR", "DECADE", "CENTURY", "MILLENNIUM"})
+
+
+def _step(unit: str) -> exp.Interval:
+    return exp.Interval(this=exp.Literal.string("1"), unit=exp.Var(this=unit))
+
+
+def _down(unit: str, time: exp.Expr) -> exp.Expr:
+    """The greatest start of a `unit` at or before `time`; weeks begin on Sunday, as in Flink."""
+    if unit != "WEEK":
+        return call("date_trunc", text(unit.lower()), time)
+    later = exp.Add(this=exp.Paren(this=time), expression=_step("DAY"))
+    return exp.Paren(this=exp.Sub(this=call("date_trunc", text("week"), later), expression=_step("DAY")))
+
+
+def _round(arguments: Sequence[exp.Expr], context: Context, *, up: bool) -> exp.Expr:
+    unit, time = str(literal_text(arguments[0])).upper(), arguments[1]
+    known = context.type(time)
+    kind = None if known is None else known.kind
+    if kind is Kind.DATE and unit not in _DAYS_AND_MORE:
+        return time
+    if kind is Kind.TIME and unit in _DAYS_AND_MORE:
+        raise context.refuse(f"a TIME can't be rounded to a {unit}", "HOUR, MINUTE and SECOND can")
+    if kind is Kind.TIME:
+        time = exp.Add(this=exp.Cast(this=text("1970-01-01"), to=exp.DataType.build("DATE")), expression=time)
+    down = _down(unit, time)
+    if up:
+        exact = exp.EQ(this=down, expression=exp.Paren(this=time.copy()))
+        next_ = exp.Add(this=down.copy(), expression=_step(unit))
+        down = exp.Case(ifs=[exp.If(this=exact, true=time.copy())], default=next_)
+    if kind not in (Kind.DATE, Kind.TIME):
+        return down
+    return exp.Cast(this=down, to=exp.DataType.build(kind.name))
+
+
+def _floor_to(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
+    return _round(arguments, context, up=False)
+
+
+def _ceil_to(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
+    return _round(arguments, context, up=True)
+
+
 TIMES = (
+    entry(
+        "FLOOR_TO(unit, time)",
+        "date_trunc(unit, time)",
+        "FLOOR(time TO unit): the start of its unit; a DATE stays a DATE, a TIME a TIME; weeks begin on Sunday",
+        FLINK,
+        _floor_to,
+    ),
+    entry(
+        "CEIL_TO(unit, time)",
+        "CASE WHEN date_trunc(unit, time) = time THEN time ELSE date_trunc(unit, time) + INTERVAL 1 unit END",
+        "CEIL(time TO unit): `time` if it is the start of a unit, else the next start",
+        FLINK,
+        _ceil_to,
+    ),
     entry(
         "DATE_FORMAT(time, pattern)",
         "strftime(time, format)",
