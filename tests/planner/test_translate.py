@@ -397,6 +397,8 @@ def test_more_than_one_element_is_an_error(db: duckdb.DuckDBPyConnection) -> Non
         ("PARSE_URL(s, 'NONSENSE')", "one of these literals"),
         ("JSON_VALUE(j, 'strict $.a')", "lax"),
         ("NAMED_STRUCT('a')", "pairs"),
+        ("PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY k, v)", "takes no more than one column"),
+        ("PERCENTILE_DISC(DISTINCT 0.5) WITHIN GROUP (ORDER BY v)", "takes no DISTINCT"),
         ("ELT(1)", "what it chooses from"),
         ("TRUNC(d, 'century')", "TRUNC to 'century'"),
         ("NEXT_DAY(d, 'someday')", "name of a day"),

@@ -35,6 +35,8 @@ _INSTEAD = {
     "approx_count_distinct": "COUNT(DISTINCT x) is exact",
     "min": "LEAST(a, b) takes the least value of one row",
     "max": "GREATEST(a, b) takes the greatest value of one row",
+    "arg_min": "rank the rows: QUALIFY ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= 2",
+    "arg_max": "rank the rows: QUALIFY ROW_NUMBER() OVER (PARTITION BY … ORDER BY … DESC) <= 2",
 }
 
 
@@ -78,6 +80,25 @@ def _call_name(node: exp.Expr) -> str | None:
         return _call_name(node.this)
     call = written_call(node)
     return call.name if call is not None else None
+
+
+def _with_named_fields(row: exp.Expr) -> exp.Expr | None:
+    """ROW(a, b) or (a, b) as a struct whose type is known; None of anything else."""
+    inner = row.unnest()
+    call = written_call(inner)
+    if isinstance(inner, exp.Tuple):
+        parts: tuple[exp.Expr, ...] = tuple(inner.expressions)
+    elif call is not None and call.name == "row":
+        parts = call.arguments
+    else:
+        return None
+    fields = [
+        exp.PropertyEQ(this=exp.to_identifier(f"f{n}"), expression=part.copy())
+        for n, part in enumerate(parts)
+    ]
+    struct = exp.Struct(expressions=fields)
+    struct.meta.update(row.meta)
+    return struct
 
 
 def _shown(name: str) -> str:
@@ -154,6 +175,15 @@ class AggregateCalls:
                 f"LIMIT inside {name.upper()}",
                 help="keep the first rows in a sub-query: QUALIFY ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= 2",
             )
+        every = next(
+            (a for a in arguments if isinstance(a, exp.Column) and isinstance(a.this, exp.Star)), None
+        )
+        if every is not None:
+            self._context.unsupported(
+                every,
+                f"{every.sql()} inside {name.upper()}",
+                help="COUNT(*) counts rows; else name the columns",
+            )
         arguments = tuple(a for a in arguments if not isinstance(a, exp.Star))
         if distinct and not arguments:
             self._context.unsupported(
@@ -188,8 +218,14 @@ class AggregateCalls:
             known = name in AGGREGATES
             self._context.unsupported(
                 node,
-                f"{name.upper()} of several arguments" if known else f"the aggregate {name.upper()}",
+                f"{_shown(_call_name(inner) or name)} with so many arguments"
+                if known
+                else f"the aggregate {name.upper()}",
                 help=_INSTEAD.get(name, f"these can: {', '.join(sorted(AGGREGATES))}"),
+            )
+        if name == "string_agg" and any(isinstance(a.unnest(), exp.Null) for a in arguments[1:]):
+            self._context.fail(
+                arguments[1], "TYP002", "the separator can't be NULL", help="write '' for no separator"
             )
         if name not in _OF_ROWS:
             for argument in arguments[1:]:
@@ -202,6 +238,10 @@ class AggregateCalls:
         if name == "count" and len(arguments) > 1:
             # DuckDB's COUNT takes one argument; Flink's takes several and counts rows without a NULL in them.
             typed_node = exp.Anonymous(this="count", expressions=[exp.Star()])
+        if name == "count" and distinct and len(arguments) == 1:
+            named = _with_named_fields(arguments[0])
+            if named is not None:
+                arguments, typed_node = (named,), exp.Anonymous(this="count", expressions=[exp.Star()])
         if name in _SHARES and len(arguments) > 1:
             self._check_share(arguments[1])
         typed = self._context.type_of(typed_node, fields, aggregates=True)

@@ -101,9 +101,15 @@ class QueryBinder:
         if with_ is not None:
             if with_.args.get("recursive"):
                 self.context.unsupported(with_, "WITH RECURSIVE")
-            for cte in with_.expressions:
+            for number, cte in enumerate(with_.expressions):
+                if any(cte.alias.lower() == other.alias.lower() for other in with_.expressions[:number]):
+                    self.context.fail(cte.args["alias"], "CAT001", f"`{cte.alias}` is declared twice")
                 bound = self.bind(cte.this, ctes)
                 ctes[cte.alias.lower()] = self._renamed(bound, cte.args["alias"], cte)
+        order = query.args.get("order")
+        for term in order.expressions if order is not None else ():
+            if term.args.get("with_fill"):
+                self.context.unsupported(term, "WITH FILL behind ORDER BY")
         if isinstance(query, exp.SetOperation):
             combined = self._set_operation(query, ctes)
             return bind_limit(self.context, query, combined) if has_limit(query) else combined
@@ -328,12 +334,14 @@ class QueryBinder:
             array = item.this.expressions[0]
         elif isinstance(item, exp.Lateral):
             self._refuse_lateral(item)
-        if array is None:
-            kind = " ".join(str(w).upper() for w in (join.args.get("side"), join.args.get("kind")) if w)
+        method, side, kind_of = (str(join.args.get(w) or "").upper() for w in ("method", "side", "kind"))
+        plain = not method and side in ("", "LEFT") and kind_of in ("", "CROSS", "INNER", "OUTER")
+        if array is None or not plain:
+            kind = " ".join(w for w in (method, side, kind_of) if w)
             self.context.unsupported(
                 join, f"{kind} JOIN".strip(), help="CROSS JOIN UNNEST(array) can; other joins are planned"
             )
-        on = join.args.get("on")
+        on = join.args.get("on") or next(iter(join.args.get("using") or []), None)
         if on is not None and not (isinstance(on, exp.Boolean) and on.this is True):
             self.context.unsupported(
                 on, "a join condition with UNNEST", help="write ON TRUE, and the condition in WHERE"

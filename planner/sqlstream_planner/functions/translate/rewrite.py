@@ -142,6 +142,12 @@ def _within_group(node: exp.WithinGroup) -> exp.Expr:
     if call.name not in _INVERSE:
         plain = exp.Anonymous(this=call.name, expressions=list(call.arguments))
         return _with_modifiers(plain, WrittenCall(call.name, (), call.distinct, node.expression))
+    if len(node.expression.expressions) != 1 or call.distinct:
+        what = "DISTINCT" if call.distinct else "more than one column to order by"
+        raise Context(node, None).refuse(
+            f"{call.name.upper()} … WITHIN GROUP takes no {what}",
+            f"write {call.name.upper()}(0.5) WITHIN GROUP (ORDER BY x)",
+        )
     ordered = node.expression.expressions[0]
     share = list(call.arguments)
     if ordered.args.get("desc") and share:
