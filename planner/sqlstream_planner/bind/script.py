@@ -265,8 +265,10 @@ class _ScriptBinder:
         spec = self._tables.sink(table, None)
         declared = {c.name.lower(): c for c in spec.schema}
         given = tuple(
-            declared.pop(f.name.lower(), None)
-            or Column(f.name, VARCHAR if f.type.kind is Kind.NULL else f.type, f.nullable)
+            declared.pop(
+                f.name.lower(),
+                Column(f.name, VARCHAR if f.type.kind is Kind.NULL else f.type, f.nullable),
+            )
             for f in node.fields
         )
         spec = replace(spec, schema=(*declared.values(), *given))
