@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
@@ -172,9 +173,9 @@ class GroupAggregate:
         keys = quoted(self._spec.keys)
         listed = ", ".join([*keys, *self._merges(), f"count(*) AS {GROUP}"])
         by = f" GROUP BY {', '.join(keys)}" if keys else ""
-        duck.register(_INPUT, rows, schema)
+        source = duck.source(_INPUT, rows, schema)
         try:
-            merged = duck.query(f"SELECT {listed} FROM {_INPUT}{by}")
+            merged = duck.query(f"SELECT {listed} FROM {source}{by}")
         finally:
             duck.drop(_INPUT)
         # The count keeps the number of rows where there is no other column.
@@ -211,7 +212,9 @@ class GroupAggregate:
     ) -> pa.Table:
         spec, state = self._spec, context.state
         with figures.clock.phase("state_us"):
-            stored = state.get(_ACC, groups.keys)
+            # The groups' keys are encoded once, for what is read here and what is written below.
+            order, state_keys = state.sorted_keys(_ACC, groups.keys)
+            stored = state.get_sorted(_ACC, state_keys).take(pa.array(np.argsort(order)))
             found = stored.column(FOUND).to_numpy()
             before_values = tuple(counted.read(state, groups) for counted in self._counted)
             for counted, rows in zip(self._counted, changes, strict=True):
@@ -230,8 +233,9 @@ class GroupAggregate:
         with figures.clock.phase("state_us"):
             kept = self._kept(after) | seeded
             rows = _beside(groups.keys, new.drop_columns([GROUP]))
-            state.put(_ACC, rows.filter(pa.array(kept)))
-            state.delete(_ACC, groups.keys.filter(pa.array(found & ~kept)))
+            put, gone = kept[order], (found & ~kept)[order]
+            state.put_sorted(_ACC, list(compress(state_keys, put.tolist())), rows.take(pa.array(order[put])))
+            state.delete_sorted(_ACC, list(compress(state_keys, gone.tolist())))
             figures.added += int((kept & ~found).sum())
             figures.removed += int((found & ~kept).sum())
         with figures.clock.phase("emit_us"):
@@ -256,10 +260,10 @@ class GroupAggregate:
         if not old.num_rows or not self._spec.accumulators:
             return partials
         schema: Schema = (_GROUP, *self._spec.accumulators)
-        duck.register(_INPUT, pa.concat_tables([old, partials]), schema)
+        source = duck.source(_INPUT, pa.concat_tables([old, partials]), schema)
         try:
             listed = ", ".join([GROUP, *self._merges()])
-            merged = duck.query(f"SELECT {listed} FROM {_INPUT} GROUP BY {GROUP} ORDER BY {GROUP}")
+            merged = duck.query(f"SELECT {listed} FROM {source} GROUP BY {GROUP} ORDER BY {GROUP}")
         finally:
             duck.drop(_INPUT)
         return conformed(merged, schema, f"merged rows of {self._spec.state.state_id}")
@@ -312,7 +316,7 @@ class GroupAggregate:
         schema: Schema = (_GROUP, *spec.keys, *spec.accumulators)
         rows = _beside(groups.keys.select(names_of(spec.keys)), version.accumulators)
         made.append(side)
-        duck.register(side, rows.select(names_of(schema)).filter(pa.array(version.exists)), schema)
+        source = duck.source(side, rows.select(names_of(schema)).filter(pa.array(version.exists)), schema)
         columns = [f"m.{name}" for name in quoted((*spec.keys, *spec.accumulators))]
         joins = []
         for number, (counted, read) in enumerate(zip(self._counted, version.values, strict=True)):
@@ -321,7 +325,7 @@ class GroupAggregate:
             duck.register(relation, read.rows, counted.columns)
             joins.append(f" LEFT JOIN ({counted.aggregates_sql(relation)}) AS c{number} USING ({GROUP})")
             columns += [f"c{number}.{name}" for name in quoted(counted.spec.columns)]
-        return f"SELECT {', '.join(columns) or f'm.{GROUP}'} FROM {side} AS m{''.join(joins)}"
+        return f"SELECT {', '.join(columns) or f'm.{GROUP}'} FROM {source} AS m{''.join(joins)}"
 
     # ----------------------------------------------------------------------------------------------------- expiry
 

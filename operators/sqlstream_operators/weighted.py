@@ -62,9 +62,9 @@ def consolidated(duck: DuckSession, rows: pa.Table, schema: Schema) -> pa.Table:
     """Rows of `schema` and WEIGHT_COLUMN with the weights of equal rows added up, those that are 0 left out."""
     if not rows.num_rows:
         return empty(with_weight(schema))
-    duck.register(_ROWS, rows, with_weight(schema))
+    source = duck.source(_ROWS, rows, with_weight(schema))
     try:
-        merged = duck.query(consolidated_sql(f"SELECT * FROM {_ROWS}", schema))
+        merged = duck.query(consolidated_sql(f"SELECT * FROM {source}", schema))
     finally:
         duck.drop(_ROWS)
     return conformed(merged, with_weight(schema), "consolidated rows")

@@ -25,6 +25,8 @@ def help_for(failure: SqlSyntaxError, tokens: Sequence[Token]) -> str | None:
     at = next((i for i, t in enumerate(tokens) if t.start >= failure.start), len(tokens))
     if failure.code == "SQL002":
         at = len(tokens)
+    if at < len(tokens) and (known := _of_other_systems(tokens, at)) is not None:
+        return known
     for index in (at, at - 1, at - 2):
         word = _misspelt(tokens, index)
         if word is not None:
@@ -50,11 +52,27 @@ def help_for(failure: SqlSyntaxError, tokens: Sequence[Token]) -> str | None:
     return None
 
 
-def _written_elsewhere(tokens: Sequence[Token], at: int, *, named: bool) -> str | None:
-    """The right way to write what other systems write otherwise, or what has to be quoted, before this token."""
+def _of_other_systems(tokens: Sequence[Token], at: int) -> str | None:
+    """The right way to write what is right elsewhere, which no misspelling explains better."""
     token, before = tokens[at], tokens[at - 1].text.upper() if at else ""
     if token.text.upper() == "MINUS" or (before == "MINUS" and token.text.upper() == "SELECT"):
         return "write EXCEPT instead of MINUS"
+    words = [t.text.upper() for t in tokens[max(0, at - 6) : at]]
+    if token.text == "," and "WINDOW" in words and words[words.index("WINDOW") + 1 :][:1] == ["("]:
+        return (
+            "windows stand in FROM: TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)) … "
+            "GROUP BY window_start, window_end"
+        )
+    if before == "TOP" and token.token_type == TokenType.NUMBER:
+        return f"write LIMIT {token.text} at the end of the query"
+    if token.token_type == TokenType.IDENTIFIER and before in ("DATE", "TIME", "TIMESTAMP"):
+        return f"write {before} '{token.text}': double quotes are for names"
+    return None
+
+
+def _written_elsewhere(tokens: Sequence[Token], at: int, *, named: bool) -> str | None:
+    """The right way to write what other systems write otherwise, or what has to be quoted, before this token."""
+    token, before = tokens[at], tokens[at - 1].text.upper() if at else ""
     if before in ("GROUPBY", "ORDERBY", "PARTITIONBY"):
         return f"write {before[:-2]} BY instead of `{tokens[at - 1].text}`"
     if token.text == ")" and before == ",":

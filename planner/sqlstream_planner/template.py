@@ -55,7 +55,8 @@ def render_template(
     if not _HAS_JINJA.search(text):
         return RenderedSql.plain(text, file)
     folder = Path(file).parent
-    roots = tuple(dict.fromkeys([folder, folder / "macros", *search_path]))
+    found = {root.resolve(): root for root in reversed([folder, folder / "macros", *search_path])}
+    roots = tuple(reversed(found.values()))
     plain = _Rendering(text, file, roots, variables, env, marked=False)
     output = plain.run()
     marked_output = _Rendering(text, file, roots, variables, env, marked=True).run()

@@ -18,7 +18,7 @@ from sqlstream.runtime.api import RegisteredConnectors
 from sqlstream_operators.arrow_types import to_arrow
 from sqlstream_operators.fragment import DuckSession
 from sqlstream_operators.spec import WEIGHT_COLUMN, Column, SinkSpec, SourceSpec
-from sqlstream_operators.types import BIGINT, quote_identifier
+from sqlstream_operators.types import BIGINT, quote_identifier, quote_literal
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 #: Connectors whose sink is a table that is kept up to date.
@@ -67,7 +67,7 @@ class CaughtSinks:
             return _folded(duck, sink, self._tables.get(sink.name, []))
         if not file.exists():
             return Rows(sink.schema, [])
-        literal = "'" + str(file).replace("'", "''") + "'"
+        literal = quote_literal(str(file))
         duck.connection.execute(f"ATTACH {literal} AS kept (READ_ONLY)")
         try:
             return rows_of(duck, f"SELECT {names} FROM kept.{_TABLE}", sink.schema)

@@ -25,7 +25,7 @@ from sqlstream_operators.errors import DataError
 from sqlstream_operators.fragment import DuckSession
 from sqlstream_operators.spec import KIND_COLUMN, PhysicalPlan, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
-from sqlstream_operators.types import BIGINT, VARCHAR, quote_identifier
+from sqlstream_operators.types import BIGINT, VARCHAR, quote_identifier, quote_literal
 from sqlstream_planner.batch.batch_changelog import ORDER_COLUMN
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
@@ -167,12 +167,12 @@ class InputFiles:
         items = ", ".join(
             f"CAST({quote_identifier(n)} AS {types[n]}) AS {quote_identifier(n)}" for n in names
         )
-        listed = str(folder / "*.parquet").replace("'", "''")
+        listed = quote_literal(str(folder / "*.parquet"))
         if not changelog:
-            return f"{view} {items} FROM read_parquet('{listed}')"
+            return f"{view} {items} FROM read_parquet({listed})"
         # The files are numbered in the order of the source.
         place = "row_number() OVER (ORDER BY filename, file_row_number)"
         return (
             f"{view} {items}, {place} AS {quote_identifier(ORDER_COLUMN)} "
-            f"FROM read_parquet('{listed}', filename = true, file_row_number = true)"
+            f"FROM read_parquet({listed}, filename = true, file_row_number = true)"
         )

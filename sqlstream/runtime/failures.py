@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, InternalError, SqlstreamError
+
+#: What DuckDB says of a setting, which a pipeline can't set.
+_SETTING = re.compile(
+    r" Use TRY\(\.\.\.\) to return NULL for this expression, or SET [^!]*?division[s]? by zero\."
+)
 
 
 def error_of(described: Mapping[str, Any], epoch: int | None = None) -> SqlstreamError:
@@ -27,9 +33,9 @@ def error_of(described: Mapping[str, Any], epoch: int | None = None) -> Sqlstrea
             return DiagnosticError(
                 Diagnostic(
                     "DAT001",
-                    described["message"],
+                    _SETTING.sub("", described["message"]),
                     notes=tuple(notes),
-                    help="change the expression (TRY_CAST gives NULL instead), then run again: "
+                    help=f"{_instead(described['message'])}, then run again: "
                     "the run goes on where it stopped",
                 )
             )
@@ -47,6 +53,17 @@ def error_of(described: Mapping[str, Any], epoch: int | None = None) -> Sqlstrea
             return InternalError(
                 f"a task of epoch {epoch} failed: {described['message']}\n{described['trace']}"
             )
+
+
+def _instead(message: str) -> str:
+    """What to write for an expression that DuckDB could not compute."""
+    if "Division by zero" in message:
+        return "write NULLIF(divisor, 0) as the divisor: the result is NULL then"
+    if "Out of Range" in message or "Overflow" in message:
+        return "CAST an operand to a wider type, such as CAST(a AS DECIMAL(38, 0)), or write TRY(…) for NULL"
+    if "Conversion Error" in message:
+        return "write TRY_CAST, which gives NULL, instead of CAST"
+    return "change the expression (TRY(…) gives NULL instead)"
 
 
 def _short(text: str, length: int = 300) -> str:

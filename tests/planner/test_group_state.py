@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operator import WATERMARK_MAX, Watermarks
-from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.fingerprint import Provenance
 from sqlstream_planner.logical import EventTime, GroupExpiry
 from sqlstream_planner.operator_plans.group_plan import plan_group
@@ -137,6 +137,6 @@ def test_groups_that_expire(retracting: bool) -> None:
 
 
 def test_a_distinct_list_ordered_by_something_else_is_refused() -> None:
-    """DISTINCT leaves one row of several, and no one can say which one's order counts."""
-    with pytest.raises(DiagnosticError, match="DISTINCT"):
+    """DISTINCT leaves one row of several, and no one can say which one's order counts; the binder tells the user."""
+    with pytest.raises(InternalError, match="DISTINCT"):
         plan(SHAPES[1], [call("list(DISTINCT x ORDER BY y)")], retracting=True)

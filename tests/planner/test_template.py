@@ -176,6 +176,15 @@ def test_a_link_does_not_lead_out_of_the_folder(folder: Path) -> None:
     assert failure("{% include 'link.sql' %}", folder).code == "TPL003"
 
 
+def test_a_folder_that_is_searched_twice_is_named_once(folder: Path) -> None:
+    (folder / "macros").mkdir(exist_ok=True)
+    again = folder / "." / "macros" / ".." / "macros"
+    with pytest.raises(DiagnosticError) as raised:
+        render_template("{% include 'lost.sql' %}", str(folder / "p.sql"), search_path=(again,))
+    [diagnostic] = raised.value.diagnostics
+    assert diagnostic.notes == (f"looked in {folder}, {folder / 'macros'}",)
+
+
 def test_a_file_that_includes_itself_ends(folder: Path) -> None:
     (folder / "loop.sql").write_text("{% include 'loop.sql' %}")
     assert failure("{% include 'loop.sql' %}", folder).code == "TPL007"

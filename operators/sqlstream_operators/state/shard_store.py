@@ -31,6 +31,7 @@ from .store import StateTables
 from .version import Delta, ShardVersion, StateFile, chain_after, digest_of, file_digest
 
 T = TypeVar("T")
+_IMMUTABLE = (".sst", ".blob")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -356,12 +357,13 @@ class ShardStore(StateTables):
                 size = path.stat().st_size
                 if not _belongs(path.name) or (path.suffix == ".log" and size == 0):
                     continue
-                remembered = known.get(path.name)
-                if path.suffix == ".sst" and remembered is not None and remembered[0] == size:
+                immutable = path.suffix in _IMMUTABLE
+                remembered = known.get(path.name) if immutable else None
+                if remembered is not None and remembered[0] == size:
                     digest = str(remembered[1])
                 else:
                     digest = file_digest(path)
-                if path.suffix == ".sst":
+                if immutable:
                     digests[path.name] = [size, digest]
                 file = StateFile(f"{self._folder}/files/{digest}-{path.name}", size, digest)
                 if file.name not in have:
@@ -374,7 +376,7 @@ class ShardStore(StateTables):
 
 
 def _belongs(name: str) -> bool:
-    return name == "CURRENT" or name.startswith("MANIFEST-") or name.endswith((".sst", ".log"))
+    return name == "CURRENT" or name.startswith("MANIFEST-") or name.endswith((*_IMMUTABLE, ".log"))
 
 
 def _safe(state_id: str) -> str:

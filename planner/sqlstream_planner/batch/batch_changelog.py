@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sqlstream_operators.schema import KIND_COLUMN, Column
 from sqlstream_operators.spec import SourceSpec
-from sqlstream_operators.types import Kind, quote_identifier
+from sqlstream_operators.types import Kind, quote_identifier, quote_literal
 from sqlstream_planner.block import Block
 from sqlstream_planner.logical import Normalize, Scan, column, sql
 
@@ -51,7 +51,7 @@ def changelog_view(spec: SourceSpec, listed: str) -> str:
     if spec.options.get("debezium-json.schema-include") == "true":
         message = "json -> '$.payload'"
     wanted = "".join(
-        f" AND regexp_full_match(m ->> '$.{key}', {_literal(pattern)})"
+        f" AND regexp_full_match(m ->> '$.{key}', {quote_literal(pattern)})"
         for key in ("database", "table")
         if (pattern := spec.options.get(f"canal-json.{key}.include")) is not None
     )
@@ -62,10 +62,6 @@ def changelog_view(spec: SourceSpec, listed: str) -> str:
         f"  FROM (SELECT {message} AS m FROM read_ndjson_objects({listed}))\n"
         f"  WHERE json_type(m) = 'OBJECT'{wanted}\n)"
     )
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _value(c: Column) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlstream_operators.spec import SourceSpec
-from sqlstream_operators.types import TIMESTAMPTZ, Kind, SqlType, quote_identifier
+from sqlstream_operators.types import TIMESTAMPTZ, Kind, SqlType, quote_identifier, quote_literal
 from sqlstream_planner.batch.batch_changelog import changelog_view, normalized, remaining
 from sqlstream_planner.batch.group_batch import batch_call
 from sqlstream_planner.bind.sinks import CHANGELOG_FORMATS
@@ -229,7 +229,7 @@ def _indented(text: str) -> str:
 def _view(planned: Planned, spec: SourceSpec, files: Files | None, header: Header | None) -> str:
     name = quote_identifier(spec.name)
     paths = list(files(spec)) if files is not None else [_default_path(spec)]
-    listed = "[" + ", ".join(_literal(p) for p in paths) + "]"
+    listed = "[" + ", ".join(quote_literal(p) for p in paths) + "]"
     generated = spec.connector != "filesystem"
     format_ = "parquet" if generated else spec.options.get("format", "")
     if not generated and format_ == "orc":
@@ -260,7 +260,7 @@ def _reader(spec: SourceSpec, format_: str, listed: str, header: Header | None) 
         c.name: "TIMESTAMP WITH TIME ZONE" if c.type.kind is Kind.TIMESTAMP else str(c.type)
         for c in spec.physical
     }
-    columns = "{" + ", ".join(f"{_literal(n)}: {_literal(t)}" for n, t in types.items()) + "}"
+    columns = "{" + ", ".join(f"{quote_literal(n)}: {quote_literal(t)}" for n, t in types.items()) + "}"
     if format_ == "json":
         return f"read_json({listed}, format = 'newline_delimited', columns = {columns}, ignore_errors = true{name_column})"
     options = _csv_options(spec, header)
@@ -280,14 +280,14 @@ def _csv_options(spec: SourceSpec, header: Header | None) -> str:
     if spec.options.get("csv.header") in ("true", "false"):
         first = spec.options["csv.header"] == "true"
     parts = [f", header = {'true' if first else 'false'}"] if first is not None else []
-    parts.append(f", delim = {_literal(text('csv.field-delimiter') or ',')}")
+    parts.append(f", delim = {quote_literal(text('csv.field-delimiter') or ',')}")
     quote = "" if text("csv.disable-quote-character") == "true" else text("csv.quote-character") or '"'
-    parts.append(f", quote = {_literal(quote)}")
+    parts.append(f", quote = {quote_literal(quote)}")
     if text("csv.escape-character"):
-        parts.append(f", escape = {_literal(text('csv.escape-character') or '')}")
+        parts.append(f", escape = {quote_literal(text('csv.escape-character') or '')}")
     parts.append(", allow_quoted_nulls = false")
     if text("csv.null-literal") is not None:
-        parts.append(f", nullstr = {_literal(text('csv.null-literal') or '')}")
+        parts.append(f", nullstr = {quote_literal(text('csv.null-literal') or '')}")
     if text("csv.allow-comments") == "true":
         parts.append(", comment = '#'")
     return "".join(parts)
@@ -314,7 +314,3 @@ def _default_path(spec: SourceSpec) -> str:
         return f"{spec.name}.parquet"
     last = path.rstrip("/").rpartition("/")[2]
     return path if "." in last or "*" in last else f"{path.rstrip('/')}/*"
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -47,7 +47,11 @@ def bind_aggregate(context: BindContext, query: exp.Select, node: Node, scope: S
     renumber = {old: new for new, old in enumerate(positions)}
     sets = tuple(tuple(renumber[i] for i in s if i in renumber) for s in group_by.sets)
     if len({tuple(sorted(s)) for s in sets}) != len(sets):
-        context.unsupported(query.args["group"], "the same grouping set twice")
+        context.unsupported(
+            query.args["group"],
+            "the same grouping set twice",
+            help="write each set once in GROUPING SETS, and UNION ALL a query that groups by it for its rows twice",
+        )
     bounds = window.bounds(context) if window is not None else {}
     grouping = None
     if group_by.several:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlstream_operators.types import INTEGER, NULL, SqlType, array
+from sqlstream_operators.types import INTEGER, NULL, UNKNOWN, SqlType, array
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.dialect import function_name
 from sqlstream_planner.fingerprint import canonical
@@ -12,6 +12,7 @@ from sqlstream_planner.functions import catalogue, translate
 from sqlstream_planner.functions.calls import written_call
 from sqlstream_planner.logical import AggregateCall, Field, Fields, column
 from sqlstream_planner.operator_plans.aggregates import AGGREGATES, ORDER_SENSITIVE
+from sqlstream_planner.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 
 #: Our names for what Flink calls FIRST_VALUE and LAST_VALUE: by event time.
 _BY_TIME = {"first_value": "arg_min", "last_value": "arg_max", "first": "arg_min", "last": "arg_max"}
@@ -27,6 +28,14 @@ _GROUPING = ("GROUPING", "GROUPING_ID")
 _TRANSLATED = frozenset(t.name.lower() for t in translate.AGGREGATES)
 #: Aggregates whose other arguments are values of each row; those of all others belong to the call.
 _OF_ROWS = frozenset({"count", "arg_min", "arg_max"})
+#: Aggregates whose second argument is a share from 0 to 1 (negative: from the top).
+_SHARES = frozenset({"quantile", "quantile_cont", "quantile_disc"})
+
+_INSTEAD = {
+    "approx_count_distinct": "COUNT(DISTINCT x) is exact",
+    "min": "LEAST(a, b) takes the least value of one row",
+    "max": "GREATEST(a, b) takes the greatest value of one row",
+}
 
 
 def aggregate_calls(expression: exp.Expr) -> list[exp.Expr]:
@@ -69,6 +78,10 @@ def _call_name(node: exp.Expr) -> str | None:
         return _call_name(node.this)
     call = written_call(node)
     return call.name if call is not None else None
+
+
+def _shown(name: str) -> str:
+    return {"first": "FIRST_VALUE", "last": "LAST_VALUE"}.get(name, name.upper())
 
 
 def _kept(type_: SqlType) -> SqlType:
@@ -134,14 +147,25 @@ class AggregateCalls:
                     "an aggregate inside an aggregate",
                     help="compute the inner one in a sub-query",
                 )
+        limit = next((a for a in arguments if isinstance(a, exp.Limit | exp.HavingMax)), None)
+        if limit is not None:
+            self._context.unsupported(
+                limit,
+                f"LIMIT inside {name.upper()}",
+                help="keep the first rows in a sub-query: QUALIFY ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= 2",
+            )
         arguments = tuple(a for a in arguments if not isinstance(a, exp.Star))
+        if distinct and not arguments:
+            self._context.unsupported(
+                node, f"{name.upper()}(DISTINCT *)", help="count the rows of SELECT DISTINCT * in a sub-query"
+            )
         name = _RENAMED.get(name, name)
         if filter_ is not None:
             self._context.condition(filter_, fields, "FILTER")
         if order is not None and (name in _BY_TIME or name in ("arg_min", "arg_max")):
             self._context.unsupported(
                 order,
-                f"ORDER BY inside {(_call_name(inner) or name).upper()}",
+                f"ORDER BY inside {_shown(_call_name(inner) or name)}",
                 help="MIN_BY(x, a) and MAX_BY(x, a) take the x of the row with the least and the greatest a",
             )
         if name in _BY_TIME:
@@ -161,8 +185,11 @@ class AggregateCalls:
             name in ("min", "max", "arg_min", "arg_max")
             and len(arguments) > (2 if name.startswith("arg") else 1)
         ):
+            known = name in AGGREGATES
             self._context.unsupported(
-                node, f"the aggregate {name.upper()}", help=f"these can: {', '.join(sorted(AGGREGATES))}"
+                node,
+                f"{name.upper()} of several arguments" if known else f"the aggregate {name.upper()}",
+                help=_INSTEAD.get(name, f"these can: {', '.join(sorted(AGGREGATES))}"),
             )
         if name not in _OF_ROWS:
             for argument in arguments[1:]:
@@ -175,9 +202,28 @@ class AggregateCalls:
         if name == "count" and len(arguments) > 1:
             # DuckDB's COUNT takes one argument; Flink's takes several and counts rows without a NULL in them.
             typed_node = exp.Anonymous(this="count", expressions=[exp.Star()])
+        if name in _SHARES and len(arguments) > 1:
+            self._check_share(arguments[1])
         typed = self._context.type_of(typed_node, fields, aggregates=True)
         order_by, order_types = self._order(order, fields, name, node)
         types = tuple(self._context.type_of(a, fields).type for a in arguments)
+        if distinct:
+            for term, _, _ in order_by:
+                if canonical(term, {}) != canonical(arguments[0], {}):
+                    self._context.unsupported(
+                        term,
+                        f"{name.upper()}(DISTINCT …) ordered by something else than its argument",
+                        help="make the rows distinct in a sub-query",
+                    )
+        if distinct:
+            for argument, type_ in zip(arguments, types, strict=True):
+                if type_ == UNKNOWN:
+                    self._context.fail(
+                        argument,
+                        UNSUPPORTED_EXPRESSION,
+                        "the type of this is not known, so its values can't be kept in state",
+                        help=UNTYPED_HELP,
+                    )
         label = f"{name}({', '.join(c.name for a in arguments for c in a.find_all(exp.Column))})"
         result = AggregateCall(
             Field(self._context.new_id(name), label, _kept(typed.type), typed.nullable),
@@ -191,6 +237,20 @@ class AggregateCalls:
         )
         self._calls[form] = result
         return result
+
+    def _check_share(self, share: exp.Expr) -> None:
+        """DuckDB refuses another share only when it runs."""
+        value = share.unnest()
+        negative = isinstance(value, exp.Neg)
+        number = value.this if negative else value
+        is_number = isinstance(number, exp.Literal) and not number.is_string
+        if isinstance(value, exp.Null) or (is_number and not 0 <= float(number.name) <= 1):
+            self._context.fail(
+                share,
+                "TYP002",
+                f"the share of a quantile can't be {value.sql()}",
+                help="write a number from 0 to 1, such as 0.5",
+            )
 
     def _order(
         self, order: exp.Expr | None, fields: Fields, name: str, node: exp.Expr

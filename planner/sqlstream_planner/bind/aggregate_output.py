@@ -85,7 +85,9 @@ class AggregateOutput:
             if form not in plain:
                 self.context.fail(argument, "SQL046", "GROUPING takes columns of GROUP BY")
             positions.append(plain.index(form))
-        if self.grouping is None:
+        if not node.expressions and function_name(node) == "GROUPING_ID":
+            positions = list(range(len(plain)))
+        if self.grouping is None or not positions:
             return exp.Literal.number(0)
         last = len(plain) - 1
         bits = [

@@ -38,8 +38,12 @@ def check_emit(context: BindContext, emit: exp.Expr, node: Node) -> None:
             "SQL065",
             "EMIT ON WINDOW CLOSE, but the query has no window that closes",
             notes=("a result is only final when a watermark says that nothing more comes for it",),
-            help=f"aggregate in windows: SELECT window_end, COUNT(*) {_WINDOW}; "
-            "or leave EMIT ON WINDOW CLOSE out: the result is then kept up to date",
+            help=(
+                "rank in windows: PARTITION BY window_start, window_end; "
+                if any(isinstance(n, Rank) for n in nodes)
+                else f"aggregate in windows: SELECT window_end, COUNT(*) {_WINDOW}; "
+            )
+            + "or leave EMIT ON WINDOW CLOSE out: the result is then kept up to date",
         )
     if any(_updates(n) for n in _outside_windows(node) if n not in ranks):
         context.fail(

@@ -117,18 +117,24 @@ class BindContext:
             node = problem.node if problem.node.meta or problem.node.parent is not None else expression
             raise DiagnosticError(_as_written(problem.diagnostic(self.span(node)), fields)) from None
 
+    def refuse_subquery(self, node: exp.Expr) -> NoReturn:
+        """Refuse a query that stands where a value is wanted. Raises DiagnosticError."""
+        self.unsupported(node, "a sub-query inside an expression", help="sub-queries can stand in FROM")
+
     def translated(self, expression: exp.Expr, fields: Fields) -> exp.Expr:
         """A resolved expression with all functions as DuckDB's; refuses non-deterministic ones."""
         types = _types(fields)
         for node in expression.walk():
             if isinstance(node, exp.Query | exp.Exists):
-                self.unsupported(
-                    node, "a sub-query inside an expression", help="sub-queries can stand in FROM"
-                )
+                self.refuse_subquery(node)
             if isinstance(node, exp.Window):
                 self.unsupported(node, "OVER")
             if isinstance(node, _COMPARISONS) and exp.Null in (type(node.this), type(node.expression)):
                 self._warn_of_null(node)
+            if isinstance(node, exp.Collate):
+                self.unsupported(
+                    node, "COLLATE", help="texts are compared by their bytes: compare LOWER(…) instead"
+                )
             call = written_call(node)
             if call is not None and not catalogue.is_deterministic(call.name):
                 self.fail(

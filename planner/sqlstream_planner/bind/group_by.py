@@ -75,10 +75,14 @@ class _Reader:
                 elements.append([tuple(self._key(window_column(role)) for role in ("start", "end"))])
             else:
                 elements.append(self._element(element))
-        for kind in ("grouping_sets", "rollup", "cube"):
-            for element in group.args.get(kind) or []:
-                if isinstance(element, exp.Expr):
-                    elements.append(self._element(element))
+        for suffix in group.args.get("grouping_sets") or []:
+            self._context.unsupported(
+                suffix,
+                "GROUP BY keys GROUPING SETS",
+                help="leave the keys before it out: GROUP BY GROUPING SETS ((a, b), (a))",
+            )
+        if group.args.get("rollup") or group.args.get("cube"):
+            elements = [self._with_suffix(group, elements)]
         for combination in itertools.product(*elements):
             group_by.sets.append(tuple(dict.fromkeys(i for part in combination for i in part)))
         group_by.several = len(group_by.sets) > 1 or any(
@@ -87,19 +91,22 @@ class _Reader:
         )
         return group_by
 
+    def _with_suffix(self, group: exp.Expr, elements: list[list[tuple[int, ...]]]) -> list[tuple[int, ...]]:
+        """The sets of `GROUP BY a, b WITH ROLLUP` (or CUBE): sqlglot gives the keys, and a ROLLUP of nothing."""
+        rollup = bool(group.args.get("rollup"))
+        if any(len(alternatives) != 1 for alternatives in elements):
+            self._context.unsupported(
+                group, f"WITH {'ROLLUP' if rollup else 'CUBE'} behind other grouping sets"
+            )
+        return _subsets([alternatives[0] for alternatives in elements], rollup=rollup)
+
     def _element(self, element: exp.Expr) -> list[tuple[int, ...]]:
         """The alternatives that one element of GROUP BY stands for, each a tuple of key positions."""
         if isinstance(element, exp.GroupingSets):
             return [s for e in element.expressions for s in self._element(e)]
         if isinstance(element, exp.Rollup | exp.Cube):
             parts = [self._members(e) for e in element.expressions]
-            if isinstance(element, exp.Rollup):
-                chosen = [parts[:n] for n in range(len(parts), -1, -1)]
-            else:
-                chosen = [
-                    list(c) for n in range(len(parts), -1, -1) for c in itertools.combinations(parts, n)
-                ]
-            return [tuple(i for part in choice for i in part) for choice in chosen]
+            return _subsets(parts, rollup=isinstance(element, exp.Rollup))
         return [self._members(element)]
 
     def _members(self, element: exp.Expr) -> tuple[int, ...]:
@@ -133,3 +140,13 @@ class _Reader:
                 help="aggregate in a sub-query, and group its result",
             )
         return self._group_by.key(expression)
+
+
+def _subsets(parts: list[tuple[int, ...]], *, rollup: bool) -> list[tuple[int, ...]]:
+    """The grouping sets of ROLLUP or CUBE over some keys, the largest first."""
+    sizes = range(len(parts), -1, -1)
+    if rollup:
+        chosen = [tuple(parts[:n]) for n in sizes]
+    else:
+        chosen = [c for n in sizes for c in itertools.combinations(parts, n)]
+    return [tuple(i for part in choice for i in part) for choice in chosen]

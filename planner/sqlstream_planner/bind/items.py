@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqlglot import exp
+from sqlglot.errors import UnsupportedError
 
 from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.scope import Scope
@@ -37,7 +38,10 @@ def output_name(item: exp.Expr, position: int) -> str:
         return item.alias
     if isinstance(item, exp.Column | exp.Dot):
         return item.name
-    text = duckdb_sql(item)
+    try:
+        text = duckdb_sql(item)
+    except UnsupportedError:  # IGNORE NULLS, which sqlglot writes only inside OVER
+        return f"expr_{position + 1}"
     return text.lower() if len(text) <= 40 else f"expr_{position + 1}"
 
 
@@ -65,6 +69,9 @@ def _expanded(
                 f"unknown table `{item.table}`",
                 notes=(f"in FROM: {known or 'nothing with a name'}",),
             )
+    renamed = {e.this.name.lower(): e.alias for e in (star.args.get("rename") or [])}
+    if star.args.get("ilike"):
+        context.unsupported(item, "* ILIKE")
     dropped = {e.name.lower() for e in (star.args.get("except_") or star.args.get("except") or [])}
     replaced = {e.alias.lower(): e.this for e in (star.args.get("replace") or [])}
     items = []
@@ -75,7 +82,7 @@ def _expanded(
             expression: exp.Expr = column(f.id)
             if f.name.lower() in replaced:
                 expression = context.translated(scope.resolve(replaced[f.name.lower()]), scope.fields)
-            items.append((f.name, expression))
+            items.append((renamed.get(f.name.lower(), f.name), expression))
     return items
 
 

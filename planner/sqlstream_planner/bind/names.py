@@ -21,9 +21,7 @@ def refuse_subqueries(context: BindContext, query: exp.Select) -> None:
     for clause in _clauses(query):
         found = clause.find(exp.Query, exp.Exists)
         if found is not None:
-            context.unsupported(
-                found, "a sub-query inside an expression", help="sub-queries can stand in FROM"
-            )
+            context.refuse_subquery(found)
 
 
 def with_unknown_names(

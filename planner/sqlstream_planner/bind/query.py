@@ -39,6 +39,13 @@ _CLAUSES = {
     "into": "SELECT INTO",
     "locks": "FOR UPDATE",
     "pivots": "PIVOT",
+    "prewhere": "PREWHERE",
+    "settings": "SETTINGS",
+    "format": "FORMAT",
+    "for_": "FOR",
+    "options": "OPTION",
+    "exclude": "EXCLUDE behind the SELECT list",
+    "operation_modifiers": "a word behind SELECT",
 }
 _TABLE_CLAUSES = {
     "pivots": "PIVOT",
@@ -46,6 +53,19 @@ _TABLE_CLAUSES = {
     "version": "FOR SYSTEM_TIME AS OF",
     "changes": "CHANGES",
     "match": "MATCH_RECOGNIZE",
+    "when": "AT and BEFORE behind a table",
+    "system_time": "FOR SYSTEM_TIME AS OF",
+    "only": "ONLY before a table",
+    "partition": "PARTITION behind a table",
+    "indexed": "INDEXED BY",
+    "pattern": "a pattern behind a table",
+    "rows_from": "ROWS FROM",
+    "ordinality": "WITH ORDINALITY behind a table",
+    "format": "FORMAT behind a table",
+}
+_INSTEAD = {
+    "LATERAL VIEW": "write CROSS JOIN UNNEST(t.items) AS u (item)",
+    "SORT BY": "an order is only kept with LIMIT: ORDER BY … LIMIT",
 }
 
 
@@ -403,7 +423,9 @@ class QueryBinder:
             found = node.args.get(key)
             if found and what:
                 at = found[0] if isinstance(found, list) else found
-                self.context.unsupported(at if isinstance(at, exp.Expr) else node, what)
+                self.context.unsupported(
+                    at if isinstance(at, exp.Expr) else node, what, help=_INSTEAD.get(what)
+                )
 
 
 def _combines(node: exp.Expr) -> str:

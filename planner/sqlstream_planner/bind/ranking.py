@@ -103,7 +103,10 @@ def _rank(
     spec: exp.Expr = window
     alias = window.args.get("alias")
     if alias is not None and alias.name.lower() in named:
-        spec = named[alias.name.lower()]
+        spec = named[alias.name.lower()].copy()
+        for part in ("order", "spec"):  # OVER (w ORDER BY …) adds to what w says
+            if window.args.get(part) is not None:
+                spec.set(part, window.args[part].copy())
     if spec.args.get("spec") is not None:
         context.unsupported(window, f"a frame in {function.upper()} OVER", help="leave ROWS or RANGE out")
     order = spec.args.get("order")

@@ -104,6 +104,27 @@ def _forms(name: str) -> list[str]:
     return [f"{t.name}({', '.join(t.parameters)})" for t in translations(name)]
 
 
+#: What to write for functions of other systems that have no counterpart of their own.
+_ELSEWHERE = {
+    "explode": "write CROSS JOIN UNNEST(t.items) AS u (item) behind FROM",
+    "explode_outer": "write LEFT JOIN UNNEST(t.items) AS u (item) ON TRUE behind FROM",
+    "struct": "name its fields: NAMED_STRUCT('x', a, 'y', b) or {'x': a, 'y': b}",
+    "approx_distinct": "write COUNT(DISTINCT x)",
+    "months_between": "DATE_DIFF('month', b, a) counts months, DATE_SUB('month', b, a) whole ones",
+    "bitand": "write a & b",
+    "bitor": "write a | b",
+    "bitxor": "write XOR(a, b)",
+    "bitnot": "write ~a",
+    "hash_code": "HASH(x) is DuckDB's; MD5(x) is the same in all systems",
+    "format_number": "FORMAT('{:,.2f}', x) is DuckDB's",
+    "to_char": "write DATE_FORMAT(time, 'yyyy-MM-dd')",
+    "json_agg": "ARRAY_AGG gives an array; there are no JSON aggregates yet",
+    "jsonb_agg": "ARRAY_AGG gives an array; there are no JSON aggregates yet",
+    "json_arrayagg": "ARRAY_AGG gives an array; there are no JSON aggregates yet",
+    "grouping__id": "write GROUPING_ID(a, b)",
+}
+
+
 def unknown_function(node: exp.Expr, name: str) -> TypeProblem:
     """The problem that there is no such function, with the name that comes near."""
     forms = [f"{t.name}({', '.join(t.parameters)})" for t in translations(name)]
@@ -113,6 +134,10 @@ def unknown_function(node: exp.Expr, name: str) -> TypeProblem:
         plural = "" if count == " 1" else "s"
         return TypeProblem(
             node, problems.WRONG_ARGUMENTS, f"`{name}` does not take{count} argument{plural}", tuple(forms)
+        )
+    if name in _ELSEWHERE:
+        return TypeProblem(
+            node, problems.UNKNOWN_FUNCTION, f"there is no function `{name}`", help=_ELSEWHERE[name]
         )
     near = did_you_mean(name, [*catalogue.names(), *translated_names()])
     notes = tuple(_forms(near)[:_SHOWN_SIGNATURES]) if near else ()

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlstream_operators.changelog_spec import CountedValuesSpec
+from sqlstream_operators.errors import InternalError
 from sqlstream_operators.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.state_schema import Layout, StateField, StateTable
 from sqlstream_operators.types import BIGINT, INTEGER, Kind, SqlType, quote_identifier, struct
 from sqlstream_planner.block import Block
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from sqlstream_planner.fingerprint import canonical, digest
 from sqlstream_planner.logical import AggregateCall, order_term, sql
 from sqlstream_planner.operator_plans.grouping import Grouping, Names, column_hint
@@ -89,10 +89,7 @@ class CountedPlan:
 def plan_counted(
     calls: Sequence[AggregateCall], inside: dict[str, str], names: Names
 ) -> tuple[tuple[CountedPlan, ...], dict[str, str]]:
-    """The counted multisets that `calls` need, and the calls' values by field id, over columns of `merged`.
-
-    Raises DiagnosticError for DISTINCT with an ORDER BY of something else.
-    """
+    """The counted multisets that `calls` need, and the calls' values by field id, over columns of `merged`."""
     groups: dict[str, list[_Wanted]] = {}
     for call in calls:
         wanted = _wanted(call, inside)
@@ -164,13 +161,8 @@ def _wanted(call: AggregateCall, inside: dict[str, str]) -> _Wanted:
         each = zip(call.arguments, call.argument_types, strict=True)
         return _Wanted(call, tuple(_value(a, t, inside) for a, t in each), call.arguments, "all")
     if call.distinct and any(canonical(e, inside) != x.fingerprint for e, _, _ in call.order_by):
-        raise DiagnosticError(
-            Diagnostic(
-                "SQL100",
-                f"{name.upper()}(DISTINCT …) ordered by something else than its argument can't be run yet",
-                None,
-                help="make the rows distinct in a sub-query",
-            )
+        raise InternalError(
+            f"{name}(DISTINCT …) ordered by something else than its argument came to the planner"
         )
     present = () if name in ("list", "array_agg") else (call.arguments[0],)
     if call.order_by and not call.distinct and (name in _LISTS or name == "any_value"):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.connectors.filesystem.columns import Wanted, literal, text_item, text_type
+from sqlstream.connectors.filesystem.columns import Wanted, text_item, text_type
 from sqlstream.connectors.filesystem.json import (
     NO_KEY,
     acceptable,
@@ -31,7 +31,7 @@ from sqlstream.connectors.filesystem.pieces import Piece, Workspace
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.fragment import DuckSession
 from sqlstream_operators.spec import KIND_COLUMN
-from sqlstream_operators.types import JSON, VARCHAR, SqlType, array, quote_identifier, struct
+from sqlstream_operators.types import JSON, VARCHAR, SqlType, array, quote_identifier, quote_literal, struct
 
 _INSERT, _UPDATE, _DELETE = "['+I']", "['-U', '+U']", "['-D']"
 _UPSERT, _NONE = "['+U']", "[NULL]"
@@ -165,11 +165,11 @@ class ChangelogLines:
 
     def _value(self, name: str) -> str:
         """SQL of a column, before its conversion from text, of the change of this KIND_COLUMN."""
-        after, before = (f"struct_extract({image}, {literal(name)})" for image in ("after", "before"))
+        after, before = (f"struct_extract({image}, {quote_literal(name)})" for image in ("after", "before"))
         if self.dialect.before is None:
             return after
         if self.dialect.patch:
-            changed = f"{KIND_COLUMN} = '-U' AND json_exists(patch, {literal(pointer(name))})"
+            changed = f"{KIND_COLUMN} = '-U' AND json_exists(patch, {quote_literal(pointer(name))})"
             return f"CASE WHEN {changed} THEN {before} ELSE {after} END"
         return f"CASE WHEN {KIND_COLUMN} IN ('-U', '-D') THEN {before} ELSE {after} END"
 
@@ -180,7 +180,7 @@ class ChangelogLines:
             if kinds == _UPDATE and self._upsert:
                 image = "patch" if self.dialect.patch else "before"
                 kinds = f"CASE WHEN {image} IS NULL THEN {_UPSERT} ELSE {_UPDATE} END"
-            cases.append(f"WHEN {literal(op)} THEN {kinds}")
+            cases.append(f"WHEN {quote_literal(op)} THEN {kinds}")
         return f"CASE op {' '.join(cases)} ELSE {_NONE} END"
 
     def _changes(self, paths: Sequence[str], file: str) -> str:
@@ -194,7 +194,7 @@ class ChangelogLines:
             columns[dialect.before] = image
         columns.update(dict.fromkeys(self._filters, VARCHAR))
         if self.options.schema_include:
-            keys = {key: f"struct_extract(payload, {literal(key)})" for key in columns}
+            keys = {key: f"struct_extract(payload, {quote_literal(key)})" for key in columns}
             columns = {"payload": struct(*columns.items())}
         else:
             keys = {key: quote_identifier(key) for key in columns}
@@ -208,7 +208,7 @@ class ChangelogLines:
             rows = f"CASE WHEN {self._nothing} THEN [NULL] ELSE after END"
             sql = f"SELECT op, unnest({rows}) AS after, unnest(patch) AS patch{file} FROM ({sql})"
         if dialect.patch:
-            made = f"json_transform(patch, {literal(json.dumps(str(row)))}) AS before"
+            made = f"json_transform(patch, {quote_literal(json.dumps(str(row)))}) AS before"
             sql = f"SELECT op, after, patch, {made}{file} FROM ({sql})"
         return sql
 
@@ -225,9 +225,10 @@ class ChangelogLines:
         """SQL: TRUE for a message to be used, FALSE for one to be skipped, and an error for any other."""
         dialect = self.dialect
         skipped = [
-            f"NOT regexp_full_match({quote_identifier(k)}, {literal(p)})" for k, p in self._filters.items()
+            f"NOT regexp_full_match({quote_identifier(k)}, {quote_literal(p)})"
+            for k, p in self._filters.items()
         ]
-        skipped += [f"op = {literal(op)}" for op in dialect.skipped]
+        skipped += [f"op = {quote_literal(op)}" for op in dialect.skipped]
         there = [f"{quote_identifier(key)} IS NOT NULL" for key in self._filters]
         cases = []
         if skipped:
@@ -235,7 +236,7 @@ class ChangelogLines:
             cases.append(f"WHEN {known} AND ({' OR '.join(skipped)}) THEN false")
         for op, kinds in dialect.kinds.items():
             cases.append(
-                f"WHEN {' AND '.join([f'op = {literal(op)}', *there, *self._needs(kinds)])} THEN true"
+                f"WHEN {' AND '.join([f'op = {quote_literal(op)}', *there, *self._needs(kinds)])} THEN true"
             )
         if self.tombstones:
             cases.append(f"WHEN {self._nothing} THEN true")
@@ -264,31 +265,31 @@ class ChangelogLines:
     def cases(self) -> list[str]:
         """Why a message can't be used."""
         dialect, root, cases = self.dialect, "t", []
-        skip = literal(SKIPPED)
+        skip = quote_literal(SKIPPED)
         cases.append(f"WHEN json_type(t) = 'NULL' THEN {skip}")
         cases.append("WHEN json_type(t) <> 'OBJECT' THEN 'not a JSON object but ' || json_type(t)")
         if self.options.schema_include:
             root = "json_extract(t, '/payload')"
             cases.append(f"WHEN {repeated('t', 'payload')} THEN 'key payload twice'")
             cases.append(f"WHEN json_type({root}) = 'NULL' THEN {skip}")
-            no_payload = literal(f"no payload ({_WRAPPED})")
+            no_payload = quote_literal(f"no payload ({_WRAPPED})")
             cases.append(f"WHEN coalesce(json_type({root}), '') <> 'OBJECT' THEN {no_payload}")
         keys = [dialect.op, dialect.after, *([dialect.before] if dialect.before else []), *self._filters]
-        cases += [f"WHEN {repeated(root, key)} THEN {literal(f'key {key} twice')}" for key in keys]
+        cases += [f"WHEN {repeated(root, key)} THEN {quote_literal(f'key {key} twice')}" for key in keys]
         for key, pattern in self._filters.items():
-            text = f"json_extract_string({root}, {literal(pointer(key))})"
-            cases.append(f"WHEN {text} IS NULL THEN {literal(f'no {key}')}")
-            cases.append(f"WHEN NOT regexp_full_match({text}, {literal(pattern)}) THEN {skip}")
-        op = f"json_extract_string({root}, {literal(pointer(dialect.op))})"
+            text = f"json_extract_string({root}, {quote_literal(pointer(key))})"
+            cases.append(f"WHEN {text} IS NULL THEN {quote_literal(f'no {key}')}")
+            cases.append(f"WHEN NOT regexp_full_match({text}, {quote_literal(pattern)}) THEN {skip}")
+        op = f"json_extract_string({root}, {quote_literal(pointer(dialect.op))})"
         if dialect.skipped:
-            cases.append(f"WHEN {op} IN ({', '.join(map(literal, dialect.skipped))}) THEN {skip}")
+            cases.append(f"WHEN {op} IN ({', '.join(map(quote_literal, dialect.skipped))}) THEN {skip}")
         hint = ""
         if self.options.format == "debezium-json" and not self.options.schema_include:
             hint = f" ({_WRAPPED})"
-        known = ", ".join(map(literal, dialect.kinds))
-        cases.append(f"WHEN {op} IS NULL THEN {literal(f'no {dialect.op}{hint}')}")
+        known = ", ".join(map(quote_literal, dialect.kinds))
+        cases.append(f"WHEN {op} IS NULL THEN {quote_literal(f'no {dialect.op}{hint}')}")
         cases.append(
-            f"WHEN {op} NOT IN ({known}) THEN {literal(f'unknown {dialect.op}: ')} || left({op}, 50)"
+            f"WHEN {op} NOT IN ({known}) THEN {quote_literal(f'unknown {dialect.op}: ')} || left({op}, 50)"
         )
         cases += self._image_cases(root, op, dialect.after)
         if dialect.before is not None:
@@ -298,26 +299,26 @@ class ChangelogLines:
     def _image_cases(self, root: str, op: str, key: str) -> list[str]:
         """Why an image of a message can't be used."""
         dialect = self.dialect
-        image = f"json_extract({root}, {literal(pointer(key))})"
+        image = f"json_extract({root}, {quote_literal(pointer(key))})"
         is_before = key == dialect.before
         shape, kind = ("an array of rows", "ARRAY") if dialect.several else ("a row", "OBJECT")
         missing = f"coalesce(json_type({image}), 'NULL') = 'NULL'"
         cases = [
-            f"WHEN {op} IN ({', '.join(map(literal, ops))}) AND {missing} THEN {literal(f'no {key}')}"
+            f"WHEN {op} IN ({', '.join(map(quote_literal, ops))}) AND {missing} THEN {quote_literal(f'no {key}')}"
             for ops in [self._needed_by(is_before)]
             if ops
         ]
         # A patch is looked at only in an update; everything else must have its type in every message.
-        used = f"{op} = {literal(self._update)} AND " if dialect.patch and is_before else ""
+        used = f"{op} = {quote_literal(self._update)} AND " if dialect.patch and is_before else ""
         typed = f"{'' if dialect.several else used}NOT ({missing})"
         cases.append(
-            f"WHEN {typed} AND json_type({image}) <> '{kind}' THEN {literal(f'{key} is not {shape}')}"
+            f"WHEN {typed} AND json_type({image}) <> '{kind}' THEN {quote_literal(f'{key} is not {shape}')}"
         )
         if dialect.several:
-            wrong = literal(f"{key} is not {shape} of the table: ")
+            wrong = quote_literal(f"{key} is not {shape} of the table: ")
             if is_before:
-                same = f"json_array_length({image}) = json_array_length({root}, {literal(pointer(dialect.after))})"
-                shorter = literal(f"{key} is not of the length of {dialect.after}")
+                same = f"json_array_length({image}) = json_array_length({root}, {quote_literal(pointer(dialect.after))})"
+                shorter = quote_literal(f"{key} is not of the length of {dialect.after}")
                 cases.append(f"WHEN {used}NOT ({missing}) AND NOT {same} THEN {shorter}")
                 check = _patch_of(self._row, f"CAST({image} AS JSON[])", several=True)
             else:
@@ -327,7 +328,7 @@ class ChangelogLines:
             return [*cases, f"WHEN {refused} THEN {wrong} || left({image}::VARCHAR, 200)"]
         for column in self.wanted.columns:
             cases.append(
-                f"WHEN {used}{repeated(image, column.name)} THEN {literal(f'key {column.name} twice in {key}')}"
+                f"WHEN {used}{repeated(image, column.name)} THEN {quote_literal(f'key {column.name} twice in {key}')}"
             )
             cases += [
                 branch.replace("WHEN ", f"WHEN {used}", 1)

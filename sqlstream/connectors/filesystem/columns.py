@@ -10,7 +10,15 @@ from urllib.parse import unquote
 from sqlstream.connectors.filesystem.paths import FileEntry
 from sqlstream_operators.errors import DataError, InternalError
 from sqlstream_operators.spec import Column, Schema, SourceSpec
-from sqlstream_operators.types import JSON, TIMESTAMPTZ, VARCHAR, Kind, SqlType, quote_identifier
+from sqlstream_operators.types import (
+    JSON,
+    TIMESTAMPTZ,
+    VARCHAR,
+    Kind,
+    SqlType,
+    quote_identifier,
+    quote_literal,
+)
 
 #: How many decimal digits a double always keeps.
 EXACT_DIGITS = 15
@@ -81,7 +89,7 @@ def partition_literal(name: str, entry: FileEntry, default: str) -> str:
     for folder in reversed(entry.path.split("/")[:-1]):
         key, found, value = folder.partition("=")
         if found and unquote(key).lower() == name.lower():
-            return "NULL::VARCHAR" if value == default else literal(unquote(value))
+            return "NULL::VARCHAR" if value == default else quote_literal(unquote(value))
     raise DataError(f"{entry.path}: is not in a folder '{name}=…' though the table is partitioned by {name}")
 
 
@@ -162,7 +170,7 @@ def from_text(value: str, type_: SqlType, *, json: bool = False, depth: int = 0)
         case Kind.STRUCT:
             fields = []
             for name, field in type_.fields:
-                part = f"struct_extract({value}, {literal(name)})"
+                part = f"struct_extract({value}, {quote_literal(name)})"
                 fields.append(f"{quote_identifier(name)} := {from_text(part, field, json=json, depth=depth)}")
             return f"CASE WHEN {value} IS NOT NULL THEN struct_pack({', '.join(fields)}) END"
         case Kind.ARRAY if type_.element is not None:
@@ -201,7 +209,7 @@ def text_item(column: Column, *, json: bool = False) -> str:
 
 def column_map(columns: Mapping[str, SqlType]) -> str:
     """The `columns` argument of read_json and read_csv."""
-    return "{" + ", ".join(f"{literal(n)}: {literal(str(t))}" for n, t in columns.items()) + "}"
+    return "{" + ", ".join(f"{quote_literal(n)}: {quote_literal(str(t))}" for n, t in columns.items()) + "}"
 
 
 def cast_from(source: SqlType | None, expression: str, target: SqlType) -> str:
@@ -236,24 +244,15 @@ def metadata_literal(key: str, entry: FileEntry) -> str:
     """The value of a metadata column for one file, as SQL. Raises DataError for an unknown key."""
     match key:
         case "file.path":
-            return literal(entry.path)
+            return quote_literal(entry.path)
         case "file.name":
-            return literal(entry.path.rpartition("/")[2])
+            return quote_literal(entry.path.rpartition("/")[2])
         case "file.size":
             return f"{entry.size}::BIGINT"
         case "file.modification-time":
             moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=entry.modified_us)
-            return f"TIMESTAMPTZ {literal(moment.isoformat(' '))}"
+            return f"TIMESTAMPTZ {quote_literal(moment.isoformat(' '))}"
     raise DataError(f"no metadata column '{key}': files have {', '.join(METADATA_KEYS)}")
-
-
-def literal(text: str) -> str:
-    """A SQL string literal.
-
-    >>> literal("it's")
-    "'it''s'"
-    """
-    return "'" + text.replace("'", "''") + "'"
 
 
 def file_list(paths: Sequence[str]) -> str:
@@ -263,4 +262,4 @@ def file_list(paths: Sequence[str]) -> str:
     "['/a/b[[]1].json']"
     """
     escaped = (p.replace("[", "[[]").replace("*", "[*]").replace("?", "[?]") for p in paths)
-    return "[" + ", ".join(literal(p) for p in escaped) + "]"
+    return "[" + ", ".join(quote_literal(p) for p in escaped) + "]"

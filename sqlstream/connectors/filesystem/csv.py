@@ -15,7 +15,6 @@ from sqlstream.connectors.filesystem.columns import (
     Wanted,
     column_map,
     file_list,
-    literal,
     text_item,
     text_type,
 )
@@ -32,7 +31,7 @@ from sqlstream.connectors.filesystem.paths import FileEntry
 from sqlstream.connectors.filesystem.pieces import Piece, Workspace, compression, open_entry
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.types import VARCHAR
+from sqlstream_operators.types import VARCHAR, quote_literal
 
 RAW_BYTES = 64 << 10
 _HEAD = 64 << 10
@@ -96,11 +95,11 @@ def _select(
     return (
         f"SELECT {', '.join(items) or '1 AS one'} FROM read_csv({file_list(paths)}, auto_detect = false, "
         f"header = {str(layout.header).lower()}, columns = {column_map(columns)}, "
-        f"delim = {literal(shape.delimiter)}, quote = {literal(shape.quote or '')}, "
-        f"escape = {literal(shape.escape or shape.quote or '')}, "
-        f"comment = {literal(chr(COMMENT_MARK) if shape.comments else '')}, "
+        f"delim = {quote_literal(shape.delimiter)}, quote = {quote_literal(shape.quote or '')}, "
+        f"escape = {quote_literal(shape.escape or shape.quote or '')}, "
+        f"comment = {quote_literal(chr(COMMENT_MARK) if shape.comments else '')}, "
         f"new_line = {_NEWLINES[layout.newline]}, "
-        f"nullstr = {literal('' if options.csv_null is None else options.csv_null)}, "
+        f"nullstr = {quote_literal('' if options.csv_null is None else options.csv_null)}, "
         f"allow_quoted_nulls = false, max_line_size = {_LONGEST_RECORD}, hive_partitioning = false{more})"
     )
 

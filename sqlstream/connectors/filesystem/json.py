@@ -10,13 +10,12 @@ from sqlstream.connectors.filesystem.columns import (
     column_map,
     file_list,
     from_text,
-    literal,
     text_item,
     text_type,
 )
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import FileEntry
-from sqlstream_operators.types import JSON, VARCHAR, Kind, SqlType
+from sqlstream_operators.types import JSON, VARCHAR, Kind, SqlType, quote_literal
 
 _LARGEST_LINE = 64 << 20
 #: A key that no object has: something must be read to count lines.
@@ -53,10 +52,12 @@ class JsonLines:
         """Why a line can't be read."""
         cases = ["WHEN json_type(t) NOT IN ('OBJECT', 'NULL') THEN 'not a JSON object but ' || json_type(t)"]
         for column in self.wanted.columns:
-            cases.append(f"WHEN {repeated('t', column.name)} THEN {literal(f'key {column.name} twice')}")
+            cases.append(
+                f"WHEN {repeated('t', column.name)} THEN {quote_literal(f'key {column.name} twice')}"
+            )
             if self.options.json_fail_on_missing:
-                missing = literal(f"key {column.name} is missing")
-                cases.append(f"WHEN NOT json_exists(t, {literal(pointer(column.name))}) THEN {missing}")
+                missing = quote_literal(f"key {column.name} is missing")
+                cases.append(f"WHEN NOT json_exists(t, {quote_literal(pointer(column.name))}) THEN {missing}")
             cases += unacceptable("t", column.name, column.type)
         return cases
 
@@ -79,11 +80,11 @@ def json_objects(paths: Sequence[str]) -> str:
 
 def unacceptable(row: str, name: str, type_: SqlType, where: str = "") -> list[str]:
     """The WHEN branch for a value of a JSON object that is not of its column's type, if there can be one."""
-    value = f"json_extract({row}, {literal(pointer(name))})"
+    value = f"json_extract({row}, {quote_literal(pointer(name))})"
     check = acceptable(value, type_)
     if check is None:
         return []
-    shown = literal(f"{where}column {name}: not {_article(type_)}: ")
+    shown = quote_literal(f"{where}column {name}: not {_article(type_)}: ")
     return [f"WHEN NOT coalesce(TRY({check}), false) THEN {shown} || left({value}::VARCHAR, 200)"]
 
 
@@ -118,7 +119,7 @@ def acceptable(value: str, type_: SqlType, depth: int = 0) -> str | None:
             check = f"json_type({value}) = 'OBJECT'"
             for name, field in type_.fields:
                 check += f" AND NOT ({repeated(value, name)})"
-                inner = acceptable(f"json_extract({value}, {literal(pointer(name))})", field, depth)
+                inner = acceptable(f"json_extract({value}, {quote_literal(pointer(name))})", field, depth)
                 if inner is not None:
                     check += f" AND ({inner})"
         case Kind.BLOB:
@@ -136,7 +137,7 @@ def _every(values: str, depth: int, condition: str) -> str:
 
 def repeated(value: str, key: str) -> str:
     """SQL: whether an object has a key more than once, which read_json refuses."""
-    return f"len(list_filter(json_keys({value}), lambda k: k = {literal(key)})) > 1"
+    return f"len(list_filter(json_keys({value}), lambda k: k = {quote_literal(key)})) > 1"
 
 
 def pointer(name: str) -> str:

@@ -19,7 +19,7 @@ from sqlstream.connectors.filesystem.paths import FileEntry, open_filesystem
 from sqlstream.connectors.filesystem.pieces import Piece, Workspace, check_unchanged
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.types import SqlType, quote_identifier
+from sqlstream_operators.types import SqlType, quote_identifier, quote_literal
 
 RAW_CHARACTERS = 64 << 10
 _RENAMED = re.compile(r".*_\d+", re.DOTALL)
@@ -93,7 +93,7 @@ def careful(
     if not failures:
         return _whole(duck, wanted, piece, path, schema), []
     reason = " ".join(
-        f"WHEN {test} THEN {_text(f'column {name}: not a {type_}: ')} || left({raw}::VARCHAR, 200)"
+        f"WHEN {test} THEN {quote_literal(f'column {name}: not a {type_}: ')} || left({raw}::VARCHAR, 200)"
         for test, name, type_, raw in failures
     )
     raws = ", ".join(sorted({raw for _, _, _, raw in failures}))
@@ -161,7 +161,3 @@ def _range(piece: Piece) -> str:
         return ""
     upper = "" if piece.end is None else f" AND file_row_number < {piece.end}"
     return f" WHERE file_row_number >= {piece.start}{upper}"
-
-
-def _text(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

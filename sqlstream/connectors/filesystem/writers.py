@@ -14,14 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from sqlstream.connectors.filesystem.columns import literal
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.options import flag
 from sqlstream_operators.arrow_types import to_arrow
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.fragment import DuckSession
 from sqlstream_operators.spec import Column
-from sqlstream_operators.types import Kind, SqlType, quote_identifier
+from sqlstream_operators.types import Kind, SqlType, quote_identifier, quote_literal
 
 #: Writes rows with exactly these columns to a new file: (file system, path, rows, columns, options).
 Write = Callable[[fs.FileSystem, str, pa.Table, Sequence[Column], Mapping[str, str]], None]
@@ -90,14 +89,14 @@ def present(value: str, name: str, type_: SqlType, iso: bool, depth: int = 0) ->
     """SQL of `"name":value` as JSON text, NULL if the value is; fields of rows that are NULL are left out
     too.
     """
-    return f"{literal(json.dumps(name, ensure_ascii=False) + ':')} || {_json_text(value, type_, iso, depth)}"
+    return f"{quote_literal(json.dumps(name, ensure_ascii=False) + ':')} || {_json_text(value, type_, iso, depth)}"
 
 
 def _json_text(value: str, type_: SqlType, iso: bool, depth: int) -> str:
     match type_.kind:
         case Kind.STRUCT:
             fields = ", ".join(
-                present(f"struct_extract({value}, {literal(name)})", name, field, iso, depth)
+                present(f"struct_extract({value}, {quote_literal(name)})", name, field, iso, depth)
                 for name, field in type_.fields
             )
             return f"CASE WHEN {value} IS NOT NULL THEN '{{' || concat_ws(',', {fields}) || '}}' END"
@@ -125,7 +124,7 @@ def json_value(value: str, type_: SqlType, *, iso: bool = False, depth: int = 0)
         case Kind.BLOB:
             return f"to_base64({value})"
         case Kind.STRUCT:
-            parts = [(name, f"struct_extract({value}, {literal(name)})", t) for name, t in type_.fields]
+            parts = [(name, f"struct_extract({value}, {quote_literal(name)})", t) for name, t in type_.fields]
             made = [(name, part, json_value(part, t, iso=iso, depth=depth)) for name, part, t in parts]
             if all(part == text for _, part, text in made):
                 return value
@@ -152,9 +151,9 @@ def _write_csv(
     read = FileOptions.read(options)
     quote = read.csv.quote or ""
     settings = (
-        f"FORMAT csv, HEADER {str(bool(read.csv_header)).lower()}, DELIMITER {literal(read.csv.delimiter)}, "
-        f"QUOTE {literal(quote)}, ESCAPE {literal(read.csv.escape or quote)}, "
-        f"NULLSTR {literal(read.csv_null or '')}"
+        f"FORMAT csv, HEADER {str(bool(read.csv_header)).lower()}, DELIMITER {quote_literal(read.csv.delimiter)}, "
+        f"QUOTE {quote_literal(quote)}, ESCAPE {quote_literal(read.csv.escape or quote)}, "
+        f"NULLSTR {quote_literal(read.csv_null or '')}"
     )
     copy_rows(filesystem, path, table, columns, [quote_identifier(c.name) for c in columns], settings)
 
@@ -173,11 +172,11 @@ def copy_rows(
     select = f"SELECT {', '.join(items)} FROM sink_rows"
     try:
         if isinstance(filesystem, fs.LocalFileSystem):
-            session.connection.execute(f"COPY ({select}) TO {literal(path)} ({settings})")
+            session.connection.execute(f"COPY ({select}) TO {quote_literal(path)} ({settings})")
             return
         with tempfile.TemporaryDirectory(prefix="sqlstream-") as folder:
             target = Path(folder) / "part"
-            session.connection.execute(f"COPY ({select}) TO {literal(str(target))} ({settings})")
+            session.connection.execute(f"COPY ({select}) TO {quote_literal(str(target))} ({settings})")
             with target.open("rb") as source, filesystem.open_output_stream(path, compression=None) as out:
                 shutil.copyfileobj(source, out, 8 << 20)
     except duckdb.Error as error:

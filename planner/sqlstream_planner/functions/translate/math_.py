@@ -14,6 +14,7 @@ MATH = (
     entry("EXPM1(x)", "(exp(x) - 1)", "exponential less 1", SPARK),
     entry("SHIFTLEFT(x, bits)", "(x << bits)", "shifted to the left", SPARK),
     entry("SHIFTRIGHT(x, bits)", "(x >> bits)", "shifted to the right", SPARK),
+    entry("BIT_GET(x, position)", "((x >> position) & 1)", "one bit, counted from the right, from 0", SPARK),
     entry("NEGATIVE(x)", "(-x)", "the negation", SPARK),
     entry("IFNULL(a, b)", "coalesce(a, b)", "a, or b if it is NULL"),
     entry("NVL(a, b)", "coalesce(a, b)", "a, or b if it is NULL", SPARK),

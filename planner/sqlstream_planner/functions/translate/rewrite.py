@@ -83,17 +83,52 @@ def _rewrite(node: exp.Expr, type_of: TypeOf | None) -> exp.Expr:
         return exp.Filter(this=inner.this, expression=exp.Where(this=both))
     if isinstance(node, exp.WithinGroup) and isinstance(node.expression, exp.Order):
         return _within_group(node)
+    if isinstance(node, exp.IgnoreNulls | exp.RespectNulls) and not isinstance(node.parent, exp.Window):
+        return _nulls(node, type_of)
     if isinstance(node, exp.FirstValue | exp.LastValue) and not isinstance(node.parent, exp.Window):
         name = "first_value" if isinstance(node, exp.FirstValue) else "last_value"
         return _apply(node, WrittenCall(name, (node.this,)), type_of)
     if not isinstance(node, exp.Anonymous) or isinstance(node.parent, exp.Dot):
         return node
+    for argument in node.expressions:
+        marked = argument.this if isinstance(argument, exp.Order) else argument
+        if isinstance(marked, exp.IgnoreNulls | exp.RespectNulls):
+            marked.replace(marked.this)
+            return _rewrite(type(marked)(this=_rewrite(node.copy(), type_of)), type_of)
     call = written_call(node)
     assert call is not None
     rewritten = _apply(node, call, type_of)
     if rewritten is node and call.distinct and len(call.arguments) > 1 and call.name != "count":
         return _with_modifiers(exp.Anonymous(this=node.this, expressions=list(call.arguments)), call)
     return rewritten
+
+
+#: The aggregates that keep NULLs, so that IGNORE NULLS says something.
+_KEEP_NULLS = ("array_agg", "list")
+
+
+def _nulls(node: exp.Expr, type_of: TypeOf | None) -> exp.Expr:
+    """IGNORE NULLS and RESPECT NULLS, behind a call or behind its argument: only ARRAY_AGG keeps NULLs."""
+    inner = node.this
+    if not isinstance(inner, exp.Anonymous | exp.Filter):
+        return node  # behind an argument: the call around it is rewritten next
+    call = written_call(inner)
+    keeps = call is not None and call.name in _KEEP_NULLS
+    if isinstance(node, exp.IgnoreNulls):
+        if call is None or not keeps:
+            return inner
+        return exp.Filter(
+            this=inner,
+            expression=exp.Where(
+                this=exp.Not(this=exp.Is(this=_grouped(call.arguments[0].copy()), expression=exp.Null()))
+            ),
+        )
+    if not keeps:
+        raise Context(node, type_of).refuse(
+            "RESPECT NULLS can only stand behind ARRAY_AGG: all other aggregates skip NULLs",
+            "leave it out, or keep NULLs with ARRAY_AGG",
+        )
+    return inner
 
 
 _INVERSE = {"percentile_cont": "quantile_cont", "percentile_disc": "quantile_disc", "mode": "mode"}

@@ -22,6 +22,15 @@ def _concat(arguments: Sequence[exp.Expr], _: Context) -> exp.Expr:
     return exp.Paren(this=joined)
 
 
+def _elt(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
+    if len(arguments) < 2:
+        raise context.refuse("ELT takes a number and what it chooses from", "write ELT(2, 'a', 'b')")
+    chosen = [
+        exp.If(this=exp.Literal.number(n), true=argument) for n, argument in enumerate(arguments[1:], start=1)
+    ]
+    return exp.Case(this=arguments[0], ifs=chosen)
+
+
 def replacement(java: str) -> str:
     r"""A Java regex replacement (`$1`, backslash escapes) as RE2's (`\1`).
 
@@ -127,6 +136,12 @@ STRINGS = (
         "a || b || …",
         "NULL if any argument is NULL (DuckDB's concat skips NULLs)",
         builder=_concat,
+    ),
+    entry(
+        "ELT(...)",
+        "CASE number WHEN 1 THEN a WHEN 2 THEN b … END",
+        "the argument with that number, counted from 1 behind it; NULL if there is none",
+        builder=_elt,
     ),
     entry(
         "INITCAP(string)",

@@ -111,6 +111,42 @@ def _timestampdiff(arguments: Sequence[exp.Expr], _: Context) -> exp.Expr:
     return call("date_sub", text(unit.lower()), arguments[1], arguments[2])
 
 
+_UNITS = {
+    "year": ("year", "yyyy", "yy"),
+    "quarter": ("quarter",),
+    "month": ("month", "mm", "mon"),
+    "week": ("week",),
+}
+_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+
+
+def _trunc(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr | None:
+    asked = literal_text(arguments[1])
+    if asked is None:
+        return None  # DuckDB's: places behind the point
+    unit = next((unit for unit, names in _UNITS.items() if asked.lower() in names), None)
+    if unit is None:
+        raise context.refuse(f"TRUNC to '{asked}'", "write 'YEAR', 'QUARTER', 'MONTH' or 'WEEK'")
+    date = exp.Cast(this=arguments[0], to=exp.DataType.build("DATE"))
+    return exp.Cast(this=call("date_trunc", text(unit), date), to=exp.DataType.build("DATE"))
+
+
+def _next_day(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
+    asked = (literal_text(arguments[1]) or "").lower()
+    number = next((n for n, day in enumerate(_DAYS, 1) if asked in (day, day[:3], day[:2])), None)
+    if number is None:
+        raise context.refuse("NEXT_DAY needs the name of a day", "write NEXT_DAY(d, 'MON')")
+    date = exp.Cast(this=arguments[0], to=exp.DataType.build("DATE"))
+    # 1 to 7 days on: from a Monday to the next Monday it is 7.
+    before = exp.Sub(this=exp.Literal.number(number + 6), expression=call("isodow", date.copy()))
+    ahead = exp.Add(
+        this=exp.Mod(this=exp.Paren(this=before), expression=exp.Literal.number(7)),
+        expression=exp.Literal.number(1),
+    )
+    days = exp.Cast(this=exp.Paren(this=ahead), to=exp.DataType.build("INT"))
+    return exp.Paren(this=exp.Add(this=date, expression=days))
+
+
 _DAYS_AND_MORE = frozenset({"DAY", "WEEK", "MONTH", "QUARTER", "YEAR", "DECADE", "CENTURY", "MILLENNIUM"})
 
 
@@ -281,6 +317,20 @@ TIMES = (
     entry("DATE_SUB(date_, days)", "(CAST(date_ AS DATE) - days)", "days earlier", SPARK),
     entry(
         "ADD_MONTHS(date_, months)", "CAST(date_ + months * INTERVAL 1 MONTH AS DATE)", "months later", SPARK
+    ),
+    entry(
+        "TRUNC(time, unit)",
+        "CAST(date_trunc(unit, CAST(time AS DATE)) AS DATE)",
+        "the first day of the year, quarter, month or week; the unit is a literal (of a number: DuckDB's)",
+        SPARK,
+        _trunc,
+    ),
+    entry(
+        "NEXT_DAY(date_, day)",
+        "CAST(date_ AS DATE) + 1 to 7 days",
+        "the first such day of the week behind it; the day is a literal",
+        SPARK,
+        _next_day,
     ),
     entry("DAYOFWEEK(time)", "(dayofweek(time) + 1)", "1 is Sunday, 7 Saturday (DuckDB: 0 is Sunday)"),
     entry("WEEKDAY(time)", "(isodow(time) - 1)", "0 is Monday, 6 Sunday (DuckDB: 0 is Sunday)", SPARK),
