@@ -93,6 +93,26 @@ def test_gaps_between_windows_are_warned_of() -> None:
 
 
 @pytest.mark.parametrize(
+    ("condition", "help_"),
+    [("k = NULL", "IS NULL"), ("NULL <> s", "IS NOT NULL"), ("k > 1 OR (s < NULL)", "IS NULL")],
+)
+def test_comparisons_with_null_are_warned_of(condition: str, help_: str) -> None:
+    for query in (
+        f"SELECT k FROM t WHERE {condition}",
+        f"SELECT {condition} AS c, COUNT(*) FROM t GROUP BY {condition}",
+    ):
+        warnings = plan_file(f"{TABLE}{query};", file="p.sql").warnings
+        assert {(w.code, w.severity) for w in warnings} == {("SQL105", "warning")}
+        assert all(help_ in (w.help or "") for w in warnings)
+    assert (
+        plan_file(
+            f"{TABLE}SELECT k FROM t WHERE k IS NULL OR s IS DISTINCT FROM NULL;", file="p.sql"
+        ).warnings
+        == ()
+    )
+
+
+@pytest.mark.parametrize(
     "condition",
     [
         "k = '1'",

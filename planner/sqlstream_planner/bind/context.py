@@ -85,6 +85,21 @@ class BindContext:
         """Refuse a construct that is valid SQL but can't be run."""
         self.fail(node, "SQL100", f"{what} can't be run yet", help=help or SUPPORTED)
 
+    def _warn_of_null(self, node: exp.Expr) -> None:
+        span = self.span(node)
+        if any(w.code == "SQL105" and w.span == span for w in self.warnings):
+            return  # this expression was met before, as of GROUP BY
+        self.warnings.append(
+            Diagnostic(
+                "SQL105",
+                "a comparison with NULL is never true",
+                span,
+                notes=("it is NULL for every row, and WHERE keeps rows for which its condition is true",),
+                help="write x IS NOT NULL" if isinstance(node, exp.NEQ) else "write x IS NULL",
+                severity="warning",
+            )
+        )
+
     def type_of(self, expression: exp.Expr, fields: Fields, *, aggregates: bool = False) -> TypedExpr:
         """The type of a resolved expression over `fields`; a type problem becomes a diagnostic."""
         return self._typed(
@@ -114,6 +129,8 @@ class BindContext:
                 self.refuse_subquery(node)
             if isinstance(node, exp.Window):
                 self.unsupported(node, "OVER")
+            if isinstance(node, _COMPARISONS) and exp.Null in (type(node.this), type(node.expression)):
+                self._warn_of_null(node)
             if isinstance(node, exp.Collate):
                 self.unsupported(
                     node, "COLLATE", help="texts are compared by their bytes: compare LOWER(…) instead"
@@ -132,6 +149,9 @@ class BindContext:
             return translated.transform(_plain_time_cast)
         except TypeProblem as problem:
             raise DiagnosticError(_as_written(problem.diagnostic(self.span(problem.node)), fields)) from None
+
+
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 
 
 def _as_written(diagnostic: Diagnostic, fields: Fields) -> Diagnostic:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -194,8 +194,14 @@ class _ScriptBinder:
                     "give as many columns as the table has, in its order, or list the ones you give: INSERT INTO t (a, b)",
                 )
             )
+        return self._filled(node, statement.query, sink, wanted, statement.table_span)
+
+    def _filled(
+        self, node: Node, query: exp.Expr, sink: SinkSpec, wanted: Sequence[Column], at: Span
+    ) -> Node:
+        """The columns of `sink`: the query's as those of `wanted`, in their order, and NULL for the rest."""
         given = {
-            c.name: (f, self._cast(statement.query, sink, i, f, c))
+            c.name: (f, self._cast(query, sink, i, f, c))
             for i, (f, c) in enumerate(zip(node.fields, wanted, strict=True))
         }
         fields, expressions = [], []
@@ -212,7 +218,7 @@ class _ScriptBinder:
                         Diagnostic(
                             "SQL052",
                             f"column `{c.name}` of `{sink.name}` is NOT NULL, but the INSERT does not give it",
-                            statement.table_span,
+                            at,
                             help=f"add `{c.name}` to the column list and the query",
                         )
                     )
@@ -257,21 +263,20 @@ class _ScriptBinder:
         self._unique_names(node, statement.as_select)
         self._known_types(node, statement.as_select)
         spec = self._tables.sink(table, None)
-        schema = tuple(
-            Column(f.name, VARCHAR if f.type.kind is Kind.NULL else f.type, f.nullable) for f in node.fields
-        )
-        self._known_types(node, statement.as_select)
-        spec = replace(spec, schema=(*schema, *spec.schema))
-        if len({c.name.lower() for c in spec.schema}) != len(schema):
-            raise DiagnosticError(
-                Diagnostic(
-                    "SQL051",
-                    "columns of CREATE TABLE … AS SELECT come from the query",
-                    statement.name_span,
-                    help="leave the column list out",
-                )
+        declared = {c.name.lower(): c for c in spec.schema}
+        given = tuple(
+            declared.pop(
+                f.name.lower(),
+                Column(f.name, VARCHAR if f.type.kind is Kind.NULL else f.type, f.nullable),
             )
-        self._write(spec, _exactly(node, spec, self._context), statement.as_select)
+            for f in node.fields
+        )
+        spec = replace(spec, schema=(*declared.values(), *given))
+        self._write(
+            spec,
+            self._filled(node, statement.as_select, spec, given, statement.name_span),
+            statement.as_select,
+        )
 
     def _select(self, statement: Select, number: int) -> None:
         node = self._queries.bind(statement.query)

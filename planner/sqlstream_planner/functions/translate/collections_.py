@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlstream_planner.functions.translate.entry import FLINK, SPARK, Context, call, entry, literal_text
+from sqlstream_planner.functions.translate.entry import FLINK, SPARK, Context, call, entry, literal_text, text
 
 
 def _array(arguments: Sequence[exp.Expr], _: Context) -> exp.Expr:
@@ -22,6 +22,14 @@ def _named_struct(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
         for name, value in zip(names, arguments[1::2], strict=True)
     ]
     return call("struct_pack", *fields)
+
+
+def _array_sort(arguments: Sequence[exp.Expr], _: Context) -> exp.Expr | None:
+    array, ascending = arguments
+    if not isinstance(ascending, exp.Boolean):
+        return None
+    order = ("ASC", "NULLS FIRST") if ascending.this else ("DESC", "NULLS LAST")
+    return call("list_sort", array, *(text(word) for word in order))
 
 
 COLLECTIONS = (
@@ -57,6 +65,15 @@ COLLECTIONS = (
         FLINK,
     ),
     entry("SORT_ARRAY(array)", "list_sort(array, 'ASC', 'NULLS FIRST')", "in order, NULLs first", SPARK),
+    entry("ARRAY_PREPEND(array, element)", "list_prepend(element, array)", "with `element` as the first"),
+    entry(
+        "ARRAY_SORT(array, ascending)",
+        "list_sort(array, 'ASC', 'NULLS FIRST')",
+        "in order by TRUE or FALSE; NULLs first if ascending, else last",
+        FLINK,
+        _array_sort,
+    ),
+    entry("MAP_UNION(a, b)", "map_concat(a, b)", "the entries of both; of equal keys that of `b`", FLINK),
     entry("ARRAY_MAX(array)", "list_max(array)", "the greatest element"),
     entry("ARRAY_MIN(array)", "list_min(array)", "the least element"),
     entry(

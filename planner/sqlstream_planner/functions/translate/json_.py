@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from sqlglot import exp
 
 from sqlstream_planner.functions.translate.entry import FLINK, SPARK, Context, call, entry, literal_text, text
+
+#: `['key']` of SQL/JSON, which DuckDB writes `."key"`; keys with quotes stay as they are.
+_BRACKETS = re.compile(r"""\[\s*(['"])([^'"\\]*)\1\s*\]""")
 
 
 def _path(node: exp.Expr, context: Context) -> exp.Expr:
@@ -17,7 +21,7 @@ def _path(node: exp.Expr, context: Context) -> exp.Expr:
     mode, _, rest = path.partition(" ")
     if mode == "strict":
         raise context.refuse("only lax JSON paths can be run", f"write '{rest}'")
-    return text(rest if mode == "lax" else path)
+    return text(_BRACKETS.sub(r'."\2"', rest if mode == "lax" else path))
 
 
 def _json_value(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
@@ -70,5 +74,12 @@ JSON_FUNCTIONS = (
         SPARK,
     ),
     entry("JSON_STRING(value)", "CAST(to_json(value) AS VARCHAR)", "any value as JSON text", FLINK),
+    entry(
+        "JSON_UNQUOTE(string)",
+        "CASE WHEN json_valid(string) AND json_type(string) = 'VARCHAR' "
+        "THEN json_extract_string(string, '$') ELSE string END",
+        "the text of a JSON string; other text as it is",
+        FLINK,
+    ),
     entry("JSON_LENGTH(json)", "CAST(json_array_length(json) AS BIGINT)", "elements of a JSON array", FLINK),
 )
