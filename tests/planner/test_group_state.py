@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from sqlstream_operators.operator import WATERMARK_MAX, Watermarks
-from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.fingerprint import Provenance
 from sqlstream_planner.logical import EventTime, GroupExpiry
 from sqlstream_planner.operator_plans.group_plan import plan_group
@@ -134,9 +133,3 @@ def test_groups_that_expire(retracting: bool) -> None:
     assert 0 < between < before
     assert_same(running.epoch([], Watermarks(low, low, WATERMARK_MAX)), expected(shape, calls, [rows]))
     assert all(not store.has_rows() for store in running.stores)
-
-
-def test_a_distinct_list_ordered_by_something_else_is_refused() -> None:
-    """DISTINCT leaves one row of several, and no one can say which one's order counts."""
-    with pytest.raises(DiagnosticError, match="DISTINCT"):
-        plan(SHAPES[1], [call("list(DISTINCT x ORDER BY y)")], retracting=True)
