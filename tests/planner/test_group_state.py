@@ -5,8 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import replace
 
-import pytest
-
 from sqlstream_operators.operator import WATERMARK_MAX, Watermarks
 from sqlstream_planner.fingerprint import Provenance
 from sqlstream_planner.logical import EventTime, GroupExpiry
