@@ -28,6 +28,7 @@ ELSEWHERE = {
     "SQL103": "a warning",
     "SQL104": "a warning",
     "SQL105": "a warning",
+    "SQL106": "a warning",
     "SET004": "a warning",
     "CAT007": "in tests/planner/test_catalog.py",
     "CAT008": "in tests/planner/test_catalog.py",

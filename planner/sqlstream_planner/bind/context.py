@@ -42,11 +42,16 @@ class Clauses:
 
 @dataclass(slots=True)
 class BindContext:
-    """The rendered file, the ids that were given out, and what the query's clauses say."""
+    """The rendered file, the ids that were given out, and what the query's clauses say.
+
+    `process_times` are the ids of columns that a table declares as PROCTIME(): they may stand there, as they do
+    in many a file of Flink's, but can't be read.
+    """
 
     rendered: RenderedSql
     warnings: list[Diagnostic] = field(default_factory=list)
     clauses: Clauses = field(default_factory=Clauses)
+    process_times: set[str] = field(default_factory=set)
     _ids: set[str] = field(default_factory=set)
 
     def new_id(self, name: str) -> str:
@@ -121,6 +126,29 @@ class BindContext:
         """Refuse a query that stands where a value is wanted. Raises DiagnosticError."""
         self.unsupported(node, "a sub-query inside an expression", help="sub-queries can stand in FROM")
 
+    def changes_each_time(self, node: exp.Expr, what: str) -> NoReturn:
+        """Refuse what has another value each time it runs. Raises DiagnosticError."""
+        self.fail(
+            node,
+            "SQL101",
+            f"{what} gives another value each time it runs",
+            notes=("an epoch that is replayed after a failure must give the same result",),
+            help="use the event-time column, or a column that the source fills",
+        )
+
+    def warn_of_process_time(self, star: exp.Expr, name: str) -> None:
+        """Tell that `*` leaves out a column that can't be read."""
+        self.warnings.append(
+            Diagnostic(
+                "SQL106",
+                f"`{name}` is PROCTIME() and is left out of `*`",
+                self.span(star),
+                notes=("it has another value each time the query runs",),
+                help=f"name the columns, or write * EXCEPT ({name})",
+                severity="warning",
+            )
+        )
+
     def translated(self, expression: exp.Expr, fields: Fields) -> exp.Expr:
         """A resolved expression with all functions as DuckDB's; refuses non-deterministic ones."""
         types = _types(fields)
@@ -137,13 +165,7 @@ class BindContext:
                 )
             call = written_call(node)
             if call is not None and not catalogue.is_deterministic(call.name):
-                self.fail(
-                    node,
-                    "SQL101",
-                    f"{call.name.upper()} gives another value each time it runs",
-                    notes=("an epoch that is replayed after a failure must give the same result",),
-                    help="use the event-time column, or a column that the source fills",
-                )
+                self.changes_each_time(node, call.name.upper())
         try:
             translated = translate(expression, lambda e: infer(e, types, aggregates=True).type)
             return translated.transform(_plain_time_cast)
@@ -200,4 +222,7 @@ def _types(fields: Fields) -> Mapping[str, tuple[SqlType, bool]]:
 def fresh(field_: Field, context: BindContext, name: str | None = None) -> Field:
     """The same column under a new id, perhaps with another name."""
     name = name or field_.name
-    return replace(field_, id=context.new_id(name), name=name)
+    made = replace(field_, id=context.new_id(name), name=name)
+    if field_.id in context.process_times:
+        context.process_times.add(made.id)
+    return made

@@ -79,6 +79,9 @@ def _expanded(
         for f in relation.fields if not relation.hidden else ():
             if f.name.lower() in dropped:
                 continue
+            if f.id in context.process_times:
+                context.warn_of_process_time(item, f.name)
+                continue
             expression: exp.Expr = column(f.id)
             if f.name.lower() in replaced:
                 expression = context.translated(scope.resolve(replaced[f.name.lower()]), scope.fields)

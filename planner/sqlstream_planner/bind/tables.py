@@ -9,12 +9,14 @@ from sqlglot import exp
 from sqlstream_operators.spec import Column as PlanColumn
 from sqlstream_operators.spec import MetadataColumn as PlanMetadata
 from sqlstream_operators.spec import SinkSpec, SourceSpec, WatermarkSpec
+from sqlstream_operators.types import TIMESTAMPTZ
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.bind.sinks import CHANGELOG_FORMATS
 from sqlstream_planner.catalog.options import Role
 from sqlstream_planner.catalog.tables import Catalog, TableDef
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+from sqlstream_planner.functions.calls import written_call
 from sqlstream_planner.logical import (
     EventTime,
     Field,
@@ -86,8 +88,13 @@ class Tables:
         scope = Scope(self.context, (Relation(table.name, tuple(stored.values())),))
         fields: list[Field] = []
         expressions: list[exp.Expr] = []
+        unread: list[int] = []  # columns of process time
         for c in table.columns:
-            if isinstance(c, ComputedColumn):
+            if isinstance(c, ComputedColumn) and _is_process_time(c.expression):
+                fields.append(Field(self.context.new_id(c.name), c.name, TIMESTAMPTZ, True))
+                expressions.append(exp.Cast(this=exp.Null(), to=exp.DataType.build("TIMESTAMPTZ")))
+                unread.append(len(fields) - 1)
+            elif isinstance(c, ComputedColumn):
                 resolved = self.context.translated(scope.resolve(c.expression), scope.fields)
                 typed = self.context.type_of(resolved, scope.fields)
                 fields.append(Field(self.context.new_id(c.name), c.name, typed.type, typed.nullable))
@@ -95,6 +102,7 @@ class Tables:
             else:
                 fields.append(stored[c.name.lower()])
                 expressions.append(column(stored[c.name.lower()].id))
+        self.context.process_times.update(fields[i].id for i in unread)
         watermark = self._watermark(table, tuple(fields), expressions, stored)
         spec = SourceSpec(
             name=table.name,
@@ -124,6 +132,7 @@ class Tables:
             return scan
         # A computed column is a new column: the stored ones keep their ids through the projection.
         renamed = [replace(f, id=self.context.new_id(f.name)) for f in fields]
+        self.context.process_times.update(renamed[i].id for i in unread)
         return Project(scan, tuple(renamed), tuple(expressions))
 
     @staticmethod
@@ -213,6 +222,11 @@ class Tables:
                 help="use two tables",
             )
             raise DiagnosticError(diagnostic)
+
+
+def _is_process_time(expression: exp.Expr) -> bool:
+    call = written_call(expression)
+    return call is not None and call.name.lower() == "proctime"
 
 
 def _identity(table: TableDef) -> str:
