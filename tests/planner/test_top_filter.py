@@ -109,3 +109,24 @@ def test_the_state_of_a_short_limit_is_bounded() -> None:
     assert "table rows, by key, its rows as one value" in text
     assert "bounded by the limit" in text
     assert "bounded: one row" not in text
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT car.plate, v FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY car.plate ORDER BY v) = 1",
+        "SELECT t.car.plate AS plate, v FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY car.plate ORDER BY v) = 1",
+        "SELECT p, v FROM (SELECT car.plate AS p, v, ROW_NUMBER() OVER (PARTITION BY car.plate ORDER BY v) AS n FROM t) "
+        "WHERE n = 1",
+        "SELECT UPPER(s), v FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY UPPER(s) ORDER BY v) = 1",
+    ],
+)
+def test_what_rows_are_partitioned_by_is_the_key_also_where_it_is_computed(query: str) -> None:
+    text = (
+        "CREATE TABLE t (car ROW<plate STRING>, s STRING, v INT) "
+        "WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');\n"
+        "CREATE TABLE o (plate STRING, v INT, PRIMARY KEY (plate) NOT ENFORCED) "
+        f"WITH ('connector' = 'duckdb', 'path' = 'o.duckdb');\nINSERT INTO o {query};"
+    )
+    [sink] = plan_file(text, file="p.sql").physical.sinks
+    assert sink.key == ("plate",)

@@ -8,7 +8,7 @@ from sqlglot.errors import UnsupportedError
 from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.dialect import duckdb_sql
-from sqlstream_planner.logical import Field, Node, Project, column
+from sqlstream_planner.logical import Field, Node, Project, column, sql
 
 
 def expand_items(context: BindContext, query: exp.Select, scope: Scope) -> list[tuple[str, exp.Expr]]:
@@ -23,6 +23,9 @@ def expand_items(context: BindContext, query: exp.Select, scope: Scope) -> list[
         expression = item.this if isinstance(item, exp.Alias) else item
         inner = Scope(context, scope.relations, aliases)
         resolved = context.translated(inner.resolve(expression), scope.fields)
+        if scope.held and not isinstance(resolved.unnest(), exp.Column):
+            held = scope.held.get(sql(resolved.unnest()))
+            resolved = column(held) if held is not None else resolved
         name = output_name(item, position)
         items.append((name, resolved))
         if isinstance(item, exp.Alias):

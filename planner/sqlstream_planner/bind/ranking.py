@@ -23,6 +23,7 @@ from sqlstream_planner.logical import (
     TopN,
     column,
     columns_of,
+    sql,
     transform,
 )
 from sqlstream_planner.properties import changes
@@ -57,12 +58,13 @@ def bind_overs(
         return query, node, scope
     named = {w.name.lower(): w for w in query.args.get("windows") or []}
     made: dict[str, Field] = {}
+    held: dict[str, str] = {}
     query = query.copy()
     places = [*query.expressions, *([query.args["qualify"]] if query.args.get("qualify") else [])]
     for window in [w for place in places for w in windows_of(place)]:
         text = duckdb_sql(window)
         if text not in made:
-            node, made[text] = _rank(context, window, node, scope, named)
+            node, made[text] = _rank(context, window, node, scope, named, held)
         id_ = made[text].id
         # A bare ROW_NUMBER() OVER (…) in the SELECT list keeps its text as its name.
         replacement: exp.Expr = exp.column(exp.to_identifier(id_, quoted=True))
@@ -72,7 +74,7 @@ def bind_overs(
         else:
             window.replace(replacement)
     fields = tuple(replace(f, name=f.id) for f in made.values())
-    return query, node, Scope(context, (*scope.relations, Relation(None, fields, hidden=True)))
+    return query, node, Scope(context, (*scope.relations, Relation(None, fields, hidden=True)), held=held)
 
 
 def windows_of(expression: exp.Expr) -> list[exp.Window]:
@@ -91,8 +93,14 @@ def windows_of(expression: exp.Expr) -> list[exp.Window]:
 
 
 def _rank(
-    context: BindContext, window: exp.Window, node: Node, scope: Scope, named: dict[str, exp.Expr]
+    context: BindContext,
+    window: exp.Window,
+    node: Node,
+    scope: Scope,
+    named: dict[str, exp.Expr],
+    held: dict[str, str],
 ) -> tuple[Node, Field]:
+    """A `Rank` over `node` and its column; expressions of PARTITION BY that it computes are added to `held`."""
     function = ranking_function(window)
     if function is None:
         context.unsupported(
@@ -124,12 +132,16 @@ def _rank(
         bare = resolved.unnest()
         if isinstance(bare, exp.Column):
             return bare.name
+        if sql(bare) in held:
+            return held[sql(bare)]
         typed = context.type_of(resolved, scope.fields)
         made = Field(context.new_id("over"), "over", typed.type, typed.nullable)
         added.append((made, resolved))
         return made.id
 
     partition = tuple(dict.fromkeys(as_column(e) for e in spec.args.get("partition_by") or []))
+    # Who selects what the rows are partitioned by, reads the key of the result.
+    held.update((sql(e.unnest()), f.id) for f, e in added)
     terms = tuple(
         OrderTerm(as_column(o.this), bool(o.args.get("desc")), bool(o.args.get("nulls_first")))
         for o in order.expressions

@@ -31,13 +31,15 @@ class Relation:
 class Scope:
     """The relations of FROM, left to right, and the SELECT list's aliases where they may be used.
 
-    `later`: lower-case aliases that may not be used yet, for the message.
+    `later`: lower-case aliases that may not be used yet, for the message. `held`: the SQL of resolved expressions
+    that a column already holds, with its id.
     """
 
     context: BindContext
     relations: tuple[Relation, ...]
     aliases: Mapping[str, exp.Expr] = field(default_factory=dict)
     later: frozenset[str] = frozenset()
+    held: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def fields(self) -> Fields:
