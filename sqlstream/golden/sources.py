@@ -1,7 +1,8 @@
 """The input of a golden run: bounded, and readable by DuckDB.
 
 DuckDB reads plain files itself. What only our connectors can read (generated rows, partition columns in paths,
-a CSV header in another order than the table's columns) is read by them and given to DuckDB as Parquet.
+a CSV header in another order than the table's columns, JSON with values of another type than their column's, which
+DuckDB would pass over as NULL) is read by them and given to DuckDB as Parquet.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from sqlstream_operators.errors import DataError
 from sqlstream_operators.fragment import DuckSession
 from sqlstream_operators.spec import KIND_COLUMN, PhysicalPlan, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
-from sqlstream_operators.types import BIGINT, VARCHAR, quote_identifier, quote_literal
+from sqlstream_operators.types import BIGINT, VARCHAR, Kind, quote_identifier, quote_literal
 from sqlstream_planner.batch.batch_changelog import ORDER_COLUMN
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
@@ -70,6 +71,7 @@ class InputFiles:
     base_dir: Path
     folder: Path
     _headers: dict[str, bool | None] = field(default_factory=dict)
+    _clean: dict[str, bool] = field(default_factory=dict)
 
     def views(self, sources: Sequence[SourceSpec], scripts: Mapping[str, str]) -> list[str]:
         """A CREATE VIEW for each source: that of the batch script where DuckDB reads the files itself."""
@@ -99,6 +101,10 @@ class InputFiles:
         options = FileOptions.read(spec.options)
         if options.format == "orc" or not is_local(self._location(spec)):
             return False
+        if options.format == "json":
+            if spec.name not in self._clean:
+                self._clean[spec.name] = self._is_clean_json(spec)
+            return self._clean[spec.name]
         if options.format != "csv":
             return True
         declared = [column.name.lower() for column in spec.physical]
@@ -117,6 +123,25 @@ class InputFiles:
         if len(headers) > 1:
             return False
         self._headers[spec.name] = headers.pop() if headers else None
+        return True
+
+    def _is_clean_json(self, spec: SourceSpec) -> bool:
+        """Whether DuckDB reads every line without passing over anything."""
+        paths = self._listed(spec)
+        if not paths:
+            return True
+        types = {
+            c.name: "TIMESTAMPTZ" if c.type.kind is Kind.TIMESTAMP else str(c.type) for c in spec.physical
+        }
+        columns = ", ".join(f"{quote_literal(n)}: {quote_literal(t)}" for n, t in types.items())
+        listed = ", ".join(map(quote_literal, paths))
+        try:
+            DuckSession().query(
+                "SELECT count(DISTINCT hash(rows)) FROM "
+                f"read_json([{listed}], format = 'newline_delimited', columns = {{{columns}}}) AS rows"
+            )
+        except DataError:
+            return False
         return True
 
     def _listed(self, spec: SourceSpec) -> list[str]:
@@ -153,6 +178,7 @@ class InputFiles:
                     reader.open_strict(duck, "source_rows", split, queries=1)
                     table = duck.query(query)
                 except DataError:
+                    duck.drop("source_rows")
                     reader.open_careful(duck, "source_rows", split)
                     table = duck.query(query)
                 duck.drop("source_rows")

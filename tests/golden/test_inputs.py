@@ -128,3 +128,16 @@ def test_two_inserts_into_one_sink(tmp_path: Path) -> None:
     """
     rows = outcome(tmp_path, "'connector' = 'filesystem', 'path' = 'in.csv', 'format' = 'csv'", query=query)
     assert rows == [("a", "1"), ("a", "2")]
+
+
+def test_json_whose_values_are_of_another_type_is_no_row_for_the_referee_either(tmp_path: Path) -> None:
+    """DuckDB alone would keep the row, with NULL for what it could not read."""
+    (tmp_path / "in.json").write_text(
+        '{"k": "a", "v": 1, "ts": "2024-01-01 00:00:00"}\n'
+        '{"k": "b", "v": "many", "ts": "2024-01-01 00:00:01"}\n'
+        "no json\n"
+        '{"k": "c", "v": 3, "ts": "2024-01-01 00:00:02"}\n'
+    )
+    query = "CREATE TABLE out WITH ('connector' = 'print') AS SELECT k, v FROM t;"
+    options = "'connector' = 'filesystem', 'path' = 'in.json', 'format' = 'json'"
+    assert outcome(tmp_path, options, query=query) == [("a", "1"), ("c", "3")]
