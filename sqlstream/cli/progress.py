@@ -9,7 +9,7 @@ import json
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Protocol, Self, TextIO, cast
@@ -96,6 +96,7 @@ class TextLines:
         self._state_dir = state_dir
         self._stream = stream or sys.stderr
         self._dead: Counter[str] = Counter()
+        self._timed = frozenset(source.name for source in plan.sources if source.watermark is not None)
 
     def __enter__(self) -> Self:
         """Say that Spark starts, which takes seconds."""
@@ -117,7 +118,7 @@ class TextLines:
     def epoch(self, report: EpochReport) -> None:
         """Show an epoch."""
         self._dead.update(report.dead_letters)
-        self._line(epoch_line(report, self._dead))
+        self._line(epoch_line(report, self._dead, self._timed))
 
     def finished(self, result: RunResult) -> None:
         """Show the summary."""
@@ -160,7 +161,7 @@ class TerminalProgress(TextLines):
     def epoch(self, report: EpochReport) -> None:
         """Show an epoch."""
         self._dead.update(report.dead_letters)
-        self._live(epoch_line(report, self._dead))
+        self._live(epoch_line(report, self._dead, self._timed))
 
     def finished(self, result: RunResult) -> None:
         """Show the summary."""
@@ -197,15 +198,16 @@ class _Clearing:
         return getattr(self._inner, name)
 
 
-def epoch_line(report: EpochReport, dead: Mapping[str, int]) -> str:
-    """An epoch in one line; `dead` counts the dead letters of the run so far."""
+def epoch_line(report: EpochReport, dead: Mapping[str, int], timed: Collection[str]) -> str:
+    """An epoch in one line; `dead` counts the dead letters of the run so far, `timed` are the sources with a watermark."""
     rows = sum(report.rows_read.values())
     seconds = report.total_seconds
     parts = [f"epoch {report.epoch}", f"{rows:,} rows in {seconds:.2f} s"]
     if rows and seconds > 0:
         parts.append(f"{rows / seconds:,.0f} rows/s")
-    if report.watermarks:
-        parts.append(f"watermark {lowest_watermark(report.watermarks.values())}")
+    marks = [mark for name, mark in report.watermarks.items() if name in timed]
+    if marks:
+        parts.append(f"watermark {lowest_watermark(marks)}")
     lags = [lag for lag in report.lag.values() if lag is not None]
     if lags and sum(lags):
         parts.append(f"lag {sum(lags):,}")

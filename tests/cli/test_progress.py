@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,10 +33,17 @@ def report(epoch: int = 1, **dead: int) -> EpochReport:
 
 
 def test_an_epoch_in_one_line() -> None:
-    assert epoch_line(report(), {"late": 2}) == (
+    assert epoch_line(report(), {"late": 2}, {"t"}) == (
         "epoch 1  3,000 rows in 1.50 s  2,000 rows/s  watermark 2024-01-01 00:00:00  lag 12,000  "
         "state 10 rows, 2.0 KiB  2 late"
     )
+
+
+def test_a_source_without_a_watermark_holds_nothing_back() -> None:
+    with_two = replace(report(), watermarks={"t": 1_704_067_200_000_000, "changes": None})
+    assert "watermark 2024-01-01 00:00:00  lag" in epoch_line(with_two, {}, {"t"})
+    assert "watermark none yet" in epoch_line(with_two, {}, {"t", "changes"})
+    assert "watermark" not in epoch_line(with_two, {}, ())
 
 
 def test_a_source_without_rows_holds_the_watermark() -> None:
