@@ -21,8 +21,8 @@ from sqlstream_planner.logical import (
     EventTime,
     Field,
     Fields,
+    ColumnId,
     Node,
-    Normalize,
     Project,
     Scan,
     column,
@@ -121,13 +121,15 @@ class Tables:
                 replace(f, time=time) if f.name.lower() == watermark.column.lower() else f for f in fields
             ]
         changelog = spec.options.get("format") in CHANGELOG_FORMATS
-        scan: Node = Scan(
-            spec, _identity(table), tuple(self._with_time(f, fields) for f in stored.values()), changelog
+        names = {name.lower() for name in table.primary_key.columns} if table.primary_key is not None else set()
+        scan = Scan(
+            spec,
+            _identity(table),
+            tuple(self._with_time(f, fields) for f in stored.values()),
+            changelog,
+            tuple(ColumnId(f.id) for f in stored.values() if changelog and f.name.lower() in names),
+            self.context.clauses.default_ttl_us if changelog else None,
         )
-        if changelog and table.primary_key is not None:
-            names = {name.lower() for name in table.primary_key.columns}
-            keys = tuple(f.id for f in scan.fields if f.name.lower() in names)
-            scan = Normalize(scan, keys, self.context.clauses.default_ttl_us)
         if all(isinstance(e, exp.Column) for e in expressions):
             return scan
         # A computed column is a new column: the stored ones keep their ids through the projection.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlstream_planner.fingerprint import conjuncts
+from sqlstream_planner.logical.expressions import conjuncts
 
 
 @dataclass(frozen=True, slots=True)

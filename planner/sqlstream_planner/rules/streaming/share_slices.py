@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
-
 from sqlglot import exp
 
 from sqlstream_operators.spec import WindowKind
 from sqlstream_planner.logical import (
+    ColumnId,
     Field,
     Filter,
     Node,
     Project,
     Sink,
     Unnest,
-    Window,
     WindowAggregate,
+    WindowFunction,
     column,
     columns_of,
-    consumers,
     transform,
 )
 from sqlstream_planner.operator_plans.aggregates import ORDER_SENSITIVE
@@ -42,8 +40,6 @@ def share_slices(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
           window aggregate HOP(size 6 seconds, slide 2 seconds, slices of 2 seconds of ts) calls count()
             scan t (a, c, ts)
     """
-    shared = consumers(cast(tuple[Node, ...], roots))
-
     def rewrite(node: Node) -> Node:
         if not isinstance(node, WindowAggregate) or node.window.shared_slices:
             return node
@@ -52,18 +48,18 @@ def share_slices(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
         ):
             return node
         used = set().union(*(columns_of(e) for e in node.key_expressions), *(_reads(node)))
-        slim = _without_window(node.input, node.slice_column, used, shared)
+        slim = _without_window(node.input, node.slice_column, used)
         if slim is None:
             return node
         input_, time = slim
         # The window's time column stands in where FIRST_VALUE would order by window_time.
         time_column = node.time_column
         if time_column is not None and time_column not in {f.id for f in input_.fields}:
-            time_column = time.id
+            time_column = ColumnId(time.id)
         window = replace(node.window, shared_slices=True)
-        return replace(node, input=input_, window=window, slice_column=time.id, time_column=time_column)
+        return replace(node, input=input_, window=window, slice_column=ColumnId(time.id), time_column=time_column)
 
-    return cast(tuple[Sink, ...], transform(cast(tuple[Node, ...], roots), rewrite))
+    return transform(roots, rewrite)
 
 
 def _reads(node: WindowAggregate) -> list[set[str]]:
@@ -77,36 +73,32 @@ def _reads(node: WindowAggregate) -> list[set[str]]:
     return found
 
 
-def _without_window(
-    node: Node, end: str, used: set[str], shared: dict[int, int]
-) -> tuple[Node, Field] | None:
+def _without_window(node: Node, end: str, used: set[str]) -> tuple[Node, Field] | None:
     """The same rows before they were copied into windows, with the time column; None where that can't be.
 
     `end` is the column with the window's end in `node`'s output, `used` what the consumer reads of it.
     """
-    if isinstance(node, Window):
+    if isinstance(node, WindowFunction):
         if used & {node.start.id, node.end.id, node.time.id} or node.end.id != end:
             return None
         return node.input, next(f for f in node.input.fields if f.id == node.time_column)
-    if shared.get(id(node), 1) > 1:
-        return None
     if isinstance(node, Filter):
-        inner = _without_window(node.input, end, used | columns_of(node.predicate), shared)
+        inner = _without_window(node.input, end, used | columns_of(node.predicate))
         return None if inner is None else (Filter(inner[0], node.predicate), inner[1])
     if isinstance(node, Unnest):
-        inner = _without_window(node.input, end, used | columns_of(node.array), shared)
+        inner = _without_window(node.input, end, used | columns_of(node.array))
         return None if inner is None else (replace(node, input=inner[0]), inner[1])
     if not isinstance(node, Project):
         return None
-    by_id = dict(zip((f.id for f in node.fields), node.expressions, strict=True))
+    by_id = dict(zip((f.id for f in node.fields), node.items, strict=True))
     below_end = by_id.get(end)
     if not isinstance(below_end, exp.Column):
         return None
-    kept = [(f, e) for f, e in zip(node.fields, node.expressions, strict=True) if f.window is None]
+    kept = [(f, e) for f, e in zip(node.fields, node.items, strict=True) if f.window is None]
     if used - {f.id for f, _ in kept}:
         return None
     below_used = set().union(*(columns_of(e) for _, e in kept)) if kept else set()
-    inner = _without_window(node.input, below_end.name, below_used, shared)
+    inner = _without_window(node.input, below_end.name, below_used)
     if inner is None:
         return None
     input_, time = inner

@@ -1,24 +1,23 @@
-"""Whether a sink can take what its query gives: appended rows, changes of rows with a key, or any changes."""
+"""A sink  ->  the same, knowing what changes it gets: whether it can take them is checked here."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlglot import exp
-
-from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.diagnostics import refuse
 from sqlstream_planner.logical import (
-    Filter,
+    ChangelogNormalize,
     GroupAggregate,
     Node,
-    Normalize,
     Sink,
     TopN,
-    Unnest,
-    Window,
+    WindowFunction,
+    transform,
     walk,
 )
-from sqlstream_planner.properties import changes, keys
+from sqlstream_planner.properties.analysis import Analysis
+from sqlstream_planner.properties.changelog import Changes
+from sqlstream_planner.properties.unique_keys import UniqueKeys
 
 #: Connectors that can take back rows, and the formats of `filesystem` that can say that a row is taken back.
 UPDATABLE = frozenset({"print", "blackhole", "duckdb", "postgres"})
@@ -28,21 +27,32 @@ CHANGELOG_FORMATS = frozenset({"debezium-json", "changelog-json", "canal-json", 
 _EARLY = "a window's result is given early, or corrected by late rows"
 
 
-def check_sink(root: Sink, context: BindContext, at: exp.Expr | None) -> Sink:
-    """The root with what its sink must know of the changes. Raises DiagnosticError where the sink can't take them."""
+def sink_changelogs(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
+    """Tell each sink the changelog mode and the key of what it gets. Raises DiagnosticError where it can't take that."""
+    changes, keys = Changes(), UniqueKeys()
+    by_query, anytime = _ChangesByQuery(changes), _ChangesAnytime(changes)
+
+    def rewrite(node: Node) -> Node:
+        if not isinstance(node, Sink):
+            return node
+        _check_windows(node, changes, by_query, anytime)
+        return _informed(node, changes, keys)
+
+    return transform(roots, rewrite)
+
+
+def _informed(root: Sink, changes: Changes, keys: UniqueKeys) -> Sink:
     sink = root.sink
-    _check_windows(root, context, at)
     updating = changes(root.input)
     format_ = sink.options.get("format", "")
     names = {f.id: c.name for f, c in zip(root.fields, sink.schema, strict=True)}
     known = [tuple(names[id_] for id_ in key) for key in keys(root.input) if all(id_ in names for id_ in key)]
-    place = at if at is not None else exp.Null()
     if updating and sink.connector not in UPDATABLE and format_ not in CHANGELOG_FORMATS:
-        context.fail(
-            place,
+        refuse(
+            root.at,
             "SQL070",
             f"`{sink.name}` can only be appended to, but rows of this query change after they were given",
-            notes=(f"{_why(root.input)}", f"`{sink.name}` is {sink.connector} with format {format_!r}"),
+            notes=(f"{_why(root.input, changes)}", f"`{sink.name}` is {sink.connector} with format {format_!r}"),
             help="write to a table with connector 'duckdb' or 'postgres', to 'filesystem' with format "
             "'debezium-json' or 'changelog-json', or aggregate in windows, which are given once",
         )
@@ -56,8 +66,8 @@ def check_sink(root: Sink, context: BindContext, at: exp.Expr | None) -> Sink:
             if known
             else "no columns of it are known to be unique"
         )
-        context.fail(
-            place,
+        refuse(
+            root.at,
             "SQL071",
             f"the PRIMARY KEY of `{sink.name}` is ({', '.join(sink.primary_key)}), but the query's key is another",
             notes=(unique, "two rows of the query could claim one row of the table"),
@@ -76,21 +86,21 @@ def check_sink(root: Sink, context: BindContext, at: exp.Expr | None) -> Sink:
     return replace(root, sink=replace(sink, changelog=mode, key=best, forgets=forgets))
 
 
-def _check_windows(root: Sink, context: BindContext, at: exp.Expr | None) -> None:
+def _check_windows(root: Sink, changes: Changes, by_query: Analysis[bool], anytime: Analysis[bool]) -> None:
     """A window is emitted once: of rows that go again, it takes those of a source, whose changes have a time.
 
     What an operator takes back it does because of other rows, whenever they come: windows would have closed.
     """
     for node in walk((root,)):
-        if (isinstance(node, Window) and _changes_by_query(node.input)) or (
-            isinstance(node, GroupAggregate) and node.expiry is not None and _changes_anytime(node.input)
+        if (isinstance(node, WindowFunction) and by_query(node.input)) or (
+            isinstance(node, GroupAggregate) and node.expiry is not None and anytime(node.input)
         ):
-            why = _why(node.input)
+            why = _why(node.input, changes)
             without = (
                 "leave EMIT CHANGES and allow-lateness out of what is inside, or " if why == _EARLY else ""
             )
-            context.fail(
-                at if at is not None else exp.Null(),
+            refuse(
+                root.at,
                 "SQL072",
                 "a window over rows that change after they were given",
                 notes=(why, "a window's result is given once, when the watermark closes it"),
@@ -99,34 +109,43 @@ def _check_windows(root: Sink, context: BindContext, at: exp.Expr | None) -> Non
             )
 
 
-def _changes_by_query(node: Node) -> bool:
+class _ChangesByQuery(Analysis[bool]):
     """Whether rows of a node change because of what the query does with them."""
-    if not changes(node):
-        return False
-    return isinstance(node, GroupAggregate | TopN) or any(_changes_by_query(i) for i in node.inputs)
+
+    def __init__(self, changes: Changes) -> None:
+        super().__init__()
+        self._changes = changes
+
+    def of(self, node: Node) -> bool:
+        if not self._changes(node):
+            return False
+        return isinstance(node, GroupAggregate | TopN) or any(self(i) for i in node.inputs)
 
 
-def _changes_anytime(node: Node) -> bool:
+class _ChangesAnytime(Analysis[bool]):
     """Whether rows of a window change because of rows outside of it, so also when it has closed."""
-    if not changes(node):
-        return False
-    if isinstance(node, TopN):
-        windows = {f.id for f in node.input.fields if f.window is not None and f.window.role == "end"}
-        if not windows & set(node.partition):
+
+    def __init__(self, changes: Changes) -> None:
+        super().__init__()
+        self._changes = changes
+
+    def of(self, node: Node) -> bool:
+        if not self._changes(node):
+            return False
+        if isinstance(node, TopN):
+            windows = {f.id for f in node.input.fields if f.window is not None and f.window.role == "end"}
+            if not windows & set(node.partition):
+                return True
+        if isinstance(node, GroupAggregate) and node.expiry is None:
             return True
-    if isinstance(node, GroupAggregate) and node.expiry is None:
-        return True
-    return any(_changes_anytime(i) for i in node.inputs)
+        return any(self(i) for i in node.inputs)
 
 
-def _why(node: Node) -> str:
+def _why(node: Node, changes: Changes) -> str:
     """Which part of the query makes rows change, for people."""
     below: Node = node
-    while not isinstance(below, GroupAggregate | TopN | Normalize):
-        if isinstance(below, Filter | Unnest) or len(below.inputs) == 1:
-            below = below.inputs[0]
-            continue
-        changing = [i for i in below.inputs if changes(i)]
+    while not isinstance(below, GroupAggregate | TopN | ChangelogNormalize):
+        changing = [i for i in below.inputs if len(below.inputs) == 1 or changes(i)]
         if not changing:
             return "its source gives changes"
         below = changing[0]
