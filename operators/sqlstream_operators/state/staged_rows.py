@@ -18,7 +18,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..errors import StateError
+from sqlstream_operators.errors import StateError
+
 from .checkpoint_store import CheckpointStore
 
 #: Where all staged files are, below the state directory.
@@ -160,4 +161,4 @@ def _encoded(table: pa.Table) -> bytes:
 
 def _rows_of(size: int, table: pa.Table) -> int:
     """How many rows of the table have about `size` bytes; at least one."""
-    return max(1, size * table.num_rows // max(table.nbytes, 1))
+    return max(1, size * int(table.num_rows) // max(int(table.nbytes), 1))
