@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from .fragment import DuckSession
 from .spec import SinkSpec
+from .state.staged_rows import StagedRows
 from .state.store import StateStore
 from .state.version import ShardVersion
 from .state_schema import StateSchema
@@ -59,6 +60,10 @@ class SinkPart(Protocol):
     @property
     def table(self) -> pa.Table | None:
         """Rows that the driver shows."""
+
+    @property
+    def staged(self) -> StagedRows | None:
+        """Rows in the checkpoint store that the driver applies."""
 
 
 class SinkWriter(Protocol):

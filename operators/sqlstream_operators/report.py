@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from .exchange import Message, decode, encode
+from .state.staged_rows import StagedRows
 from .state.version import ShardVersion
 
 #: The edge on which reports travel to the driver, if they go through later levels.
@@ -42,6 +43,7 @@ class StagedPart:
     rows: int
     payload: Mapping[str, Any] = field(default_factory=dict)
     table: pa.Table | None = None
+    staged: StagedRows | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,9 @@ class Report:
             "watermark": self.watermark,
             "late": dict(self.late),
             "malformed": self.malformed,
-            "parts": [[p.sink, p.task, p.rows, dict(p.payload)] for p in self.parts],
+            "parts": [
+                [p.sink, p.task, p.rows, dict(p.payload), p.staged and p.staged.to_json()] for p in self.parts
+            ],
             "state": {state: version.to_json() for state, version in self.state.items()},
             "metrics": {step: dict(metrics) for step, metrics in self.metrics.items()},
             "timings": dict(self.timings),
@@ -108,8 +112,8 @@ class Report:
             at += size
         dead_letters = tables.pop()
         header["parts"] = tuple(
-            StagedPart(sink, task, rows, payload, table)
-            for (sink, task, rows, payload), table in zip(header["parts"], tables, strict=True)
+            StagedPart(sink, task, rows, payload, table, staged and StagedRows.from_json(staged))
+            for (sink, task, rows, payload, staged), table in zip(header["parts"], tables, strict=True)
         )
         header["state"] = {state: ShardVersion.from_json(v) for state, v in header["state"].items()}
         return cls(**header, dead_letters=dead_letters)

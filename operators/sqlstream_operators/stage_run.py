@@ -227,7 +227,9 @@ class StageRun:
                         rows = consolidated(self.duck, rows, sink.schema)
                 if rows is not None and rows.num_rows:
                     part = writers(sink).write(rows, epoch=self.epoch.epoch, task=self.name)
-                    parts.append(StagedPart(sink.name, self.name, part.rows, part.payload, part.table))
+                    parts.append(
+                        StagedPart(sink.name, self.name, part.rows, part.payload, part.table, part.staged)
+                    )
         return tuple(parts)
 
     def report(self, messages: list[Message], parts: tuple[StagedPart, ...], **figures: Any) -> Report:

@@ -40,10 +40,10 @@ class PrintSink:
         self._stream: Callable[[], TextIO] = _stream(stream, flag(spec.options, "standard-error"))
         self._duck: DuckSession | None = None
 
-    def prepare(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+    def prepare(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None:
         """Nothing can fail."""
 
-    def commit(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+    def commit(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None:
         """Print the rows."""
         tables = [part.table for part in parts if part.table is not None and part.table.num_rows]
         if not tables:
@@ -70,7 +70,7 @@ class PrintSinkFactory:
         """The driver's half."""
         return PrintSink(spec)
 
-    def writer(self, spec: SinkSpec, base_dir: str) -> PrintWriter:
+    def writer(self, spec: SinkSpec, context: ConnectorContext) -> PrintWriter:
         """The task's half."""
         return PrintWriter()
 

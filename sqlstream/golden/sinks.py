@@ -114,10 +114,10 @@ class _Catching:
     def __init__(self, tables: list[pa.Table]) -> None:
         self._tables = tables
 
-    def prepare(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+    def prepare(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None:
         """Nothing can fail."""
 
-    def commit(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+    def commit(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None:
         """Keep the rows."""
         self._tables += [part.table for part in parts if part.table is not None]
 

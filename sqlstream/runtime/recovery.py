@@ -69,6 +69,7 @@ def void_manifest(epoch: int, last: Manifest | None, run: RunInfo, nothing: Mani
         base,
         epoch=epoch,
         parent=committed_epoch(last) or None,
+        previous=committed_epoch(last),
         run=run,
         sinks={},
         rows={},

@@ -105,7 +105,9 @@ class Job:
             assert all(weight == 1 for _, weight in delta)
         factory = registry.SINKS[self.spec.connector]
         table = pa.Table.from_arrays(columns, names=names)
-        return factory.writer(self.spec, "/nowhere").write(table, epoch=1, task="t")
+        return factory.writer(self.spec, ConnectorContext(self.store, "/nowhere")).write(
+            table, epoch=1, task="t"
+        )
 
     def prepare(self, *deltas: Delta) -> list[SinkPart]:
         """Prepare the next epoch; what its manifest would keep of the parts."""

@@ -38,6 +38,7 @@ from sqlstream_operators.spec import (
     WindowSpec,
 )
 from sqlstream_operators.state.memory import MemoryShardStore
+from sqlstream_operators.state.staged_rows import StagedRows
 from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.task import EpochContext, run_shard_task, run_source_task
 from sqlstream_operators.types import BIGINT, BOOLEAN, HUGEINT, TIMESTAMP, VARCHAR, array, decimal
@@ -266,6 +267,7 @@ class Part:
     rows: int
     payload: Mapping[str, Any]
     table: pa.Table | None = None
+    staged: StagedRows | None = None
 
 
 @dataclass

@@ -43,7 +43,7 @@ class Collected:
     def sink(self, spec: SinkSpec, context: ConnectorContext) -> _Folding:
         return _Folding(self, spec)
 
-    def writer(self, spec: SinkSpec, base_dir: str) -> _Writer:
+    def writer(self, spec: SinkSpec, context: ConnectorContext) -> _Writer:
         return _Writer()
 
     def folded(self, sink: str) -> Rows:
@@ -76,9 +76,9 @@ class _Folding:
     collected: Collected
     spec: SinkSpec
 
-    def prepare(self, epoch: int, parts: Sequence[SinkPart]) -> None: ...
+    def prepare(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None: ...
 
-    def commit(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+    def commit(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None:
         tables = [p.table for p in parts if p.table is not None]
         for table in tables:
             if WEIGHT_COLUMN in table.column_names:

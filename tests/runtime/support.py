@@ -98,11 +98,11 @@ class FileSink:
         (staged / name).write_text(text)
         return SinkPart(table.num_rows, {"file": name})
 
-    def prepare(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+    def prepare(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None:
         for part in parts:
             assert (self.folder / "staged" / part.payload["file"]).exists()
 
-    def commit(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+    def commit(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None:
         self.committed.append(epoch)
         visible = self.folder / "visible"
         visible.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ class DuckSinkFactory:
         """The driver's half."""
         return TableSink(spec, context, DuckTable(spec, context.base_dir))
 
-    def writer(self, spec: SinkSpec, base_dir: str) -> TableWriter:
+    def writer(self, spec: SinkSpec, context: ConnectorContext) -> TableWriter:
         """The task's half."""
         return TableWriter()
 
@@ -28,6 +28,6 @@ class PostgresSinkFactory:
         """The driver's half."""
         return TableSink(spec, context, PostgresTable(spec))
 
-    def writer(self, spec: SinkSpec, base_dir: str) -> TableWriter:
+    def writer(self, spec: SinkSpec, context: ConnectorContext) -> TableWriter:
         """The task's half."""
         return TableWriter()

@@ -69,7 +69,7 @@ class TableSink:
 
     # ------------------------------------------------------------------------------------- the epoch's steps
 
-    def prepare(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+    def prepare(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None:
         """Keep the epoch's changes and apply them in a transaction that stays open.
 
         Raises DataError if the rows don't fit the table or the table is not as this job left it, DiagnosticError
@@ -83,7 +83,7 @@ class TableSink:
         self._try(lambda: self._apply_first(epoch, changes))
         self._prepared = epoch
 
-    def commit(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+    def commit(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None:
         """Commit what was prepared, or apply the kept changes if the database does not have the epoch yet."""
         if self._prepared == epoch:
             self._prepared = None

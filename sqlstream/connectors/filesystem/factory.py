@@ -39,6 +39,6 @@ class FileSinkFactory:
         """The driver's half."""
         return FileSink(spec, context)
 
-    def writer(self, spec: SinkSpec, base_dir: str) -> FileWriter:
+    def writer(self, spec: SinkSpec, context: ConnectorContext) -> FileWriter:
         """The task's half."""
-        return FileWriter(spec, base_dir)
+        return FileWriter(spec, context.base_dir)
