@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sqlstream_operators.fragment import DuckSession
-    from sqlstream_operators.spec import SinkSpec, SourceSpec
+    from sqlstream_operators.duck.session import DuckSession
+    from sqlstream_operators.plan.spec import SinkSpec, SourceSpec
     from sqlstream_operators.state.checkpoint_store import CheckpointStore
     from sqlstream_operators.state.staged_rows import StagedRows
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from sqlstream.connectors.api import ConnectorContext, SinkPart
-from sqlstream_operators.changes import count_changes
-from sqlstream_operators.spec import SinkSpec
+from sqlstream_operators.duck.row_kinds import count_changes
+from sqlstream_operators.plan.spec import SinkSpec
 
 
 class Blackhole:

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from sqlstream.connectors.api import ConnectorContext, SinkPart
 from sqlstream.connectors.options import flag
-from sqlstream_operators.changes import count_changes, to_kinds
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.spec import KIND_COLUMN, WEIGHT_COLUMN, Column, RowKind, SinkSpec
-from sqlstream_operators.types import quote_identifier
+from sqlstream_operators.duck.row_kinds import count_changes, to_kinds
+from sqlstream_operators.duck.session import DuckSession
+from sqlstream_operators.plan.spec import KIND_COLUMN, WEIGHT_COLUMN, Column, RowKind, SinkSpec
+from sqlstream_operators.plan.types import quote_identifier
 
 _ESCAPES = str.maketrans({"\n": "\\n", "\r": "\\r", "\t": "\\t"})
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlstream_operators.operator import WATERMARK_MIN, Watermarks
+from sqlstream_operators.operators.operator import WATERMARK_MIN, Watermarks
 from sqlstream_operators.state.staged_rows import StagedRows
 
 FORMAT = 1

@@ -27,9 +27,9 @@ from dataclasses import dataclass, replace
 
 from sqlstream.runtime.journal import Journal
 from sqlstream.runtime.manifest import EpochPlan, Manifest, RunInfo, StateVersions
-from sqlstream_operators import plan_json
-from sqlstream_operators.spec import PhysicalPlan
-from sqlstream_operators.state_schema import StateSchema, StateTable
+from sqlstream_operators.plan import plan_json
+from sqlstream_operators.plan.spec import PhysicalPlan
+from sqlstream_operators.plan.state_schema import StateSchema, StateTable
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 

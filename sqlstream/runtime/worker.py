@@ -22,14 +22,14 @@ import pyarrow as pa
 
 from sqlstream.connectors.api import ConnectorContext, Split
 from sqlstream.runtime.job import EpochJob
-from sqlstream_operators import plan_json
+from sqlstream_operators.codec.exchange import Message
 from sqlstream_operators.errors import DataError, StateError
-from sqlstream_operators.exchange import Message
-from sqlstream_operators.io import SinkWriter, SplitReader
-from sqlstream_operators.report import Report
-from sqlstream_operators.spec import PhysicalPlan, SinkSpec, SourceSpec
+from sqlstream_operators.plan import plan_json
+from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
-from sqlstream_operators.task import EpochContext, rocks_stores, run_shard_task, run_source_task
+from sqlstream_operators.task.io import SinkWriter, SplitReader
+from sqlstream_operators.task.report import Report
+from sqlstream_operators.task.task import EpochContext, rocks_stores, run_shard_task, run_source_task
 from sqlstream_planner.diagnostics import DiagnosticError
 
 PART_BYTES = 4 << 20

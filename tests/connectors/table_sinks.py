@@ -20,11 +20,11 @@ from sqlstream.connectors.database.sink import TableSink
 from sqlstream.runtime.local_runner import InProcessRunner
 from sqlstream.runtime.progress import RunResult
 from sqlstream.runtime.worker import Connectors
-from sqlstream_operators.arrow_types import to_arrow
+from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.spec import WEIGHT_COLUMN, Column, PhysicalPlan, SinkOutput, SinkSpec
+from sqlstream_operators.plan.spec import WEIGHT_COLUMN, Column, PhysicalPlan, SinkOutput, SinkSpec
+from sqlstream_operators.plan.types import parse_type
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
-from sqlstream_operators.types import parse_type
 from tests.examples import examples
 from tests.operators.pipelines import window_plan
 from tests.runtime.support import (

@@ -18,8 +18,8 @@ import pyarrow as pa
 from sqlstream.connectors import registry
 from sqlstream.connectors.api import ConnectorContext, SinkPart
 from sqlstream.runtime.progress import EpochReport
-from sqlstream_operators.exchange import Message
-from sqlstream_operators.spec import WEIGHT_COLUMN, SinkSpec
+from sqlstream_operators.codec.exchange import Message
+from sqlstream_operators.plan.spec import WEIGHT_COLUMN, SinkSpec
 from sqlstream_planner.batch.to_duckdb import DuckDBScript, to_duckdb
 from sqlstream_planner.pipeline import Planned, plan_file
 from tests.duckdb_batch import empty_duckdb

@@ -26,8 +26,8 @@ from sqlstream.runtime.api import run_pipeline
 from sqlstream.runtime.local_runner import InProcessRunner
 from sqlstream.runtime.progress import EpochReport, RunResult
 from sqlstream.runtime.worker import Connectors
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.spec import PhysicalPlan, SinkSpec, SourceSpec, WindowKind, WindowSpec
+from sqlstream_operators.duck.session import DuckSession
+from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec, WindowKind, WindowSpec
 from tests.operators.pipelines import Row, table_of, window_plan
 
 EPOCH = datetime(1970, 1, 1)

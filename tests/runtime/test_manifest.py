@@ -19,7 +19,7 @@ from sqlstream.runtime.manifest import (
     SourceState,
     StateVersions,
 )
-from sqlstream_operators.operator import WATERMARK_MAX, WATERMARK_MIN, Watermarks
+from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 from sqlstream_operators.state.staged_rows import StagedFile, StagedRows
 
 RUN = RunInfo("ab12", "host", 17, "2026-01-01T00:00:00+00:00")

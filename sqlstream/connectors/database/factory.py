@@ -6,7 +6,7 @@ from sqlstream.connectors.api import ConnectorContext
 from sqlstream.connectors.database.duckdb_table import DuckTable
 from sqlstream.connectors.database.postgres_table import PostgresTable
 from sqlstream.connectors.database.sink import TableSink, TableWriter
-from sqlstream_operators.spec import SinkSpec
+from sqlstream_operators.plan.spec import SinkSpec
 
 
 class DuckSinkFactory:

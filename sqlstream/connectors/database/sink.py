@@ -25,10 +25,10 @@ import pyarrow as pa
 from sqlstream.connectors.api import ConnectorContext, SinkPart
 from sqlstream.connectors.database.changes import Mode, changes_of
 from sqlstream.connectors.database.target import EPOCHS_TABLE, LostConnectionError, Record, Target, unusable
+from sqlstream_operators.codec.exchange import decode, encode
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.exchange import decode, encode
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.spec import SinkSpec
+from sqlstream_operators.plan.spec import SinkSpec
 
 #: Who a state directory is, for what its sinks write; the filesystem sink uses the same file.
 IDENTITY = "sinks/identity.json"

@@ -8,8 +8,8 @@ from sqlstream.connectors.api import ConnectorContext
 from sqlstream.connectors.filesystem.reader import FileReader
 from sqlstream.connectors.filesystem.sink import FileSink, FileWriter
 from sqlstream.connectors.filesystem.source import FileSource
-from sqlstream_operators.spec import SinkSpec, SourceSpec
-from sqlstream_operators.types import VARCHAR
+from sqlstream_operators.plan.spec import SinkSpec, SourceSpec
+from sqlstream_operators.plan.types import VARCHAR
 
 
 class FileSourceFactory:

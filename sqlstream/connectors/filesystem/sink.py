@@ -25,10 +25,10 @@ from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import is_local, open_filesystem, resolve
 from sqlstream.connectors.filesystem.writers import WRITERS, Write, writer_session
 from sqlstream.connectors.options import bad_option, size_bytes
-from sqlstream_operators.changes import to_kinds
+from sqlstream_operators.duck.row_kinds import to_kinds
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.spec import KIND_COLUMN, SinkSpec
-from sqlstream_operators.types import quote_identifier
+from sqlstream_operators.plan.spec import KIND_COLUMN, SinkSpec
+from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 _HIDDEN = ".sqlstream"
