@@ -9,6 +9,7 @@ from sqlstream_planner.catalog.options import parse_duration
 from sqlstream_planner.diagnostics import Diagnostic, did_you_mean
 from sqlstream_planner.dialect import WindowTvf, function_name
 
+
 def state_ttl(context: BindContext, query: exp.Select) -> int | None:
     """How long (µs) the state of a SELECT's operators is kept when nothing touches it: its hint's, or the file's.
 

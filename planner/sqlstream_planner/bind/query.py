@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from sqlstream_operators.types import BIGINT, Kind, SqlType
+from sqlstream_operators.plan.types import BIGINT, Kind, SqlType
 from sqlstream_planner.bind.aggregate import bind_aggregate, is_aggregate_query
 from sqlstream_planner.bind.clauses import state_ttl, warn_hint
 from sqlstream_planner.bind.context import BindContext, fresh
@@ -23,7 +23,19 @@ from sqlstream_planner.bind.windows import bind_tvf
 from sqlstream_planner.casts import common_type
 from sqlstream_planner.diagnostics import DiagnosticError, counted
 from sqlstream_planner.dialect import WindowTvf, duckdb_sql, function_name
-from sqlstream_planner.logical import EmitOnClose, EventTime, Field, Filter, Node, Project, SetOperation, SetOperator, Unnest, column, union_all
+from sqlstream_planner.logical import (
+    EmitOnClose,
+    EventTime,
+    Field,
+    Filter,
+    Node,
+    Project,
+    SetOperation,
+    SetOperator,
+    Unnest,
+    column,
+    union_all,
+)
 
 #: Finds a table or view by name and binds a reference to it.
 TableLookup = Callable[[exp.Table], Node]

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.spec import Column as PlanColumn
-from sqlstream_operators.spec import MetadataColumn as PlanMetadata
-from sqlstream_operators.spec import SinkSpec, SourceSpec, WatermarkSpec
-from sqlstream_operators.types import TIMESTAMPTZ
+from sqlstream_operators.plan.spec import Column as PlanColumn
+from sqlstream_operators.plan.spec import MetadataColumn as PlanMetadata
+from sqlstream_operators.plan.spec import SinkSpec, SourceSpec, WatermarkSpec
+from sqlstream_operators.plan.types import TIMESTAMPTZ
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.bind.sinks import CHANGELOG_FORMATS
@@ -18,10 +18,10 @@ from sqlstream_planner.catalog.tables import Catalog, TableDef
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from sqlstream_planner.functions.calls import written_call
 from sqlstream_planner.logical import (
+    ColumnId,
     EventTime,
     Field,
     Fields,
-    ColumnId,
     Node,
     Project,
     Scan,

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.spec import WindowKind
-from sqlstream_operators.types import TIMESTAMP, Kind, SqlType
+from sqlstream_operators.plan.spec import WindowKind
+from sqlstream_operators.plan.types import TIMESTAMP, Kind, SqlType
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.group_by import GroupBy
 from sqlstream_planner.logical import Field, Node, Project, WindowColumn, column, raw

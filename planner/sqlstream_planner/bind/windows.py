@@ -6,14 +6,23 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream_operators.spec import WindowKind, WindowSpec
-from sqlstream_operators.types import TIMESTAMP
+from sqlstream_operators.plan.spec import WindowKind, WindowSpec
+from sqlstream_operators.plan.types import TIMESTAMP
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.diagnostics import Diagnostic
 from sqlstream_planner.dialect import WindowTvf, constant_value
 from sqlstream_planner.dialect.tvf import USAGE
-from sqlstream_planner.logical import ColumnId, EventTime, Field, Node, Project, WindowColumn, WindowFunction, column
+from sqlstream_planner.logical import (
+    ColumnId,
+    EventTime,
+    Field,
+    Node,
+    Project,
+    WindowColumn,
+    WindowFunction,
+    column,
+)
 
 _LENGTHS = {"TUMBLE": ("size",), "HOP": ("slide", "size"), "CUMULATE": ("step", "size")}
 

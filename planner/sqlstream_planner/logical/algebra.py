@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.spec import SinkSpec, SourceSpec, WindowSpec
+from sqlstream_operators.plan.spec import SinkSpec, SourceSpec, WindowSpec
 from sqlstream_planner.diagnostics import Span
 from sqlstream_planner.logical.columns import Field, Fields
 from sqlstream_planner.logical.node import APART, ColumnId, Node
 from sqlstream_planner.logical.parts import (
-    AggregateCall,
     ON_CLOSE,
+    AggregateCall,
     ConflictAction,
     Emission,
     JoinKind,

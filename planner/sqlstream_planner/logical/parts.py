@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from sqlglot import exp
 
-from sqlstream_operators.types import SqlType, quote_identifier
+from sqlstream_operators.plan.types import SqlType, quote_identifier
 from sqlstream_planner.diagnostics import Span
 from sqlstream_planner.logical.columns import Field
 from sqlstream_planner.logical.expressions import order_term

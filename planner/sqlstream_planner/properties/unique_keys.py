@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlstream_operators.spec import WindowKind
+from sqlstream_operators.plan.spec import WindowKind
 from sqlstream_planner.logical import (
     ChangelogNormalize,
     Filter,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import sqlglot
 from sqlglot import exp
 
-from sqlstream_operators.types import Kind
+from sqlstream_operators.plan.types import Kind
 from sqlstream_planner.logical import Node, Project, Scan, Sink, TopN, rebuild, walk
 from sqlstream_planner.rules.prune.needed_columns import needed_columns, read_expressions
 

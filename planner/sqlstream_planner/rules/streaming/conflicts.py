@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NoReturn
 
+from sqlstream_operators.plan.types import BIGINT
 from sqlstream_planner.diagnostics import refuse
 from sqlstream_planner.logical import (
     ChangelogNormalize,
     ColumnId,
     ConflictAction,
+    Field,
     FirstRow,
     Node,
     OverWindow,
     Sink,
     TopN,
     WindowCall,
-    Field,
     rebuild,
 )
-from sqlstream_operators.types import BIGINT
 from sqlstream_planner.properties.changelog import Changes
 from sqlstream_planner.properties.unique_keys import UniqueKeys
 

@@ -7,7 +7,6 @@ from sqlstream_planner.logical import (
     Apply,
     Join,
     JoinKind,
-    Node,
     OverWindow,
     Sink,
     SubqueryKind,

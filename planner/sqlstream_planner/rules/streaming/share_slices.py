@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+
 from sqlglot import exp
 
-from sqlstream_operators.spec import WindowKind
+from sqlstream_operators.plan.spec import WindowKind
 from sqlstream_planner.logical import (
     ColumnId,
     Field,

@@ -16,10 +16,11 @@ from sqlstream_planner.logical import (
     TopN,
     rebuild,
 )
+from sqlstream_planner.logical.expressions import conjuncts
 from sqlstream_planner.logical.parts import RANK_FUNCTIONS
 from sqlstream_planner.properties.changelog import Changes
-from sqlstream_planner.logical.expressions import conjuncts
 from sqlstream_planner.rules.streaming.rank_bounds import rank_bounds
+
 
 def top_n(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
     """Make a Top-N of each rank with a condition that bounds it, and of each LIMIT.

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.spec import WindowSpec
-from sqlstream_operators.types import TIMESTAMP, Kind, SqlType
+from sqlstream_operators.plan.spec import WindowSpec
+from sqlstream_operators.plan.types import TIMESTAMP, Kind, SqlType
 from sqlstream_planner.diagnostics import not_run_yet
 from sqlstream_planner.logical import (
     Aggregate,
