@@ -18,7 +18,7 @@ from sqlstream_operators.plan.spec import (
     OperatorStep,
 )
 from sqlstream_operators.plan.types import quote_identifier
-from sqlstream_planner.block import Block, hidden, weight
+from sqlstream_planner.physical.block import Block, hidden, weight
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.fingerprint import Provenance
 from sqlstream_planner.logical import (

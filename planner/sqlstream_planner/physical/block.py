@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
@@ -10,16 +10,16 @@ from sqlglot import exp
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN
 from sqlstream_operators.plan.types import Kind, quote_identifier
 from sqlstream_planner import window_sql
+from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.logical import (
     Fields,
     Filter,
     Node,
     Project,
-    Union,
+    SetOperation,
     Unnest,
-    Window,
+    WindowFunction,
     column,
-    columns_of,
     raw,
     sql,
     substitute,
@@ -79,33 +79,27 @@ def _operand(predicate: exp.Expr) -> str:
     return f"({text})" if isinstance(predicate, exp.Or | exp.Connector) else text
 
 
-def compose(node: Node, leaf: Callable[[Node], list[Block] | None], *, timeless: bool = False) -> list[Block]:
-    """The blocks whose rows together are the node's rows.
+def stateless(node: Node, inputs: Sequence[list[Block]], *, timeless: bool = False) -> list[Block]:
+    """The blocks whose rows together are those of a stateless node, from the blocks of its inputs.
 
-    `leaf` gives the blocks of nodes that are not stateless (scans and operators) and None for the others. With
-    `timeless`, rows without an event time go along through windows, in a window whose bounds are NULL.
+    With `timeless`, rows without an event time go along through windows, in a window whose bounds are NULL.
     """
-    blocks = leaf(node)
-    if blocks is not None:
-        return blocks
     match node:
         case Project():
-            return [_project(b, node) for b in compose(node.input, leaf, timeless=timeless)]
+            return [_project(b, node) for b in inputs[0]]
         case Filter():
-            inside = compose(node.input, leaf, timeless=timeless)
-            return [replace(b, where=(*b.where, b.expression(node.predicate))) for b in inside]
-        case Window():
-            return [_window(b, node, timeless=timeless) for b in compose(node.input, leaf, timeless=timeless)]
+            return [replace(b, where=(*b.where, b.expression(node.predicate))) for b in inputs[0]]
+        case WindowFunction():
+            return [_window(b, node, timeless=timeless) for b in inputs[0]]
         case Unnest():
-            return [_unnest(b, node) for b in compose(node.input, leaf, timeless=timeless)]
-        case Union():
+            return [_unnest(b, node) for b in inputs[0]]
+        case SetOperation() if node.is_union_all:
             return [
                 b
-                for branch in node.branches
-                for b in _renamed(compose(branch, leaf, timeless=timeless), branch.fields, node.fields)
+                for branch, blocks in zip(node.branches, inputs, strict=True)
+                for b in _renamed(blocks, branch.fields, node.fields)
             ]
-        case _:
-            raise TypeError(f"{type(node).__name__} is not stateless")
+    raise InternalError(f"{type(node).__name__} is not stateless")
 
 
 def hidden(block: Block) -> dict[str, exp.Expr]:
@@ -138,17 +132,17 @@ def _size(expression: exp.Expr) -> int:
 
 def _project(block: Block, node: Project) -> Block:
     uses: dict[str, int] = {}
-    for expression in node.expressions:
+    for expression in node.items:
         for c in expression.find_all(exp.Column):
             uses[c.name] = uses.get(c.name, 0) + 1
     if any(n * _size(block.columns[id_]) > INLINE_LIMIT for id_, n in uses.items()):
         block = block.nested([*uses, *hidden(block)])
-    columns = {f.id: block.expression(e) for f, e in zip(node.fields, node.expressions, strict=True)}
+    columns = {f.id: block.expression(e) for f, e in zip(node.fields, node.items, strict=True)}
     columns.update(hidden(block))
     return replace(block, columns=columns)
 
 
-def _window(block: Block, node: Window, *, timeless: bool) -> Block:
+def _window(block: Block, node: WindowFunction, *, timeless: bool) -> Block:
     us = f"epoch_us({sql(block.columns[node.time_column])})"
     ends = window_sql.window_ends(node.window, us)
     gap = window_sql.in_some_window(node.window, us)
@@ -190,8 +184,3 @@ def _unnest(block: Block, node: Unnest) -> Block:
     for f in node.element:
         columns[f.id] = raw(f"{quoted}.{quote_identifier(f.name)}") if node.spread else raw(quoted)
     return replace(inner, columns=columns)
-
-
-def needed(expressions: Sequence[exp.Expr]) -> set[str]:
-    """The column ids that any of the expressions reads."""
-    return set().union(*(columns_of(e) for e in expressions)) if expressions else set()
