@@ -1,59 +1,34 @@
 """The dead-letter table: rows that could not be counted, kept as JSON lines, only from committed epochs.
 
-A file `dead-letter/epoch-000042.jsonl` has one object a line: `kind` (`late` or `malformed`), where the row
-came from, why it is here, and the row itself. An epoch's file is staged before the manifest, which names it
-with its digest, and put in place after it; both steps may be repeated with the same result.
+A task's dead letters of an epoch are a file (`sqlstream_operators.dead_letters` says what is in it) that it stages
+before the manifest, which names it. After the manifest it is put in place, under `dead-letter/`; both steps may be
+repeated with the same result, and no row passes through the driver.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
+from sqlstream_operators.dead_letters import STAGED
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
 FOLDER = "dead-letter"
-STAGED = "staging/dead-letter"
 
 
-def visible_name(epoch: int) -> str:
-    """The name of an epoch's file once it is committed."""
-    return f"{FOLDER}/epoch-{epoch:06d}.jsonl"
+def visible_name(staged: str) -> str:
+    """The name of a staged file once it is committed.
 
-
-def stage(
-    store: CheckpointStore, epoch: int, letters: Iterable[Mapping[str, Any]]
-) -> tuple[str | None, dict[str, int]]:
-    """Write an epoch's dead letters where no reader looks; returns the staged name and the rows by kind.
-
-    No letters: no file, (None, {}).
+    >>> visible_name("staging/dead-letter/epoch-000042-0-00003-0123456789abcdef.jsonl")
+    'dead-letter/epoch-000042-0-00003.jsonl'
     """
-    lines = []
-    kinds: Counter[str] = Counter()
-    for letter in letters:
-        kinds[str(letter["kind"])] += 1
-        lines.append(json.dumps({"epoch": epoch, **letter}, ensure_ascii=False, default=str))
-    if not lines:
-        return None, {}
-    content = ("\n".join(lines) + "\n").encode()
-    name = f"{STAGED}/epoch-{epoch:06d}-{hashlib.sha256(content).hexdigest()[:16]}.jsonl"
-    store.put(name, content)
-    return name, dict(sorted(kinds.items()))
+    task = staged.removeprefix(f"{STAGED}/").rsplit("-", 1)[0]
+    return f"{FOLDER}/{task}.jsonl"
 
 
-def commit(store: CheckpointStore, epoch: int, staged: str | None) -> None:
-    """Put the staged file of a committed epoch in place. Repeatable."""
-    if staged is None:
-        return
-    try:
-        content = store.get(staged)
-    except FileNotFoundError:
-        return  # it is in place: the staged file goes only after that
-    store.put(visible_name(epoch), content)
-    store.delete(staged)
+def commit(store: CheckpointStore, staged: Iterable[str]) -> None:
+    """Put the staged files of a committed epoch in place. Repeatable: one that is not there is in place."""
+    for name in staged:
+        store.move(name, visible_name(name))
 
 
 def abort_uncommitted(store: CheckpointStore, last_epoch: int) -> None:

@@ -9,7 +9,7 @@ whatever breaks off after it leaves sinks that are committed again; `recovery` s
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from sqlstream.runtime import rivals, watermarks
 from sqlstream.runtime.faults import Faults, no_faults
@@ -164,7 +164,7 @@ class EpochLoop:
             outcome = self._runner.run(job)
             timer.lap("job")
             self._faults("run", plan.epoch)
-            letter_file, letters = self._outputs.prepare(plan.epoch, outcome)
+            self._outputs.prepare(plan.epoch, outcome)
             timer.lap("prepare")
         except Exception:
             # If another driver has gone on, that is why: it has taken away what this epoch needs.
@@ -172,7 +172,7 @@ class EpochLoop:
             raise
         self._faults("prepared", plan.epoch)
         self._check_lease()
-        manifest = self._manifest(plan, outcome, digest, letter_file, letters)
+        manifest = self._manifest(plan, outcome, digest)
         if not self._journal.publish(manifest):
             raise rivals.lost_manifest(self._journal, plan.epoch)
         rivals.check_head(self._journal, plan.epoch)
@@ -201,14 +201,7 @@ class EpochLoop:
             self._digest = self._journal.put_physical_plan(self._program.text)
         return self._digest
 
-    def _manifest(
-        self,
-        plan: EpochPlan,
-        outcome: EpochOutcome,
-        digest: str,
-        letter_file: str | None,
-        letters: Mapping[str, int],
-    ) -> Manifest:
+    def _manifest(self, plan: EpochPlan, outcome: EpochOutcome, digest: str) -> Manifest:
         states = []
         for source in plan.sources:
             closed = [
@@ -249,7 +242,7 @@ class EpochLoop:
                 for name, parts in outcome.parts.items()
             },
             rows={name: source.rows for name, source in outcome.sources.items()},
-            dead_letters=letters,
-            dead_letter_file=letter_file,
+            dead_letters=outcome.dead_letters,
+            dead_letter_files=outcome.dead_letter_files,
             metrics=outcome.metrics,
         )

@@ -18,17 +18,16 @@ class Outputs:
         self._former = program.former_sinks
         self._store = store
 
-    def prepare(self, epoch: int, outcome: EpochOutcome) -> tuple[str | None, dict[str, int]]:
-        """Make all that an epoch wrote ready; returns the file of its dead letters and their rows by kind."""
+    def prepare(self, epoch: int, outcome: EpochOutcome) -> None:
+        """Make all that an epoch wrote ready; what may fail, fails here."""
         for name, sink in self._sinks.items():
             sink.prepare(epoch, outcome.parts.get(name, ()))
-        return dead_letter.stage(self._store, epoch, outcome.dead_letters)
 
     def commit(self, manifest: Manifest, outcome: EpochOutcome) -> None:
         """Make an epoch visible whose manifest is published."""
         for name, sink in self._sinks.items():
             sink.commit(manifest.epoch, outcome.parts.get(name, ()))
-        dead_letter.commit(self._store, manifest.epoch, manifest.dead_letter_file)
+        dead_letter.commit(self._store, manifest.dead_letter_files)
 
     def commit_again(self, last: Manifest | None) -> None:
         """Make the last epoch visible: the run that published it may have broken off before it did."""
@@ -37,7 +36,7 @@ class Outputs:
         for name, sink in self._former.items():
             parts = [SinkPart(part.rows, part.payload) for part in last.sinks.get(name, ())]
             sink.commit(last.epoch, parts)
-        dead_letter.commit(self._store, last.epoch, last.dead_letter_file)
+        dead_letter.commit(self._store, last.dead_letter_files)
 
     def abort_after(self, epoch: int) -> None:
         """Take back what later epochs prepared."""

@@ -73,7 +73,7 @@ def void_manifest(epoch: int, last: Manifest | None, run: RunInfo, nothing: Mani
         sinks={},
         rows={},
         dead_letters={},
-        dead_letter_file=None,
+        dead_letter_files=(),
         void=True,
         metrics={},
     )

@@ -55,7 +55,7 @@ MANIFEST = Manifest(
     sinks={"out": (CommittedPart(3, {"file": "x"}),)},
     rows={"bid": 6},
     dead_letters={"late": 2},
-    dead_letter_file="staging/x",
+    dead_letter_files=("staging/x",),
     metrics={"closed": 1},
 )
 
