@@ -3,11 +3,10 @@
 What a task keeps of them in memory does not grow with their number, and the driver gets the name of the file and how
 many there are of each kind. A line is an object: `epoch`, `kind`, where the row comes from, why it is here, the row.
 
-| kind | its own fields |
-|---|---|
-| `late` | `operator`, `reason`, `window_start` of the first window that it missed, `window_end` of the last, `windows`: how many these are, `event_time`, `row` (object) |
-| `no-time` | `operator`, `reason`, `row` (object) |
-| `malformed` | `origin`, `line`, `reason`, `row` (text) |
+- `late`: `operator`, `reason`, `window_start` of the first window that the row missed, `window_end` of the last, `windows`:
+  how many there are from the first to the last, `event_time`, `row` (an object)
+- `no-time`: `operator`, `reason`, `row` (an object)
+- `malformed`: `origin`, `line`, `reason`, `row` (text)
 """
 
 from __future__ import annotations
