@@ -1,6 +1,6 @@
 """The dead-letter table: rows that could not be counted, kept as JSON lines, only from committed epochs.
 
-A task's dead letters of an epoch are a file (`sqlstream_operators.dead_letters` says what is in it) that it stages
+A task's dead letters of an epoch are a file (`sqlstream_operators.task.dead_letters` says what is in it) that it stages
 before the manifest, which names it. After the manifest it is put in place, under `dead-letter/`; both steps may be
 repeated with the same result, and no row passes through the driver.
 """
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlstream_operators.dead_letters import STAGED
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_operators.task.dead_letters import STAGED
 
 FOLDER = "dead-letter"
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from sqlstream_operators.dead_letters import FOLDER_PREFIX
+from sqlstream_operators.task.dead_letters import FOLDER_PREFIX
 
 _OWNER = "state-dir"
 _SLOT = re.compile(r"^(?P<state>.+)-\d{5}-of-(?P<shards>\d{5})(\.scratch-[0-9a-f]+)?$")

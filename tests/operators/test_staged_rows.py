@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import StateError
-from sqlstream_operators.fragment import DuckSession
 from sqlstream_operators.state import staged_rows
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.staged_rows import FOLDER, StagedRows, batches, stage
