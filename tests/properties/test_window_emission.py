@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sqlstream.runtime.progress import EpochReport
+from sqlstream.runtime.loop.progress import EpochReport
 from tests.examples import examples
 from tests.properties import updating
 from tests.properties.in_process import run_here

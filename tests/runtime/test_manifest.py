@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlstream.runtime.manifest import (
+from sqlstream.storage.manifest import (
     CommittedPart,
     DamagedFileError,
     EpochPlan,

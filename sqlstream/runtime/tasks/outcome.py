@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from sqlstream.connectors.api import SinkPart
-from sqlstream.runtime.job import EpochJob, EpochOutcome, SourceOutcome
+from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome, SourceOutcome
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_operators.task.report import Report
 from sqlstream_planner.diagnostics import InternalError

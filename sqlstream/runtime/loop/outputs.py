@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from sqlstream.connectors.api import SinkPart
-from sqlstream.runtime import dead_letter
-from sqlstream.runtime.job import EpochOutcome
-from sqlstream.runtime.manifest import Manifest
-from sqlstream.runtime.program import Program
+from sqlstream.runtime.loop.program import Program
+from sqlstream.runtime.tasks.job import EpochOutcome
+from sqlstream.storage import dead_letter
+from sqlstream.storage.manifest import Manifest
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
 

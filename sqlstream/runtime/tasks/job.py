@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from sqlstream.runtime.manifest import EpochPlan
+from sqlstream.storage.manifest import EpochPlan
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.state.version import ShardVersion
 
