@@ -74,4 +74,5 @@ class Fragments:
         )
         self._stages[place].steps.append(step)
         columns: dict[str, exp.Expr] = {name: column(name) for name in names}
-        return Block(place, quote_identifier(step.name), (step.name,), columns)
+        # A row of the source may be in several of the blocks.
+        return Block(place, quote_identifier(step.name), (step.name,), columns, multiplied=True)

@@ -13,7 +13,7 @@ from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.identity.relation import Meanings
 from sqlstream_planner.logical import EventTime, Field, Node, Scan, column, consumers, raw, sql
-from sqlstream_planner.physical.block import ROW_COLUMN, Block
+from sqlstream_planner.physical.block import Block, with_rows
 from sqlstream_planner.physical.fragments import Fragments
 from sqlstream_planner.physical.late_rows import LateRows
 from sqlstream_planner.physical.places import by_place
@@ -87,14 +87,15 @@ class Planner:
     def _scan(self, node: Scan, *, rows: bool) -> Block:
         source = self._sources[node.source.name]
         columns: dict[str, exp.Expr] = {f.id: column(f.name) for f in node.fields}
-        if rows:
-            columns[ROW_COLUMN] = _as_json({c.name: quote_identifier(c.name) for c in source.physical})
         if node.changelog:
             kind = quote_identifier(KIND_COLUMN)
             columns[KIND_COLUMN] = column(KIND_COLUMN)
             columns[WEIGHT_COLUMN] = raw(f"CASE WHEN {kind} IN ('+I', '+U') THEN 1 ELSE -1 END")
         place = self.stages.reading(source.name)
-        return Block(place, quote_identifier(source.name), (source.name,), columns)
+        block = Block(place, quote_identifier(source.name), (source.name,), columns)
+        if not rows:
+            return block
+        return with_rows(block, _as_json({c.name: quote_identifier(c.name) for c in source.physical}))
 
 
 #: By the class of node, how it is planned.
@@ -104,7 +105,7 @@ Operators: TypeAlias = Mapping[type[Node], Callable[[Planner, Node], Block]]
 def _with_row(block: Block, node: Node) -> Block:
     """What an operator gives, whole: it stands for the source's row where that can't be told any more."""
     row = _as_json({f.name: sql(block.columns[f.id]) for f in node.fields})
-    return replace(block, columns={**block.columns, ROW_COLUMN: row})
+    return with_rows(block, row)
 
 
 def _as_json(items: Mapping[str, str]) -> exp.Expr:
