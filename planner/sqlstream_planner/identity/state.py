@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlstream_operators.plan.state_schema import Layout, StateField, StateSchema, StateTable, disambiguated
+from sqlstream_operators.plan.state_schema import Layout, StateField, StateSchema, StateTable, told_apart
 from sqlstream_operators.plan.types import SqlType
 from sqlstream_planner.identity.form import Data, Form, form, sort_forms, to_json
 
@@ -27,16 +27,20 @@ _APART = frozenset({"time to live"})
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A field of a state table: its column there, its type, and what it means."""
+    """A field of a state table: its column there, its type, and what it means.
+
+    Fields stand in a table in the order of their meanings' digests; those with a `rank` before or behind others.
+    """
 
     name: str
     type: SqlType
     meaning: Form
+    rank: str = ""
 
     @property
     def field(self) -> StateField:
         """The field of the schema, known there by the digest of what it means."""
-        return StateField(self.name, self.type, self.meaning.digest)
+        return StateField(self.name, self.type, f"{self.rank}{self.meaning.digest}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +59,9 @@ class StoredTable:
         return StateTable.of(
             self.name,
             self.layout,
-            key=disambiguated(s.field for s in self.key),
-            sub_key=disambiguated(s.field for s in self.sub_key),
-            value=disambiguated(s.field for s in self.value),
+            key=told_apart(s.field for s in self.key),
+            sub_key=told_apart(s.field for s in self.sub_key),
+            value=told_apart(s.field for s in self.value),
         )
 
     def meanings(self) -> dict[str, Data]:
@@ -118,9 +122,6 @@ class StateIdentity:
                     "keys": sort_forms(self.keys),
                     "attributes": dict(self.attributes),
                     "tables": {t.name: t.meanings() for t in self.tables},
-                    "fields": {
-                        t.name: {s.name: s.meaning for s in (*t.key, *t.sub_key, *t.value)} for t in self.tables
-                    },
                 }
             ),
         }
@@ -135,7 +136,3 @@ class StateIdentity:
             json.dumps(self.to_json(), sort_keys=True, separators=(",", ":")),
         )
 
-
-def stored(fields: Iterable[tuple[str, SqlType, Form]]) -> tuple[Stored, ...]:
-    """Fields from (name, type, meaning)."""
-    return tuple(Stored(*f) for f in fields)

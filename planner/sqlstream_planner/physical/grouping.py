@@ -10,10 +10,12 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.aggregates.function import Accumulator, Decomposition
-from sqlstream_planner.block import Block
-from sqlstream_planner.fingerprint import canonical
+from sqlstream_planner.physical.block import Block
+from sqlstream_planner.identity.form import Form, form, sort_forms
+from sqlstream_planner.identity.relation import Columns, call_form, form_over
+from sqlstream_planner.identity.state import Stored
 from sqlstream_planner.logical import AggregateCall, Field, Fields, sql
-from sqlstream_planner.operator_plans.time_keys import text_of, time_of
+from sqlstream_planner.physical.time_keys import text_of, time_of
 
 #: The key that tells the rows of several grouping sets apart, in the state.
 GROUPING = "grouping_id"
@@ -49,9 +51,14 @@ class GroupKey:
     """A key in the state: its column there, its meaning, and the field and expression that it comes from."""
 
     name: str
-    fingerprint: str
+    meaning: Form
     field: Field
     expression: exp.Expr
+
+    @property
+    def stored(self) -> Stored:
+        """The key as a field of the state."""
+        return Stored(self.name, self.field.type, self.meaning)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +82,20 @@ class Grouping:
         expressions: tuple[exp.Expr, ...],
         sets: tuple[tuple[int, ...], ...],
         grouping: Field | None,
-        inside: dict[str, str],
+        inside: Columns,
         names: Names,
     ) -> Grouping:
-        """Finds the keys: each meaning once; the grouping id is a key too. `inside` as for `canonical`."""
-        keys: dict[str, GroupKey] = {}
-        for f, expression in zip(fields, expressions, strict=True):
-            fingerprint = canonical(expression, inside)
-            if fingerprint not in keys:
-                keys[fingerprint] = GroupKey(names.take(f.name), fingerprint, f, expression)
+        """Finds the keys: each meaning once; the grouping id is a key too. `inside` are the meanings of columns."""
+        keys: dict[Form, GroupKey] = {}
+        forms = [form_over(e, inside) for e in expressions]
+        for f, expression, meaning in zip(fields, expressions, forms, strict=True):
+            if meaning not in keys:
+                keys[meaning] = GroupKey(names.take(f.name), meaning, f, expression)
+        listed = tuple(keys[meaning].name for meaning in forms)
         if grouping is not None:
-            forms = [canonical(e, inside) for e in expressions]
-            fingerprint = f"grouping({', '.join(forms)})"
-            keys[fingerprint] = GroupKey(GROUPING, fingerprint, grouping, exp.Null())
-        ordered = tuple(keys[fingerprint] for fingerprint in sorted(keys))
-        listed = tuple(keys[canonical(e, inside)].name for e in expressions)
+            meaning = form("grouping", *forms)
+            keys[meaning] = GroupKey(GROUPING, meaning, grouping, exp.Null())
+        ordered = tuple(keys[meaning] for meaning in sort_forms(keys))
         return cls(fields, expressions, sets, grouping, ordered, listed)
 
     def grouped(
@@ -146,7 +152,12 @@ class Kept:
     call: AggregateCall
     position: int
     accumulator: Accumulator
-    fingerprint: str
+    meaning: Form
+
+    @property
+    def stored(self) -> Stored:
+        """The accumulator as a field of the state."""
+        return Stored(self.name, self.accumulator.type, self.meaning)
 
     @property
     def merge(self) -> str:
@@ -158,26 +169,26 @@ class Kept:
 def keep(
     calls: Iterable[AggregateCall],
     decompose: Callable[[AggregateCall], Decomposition],
-    inside: dict[str, str],
+    inside: Columns,
     names: Names,
 ) -> tuple[tuple[Kept, ...], dict[str, str]]:
     """The accumulators of `calls`, each meaning once, in the state's order; and the calls' values by field id."""
-    kept: dict[str, Kept] = {}
+    kept: dict[Form, Kept] = {}
     decompositions = []
     for call in calls:
         decomposition = decompose(call)
-        fingerprints = [f"{a.meaning} of {_over(call, a, inside)}" for a in decomposition.accumulators]
-        decompositions.append((call, decomposition, fingerprints))
-        for position, (accumulator, fingerprint) in enumerate(
-            zip(decomposition.accumulators, fingerprints, strict=True)
+        meanings = [_meaning(call, a, inside) for a in decomposition.accumulators]
+        decompositions.append((call, decomposition, meanings))
+        for position, (accumulator, meaning) in enumerate(
+            zip(decomposition.accumulators, meanings, strict=True)
         ):
-            if fingerprint not in kept:
-                kept[fingerprint] = Kept("", call, position, accumulator, fingerprint)
-    ordered = tuple(replace(kept[f], name=names.take(_hint(kept[f]))) for f in sorted(kept))
-    name_of = {k.fingerprint: k.name for k in ordered}
+            if meaning not in kept:
+                kept[meaning] = Kept("", call, position, accumulator, meaning)
+    ordered = tuple(replace(kept[m], name=names.take(_hint(kept[m]))) for m in sort_forms(kept))
+    name_of = {k.meaning: k.name for k in ordered}
     finals = {
-        call.field.id: decomposition.final.format(*(quote_identifier(name_of[f]) for f in fingerprints))
-        for call, decomposition, fingerprints in decompositions
+        call.field.id: decomposition.final.format(*(quote_identifier(name_of[m]) for m in meanings))
+        for call, decomposition, meanings in decompositions
     }
     return ordered, finals
 
@@ -192,17 +203,12 @@ def within(call: AggregateCall, block: Block) -> AggregateCall:
     )
 
 
-def _over(call: AggregateCall, accumulator: Accumulator, inside: dict[str, str]) -> str:
-    """What an accumulator is over: arguments, filter and, where it matters, order."""
-    arguments = " ".join(canonical(a, inside) for a in call.arguments)
-    if accumulator.of_first:
-        arguments = canonical(call.arguments[0], inside)
-    where = f" where {canonical(call.filter, inside)}" if call.filter is not None else ""
-    order = ""
-    if call.order_by:
-        terms = [f"{canonical(e, inside)} {'desc' if d else 'asc'} {n}" for e, d, n in call.order_by]
-        order = f" order by {', '.join(terms)}"
-    return f"{arguments}{where}{order}"
+def _meaning(call: AggregateCall, accumulator: Accumulator, inside: Columns) -> Form:
+    """What an accumulator holds: it says so itself, of arguments, filter and, where it matters, order."""
+    arguments = call.arguments[:1] if accumulator.of_first else call.arguments
+    # Whichever function it is of: AVG keeps the SUM and COUNT that SUM and COUNT would keep.
+    over = replace(call, name="", arguments=arguments, distinct=False)
+    return form("accumulator", accumulator.meaning, str(accumulator.type), call_form(over, inside))
 
 
 def _hint(kept: Kept) -> str:

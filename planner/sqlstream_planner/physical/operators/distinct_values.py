@@ -14,16 +14,20 @@ from sqlglot import exp
 from sqlstream_operators.plan.changelog_spec import DistinctValuesSpec
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.plan.schema import Column, Schema
-from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.plan.types import BIGINT, INTEGER, Kind, SqlType, quote_identifier
 from sqlstream_planner.aggregates.function import Accumulator, Decomposition
 from sqlstream_planner.aggregates.parts import row_count
 from sqlstream_planner.aggregates.registry import function_of, values_of
-from sqlstream_planner.block import Block
-from sqlstream_planner.fingerprint import canonical, digest
-from sqlstream_planner.logical import AggregateCall, sql
-from sqlstream_planner.operator_plans.grouping import Grouping, Names, column_hint
-from sqlstream_planner.operator_plans.weights import weight_of
+from sqlstream_planner.physical.block import Block
+from sqlstream_planner.identity.form import Form, form, sort_forms
+from sqlstream_planner.identity.relation import Columns, form_over
+from sqlstream_planner.identity.state import StateIdentity, Stored, StoredTable
+from sqlstream_planner.logical import AggregateCall, column, sql
+from sqlstream_planner.physical.grouping import Grouping, Names, column_hint
+from sqlstream_planner.physical.places import each
+from sqlstream_planner.physical.planner import Planner
+from sqlstream_planner.physical.stages import Shipment
+from sqlstream_planner.physical.weights import weight_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +38,14 @@ class DistinctAccumulator:
     """
 
     name: str
-    fingerprint: str
+    meaning: Form
     partial: str
     accumulator: Accumulator
+
+    @property
+    def stored(self) -> Stored:
+        """The accumulator as a field of the group aggregate's state."""
+        return Stored(self.name, self.accumulator.type, self.meaning)
 
     @property
     def merge(self) -> str:
@@ -83,34 +92,34 @@ class DistinctPlan:
         items += list(zip(counts, self.spec.flags, strict=True))
         return grouped.select(items, group_by=f"{group_by}{having}")
 
-    def with_state_of(self, state_id: str) -> DistinctPlan:
-        """The same plan with a state id that belongs to the group aggregate with `state_id`."""
-        values = " ; ".join(f.fingerprint for f in self.spec.state.tables[0].key)
-        state = replace(self.spec.state, state_id=digest(f"{state_id} distinct {values}"))
-        return replace(self, spec=replace(self.spec, state=state))
-
 
 @dataclass(frozen=True, slots=True)
 class DistinctDraft:
     """Calls over the same distinct values, before the group aggregate's accumulators are all known."""
 
-    values: tuple[tuple[str, str, SqlType, exp.Expr], ...]  # (name, fingerprint, type, expression)
-    flags: tuple[tuple[str, str, exp.Expr | None], ...]  # (name, fingerprint, condition)
+    values: tuple[tuple[Stored, exp.Expr], ...]
+    flags: tuple[tuple[str, Form, exp.Expr | None], ...]  # (name, meaning, condition)
     accumulators: tuple[DistinctAccumulator, ...]
 
     def plan(
-        self, grouping: Grouping, keys: Sequence[StateField], accumulators: Schema, *, counted: bool
+        self, grouping: Grouping, rows: Form, keys: Sequence[Stored], accumulators: Schema, *, counted: bool
     ) -> DistinctPlan:
-        """The operator; its state's id is set by `with_state_of`."""
-        value_fields = [StateField(n, t, f"distinct value {f}") for n, f, t, _ in self.values]
-        # Over rows that only come a flag is 0 or 1.
-        flag_fields = [
-            StateField(n, BIGINT if counted else SqlType(Kind.UTINYINT), f) for n, f, _ in self.flags
+        """The operator that counts the values in each group of `rows`."""
+        value_fields = [
+            Stored(s.name, s.type, form("distinct value", s.meaning)) for s, _ in self.values
         ]
-        table = StateTable.of("seen", "key", key=[*keys, *value_fields], value=flag_fields)
-        described = f"distinct {', '.join(sql(e) for _, _, _, e in self.values)}"
+        # Over rows that only come a flag is 0 or 1.
+        flag_fields = [Stored(n, BIGINT if counted else SqlType(Kind.UTINYINT), f) for n, f, _ in self.flags]
+        identity = StateIdentity(
+            "distinct values",
+            rows,
+            tuple(s.meaning for s in (*keys, *value_fields)),
+            {"counted": counted},
+            (StoredTable("seen", "key", (*keys, *value_fields), (), tuple(flag_fields)),),
+        )
+        described = f"distinct {', '.join(sql(e) for _, e in self.values)}"
         key_schema = tuple(Column(k.name, k.type) for k in keys)
-        values = tuple(Column(n, t) for n, _, t, _ in self.values)
+        values = tuple(Column(s.name, s.type) for s, _ in self.values)
         flags = tuple(n for n, _, _ in self.flags)
         mine = {a.name: a.partial for a in self.accumulators}
         items = [quote_identifier(c.name) for c in key_schema]
@@ -122,7 +131,7 @@ class DistinctDraft:
         positions = ", ".join(str(i + 1) for i in range(len(key_schema)))
         grouped = f"GROUP BY {positions}" if key_schema else "HAVING count(*) > 0"
         spec = DistinctValuesSpec(
-            state=StateSchema("unset", "distinct_values", described, (table,)),
+            state=identity.schema("distinct_values", described),
             keys=key_schema,
             values=values,
             flags=flags,
@@ -134,7 +143,7 @@ class DistinctDraft:
             spec,
             (*key_schema, *values, *(Column(n, BIGINT) for n in flags)),
             grouping,
-            tuple(e for _, _, _, e in self.values),
+            tuple(e for _, e in self.values),
             tuple(condition for _, _, condition in self.flags),
         )
 
@@ -150,48 +159,50 @@ def _over_changes(call: AggregateCall) -> Decomposition | None:
 
 
 def plan_distinct(
-    calls: Sequence[AggregateCall], inside: dict[str, str], names: Names
+    calls: Sequence[AggregateCall], inside: Columns, names: Names
 ) -> tuple[tuple[DistinctDraft, ...], dict[str, str]]:
     """The operators that `calls` need, and the calls' values by field id, over the merged accumulators."""
-    groups: dict[str, list[AggregateCall]] = {}
+    groups: dict[Form, list[AggregateCall]] = {}
     for call in calls:
-        forms = sorted({canonical(a, inside) for a, _ in values_of(call)})
-        groups.setdefault(" ; ".join(forms), []).append(call)
+        values = form("values", *sort_forms({form_over(a, inside) for a, _ in values_of(call)}))
+        groups.setdefault(values, []).append(call)
     drafts, finals = [], {}
-    for identity, members in sorted(groups.items()):
-        draft, values = _draft(identity, members, inside, names)
+    for meaning in sort_forms(groups):
+        draft, found = _draft(meaning, groups[meaning], inside, names)
         drafts.append(draft)
-        finals.update(values)
+        finals.update(found)
     return tuple(drafts), finals
 
 
 def _draft(
-    identity: str, members: list[AggregateCall], inside: dict[str, str], names: Names
+    meaning: Form, members: list[AggregateCall], inside: Columns, names: Names
 ) -> tuple[DistinctDraft, dict[str, str]]:
     first = members[0]
-    by_form = {canonical(a, inside): (a, INTEGER if t.kind is Kind.NULL else t) for a, t in values_of(first)}
+    by_form = {
+        form_over(a, inside): (a, INTEGER if t.kind is Kind.NULL else t) for a, t in values_of(first)
+    }
     values = tuple(
-        (names.take(f"value_{column_hint(by_form[f][0])}"), f, by_form[f][1], by_form[f][0])
-        for f in sorted(by_form)
+        (Stored(names.take(f"value_{column_hint(by_form[f][0])}"), by_form[f][1], f), by_form[f][0])
+        for f in sort_forms(by_form)
     )
-    hint = "_".join(column_hint(e) for _, _, _, e in values)[:24]
-    flags: dict[str, tuple[str, str, exp.Expr | None]] = {}
-    accumulators: dict[str, DistinctAccumulator] = {}
+    hint = "_".join(column_hint(e) for _, e in values)[:24]
+    flags: dict[Form | None, tuple[str, Form, exp.Expr | None]] = {}
+    accumulators: dict[Form, DistinctAccumulator] = {}
     finals = {}
 
-    def kept(accumulator: Accumulator, where: str, change: str) -> str:
-        fingerprint = f"distinct {accumulator.meaning} of {identity}{where}"
-        if fingerprint not in accumulators:
+    def kept(accumulator: Accumulator, where: Form | None, change: str) -> str:
+        of = form("accumulator", accumulator.meaning, str(accumulator.type), "distinct", meaning, where)
+        if of not in accumulators:
             name = names.take(f"distinct_{accumulator.meaning}_{hint}")
-            partial = accumulator.partial.format(x=quote_identifier(values[0][0]), change=change)
-            accumulators[fingerprint] = DistinctAccumulator(name, fingerprint, partial, accumulator)
-        return quote_identifier(accumulators[fingerprint].name)
+            partial = accumulator.partial.format(x=quote_identifier(values[0][0].name), change=change)
+            accumulators[of] = DistinctAccumulator(name, of, partial, accumulator)
+        return quote_identifier(accumulators[of].name)
 
     for call in members:
-        where = f" where {canonical(call.filter, inside)}" if call.filter is not None else ""
+        where = form_over(call.filter, inside) if call.filter is not None else None
         if where not in flags:
             name = names.take("rows" if call.filter is None else "passes")
-            flags[where] = (name, f"rows{where}", call.filter)
+            flags[where] = (name, form("rows", where), call.filter)
         flag = flags[where][0]
         after, before = (
             f"CAST({quote_identifier(f'{flag}.{when}')} IS TRUE AS INTEGER)" for when in ("after", "before")
@@ -202,6 +213,21 @@ def _draft(
             raise InternalError(f"{call.name}(DISTINCT …) is no sum over changes")
         finals[call.field.id] = made.final.format(*(kept(a, where, change) for a in made.accumulators))
     draft = DistinctDraft(
-        values, tuple(flags[w] for w in sorted(flags)), tuple(accumulators[f] for f in sorted(accumulators))
+        values,
+        tuple(sorted(flags.values(), key=lambda flag: flag[1].digest)),
+        tuple(accumulators[f] for f in sort_forms(accumulators)),
     )
     return draft, finals
+
+
+def plan_distinct_values(
+    planner: Planner, name: str, plan: DistinctPlan, blocks: list[Block], ttl_us: int | None
+) -> Block:
+    """The stage of one such operator; its result is accumulators for the group aggregate."""
+    spec = planner.states.keep(plan.spec, ttl_us)
+    draft = planner.stages.behind(name, blocks)
+    keys = tuple(f.name for f in spec.state.table("seen").key)
+    shipment = Shipment(f"{name}.in", each(plan.partial_sql), plan.input_schema)
+    draft.run(name, spec, planner.stages.ship(blocks, [shipment], keys))
+    columns: dict[str, exp.Expr] = {c.name: column(c.name) for c in spec.output}
+    return Block(name, quote_identifier(name), (name,), columns)

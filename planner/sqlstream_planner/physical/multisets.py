@@ -15,15 +15,17 @@ from sqlglot import exp
 from sqlstream_operators.plan.changelog_spec import CountedValuesSpec
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
-from sqlstream_operators.plan.state_schema import Layout, StateField, StateTable
+from sqlstream_operators.plan.state_schema import Layout
 from sqlstream_operators.plan.types import BIGINT, INTEGER, Kind, SqlType, quote_identifier, struct
 from sqlstream_planner.aggregates.parts import row_count
 from sqlstream_planner.aggregates.registry import function_of, values_of
-from sqlstream_planner.block import Block
-from sqlstream_planner.fingerprint import canonical, digest
+from sqlstream_planner.physical.block import Block
+from sqlstream_planner.identity.form import Form, form, sort_forms
+from sqlstream_planner.identity.relation import Columns, form_over
+from sqlstream_planner.identity.state import Stored, StoredTable
 from sqlstream_planner.logical import AggregateCall, sql
-from sqlstream_planner.operator_plans.grouping import Grouping, Names, column_hint
-from sqlstream_planner.operator_plans.weights import weight_of
+from sqlstream_planner.physical.grouping import Grouping, Names, column_hint
+from sqlstream_planner.physical.weights import weight_of
 
 #: Types whose order in the state is not DuckDB's: NULLs inside them come first in the one, last in the other.
 _NESTED = (Kind.ARRAY, Kind.MAP, Kind.STRUCT)
@@ -33,7 +35,7 @@ _NESTED = (Kind.ARRAY, Kind.MAP, Kind.STRUCT)
 class _Value:
     expression: exp.Expr
     type: SqlType
-    fingerprint: str
+    meaning: Form
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +53,14 @@ class CountedPlan:
     """One multiset of counted values: its spec, and the SQL of what comes and goes in it."""
 
     spec: CountedValuesSpec
-    fields: tuple[StateField, ...]
+    fields: tuple[Stored, ...]
     values: tuple[exp.Expr, ...]
     conditions: tuple[exp.Expr, ...]
 
-    def table(self, layout: Layout, key: Sequence[StateField]) -> StateTable:
+    def table(self, layout: Layout, key: Sequence[Stored]) -> StoredTable:
         """The state table."""
-        return StateTable.of(
-            self.spec.name,
-            layout,
-            key=key,
-            sub_key=self.fields,
-            value=[StateField("count", BIGINT, "count")],
-        )
+        count = Stored("count", BIGINT, form("how often"))
+        return StoredTable(self.spec.name, layout, tuple(key), self.fields, (count,))
 
     def input_schema(self, keys: Schema) -> Schema:
         """What the exchange ships."""
@@ -85,19 +82,20 @@ class CountedPlan:
 
 
 def plan_counted(
-    calls: Sequence[AggregateCall], inside: dict[str, str], names: Names
+    calls: Sequence[AggregateCall], inside: Columns, names: Names
 ) -> tuple[tuple[CountedPlan, ...], dict[str, str]]:
     """The counted multisets that `calls` need, and the calls' values by field id, over columns of `merged`."""
-    groups: dict[str, list[_Wanted]] = {}
+    groups: dict[Form, list[_Wanted]] = {}
     for call in calls:
         wanted = _wanted(call, inside)
-        groups.setdefault(_identity(wanted, inside), []).append(wanted)
+        groups.setdefault(_multiset(wanted, inside), []).append(wanted)
     plans, finals = [], {}
-    for identity, members in sorted(groups.items()):
+    for multiset in sort_forms(groups):
+        members = groups[multiset]
         picks = {m.pick for m in members}
         for pick in ("all",) if "all" in picks else sorted(picks):
             served = [m for m in members if pick in ("all", m.pick)]
-            plan, columns = _plan(identity, served, pick, names)
+            plan, columns = _plan(multiset, served, pick, names)
             plans.append(plan)
             for member, name in zip(served, columns, strict=True):
                 empty = function_of(member.call).empty
@@ -106,19 +104,19 @@ def plan_counted(
     return tuple(plans), finals
 
 
-def _plan(identity: str, members: list[_Wanted], pick: str, names: Names) -> tuple[CountedPlan, list[str]]:
+def _plan(multiset: Form, members: list[_Wanted], pick: str, names: Names) -> tuple[CountedPlan, list[str]]:
     first = members[0]
-    by_form = {v.fingerprint: v for v in first.values}
+    by_form = {v.meaning: v for v in first.values}
     fields = tuple(
-        StateField(names.take(f"value_{column_hint(by_form[f].expression)}"), by_form[f].type, f)
-        for f in sorted(by_form)
+        Stored(names.take(f"value_{column_hint(by_form[f].expression)}"), by_form[f].type, f)
+        for f in sort_forms(by_form)
     )
-    name_of = {f.fingerprint: quote_identifier(f.name) for f in fields}
+    name_of = {f.meaning: quote_identifier(f.name) for f in fields}
     columns: dict[tuple[str, SqlType], str] = {}
     given = []
     for member in members:
         call = member.call
-        values = tuple(name_of[v.fingerprint] for v in member.values)
+        values = tuple(name_of[v.meaning] for v in member.values)
         text = function_of(call).values.over_values(call, values)
         item = (f"CAST({text} AS {call.field.type})", call.field.type)
         if item not in columns:
@@ -127,7 +125,7 @@ def _plan(identity: str, members: list[_Wanted], pick: str, names: Names) -> tup
     filter_ = first.call.filter
     spec = CountedValuesSpec(
         # The greatest value has a multiset of its own: one pick reads one end of it.
-        name=f"values_{digest(identity)}{'_last' if pick == 'last' else ''}",
+        name=f"values_{multiset.digest[:16]}{'_last' if pick == 'last' else ''}",
         values=tuple(Column(f.name, f.type) for f in fields),
         pick=pick,
         columns=tuple(Column(name, type_) for (_, type_), name in columns.items()),
@@ -137,21 +135,23 @@ def _plan(identity: str, members: list[_Wanted], pick: str, names: Names) -> tup
     plan = CountedPlan(
         spec,
         fields,
-        tuple(by_form[f.fingerprint].expression for f in fields),
+        tuple(by_form[f.meaning].expression for f in fields),
         (*not_null, *([filter_] if filter_ is not None else [])),
     )
     return plan, given
 
 
-def _identity(wanted: _Wanted, inside: dict[str, str]) -> str:
-    values = " ; ".join(sorted({v.fingerprint for v in wanted.values}))
-    present = " ; ".join(sorted({canonical(e, inside) for e in wanted.present}))
+def _multiset(wanted: _Wanted, inside: Columns) -> Form:
     filter_ = wanted.call.filter
-    where = canonical(filter_, inside) if filter_ is not None else ""
-    return f"values {values} present {present} where {where}"
+    return form(
+        "multiset",
+        form("values", *sort_forms({form("value", v.meaning, str(v.type)) for v in wanted.values})),
+        form("present", *sort_forms({form_over(e, inside) for e in wanted.present})),
+        form_over(filter_, inside) if filter_ is not None else None,
+    )
 
 
-def _wanted(call: AggregateCall, inside: dict[str, str]) -> _Wanted:
+def _wanted(call: AggregateCall, inside: Columns) -> _Wanted:
     function = function_of(call)
     if function.values.paired:
         return _pair(call, inside, function.values.pick)
@@ -159,7 +159,7 @@ def _wanted(call: AggregateCall, inside: dict[str, str]) -> _Wanted:
     if function.arguments.of_rows != 1:
         values = tuple(_value(a, t, inside) for a, t in values_of(call))
         return _Wanted(call, values, call.arguments, "all")
-    if call.distinct and any(canonical(e, inside) != x.fingerprint for e, _, _ in call.order_by):
+    if call.distinct and any(form_over(e, inside) != x.meaning for e, _, _ in call.order_by):
         raise InternalError(
             f"{call.name}(DISTINCT …) ordered by something else than its argument came to the planner"
         )
@@ -172,11 +172,11 @@ def _wanted(call: AggregateCall, inside: dict[str, str]) -> _Wanted:
     return _Wanted(call, (x,), present, pick)
 
 
-def _value(expression: exp.Expr, type_: SqlType, inside: dict[str, str]) -> _Value:
-    return _Value(expression, INTEGER if type_.kind is Kind.NULL else type_, canonical(expression, inside))
+def _value(expression: exp.Expr, type_: SqlType, inside: Columns) -> _Value:
+    return _Value(expression, INTEGER if type_.kind is Kind.NULL else type_, form_over(expression, inside))
 
 
-def _pair(call: AggregateCall, inside: dict[str, str], pick: str) -> _Wanted:
+def _pair(call: AggregateCall, inside: Columns, pick: str) -> _Wanted:
     """ARG_MIN(x, by) and ARG_MAX: one value {by, x}, so that the order of state is by both."""
     x, by = (_value(a, t, inside) for a, t in zip(call.arguments, call.argument_types, strict=True))
     both = exp.Struct(
@@ -185,6 +185,6 @@ def _pair(call: AggregateCall, inside: dict[str, str], pick: str) -> _Wanted:
             for name, v in (("by", by), ("x", x))
         ]
     )
-    value = _Value(both, struct(("by", by.type), ("x", x.type)), f"by {by.fingerprint} value {x.fingerprint}")
+    value = _Value(both, struct(("by", by.type), ("x", x.type)), form("pair", by.meaning, x.meaning))
     nested = x.type.kind in _NESTED or by.type.kind in _NESTED
     return _Wanted(call, (value,), call.arguments, "all" if nested else pick)
