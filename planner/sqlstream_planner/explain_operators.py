@@ -14,8 +14,7 @@ from sqlstream_operators.plan.changelog_spec import (
     WindowTopNSpec,
 )
 from sqlstream_operators.plan.spec import OperatorSpec, Schema, WindowAggregateSpec
-from sqlstream_planner.bind.windows import duration
-from sqlstream_planner.logical_text import describe_window
+from sqlstream_planner.logical.text import describe_window, duration
 
 
 def operator_title(spec: OperatorSpec) -> str:

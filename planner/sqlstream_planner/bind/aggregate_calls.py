@@ -9,9 +9,9 @@ from sqlstream_planner.aggregates import registry
 from sqlstream_planner.aggregates.function import AggregateFunction
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.dialect import function_name
-from sqlstream_planner.fingerprint import canonical
 from sqlstream_planner.functions import catalogue
 from sqlstream_planner.functions.calls import written_call
+from sqlstream_planner.identity.relation import form_over
 from sqlstream_planner.logical import AggregateCall, Field, Fields, column
 from sqlstream_planner.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 
@@ -103,7 +103,7 @@ class AggregateCalls:
 
     def add(self, node: exp.Expr) -> AggregateCall:
         """The call that is written as `node`. Raises DiagnosticError."""
-        form = canonical(node, {})
+        form = form_over(node, {}).digest
         if form in self._calls:
             return self._calls[form]
         inner, filter_, order = node, None, None
@@ -201,7 +201,7 @@ class AggregateCalls:
         types = tuple(self._context.type_of(a, fields).type for a in arguments)
         if distinct:
             for term, _, _ in order_by:
-                if canonical(term, {}) != canonical(arguments[0], {}):
+                if form_over(term, {}).digest != form_over(arguments[0], {}).digest:
                     self._context.unsupported(
                         term,
                         f"{name.upper()}(DISTINCT …) ordered by something else than its argument",

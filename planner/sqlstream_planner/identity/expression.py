@@ -1,9 +1,13 @@
 """Shim until the helper's lands."""
+
 from __future__ import annotations
+
 from collections.abc import Mapping
+
 from sqlglot import exp
+
 from sqlstream_planner.identity.form import Form, form
-from sqlstream_planner.logical.expressions import column, columns_of, sql, substitute, conjuncts
+from sqlstream_planner.logical.expressions import column, columns_of, conjuncts, sql, substitute
 
 
 def expression_form(expression: exp.Expr, columns: Mapping[str, Form]) -> Form:

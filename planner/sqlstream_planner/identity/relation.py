@@ -117,9 +117,7 @@ def window_form(window: WindowSpec, time: Form) -> Form:
     Windows of TUMBLE and HOP repeat after a slide, those of CUMULATE after a whole cycle.
     """
     period = window.size_us if window.kind is WindowKind.CUMULATE else window.slide_us
-    return form(
-        "window", window.kind.value, window.size_us, window.slide_us, window.offset_us % period, time
-    )
+    return form("window", window.kind.value, window.size_us, window.slide_us, window.offset_us % period, time)
 
 
 def call_form(call: AggregateCall, columns: Columns) -> Form:
@@ -209,9 +207,7 @@ class _RowForms(Analysis[Rows]):
                 columns = meanings.columns(node.input)
                 terms = order_forms(node.order, columns)
                 ties = form("ties", *(columns[t] for t in node.ties or ()))
-                return Rows(
-                    form("limit", self(node.input).form, node.limit, node.offset, ties, *terms)
-                )
+                return Rows(form("limit", self(node.input).form, node.limit, node.offset, ties, *terms))
             case Join():
                 condition = form_over(node.condition, _joined(node, meanings)) if node.condition else None
                 return Rows(
@@ -335,7 +331,9 @@ class _ColumnForms(Analysis[Columns]):
                 found[f.id] = known[f.id]
             elif f.window is not None:
                 spec = f.window.window
-                found[f.id] = form(f"window {f.window.role}", level, spec.kind.value, spec.size_us, spec.slide_us)
+                found[f.id] = form(
+                    f"window {f.window.role}", level, spec.kind.value, spec.size_us, spec.slide_us
+                )
         for call in node.calls:
             found.setdefault(call.field.id, form("aggregate", level, call_form(call, inside)))
         return found
@@ -368,9 +366,7 @@ def _conjuncts(predicate: Form) -> tuple[Form, ...]:
 def _plain_keys(node: Aggregate, inside: Columns) -> list[Form]:
     """What is grouped by, in the query's order, without bounds of windows."""
     return [
-        form_over(e, inside)
-        for f, e in zip(node.keys, node.key_expressions, strict=True)
-        if f.window is None
+        form_over(e, inside) for f, e in zip(node.keys, node.key_expressions, strict=True) if f.window is None
     ]
 
 

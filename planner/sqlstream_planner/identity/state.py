@@ -135,4 +135,3 @@ class StateIdentity:
             tuple(t.table for t in self.tables),
             json.dumps(self.to_json(), sort_keys=True, separators=(",", ":")),
         )
-

@@ -12,18 +12,18 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.changelog_spec import CountedValuesSpec
 from sqlstream_operators.errors import InternalError
+from sqlstream_operators.plan.changelog_spec import CountedValuesSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import Layout
 from sqlstream_operators.plan.types import BIGINT, INTEGER, Kind, SqlType, quote_identifier, struct
 from sqlstream_planner.aggregates.parts import row_count
 from sqlstream_planner.aggregates.registry import function_of, values_of
-from sqlstream_planner.physical.block import Block
 from sqlstream_planner.identity.form import Form, form, sort_forms
 from sqlstream_planner.identity.relation import Columns, form_over
 from sqlstream_planner.identity.state import Stored, StoredTable
 from sqlstream_planner.logical import AggregateCall, sql
+from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.grouping import Grouping, Names, column_hint
 from sqlstream_planner.physical.weights import weight_of
 

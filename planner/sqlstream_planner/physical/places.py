@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+
 from sqlglot import exp
 
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN
 from sqlstream_operators.plan.types import quote_identifier
-from sqlstream_planner.physical.block import Block
 from sqlstream_planner.logical import Node, column
+from sqlstream_planner.physical.block import Block
 
 
 def each(make: Callable[[Block], str]) -> Callable[[Sequence[Block]], str]:

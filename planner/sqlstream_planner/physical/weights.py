@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN
-from sqlstream_planner.physical.block import Block
 from sqlstream_planner.logical import sql
+from sqlstream_planner.physical.block import Block
 
 
 def weight_of(block: Block) -> str | None:

@@ -11,18 +11,18 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.changelog_spec import DistinctValuesSpec
 from sqlstream_operators.errors import InternalError
+from sqlstream_operators.plan.changelog_spec import DistinctValuesSpec
 from sqlstream_operators.plan.schema import Column, Schema
 from sqlstream_operators.plan.types import BIGINT, INTEGER, Kind, SqlType, quote_identifier
 from sqlstream_planner.aggregates.function import Accumulator, Decomposition
 from sqlstream_planner.aggregates.parts import row_count
 from sqlstream_planner.aggregates.registry import function_of, values_of
-from sqlstream_planner.physical.block import Block
 from sqlstream_planner.identity.form import Form, form, sort_forms
 from sqlstream_planner.identity.relation import Columns, form_over
 from sqlstream_planner.identity.state import StateIdentity, Stored, StoredTable
 from sqlstream_planner.logical import AggregateCall, column, sql
+from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.grouping import Grouping, Names, column_hint
 from sqlstream_planner.physical.places import each
 from sqlstream_planner.physical.planner import Planner
@@ -105,9 +105,7 @@ class DistinctDraft:
         self, grouping: Grouping, rows: Form, keys: Sequence[Stored], accumulators: Schema, *, counted: bool
     ) -> DistinctPlan:
         """The operator that counts the values in each group of `rows`."""
-        value_fields = [
-            Stored(s.name, s.type, form("distinct value", s.meaning)) for s, _ in self.values
-        ]
+        value_fields = [Stored(s.name, s.type, form("distinct value", s.meaning)) for s, _ in self.values]
         # Over rows that only come a flag is 0 or 1.
         flag_fields = [Stored(n, BIGINT if counted else SqlType(Kind.UTINYINT), f) for n, f, _ in self.flags]
         identity = StateIdentity(
@@ -178,9 +176,7 @@ def _draft(
     meaning: Form, members: list[AggregateCall], inside: Columns, names: Names
 ) -> tuple[DistinctDraft, dict[str, str]]:
     first = members[0]
-    by_form = {
-        form_over(a, inside): (a, INTEGER if t.kind is Kind.NULL else t) for a, t in values_of(first)
-    }
+    by_form = {form_over(a, inside): (a, INTEGER if t.kind is Kind.NULL else t) for a, t in values_of(first)}
     values = tuple(
         (Stored(names.take(f"value_{column_hint(by_form[f][0])}"), by_form[f][1], f), by_form[f][0])
         for f in sort_forms(by_form)

@@ -16,7 +16,6 @@ from sqlstream_operators.plan.types import BIGINT, quote_identifier
 from sqlstream_planner.aggregates.count import COUNT
 from sqlstream_planner.aggregates.function import Decomposition
 from sqlstream_planner.aggregates.registry import function_of
-from sqlstream_planner.physical.block import Block, weight
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.form import Data, form, sort_forms
 from sqlstream_planner.identity.relation import Columns, Meanings, form_over
@@ -31,6 +30,9 @@ from sqlstream_planner.logical import (
     columns_of,
     sql,
 )
+from sqlstream_planner.physical.block import Block, weight
+from sqlstream_planner.physical.grouping import GROUPING, Grouping, Kept, Names, keep, within
+from sqlstream_planner.physical.late_rows import LateRows
 from sqlstream_planner.physical.multisets import CountedPlan, plan_counted
 from sqlstream_planner.physical.operators.distinct_values import (
     DistinctPlan,
@@ -38,12 +40,10 @@ from sqlstream_planner.physical.operators.distinct_values import (
     plan_distinct,
     plan_distinct_values,
 )
-from sqlstream_planner.physical.late_rows import LateRows
 from sqlstream_planner.physical.places import by_place, each, reads_of, result_of
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.stages import Shipment
 from sqlstream_planner.physical.time_keys import text_of, time_of
-from sqlstream_planner.physical.grouping import GROUPING, Grouping, Kept, Names, keep, within
 from sqlstream_planner.physical.weights import weight_of
 
 #: Columns of the operators' own, which no column of the state may be called.
@@ -78,8 +78,8 @@ class GroupPlan:
             partials[kept.name] = (
                 f"CAST({made.accumulators[kept.position].partial} AS {kept.accumulator.type})"
             )
-        for column in self.spec.accumulators:
-            items.append((partials.get(column.name, f"CAST(NULL AS {column.type})"), column.name))
+        for c in self.spec.accumulators:
+            items.append((partials.get(c.name, f"CAST(NULL AS {c.type})"), c.name))
         having = ""
         if self.retracting:
             # All accumulators are sums: a group whose changes cancel out is not worth a row.
@@ -150,9 +150,7 @@ def _computed(planner: Planner, name: str, blocks: list[Block], wanted: Sequence
         for n, b in enumerate(here):
             items = [(sql(columns[n]), id_) for id_, (columns, _) in times.items()] or [("1", "__one")]
             texts.append(b.select([*items, *([(sql(weight(b)), WEIGHT_COLUMN)] if weighted else [])]))
-        step = FragmentStep(
-            planner.stages.name(f"{name}.rows"), "\nUNION ALL\n".join(texts), reads_of(here)
-        )
+        step = FragmentStep(planner.stages.name(f"{name}.rows"), "\nUNION ALL\n".join(texts), reads_of(here))
         planner.stages[place].steps.append(step)
         columns: dict[str, exp.Expr] = {
             id_: column(id_) if layout is None else text_of(column(id_), layout)
@@ -322,11 +320,11 @@ def _seed(node: GroupAggregate, keys: Schema, accumulators: Schema, counts: set[
     if () not in node.sets:
         return None
     items = []
-    for column in keys:
+    for c in keys:
         # GROUPING has a bit for each key that is not in the set, here all of them.
-        value = str(2 ** len(node.keys) - 1) if column.name == GROUPING else "NULL"
-        items.append((value, column))
-    items += [("0" if column.name in counts else "NULL", column) for column in accumulators]
+        value = str(2 ** len(node.keys) - 1) if c.name == GROUPING else "NULL"
+        items.append((value, c))
+    items += [("0" if c.name in counts else "NULL", c) for c in accumulators]
     listed = ", ".join(f"CAST({value} AS {c.type}) AS {quote_identifier(c.name)}" for value, c in items)
     return f"SELECT {listed}"
 

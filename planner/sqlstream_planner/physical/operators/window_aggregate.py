@@ -12,12 +12,12 @@ from sqlstream_operators.plan.types import BIGINT, BOOLEAN, Kind, quote_identifi
 from sqlstream_planner import window_sql
 from sqlstream_planner.aggregates.count import COUNT
 from sqlstream_planner.aggregates.registry import function_of, values_of
-from sqlstream_planner.physical.block import Block
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.form import Data, Form, form, sort_forms
 from sqlstream_planner.identity.relation import Columns, form_over
 from sqlstream_planner.identity.state import StateIdentity, Stored, StoredTable
 from sqlstream_planner.logical import AggregateCall, Field, Node, WindowAggregate, raw, sql
+from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.grouping import (
     GROUPING,
     Grouping,
@@ -200,7 +200,9 @@ def _plan(planner: Planner, node: WindowAggregate) -> AggregatePlan:
                 (
                     output,
                     function_of(c).over_distinct(
-                        c, tuple(quote_identifier(v.name) for v, _ in s.values), flag and quote_identifier(flag)
+                        c,
+                        tuple(quote_identifier(v.name) for v, _ in s.values),
+                        flag and quote_identifier(flag),
                     ),
                 )
                 for c, output, flag in s.calls
@@ -236,9 +238,7 @@ def _attributes(node: WindowAggregate, grouping: Grouping, inside: Columns) -> d
     }
 
 
-def _distinct_states(
-    calls: list[AggregateCall], inside: Columns, names: Names
-) -> tuple[_DistinctState, ...]:
+def _distinct_states(calls: list[AggregateCall], inside: Columns, names: Names) -> tuple[_DistinctState, ...]:
     grouped: dict[Form, list[AggregateCall]] = {}
     for call in calls:
         values = form("values", *sort_forms({form_over(a, inside) for a, _ in values_of(call)}))

@@ -54,9 +54,7 @@ def _spec(planner: Planner, node: WindowGate, groups: Block) -> WindowGateSpec:
         meaning = form("grouping", *forms)
         keys[meaning.digest] = Stored(names[group.grouping.id], group.grouping.type, meaning)
     chosen = {key.name for key in keys.values()}
-    value = tuple(
-        Stored(names[f.id], f.type, given[f.id]) for f in node.fields if names[f.id] not in chosen
-    )
+    value = tuple(Stored(names[f.id], f.type, given[f.id]) for f in node.fields if names[f.id] not in chosen)
     identity = StateIdentity(
         "groups of open windows",
         planner.meanings.relation(node.meaning),

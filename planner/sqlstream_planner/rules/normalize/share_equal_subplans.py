@@ -33,7 +33,9 @@ def share_equal_subplans(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
     for node in walk(roots):
         inputs = tuple(made[id(i)] for i in node.inputs)
         renamed = _renamed(node, inputs)
-        made[id(node)] = renamed if isinstance(node, Sink) else shared.setdefault(_structure(renamed), renamed)
+        made[id(node)] = (
+            renamed if isinstance(node, Sink) else shared.setdefault(_structure(renamed), renamed)
+        )
     return tuple(root for root in (made[id(r)] for r in roots) if isinstance(root, Sink))
 
 

@@ -41,6 +41,7 @@ def share_slices(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
           window aggregate HOP(size 6 seconds, slide 2 seconds, slices of 2 seconds of ts) calls count()
             scan t (a, c, ts)
     """
+
     def rewrite(node: Node) -> Node:
         if not isinstance(node, WindowAggregate) or node.window.shared_slices:
             return node
@@ -58,7 +59,9 @@ def share_slices(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
         if time_column is not None and time_column not in {f.id for f in input_.fields}:
             time_column = ColumnId(time.id)
         window = replace(node.window, shared_slices=True)
-        return replace(node, input=input_, window=window, slice_column=ColumnId(time.id), time_column=time_column)
+        return replace(
+            node, input=input_, window=window, slice_column=ColumnId(time.id), time_column=time_column
+        )
 
     return transform(roots, rewrite)
 
