@@ -66,13 +66,12 @@ class StoredTable:
 
     def meanings(self) -> dict[str, Data]:
         """What the parts hold, in an order that no name decides."""
+        parts = {"key": self.key, "sub-key": self.sub_key, "value": self.value}
         return {
             "layout": self.layout,
             **{
-                part: sorted(
-                    ([s.meaning, str(s.type)] for s in stored), key=lambda pair: (pair[0].digest, pair[1])
-                )
-                for part, stored in (("key", self.key), ("sub-key", self.sub_key), ("value", self.value))
+                part: sort_forms(form("field", s.meaning, str(s.type)) for s in stored)
+                for part, stored in parts.items()
             },
         }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields as attributes
-from dataclasses import is_dataclass
 from typing import Any
 
 from sqlglot import exp
@@ -72,7 +71,7 @@ def _value(value: Any, positions: Mapping[str, str]) -> object:
         return str(value.type), value.nullable, repr(value.time), repr(value.window)
     if isinstance(value, tuple):
         return tuple(_value(v, positions) for v in value)
-    if isinstance(value, Part) and is_dataclass(value):
+    if isinstance(value, Part):
         return type(value), tuple(
             _value(getattr(value, a.name), positions)
             for a in attributes(value)
