@@ -7,7 +7,7 @@ from sqlglot import exp
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.plan.changelog_spec import WindowGateSpec
 from sqlstream_operators.plan.schema import Column
-from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable, told_apart
+from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable, disambiguated
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import Provenance, canonical, digest
 from sqlstream_planner.logical import WindowGate
@@ -33,7 +33,7 @@ def plan_gate(node: WindowGate, groups: Block, provenance: Provenance) -> Window
         meaning = f"grouping({', '.join(canonical(e, inside) for e in group.key_expressions)})"
         keys[meaning] = StateField(names[group.grouping.id], group.grouping.type, meaning)
     chosen = {key.name for key in keys.values()}
-    value = told_apart(
+    value = disambiguated(
         StateField(names[f.id], f.type, meanings[f.id]) for f in node.fields if names[f.id] not in chosen
     )
     table = StateTable.of("held", "time", key=keys.values(), value=value)

@@ -13,7 +13,7 @@ from sqlstream_operators.plan.changelog_spec import (
     WindowTopNSpec,
 )
 from sqlstream_operators.plan.schema import KIND_COLUMN, SLICE_COLUMN, WEIGHT_COLUMN, Column, Schema
-from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable, told_apart
+from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable, disambiguated
 from sqlstream_operators.plan.types import BIGINT, BLOB, VARCHAR
 from sqlstream_planner.block import Block, weight
 from sqlstream_planner.diagnostics import InternalError
@@ -58,9 +58,9 @@ def plan_top(node: TopN, provenance: Provenance, *, retracting: bool) -> RowsPla
     fields = tuple(f for f in node.input.fields if f.id in chosen)
     by_id = {f.id: f for f in fields}
     columns = tuple(Column(f.id, f.type, f.nullable) for f in fields)
-    key = told_apart([StateField(id_, by_id[id_].type, inside[id_]) for id_ in node.partition])
+    key = disambiguated([StateField(id_, by_id[id_].type, inside[id_]) for id_ in node.partition])
     state_key = {f.name for f in key}
-    value = told_apart([StateField(f.id, f.type, inside[f.id]) for f in fields if f.id not in state_key])
+    value = disambiguated([StateField(f.id, f.type, inside[f.id]) for f in fields if f.id not in state_key])
     order = tuple(Ordering(t.column, t.descending, t.nulls_first) for t in node.order)
     state_id = digest(provenance.relation(node) + "".join(sorted(inside[f.id] for f in fields)))
     shown = ", ".join(by_id[id_].name for id_ in node.partition)
@@ -114,8 +114,8 @@ def plan_normalize(node: Normalize, provenance: Provenance) -> RowsPlan:
     """A changelog with a primary key, made consistent."""
     inside = provenance.columns(node.input)
     fields = node.input.fields
-    key = told_apart([StateField(f.id, f.type, inside[f.id]) for f in fields if f.id in node.keys])
-    value = told_apart([StateField(f.id, f.type, inside[f.id]) for f in fields if f.id not in node.keys])
+    key = disambiguated([StateField(f.id, f.type, inside[f.id]) for f in fields if f.id in node.keys])
+    value = disambiguated([StateField(f.id, f.type, inside[f.id]) for f in fields if f.id not in node.keys])
     table = StateTable.of("row", "key", key=key, value=value)
     columns = tuple(Column(f.id, f.type, f.nullable) for f in fields)
     state_id = digest(provenance.relation(node) + "".join(sorted(f.fingerprint for f in value)))
@@ -129,7 +129,7 @@ def plan_keep_first(node: KeepFirst, provenance: Provenance) -> RowsPlan:
     """The first row that comes of each key."""
     inside = provenance.columns(node.input)
     fields = node.input.fields
-    key = told_apart([StateField(f.id, f.type, inside[f.id]) for f in fields if f.id in node.keys])
+    key = disambiguated([StateField(f.id, f.type, inside[f.id]) for f in fields if f.id in node.keys])
     table = StateTable.of("row", "key", key=key)
     columns = tuple(Column(f.id, f.type, f.nullable) for f in fields)
     names = ", ".join(f.name for f in fields if f.id in node.keys)

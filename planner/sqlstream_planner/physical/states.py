@@ -36,7 +36,7 @@ class States:
         """Every state, in the order in which they were added."""
         return tuple(self._schemas.values())
 
-    def told_apart(self, plan: _PlanT) -> _PlanT:
+    def disambiguated(self, plan: _PlanT) -> _PlanT:
         """The plan with a state id of its own: two aggregates over the same groups need two states."""
         if plan.spec.state.state_id not in self._schemas:
             return plan
