@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlstream_operators.plan.changelog_spec import (
     DeduplicateSpec,
     DistinctValuesSpec,
+    FirstRowSpec,
     GroupAggregateSpec,
-    KeepFirstSpec,
     NormalizeSpec,
     Ordering,
     TopNSpec,
@@ -68,7 +68,7 @@ def _operator_lines(name: str, spec: OperatorSpec) -> list[str]:
                 f"    partition {', '.join(spec.partition)}",
                 f"    order {_order(spec.order)}",
             ]
-        case KeepFirstSpec():
+        case FirstRowSpec():
             return [
                 f"  {name} = first row that comes of each key, state {spec.state.state_id}",
                 f"    keys {', '.join(spec.keys)}",

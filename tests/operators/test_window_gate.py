@@ -21,7 +21,7 @@ from sqlstream_operators.operators.operator import (
     Watermarks,
 )
 from sqlstream_operators.operators.registry import operator_of
-from sqlstream_operators.plan.changelog_spec import KeepFirstSpec, WindowGateSpec
+from sqlstream_operators.plan.changelog_spec import FirstRowSpec, WindowGateSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.plan.types import BIGINT, TIMESTAMP, VARCHAR
@@ -58,7 +58,7 @@ def table(rows: list[tuple[int, str, int, int]], *, weighted: bool = True) -> pa
 
 
 class Job:
-    def __init__(self, spec: WindowGateSpec | KeepFirstSpec) -> None:
+    def __init__(self, spec: WindowGateSpec | FirstRowSpec) -> None:
         self.operator, self.store = operator_of(spec), MemoryShardStore(spec.state)
 
     def run(
@@ -138,8 +138,8 @@ def test_a_row_without_a_window_is_our_mistake() -> None:
 
 
 def test_the_first_row_of_each_key_in_order_of_arrival() -> None:
-    state = StateSchema("s", "keep_first", "", (StateTable.of("row", "key", key=[KEY[1]]),))
-    job = Job(KeepFirstSpec(state, ("k",), COLUMNS, COLUMNS))
+    state = StateSchema("s", "first_row", "", (StateTable.of("row", "key", key=[KEY[1]]),))
+    job = Job(FirstRowSpec(state, ("k",), COLUMNS, COLUMNS))
     first = job.run(table([(3, "b", 9, 1), (1, "a", 5, 1), (2, "b", 0, 1)], weighted=False)).output
     assert [(row["k"], row["n"]) for row in first.to_pylist()] == [("b", 9), ("a", 5)]
     result = job.run(table([(0, "a", 0, 1), (4, "c", 1, 1)], weighted=False))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.aggregate.distinct_values import DistinctValues
 from sqlstream_operators.operators.aggregate.group_aggregate import GroupAggregate
-from sqlstream_operators.operators.changelog.keep_first import KeepFirst
+from sqlstream_operators.operators.changelog.first_row import FirstRow
 from sqlstream_operators.operators.changelog.normalize import Normalize
 from sqlstream_operators.operators.top_n.deduplicate import Deduplicate
 from sqlstream_operators.operators.top_n.short_top_n import ShortTopN
@@ -18,8 +18,8 @@ from sqlstream_operators.operators.window.window_gate import WindowGate
 from sqlstream_operators.plan.changelog_spec import (
     DeduplicateSpec,
     DistinctValuesSpec,
+    FirstRowSpec,
     GroupAggregateSpec,
-    KeepFirstSpec,
     NormalizeSpec,
     TopNSpec,
     WindowGateSpec,
@@ -57,8 +57,8 @@ def _operator_of(spec: OperatorSpec) -> Operator:
             return WindowTopN(spec)
         case NormalizeSpec():
             return Normalize(spec)
-        case KeepFirstSpec():
-            return KeepFirst(spec)
+        case FirstRowSpec():
+            return FirstRow(spec)
         case WindowGateSpec():
             return WindowGate(spec)
     raise InternalError(f"no operator runs a {spec.kind}")

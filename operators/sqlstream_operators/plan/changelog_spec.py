@@ -268,8 +268,10 @@ class NormalizeSpec(_Unwatched):
 
 
 @dataclass(frozen=True, slots=True)
-class KeepFirstSpec(_Unwatched):
+class FirstRowSpec(_Unwatched):
     """The first row of each key that comes, of rows that only come; the others are dropped.
+
+    Flink's Deduplicate with keep=FirstRow, by arrival; what ON CONFLICT DO NOTHING writes.
 
     Input, in arrival order: `columns`. State: table `row`, layout 'key': key = `keys`, no value. Output:
     `columns`, append-only. Metric: `dropped_rows`.
@@ -280,7 +282,7 @@ class KeepFirstSpec(_Unwatched):
     columns: Schema
     output: Schema
     ttl_us: int | None = None
-    kind: str = "keep_first"
+    kind: str = "first_row"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from enum import StrEnum
 from sqlstream_operators.plan.changelog_spec import (
     DeduplicateSpec,
     DistinctValuesSpec,
+    FirstRowSpec,
     GroupAggregateSpec,
-    KeepFirstSpec,
     NormalizeSpec,
     TopNSpec,
     WindowGateSpec,
@@ -215,7 +215,7 @@ OperatorSpec = (
     | DeduplicateSpec
     | WindowTopNSpec
     | NormalizeSpec
-    | KeepFirstSpec
+    | FirstRowSpec
     | WindowGateSpec
 )
 

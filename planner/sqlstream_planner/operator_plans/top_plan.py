@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlstream_operators.plan.changelog_spec import (
     DeduplicateSpec,
-    KeepFirstSpec,
+    FirstRowSpec,
     NormalizeSpec,
     Ordering,
     TopNSpec,
@@ -29,7 +29,7 @@ SHORT_LIST = 100
 class RowsPlan:
     """An operator over whole rows: `input_schema` is what its exchange ships."""
 
-    spec: TopNSpec | DeduplicateSpec | WindowTopNSpec | NormalizeSpec | KeepFirstSpec
+    spec: TopNSpec | DeduplicateSpec | WindowTopNSpec | NormalizeSpec | FirstRowSpec
     input_schema: Schema
     columns: tuple[str, ...]
     keep: Keep | None = None
@@ -133,8 +133,8 @@ def plan_keep_first(node: KeepFirst, provenance: Provenance) -> RowsPlan:
     table = StateTable.of("row", "key", key=key)
     columns = tuple(Column(f.id, f.type, f.nullable) for f in fields)
     names = ", ".join(f.name for f in fields if f.id in node.keys)
-    state = StateSchema(digest(provenance.relation(node)), "keep_first", f"each {names} that came", (table,))
-    spec = KeepFirstSpec(state, tuple(f.name for f in table.key), columns, columns)
+    state = StateSchema(digest(provenance.relation(node)), "first_row", f"each {names} that came", (table,))
+    spec = FirstRowSpec(state, tuple(f.name for f in table.key), columns, columns)
     return RowsPlan(spec, columns, tuple(f.id for f in fields))
 
 

@@ -8,8 +8,8 @@ from typing import TypeAlias, TypeVar
 from sqlstream_operators.plan.changelog_spec import (
     DeduplicateSpec,
     DistinctValuesSpec,
+    FirstRowSpec,
     GroupAggregateSpec,
-    KeepFirstSpec,
     NormalizeSpec,
     TopNSpec,
 )
@@ -19,7 +19,7 @@ from sqlstream_planner.operator_plans.group_plan import GroupPlan
 from sqlstream_planner.operator_plans.window_aggregates import AggregatePlan
 
 _Keyed: TypeAlias = (
-    GroupAggregateSpec | DistinctValuesSpec | TopNSpec | DeduplicateSpec | NormalizeSpec | KeepFirstSpec
+    GroupAggregateSpec | DistinctValuesSpec | TopNSpec | DeduplicateSpec | NormalizeSpec | FirstRowSpec
 )
 _SpecT = TypeVar("_SpecT", bound=_Keyed)
 _PlanT = TypeVar("_PlanT", AggregatePlan, GroupPlan)
