@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from sqlstream_operators.plan.changelog_spec import (
+    ChangelogNormalizeSpec,
     DeduplicateSpec,
     DistinctValuesSpec,
     FirstRowSpec,
     GroupAggregateSpec,
-    NormalizeSpec,
     Ordering,
     TopNSpec,
     WindowGateSpec,
@@ -78,7 +78,7 @@ def _operator_lines(name: str, spec: OperatorSpec) -> list[str]:
                 f"  {name} = held until the window closes, corrections pass, state {spec.state.state_id}",
                 f"    keys {', '.join(spec.keys)}, window end {spec.end}",
             ]
-        case NormalizeSpec():
+        case ChangelogNormalizeSpec():
             return [
                 f"  {name} = last change of each key, state {spec.state.state_id}",
                 f"    keys {', '.join(spec.keys)}",

@@ -18,12 +18,12 @@ from sqlstream_operators.operators.operator import OperatorContext, Watermarks
 from sqlstream_operators.operators.registry import operator_of
 from sqlstream_operators.operators.time_to_live import TimeToLive
 from sqlstream_operators.plan.changelog_spec import (
+    ChangelogNormalizeSpec,
     CountedValuesSpec,
     DeduplicateSpec,
     DistinctValuesSpec,
     FirstRowSpec,
     GroupAggregateSpec,
-    NormalizeSpec,
     Ordering,
     TopNSpec,
 )
@@ -38,7 +38,14 @@ P, V = Column("p", VARCHAR), Column("v", BIGINT)
 ROWS: Schema = (P, V)
 SECOND = 1_000_000
 DUCK = DuckSession()
-Keyed = GroupAggregateSpec | DistinctValuesSpec | TopNSpec | DeduplicateSpec | NormalizeSpec | FirstRowSpec
+Keyed = (
+    GroupAggregateSpec
+    | DistinctValuesSpec
+    | TopNSpec
+    | DeduplicateSpec
+    | ChangelogNormalizeSpec
+    | FirstRowSpec
+)
 Row = tuple[str | None, int, int]
 
 
@@ -92,7 +99,7 @@ TOP = TopNSpec(
 )
 ROW = state(table("row", key=[P], value=[V]))
 FIRST = DeduplicateSpec(ROW, ROWS, ("p",), (Ordering("v"),), ROWS)
-CHANGELOG = NormalizeSpec(ROW, ("p",), ROWS, ROWS)
+CHANGELOG = ChangelogNormalizeSpec(ROW, ("p",), ROWS, ROWS)
 KEEP = FirstRowSpec(state(table("row", key=[P])), ("p",), ROWS, ROWS)
 SHORT = replace(
     TOP,
@@ -123,7 +130,7 @@ def inputs(kind: str, rows: Sequence[Row]) -> list[pa.Table]:
             return [rows_.append_column("f", weights)]
         case "top_n":
             return [rows_.append_column(WEIGHT_COLUMN, weights)]
-        case "normalize":
+        case "changelog_normalize":
             return [
                 rows_.append_column(
                     KIND_COLUMN, pa.array(["+U" if w > 0 else "-D" for _, _, w in rows], pa.string())

@@ -227,7 +227,7 @@ def test_another_hint_is_warned_of() -> None:
     ("text", "operators", "changelog"),
     [
         ("SELECT k, v FROM t ON CONFLICT DO NOTHING", ["first_row"], "append"),
-        ("SELECT k, v FROM t ON CONFLICT DO DEDUPLICATE", ["normalize"], "retract"),
+        ("SELECT k, v FROM t ON CONFLICT DO DEDUPLICATE", ["changelog_normalize"], "retract"),
         ("SELECT k, v FROM t ON CONFLICT DO ERROR", [], "retract"),
         ("SELECT k, x FROM t CROSS JOIN UNNEST(a) AS u (x) ON CONFLICT DO NOTHING", ["first_row"], "append"),
         ("SELECT k, MAX(v) FROM t GROUP BY k ON CONFLICT DO NOTHING", ["group_aggregate"], "retract"),

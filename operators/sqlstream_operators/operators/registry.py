@@ -7,8 +7,8 @@ from dataclasses import replace
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.aggregate.distinct_values import DistinctValues
 from sqlstream_operators.operators.aggregate.group_aggregate import GroupAggregate
+from sqlstream_operators.operators.changelog.changelog_normalize import ChangelogNormalize
 from sqlstream_operators.operators.changelog.first_row import FirstRow
-from sqlstream_operators.operators.changelog.normalize import Normalize
 from sqlstream_operators.operators.top_n.deduplicate import Deduplicate
 from sqlstream_operators.operators.top_n.short_top_n import ShortTopN
 from sqlstream_operators.operators.top_n.top_n import TopN
@@ -16,11 +16,11 @@ from sqlstream_operators.operators.top_n.window_top_n import WindowTopN
 from sqlstream_operators.operators.window.window_aggregate import WindowAggregate
 from sqlstream_operators.operators.window.window_gate import WindowGate
 from sqlstream_operators.plan.changelog_spec import (
+    ChangelogNormalizeSpec,
     DeduplicateSpec,
     DistinctValuesSpec,
     FirstRowSpec,
     GroupAggregateSpec,
-    NormalizeSpec,
     TopNSpec,
     WindowGateSpec,
     WindowTopNSpec,
@@ -55,8 +55,8 @@ def _operator_of(spec: OperatorSpec) -> Operator:
             return Deduplicate(spec)
         case WindowTopNSpec():
             return WindowTopN(spec)
-        case NormalizeSpec():
-            return Normalize(spec)
+        case ChangelogNormalizeSpec():
+            return ChangelogNormalize(spec)
         case FirstRowSpec():
             return FirstRow(spec)
         case WindowGateSpec():

@@ -247,7 +247,7 @@ class WindowTopNSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class NormalizeSpec(_Unwatched):
+class ChangelogNormalizeSpec(_Unwatched):
     """Makes a changelog with a primary key consistent: every key has one row or none, whatever the source
     says.
 
@@ -264,7 +264,7 @@ class NormalizeSpec(_Unwatched):
     columns: Schema
     output: Schema
     ttl_us: int | None = None
-    kind: str = "normalize"
+    kind: str = "changelog_normalize"
 
 
 @dataclass(frozen=True, slots=True)

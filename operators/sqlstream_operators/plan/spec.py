@@ -17,11 +17,11 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from sqlstream_operators.plan.changelog_spec import (
+    ChangelogNormalizeSpec,
     DeduplicateSpec,
     DistinctValuesSpec,
     FirstRowSpec,
     GroupAggregateSpec,
-    NormalizeSpec,
     TopNSpec,
     WindowGateSpec,
     WindowTopNSpec,
@@ -214,7 +214,7 @@ OperatorSpec = (
     | TopNSpec
     | DeduplicateSpec
     | WindowTopNSpec
-    | NormalizeSpec
+    | ChangelogNormalizeSpec
     | FirstRowSpec
     | WindowGateSpec
 )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sqlstream_operators.plan.changelog_spec import (
+    ChangelogNormalizeSpec,
     DeduplicateSpec,
     FirstRowSpec,
-    NormalizeSpec,
     Ordering,
     TopNSpec,
     WindowTopNSpec,
@@ -29,7 +29,7 @@ SHORT_LIST = 100
 class RowsPlan:
     """An operator over whole rows: `input_schema` is what its exchange ships."""
 
-    spec: TopNSpec | DeduplicateSpec | WindowTopNSpec | NormalizeSpec | FirstRowSpec
+    spec: TopNSpec | DeduplicateSpec | WindowTopNSpec | ChangelogNormalizeSpec | FirstRowSpec
     input_schema: Schema
     columns: tuple[str, ...]
     keep: Keep | None = None
@@ -120,8 +120,8 @@ def plan_normalize(node: Normalize, provenance: Provenance) -> RowsPlan:
     columns = tuple(Column(f.id, f.type, f.nullable) for f in fields)
     state_id = digest(provenance.relation(node) + "".join(sorted(f.fingerprint for f in value)))
     names = ", ".join(f.name for f in fields if f.id in node.keys)
-    state = StateSchema(state_id, "normalize", f"the row of each {names}", (table,))
-    spec = NormalizeSpec(state, tuple(f.name for f in table.key), columns, columns)
+    state = StateSchema(state_id, "changelog_normalize", f"the row of each {names}", (table,))
+    spec = ChangelogNormalizeSpec(state, tuple(f.name for f in table.key), columns, columns)
     return RowsPlan(spec, (*columns, Column(KIND_COLUMN, VARCHAR, False)), tuple(f.id for f in fields))
 
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
 from sqlstream_operators.plan.changelog_spec import (
+    ChangelogNormalizeSpec,
     DeduplicateSpec,
     DistinctValuesSpec,
     FirstRowSpec,
     GroupAggregateSpec,
-    NormalizeSpec,
     TopNSpec,
 )
 from sqlstream_operators.plan.state_schema import StateSchema
@@ -19,7 +19,12 @@ from sqlstream_planner.operator_plans.group_plan import GroupPlan
 from sqlstream_planner.operator_plans.window_aggregates import AggregatePlan
 
 _Keyed: TypeAlias = (
-    GroupAggregateSpec | DistinctValuesSpec | TopNSpec | DeduplicateSpec | NormalizeSpec | FirstRowSpec
+    GroupAggregateSpec
+    | DistinctValuesSpec
+    | TopNSpec
+    | DeduplicateSpec
+    | ChangelogNormalizeSpec
+    | FirstRowSpec
 )
 _SpecT = TypeVar("_SpecT", bound=_Keyed)
 _PlanT = TypeVar("_PlanT", AggregatePlan, GroupPlan)
