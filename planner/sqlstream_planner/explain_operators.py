@@ -9,8 +9,8 @@ from sqlstream_operators.plan.changelog_spec import (
     FirstRowSpec,
     GroupAggregateSpec,
     Ordering,
+    SuppressUntilCloseSpec,
     TopNSpec,
-    WindowGateSpec,
     WindowTopNSpec,
 )
 from sqlstream_operators.plan.spec import OperatorSpec, Schema, WindowAggregateSpec
@@ -73,7 +73,7 @@ def _operator_lines(name: str, spec: OperatorSpec) -> list[str]:
                 f"  {name} = first row that comes of each key, state {spec.state.state_id}",
                 f"    keys {', '.join(spec.keys)}",
             ]
-        case WindowGateSpec():
+        case SuppressUntilCloseSpec():
             return [
                 f"  {name} = held until the window closes, corrections pass, state {spec.state.state_id}",
                 f"    keys {', '.join(spec.keys)}, window end {spec.end}",

@@ -13,16 +13,16 @@ from sqlstream_operators.operators.top_n.deduplicate import Deduplicate
 from sqlstream_operators.operators.top_n.short_top_n import ShortTopN
 from sqlstream_operators.operators.top_n.top_n import TopN
 from sqlstream_operators.operators.top_n.window_top_n import WindowTopN
+from sqlstream_operators.operators.window.suppress_until_close import SuppressUntilClose
 from sqlstream_operators.operators.window.window_aggregate import WindowAggregate
-from sqlstream_operators.operators.window.window_gate import WindowGate
 from sqlstream_operators.plan.changelog_spec import (
     ChangelogNormalizeSpec,
     DeduplicateSpec,
     DistinctValuesSpec,
     FirstRowSpec,
     GroupAggregateSpec,
+    SuppressUntilCloseSpec,
     TopNSpec,
-    WindowGateSpec,
     WindowTopNSpec,
 )
 from sqlstream_operators.plan.spec import OperatorSpec, WindowAggregateSpec
@@ -33,7 +33,7 @@ from .time_to_live import TimeToLive
 
 def operator_of(spec: OperatorSpec) -> Operator:
     """The operator that runs a spec."""
-    if isinstance(spec, WindowAggregateSpec | WindowTopNSpec | WindowGateSpec):
+    if isinstance(spec, WindowAggregateSpec | WindowTopNSpec | SuppressUntilCloseSpec):
         return _operator_of(spec)
     if spec.ttl_us is not None:
         lasting = spec.seed if isinstance(spec, GroupAggregateSpec) else None
@@ -59,13 +59,13 @@ def _operator_of(spec: OperatorSpec) -> Operator:
             return ChangelogNormalize(spec)
         case FirstRowSpec():
             return FirstRow(spec)
-        case WindowGateSpec():
-            return WindowGate(spec)
+        case SuppressUntilCloseSpec():
+            return SuppressUntilClose(spec)
     raise InternalError(f"no operator runs a {spec.kind}")
 
 
 def emits_changes(spec: OperatorSpec) -> bool:
     """Whether what the operator emits has WEIGHT_COLUMN."""
-    if isinstance(spec, WindowGateSpec):
+    if isinstance(spec, SuppressUntilCloseSpec):
         return spec.retracts
     return not isinstance(spec, WindowAggregateSpec | WindowTopNSpec | DistinctValuesSpec)

@@ -286,8 +286,10 @@ class FirstRowSpec(_Unwatched):
 
 
 @dataclass(frozen=True, slots=True)
-class WindowGateSpec:
+class SuppressUntilCloseSpec:
     """Holds a window's rows back until the watermark closes it; changes of windows that are closed pass.
+
+    What Kafka Streams calls `suppress(untilWindowCloses)`, but late corrections still pass.
 
     Input: `columns` and, if `weighted`, WEIGHT_COLUMN; consolidated, and at any time one row for each of
     `keys` (columns, `end` among them: the TIMESTAMP of the window's end). State: table `held`, layout
@@ -308,7 +310,7 @@ class WindowGateSpec:
     slice_us: int
     offset_us: int = 0
     final: bool = False
-    kind: str = "window_gate"
+    kind: str = "suppress_until_close"
 
     def __post_init__(self) -> None:
         if self.end not in self.keys:

@@ -22,8 +22,8 @@ from sqlstream_operators.plan.changelog_spec import (
     DistinctValuesSpec,
     FirstRowSpec,
     GroupAggregateSpec,
+    SuppressUntilCloseSpec,
     TopNSpec,
-    WindowGateSpec,
     WindowTopNSpec,
 )
 from sqlstream_operators.plan.schema import KIND_COLUMN, SLICE_COLUMN, WEIGHT_COLUMN, Column, RowKind, Schema
@@ -216,7 +216,7 @@ OperatorSpec = (
     | WindowTopNSpec
     | ChangelogNormalizeSpec
     | FirstRowSpec
-    | WindowGateSpec
+    | SuppressUntilCloseSpec
 )
 
 # -------------------------------------------------------------------------------------------------- stages
