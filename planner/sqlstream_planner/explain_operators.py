@@ -44,7 +44,7 @@ def _operator_lines(name: str, spec: OperatorSpec) -> list[str]:
         case GroupAggregateSpec():
             return _group_aggregate(name, spec)
         case DistinctValuesSpec():
-            counted = "counted" if spec.counted else "seen once"
+            counted = "counted" if spec.retracting else "seen once"
             return [
                 f"  {name} = values that come or go, {counted}, state {spec.state.state_id}",
                 f"    keys {_columns(spec.keys) or 'none'}",
@@ -105,7 +105,7 @@ def _group_aggregate(name: str, spec: GroupAggregateSpec) -> list[str]:
     for column, merge in zip(spec.accumulators, spec.merge, strict=True):
         mark = ", the group's rows" if column.name == spec.presence else ""
         lines.append(f"    {column.name} {column.type} = {merge}{mark}")
-    for counted in spec.counted:
+    for counted in spec.multisets:
         read = {"first": "the first is read", "last": "the last is read", "all": "all are read"}[counted.pick]
         lines.append(f"    counted values {_columns(counted.values)}, {read}")
         for column, text in zip(counted.columns, counted.aggregates, strict=True):

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlstream.runtime.progress import EpochReport
 
+from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream_planner.pipeline import plan_file
 from tests.properties.referee import Pipeline, assert_same
 

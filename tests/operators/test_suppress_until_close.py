@@ -1,4 +1,4 @@
-"""What is held back until windows close, against a model: what is held, what is released, what passes; and the first row of each key."""
+"""What is held back until windows close, what is released and what passes, against a model; first rows of keys."""
 
 from __future__ import annotations
 

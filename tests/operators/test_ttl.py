@@ -19,11 +19,11 @@ from sqlstream_operators.operators.registry import operator_of
 from sqlstream_operators.operators.time_to_live import TimeToLive
 from sqlstream_operators.plan.changelog_spec import (
     ChangelogNormalizeSpec,
-    CountedValuesSpec,
     DeduplicateSpec,
     DistinctValuesSpec,
     FirstRowSpec,
     GroupAggregateSpec,
+    MultisetSpec,
     Ordering,
     TopNSpec,
 )
@@ -74,14 +74,14 @@ GROUP = GroupAggregateSpec(
     emit="SELECT p, n, lo FROM merged",
     output=(P, Column("n", BIGINT), Column("lo", BIGINT)),
     presence="n",
-    counted=(CountedValuesSpec("low", (V,), "first", (Column("lo", BIGINT),), ("min(v)",)),),
+    multisets=(MultisetSpec("low", (V,), "first", (Column("lo", BIGINT),), ("min(v)",)),),
 )
 DISTINCT = DistinctValuesSpec(
     state=state(table("seen", key=[P, V], value=[Column("f", BIGINT)])),
     keys=(P,),
     values=(V,),
     flags=("f",),
-    counted=True,
+    retracting=True,
     emit='SELECT p, v, CAST("f.after" AS BIGINT) - CAST("f.before" AS BIGINT) AS d FROM changed',
     output=(P, V, Column("d", BIGINT)),
 )

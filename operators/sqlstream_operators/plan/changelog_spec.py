@@ -36,7 +36,7 @@ def _check_ranks(function: str, limit: int, offset: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class CountedValuesSpec:
+class MultisetSpec:
     """Values that an aggregate needs one by one: a multiset for each group, with the count of each value.
 
     Input: the group's keys, `values`, WEIGHT_COLUMN; weights of one value add up. State table `name`,
@@ -82,19 +82,19 @@ class GroupAggregateSpec:
 
     Inputs: first any number of rows of `keys` and `accumulators` (partial aggregates of this epoch;
     several for one group; an accumulator that a row does not know is NULL), then one input for each of
-    `counted`. State: table `acc` (layout 'key': keys -> accumulators; with `expiry` layout 'time', TIME
-    being the µs of its column), and one for each of `counted`.
+    `multisets`. State: table `acc` (layout 'key': keys -> accumulators; with `expiry` layout 'time', TIME
+    being the µs of its column), and one for each of `multisets`.
 
     `merge`: for each accumulator the DuckDB aggregate expression that merges several (by column name;
     deltas of sums and counts are added, a minimum over append-only input is the least). `presence` names
     the accumulator that counts the rows of a group: the group exists while it is positive, and its `acc`
-    row goes when that is 0 (and nothing is counted); None for append-only input, where a group never
+    row goes when that is 0 (and the multisets are empty); None for append-only input, where a group never
     goes. `seed` is DuckDB SQL giving groups (keys and accumulators) that exist even without any row: the
     one group of a global aggregate, the grand total of ROLLUP. They belong to the shard of their keys,
     are emitted in the first epoch, and never go.
 
     `emit` is DuckDB SQL over relation `merged` (keys, merged accumulators, the `columns` of each of
-    `counted`) giving `output`, one row a group; it may also filter (HAVING is a filter of its own,
+    `multisets`) giving `output`, one row a group; it may also filter (HAVING is a filter of its own,
     above). The operator's output is `output` and WEIGHT_COLUMN: -1 with the row as it was, +1 with the
     row as it is, nothing where they are equal. `ttl_us`: groups that were not touched for so long (by the
     epochs' clock) are forgotten, silently.
@@ -108,7 +108,7 @@ class GroupAggregateSpec:
     output: Schema
     presence: str | None = None
     seed: str | None = None
-    counted: tuple[CountedValuesSpec, ...] = ()
+    multisets: tuple[MultisetSpec, ...] = ()
     expiry: ExpirySpec | None = None
     ttl_us: int | None = None
     kind: str = "group_aggregate"
@@ -136,7 +136,7 @@ class DistinctValuesSpec(_Unwatched):
     Serves all DISTINCT aggregates of a group aggregate over the same values; sharded by keys *and*
     values, so that one large group is shared out. Input: `keys`, `values`, and for each of `flags` a
     BIGINT: how many rows with this value came (less those that went) that pass this aggregate's FILTER.
-    State: table `seen`, layout 'key': key = keys and values, value = the flags. With `counted` False the
+    State: table `seen`, layout 'key': key = keys and values, value = the flags. With `retracting` False the
     input is append-only: a flag is kept as 0 or 1, and a value that was seen with all its flags is not
     written again.
 
@@ -150,7 +150,7 @@ class DistinctValuesSpec(_Unwatched):
     keys: Schema
     values: Schema
     flags: tuple[str, ...]
-    counted: bool
+    retracting: bool
     emit: str
     output: Schema
     ttl_us: int | None = None

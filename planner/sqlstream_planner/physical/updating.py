@@ -125,7 +125,7 @@ class UpdatingOperators:
                 Shipment(
                     f"{name}.{c.name}", each(partial(plan.counted_sql, position=n)), plan.counted_schemas[n]
                 )
-                for n, c in enumerate(spec.counted)
+                for n, c in enumerate(spec.multisets)
             ),
         ]
         late = self._late_groups(name, node)
