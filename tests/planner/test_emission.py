@@ -165,7 +165,7 @@ SET = "SET 'table.exec.state.ttl' = '1 h';"
         (f"{SET} {RANKED} EMIT CHANGES", {"top_n_1": 3600}),
         (f"{SET} {ENDS}", {"window_aggregate_1": None}),
         (f"{SET} {ENDS} EMIT CHANGES", {"group_aggregate_1": None}),
-        (f"{SET} SELECT k, v FROM c", {"normalize_1": 3600}),
+        (f"{SET} SELECT k, v FROM c", {"changelog_normalize_1": 3600}),
         (
             "SELECT k, v FROM (SELECT /*+ STATE_TTL('t' = '1h') */ *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS r "
             "FROM t) WHERE r = 1",
