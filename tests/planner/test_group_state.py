@@ -9,9 +9,9 @@ import pytest
 
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.operator import WATERMARK_MAX, Watermarks
-from sqlstream_planner.fingerprint import Provenance
+from sqlstream_planner.identity.relation import Meanings
 from sqlstream_planner.logical import EventTime, GroupExpiry
-from sqlstream_planner.operator_plans.group_plan import plan_group
+from sqlstream_planner.physical.operators.group_aggregate import plan_group
 from tests.planner.group_cases import Shape, assert_same, call, expected, plan
 from tests.planner.group_rows import MODES, SHAPES, TIES, day, fixed_epochs
 from tests.planner.group_running import Running
@@ -97,7 +97,7 @@ def test_a_key_may_be_called_as_a_column_of_ours() -> None:
         shape, calls = Shape(("k", "g"), ((0, 1), ())), [call("median(x)"), call("count(DISTINCT x)")]
         node = shape.node(calls)
         keys = (replace(node.keys[0], name=name), node.keys[1])
-        made = plan_group(replace(node, keys=keys), Provenance(), retracting=True)
+        made = plan_group(Meanings(), replace(node, keys=keys), retracting=True)
         for state in (made.spec.state, *(d.spec.state for d in made.distinct)):
             for table in state.tables:
                 columns = [f.name for f in (*table.key, *table.sub_key, *table.value)]
@@ -113,7 +113,7 @@ def test_a_key_may_be_called_as_a_column_of_ours() -> None:
 @MODES
 def test_groups_that_expire(retracting: bool) -> None:
     """Groups go with the watermark, values and all; their results stay."""
-    expiry = GroupExpiry("key0", EventTime(("rows",), 1, direct=False), lateness_us=0)
+    expiry = GroupExpiry(0, EventTime(("rows",), 1, direct=False), lateness_us=0)
     shape = Shape(("t", "k"))
     calls = [
         call(t)

@@ -26,9 +26,9 @@ from sqlstream_planner.logical import (
     Normalize,
     Scan,
     Sink,
+    SuppressUntilClose,
     TopN,
     WindowAggregate,
-    WindowGate,
     column,
     sql,
 )
@@ -85,7 +85,7 @@ def to_duckdb(planned: Planned, files: Files | None = None, header: Header | Non
                 name = node.input.source.name
                 columns: dict[str, exp.Expr] = {f.id: column(f.name) for f in node.fields}
                 return [normalized(node, Block(name, quote_identifier(name), (name,), columns))]
-            case WindowGate():
+            case SuppressUntilClose():
                 return compose(node.input, leaf)
             case KeepFirst():
                 return [_kept(node.keys, compose(node.input, leaf), last=False)]

@@ -11,9 +11,9 @@ from sqlstream_planner.logical import (
     OverWindow,
     Scan,
     Sink,
+    SuppressUntilClose,
     TopN,
     WindowAggregate,
-    WindowGate,
     transform,
     walk,
 )
@@ -44,7 +44,7 @@ def _check(emit: EmitOnClose, changes: Changes) -> None:
         if (isinstance(n, TopN) and n.window_end is not None)
         or (isinstance(n, OverWindow) and not n.emission.changes and not changes(n.input))
     ]
-    if not final and not any(isinstance(n, WindowAggregate | WindowGate) for n in nodes):
+    if not final and not any(isinstance(n, WindowAggregate | SuppressUntilClose) for n in nodes):
         ranked = any(isinstance(n, OverWindow) or (isinstance(n, TopN) and n.rank is not None) for n in nodes)
         refuse(
             emit.at,
@@ -76,7 +76,7 @@ def _outside_windows(node: Node) -> list[Node]:
     stack = [node]
     while stack:
         top = stack.pop()
-        if id(top) not in found and not isinstance(top, WindowGate | WindowAggregate):
+        if id(top) not in found and not isinstance(top, SuppressUntilClose | WindowAggregate):
             found[id(top)] = top
             stack += top.inputs
     return list(found.values())

@@ -19,9 +19,9 @@ from sqlstream_planner.logical import (
     Node,
     Project,
     Sink,
+    SuppressUntilClose,
     WindowAggregate,
     WindowColumn,
-    WindowGate,
     column,
     raw,
     rebuild,
@@ -36,7 +36,7 @@ def window_aggregates(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
 
     Keys that are bounds of a window make it an aggregate over windows. Over rows that stay, a window is given once, when
     the watermark closes it (WindowAggregate). With EMIT CHANGES, with allowed lateness, or over rows that change its
-    groups are kept up to date until they expire (GroupAggregate), without EMIT CHANGES behind a WindowGate that holds
+    groups are kept up to date until they expire (GroupAggregate), without EMIT CHANGES behind a SuppressUntilClose that holds
     them back until the window closes.
 
     >>> from sqlstream_planner.testing import logical
@@ -198,7 +198,7 @@ def _kept_up_to_date(windowed: _Windowed, original: Aggregate) -> Node:
     )
     given: Node = grouped
     if not node.emission.changes:
-        given = WindowGate(grouped, windowed.window, original)
+        given = SuppressUntilClose(grouped, windowed.window, original)
     us = f'epoch_us("{end.id}")'
     maker = "make_timestamptz" if windowed.bound("time").type.kind is Kind.TIMESTAMPTZ else "make_timestamp"
     return windowed.result(
