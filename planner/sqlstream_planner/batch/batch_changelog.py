@@ -5,13 +5,9 @@ Written apart from the reader of these formats, so that it can judge it: JSON fu
 
 from __future__ import annotations
 
-from sqlglot import exp
-
 from sqlstream_operators.schema import KIND_COLUMN, Column
 from sqlstream_operators.spec import SourceSpec
 from sqlstream_operators.types import Kind, quote_identifier, quote_literal
-from sqlstream_planner.block import Block
-from sqlstream_planner.logical import Normalize, Scan, column, sql
 
 #: The column of a changelog view that tells in which order its rows stand.
 ORDER_COLUMN = "__order"
@@ -72,36 +68,3 @@ def _value(c: Column) -> str:
     if c.type.kind in (Kind.VARCHAR, Kind.DECIMAL, Kind.TIMESTAMPTZ, Kind.DATE, Kind.TIME):
         return f"CAST(change.image ->> {path} AS {c.type})"
     return f"CAST(change.image -> {path} AS {c.type})"
-
-
-def remaining(node: Scan, block: Block) -> Block:
-    """What is left of a changelog without a key: as many of each row as came less those that went."""
-    ids = [f.id for f in node.fields]
-    listed = ", ".join(f"{sql(block.columns[id_])} AS {quote_identifier(id_)}" for id_ in ids)
-    names = ", ".join(quote_identifier(id_) for id_ in ids)
-    came = f"sum(CASE WHEN {_KIND} IN ('+I', '+U') THEN 1 ELSE -1 END)"
-    text = (
-        f"SELECT {names} FROM (\n  SELECT {names}, {came} AS copies\n"
-        f"  FROM (SELECT {listed}, {_KIND} FROM {block.source})\n  GROUP BY {names}\n), range(copies::BIGINT)"
-    )
-    return _block(text, ids)
-
-
-def normalized(node: Normalize, block: Block) -> Block:
-    """What is left of a changelog with a key: the last row of each key, unless it went last (also by a '-U' whose
-    '+U' has another key, or is still to come).
-    """
-    ids = [f.id for f in node.fields]
-    listed = ", ".join(f"{sql(block.columns[id_])} AS {quote_identifier(id_)}" for id_ in ids)
-    names = ", ".join(quote_identifier(id_) for id_ in ids)
-    by = ", ".join(quote_identifier(id_) for id_ in node.keys)
-    text = (
-        f"SELECT {names} FROM (\n  SELECT {listed}, {_KIND}, {_ORDER} FROM {block.source}\n"
-        f"  QUALIFY row_number() OVER (PARTITION BY {by} ORDER BY {_ORDER} DESC) = 1\n) WHERE {_KIND} IN ('+I', '+U')"
-    )
-    return _block(text, ids)
-
-
-def _block(text: str, ids: list[str]) -> Block:
-    columns: dict[str, exp.Expr] = {id_: column(id_) for id_ in ids}
-    return Block("batch", f"(\n{text}\n) AS changed", (), columns)

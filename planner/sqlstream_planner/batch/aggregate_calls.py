@@ -1,4 +1,4 @@
-"""Aggregate calls of unbounded groups as plain DuckDB SQL whose answer depends on the multiset of rows alone."""
+"""Aggregate calls as plain DuckDB SQL: over rows as they come, or so that the multiset of rows alone decides."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from sqlstream_planner.logical import AggregateCall, columns_of, order_term, sql
 
 #: Aggregates that are one of their values, so that DISTINCT changes nothing.
 _ONE_VALUE = frozenset({"min", "max", "any_value", "arg_min", "arg_max"})
+#: Aggregates whose value depends on the order in which rows come.
+ORDER_SENSITIVE = frozenset({"list", "array_agg", "string_agg", "collect", "any_value"})
 _FLOATS = (Kind.FLOAT, Kind.DOUBLE)
 #: Aggregates whose result over floating point depends on the order of additions.
 _ROUNDING = frozenset(
@@ -17,7 +19,7 @@ _ROUNDING = frozenset(
 )
 
 
-def batch_call(call: AggregateCall) -> str:
+def in_any_order(call: AggregateCall) -> str:
     """The call over rows of its group, cast to the call's type: the referee of what the accumulators give.
 
     Lists are in ascending order (NULLs last) where the query says nothing, and ties of an ORDER BY are too;
@@ -64,3 +66,24 @@ def batch_call(call: AggregateCall) -> str:
     ordered = f" ORDER BY {order}" if order else ""
     where = f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
     return f"CAST({name}({distinct}{', '.join(arguments)}{ordered}){where} AS {call.field.type})"
+
+
+def in_order_of_arrival(call: AggregateCall) -> str:
+    """The call over rows of its window, cast to the call's type: DuckDB's own, over rows as they come."""
+    arguments = [sql(a) for a in call.arguments]
+    conditions = [f"({sql(call.filter)})"] if call.filter is not None else []
+    name = call.name
+    if name == "count" and len(arguments) != 1:
+        conditions += [f"({a}) IS NOT NULL" for a in arguments]
+        arguments = [f"ROW({', '.join(arguments)})"] if call.distinct else ["*"]
+    if name == "collect":
+        name = "list"
+        conditions.append(f"({arguments[0]}) IS NOT NULL")
+    order = ", ".join(order_term(sql(e), descending=d, nulls_first=n) for e, d, n in call.order_by)
+    if call.distinct and name in ORDER_SENSITIVE:
+        direction = "DESC" if call.order_by and call.order_by[0][1] else "ASC"
+        order = f"{arguments[0]} {direction} NULLS LAST"
+    inside = ("DISTINCT " if call.distinct else "") + ", ".join(arguments)
+    inside += f" ORDER BY {order}" if order else ""
+    where = f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
+    return f"CAST({name}({inside}){where} AS {call.field.type})"
