@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlstream_planner.batch.select import Select, names
+from sqlstream_planner.batch.select import Select, beside, names
 from sqlstream_planner.logical import OrderLimit, OrderTerm, OverWindow, WindowCall, sql
 
 #: Functions that tell rows apart which are equal by ORDER BY.
@@ -27,8 +27,7 @@ def over_window(node: OverWindow, below: Select) -> str:
 
 def _beside(node: OverWindow, below: Select, text: str) -> str:
     ids = [f.id for f in node.input.fields]
-    shown = f"{names(ids)},\n  {text} AS {names([node.call.field.id])}"
-    return f"SELECT {shown}\nFROM {below.as_item('__rows', ids)}"
+    return beside(below, ids, f"{text} AS {names([node.call.field.id])}")
 
 
 def _called(call: WindowCall) -> str:

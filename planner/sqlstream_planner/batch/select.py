@@ -68,6 +68,12 @@ def by_id(source: str, fields: Fields, *, named: bool = False) -> Select:
     return Select(source, {f.id: column(f.id) for f in fields}, named=named)
 
 
+def beside(rows: Select, ids: Sequence[str], item: str) -> str:
+    """The columns `ids` of some rows, and an item that is written over them."""
+    listed = ",\n  ".join([names(ids), item] if ids else [item])
+    return f"SELECT {listed}\nFROM {rows.as_item('__rows', ids)}"
+
+
 def operand(predicate: exp.Expr) -> str:
     """A predicate as SQL between ANDs."""
     text = sql(predicate)
