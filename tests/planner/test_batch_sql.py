@@ -12,8 +12,9 @@ import duckdb
 import pytest
 from sqlglot import exp
 
-from sqlstream_operators.spec import Column, SinkSpec, SourceSpec, WindowKind, WindowSpec
-from sqlstream_operators.types import BIGINT, BOOLEAN, INTEGER, TIMESTAMP, SqlType, array
+from sqlstream_operators.plan.schema import Column
+from sqlstream_operators.plan.spec import SinkSpec, SourceSpec, WindowKind, WindowSpec
+from sqlstream_operators.plan.types import BIGINT, BOOLEAN, INTEGER, TIMESTAMP, SqlType, array
 from sqlstream_planner.batch.queries import query_of
 from sqlstream_planner.logical import (
     Aggregate,

@@ -40,10 +40,10 @@ def _changes(node: Node, below: bool) -> bool:
     match node:
         case Scan():
             return node.changelog
-        case Aggregate() if _in_windows(node.keys):
-            # A window is given when it closes; then late rows correct it, if they are allowed.
-            return node.emission.changes or node.emission.lateness_us > 0
         case Aggregate():
+            # A window is given when it closes; then late rows correct it, if they are allowed.
+            if _in_windows(node.keys) and not (node.emission.changes or node.emission.lateness_us):
+                return False
             # DISTINCT over rows that stay: a row that was given once is never taken back.
             return bool(node.calls) or node.grouping is not None or not node.keys or below
         case SetOperation():

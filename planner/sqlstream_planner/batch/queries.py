@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlstream_operators.types import quote_identifier
+from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.batch import (
     aggregates,
     changelogs,

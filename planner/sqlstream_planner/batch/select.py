@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlstream_operators.types import quote_identifier
+from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.logical import Fields, column, sql, substitute
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlstream_operators.types import Kind, SqlType
+from sqlstream_operators.plan.types import Kind, SqlType
 from sqlstream_planner.batch.select import Select, names
 from sqlstream_planner.logical import Field, SetOperation, Values, sql
 

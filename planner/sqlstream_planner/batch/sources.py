@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sqlstream_operators.spec import SourceSpec
-from sqlstream_operators.types import Kind, SqlType, quote_identifier, quote_literal
+from sqlstream_operators.plan.spec import SourceSpec
+from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier, quote_literal
 from sqlstream_planner.batch.batch_changelog import changelog_view
 from sqlstream_planner.bind.sinks import CHANGELOG_FORMATS
 from sqlstream_planner.catalog.options import find_option

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream_operators.types import Kind, quote_identifier
+from sqlstream_operators.plan.types import Kind, quote_identifier
 from sqlstream_planner import window_sql
 from sqlstream_planner.batch.select import Select
 from sqlstream_planner.logical import Filter, Project, Unnest, WindowFunction, raw, sql

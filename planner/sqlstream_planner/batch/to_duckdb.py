@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlstream_operators.types import quote_identifier
+from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.batch.queries import query_of
 from sqlstream_planner.batch.sources import Files, Header, source_view
 from sqlstream_planner.logical import Scan, walk

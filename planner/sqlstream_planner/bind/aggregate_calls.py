@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlstream_operators.types import INTEGER, NULL, UNKNOWN, SqlType, array
+from sqlstream_operators.plan.types import INTEGER, NULL, UNKNOWN, SqlType, array
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.dialect import function_name
 from sqlstream_planner.fingerprint import canonical
@@ -113,14 +113,11 @@ def _kept(type_: SqlType) -> SqlType:
 class AggregateCalls:
     """The calls of one SELECT over the columns `fields`; calls that are written the same are one.
 
-    `time_column` orders FIRST_VALUE and LAST_VALUE. `once`: they are of a window that is given once.
+    `time_column` orders FIRST_VALUE and LAST_VALUE.
     """
 
-    def __init__(
-        self, context: BindContext, fields: Fields, time_column: str | None, *, once: bool = False
-    ) -> None:
+    def __init__(self, context: BindContext, fields: Fields, time_column: str | None) -> None:
         self._context = context
-        self._once = once
         self._fields = fields
         self._time_column = time_column
         self._calls: dict[str, AggregateCall] = {}
@@ -245,7 +242,7 @@ class AggregateCalls:
         if name in _SHARES and len(arguments) > 1:
             self._check_share(arguments[1])
         typed = self._context.type_of(typed_node, fields, aggregates=True)
-        order_by, order_types = self._order(order, fields, name, node)
+        order_by, order_types = self._order(order, fields, name)
         types = tuple(self._context.type_of(a, fields).type for a in arguments)
         if distinct:
             for term, _, _ in order_by:
@@ -274,6 +271,7 @@ class AggregateCalls:
             filter_,
             order_by,
             order_types,
+            self._context.span(node),
         )
         self._calls[form] = result
         return result
@@ -293,7 +291,7 @@ class AggregateCalls:
             )
 
     def _order(
-        self, order: exp.Expr | None, fields: Fields, name: str, node: exp.Expr
+        self, order: exp.Expr | None, fields: Fields, name: str
     ) -> tuple[tuple[tuple[exp.Expr, bool, bool], ...], tuple[SqlType, ...]]:
         if order is None or name not in ORDER_SENSITIVE | {"median"}:
             return (), ()
@@ -303,10 +301,4 @@ class AggregateCalls:
             descending = bool(isinstance(ordered, exp.Ordered) and ordered.args.get("desc"))
             nulls_first = bool(isinstance(ordered, exp.Ordered) and ordered.args.get("nulls_first"))
             terms.append((inner, descending, nulls_first))
-        if self._once and len({d for _, d, _ in terms}) > 1:
-            self._context.unsupported(
-                node,
-                "ORDER BY with both ASC and DESC inside an aggregate of a window",
-                help="it can with EMIT CHANGES, and in a GROUP BY without a window",
-            )
         return tuple(terms), tuple(self._context.type_of(e, fields).type for e, _, _ in terms)

@@ -21,7 +21,7 @@ _GROUPING = ("GROUPING", "GROUPING_ID")
 
 @dataclass(frozen=True, slots=True)
 class AggregateOutput:
-    """What an aggregate over `node` gives: `keys` by their canonical forms, `bounds` by their roles, `grouping`.
+    """What an aggregate over `node` gives: `keys` by their canonical forms, bounds of its `window`, `grouping`.
 
     The calls that expressions have are added to `calls`.
     """
@@ -31,7 +31,6 @@ class AggregateOutput:
     group_by: GroupBy
     window: WindowKeys | None
     keys: Mapping[str, Field]
-    bounds: Mapping[str, Field]
     grouping: Field | None
     calls: AggregateCalls
 
@@ -64,7 +63,7 @@ class AggregateOutput:
             and f.window is not None
             and f.window.window == self.window.marker.window
         ):
-            return column(self.bounds[f.window.role].id)
+            return column(self.window.bound(f.window.role).id)
         name = f.name if f is not None else node.name
         around = node.find_ancestor(exp.Anonymous)
         if around is not None and catalogue.lookup(around.name) is None:

@@ -10,10 +10,10 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from sqlstream_operators.types import SqlType
+from sqlstream_operators.plan.types import SqlType
 from sqlstream_planner.casts import TypedExpr
 from sqlstream_planner.datatypes import sql_type_of
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, not_run_yet, refuse
 from sqlstream_planner.functions import catalogue
 from sqlstream_planner.functions.calls import written_call
 from sqlstream_planner.functions.translate import translate
@@ -22,8 +22,6 @@ from sqlstream_planner.logical import Field, Fields
 from sqlstream_planner.parse import span_of
 from sqlstream_planner.problems import TypeProblem
 from sqlstream_planner.rendered import RenderedSql
-
-SUPPORTED = "docs/sql.md lists what can be run"
 
 
 @dataclass(slots=True)
@@ -84,11 +82,11 @@ class BindContext:
         self, node: exp.Expr, code: str, message: str, *, notes: tuple[str, ...] = (), help: str | None = None
     ) -> NoReturn:
         """Refuse the user's SQL at `node`."""
-        raise DiagnosticError(Diagnostic(code, message, self.span(node), notes, help))
+        refuse(self.span(node), code, message, notes=notes, help=help)
 
     def unsupported(self, node: exp.Expr, what: str, help: str | None = None) -> NoReturn:
         """Refuse a construct that is valid SQL but can't be run."""
-        self.fail(node, "SQL100", f"{what} can't be run yet", help=help or SUPPORTED)
+        not_run_yet(self.span(node), what, help)
 
     def _warn_of_null(self, node: exp.Expr) -> None:
         span = self.span(node)

@@ -8,9 +8,9 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from sqlstream_operators.types import BIGINT, Kind, SqlType
+from sqlstream_operators.plan.types import BIGINT, Kind, SqlType
 from sqlstream_planner.bind.aggregate import bind_aggregate, is_aggregate_query
-from sqlstream_planner.bind.clauses import check_emit, state_ttl, warn_hint
+from sqlstream_planner.bind.clauses import state_ttl, warn_hint
 from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.items import expand_items, project
 from sqlstream_planner.bind.limits import bind_limit, has_limit, with_ordered, without_last
@@ -23,7 +23,19 @@ from sqlstream_planner.bind.windows import bind_tvf
 from sqlstream_planner.casts import common_type
 from sqlstream_planner.diagnostics import DiagnosticError, counted
 from sqlstream_planner.dialect import WindowTvf, duckdb_sql, function_name
-from sqlstream_planner.logical import EventTime, Field, Filter, Node, Project, Union, Unnest, column
+from sqlstream_planner.logical import (
+    EmitOnClose,
+    EventTime,
+    Field,
+    Filter,
+    Node,
+    Project,
+    SetOperation,
+    SetOperator,
+    Unnest,
+    column,
+    union_all,
+)
 
 #: Finds a table or view by name and binds a reference to it.
 TableLookup = Callable[[exp.Table], Node]
@@ -87,8 +99,7 @@ class QueryBinder:
             node = self._bind(query, dict(ctes or {}))
         finally:
             clauses.changes = before
-        check_emit(self.context, emit, node)
-        return node
+        return node if emit.name == "CHANGES" else EmitOnClose(node, self.context.span(emit))
 
     def _bind(self, query: exp.Expr, ctes: dict[str, Node]) -> Node:
         if isinstance(query, exp.Paren | exp.Subquery) and isinstance(query.this, exp.Query):
@@ -132,12 +143,13 @@ class QueryBinder:
             union = self.union_of(query, (left, right))
             return union if all_ else distinct(self.context, union)
         # Branches of a UNION ALL inside are one operand here.
-        operands = tuple(self._reference(side) if isinstance(side, Union) else side for side in (left, right))
-        return set_operation(self.context, self.union_of(query, operands), kind, all_=all_)
+        operands = tuple(self._reference(side) if _is_union_all(side) else side for side in (left, right))
+        operator = SetOperator(kind)
+        return set_operation(self.context, self.union_of(query, operands), operator, all_=all_)
 
-    def union_of(self, node: exp.Expr, parts: tuple[Node, ...]) -> Union:
+    def union_of(self, node: exp.Expr, parts: tuple[Node, ...]) -> SetOperation:
         """UNION ALL of bound queries; `node` is where a mismatch is reported."""
-        branches = [b for p in parts for b in (p.branches if isinstance(p, Union) else (p,))]
+        branches = [b for p in parts for b in (p.inputs if _is_union_all(p) else (p,))]
         first = branches[0]
         for branch in branches[1:]:
             if len(branch.fields) != len(first.fields):
@@ -165,7 +177,7 @@ class QueryBinder:
                     f.window if all(s.window == f.window for s in same) else None,
                 )
             )
-        return Union(tuple(branches), tuple(fields))
+        return union_all(branches, tuple(fields))
 
     def _common_type(self, node: exp.Expr, types: list[SqlType], name: str) -> SqlType:
         type_ = common_type(types)
@@ -434,6 +446,10 @@ class QueryBinder:
                 self.context.unsupported(
                     at if isinstance(at, exp.Expr) else node, what, help=_INSTEAD.get(what)
                 )
+
+
+def _is_union_all(node: Node) -> bool:
+    return isinstance(node, SetOperation) and node.is_union_all
 
 
 def _combines(node: exp.Expr) -> str:

@@ -1,4 +1,4 @@
-"""ROW_NUMBER, RANK and DENSE_RANK over a partition, and the Top-N that a condition on them makes."""
+"""OVER: each becomes a column that a node below the SELECT adds."""
 
 from __future__ import annotations
 
@@ -6,27 +6,22 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream_operators.types import BIGINT
+from sqlstream_operators.plan.types import BIGINT
 from sqlstream_planner.bind.context import BindContext
-from sqlstream_planner.bind.rank_bounds import rank_bounds
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.dialect import duckdb_sql
-from sqlstream_planner.fingerprint import conjuncts
 from sqlstream_planner.logical import (
+    ColumnId,
+    Emission,
     Field,
-    Filter,
     Node,
     OrderTerm,
+    OverWindow,
     Project,
-    Rank,
-    Sink,
-    TopN,
+    WindowCall,
     column,
-    columns_of,
     sql,
-    transform,
 )
-from sqlstream_planner.properties import changes
 
 RANKING: dict[type[exp.Expr], str] = {
     exp.RowNumber: "row_number",
@@ -48,7 +43,7 @@ def ranking_function(window: exp.Window) -> str | None:
 def bind_overs(
     context: BindContext, query: exp.Select, node: Node, scope: Scope
 ) -> tuple[exp.Select, Node, Scope]:
-    """Every OVER of the SELECT list and QUALIFY as a column that a `Rank` below adds; the query reads that column.
+    """Every OVER of the SELECT list and QUALIFY as a column that an `OverWindow` below adds; the query reads that column.
 
     Raises DiagnosticError for functions other than the three that rank.
     """
@@ -100,7 +95,7 @@ def _rank(
     named: dict[str, exp.Expr],
     held: dict[str, str],
 ) -> tuple[Node, Field]:
-    """A `Rank` over `node` and its column; expressions of PARTITION BY that it computes are added to `held`."""
+    """An `OverWindow` over `node` and its column; expressions of PARTITION BY that it computes are added to `held`."""
     function = ranking_function(window)
     if function is None:
         context.unsupported(
@@ -127,17 +122,17 @@ def _rank(
         )
     added: list[tuple[Field, exp.Expr]] = []
 
-    def as_column(expression: exp.Expr) -> str:
+    def as_column(expression: exp.Expr) -> ColumnId:
         resolved = context.translated(scope.resolve(expression), scope.fields)
         bare = resolved.unnest()
         if isinstance(bare, exp.Column):
-            return bare.name
+            return ColumnId(bare.name)
         if sql(bare) in held:
-            return held[sql(bare)]
+            return ColumnId(held[sql(bare)])
         typed = context.type_of(resolved, scope.fields)
         made = Field(context.new_id("over"), "over", typed.type, typed.nullable)
         added.append((made, resolved))
-        return made.id
+        return ColumnId(made.id)
 
     partition = tuple(dict.fromkeys(as_column(e) for e in spec.args.get("partition_by") or []))
     # Who selects what the rows are partitioned by, reads the key of the result.
@@ -151,85 +146,13 @@ def _rank(
         node = Project(node, fields, (*(column(f.id) for f in node.fields), *(e for _, e in added)))
     rank = Field(context.new_id(function), function, BIGINT, False)
     clauses = context.clauses
-    return Rank(node, partition, terms, function, rank, window, clauses.ttl_us, clauses.changes), rank
-
-
-# ------------------------------------------------------------------------------------------------- folding
-
-
-def fold_ranks(roots: tuple[Sink, ...], context: BindContext) -> tuple[Sink, ...]:
-    """Each `Rank` and the condition that bounds it become a Top-N. Raises DiagnosticError where none bounds it."""
-
-    def rewrite(node: Node) -> Node:
-        if not isinstance(node, Filter):
-            return node
-        found = _fold(node)
-        return found if found is not None else node
-
-    folded = transform(tuple(roots), rewrite)
-
-    def refuse(node: Node) -> Node:
-        if isinstance(node, Rank):
-            name = node.function.upper()
-            context.fail(
-                node.at,
-                "SQL061",
-                f"{name} is not bounded by a condition",
-                notes=(
-                    "every row of every partition would have to be kept, and numbered anew at each change",
-                ),
-                help="keep the first few: SELECT … FROM (SELECT …, "
-                f"{name}() OVER (…) AS rn FROM …) WHERE rn <= 3",
-            )
-        return node
-
-    return tuple(n for n in transform(folded, refuse) if isinstance(n, Sink))
-
-
-def _fold(node: Filter) -> Node | None:
-    """The Top-N of a filter over a rank, with what stands between, or None if it is no such filter."""
-    path: list[Project | Filter] = []
-    below: Node = node.input
-    while isinstance(below, Project | Filter):
-        path.append(below)
-        below = below.input
-    if not isinstance(below, Rank):
-        return None
-    name = below.rank.id
-    for step in reversed(path):
-        if isinstance(step, Filter):
-            if name in columns_of(step.predicate):
-                return None
-        else:
-            names = [
-                f.id
-                for f, e in zip(step.fields, step.expressions, strict=True)
-                if isinstance(e.unnest(), exp.Column) and e.unnest().name == name
-            ]
-            if not names:
-                return None
-            name = names[0]
-    if any(isinstance(step, Filter) for step in path):
-        return None  # rows were left out after they were ranked: the rank does not say how many are kept
-    bounds, rest = rank_bounds(conjuncts(node.predicate), name)
-    if bounds.high is None:
-        return None
-    limit = max(0, bounds.high - bounds.low + 1)
-    by_id = {f.id: f for f in below.input.fields}
-    ends = [id_ for id_ in below.partition if (w := by_id[id_].window) is not None and w.role == "end"]
-    mark = by_id[ends[0]].window if ends and not below.early and not changes(below.input) else None
-    made: Node = TopN(
-        below.input,
-        below.partition,
-        below.order,
-        below.function,
-        limit,
-        bounds.low - 1,
-        below.rank,
-        window_end=ends[0] if mark is not None else None,
-        time=mark.time if mark is not None else None,
-        ttl_us=below.ttl_us if mark is None and below.partition else None,
+    over = OverWindow(
+        node,
+        partition,
+        terms,
+        WindowCall(rank, function),
+        emission=Emission(clauses.changes),
+        ttl_us=clauses.ttl_us,
+        at=context.span(window),
     )
-    for step in reversed(path):
-        made = replace(step, input=made)
-    return Filter(made, exp.and_(*rest, copy=False)) if rest else made
+    return over, rank

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.spec import Column as PlanColumn
-from sqlstream_operators.spec import MetadataColumn as PlanMetadata
-from sqlstream_operators.spec import SinkSpec, SourceSpec, WatermarkSpec
-from sqlstream_operators.types import TIMESTAMPTZ
+from sqlstream_operators.plan.spec import Column as PlanColumn
+from sqlstream_operators.plan.spec import MetadataColumn as PlanMetadata
+from sqlstream_operators.plan.spec import SinkSpec, SourceSpec, WatermarkSpec
+from sqlstream_operators.plan.types import TIMESTAMPTZ
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.bind.sinks import CHANGELOG_FORMATS
@@ -18,11 +18,11 @@ from sqlstream_planner.catalog.tables import Catalog, TableDef
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from sqlstream_planner.functions.calls import written_call
 from sqlstream_planner.logical import (
+    ColumnId,
     EventTime,
     Field,
     Fields,
     Node,
-    Normalize,
     Project,
     Scan,
     column,
@@ -121,13 +121,15 @@ class Tables:
                 replace(f, time=time) if f.name.lower() == watermark.column.lower() else f for f in fields
             ]
         changelog = spec.options.get("format") in CHANGELOG_FORMATS
-        scan: Node = Scan(
-            spec, _identity(table), tuple(self._with_time(f, fields) for f in stored.values()), changelog
+        names = {name.lower() for name in table.primary_key.columns} if table.primary_key is not None else set()
+        scan = Scan(
+            spec,
+            _identity(table),
+            tuple(self._with_time(f, fields) for f in stored.values()),
+            changelog,
+            tuple(ColumnId(f.id) for f in stored.values() if changelog and f.name.lower() in names),
+            self.context.clauses.default_ttl_us if changelog else None,
         )
-        if changelog and table.primary_key is not None:
-            names = {name.lower() for name in table.primary_key.columns}
-            keys = tuple(f.id for f in scan.fields if f.name.lower() in names)
-            scan = Normalize(scan, keys, self.context.clauses.default_ttl_us)
         if all(isinstance(e, exp.Column) for e in expressions):
             return scan
         # A computed column is a new column: the stored ones keep their ids through the projection.

@@ -6,14 +6,23 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream_operators.spec import WindowKind, WindowSpec
-from sqlstream_operators.types import TIMESTAMP
+from sqlstream_operators.plan.spec import WindowKind, WindowSpec
+from sqlstream_operators.plan.types import TIMESTAMP
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.diagnostics import Diagnostic
 from sqlstream_planner.dialect import WindowTvf, constant_value
 from sqlstream_planner.dialect.tvf import USAGE
-from sqlstream_planner.logical import EventTime, Field, Node, Project, Window, WindowColumn, column
+from sqlstream_planner.logical import (
+    ColumnId,
+    EventTime,
+    Field,
+    Node,
+    Project,
+    WindowColumn,
+    WindowFunction,
+    column,
+)
 
 _LENGTHS = {"TUMBLE": ("size",), "HOP": ("slide", "size"), "CUMULATE": ("step", "size")}
 
@@ -61,7 +70,7 @@ def bind_tvf(context: BindContext, tvf: WindowTvf, data: Node, table: str) -> No
 
 def bind_group_window(
     context: BindContext, call: exp.Expr, name: str, arguments: list[exp.Expr], data: Node, scope: Scope
-) -> Window:
+) -> WindowFunction:
     """The window node of the older `GROUP BY TUMBLE(ts, INTERVAL …)`; HOP is (ts, slide, size)."""
     kind = name.upper()
     if kind not in ("TUMBLE", "HOP"):
@@ -89,8 +98,8 @@ def bind_group_window(
     return window_over(context, data, time, _spec(context, call, kind, lengths, offset))
 
 
-def window_over(context: BindContext, data: Node, time: Field, spec: WindowSpec) -> Window:
-    """A Window node with fresh window columns.
+def window_over(context: BindContext, data: Node, time: Field, spec: WindowSpec) -> WindowFunction:
+    """A WindowFunction node with fresh window columns.
 
     Bounds of an earlier window that `data` has are plain values from here on: rows that meet in them may
     still be in different windows of this one.
@@ -111,10 +120,10 @@ def window_over(context: BindContext, data: Node, time: Field, spec: WindowSpec)
             window=WindowColumn(role, spec, after),
         )
 
-    return Window(
+    return WindowFunction(
         data,
         spec,
-        time.id,
+        ColumnId(time.id),
         bound("window_start", "start"),
         bound("window_end", "end"),
         bound("window_time", "time"),

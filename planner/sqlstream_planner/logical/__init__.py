@@ -29,6 +29,7 @@ from sqlstream_planner.logical.columns import (
     Field,
     Fields,
     WindowColumn,
+    time_column,
 )
 from sqlstream_planner.logical.expressions import (
     column,
@@ -114,6 +115,7 @@ __all__ = [
     "rebuild",
     "sql",
     "substitute",
+    "time_column",
     "transform",
     "union_all",
     "walk",

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.spec import SinkSpec, SourceSpec, WindowSpec
+from sqlstream_operators.plan.spec import SinkSpec, SourceSpec, WindowSpec
 from sqlstream_planner.diagnostics import Span
 from sqlstream_planner.logical.columns import Field, Fields
 from sqlstream_planner.logical.node import APART, ColumnId, Node
 from sqlstream_planner.logical.parts import (
+    ON_CLOSE,
     AggregateCall,
     ConflictAction,
     Emission,
@@ -216,7 +217,7 @@ class Aggregate(UnaryNode):
     sets: tuple[tuple[int, ...], ...]
     grouping: Field | None
     calls: tuple[AggregateCall, ...]
-    emission: Emission = Emission()
+    emission: Emission = ON_CLOSE
     ttl_us: int | None = None
     at: Span | None = field(default=None, metadata=APART)
 
@@ -255,15 +256,16 @@ class SetOperation(Node):
 class OverWindow(UnaryNode):
     """Adds `call` of each row over the rows of its partition.
 
-    Rows that are equal in all of `order` are told apart by `ties`, ascending, NULLs first, where the function numbers
-    rows (None until `settle_ties` decides on them). `at` is the OVER in the user's text.
+    `ties` are, for a function that ranks, the columns of the input that the query reads (None until `settle_ties` has
+    looked): ROW_NUMBER ranks rows that are equal in all of `order` by them, ascending, NULLs first. `at` is the OVER in
+    the user's text.
     """
 
     partition: tuple[ColumnId, ...]
     order: tuple[OrderTerm, ...]
     call: WindowCall
     ties: tuple[ColumnId, ...] | None = None
-    emission: Emission = Emission()
+    emission: Emission = ON_CLOSE
     ttl_us: int | None = None
     at: Span | None = field(default=None, metadata=APART)
 

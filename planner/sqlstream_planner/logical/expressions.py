@@ -59,3 +59,21 @@ def order_term(term: str, *, descending: bool, nulls_first: bool) -> str:
 def column(id_: str) -> exp.Column:
     """A reference to a column by id."""
     return exp.column(exp.to_identifier(id_, quoted=True))
+
+
+def conjuncts(predicate: exp.Expr) -> list[exp.Expr]:
+    """The operands of the top-level ANDs of a predicate.
+
+    >>> from sqlglot import parse_one
+    >>> [e.sql() for e in conjuncts(parse_one("a AND (b AND c) AND (d OR e)"))]
+    ['a', 'b', 'c', '(d OR e)']
+    """
+    found, stack = [], [predicate]
+    while stack:
+        top = stack.pop()
+        bare = top.unnest()
+        if isinstance(bare, exp.And):
+            stack += [bare.expression, bare.this]
+        else:
+            found.append(top)
+    return found

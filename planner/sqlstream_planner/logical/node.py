@@ -68,7 +68,7 @@ class Node:
         """The expressions over columns of the inputs, in the order of the attributes."""
         return tuple(
             e
-            for name in self._own_attributes()
+            for name in self.own_attributes()
             for e in _found(getattr(self, name), lambda v: isinstance(v, exp.Expr))
         )
 
@@ -76,7 +76,7 @@ class Node:
         """The columns of the inputs that are named by id, outside of expressions."""
         return tuple(
             r
-            for name in self._own_attributes()
+            for name in self.own_attributes()
             for r in _found(getattr(self, name), lambda v: isinstance(v, ColumnId))
         )
 
@@ -89,7 +89,7 @@ class Node:
         return self._changed(lambda v: change(v) if isinstance(v, ColumnId) else v)
 
     def _changed(self, change: Callable[[Any], Any]) -> Self:
-        made = {name: _mapped(getattr(self, name), change) for name in self._own_attributes()}
+        made = {name: _mapped(getattr(self, name), change) for name in self.own_attributes()}
         return self._with({name: v for name, v in made.items() if v is not getattr(self, name)})
 
     def _with(self, changed: dict[str, Any]) -> Self:
@@ -99,7 +99,7 @@ class Node:
         names = (a.name for a in attributes(self) if a.metadata.get("input", True))  # type: ignore[arg-type]
         return tuple(name for name in names if _is_input(getattr(self, name)))
 
-    def _own_attributes(self) -> tuple[str, ...]:
+    def own_attributes(self) -> tuple[str, ...]:
         """The names of the attributes that are neither inputs nor left out of what a node is."""
         return tuple(
             a.name

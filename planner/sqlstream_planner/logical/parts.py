@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from sqlglot import exp
 
-from sqlstream_operators.types import SqlType, quote_identifier
+from sqlstream_operators.plan.types import SqlType, quote_identifier
 from sqlstream_planner.diagnostics import Span
 from sqlstream_planner.logical.columns import Field
 from sqlstream_planner.logical.expressions import order_term
@@ -52,6 +52,10 @@ class OrderTerm(Part):
         )
 
 
+#: The functions of an OVER that number the rows of a partition, so that a condition on them bounds it.
+RANK_FUNCTIONS = frozenset({"row_number", "rank", "dense_rank"})
+
+
 @dataclass(frozen=True, slots=True)
 class WindowCall(Part):
     """One function of an OVER: `name` is DuckDB's, `frame` its ROWS, RANGE or GROUPS in DuckDB SQL ('' by default)."""
@@ -74,6 +78,10 @@ class Emission(Part):
 
     changes: bool = False
     lateness_us: int = 0
+
+
+#: Results in windows are given once, when the watermark closes the window.
+ON_CLOSE = Emission()
 
 
 class JoinKind(StrEnum):

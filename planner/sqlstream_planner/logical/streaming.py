@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from sqlstream_operators.spec import WindowSpec
+from sqlstream_operators.plan.spec import WindowSpec
 from sqlstream_planner.logical.algebra import PassingNode, UnaryNode
 from sqlstream_planner.logical.columns import EventTime, Field, Fields
 from sqlstream_planner.logical.node import APART, ColumnId, Node, Part
