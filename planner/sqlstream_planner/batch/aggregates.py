@@ -14,7 +14,8 @@ def grouped(node: Aggregate, below: Select, *, in_order: bool) -> str:
         listed = [(sql(below.over(e)), f.id) for f, e in keys]
         return below.text(listed, distinct=True)
     call = in_order_of_arrival if in_order else in_any_order
-    read = set().union(*(columns_of(e) for e in node.expressions()))
+    of_calls = node.expressions()[len(node.key_expressions) :]
+    read = set().union(*(columns_of(e) for e in of_calls))
     rows = below.as_item(
         "__rows",
         [f.id for f in node.input.fields if f.id in read],
