@@ -21,11 +21,10 @@ from sqlstream_operators.plan.spec import (
 )
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.plan.state_ttl import EXPIRY
-from sqlstream_planner.bind.windows import duration
 from sqlstream_planner.explain_operators import operator_lines, operator_title
 from sqlstream_planner.logical import (
+    FirstRow,
     GroupAggregate,
-    KeepFirst,
     Node,
     Sink,
     TopN,
@@ -33,9 +32,9 @@ from sqlstream_planner.logical import (
     WindowGate,
     walk,
 )
-from sqlstream_planner.logical_text import logical_text
+from sqlstream_planner.logical.text import duration, logical_text
 from sqlstream_planner.pipeline import Planned
-from sqlstream_planner.properties import Properties, properties
+from sqlstream_planner.properties.summary import Properties, Summary
 from sqlstream_planner.secrets import without_secrets
 
 
@@ -108,11 +107,12 @@ def _stage_words(stage: Stage) -> list[str]:
 
 def _properties(roots: tuple[Sink, ...]) -> Iterable[tuple[str, Properties]]:
     names: dict[str, int] = {}
-    for node in walk(tuple(roots)):
+    summary = Summary()
+    for node in walk(roots):
         kind = _name(node)
         names[kind] = names.get(kind, 0) + 1
         number = f" {names[kind]}" if names[kind] > 1 else ""
-        yield f"{kind}{number}", properties(node)
+        yield f"{kind}{number}", summary.of(node)
 
 
 def _name(node: Node) -> str:
@@ -126,8 +126,8 @@ def _name(node: Node) -> str:
         return "top n"
     if isinstance(node, WindowGate):
         return "window gate"
-    if isinstance(node, KeepFirst):
-        return "keep first"
+    if isinstance(node, FirstRow):
+        return "first row"
     return type(node).__name__.lower() + (f" {node.source.name}" if hasattr(node, "source") else "")
 
 

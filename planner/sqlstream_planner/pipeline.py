@@ -19,20 +19,20 @@ from sqlstream_planner.parse import parse_file
 from sqlstream_planner.physical.plan import plan_physical
 from sqlstream_planner.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 from sqlstream_planner.rendered import RenderedSql
-from sqlstream_planner.rules import optimize
+from sqlstream_planner.rules import SETTLE, optimize
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
     """Everything that is known about a file before it runs.
 
-    `bound` is the plan as written (the batch SQL is made from it), `logical` the optimised one, `physical`
-    what runs.
+    `algebra` is what the file means (the referee's SQL is made of it), `logical` the streaming plan, `physical` what
+    runs.
     """
 
     rendered: RenderedSql
     catalog: Catalog
-    bound: tuple[Sink, ...]
+    algebra: tuple[Sink, ...]
     logical: tuple[Sink, ...]
     physical: PhysicalPlan
     warnings: tuple[Diagnostic, ...]
@@ -53,7 +53,8 @@ def plan_file(
     script = parse_file(source, file=file, variables=variables, env=env, search_path=search_path)
     catalog = read_catalog(script)
     bound = bind_script(script, catalog)
-    logical = optimize(bound.roots)
+    algebra = optimize(bound.roots, SETTLE)
+    logical = optimize(algebra)
     try:
         physical = plan_physical(logical, bound.options)
     except UntypedFieldError as error:
@@ -64,4 +65,4 @@ def plan_file(
                 help=UNTYPED_HELP,
             )
         ) from error
-    return Planned(script.rendered, catalog, bound.roots, logical, physical, bound.warnings)
+    return Planned(script.rendered, catalog, algebra, logical, physical, bound.warnings)

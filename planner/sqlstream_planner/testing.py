@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sqlstream_planner.bind.script import bind_script
 from sqlstream_planner.catalog.script import read_catalog
-from sqlstream_planner.logical_text import logical_text
+from sqlstream_planner.logical.text import logical_text
 from sqlstream_planner.parse import parse_file
-from sqlstream_planner.rules import Rule, optimize
+from sqlstream_planner.rules import SETTLE, Rule, optimize
 
 TABLE = """
 CREATE TABLE t (a INT, c INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
@@ -18,4 +18,4 @@ def logical(query: str, *, rules: tuple[Rule, ...], declarations: str = TABLE) -
     """The logical plan of `query` after `rules`, as text."""
     script = parse_file(declarations + query)
     roots = bind_script(script, read_catalog(script)).roots
-    return logical_text(optimize(roots, rules))
+    return logical_text(optimize(roots, (*SETTLE, *rules)))

@@ -17,13 +17,13 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from sqlstream_operators.plan.changelog_spec import (
+    ChangelogNormalizeSpec,
     DeduplicateSpec,
     DistinctValuesSpec,
+    FirstRowSpec,
     GroupAggregateSpec,
-    KeepFirstSpec,
-    NormalizeSpec,
+    SuppressUntilCloseSpec,
     TopNSpec,
-    WindowGateSpec,
     WindowTopNSpec,
 )
 from sqlstream_operators.plan.schema import KIND_COLUMN, SLICE_COLUMN, WEIGHT_COLUMN, Column, RowKind, Schema
@@ -214,9 +214,9 @@ OperatorSpec = (
     | TopNSpec
     | DeduplicateSpec
     | WindowTopNSpec
-    | NormalizeSpec
-    | KeepFirstSpec
-    | WindowGateSpec
+    | ChangelogNormalizeSpec
+    | FirstRowSpec
+    | SuppressUntilCloseSpec
 )
 
 # -------------------------------------------------------------------------------------------------- stages
@@ -224,11 +224,15 @@ OperatorSpec = (
 
 @dataclass(frozen=True, slots=True)
 class FragmentStep:
-    """DuckDB SQL over relations of this stage; its result is the relation `name`."""
+    """DuckDB SQL over relations of this stage; its result is the relation `name`.
+
+    `materialized`: it is computed once even if a single fragment reads it, which may name it several times.
+    """
 
     name: str
     sql: str
     inputs: tuple[str, ...]
+    materialized: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +241,9 @@ class LateStep:
 
     A partial row is dropped when the last window that its slice belongs to is closed at the late watermark.
     If any row's first window is closed, `late_sql` runs (rare): DuckDB SQL with the parameter
-    `$late_watermark` (BIGINT µs) over `inputs`, one row for each source row and closed window that it
-    misses: columns `window_start`, `window_end` TIMESTAMP, `event_time` TIMESTAMP, `row` VARCHAR (JSON).
+    `$late_watermark` (BIGINT µs) over `inputs`, one row for each source row that misses closed windows: columns
+    `window_start` TIMESTAMP of the first one, `window_end` of the last (NULL: it has no event time), `windows` BIGINT,
+    how many there are from the first to the last, `event_time` TIMESTAMP, `row` VARCHAR (JSON).
     """
 
     name: str

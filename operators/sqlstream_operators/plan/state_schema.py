@@ -60,8 +60,8 @@ class StateField:
         return cls(data["name"], parse_type(data["type"]), data["fingerprint"])
 
 
-def told_apart(fields: Iterable[StateField]) -> list[StateField]:
-    """The fields, of several with one meaning all but the first with their number behind it.
+def disambiguated(fields: Iterable[StateField]) -> list[StateField]:
+    """The fields, each with a fingerprint of its own: of several with one, all but the first get their number behind it.
 
     A query may keep one value under two names; a part of a state table has each meaning once.
     """
@@ -160,7 +160,9 @@ class StateTable:
 
 @dataclass(frozen=True, slots=True)
 class StateSchema:
-    """All the state of one operator: a stable id, what it is for people, and its tables.
+    """All the state of one operator: a stable id, what it is for people, its tables, and what it means.
+
+    `identity` is the planner's structured identity as JSON: plain data, for whoever compares plans.
 
     >>> from .types import BIGINT, VARCHAR
     >>> table = StateTable.of(
@@ -178,6 +180,7 @@ class StateSchema:
     operator: str
     description: str
     tables: tuple[StateTable, ...]
+    identity: str = ""
 
     def __post_init__(self) -> None:
         if not self.state_id:
@@ -216,6 +219,7 @@ class StateSchema:
             "operator": self.operator,
             "description": self.description,
             "tables": [table.to_json() for table in self.tables],
+            "identity": self.identity,
         }
 
     @classmethod
@@ -226,4 +230,5 @@ class StateSchema:
             data["operator"],
             data["description"],
             tuple(StateTable.from_json(table) for table in data["tables"]),
+            data.get("identity", ""),
         )

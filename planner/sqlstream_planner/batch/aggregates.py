@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlstream_planner.batch.aggregate_calls import in_any_order, in_order_of_arrival
+from sqlstream_planner.aggregates.batch import in_any_order, in_order_of_arrival
 from sqlstream_planner.batch.select import Select, names
 from sqlstream_planner.logical import Aggregate, columns_of, sql
 

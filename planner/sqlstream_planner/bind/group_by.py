@@ -13,7 +13,7 @@ from sqlstream_planner.bind.group_window import GROUP_WINDOWS, window_column
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.diagnostics import counted
 from sqlstream_planner.dialect import function_name
-from sqlstream_planner.fingerprint import canonical
+from sqlstream_planner.identity.relation import form_over
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class GroupBy:
 
     def key(self, expression: exp.Expr) -> int:
         """The position of a key, added if it is new."""
-        form = canonical(expression, {})
+        form = form_over(expression, {}).digest
         if form not in self.forms:
             self.forms.append(form)
             self.keys.append(expression)

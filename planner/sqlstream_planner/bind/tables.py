@@ -12,7 +12,7 @@ from sqlstream_operators.plan.spec import SinkSpec, SourceSpec, WatermarkSpec
 from sqlstream_operators.plan.types import TIMESTAMPTZ
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Relation, Scope
-from sqlstream_planner.bind.sinks import CHANGELOG_FORMATS
+from sqlstream_planner.catalog.connector_options import CHANGELOG_FORMATS
 from sqlstream_planner.catalog.options import Role
 from sqlstream_planner.catalog.tables import Catalog, TableDef
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
@@ -121,7 +121,9 @@ class Tables:
                 replace(f, time=time) if f.name.lower() == watermark.column.lower() else f for f in fields
             ]
         changelog = spec.options.get("format") in CHANGELOG_FORMATS
-        names = {name.lower() for name in table.primary_key.columns} if table.primary_key is not None else set()
+        names = (
+            {name.lower() for name in table.primary_key.columns} if table.primary_key is not None else set()
+        )
         scan = Scan(
             spec,
             _identity(table),

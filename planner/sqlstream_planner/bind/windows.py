@@ -23,6 +23,7 @@ from sqlstream_planner.logical import (
     WindowFunction,
     column,
 )
+from sqlstream_planner.logical.text import duration
 
 _LENGTHS = {"TUMBLE": ("size",), "HOP": ("slide", "size"), "CUMULATE": ("step", "size")}
 
@@ -225,21 +226,3 @@ def _spec(
             help=f"use a size of {duration(max(1, round(size / step)) * step)}, or another step",
         )
     return WindowSpec(WindowKind.CUMULATE, size, step, offset)
-
-
-def duration(micros: int) -> str:
-    """A length of time for people.
-
-    >>> duration(90_000_000), duration(1_500)
-    ('90 seconds', '1500 microseconds')
-    """
-    for unit, length in (
-        ("day", 86_400_000_000),
-        ("hour", 3_600_000_000),
-        ("minute", 60_000_000),
-        ("second", 1_000_000),
-    ):
-        if micros % length == 0:
-            count = micros // length
-            return f"{count} {unit}{'' if abs(count) == 1 else 's'}"
-    return f"{micros} microseconds"

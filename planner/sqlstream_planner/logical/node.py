@@ -10,16 +10,14 @@ share is one object.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from dataclasses import fields as attributes
-from dataclasses import is_dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from sqlglot import exp
 
 if TYPE_CHECKING:
     from sqlstream_planner.logical.columns import Fields
-
-_ValueT = TypeVar("_ValueT")
 
 
 class ColumnId(str):
@@ -28,10 +26,9 @@ class ColumnId(str):
     __slots__ = ()
 
 
+@dataclass(frozen=True, slots=True)
 class Part:
     """Something that a node has, such as a call of an aggregate, in which expressions and references may stand."""
-
-    __slots__ = ()
 
 
 class Node:
@@ -119,26 +116,26 @@ def _is_input(value: Any) -> bool:
     )
 
 
-def _found(value: Any, wanted: Callable[[Any], bool]) -> Iterator[Any]:
+def _found(value: object, wanted: Callable[[Any], bool]) -> Iterator[Any]:
     if wanted(value):
         yield value
     elif isinstance(value, tuple):
         for v in value:
             yield from _found(v, wanted)
-    elif isinstance(value, Part) and is_dataclass(value):
+    elif isinstance(value, Part):
         for a in attributes(value):
             if not a.metadata.get("apart", False):
                 yield from _found(getattr(value, a.name), wanted)
 
 
-def _mapped(value: _ValueT, change: Callable[[Any], Any]) -> _ValueT:
+def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     """The value with everything inside it changed; the very same value if nothing was."""
-    made: Any = value
+    made = value
     if isinstance(value, tuple):
         items = [_mapped(v, change) for v in value]
         if any(a is not b for a, b in zip(value, items, strict=True)):
             made = tuple(items)
-    elif isinstance(value, Part) and is_dataclass(value):
+    elif isinstance(value, Part):
         changed: dict[str, Any] = {}
         for a in attributes(value):
             if not a.metadata.get("apart", False):
@@ -147,7 +144,7 @@ def _mapped(value: _ValueT, change: Callable[[Any], Any]) -> _ValueT:
                 if after is not before:
                     changed[a.name] = after
         if changed:
-            made = replace(value, **changed)  # type: ignore[type-var]
+            made = replace(value, **changed)
     else:
         made = change(value)
-    return made  # type: ignore[no-any-return]
+    return made

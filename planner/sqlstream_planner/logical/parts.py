@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as attribute
 from enum import StrEnum
 
 from sqlglot import exp
@@ -29,7 +30,7 @@ class AggregateCall(Part):
     filter: exp.Expr | None = None
     order_by: tuple[tuple[exp.Expr, bool, bool], ...] = ()
     order_types: tuple[SqlType, ...] = ()
-    at: Span | None = field(default=None, compare=False, metadata=APART)
+    at: Span | None = attribute(default=None, compare=False, metadata=APART)
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,6 +133,7 @@ class ChangelogNormalize(PassingNode):
     """
 
     keys: tuple[ColumnId, ...]
+    meaning: Node = field(metadata=APART)
     ttl_us: int | None = None
 
 
@@ -141,6 +142,7 @@ class FirstRow(PassingNode):
     """The first row that came for each of `keys`, of rows that only come (Flink's Deduplicate, keep=FirstRow)."""
 
     keys: tuple[ColumnId, ...]
+    meaning: Node = field(metadata=APART)
     ttl_us: int | None = None
 
 

@@ -15,14 +15,11 @@ from sqlstream_operators.plan.changelog_spec import (
 )
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.plan.state_ttl import with_ttl
-from sqlstream_planner.operator_plans.group_plan import GroupPlan
-from sqlstream_planner.operator_plans.window_aggregates import AggregatePlan
 
 _Keyed: TypeAlias = (
     GroupAggregateSpec | DistinctValuesSpec | TopNSpec | DeduplicateSpec | NormalizeSpec | KeepFirstSpec
 )
 _SpecT = TypeVar("_SpecT", bound=_Keyed)
-_PlanT = TypeVar("_PlanT", AggregatePlan, GroupPlan)
 
 
 class States:
@@ -36,31 +33,24 @@ class States:
         """Every state, in the order in which they were added."""
         return tuple(self._schemas.values())
 
-    def told_apart(self, plan: _PlanT) -> _PlanT:
-        """The plan with a state id of its own: two aggregates over the same groups need two states."""
-        if plan.spec.state.state_id not in self._schemas:
-            return plan
-        return plan.with_state_id(self._free_id(plan.distinguishing_state_id))
-
     def add(self, state: StateSchema) -> StateSchema:
-        """Add a state, under an id that no other has."""
-        state = replace(state, state_id=self._free_id(state.state_id))
-        self._schemas[state.state_id] = state
-        return state
+        """Add a state, under an id that no other has.
+
+        Two operators whose states mean the same were written in two ways: which of them gets which number behind the
+        id makes no difference, since both keep the same.
+        """
+        wanted, number = state.state_id, 1
+        while wanted in self._schemas:
+            number += 1
+            wanted = f"{state.state_id}-{number}"
+        self._schemas[wanted] = replace(state, state_id=wanted)
+        return self._schemas[wanted]
 
     def keep(self, spec: _SpecT, ttl_us: int | None) -> _SpecT:
-        """The spec with a state of its own, which is added, and, where that has keys, its time to live in µs."""
+        """The spec with its state, which is added, and, where that has keys, its time to live in µs."""
         state = self.add(spec.state)
         if ttl_us is None or not state.tables[0].key:
             return replace(spec, state=state)
         state = with_ttl(state)
         self._schemas[state.state_id] = state
         return replace(spec, state=state, ttl_us=ttl_us)
-
-    def _free_id(self, state_id: str) -> str:
-        """The id, with a number behind it where a state has it."""
-        wanted, number = state_id, 1
-        while wanted in self._schemas:
-            number += 1
-            wanted = f"{state_id}-{number}"
-        return wanted

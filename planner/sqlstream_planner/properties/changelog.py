@@ -27,6 +27,7 @@ class Changes(Analysis[bool]):
     """True where rows may go again; of a streaming plan."""
 
     def of(self, node: Node) -> bool:
+        """Computed of a node from its inputs."""
         match node:
             case Scan():
                 return node.changelog

@@ -19,6 +19,7 @@ class Consolidated(Analysis[bool]):
         self._changes = changes
 
     def of(self, node: Node) -> bool:
+        """Computed of a node from its inputs."""
         match node:
             case GroupAggregate() | TopN():
                 return self._changes(node)

@@ -24,6 +24,7 @@ class Constants(Analysis[frozenset[str]]):
     """The ids of columns that have one value in all rows of a node's output."""
 
     def of(self, node: Node) -> frozenset[str]:
+        """Computed of a node from its inputs."""
         match node:
             case Project():
                 return self.among(node.fields, node.items, node.input)

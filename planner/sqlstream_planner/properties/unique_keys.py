@@ -33,6 +33,7 @@ class UniqueKeys(Analysis[tuple[Key, ...]]):
         self._constants = Constants()
 
     def of(self, node: Node) -> tuple[Key, ...]:
+        """Computed of a node from its inputs."""
         match node:
             case WindowAggregate():
                 grouping = (node.grouping.id,) if node.grouping is not None else ()
@@ -85,7 +86,9 @@ class UniqueKeys(Analysis[tuple[Key, ...]]):
 def _stand_ins(node: Project) -> list[tuple[str, str]]:
     """Columns of the input with a window's end, and of the output what tells windows apart as well: start or time."""
     bounds = {f.id: f.window for f in node.input.fields if f.window is not None}
-    ends = {f.window.window: f.id for f in node.input.fields if f.window is not None and f.window.role == "end"}
+    ends = {
+        f.window.window: f.id for f in node.input.fields if f.window is not None and f.window.role == "end"
+    }
     found = []
     for f, e in zip(node.fields, node.items, strict=True):
         from_ = columns_of(e)

@@ -40,6 +40,8 @@ STREAMING: tuple[Rule, ...] = (
 #: reader. The watermark is taken over all rows that were read, so a reader must not be handed a filter.
 PRUNE: tuple[Rule, ...] = (merge_projections, prune_columns)
 
+__all__ = ["NORMALIZE", "PRUNE", "RULES", "SETTLE", "STREAMING", "Rule", "optimize"]
+
 RULES: tuple[Rule, ...] = (*NORMALIZE, *DECORRELATE, *STREAMING, *PRUNE)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields as attributes
-from dataclasses import is_dataclass
 from typing import Any
 
 from sqlglot import exp
@@ -33,7 +32,9 @@ def share_equal_subplans(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
     for node in walk(roots):
         inputs = tuple(made[id(i)] for i in node.inputs)
         renamed = _renamed(node, inputs)
-        made[id(node)] = renamed if isinstance(node, Sink) else shared.setdefault(_structure(renamed), renamed)
+        made[id(node)] = (
+            renamed if isinstance(node, Sink) else shared.setdefault(_structure(renamed), renamed)
+        )
     return tuple(root for root in (made[id(r)] for r in roots) if isinstance(root, Sink))
 
 
@@ -70,7 +71,7 @@ def _value(value: Any, positions: Mapping[str, str]) -> object:
         return str(value.type), value.nullable, repr(value.time), repr(value.window)
     if isinstance(value, tuple):
         return tuple(_value(v, positions) for v in value)
-    if isinstance(value, Part) and is_dataclass(value):
+    if isinstance(value, Part):
         return type(value), tuple(
             _value(getattr(value, a.name), positions)
             for a in attributes(value)

@@ -20,7 +20,7 @@ def changelog_tables(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
 
     def rewrite(node: Node) -> Node:
         if isinstance(node, Scan) and node.primary_key:
-            return ChangelogNormalize(node, node.primary_key, node.ttl_us)
+            return ChangelogNormalize(node, node.primary_key, node, node.ttl_us)
         return node
 
     return transform(roots, rewrite)

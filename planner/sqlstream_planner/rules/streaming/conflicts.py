@@ -75,10 +75,10 @@ def _resolved(root: Sink, meaning: Node, changes: Changes, keys: UniqueKeys) -> 
                     "ON CONFLICT DO NOTHING over rows that change after they were given",
                     "write ON CONFLICT DO DEDUPLICATE: when the row that is shown goes, another of its key takes its place",
                 )
-            return replace(root, input=FirstRow(root.input, chosen, root.ttl_us))
+            return replace(root, input=FirstRow(root.input, chosen, meaning, root.ttl_us))
         case _:
             if not updating:
-                return replace(root, input=ChangelogNormalize(root.input, chosen, root.ttl_us))
+                return replace(root, input=ChangelogNormalize(root.input, chosen, meaning, root.ttl_us))
             ties = tuple(ColumnId(f.id) for f in root.fields)
             rank = WindowCall(Field(f"{chosen[0]}.rank", "rank", BIGINT, False), "row_number")
             ranked = OverWindow(meaning, chosen, (), rank, ties)

@@ -46,8 +46,7 @@ def _over(node: OverWindow) -> None:
         "SQL061",
         f"{name} is not bounded by a condition",
         notes=("every row of every partition would have to be kept, and numbered anew at each change",),
-        help="keep the first few: SELECT … FROM (SELECT …, "
-        f"{name}() OVER (…) AS rn FROM …) WHERE rn <= 3",
+        help=f"keep the first few: SELECT … FROM (SELECT …, {name}() OVER (…) AS rn FROM …) WHERE rn <= 3",
     )
 
 
@@ -57,7 +56,7 @@ def _join(node: Join) -> None:
 
 
 def _apply(node: Apply) -> None:
-    what = {SubqueryKind.SCALAR: "a sub-query inside an expression"}.get(node.kind, f"{node.kind} with a sub-query")
+    what = {SubqueryKind.SCALAR: "a sub-query inside an expression"}.get(
+        node.kind, f"{node.kind} with a sub-query"
+    )
     not_run_yet(node.at, what, "sub-queries can stand in FROM")
-
-

@@ -66,9 +66,7 @@ def _counted(node: SetOperation, meaning: Node) -> Node:
     # The rows of both under ids of their own: those of the result are what they are grouped by.
     either = tuple(replace(f, id=f"{f.id}.either") for f in node.fields)
     both = union_all(tagged, (*either, tag))
-    counts = [
-        Field(f"{base}.{side}", f"{side}_rows", BIGINT, False) for side in ("left", "right")
-    ]
+    counts = [Field(f"{base}.{side}", f"{side}_rows", BIGINT, False) for side in ("left", "right")]
     calls = tuple(
         AggregateCall(
             f, "count", (), (), filter=exp.EQ(this=column(tag.id), expression=exp.Literal.number(n))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlstream_operators.plan.spec import WindowKind
+from sqlstream_planner.aggregates.registry import function_of
 from sqlstream_planner.logical import (
     ColumnId,
     Field,
@@ -21,7 +22,6 @@ from sqlstream_planner.logical import (
     columns_of,
     transform,
 )
-from sqlstream_planner.operator_plans.aggregates import ORDER_SENSITIVE
 
 
 def share_slices(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
@@ -41,11 +41,12 @@ def share_slices(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
           window aggregate HOP(size 6 seconds, slide 2 seconds, slices of 2 seconds of ts) calls count()
             scan t (a, c, ts)
     """
+
     def rewrite(node: Node) -> Node:
         if not isinstance(node, WindowAggregate) or node.window.shared_slices:
             return node
         if node.window.kind is not WindowKind.TUMBLE and any(
-            c.name in ORDER_SENSITIVE and not c.order_by for c in node.calls
+            function_of(c).order_sensitive and not c.order_by for c in node.calls
         ):
             return node
         used = set().union(*(columns_of(e) for e in node.key_expressions), *(_reads(node)))
@@ -58,7 +59,9 @@ def share_slices(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
         if time_column is not None and time_column not in {f.id for f in input_.fields}:
             time_column = ColumnId(time.id)
         window = replace(node.window, shared_slices=True)
-        return replace(node, input=input_, window=window, slice_column=ColumnId(time.id), time_column=time_column)
+        return replace(
+            node, input=input_, window=window, slice_column=ColumnId(time.id), time_column=time_column
+        )
 
     return transform(roots, rewrite)
 

@@ -52,7 +52,10 @@ def _informed(root: Sink, changes: Changes, keys: UniqueKeys) -> Sink:
             root.at,
             "SQL070",
             f"`{sink.name}` can only be appended to, but rows of this query change after they were given",
-            notes=(f"{_why(root.input, changes)}", f"`{sink.name}` is {sink.connector} with format {format_!r}"),
+            notes=(
+                f"{_why(root.input, changes)}",
+                f"`{sink.name}` is {sink.connector} with format {format_!r}",
+            ),
             help="write to a table with connector 'duckdb' or 'postgres', to 'filesystem' with format "
             "'debezium-json' or 'changelog-json', or aggregate in windows, which are given once",
         )

@@ -111,4 +111,3 @@ def _top(over: OverWindow, low: int, high: int, meaning: Node, changes: Changes)
         time=mark.time if mark is not None else None,
         ttl_us=over.ttl_us if mark is None and over.partition else None,
     )
-

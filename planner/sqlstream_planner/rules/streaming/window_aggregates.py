@@ -139,7 +139,9 @@ def _window_of(node: Aggregate) -> _Windowed | None:
     )
 
 
-def _plain(windowed: _Windowed) -> tuple[tuple[Field, ...], tuple[exp.Expr, ...], tuple[tuple[int, ...], ...]]:
+def _plain(
+    windowed: _Windowed,
+) -> tuple[tuple[Field, ...], tuple[exp.Expr, ...], tuple[tuple[int, ...], ...]]:
     """The keys that are no bounds of the window, their expressions, and the grouping sets over them."""
     node, first = windowed.node, len(windowed.bounds)
     sets = tuple(tuple(i - first for i in chosen if i >= first) for chosen in node.sets)
@@ -174,7 +176,9 @@ def _given_once(windowed: _Windowed, original: Aggregate) -> Node:
         window_time=time,
         meaning=original,
     )
-    return windowed.result(aggregate, {"start": column(start.id), "end": column(end.id), "time": column(time.id)})
+    return windowed.result(
+        aggregate, {"start": column(start.id), "end": column(end.id), "time": column(time.id)}
+    )
 
 
 def _kept_up_to_date(windowed: _Windowed, original: Aggregate) -> Node:
