@@ -39,7 +39,7 @@ def expected_rows(planned: Planned, base_dir: Path) -> dict[str, Rows]:
             selects.setdefault(name, []).append(select)
         sinks = {sink.name: sink for sink in planned.physical.sinks}
         expected = {
-            name: rows_of(duck, "\nUNION ALL\n".join(parts), sinks[name].schema)
+            name: rows_of(duck, "\nUNION ALL\n".join(f"({part})" for part in parts), sinks[name].schema)
             for name, parts in selects.items()
         }
     for name, rows in expected.items():
