@@ -6,7 +6,7 @@ from functools import partial
 
 from sqlglot import exp
 
-from sqlstream_operators.types import quote_identifier
+from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import Provenance
 from sqlstream_planner.logical import WindowAggregate, column
@@ -48,7 +48,7 @@ class WindowAggregates:
         return None
 
     def _plan(self, node: WindowAggregate, plan: AggregatePlan) -> Block:
-        plan = self._states.told_apart(plan)
+        plan = self._states.disambiguated(plan)
         self._states.add(plan.spec.state)
         name = self._stages.name("window_aggregate")
         # Rows without a time are taken out with the late ones.
