@@ -153,6 +153,7 @@ i4 - i8 | i8 - i4
 i4 / 2 | i4 // 2
 i4 % 2 | i4 / 2
 li + l8 | l8 + li
+li + '[1]' | '[1]' + li
 vc || 'a' | 'a' || vc
 i4 << 1 | i4 >> 1
 i4 & 1 | i4 | 1
@@ -332,7 +333,7 @@ def test_synonyms_are_what_duckdb_calls_aliases() -> None:
     operators = {"**": "power", "//": "divide"}
 
     def root(name: str) -> str:
-        named = alias_of.get(name, name)
+        named = str(alias_of.get(name, name))
         return operators.get(named, named)
 
     for name, stands_for in SYNONYMS.items():

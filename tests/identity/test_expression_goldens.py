@@ -44,7 +44,9 @@ def test_the_forms_are_those_of_this_version() -> None:
     changed = {sql: form for sql, form in now.items() if known.get(sql, form) != form}
     if os.environ.get("REWRITE_FORMS"):
         if changed and version == FORM_VERSION:
-            pytest.fail(f"{len(changed)} forms changed: raise FORM_VERSION, or states are lost without a word")
+            pytest.fail(
+                f"{len(changed)} forms changed: raise FORM_VERSION, or states are lost without a word"
+            )
         blocks = "\n\n".join(f"{sql}\n{form}" for sql, form in now.items())
         (GOLDENS / "expressions.txt").write_text(
             f"forms of version {FORM_VERSION}\n\n{blocks}\n", encoding="utf-8"

@@ -188,7 +188,7 @@ integers = typed("i1 i2 i4 i8 hu u4 1 0 2 5 -1 9007199254740993 len(vc) cardinal
 numbers = integers | typed("fl db dc db38 1.0 1.5 0.1 1e0 nvl(db,1)")
 texts = typed("vc vc 'a' '' '1' upper(vc) (st).b lv[1] concat(vc,'a')")
 times = typed("da ts DATE'2020-02-29' TIMESTAMP'1970-01-01'")
-arrays = typed("li l8 [1,2] [NULL] ld list_transform(li,x->x+i4)")
+arrays = typed("li '[1]' l8 [1,2] [NULL] ld list_transform(li,x->x+i4)")
 anything = st.one_of(numbers, texts, times, arrays, typed("bo uu iv ti tz mp st js bl NULL"))
 COMPARED = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
 

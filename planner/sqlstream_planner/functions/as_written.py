@@ -53,7 +53,8 @@ def without_marks(expression: exp.Expr) -> exp.Expr:
     for paren in list(plain.find_all(exp.Paren)):
         if _NAME in paren.args:
             paren.replace(paren.this)
-    return plain.this.pop()
+    inner: exp.Expr = plain.this
+    return inner.pop()
 
 
 def without_parentheses(expression: exp.Expr) -> exp.Expr:

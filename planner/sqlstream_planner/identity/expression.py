@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from sqlglot import exp
 from sqlglot.expressions import apply_index_offset
 
-from sqlstream_operators.types import UNKNOWN, Kind, SqlType
+from sqlstream_operators.plan.types import UNKNOWN, Kind, SqlType
 from sqlstream_planner.datatypes import sql_type_of
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.dialect import SqlStream, constant_value
@@ -300,8 +300,11 @@ class _Expression:
         if not _has_only(node, "this", "expression"):
             return None
         operands = self.form(node.this), self.form(node.expression)
-        if self._is_no_array(node.expression) or self._is_no_array(node.this):
-            return Form("+", sort_forms(operands))
+        if any(
+            self._is_no_array(o) and self._type(o).kind is not Kind.VARCHAR
+            for o in (node.expression, node.this)
+        ):
+            return Form("+", sort_forms(operands))  # (a string beside an array becomes one)
         return form("+ in order", *operands)  # arrays are concatenated
 
     def _cast(self, node: exp.Expr) -> Form | None:
@@ -360,12 +363,13 @@ class _Expression:
     def _map(self, node: exp.Expr) -> Form | None:
         keys, values = node.args.get("keys"), node.args.get("values")
         if keys is None or values is None:
-            return None
+            return form("call", "map") if keys is values else None
         return form("map", self.form(keys), self.form(values))
 
     def _to_map(self, node: exp.Expr) -> Form | None:
-        pairs = node.this.expressions if isinstance(node.this, exp.Struct) else [None]
-        if not all(isinstance(p, exp.PropertyEQ) and not isinstance(p.this, exp.Identifier) for p in pairs):
+        pairs: list[exp.Expr] = node.this.expressions
+        named = all(isinstance(p, exp.PropertyEQ) and not isinstance(p.this, exp.Identifier) for p in pairs)
+        if not isinstance(node.this, exp.Struct) or not named:
             return None
         keys = form("array", *(self.form(p.this) for p in pairs))
         return form("map", keys, form("array", *(self.form(p.expression) for p in pairs)))
@@ -607,8 +611,9 @@ def _literal_kind(node: exp.Expr) -> str | None:
 def _is_quantified(node: exp.Expr) -> bool:
     """Whether a comparison with this is one with some or all of many."""
     inner = node.unnest()
-    named = isinstance(inner, exp.Anonymous) and inner.name.lower() in ("any", "all", "some")
-    return named or isinstance(inner, exp.Any | exp.All)
+    if isinstance(inner, exp.Anonymous):
+        return inner.name.lower() in ("any", "all", "some")
+    return isinstance(inner, exp.Any | exp.All)
 
 
 def _position(of: exp.Expr, at: exp.Expr) -> exp.Expr:
@@ -617,7 +622,8 @@ def _position(of: exp.Expr, at: exp.Expr) -> exp.Expr:
     if shifted == at:
         return at
     if isinstance(at, exp.Add) and at.expression == exp.Literal.number(-1):
-        return at.this  # a computed position
+        computed: exp.Expr = at.this
+        return computed
     return shifted
 
 
@@ -625,9 +631,7 @@ def _is_bound(node: exp.Expr, name: str) -> bool:
     """Whether a name is a parameter of a lambda that stands around it in the same tree."""
     around = node.parent
     while around is not None:
-        if isinstance(around, exp.Lambda) and any(
-            p.name.lower() == name.lower() for p in around.expressions
-        ):
+        if isinstance(around, exp.Lambda) and any(p.name.lower() == name.lower() for p in around.expressions):
             return True
         if isinstance(around, exp.Comprehension):
             named = (around.expression, around.args.get("position"))
