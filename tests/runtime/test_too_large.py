@@ -178,7 +178,7 @@ def test_duckdb_says_that_its_memory_ran_out_and_where() -> None:
         duck.query("SELECT list(i) AS l FROM range(10000000) AS t(i)")
     error = error_of(describe(caught.value), 7)
     assert isinstance(error, EpochTooLargeError)
-    assert "DuckDB may use 8 MiB in a task" in error.diagnostics[0].message
+    assert "DuckDB may use 8 MiB of memory in a task" in error.diagnostics[0].message
     assert isinstance(error_of(describe(MemoryError()), 7), EpochTooLargeError)
 
 

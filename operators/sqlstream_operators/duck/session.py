@@ -182,8 +182,8 @@ class DuckSession:
     def error(self, error: duckdb.Error, sql: str = "") -> OperatorError:
         """What to raise for a DuckDB error: a DataError, unless DuckDB itself failed or ran out of memory."""
         if isinstance(error, duckdb.OutOfMemoryException):
-            said = " ".join(str(error).split(". ")[0].split())
-            return MemoryExhaustedError(f"DuckDB may use {self._limit >> 20} MiB in a task: {said}")
+            said = " ".join(str(error).partition("Possible solutions")[0].split())
+            return MemoryExhaustedError(f"DuckDB may use {self._limit >> 20} MiB of memory in a task: {said}")
         if isinstance(error, duckdb.FatalException | duckdb.InternalException):
             self._broken = True
             return InternalError(f"DuckDB failed: {error}\nin: {sql}")
