@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -13,7 +14,7 @@ import pyarrow as pa
 from sqlstream_operators.codec.arrow_types import from_arrow, to_arrow
 from sqlstream_operators.errors import DataError, InternalError, OperatorError
 from sqlstream_operators.plan.spec import Column
-from sqlstream_operators.plan.types import Kind, SqlType, parse_type, quote_identifier
+from sqlstream_operators.plan.types import Kind, SqlType, parse_type, quote_identifier, quote_literal
 
 _SETTINGS = (
     "SET TimeZone = 'UTC'",
@@ -91,6 +92,20 @@ class DuckSession:
         return table, tuple(
             Column(name, type_) for name, type_ in zip(table.column_names, types, strict=True)
         )
+
+    def write_json(self, sql: str, target: Path, parameters: Mapping[str, Any] | None = None) -> int:
+        """Write the rows of one SELECT to a local file, a JSON object a line, as they come; how many there are.
+
+        Raises DataError when DuckDB refuses.
+        """
+        copy = f"COPY (\n{sql}\n) TO {quote_literal(str(target))} (FORMAT json)"
+        try:
+            done = self._connection.execute(copy, dict(parameters or {})).fetchone()
+        except duckdb.Error as error:
+            raise self.error(error, sql) from error
+        if done is None:
+            raise InternalError(f"COPY does not say how many rows it wrote: {sql}")
+        return int(done[0])
 
     def register(self, name: str, table: pa.Table, schema: Sequence[Column] | None = None) -> None:
         """Make `table` queryable as `name`; `schema` restores types that Arrow loses (HUGEINT, JSON …)."""

@@ -237,8 +237,9 @@ class LateStep:
 
     A partial row is dropped when the last window that its slice belongs to is closed at the late watermark.
     If any row's first window is closed, `late_sql` runs (rare): DuckDB SQL with the parameter
-    `$late_watermark` (BIGINT µs) over `inputs`, one row for each source row and closed window that it
-    misses: columns `window_start`, `window_end` TIMESTAMP, `event_time` TIMESTAMP, `row` VARCHAR (JSON).
+    `$late_watermark` (BIGINT µs) over `inputs`, one row for each source row that misses closed windows: columns
+    `window_start` TIMESTAMP of the first one, `window_end` of the last (NULL: it has no event time), `windows` BIGINT,
+    how many there are from the first to the last, `event_time` TIMESTAMP, `row` VARCHAR (JSON).
     """
 
     name: str

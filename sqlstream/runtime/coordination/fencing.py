@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sqlstream.runtime.journal import Journal
-from sqlstream.runtime.lease import another_driver
+from sqlstream.runtime.coordination.lease import another_driver
+from sqlstream.storage.journal import Journal
 
 
 def check_head(journal: Journal, epoch: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from sqlstream.runtime.manifest import DamagedFileError, EpochPlan, Manifest
+from sqlstream.storage.manifest import DamagedFileError, EpochPlan, Manifest
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 

@@ -9,22 +9,23 @@ whatever breaks off after it leaves sinks that are committed again; `recovery` s
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from sqlstream.runtime import rivals, watermarks
-from sqlstream.runtime.faults import Faults, no_faults
-from sqlstream.runtime.garbage import GarbageCollector
-from sqlstream.runtime.job import EpochJob, EpochOutcome, JobRunner
-from sqlstream.runtime.journal import Journal
-from sqlstream.runtime.manifest import CommittedPart, EpochPlan, Manifest, RunInfo, StateVersions
-from sqlstream.runtime.outputs import Outputs
-from sqlstream.runtime.planning import EpochPlanner, Ready
-from sqlstream.runtime.program import LoopSettings, Program
-from sqlstream.runtime.progress import EpochReport, RunResult
-from sqlstream.runtime.recovery import Recovered, committed_epoch, recover, void_manifest
-from sqlstream.runtime.reporting import Timer, epoch_report, run_result
-from sqlstream.runtime.run_state import RunState
-from sqlstream.runtime.stop import StopFlag
+from sqlstream.runtime.coordination import fencing
+from sqlstream.runtime.loop import watermarks
+from sqlstream.runtime.loop.faults import Faults, no_faults
+from sqlstream.runtime.loop.outputs import Outputs
+from sqlstream.runtime.loop.planning import EpochPlanner, Ready
+from sqlstream.runtime.loop.program import LoopSettings, Program
+from sqlstream.runtime.loop.progress import EpochReport, RunResult
+from sqlstream.runtime.loop.recovery import Recovered, committed_epoch, recover, void_manifest
+from sqlstream.runtime.loop.reporting import Timer, epoch_report, run_result
+from sqlstream.runtime.loop.run_state import RunState
+from sqlstream.runtime.loop.stop import StopFlag
+from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome, JobRunner
+from sqlstream.storage.garbage import GarbageCollector
+from sqlstream.storage.journal import Journal
+from sqlstream.storage.manifest import CommittedPart, EpochPlan, Manifest, RunInfo, StateVersions
 
 
 class EpochLoop:
@@ -115,7 +116,7 @@ class EpochLoop:
             return
         void = void_manifest(found.begun, found.last, self._run, self._nothing())
         if not self._journal.publish(void):
-            raise rivals.lost_manifest(self._journal, void.epoch)
+            raise fencing.lost_manifest(self._journal, void.epoch)
         self._faults("voided", void.epoch)
         self._state.void(void)
         self._outputs.abort_after(committed)
@@ -143,8 +144,8 @@ class EpochLoop:
         plan = self._planner.plan(ready)
         self._state.sources = dict(ready.states)
         if not self._journal.create_plan(plan):
-            raise rivals.lost_plan(self._journal, plan.epoch)
-        rivals.check_head(self._journal, plan.epoch)
+            raise fencing.lost_plan(self._journal, plan.epoch)
+        fencing.check_head(self._journal, plan.epoch)
         self._faults("planned", plan.epoch)
         return plan
 
@@ -165,18 +166,18 @@ class EpochLoop:
             outcome = self._runner.run(job)
             timer.lap("job")
             self._faults("run", plan.epoch)
-            letter_file, letters = self._outputs.prepare(plan.epoch, outcome, previous)
+            self._outputs.prepare(plan.epoch, outcome, previous)
             timer.lap("prepare")
         except Exception:
             # If another driver has gone on, that is why: it has taken away what this epoch needs.
-            rivals.check_head(self._journal, plan.epoch - 1)
+            fencing.check_head(self._journal, plan.epoch - 1)
             raise
         self._faults("prepared", plan.epoch)
         self._check_lease()
-        manifest = self._manifest(plan, outcome, digest, letter_file, letters)
+        manifest = self._manifest(plan, outcome, digest)
         if not self._journal.publish(manifest):
-            raise rivals.lost_manifest(self._journal, plan.epoch)
-        rivals.check_head(self._journal, plan.epoch)
+            raise fencing.lost_manifest(self._journal, plan.epoch)
+        fencing.check_head(self._journal, plan.epoch)
         timer.lap("publish")
         self._faults("published", plan.epoch)
         self._outputs.commit(manifest, outcome)
@@ -202,14 +203,7 @@ class EpochLoop:
             self._digest = self._journal.put_physical_plan(self._program.text)
         return self._digest
 
-    def _manifest(
-        self,
-        plan: EpochPlan,
-        outcome: EpochOutcome,
-        digest: str,
-        letter_file: str | None,
-        letters: Mapping[str, int],
-    ) -> Manifest:
+    def _manifest(self, plan: EpochPlan, outcome: EpochOutcome, digest: str) -> Manifest:
         states = []
         for source in plan.sources:
             closed = [
@@ -250,8 +244,8 @@ class EpochLoop:
                 for name, parts in outcome.parts.items()
             },
             rows={name: source.rows for name, source in outcome.sources.items()},
-            dead_letters=letters,
-            dead_letter_file=letter_file,
+            dead_letters=outcome.dead_letters,
+            dead_letter_files=outcome.dead_letter_files,
             metrics=outcome.metrics,
             previous=committed_epoch(self._state.last),
         )

@@ -21,11 +21,11 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType
 
-from sqlstream.runtime.failures import error_of
-from sqlstream.runtime.job import EpochJob, EpochOutcome
-from sqlstream.runtime.outcome import outcome_of
-from sqlstream.runtime.session import JOB_CONF, PACKAGES, is_local, start_session
-from sqlstream.runtime.worker import (
+from sqlstream.runtime.spark.session import JOB_CONF, PACKAGES, is_local, start_session
+from sqlstream.runtime.tasks.failures import error_of
+from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome
+from sqlstream.runtime.tasks.outcome import outcome_of
+from sqlstream.runtime.tasks.worker import (
     ROW,
     ShardTasks,
     SourceTasks,

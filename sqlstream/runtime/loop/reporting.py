@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from sqlstream.connectors.api import Source
-from sqlstream.runtime.manifest import Manifest
-from sqlstream.runtime.progress import EpochReport, RunResult, shown_watermark
-from sqlstream.runtime.run_state import RunState
+from sqlstream.runtime.loop.progress import EpochReport, RunResult, shown_watermark
+from sqlstream.runtime.loop.run_state import RunState
+from sqlstream.storage.manifest import Manifest
 
 
 class Timer:

@@ -25,8 +25,8 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from sqlstream.runtime.journal import Journal
-from sqlstream.runtime.manifest import EpochPlan, Manifest, RunInfo, StateVersions
+from sqlstream.storage.journal import Journal
+from sqlstream.storage.manifest import EpochPlan, Manifest, RunInfo, StateVersions
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.plan.state_schema import StateSchema, StateTable
@@ -74,7 +74,7 @@ def void_manifest(epoch: int, last: Manifest | None, run: RunInfo, nothing: Mani
         sinks={},
         rows={},
         dead_letters={},
-        dead_letter_file=None,
+        dead_letter_files=(),
         void=True,
         metrics={},
     )

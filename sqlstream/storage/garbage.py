@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sqlstream.runtime.journal import Journal, manifest_name, plan_name
-from sqlstream.runtime.manifest import Manifest
+from sqlstream.storage.journal import Journal, manifest_name, plan_name
+from sqlstream.storage.manifest import Manifest
 from sqlstream_operators.state import staged_rows
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.version import ShardVersion

@@ -17,7 +17,7 @@ from typing import Any
 from sqlstream_operators.operators.operator import WATERMARK_MIN, Watermarks
 from sqlstream_operators.state.staged_rows import StagedRows
 
-FORMAT = 1
+FORMAT = 2
 
 
 class DamagedFileError(Exception):
@@ -277,7 +277,7 @@ class Manifest:
     `void` marks a number that was given up: a plan that could not be replayed exactly. It carries on the
     parent's positions and state unchanged and fences a driver that may still be running that plan.
     `plan_digest` names the file with the physical plan (`plans/<digest>.json`). `dead_letters` counts rows
-    by kind, `dead_letter_file` is what has to be there once they are visible. `previous` is the last epoch before
+    by kind, `dead_letter_files` names the files that tasks staged with them. `previous` is the last epoch before
     this one that is not void, 0 if there is none: the epoch that a sink's target must be at before this one is applied.
     """
 
@@ -294,7 +294,7 @@ class Manifest:
     sinks: Mapping[str, tuple[CommittedPart, ...]] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     dead_letters: Mapping[str, int] = field(default_factory=dict)
-    dead_letter_file: str | None = None
+    dead_letter_files: tuple[str, ...] = ()
     void: bool = False
     metrics: Mapping[str, int] = field(default_factory=dict)
     previous: int = 0
@@ -323,7 +323,7 @@ class Manifest:
                 "sinks": {name: [part.to_json() for part in parts] for name, parts in self.sinks.items()},
                 "rows": dict(self.rows),
                 "dead_letters": dict(self.dead_letters),
-                "dead_letter_file": self.dead_letter_file,
+                "dead_letter_files": list(self.dead_letter_files),
                 "void": self.void,
                 "metrics": dict(self.metrics),
                 "previous": self.previous,
@@ -351,7 +351,7 @@ class Manifest:
             },
             rows=content["rows"],
             dead_letters=content["dead_letters"],
-            dead_letter_file=content["dead_letter_file"],
+            dead_letter_files=tuple(content["dead_letter_files"]),
             void=content["void"],
             metrics=content["metrics"],
             previous=content.get("previous", content["parent"] or 0),

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sqlstream.runtime.failures import error_of
-from sqlstream.runtime.job import EpochJob, EpochOutcome
-from sqlstream.runtime.outcome import outcome_of
-from sqlstream.runtime.worker import (
+from sqlstream.runtime.tasks.failures import error_of
+from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome
+from sqlstream.runtime.tasks.outcome import outcome_of
+from sqlstream.runtime.tasks.worker import (
     Connectors,
     TaskProgram,
     describe,

@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from sqlstream.connectors.api import ConnectorContext, Split
-from sqlstream.runtime.job import EpochJob
+from sqlstream.runtime.tasks.job import EpochJob
 from sqlstream_operators.codec.exchange import Message
 from sqlstream_operators.errors import DataError, StateError
 from sqlstream_operators.plan import plan_json

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sqlstream.connectors.api import Sink, Source
-from sqlstream.runtime.admission import Admission
+from sqlstream.runtime.loop.admission import Admission
 from sqlstream_operators.plan.spec import PhysicalPlan
 
 #: How long to wait when no source has anything new, unless a source asks for another interval.

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
-
-import pyarrow as pa
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 
 from sqlstream.connectors.api import SinkPart
-from sqlstream.runtime.job import EpochJob, EpochOutcome, SourceOutcome
+from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome, SourceOutcome
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_operators.task.report import Report
 from sqlstream_planner.diagnostics import InternalError
@@ -29,7 +25,10 @@ def outcome_of(job: EpochJob, reports: Sequence[Report]) -> EpochOutcome:
     parts: dict[str, list[SinkPart]] = {sink.name: [] for sink in job.program.sinks}
     closed: dict[str, int] = {}
     metrics: dict[str, int] = defaultdict(int)
+    letters: Counter[str] = Counter()
     for report in ordered:
+        if report.letters is not None:
+            letters.update(report.letters.rows)
         for state_id, version in report.state.items():
             states[state_id][report.ordinal] = version
         for part in report.parts:
@@ -50,7 +49,8 @@ def outcome_of(job: EpochJob, reports: Sequence[Report]) -> EpochOutcome:
             for state in job.program.states
         },
         parts={name: tuple(made) for name, made in parts.items()},
-        dead_letters=tuple(_letters(ordered)),
+        dead_letters=dict(sorted(letters.items())),
+        dead_letter_files=tuple(report.letters.file for report in ordered if report.letters is not None),
         closed=closed,
         metrics=dict(sorted(metrics.items())),
     )
@@ -74,22 +74,3 @@ def _all_shards(job: EpochJob, state_id: str, found: Mapping[int, ShardVersion])
             f"not of all {job.plan.parallelism}"
         )
     return tuple(found[shard] for shard in range(job.plan.parallelism))
-
-
-def _letters(reports: Sequence[Report]) -> Iterator[dict[str, Any]]:
-    for report in reports:
-        table: pa.Table | None = report.dead_letters
-        if table is not None:
-            for row in table.to_pylist():
-                yield _letter(row)
-
-
-def _letter(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A dead letter as a JSON object: no empty fields, times in ISO 8601, a late row as an object."""
-    letter = {name: value for name, value in row.items() if value is not None}
-    for name in ("window_start", "window_end", "event_time"):
-        if name in letter:
-            letter[name] = letter[name].isoformat(sep=" ")
-    if letter["kind"] == "late":
-        letter["row"] = json.loads(letter["row"])
-    return letter

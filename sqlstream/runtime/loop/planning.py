@@ -6,19 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sqlstream.connectors.api import SourcePlan
-from sqlstream.runtime import watermarks
-from sqlstream.runtime.admission import Pace
-from sqlstream.runtime.manifest import (
-    EpochPlan,
-    Manifest,
-    PlannedSource,
-    PlannedSplit,
-    RunInfo,
-    SourceState,
-)
-from sqlstream.runtime.program import LoopSettings, Program
-from sqlstream.runtime.progress import EpochReport
-from sqlstream.runtime.run_state import RunState
+from sqlstream.runtime.loop import watermarks
+from sqlstream.runtime.loop.admission import Pace
+from sqlstream.runtime.loop.program import LoopSettings, Program
+from sqlstream.runtime.loop.progress import EpochReport
+from sqlstream.runtime.loop.run_state import RunState
+from sqlstream.storage.manifest import EpochPlan, Manifest, PlannedSource, PlannedSplit, RunInfo, SourceState
 from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN
 from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec
 from sqlstream_operators.plan.spec import OperatorStep, WatermarkSpec

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from sqlstream.runtime.manifest import RunInfo
+from sqlstream.storage.manifest import RunInfo
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlstream.runtime.java import find_java, write_java_home
+from sqlstream.runtime.spark.java import find_java, write_java_home
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def session_conf(master: str, conf: Mapping[str, str], directory: Path) -> dict[
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.memory": "2g",
-            "spark.python.daemon.module": "sqlstream.runtime.worker_daemon",
+            "spark.python.daemon.module": "sqlstream.runtime.spark.worker_daemon",
         }
         roots = package_roots()
         if roots:

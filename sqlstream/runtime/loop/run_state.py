@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from sqlstream.runtime import watermarks
-from sqlstream.runtime.job import EpochOutcome
-from sqlstream.runtime.manifest import EpochPlan, Manifest, SourceState
-from sqlstream.runtime.program import Program
+from sqlstream.runtime.loop import watermarks
+from sqlstream.runtime.loop.program import Program
+from sqlstream.runtime.tasks.job import EpochOutcome
+from sqlstream.storage.manifest import EpochPlan, Manifest, SourceState
 from sqlstream_operators.state.version import ShardVersion
 
 

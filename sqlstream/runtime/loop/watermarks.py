@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlstream.runtime.manifest import SourceState
+from sqlstream.storage.manifest import SourceState
 from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec, WindowGateSpec
 from sqlstream_operators.plan.spec import LateStep, OperatorStep, PhysicalPlan, WindowAggregateSpec

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from sqlstream.connectors.api import SinkPart
-from sqlstream.runtime import dead_letter
-from sqlstream.runtime.job import EpochOutcome
-from sqlstream.runtime.manifest import Manifest
-from sqlstream.runtime.program import Program
+from sqlstream.runtime.loop.program import Program
+from sqlstream.runtime.tasks.job import EpochOutcome
+from sqlstream.storage import dead_letter
+from sqlstream.storage.manifest import Manifest
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
 
@@ -18,20 +18,19 @@ class Outputs:
         self._former = program.former_sinks
         self._store = store
 
-    def prepare(self, epoch: int, outcome: EpochOutcome, previous: int) -> tuple[str | None, dict[str, int]]:
-        """Make all that an epoch wrote ready; returns the file of its dead letters and their rows by kind.
+    def prepare(self, epoch: int, outcome: EpochOutcome, previous: int) -> None:
+        """Make all that an epoch wrote ready; what may fail, fails here.
 
         `previous` is the last epoch that was committed, 0 if there is none.
         """
         for name, sink in self._sinks.items():
             sink.prepare(epoch, outcome.parts.get(name, ()), previous=previous)
-        return dead_letter.stage(self._store, epoch, outcome.dead_letters)
 
     def commit(self, manifest: Manifest, outcome: EpochOutcome) -> None:
         """Make an epoch visible whose manifest is published."""
         for name, sink in self._sinks.items():
             sink.commit(manifest.epoch, outcome.parts.get(name, ()), previous=manifest.previous)
-        dead_letter.commit(self._store, manifest.epoch, manifest.dead_letter_file)
+        dead_letter.commit(self._store, manifest.dead_letter_files)
 
     def commit_again(self, last: Manifest | None) -> None:
         """Make the last epoch visible: the run that published it may have broken off before it did."""
@@ -42,7 +41,7 @@ class Outputs:
                 SinkPart(part.rows, part.payload, staged=part.staged) for part in last.sinks.get(name, ())
             ]
             sink.commit(last.epoch, parts, previous=last.previous)
-        dead_letter.commit(self._store, last.epoch, last.dead_letter_file)
+        dead_letter.commit(self._store, last.dead_letter_files)
 
     def abort_after(self, epoch: int) -> None:
         """Take back what later epochs prepared."""

@@ -17,6 +17,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from sqlstream_operators.task.dead_letters import FOLDER_PREFIX
+
 _OWNER = "state-dir"
 _SLOT = re.compile(r"^(?P<state>.+)-\d{5}-of-(?P<shards>\d{5})(\.scratch-[0-9a-f]+)?$")
 UNUSED_S = 7 * 24 * 3600
@@ -36,7 +38,8 @@ def prepare(directory: Path, state_uri: str, states: Iterable[str], shards: int)
     wanted = set(states)
     for slot in directory.iterdir():
         found = _SLOT.match(slot.name)
-        if found and (found["state"] not in wanted or int(found["shards"]) != shards):
+        unused = found and (found["state"] not in wanted or int(found["shards"]) != shards)
+        if unused or slot.name.startswith(FOLDER_PREFIX):  # … or of a task that was killed
             shutil.rmtree(slot, ignore_errors=True)
 
 

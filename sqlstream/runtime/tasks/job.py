@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from sqlstream.runtime.manifest import EpochPlan
+from sqlstream.storage.manifest import EpochPlan
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.state.version import ShardVersion
 
@@ -44,13 +44,15 @@ class EpochOutcome:
     """What an epoch's tasks made, put together and in a fixed order.
 
     `states`: the new versions by state, one a shard. `parts`: by sink, in the order of tasks. `closed`: by
-    operator step, the greatest end (µs) of a window that was emitted. `metrics`: sums over all tasks.
+    operator step, the greatest end (µs) of a window that was emitted. `dead_letters`: rows by kind, which are in the
+    staged `dead_letter_files`. `metrics`: sums over all tasks.
     """
 
     sources: Mapping[str, SourceOutcome]
     states: Mapping[str, tuple[ShardVersion, ...]]
     parts: Mapping[str, tuple[SinkPart, ...]]
-    dead_letters: tuple[Mapping[str, Any], ...] = ()
+    dead_letters: Mapping[str, int] = field(default_factory=dict)
+    dead_letter_files: tuple[str, ...] = ()
     closed: Mapping[str, int] = field(default_factory=dict)
     metrics: Mapping[str, int] = field(default_factory=dict)
 
