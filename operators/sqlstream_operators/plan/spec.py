@@ -17,13 +17,13 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from sqlstream_operators.plan.changelog_spec import (
+    ChangelogNormalizeSpec,
     DeduplicateSpec,
     DistinctValuesSpec,
+    FirstRowSpec,
     GroupAggregateSpec,
-    KeepFirstSpec,
-    NormalizeSpec,
+    SuppressUntilCloseSpec,
     TopNSpec,
-    WindowGateSpec,
     WindowTopNSpec,
 )
 from sqlstream_operators.plan.schema import KIND_COLUMN, SLICE_COLUMN, WEIGHT_COLUMN, Column, RowKind, Schema
@@ -214,9 +214,9 @@ OperatorSpec = (
     | TopNSpec
     | DeduplicateSpec
     | WindowTopNSpec
-    | NormalizeSpec
-    | KeepFirstSpec
-    | WindowGateSpec
+    | ChangelogNormalizeSpec
+    | FirstRowSpec
+    | SuppressUntilCloseSpec
 )
 
 # -------------------------------------------------------------------------------------------------- stages
