@@ -196,6 +196,7 @@ mp['a'] | mp['b']
 [1, 2] | [2, 1]
 {'a': 1, 'b': 2} | {'b': 2, 'a': 1}
 {'a': 1} | {'b': 1}
+struct_pack(i4) | struct_pack(a := i4)
 MAP['a', 1] | MAP['a', 2]
 (i4, i8) | [i4, i8]
 list_transform(li, x -> x + 1) | list_filter(li, x -> x + 1)
@@ -372,6 +373,8 @@ def test_every_function_is_a_call_by_its_own_name() -> None:
         found = expression_form(node, FORMS)
         ops = {f.op for f in walk(found)}
         assert ops <= OPERATORS | {"column"}, sql
+        if "struct" in ops:
+            continue
         called = {f.args[0] for f in walk(found) if f.op == "call"}
         name = sql.partition("(")[0].lower()
         assert "sql" not in ops, sql

@@ -353,11 +353,15 @@ class _Expression:
         """A struct of named fields; None if one has no name."""
         parts: list[str | Form] = []
         for field in fields:
-            if not isinstance(field, exp.PropertyEQ) or not isinstance(
-                field.this, exp.Identifier | exp.Literal
-            ):
-                return None
-            parts += [field.this.name, self.form(field.expression)]
+            match field:
+                case exp.PropertyEQ(this=exp.Identifier() | exp.Literal() as name):
+                    parts += [name.name, self.form(field.expression)]
+                case exp.Alias():
+                    parts += [field.alias, self.form(field.this)]
+                case exp.Column():
+                    parts += [field.name, self.form(field)]  # DuckDB names the field after it
+                case _:
+                    return None
         return form("struct", *parts)
 
     def _map(self, node: exp.Expr) -> Form | None:
