@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sqlstream_operators.types import BIGINT, HUGEINT
+from sqlstream_operators.plan.types import BIGINT, HUGEINT
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.aggregates.function import (
     Accumulator,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlstream_operators.types import Kind
+from sqlstream_operators.plan.types import Kind
 from sqlstream_planner.aggregates.function import BatchCall
 from sqlstream_planner.logical import AggregateCall, columns_of, order_term, sql
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlstream_operators.types import struct
+from sqlstream_operators.plan.types import struct
 from sqlstream_planner.aggregates.batch_parts import in_whole_order, once, present, terms_of
 from sqlstream_planner.aggregates.function import (
     Accumulator,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlstream_operators.types import BIGINT
+from sqlstream_operators.plan.types import BIGINT
 from sqlstream_planner.aggregates.batch_parts import present
 from sqlstream_planner.aggregates.function import (
     Accumulator,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlstream_operators.types import BOOLEAN, array, struct
+from sqlstream_operators.plan.types import BOOLEAN, array, struct
 from sqlstream_planner.aggregates.function import Accumulator, Decomposition
 from sqlstream_planner.aggregates.parts import argument, constants_of, filter_of
 from sqlstream_planner.logical import AggregateCall, sql

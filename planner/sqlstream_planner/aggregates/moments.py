@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlstream_operators.types import BIGINT, DOUBLE, struct
+from sqlstream_operators.plan.types import BIGINT, DOUBLE, struct
 from sqlstream_planner.aggregates.batch_parts import rounded_in_value_order
 from sqlstream_planner.aggregates.function import (
     Accumulator,

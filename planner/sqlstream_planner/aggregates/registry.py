@@ -8,7 +8,7 @@ from types import MappingProxyType
 from sqlglot import exp
 
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.types import SqlType
+from sqlstream_operators.plan.types import SqlType
 from sqlstream_planner.aggregates import (
     bits,
     by_order,

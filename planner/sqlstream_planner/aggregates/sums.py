@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlstream_operators.types import DOUBLE, HUGEINT, Kind, SqlType, decimal
+from sqlstream_operators.plan.types import DOUBLE, HUGEINT, Kind, SqlType, decimal
 from sqlstream_planner.aggregates.batch_parts import rounded_in_value_order
 from sqlstream_planner.aggregates.count import changed_count, count_accumulator, weighted_count
 from sqlstream_planner.aggregates.function import Accumulator, AggregateFunction, Decomposition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlstream_operators.types import INTEGER, NULL, UNKNOWN, SqlType, array
+from sqlstream_operators.plan.types import INTEGER, NULL, UNKNOWN, SqlType, array
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.aggregates.function import AggregateFunction
 from sqlstream_planner.bind.context import BindContext

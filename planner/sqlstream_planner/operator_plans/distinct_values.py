@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.changelog_spec import DistinctValuesSpec
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.schema import Column, Schema
-from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
-from sqlstream_operators.types import BIGINT, INTEGER, Kind, SqlType, quote_identifier
+from sqlstream_operators.plan.changelog_spec import DistinctValuesSpec
+from sqlstream_operators.plan.schema import Column, Schema
+from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
+from sqlstream_operators.plan.types import BIGINT, INTEGER, Kind, SqlType, quote_identifier
 from sqlstream_planner.aggregates.function import Accumulator, Decomposition
 from sqlstream_planner.aggregates.parts import row_count
 from sqlstream_planner.aggregates.registry import function_of, values_of

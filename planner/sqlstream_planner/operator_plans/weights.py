@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlstream_operators.schema import WEIGHT_COLUMN
+from sqlstream_operators.plan.schema import WEIGHT_COLUMN
 from sqlstream_planner.block import Block
 from sqlstream_planner.logical import sql
 
