@@ -17,11 +17,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sqlstream.planning import plan_file
 from sqlstream.runtime.api import run_pipeline
 from sqlstream.runtime.job import JobRunner
 from sqlstream.runtime.progress import EpochReport
 from sqlstream.runtime.stages import SparkJobRunner
-from sqlstream_planner.pipeline import plan_file
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sqlstream_operators.fragment import DuckSession
     from sqlstream_operators.spec import SinkSpec, SourceSpec
     from sqlstream_operators.state.checkpoint_store import CheckpointStore
+    from sqlstream_planner.catalog.descriptor import BatchFiles
 
 #: A JSON object that says how far a source has been read. Written to plans and manifests.
 Position = Mapping[str, Any]
@@ -176,4 +177,12 @@ class SinkFactory(Protocol):
 
     def writer(self, spec: SinkSpec, base_dir: str) -> SinkWriter:
         """The task's half."""
+        ...
+
+
+class BatchInput(Protocol):
+    """Which files of a source DuckDB can read by itself, for the referee."""
+
+    def __call__(self, spec: SourceSpec, base_dir: str) -> BatchFiles | None:
+        """The files, or None if DuckDB would read something else there than the connector does."""
         ...

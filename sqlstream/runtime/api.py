@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sqlstream.connectors.api import ConnectorContext, Sink, Source
+from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime import local_cache
 from sqlstream.runtime.admission import DEFAULT_TARGET_S, Admission
 from sqlstream.runtime.epochs import EpochLoop
@@ -45,22 +46,6 @@ class DriverConnectors(Protocol):
     def sink(self, spec: SinkSpec, context: ConnectorContext) -> Sink:
         """The driver's half of a sink."""
         ...
-
-
-class RegisteredConnectors:
-    """The connectors of the registry."""
-
-    def source(self, spec: SourceSpec, context: ConnectorContext) -> Source:
-        """The driver's half of a source."""
-        from sqlstream.connectors import registry
-
-        return registry.SOURCES[spec.connector].source(spec, context)
-
-    def sink(self, spec: SinkSpec, context: ConnectorContext) -> Sink:
-        """The driver's half of a sink."""
-        from sqlstream.connectors import registry
-
-        return registry.SINKS[spec.connector].sink(spec, context)
 
 
 def run_pipeline(
@@ -126,7 +111,7 @@ def run_pipeline(
             local_cache.prepare(cache, uri, [state.state_id for state in plan.states], shards)
             local_cache.remove_unused(cache.parent, cache)
             loop = EpochLoop(
-                _program(plan, journal, found.last, connectors or RegisteredConnectors(), base),
+                _program(plan, journal, found.last, connectors or REGISTERED, base),
                 journal,
                 runner,
                 GarbageCollector(journal, retained=retained_epochs, pins=pins),

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sqlstream.connectors import registry
 from sqlstream.connectors.api import ConnectorContext, SinkPart
 from sqlstream.connectors.database.sink import TableSink
+from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.local_runner import InProcessRunner
 from sqlstream.runtime.progress import RunResult
 from sqlstream.runtime.worker import Connectors
@@ -81,7 +81,7 @@ class Job:
             for sink in self.sinks:
                 sink.close()
         context = ConnectorContext(self.store, str(self.backend.folder))
-        made = registry.SINKS[self.spec.connector].sink(self.spec, context)
+        made = REGISTERED.sink(self.spec, context)
         assert isinstance(made, TableSink)
         self.sinks.append(made)
         return made
@@ -103,7 +103,7 @@ class Job:
             names.append(WEIGHT_COLUMN)
         else:
             assert all(weight == 1 for _, weight in delta)
-        factory = registry.SINKS[self.spec.connector]
+        factory = REGISTERED.sink_factory(self.spec.connector)
         table = pa.Table.from_arrays(columns, names=names)
         return factory.writer(self.spec, "/nowhere").write(table, epoch=1, task="t")
 
@@ -171,13 +171,13 @@ class TableWorld(World):
         assert backend.rows("SELECT epoch FROM sqlstream_epochs") == [(max(manifests(self.state)),)]
 
     def sink(self, spec: SinkSpec, context: ConnectorContext) -> Any:
-        return registry.SINKS[spec.connector].sink(spec, context)
+        return REGISTERED.sink(spec, context)
 
     def run(self, **options: Any) -> RunResult:
         connectors = Connectors(
             lambda spec, base: RowReader(self.rows),
             lambda spec, base: RowReader(self.rows),
-            lambda spec, base: registry.SINKS[spec.connector].writer(spec, base),
+            REGISTERED.writer,
         )
         return super().run(runner=InProcessRunner(2, connectors), base_dir=self.folder, **options)
 

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from sqlstream.connectors.blackhole import Blackhole
+from sqlstream.connectors.blackhole.sink import Blackhole
 from sqlstream.connectors.filesystem.sink import FileSink, FileWriter
-from sqlstream.connectors.print_sink import PrintSink, PrintWriter
+from sqlstream.connectors.print.sink import PrintSink, PrintWriter
 from sqlstream_operators.arrow_types import to_arrow
 from sqlstream_operators.changes import to_kinds
 from sqlstream_operators.fragment import DuckSession

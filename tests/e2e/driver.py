@@ -11,12 +11,12 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from sqlstream.planning import plan_file
 from sqlstream.runtime.api import run_pipeline
 from sqlstream.runtime.garbage import RETAINED
 from sqlstream.runtime.local_runner import InProcessRunner
 from sqlstream.runtime.progress import EpochReport
 from sqlstream_planner.diagnostics import DiagnosticError, render
-from sqlstream_planner.pipeline import plan_file
 
 
 def _clock() -> float:

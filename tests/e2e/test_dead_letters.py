@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sqlstream_planner.pipeline import plan_file
+from sqlstream.planning import plan_file
 from tests.properties.referee import Pipeline, assert_same
 
 QUERY = (

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from sqlstream.planning import plan_file
 from sqlstream_operators.state_schema import StateSchema
 from sqlstream_planner.diagnostics import DiagnosticError
-from sqlstream_planner.pipeline import plan_file
 from tests.properties.referee import Pipeline, assert_same
 from tests.properties.test_window_invariants import Files
 

@@ -20,8 +20,9 @@ from typing import Any
 
 import pytest
 
+from sqlstream.planning import plan_file
 from sqlstream_planner.batch.to_duckdb import to_duckdb
-from sqlstream_planner.pipeline import Planned, plan_file
+from sqlstream_planner.pipeline import Planned
 from tests.duckdb_batch import empty_duckdb
 from tests.properties.in_process import run_here
 from tests.properties.referee import Rows, assert_same

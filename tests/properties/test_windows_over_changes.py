@@ -17,10 +17,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from sqlstream.planning import plan_file
 from sqlstream.runtime.progress import EpochReport
 from sqlstream_planner.batch.to_duckdb import to_duckdb
 from sqlstream_planner.diagnostics import DiagnosticError
-from sqlstream_planner.pipeline import plan_file
 from tests.examples import examples
 from tests.properties.in_process import run_here
 from tests.properties.referee import Rows, assert_same

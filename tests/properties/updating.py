@@ -15,13 +15,15 @@ from unittest import mock
 import duckdb
 import pyarrow as pa
 
-from sqlstream.connectors import registry
 from sqlstream.connectors.api import ConnectorContext, SinkPart
+from sqlstream.connectors.blackhole.descriptor import DESCRIPTOR as BLACKHOLE
+from sqlstream.connectors.registry import REGISTERED, Connector
+from sqlstream.planning import plan_file
 from sqlstream.runtime.progress import EpochReport
 from sqlstream_operators.exchange import Message
 from sqlstream_operators.spec import WEIGHT_COLUMN, SinkSpec
 from sqlstream_planner.batch.to_duckdb import DuckDBScript, to_duckdb
-from sqlstream_planner.pipeline import Planned, plan_file
+from sqlstream_planner.pipeline import Planned
 from tests.duckdb_batch import empty_duckdb
 from tests.properties.in_process import run_here
 from tests.properties.referee import Rows, assert_same
@@ -94,7 +96,7 @@ class _Folding:
 def collecting() -> Iterator[Collected]:
     """The sink `blackhole` collects what it is given, in this process."""
     collected = Collected()
-    with mock.patch.dict(registry.SINKS, {"blackhole": collected}):
+    with mock.patch.dict(REGISTERED._by_name, {"blackhole": Connector(BLACKHOLE, sink=collected)}):
         yield collected
 
 
