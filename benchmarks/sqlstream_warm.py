@@ -19,9 +19,9 @@ from pathlib import Path
 
 from sqlstream.planning import plan_file
 from sqlstream.runtime.api import run_pipeline
-from sqlstream.runtime.job import JobRunner
-from sqlstream.runtime.progress import EpochReport
-from sqlstream.runtime.stages import SparkJobRunner
+from sqlstream.runtime.loop.progress import EpochReport
+from sqlstream.runtime.spark.stages import SparkJobRunner
+from sqlstream.runtime.tasks.job import JobRunner
 
 
 @dataclass(frozen=True, slots=True)

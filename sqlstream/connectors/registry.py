@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         SourceFactory,
         SplitReader,
     )
-    from sqlstream_operators.spec import SinkSpec, SourceSpec
+    from sqlstream_operators.plan.spec import SinkSpec, SourceSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +105,9 @@ class Registry:
         """The task's half of a source for a split with unreadable rows."""
         return self.source_factory(spec.connector).careful_reader(spec, base_dir)
 
-    def writer(self, spec: SinkSpec, base_dir: str) -> SinkWriter:
+    def writer(self, spec: SinkSpec, context: ConnectorContext) -> SinkWriter:
         """The task's half of a sink."""
-        return self.sink_factory(spec.connector).writer(spec, base_dir)
+        return self.sink_factory(spec.connector).writer(spec, context)
 
 
 def _made(part: Any, missing: str) -> Any:

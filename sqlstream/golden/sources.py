@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 
 from sqlstream.connectors.api import ConnectorContext, Limits
 from sqlstream.connectors.registry import REGISTERED, Registry
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.spec import KIND_COLUMN, PhysicalPlan, SourceSpec
+from sqlstream_operators.plan.spec import KIND_COLUMN, PhysicalPlan, SourceSpec
+from sqlstream_operators.plan.types import BIGINT, VARCHAR, quote_identifier, quote_literal
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
-from sqlstream_operators.types import BIGINT, VARCHAR, quote_identifier, quote_literal
 from sqlstream_planner.batch.sources import ORDER_COLUMN
 from sqlstream_planner.catalog.descriptor import BatchFiles
 from sqlstream_planner.catalog.tables import Catalog

@@ -9,7 +9,7 @@ import pytest
 
 from sqlstream.cli.progress import TerminalProgress, TextLines, epoch_line, lowest_watermark
 from sqlstream.planning import plan_file
-from sqlstream.runtime.progress import EpochReport, RunResult
+from sqlstream.runtime.loop.progress import EpochReport, RunResult
 
 SQL = """
 CREATE TABLE t (a INT) WITH ('connector' = 'datagen');

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from sqlstream.planning import plan_file
 from sqlstream.runtime.api import run_pipeline
-from sqlstream.runtime.garbage import RETAINED
-from sqlstream.runtime.local_runner import InProcessRunner
-from sqlstream.runtime.progress import EpochReport
+from sqlstream.runtime.loop.progress import EpochReport
+from sqlstream.runtime.tasks.local_runner import InProcessRunner
+from sqlstream.storage.garbage import RETAINED
 from sqlstream_planner.diagnostics import DiagnosticError, render
 
 

@@ -16,17 +16,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.operator import (
+from sqlstream_operators.operators.operator import (
     WATERMARK_MAX,
     WATERMARK_MIN,
     OperatorContext,
     OperatorResult,
     Watermarks,
 )
-from sqlstream_operators.report import Report
-from sqlstream_operators.spec import (
+from sqlstream_operators.operators.window.window_aggregate import WindowAggregate
+from sqlstream_operators.plan.spec import (
     SLICE_COLUMN,
     Column,
     OperatorStep,
@@ -36,8 +36,8 @@ from sqlstream_operators.spec import (
     WindowSpec,
 )
 from sqlstream_operators.state.memory import MemoryShardStore
-from sqlstream_operators.task import rocks_stores
-from sqlstream_operators.window_aggregate import WindowAggregate
+from sqlstream_operators.task.report import Report
+from sqlstream_operators.task.task import rocks_stores
 from tests.examples import examples
 from tests.operators.pipelines import TICK, Driver, MemoryStores, Row, table_of, window_plan, without_timings
 from tests.operators.test_windows import naive_windows
@@ -142,16 +142,20 @@ def check(driver: Driver, window: WindowSpec, epochs: list[list[list[Row]]], *, 
     assert comparable(driver.output, ordered=ordered) == comparable(
         expected.rows(keyed=keyed), ordered=ordered
     )
-    late = sorted(
-        (_number(letter["row"]), _micros(letter["window_start"]), _micros(letter["window_end"]))
+    missed: dict[int, list[tuple[int, int]]] = {}
+    for n, start, end in sorted(expected.late):
+        missed.setdefault(n, []).append((start, end))
+    late = {
+        letter["row"]["n"]: (
+            _micros(letter["window_start"]),
+            _micros(letter["window_end"]),
+            letter["windows"],
+        )
         for letter in driver.letters
-    )
-    assert late == sorted(expected.late)
+    }
+    assert late == {n: (ws[0][0], ws[-1][1], len(ws)) for n, ws in missed.items()}
+    assert len(late) == len(driver.letters)
     assert sum(sum(report.late.values()) for report in driver.reports) == len(late)
-
-
-def _number(row: str) -> int:
-    return int(row.partition(":")[2].rstrip("}"))
 
 
 def _micros(time: Any) -> int:

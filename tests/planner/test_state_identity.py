@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream.planning import plan_file
-from sqlstream_operators.state_schema import StateSchema
+from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.properties.referee import Pipeline, assert_same
 from tests.properties.test_window_invariants import Files

@@ -8,7 +8,7 @@ import pytest
 
 from sqlstream.planning import plan_file
 from sqlstream.runtime.api import run_pipeline
-from sqlstream.runtime.local_runner import InProcessRunner
+from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.properties.referee import Rows, assert_same
 from tests.properties.updating import collecting

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sqlstream.runtime import local_cache
+from sqlstream.storage import local_cache
 from tests.runtime.support import World, rows_of
 
 

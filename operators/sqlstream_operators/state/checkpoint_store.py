@@ -101,6 +101,13 @@ class CheckpointStore:
             content: bytes = source.read()
             return content
 
+    def open(self, name: str) -> pa.NativeFile:
+        """A file to read from its beginning on, local ones mapped into memory; raises FileNotFoundError."""
+        if self._local is not None:
+            path = self._local / name
+            return pa.memory_map(str(path)) if path.stat().st_size else pa.BufferReader(b"")
+        return self._fs.open_input_stream(self._path(name), compression=None)
+
     def download(self, name: str, target: Path) -> None:
         """Copy a file to a local path; raises FileNotFoundError."""
         if self._local is not None:
@@ -136,6 +143,18 @@ class CheckpointStore:
         """Delete a file; it is no error if it does not exist."""
         with contextlib.suppress(FileNotFoundError):
             self._fs.delete_file(self._path(name))
+
+    def move(self, name: str, target: str) -> None:
+        """Give a file another name, over one of that name; it is no error if it does not exist."""
+        if self._local is None:
+            if self.exists(name):
+                self._fs.move(self._path(name), self._path(target))
+            return
+        new = self._local / target
+        new.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            (self._local / name).replace(new)
+            self._sync_directory(new.parent)
 
     def _path(self, name: str) -> str:
         return f"{self._root.rstrip('/')}/{name}".rstrip("/")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlstream_operators.schema import KIND_COLUMN
-from sqlstream_operators.types import quote_identifier
+from sqlstream_operators.plan.schema import KIND_COLUMN
+from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.batch.sources import ORDER_COLUMN
 from sqlstream_planner.block import Block
 from sqlstream_planner.logical import Normalize, Scan, column, sql

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from sqlstream_operators.schema import KIND_COLUMN
-from sqlstream_operators.spec import SourceSpec
-from sqlstream_operators.types import Kind, SqlType, quote_identifier, quote_literal
+from sqlstream_operators.plan.schema import KIND_COLUMN
+from sqlstream_operators.plan.spec import SourceSpec
+from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier, quote_literal
 from sqlstream_planner.catalog.descriptor import BatchFiles
 from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.types import TIMESTAMPTZ, quote_identifier
+from sqlstream_operators.plan.types import TIMESTAMPTZ, quote_identifier
 from sqlstream_planner.batch.batch_changelog import normalized, remaining
 from sqlstream_planner.batch.group_batch import batch_call
 from sqlstream_planner.batch.sources import Files, Header, source_view

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from sqlstream_operators.types import SqlType
+from sqlstream_operators.plan.types import SqlType
 from sqlstream_planner.catalog.options import BOTH, OptionDef, OptionValue, Role, ValueKind
 from sqlstream_planner.diagnostics import InternalError
 
 if TYPE_CHECKING:
-    from sqlstream_operators.spec import SourceSpec
+    from sqlstream_operators.plan.spec import SourceSpec
     from sqlstream_planner.diagnostics import Diagnostic
     from sqlstream_planner.statements import CreateTable
 

@@ -1,1 +1,1 @@
-"""What sources, columns and state mean, whatever they are called: what has one identity has the same rows."""
+"""What expressions, relations, sources and states mean, as versioned plain data that outlives a plan."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from sqlstream.connectors.filesystem.batch_changelog import changelog_select
 from sqlstream.connectors.filesystem.formats import FORMATS
-from sqlstream_operators.spec import SourceSpec
-from sqlstream_operators.types import Kind, SqlType, quote_identifier, quote_literal
+from sqlstream_operators.plan.spec import SourceSpec
+from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier, quote_literal
 from sqlstream_planner.batch.sources import list_of, no_metadata, text_item, typed_item
 from sqlstream_planner.catalog.descriptor import BatchFiles
 from sqlstream_planner.catalog.options import find_option

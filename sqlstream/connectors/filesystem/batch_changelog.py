@@ -5,9 +5,9 @@ Written apart from the reader of these formats, so that it can judge it: JSON fu
 
 from __future__ import annotations
 
-from sqlstream_operators.schema import KIND_COLUMN, Column
-from sqlstream_operators.spec import SourceSpec
-from sqlstream_operators.types import Kind, quote_identifier, quote_literal
+from sqlstream_operators.plan.schema import KIND_COLUMN, Column
+from sqlstream_operators.plan.spec import SourceSpec
+from sqlstream_operators.plan.types import Kind, quote_identifier, quote_literal
 from sqlstream_planner.batch.sources import ORDER_COLUMN
 
 _KIND = quote_identifier(KIND_COLUMN)

@@ -13,10 +13,10 @@ import pyarrow as pa
 from sqlstream.connectors.filesystem.csv import first_record
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import is_local, list_files, resolve
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.spec import SourceSpec
-from sqlstream_operators.types import Kind, quote_literal
+from sqlstream_operators.plan.spec import SourceSpec
+from sqlstream_operators.plan.types import Kind, quote_literal
 from sqlstream_planner.catalog.descriptor import BatchFiles
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 

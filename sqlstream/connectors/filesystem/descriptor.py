@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from sqlstream.connectors.filesystem.batch import batch_select
 from sqlstream.connectors.filesystem.formats import FORMATS
-from sqlstream_operators.types import BIGINT, TIMESTAMPTZ, VARCHAR
+from sqlstream_operators.plan.types import BIGINT, TIMESTAMPTZ, VARCHAR
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Settings, format_option
 from sqlstream_planner.catalog.options import BOTH, OptionDef, Role, ValueKind, wrong_value
 from sqlstream_planner.diagnostics import Diagnostic

@@ -1,0 +1,85 @@
+"""What the runtime says about its work, as plain data; the command line renders it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN
+
+
+@dataclass(frozen=True, slots=True)
+class EpochReport:
+    """One committed epoch.
+
+    `rows_read` and `rows_written` by source and sink; `dead_letters` rows by kind; `watermarks` the close
+    watermark by source, µs (None: nothing read yet; "end": the input is complete); `lag` rows waiting by
+    source (None: unknown); `state_rows` and `state_bytes` live in all shards; `seconds` by step of the loop
+    (`plan`, `job`, `prepare`, `publish`, `commit`, `collect`); `replayed`: planned by an earlier run.
+    """
+
+    epoch: int
+    rows_read: Mapping[str, int]
+    rows_written: Mapping[str, int]
+    dead_letters: Mapping[str, int]
+    watermarks: Mapping[str, int | str | None]
+    lag: Mapping[str, int | None]
+    state_rows: int
+    state_bytes: int
+    metrics: Mapping[str, int] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    replayed: bool = False
+
+    @property
+    def total_seconds(self) -> float:
+        """How long the epoch took."""
+        return sum(self.seconds.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """One JSON object for `--json`."""
+        return {
+            "epoch": self.epoch,
+            "rows_read": dict(self.rows_read),
+            "rows_written": dict(self.rows_written),
+            "dead_letters": dict(self.dead_letters),
+            "watermarks": dict(self.watermarks),
+            "lag": dict(self.lag),
+            "state_rows": self.state_rows,
+            "state_bytes": self.state_bytes,
+            "metrics": dict(self.metrics),
+            "seconds": {name: round(value, 4) for name, value in self.seconds.items()},
+            "replayed": self.replayed,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How a run ended: `outcome` is `exhausted`, `stopped` or `nothing new`; totals are of this run."""
+
+    outcome: str
+    last_epoch: int | None
+    epochs: int
+    rows_read: Mapping[str, int]
+    rows_written: Mapping[str, int]
+    dead_letters: Mapping[str, int]
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """One JSON object for `--json`."""
+        return {
+            "outcome": self.outcome,
+            "last_epoch": self.last_epoch,
+            "epochs": self.epochs,
+            "rows_read": dict(self.rows_read),
+            "rows_written": dict(self.rows_written),
+            "dead_letters": dict(self.dead_letters),
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def shown_watermark(value: int) -> int | str | None:
+    """A watermark for a report: µs, None before the first row, "end" when the input is complete."""
+    if value <= WATERMARK_MIN:
+        return None
+    return "end" if value >= WATERMARK_MAX else value
