@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from sqlstream.storage.manifest import SourceState
 from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN, Watermarks
-from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec, WindowGateSpec
+from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec, SuppressUntilCloseSpec
 from sqlstream_operators.plan.spec import LateStep, OperatorStep, PhysicalPlan, WindowAggregateSpec
 
 
@@ -60,7 +60,7 @@ class WindowClock:
             window, tick = spec.window, spec.tick_us
             slice_us = math.gcd(window.size_us, window.slide_us)
             offset = window.offset_us
-        elif isinstance(spec, WindowGateSpec):
+        elif isinstance(spec, SuppressUntilCloseSpec):
             slice_us, offset, tick = spec.slice_us, spec.offset_us, spec.tick_us
         elif isinstance(spec, GroupAggregateSpec) and spec.expiry is not None:
             slice_us, offset, tick = 0, 0, spec.expiry.tick_us

@@ -19,7 +19,7 @@ from sqlstream_operators.operators.operator import (
     OperatorResult,
     Watermarks,
 )
-from sqlstream_operators.plan.changelog_spec import WindowGateSpec, column_of
+from sqlstream_operators.plan.changelog_spec import SuppressUntilCloseSpec, column_of
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Schema
 from sqlstream_operators.plan.state_schema import TIME
 
@@ -28,14 +28,14 @@ from .windows import closed_upto
 TABLE = "held"
 
 
-class WindowGate:
-    """Runs a `WindowGateSpec`: see there for its input, its state and its output.
+class SuppressUntilClose:
+    """Runs a `SuppressUntilCloseSpec`: see there for its input, its state and its output.
 
     A window that was closed before the epoch lets its changes pass. The others are brought up to date in the
     state; those that the epoch's watermark closes leave it then, as rows that come.
     """
 
-    def __init__(self, spec: WindowGateSpec) -> None:
+    def __init__(self, spec: SuppressUntilCloseSpec) -> None:
         self._spec = spec
         self._values = [column.name for column in spec.columns if column.name not in spec.keys]
         self._end = column_of(spec.columns, spec.end)

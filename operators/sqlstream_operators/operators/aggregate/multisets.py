@@ -1,4 +1,4 @@
-"""The values of groups, counted one by one: what MIN, MAX and ARRAY_AGG need once rows can go away."""
+"""The multisets of groups, their values counted one by one: what MIN, MAX and ARRAY_AGG need once rows can go away."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import concatenated, consolidated, empty, quoted, with_weight
 from sqlstream_operators.operators.groups import GROUP, Groups, Int64s, canonical
-from sqlstream_operators.plan.changelog_spec import CountedValuesSpec
+from sqlstream_operators.plan.changelog_spec import MultisetSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.types import BIGINT, quote_identifier
 from sqlstream_operators.state.store import StateStore
@@ -25,17 +25,18 @@ _COUNT = Column("count", BIGINT)
 class ValuesRead:
     """Values that are there: `rows` has GROUP, the values and `count`, a group's in the order of state.
 
-    `occupied` says for each group that was asked for whether it has any row in the state, a debt included.
+    `occupied` says for each group that was asked for whether it has any row in the state, also one with a
+    negative count.
     """
 
     rows: pa.Table
     occupied: npt.NDArray[np.bool_]
 
 
-class CountedValues:
-    """Reads and writes the state of a `CountedValuesSpec`; see there. `keys` are those of the groups."""
+class Multiset:
+    """Reads and writes the state of a `MultisetSpec`; see there. `keys` are those of the groups."""
 
-    def __init__(self, spec: CountedValuesSpec, keys: Schema) -> None:
+    def __init__(self, spec: MultisetSpec, keys: Schema) -> None:
         self.spec = spec
         self._keys = keys
         self.columns: Schema = (Column(GROUP, BIGINT), *spec.values, _COUNT)
@@ -43,7 +44,7 @@ class CountedValues:
     def changes(self, duck: DuckSession, rows: pa.Table) -> pa.Table:
         """This epoch's changes, one row (keys, values, WEIGHT_COLUMN) for each value whose count changes."""
         schema: Schema = (*self._keys, *self.spec.values)
-        rows = conformed(rows, with_weight(schema), f"counted values {self.spec.name}")
+        rows = conformed(rows, with_weight(schema), f"multiset {self.spec.name}")
         return canonical(consolidated(duck, rows, schema), self._keys)
 
     def read(self, state: StateStore, groups: Groups, chosen: Int64s | None = None) -> ValuesRead:
@@ -57,9 +58,9 @@ class CountedValues:
         numbers = groups.numbers(found)
         occupied[numbers] = True
         there = pc.greater(found.column("count"), 0)
-        rows, debts = self._numbered(found, numbers).filter(there), found.filter(pc.invert(there))
-        if self.spec.pick != "all" and debts.num_rows:
-            rows = pa.concat_tables([rows, self._behind_debts(state, groups, debts)])
+        rows, negative = self._numbered(found, numbers).filter(there), found.filter(pc.invert(there))
+        if self.spec.pick != "all" and negative.num_rows:
+            rows = pa.concat_tables([rows, self._behind_negative(state, groups, negative)])
         return ValuesRead(rows, occupied)
 
     def write(self, state: StateStore, changes: pa.Table) -> tuple[int, int]:
@@ -97,9 +98,9 @@ class CountedValues:
         )
         return f"SELECT {GROUP}{listed} FROM {quote_identifier(relation)} GROUP BY {GROUP}"
 
-    def _behind_debts(self, state: StateStore, groups: Groups, debts: pa.Table) -> pa.Table:
-        """The first (or last) values of groups whose first (or last) row is a debt; these are read whole."""
-        found = state.scan_prefix(self.spec.name, debts)
+    def _behind_negative(self, state: StateStore, groups: Groups, negative: pa.Table) -> pa.Table:
+        """The first (or last) values of groups whose first (or last) row has a negative count; these are read whole."""
+        found = state.scan_prefix(self.spec.name, negative)
         rows = found.filter(pc.greater(found.column("count"), 0))
         if not rows.num_rows:
             return empty(self.columns)

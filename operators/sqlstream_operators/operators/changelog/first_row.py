@@ -13,7 +13,7 @@ from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.clock import Clock
 from sqlstream_operators.operators.operator import OperatorContext, OperatorResult, Watermarks
-from sqlstream_operators.plan.changelog_spec import KeepFirstSpec, column_of
+from sqlstream_operators.plan.changelog_spec import FirstRowSpec, column_of
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column
 from sqlstream_operators.plan.state_schema import FOUND
 from sqlstream_operators.plan.types import BIGINT, quote_identifier
@@ -21,13 +21,13 @@ from sqlstream_operators.plan.types import BIGINT, quote_identifier
 TABLE = "row"
 
 _ROWS = "__arrived"
-_PLACE = "__place"
+_ARRIVAL = "__arrival"
 
 
-class KeepFirst:
-    """Runs a `KeepFirstSpec`: see there for its input, its state and its output."""
+class FirstRow:
+    """Runs a `FirstRowSpec`: see there for its input, its state and its output."""
 
-    def __init__(self, spec: KeepFirstSpec) -> None:
+    def __init__(self, spec: FirstRowSpec) -> None:
         self._spec = spec
         self._keys = tuple(column_of(spec.columns, name) for name in spec.keys)
         table = spec.state.table(TABLE)
@@ -65,11 +65,11 @@ class KeepFirst:
 
     def _first(self, duck: DuckSession, rows: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         """The place of each key's first row, ascending."""
-        keys = rows.select(self._spec.keys).append_column(_PLACE, pa.array(np.arange(rows.num_rows)))
+        keys = rows.select(self._spec.keys).append_column(_ARRIVAL, pa.array(np.arange(rows.num_rows)))
         by = ", ".join(quote_identifier(name) for name in self._spec.keys)
-        duck.register(_ROWS, keys, (*self._keys, Column(_PLACE, BIGINT)))
+        duck.register(_ROWS, keys, (*self._keys, Column(_ARRIVAL, BIGINT)))
         try:
-            found = duck.query(f"SELECT min({_PLACE}) AS place FROM {_ROWS} GROUP BY {by}")
+            found = duck.query(f"SELECT min({_ARRIVAL}) AS place FROM {_ROWS} GROUP BY {by}")
         finally:
             duck.drop(_ROWS)
         places: np.ndarray[tuple[int], np.dtype[np.int64]] = np.sort(found.column(0).to_numpy())

@@ -1,4 +1,4 @@
-"""The gate of windows against a model: what is held, what is released, what passes; and the first row of each key."""
+"""What is held back until windows close, what is released and what passes, against a model; first rows of keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sqlstream_operators.operators.operator import (
     Watermarks,
 )
 from sqlstream_operators.operators.registry import operator_of
-from sqlstream_operators.plan.changelog_spec import KeepFirstSpec, WindowGateSpec
+from sqlstream_operators.plan.changelog_spec import FirstRowSpec, SuppressUntilCloseSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.plan.types import BIGINT, TIMESTAMP, VARCHAR
@@ -31,15 +31,20 @@ from tests.examples import examples
 COLUMNS = (Column("e", TIMESTAMP), Column("k", VARCHAR), Column("n", BIGINT))
 KEY = [StateField("e", TIMESTAMP, "e"), StateField("k", VARCHAR, "k")]
 STATE = StateSchema(
-    "s", "window_gate", "", (StateTable.of("held", "time", key=KEY, value=[StateField("n", BIGINT, "n")]),)
+    "s",
+    "suppress_until_close",
+    "",
+    (StateTable.of("held", "time", key=KEY, value=[StateField("n", BIGINT, "n")]),),
 )
 TICK = 1_000
 DUCK = DuckSession()
 Key = tuple[int, str]
 
 
-def gate(*, weighted: bool = True) -> WindowGateSpec:
-    return WindowGateSpec(STATE, ("e", "k"), "e", COLUMNS, weighted, COLUMNS, ("t",), TICK, 10_000_000)
+def suppressed(*, weighted: bool = True) -> SuppressUntilCloseSpec:
+    return SuppressUntilCloseSpec(
+        STATE, ("e", "k"), "e", COLUMNS, weighted, COLUMNS, ("t",), TICK, 10_000_000
+    )
 
 
 def at(second: int) -> datetime:
@@ -58,7 +63,7 @@ def table(rows: list[tuple[int, str, int, int]], *, weighted: bool = True) -> pa
 
 
 class Job:
-    def __init__(self, spec: WindowGateSpec | KeepFirstSpec) -> None:
+    def __init__(self, spec: SuppressUntilCloseSpec | FirstRowSpec) -> None:
         self.operator, self.store = operator_of(spec), MemoryShardStore(spec.state)
 
     def run(
@@ -92,7 +97,7 @@ def test_closed_windows_are_as_they_are_and_open_ones_are_not_there(
     epochs: list[tuple[list[tuple[int, str, int | None]], int]], ends: bool
 ) -> None:
     """Each update makes the row of a key another one, or takes it away; the watermark goes on after each epoch."""
-    job = Job(gate())
+    job = Job(suppressed())
     now: dict[Key, int] = {}
     folded: Counter[tuple[datetime, str, int]] = Counter()
     previous, second = WATERMARK_MIN, 0
@@ -117,14 +122,14 @@ def test_closed_windows_are_as_they_are_and_open_ones_are_not_there(
 
 
 def test_a_window_that_closes_says_so() -> None:
-    job = Job(gate())
+    job = Job(suppressed())
     job.run(table([(10, "a", 1, 1), (20, "a", 1, 1)]))
     metrics = job.run(table([]), WATERMARK_MIN, micros(10)).metrics
     assert (metrics["closed_windows"], metrics["max_closed_end_us"]) == (1, micros(10))
 
 
 def test_rows_that_only_come_are_held_too() -> None:
-    job = Job(gate(weighted=False))
+    job = Job(suppressed(weighted=False))
     assert job.run(table([(10, "a", 1, 1), (20, "a", 1, 1)], weighted=False)).output.num_rows == 0
     output = job.run(table([(30, "a", 1, 1)], weighted=False), WATERMARK_MIN, micros(20)).output
     assert output.column_names == ["e", "k", "n"]
@@ -134,12 +139,12 @@ def test_rows_that_only_come_are_held_too() -> None:
 def test_a_row_without_a_window_is_our_mistake() -> None:
     rows = table([(10, "a", 1, 1)]).set_column(0, "e", pa.nulls(1, pa.timestamp("us")))
     with pytest.raises(InternalError):
-        Job(gate()).run(rows)
+        Job(suppressed()).run(rows)
 
 
 def test_the_first_row_of_each_key_in_order_of_arrival() -> None:
-    state = StateSchema("s", "keep_first", "", (StateTable.of("row", "key", key=[KEY[1]]),))
-    job = Job(KeepFirstSpec(state, ("k",), COLUMNS, COLUMNS))
+    state = StateSchema("s", "first_row", "", (StateTable.of("row", "key", key=[KEY[1]]),))
+    job = Job(FirstRowSpec(state, ("k",), COLUMNS, COLUMNS))
     first = job.run(table([(3, "b", 9, 1), (1, "a", 5, 1), (2, "b", 0, 1)], weighted=False)).output
     assert [(row["k"], row["n"]) for row in first.to_pylist()] == [("b", 9), ("a", 5)]
     result = job.run(table([(0, "a", 0, 1), (4, "c", 1, 1)], weighted=False))

@@ -18,7 +18,7 @@ from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.clock import Clock
 from sqlstream_operators.operators.operator import OperatorContext, OperatorResult, Watermarks
-from sqlstream_operators.plan.changelog_spec import NormalizeSpec, column_of
+from sqlstream_operators.plan.changelog_spec import ChangelogNormalizeSpec, column_of
 from sqlstream_operators.plan.schema import KIND_COLUMN, WEIGHT_COLUMN, RowKind
 from sqlstream_operators.plan.state_schema import FOUND
 
@@ -39,13 +39,13 @@ class _Keys:
     last: Int64s
 
 
-class Normalize:
-    """Runs a `NormalizeSpec`: see there for its input, its state and its output.
+class ChangelogNormalize:
+    """Runs a `ChangelogNormalizeSpec`: see there for its input, its state and its output.
 
     The work is in proportion to the changes; the state is read and written once for each key that changed.
     """
 
-    def __init__(self, spec: NormalizeSpec) -> None:
+    def __init__(self, spec: ChangelogNormalizeSpec) -> None:
         self._spec = spec
         self._what = f"state {spec.state.state_id}"
         if spec.ttl_us is not None:
