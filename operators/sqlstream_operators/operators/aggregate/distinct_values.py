@@ -15,7 +15,7 @@ from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import empty, names_of
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.clock import Clock
-from sqlstream_operators.operators.groups import Int64s, canonical
+from sqlstream_operators.operators.groups import Int64s, as_stored
 from sqlstream_operators.operators.operator import OperatorContext, OperatorResult, Watermarks
 from sqlstream_operators.plan.changelog_spec import DistinctValuesSpec
 from sqlstream_operators.plan.schema import Column, Schema
@@ -94,7 +94,7 @@ class DistinctValues:
             columns[flag] = sums
         if not some.all():
             first = first[some]
-        delta = canonical(rows.select(names_of(self._key)).take(pa.array(order[first])), self._key)
+        delta = as_stored(rows.select(names_of(self._key)).take(pa.array(order[first])), self._key)
         for flag, sums in columns.items():
             delta = delta.append_column(flag, pa.array(sums[some]))
         return [keys[i] for i in first.tolist()] if len(first) < len(keys) else keys, delta

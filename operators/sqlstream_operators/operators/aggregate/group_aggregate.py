@@ -24,7 +24,7 @@ from sqlstream_operators.duck.weighted import (
 )
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.clock import Clock
-from sqlstream_operators.operators.groups import GROUP, Groups, canonical
+from sqlstream_operators.operators.groups import GROUP, Groups, as_stored
 from sqlstream_operators.operators.operator import (
     WATERMARK_MAX,
     WATERMARK_MIN,
@@ -75,7 +75,7 @@ class _Version:
 class GroupAggregate:
     """Runs a `GroupAggregateSpec`: see there for its inputs, its state and its output.
 
-    A group is known by its keys as state gives them back (`groups.canonical`), so that what was emitted for it
+    A group is known by its keys as state gives them back (`groups.as_stored`), so that what was emitted for it
     can be taken back whichever of several equal keys an epoch brings.
     """
 
@@ -196,7 +196,7 @@ class GroupAggregate:
             duck.drop(_INPUT)
         # The count keeps the number of rows where there is no other column.
         merged = conformed(merged, (*schema, _GROUP), f"merged rows of {self._spec.state.state_id}")
-        return canonical(merged, self._spec.keys)
+        return as_stored(merged, self._spec.keys)
 
     def _merges(self) -> list[str]:
         return [

@@ -105,15 +105,15 @@ class ChangelogNormalize:
         return OperatorResult(output, metrics)
 
     def _kinds(self, rows: pa.Table) -> Int64s:
-        """The place of each row's kind in `_KINDS`."""
+        """The number of each row's kind in `_KINDS`."""
         if KIND_COLUMN not in rows.column_names:
             raise InternalError(f"{self._what}: no column {KIND_COLUMN} among {rows.column_names}")
         column = rows.column(KIND_COLUMN)
-        places = pc.index_in(column, value_set=pa.array(_KINDS))
-        if places.null_count:
-            unknown = column.filter(pc.is_null(places)).slice(0, 1).to_pylist()
+        codes = pc.index_in(column, value_set=pa.array(_KINDS))
+        if codes.null_count:
+            unknown = column.filter(pc.is_null(codes)).slice(0, 1).to_pylist()
             raise InternalError(f"{self._what}: {unknown[0]!r} is no kind of change")
-        kinds: Int64s = places.to_numpy().astype(np.int64)
+        kinds: Int64s = codes.to_numpy().astype(np.int64)
         return kinds
 
     def _distinct(self, rows: pa.Table) -> _Keys:
@@ -140,9 +140,9 @@ class ChangelogNormalize:
         result: Bools = found.column(0).to_numpy()
         return result
 
-    def _before(self, now: pa.Table, stored: pa.Table, places: Int64s) -> pa.Table:
+    def _before(self, now: pa.Table, stored: pa.Table, chosen: Int64s) -> pa.Table:
         """The rows that were stored under some of the keys."""
-        keys, values = now.take(pa.array(places)), stored.take(pa.array(places))
+        keys, values = now.take(pa.array(chosen)), stored.take(pa.array(chosen))
         names = now.column_names
         return pa.Table.from_arrays(
             [(values if name in self._values else keys).column(name) for name in names], names=names

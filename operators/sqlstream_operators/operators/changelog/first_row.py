@@ -64,13 +64,13 @@ class FirstRow:
         return OperatorResult(rows, metrics)
 
     def _first(self, duck: DuckSession, rows: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """The place of each key's first row, ascending."""
+        """The number of each key's first row, ascending."""
         keys = rows.select(self._spec.keys).append_column(_ARRIVAL, pa.array(np.arange(rows.num_rows)))
         by = ", ".join(quote_identifier(name) for name in self._spec.keys)
         duck.register(_ROWS, keys, (*self._keys, Column(_ARRIVAL, BIGINT)))
         try:
-            found = duck.query(f"SELECT min({_ARRIVAL}) AS place FROM {_ROWS} GROUP BY {by}")
+            found = duck.query(f"SELECT min({_ARRIVAL}) AS first FROM {_ROWS} GROUP BY {by}")
         finally:
             duck.drop(_ROWS)
-        places: np.ndarray[tuple[int], np.dtype[np.int64]] = np.sort(found.column(0).to_numpy())
-        return places
+        first: np.ndarray[tuple[int], np.dtype[np.int64]] = np.sort(found.column(0).to_numpy())
+        return first

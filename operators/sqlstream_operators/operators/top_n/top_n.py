@@ -57,13 +57,13 @@ class TopN:
         with clock.phase("merge_us"):
             merged = state.merged(context.duck, stored, arrived)
             was, now = np.maximum(merged.was, 0), np.maximum(merged.now, 0)
-            before, after = ranking.places(context.duck, merged.rows, [was, now])
+            before, after = ranking.positions(context.duck, merged.rows, [was, now])
             output = self._changes(merged, (before, was), (after, now))
             if projects(spec):
                 output = consolidated(context.duck, output, spec.output)
         with clock.phase("state_us"):
-            kept = merged.now if spec.retracting else ranking.kept(after, now)
-            added, removed = state.write(context.state, merged, kept)
+            retained = merged.now if spec.retracting else ranking.retained(after, now)
+            added, removed = state.write(context.state, merged, retained)
         metrics = {
             "emitted_rows": output.num_rows,
             "read_rows": len(stored.counts),
@@ -98,7 +98,7 @@ class TopN:
     def _changes(
         self, merged: Merged, before: tuple[Int64s, Int64s], after: tuple[Int64s, Int64s]
     ) -> pa.Table:
-        """What leaves and what enters the answer, given each row's place and count before and after."""
+        """What leaves and what enters the answer, given each row's position and count before and after."""
         ranking, spec = self._ranking, self._spec
         if spec.rank is None:
             weight = ranking.copies(*after) - ranking.copies(*before)

@@ -114,9 +114,9 @@ class WindowTopN:
                 stored = self._state.loaded(state.scan_prefix(TABLE, keys))
         with figures.clock.phase("merge_us"):
             merged = self._state.merged(context.duck, stored, arrived)
-            [place] = self._ranking.places(context.duck, merged.rows, [merged.now])
+            [position] = self._ranking.positions(context.duck, merged.rows, [merged.now])
         with figures.clock.phase("state_us"):
-            added, removed = self._state.write(state, merged, self._ranking.kept(place, merged.now))
+            added, removed = self._state.write(state, merged, self._ranking.retained(position, merged.now))
             figures.added += added
             figures.removed += removed
 
@@ -140,8 +140,8 @@ class WindowTopN:
             ends = np.unique(merged.rows.column(SLICE_COLUMN).to_numpy())
             figures.closed += len(ends)
             figures.last = int(ends[-1])
-            [place] = self._ranking.places(context.duck, merged.rows, [merged.now])
-            shown = self._ranking.shown(place, merged.now)
+            [position] = self._ranking.positions(context.duck, merged.rows, [merged.now])
+            shown = self._ranking.shown(position, merged.now)
             row, rank = np.repeat(shown.row, shown.copies), np.repeat(shown.rank, shown.copies)
             output = ranked_output(merged.rows.take(pa.array(row)), self._spec.output, self._spec.rank, rank)
         return [output]
