@@ -16,8 +16,8 @@ from sqlstream_operators.codec.key_bytes import encode_pieces, join_pieces
 from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.operators.clock import Clock
 from sqlstream_operators.operators.operator import OperatorContext, OperatorResult, Watermarks
+from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.plan.changelog_spec import ChangelogNormalizeSpec, column_of
 from sqlstream_operators.plan.schema import KIND_COLUMN, WEIGHT_COLUMN, RowKind
 from sqlstream_operators.plan.state_schema import FOUND
@@ -68,18 +68,18 @@ class ChangelogNormalize:
         """Apply the changes in order and emit what became of each key; raises InternalError for an unknown
         kind.
         """
-        clock = Clock()
+        timer = PhaseTimer()
         [rows] = inputs
-        with clock.phase("merge_us"):
+        with timer.phase("merge_us"):
             kinds = self._kinds(rows)
             rows = conformed(rows, self._spec.columns, self._what)
             if not rows.num_rows:
                 return OperatorResult(self._output(rows, rows), {"emitted_rows": 0})
             keys = self._distinct(rows)
             now = rows.take(pa.array(keys.last))
-        with clock.phase("state_us"):
+        with timer.phase("state_us"):
             stored = context.state.get(TABLE, now.select(self._spec.keys))
-        with clock.phase("merge_us"):
+        with timer.phase("merge_us"):
             found = stored.column(FOUND).to_numpy()
             comes = kinds <= _UPDATE_AFTER
             unknown, duplicate = _anomalies(kinds, comes, keys, found)
@@ -90,7 +90,7 @@ class ChangelogNormalize:
             goes, new = np.flatnonzero(found & changed), np.flatnonzero(stays & changed)
             written = now.take(pa.array(new))
             output = self._output(self._before(now, stored, goes), written)
-        with clock.phase("state_us"):
+        with timer.phase("state_us"):
             removed = np.flatnonzero(found & ~stays)
             context.state.delete(TABLE, now.select(self._spec.keys).take(pa.array(removed)))
             context.state.put(TABLE, written)
@@ -100,7 +100,7 @@ class ChangelogNormalize:
             "duplicate_inserts": duplicate,
             "state_rows_added": int(np.count_nonzero(stays & ~found)),
             "state_rows_removed": len(removed),
-            **clock.figures("merge_us", "state_us"),
+            **timer.figures("merge_us", "state_us"),
         }
         return OperatorResult(output, metrics)
 
