@@ -365,6 +365,7 @@ class JobOptions:
     max_files_per_epoch: int | None = None
     target_epoch_us: int | None = None
     single_task_rows: int | None = None
+    task_memory_bytes: int | None = None
     state_dir: str | None = None
 
 
