@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import TIMESTAMPTZ, quote_identifier
+from sqlstream_planner.aggregates.batch import in_any_order, in_order_of_arrival
 from sqlstream_planner.batch.batch_changelog import normalized, remaining
 from sqlstream_planner.batch.sources import Files, Header, source_view
 from sqlstream_planner.block import Block, compose
