@@ -125,6 +125,7 @@ class SourceSpec:
     needed_paths: tuple[str, ...] = ()  # dotted nested fields that are used (`bid.price`); () = unknown
     partitioned_by: tuple[str, ...] = ()  # columns whose values are in the files' paths (`k=v/`)
     primary_key: tuple[str, ...] = ()  # of a changelog: an update without its 'before' image will do
+    identity: str = ""
 
     def __post_init__(self) -> None:
         declared = {column.name for column in self.physical}
