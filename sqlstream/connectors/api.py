@@ -153,11 +153,13 @@ class Sink(Protocol):
 @dataclass(frozen=True, slots=True)
 class ConnectorContext:
     """What a connector may use, on the driver and, for sinks, in tasks: the job's checkpoint store (its own folder of
-    it) and the base directory that relative paths in options refer to.
+    it) and the base directory that relative paths in options refer to. `folder` is what a source has for itself in the
+    store, whatever its table is called; without one it goes by the table's name.
     """
 
     store: CheckpointStore
     base_dir: str
+    folder: str = ""
 
 
 class SourceFactory(Protocol):

@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -21,6 +22,7 @@ from sqlstream.runtime.loop.faults import Faults, no_faults
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.recovery import check_compatible, physical_plan, program_fingerprint, recover
+from sqlstream.runtime.loop.source_positions import go_on, own_folders
 from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
 from sqlstream.runtime.tasks.failures import error_of
 from sqlstream.runtime.tasks.job import JobRunner
@@ -193,11 +195,16 @@ def _program(
             else connectors.sink(spec, context)
             for spec in before.sinks
         }
+    folders = own_folders(go_on(() if last is None else last.sources, plan.sources), plan.sources)
     return Program(
         plan=plan,
         text=text,
         fingerprint=program_fingerprint(plan),
-        sources={spec.name: connectors.source(spec, context) for spec in plan.sources},
+        sources={
+            spec.name: connectors.source(spec, replace(context, folder=folders[spec.name]))
+            for spec in plan.sources
+        },
+        source_folders=folders,
         sinks=sinks,
         former_sinks=former,
     )
