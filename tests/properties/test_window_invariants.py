@@ -14,8 +14,8 @@ from tests.examples import examples
 from tests.properties.referee import Pipeline, assert_same
 from tests.properties.strategies import AGGREGATES, KEYS, ORDERED, WindowClause, files, windows
 
-_MORE = settings(max_examples=examples(25), deadline=None)
-_BOUNDED = settings(max_examples=examples(15), deadline=None)
+_MORE = settings(max_examples=examples(12), deadline=None)
+_BOUNDED = settings(max_examples=examples(9), deadline=None)
 Files = list[list[dict[str, Any]]]
 
 
