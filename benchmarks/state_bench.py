@@ -21,13 +21,13 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "operators"))
 
-from sqlstream_operators import types as t
-from sqlstream_operators.keys import decode_keys, encode_keys, key_groups
-from sqlstream_operators.rows import decode_rows, encode_rows
+from sqlstream_operators.codec.keys import decode_keys, encode_keys, key_groups
+from sqlstream_operators.codec.rows import decode_rows, encode_rows
+from sqlstream_operators.plan import types as t
+from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.shard_store import ShardStore
 from sqlstream_operators.state.version import ShardVersion
-from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
 
 SCHEMA = StateSchema(
     "bench",

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
 
 if TYPE_CHECKING:
-    from sqlstream_operators.spec import PhysicalPlan
+    from sqlstream_operators.plan.spec import PhysicalPlan
     from sqlstream_planner.pipeline import Planned
 
 FILE = "sqlstream.toml"

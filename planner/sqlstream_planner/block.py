@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.schema import WEIGHT_COLUMN
-from sqlstream_operators.types import Kind, quote_identifier
+from sqlstream_operators.plan.schema import WEIGHT_COLUMN
+from sqlstream_operators.plan.types import Kind, quote_identifier
 from sqlstream_planner import window_sql
 from sqlstream_planner.logical import (
     Fields,

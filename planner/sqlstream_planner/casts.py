@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sqlstream_operators.types import (
+from sqlstream_operators.plan.types import (
     BIGINT,
     HUGEINT,
     INTEGER,
@@ -124,7 +124,7 @@ def _fits(value: int, kind: Kind) -> bool:
 def implicit_cast(from_: SqlType | TypedExpr, to: SqlType) -> int | None:
     """The cost of DuckDB's implicit cast, 0 if none is needed, None if it needs an explicit one.
 
-    >>> from sqlstream_operators.types import BIGINT, INTEGER, VARCHAR
+    >>> from sqlstream_operators.plan.types import BIGINT, INTEGER, VARCHAR
     >>> implicit_cast(INTEGER, BIGINT), implicit_cast(BIGINT, INTEGER), implicit_cast(VARCHAR, INTEGER)
     (101, None, None)
     """
@@ -204,7 +204,7 @@ def _struct_cost(from_: SqlType, to: SqlType) -> int | None:
 def common_type(types: Iterable[SqlType | TypedExpr], *, keep_literals: bool = False) -> SqlType | None:
     """The type that CASE, COALESCE, UNION, IN and comparisons give these values, None if they don't mix.
 
-    >>> from sqlstream_operators.types import BIGINT, DOUBLE, VARCHAR
+    >>> from sqlstream_operators.plan.types import BIGINT, DOUBLE, VARCHAR
     >>> print(common_type([BIGINT, decimal(10, 2)]), common_type([BIGINT, VARCHAR]))
     DECIMAL(21,2) None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlstream_operators.types import (
+from sqlstream_operators.plan.types import (
     BIGINT,
     BLOB,
     BOOLEAN,

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from sqlstream_operators import plan_json
-from sqlstream_operators.spec import (
+from sqlstream_operators.plan import plan_json
+from sqlstream_operators.plan.spec import (
     ExchangeInput,
     ExchangeOutput,
     FragmentStep,
@@ -19,8 +19,8 @@ from sqlstream_operators.spec import (
     SourceSpec,
     Stage,
 )
-from sqlstream_operators.state_schema import StateSchema
-from sqlstream_operators.state_ttl import EXPIRY
+from sqlstream_operators.plan.state_schema import StateSchema
+from sqlstream_operators.plan.state_ttl import EXPIRY
 from sqlstream_planner.bind.windows import duration
 from sqlstream_planner.explain_operators import operator_lines, operator_title
 from sqlstream_planner.logical import (

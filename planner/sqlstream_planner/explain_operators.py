@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlstream_operators.changelog_spec import (
+from sqlstream_operators.plan.changelog_spec import (
     DeduplicateSpec,
     DistinctValuesSpec,
     GroupAggregateSpec,
@@ -13,7 +13,7 @@ from sqlstream_operators.changelog_spec import (
     WindowGateSpec,
     WindowTopNSpec,
 )
-from sqlstream_operators.spec import OperatorSpec, Schema, WindowAggregateSpec
+from sqlstream_operators.plan.spec import OperatorSpec, Schema, WindowAggregateSpec
 from sqlstream_planner.bind.windows import duration
 from sqlstream_planner.logical_text import describe_window
 

@@ -12,7 +12,7 @@ import hashlib
 
 from sqlglot import exp
 
-from sqlstream_operators.spec import WindowSpec
+from sqlstream_operators.plan.spec import WindowSpec
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.logical import (
     AggregateCall,

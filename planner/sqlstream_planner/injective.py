@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlstream_operators.types import Kind, SqlType
+from sqlstream_operators.plan.types import Kind, SqlType
 from sqlstream_planner.casts import decimal_of
 
 #: Types whose text says exactly which value it is.
@@ -15,7 +15,7 @@ _IN_DOUBLE = frozenset(
 def keeps_apart(from_: SqlType, to: SqlType) -> bool:
     """Whether a CAST never makes one value of two. A value that does not fit fails the CAST, and is not changed.
 
-    >>> from sqlstream_operators.types import BIGINT, INTEGER, VARCHAR, decimal
+    >>> from sqlstream_operators.plan.types import BIGINT, INTEGER, VARCHAR, decimal
     >>> keeps_apart(BIGINT, INTEGER), keeps_apart(INTEGER, VARCHAR), keeps_apart(INTEGER, decimal(12, 2))
     (True, True, True)
     >>> keeps_apart(VARCHAR, BIGINT), keeps_apart(decimal(12, 2), INTEGER)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlstream_operators.spec import WindowKind, WindowSpec
+from sqlstream_operators.plan.spec import WindowKind, WindowSpec
 from sqlstream_planner.bind.windows import duration
 from sqlstream_planner.dialect import duckdb_sql
 from sqlstream_planner.logical import (

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from sqlstream_operators.spec import PhysicalPlan
-from sqlstream_operators.state_schema import UntypedFieldError
+from sqlstream_operators.plan.spec import PhysicalPlan
+from sqlstream_operators.plan.state_schema import UntypedFieldError
 from sqlstream_planner.bind.script import bind_script
 from sqlstream_planner.catalog.script import read_catalog
 from sqlstream_planner.catalog.tables import Catalog

@@ -9,8 +9,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlstream_operators.spec import WindowKind
-from sqlstream_operators.types import UNKNOWN, SqlType
+from sqlstream_operators.plan.spec import WindowKind
+from sqlstream_operators.plan.types import UNKNOWN, SqlType
 from sqlstream_planner.datatypes import sql_type_of
 from sqlstream_planner.injective import keeps_apart
 from sqlstream_planner.logical import (

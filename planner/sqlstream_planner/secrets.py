@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from sqlstream_operators.spec import PhysicalPlan
+from sqlstream_operators.plan.spec import PhysicalPlan
 
 HIDDEN = "***"
 _NAME = re.compile(r"password|secret|token", re.IGNORECASE)

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from sqlglot import exp
 
-from sqlstream_operators.types import SqlType
+from sqlstream_operators.plan.types import SqlType
 from sqlstream_planner.diagnostics import Diagnostic, Span
 
 

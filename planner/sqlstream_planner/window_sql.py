@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlstream_operators.spec import WindowKind, WindowSpec
+from sqlstream_operators.plan.spec import WindowKind, WindowSpec
 
 
 def floor_to(us: str, step: int, offset: int) -> str:

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TextIO, cast
 
 from sqlstream.runtime.progress import EpochReport, RunResult
-from sqlstream_operators.spec import PhysicalPlan
+from sqlstream_operators.plan.spec import PhysicalPlan
 
 #: What dead letters are called on the terminal, where it is not their own name.
 _KINDS = {"no-time": "without event time"}

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sqlstream_operators.fragment import DuckSession
-    from sqlstream_operators.spec import SinkSpec, SourceSpec
+    from sqlstream_operators.duck.session import DuckSession
+    from sqlstream_operators.plan.spec import SinkSpec, SourceSpec
     from sqlstream_operators.state.checkpoint_store import CheckpointStore
+    from sqlstream_operators.state.staged_rows import StagedRows
 
 #: A JSON object that says how far a source has been read. Written to plans and manifests.
 Position = Mapping[str, Any]
@@ -107,11 +108,17 @@ class SplitReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SinkPart:
-    """What one task wrote: a JSON object that only the connector reads, and rows to be shown by the driver."""
+    """What one task wrote.
+
+    `payload` is a JSON object that only the connector reads. `staged` are rows in the checkpoint store that the driver
+    applies: the manifest names their files, and they are collected with it. `table` are rows that the driver shows;
+    they pass its memory and are gone after a crash.
+    """
 
     rows: int
     payload: Mapping[str, Any] = field(default_factory=dict)
     table: pa.Table | None = None
+    staged: StagedRows | None = None
 
 
 class SinkWriter(Protocol):
@@ -123,13 +130,17 @@ class SinkWriter(Protocol):
 
 
 class Sink(Protocol):
-    """The driver's half of a sink."""
+    """The driver's half of a sink.
 
-    def prepare(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+    `previous` is the last epoch before this one that was committed, 0 before the first (numbers of epochs that were
+    given up are left out). A target that keeps its own epoch must be at it; `exactly_once` is the base of such sinks.
+    """
+
+    def prepare(self, epoch: int, parts: Sequence[SinkPart], *, previous: int) -> None:
         """Before the manifest is published: anything that may still fail."""
         ...
 
-    def commit(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+    def commit(self, epoch: int, parts: Sequence[SinkPart], *, previous: int) -> None:
         """After the manifest is published: make the epoch visible. Idempotent; repeated after a crash."""
         ...
 
@@ -140,8 +151,8 @@ class Sink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ConnectorContext:
-    """What a connector may use on the driver: the job's checkpoint store (its own folder of it) and the base
-    directory that relative paths in options refer to.
+    """What a connector may use, on the driver and, for sinks, in tasks: the job's checkpoint store (its own folder of
+    it) and the base directory that relative paths in options refer to.
     """
 
     store: CheckpointStore
@@ -174,6 +185,6 @@ class SinkFactory(Protocol):
         """The driver's half."""
         ...
 
-    def writer(self, spec: SinkSpec, base_dir: str) -> SinkWriter:
-        """The task's half."""
+    def writer(self, spec: SinkSpec, context: ConnectorContext) -> SinkWriter:
+        """The task's half; made in the task, so it must come from plain data."""
         ...

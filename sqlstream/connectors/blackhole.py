@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from sqlstream.connectors.api import ConnectorContext, SinkPart
-from sqlstream_operators.changes import count_changes
-from sqlstream_operators.spec import SinkSpec
+from sqlstream_operators.duck.row_kinds import count_changes
+from sqlstream_operators.plan.spec import SinkSpec
 
 
 class Blackhole:
@@ -18,10 +18,10 @@ class Blackhole:
         """Count the rows, or how often they come or go."""
         return SinkPart(count_changes(table))
 
-    def prepare(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+    def prepare(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None:
         """Nothing can fail."""
 
-    def commit(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+    def commit(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None:
         """Nothing is to be made visible."""
 
     def abort_uncommitted(self, last_epoch: int) -> None:
@@ -31,6 +31,6 @@ class Blackhole:
         """The driver's half."""
         return self
 
-    def writer(self, spec: SinkSpec, base_dir: str) -> Blackhole:
+    def writer(self, spec: SinkSpec, context: ConnectorContext) -> Blackhole:
         """The task's half."""
         return self

@@ -9,8 +9,8 @@ from sqlstream.connectors.filesystem.columns import Wanted
 from sqlstream.connectors.generators.datagen import DatagenGenerator
 from sqlstream.connectors.numbered import NumberedSource, publish
 from sqlstream.connectors.options import number
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.spec import SourceSpec
+from sqlstream_operators.duck.session import DuckSession
+from sqlstream_operators.plan.spec import SourceSpec
 
 
 class DatagenReader:

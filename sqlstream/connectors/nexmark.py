@@ -9,9 +9,9 @@ from sqlstream.connectors.filesystem.columns import Wanted, paths_of
 from sqlstream.connectors.generators.nexmark import COLUMNS, DEFAULT_BASE_TIME_US, NexmarkGenerator
 from sqlstream.connectors.numbered import NumberedSource, publish
 from sqlstream.connectors.options import duration_us, instant_us, number
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.spec import SourceSpec
-from sqlstream_operators.types import Kind
+from sqlstream_operators.duck.session import DuckSession
+from sqlstream_operators.plan.spec import SourceSpec
+from sqlstream_operators.plan.types import Kind
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, did_you_mean
 
 _DEFAULT_RATE = 10_000

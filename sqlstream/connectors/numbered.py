@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from sqlstream.connectors.api import Limits, Position, SourcePlan, Split
-from sqlstream_operators.arrow_types import from_arrow
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.spec import Schema
-from sqlstream_operators.types import quote_identifier
+from sqlstream_operators.codec.arrow_types import from_arrow
+from sqlstream_operators.duck.session import DuckSession
+from sqlstream_operators.plan.spec import Schema
+from sqlstream_operators.plan.types import quote_identifier
 
 _SMALLEST_SPLIT = 1_000
 _LARGEST_EPOCH = 4_000_000

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from sqlstream.connectors.api import ConnectorContext, SinkPart
 from sqlstream.connectors.options import flag
-from sqlstream_operators.changes import count_changes, to_kinds
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.spec import KIND_COLUMN, WEIGHT_COLUMN, Column, RowKind, SinkSpec
-from sqlstream_operators.types import quote_identifier
+from sqlstream_operators.duck.row_kinds import count_changes, to_kinds
+from sqlstream_operators.duck.session import DuckSession
+from sqlstream_operators.plan.spec import KIND_COLUMN, WEIGHT_COLUMN, Column, RowKind, SinkSpec
+from sqlstream_operators.plan.types import quote_identifier
 
 _ESCAPES = str.maketrans({"\n": "\\n", "\r": "\\r", "\t": "\\t"})
 
@@ -40,10 +40,10 @@ class PrintSink:
         self._stream: Callable[[], TextIO] = _stream(stream, flag(spec.options, "standard-error"))
         self._duck: DuckSession | None = None
 
-    def prepare(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+    def prepare(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None:
         """Nothing can fail."""
 
-    def commit(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+    def commit(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None:
         """Print the rows."""
         tables = [part.table for part in parts if part.table is not None and part.table.num_rows]
         if not tables:
@@ -70,7 +70,7 @@ class PrintSinkFactory:
         """The driver's half."""
         return PrintSink(spec)
 
-    def writer(self, spec: SinkSpec, base_dir: str) -> PrintWriter:
+    def writer(self, spec: SinkSpec, context: ConnectorContext) -> PrintWriter:
         """The task's half."""
         return PrintWriter()
 

@@ -11,7 +11,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from sqlstream.golden.rows import Row, Rows, is_nested
-from sqlstream_operators.types import Kind, SqlType
+from sqlstream_operators.plan.types import Kind, SqlType
 
 #: Two doubles are equal if they differ by no more than this part of the larger one; FLOAT has fewer digits.
 RELATIVE, RELATIVE_FLOAT = 1e-9, 1e-5
@@ -80,7 +80,7 @@ def has_floats(type_: SqlType) -> bool:
 def canonical(cell: str | None, type_: SqlType) -> Any:
     """A value that is equal for equal cells, however they are spelled.
 
-    >>> from sqlstream_operators.types import decimal, TIMESTAMP
+    >>> from sqlstream_operators.plan.types import decimal, TIMESTAMP
     >>> canonical("1.50", decimal(10, 2)) == canonical("1.5", decimal(10, 2))
     True
     >>> canonical("2024-01-01T10:00:00.500", TIMESTAMP)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sqlstream.golden.rows import Row, Rows
-from sqlstream_operators.spec import Schema
+from sqlstream_operators.plan.spec import Schema
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span
 
 

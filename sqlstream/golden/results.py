@@ -12,8 +12,8 @@ from sqlstream.golden.sources import InputFiles, bounded
 from sqlstream.runtime.api import run_pipeline
 from sqlstream.runtime.job import JobRunner
 from sqlstream.runtime.progress import RunResult
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.spec import SinkSpec
+from sqlstream_operators.duck.session import DuckSession
+from sqlstream_operators.plan.spec import SinkSpec
 from sqlstream_planner.batch.to_duckdb import to_duckdb
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from sqlstream_planner.logical import Scan, walk

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlstream_operators.spec import Schema
-from sqlstream_operators.types import Kind, SqlType, quote_identifier
+from sqlstream_operators.plan.spec import Schema
+from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier
 
 if TYPE_CHECKING:
-    from sqlstream_operators.fragment import DuckSession
+    from sqlstream_operators.duck.session import DuckSession
 
 Row = tuple[str | None, ...]
 _NESTED = (Kind.ARRAY, Kind.MAP, Kind.STRUCT)

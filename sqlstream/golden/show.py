@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlstream.golden.compare import Difference
 from sqlstream.golden.rows import Row
-from sqlstream_operators.spec import Schema
+from sqlstream_operators.plan.spec import Schema
 
 _WIDEST = 40
 

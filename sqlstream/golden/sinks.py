@@ -15,10 +15,10 @@ import pyarrow as pa
 from sqlstream.connectors.api import ConnectorContext, Sink, SinkPart, Source
 from sqlstream.golden.rows import Rows, rows_of
 from sqlstream.runtime.api import RegisteredConnectors
-from sqlstream_operators.arrow_types import to_arrow
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.spec import WEIGHT_COLUMN, Column, SinkSpec, SourceSpec
-from sqlstream_operators.types import BIGINT, quote_identifier, quote_literal
+from sqlstream_operators.codec.arrow_types import to_arrow
+from sqlstream_operators.duck.session import DuckSession
+from sqlstream_operators.plan.spec import WEIGHT_COLUMN, Column, SinkSpec, SourceSpec
+from sqlstream_operators.plan.types import BIGINT, quote_identifier, quote_literal
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 #: Connectors whose sink is a table that is kept up to date.
@@ -114,10 +114,10 @@ class _Catching:
     def __init__(self, tables: list[pa.Table]) -> None:
         self._tables = tables
 
-    def prepare(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+    def prepare(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None:
         """Nothing can fail."""
 
-    def commit(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+    def commit(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None:
         """Keep the rows."""
         self._tables += [part.table for part in parts if part.table is not None]
 

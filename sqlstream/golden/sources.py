@@ -22,11 +22,11 @@ from sqlstream.connectors.filesystem.csv import first_record
 from sqlstream.connectors.filesystem.options import CHANGELOG_FORMATS, FileOptions
 from sqlstream.connectors.filesystem.paths import is_local, list_files, resolve
 from sqlstream.connectors.registry import SOURCES
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.spec import KIND_COLUMN, PhysicalPlan, SourceSpec
+from sqlstream_operators.plan.spec import KIND_COLUMN, PhysicalPlan, SourceSpec
+from sqlstream_operators.plan.types import BIGINT, VARCHAR, Kind, quote_identifier, quote_literal
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
-from sqlstream_operators.types import BIGINT, VARCHAR, Kind, quote_identifier, quote_literal
 from sqlstream_planner.batch.batch_changelog import ORDER_COLUMN
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 

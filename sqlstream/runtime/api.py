@@ -28,9 +28,9 @@ from sqlstream.runtime.progress import EpochReport, RunResult
 from sqlstream.runtime.recovery import check_compatible, physical_plan, program_fingerprint, recover
 from sqlstream.runtime.stop import StopFlag, stop_on_signals
 from sqlstream.runtime.worker import describe
-from sqlstream_operators import plan_json
 from sqlstream_operators.errors import DataError, StateError
-from sqlstream_operators.spec import PhysicalPlan, SinkSpec, SourceSpec
+from sqlstream_operators.plan import plan_json
+from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 

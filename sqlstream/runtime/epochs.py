@@ -152,6 +152,7 @@ class EpochLoop:
         """Run a written plan to its end."""
         timer = Timer(self._clock, {"plan": planning})
         digest = self._kept_program()
+        previous = committed_epoch(self._state.last)
         job = EpochJob(
             program=self._program.plan,
             plan=plan,
@@ -164,7 +165,7 @@ class EpochLoop:
             outcome = self._runner.run(job)
             timer.lap("job")
             self._faults("run", plan.epoch)
-            letter_file, letters = self._outputs.prepare(plan.epoch, outcome)
+            letter_file, letters = self._outputs.prepare(plan.epoch, outcome, previous)
             timer.lap("prepare")
         except Exception:
             # If another driver has gone on, that is why: it has taken away what this epoch needs.
@@ -245,11 +246,12 @@ class EpochLoop:
                 for state in self._program.plan.states
             ),
             sinks={
-                name: tuple(CommittedPart(part.rows, part.payload) for part in parts)
+                name: tuple(CommittedPart(part.rows, part.payload, part.staged) for part in parts)
                 for name, parts in outcome.parts.items()
             },
             rows={name: source.rows for name, source in outcome.sources.items()},
             dead_letters=letters,
             dead_letter_file=letter_file,
             metrics=outcome.metrics,
+            previous=committed_epoch(self._state.last),
         )

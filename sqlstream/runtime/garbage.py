@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from sqlstream.runtime.journal import Journal, manifest_name, plan_name
 from sqlstream.runtime.manifest import Manifest
+from sqlstream_operators.state import staged_rows
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import DiagnosticError
@@ -35,6 +36,11 @@ def state_files(manifest: Manifest) -> frozenset[str]:
     return frozenset(names)
 
 
+def files_of(manifest: Manifest) -> frozenset[str]:
+    """The names of all files that a manifest needs, of state and of staged rows."""
+    return state_files(manifest) | manifest.staged_files
+
+
 class GarbageCollector:
     """Keeps the last `retained` manifests with what they name, and what `pins` name."""
 
@@ -52,7 +58,7 @@ class GarbageCollector:
 
     def committed(self, manifest: Manifest) -> None:
         """Take note of a new manifest and delete what only manifests before the retained ones named."""
-        self._kept[manifest.epoch] = (state_files(manifest), manifest.plan_digest)
+        self._kept[manifest.epoch] = (files_of(manifest), manifest.plan_digest)
         dropped = sorted(self._kept)[: -self._retained]
         if not dropped:
             return
@@ -77,10 +83,11 @@ class GarbageCollector:
                     if epoch == last:
                         raise
                     continue  # an older one is damaged: nothing can be made of it, and nothing needs it
-                self._kept[epoch] = (state_files(manifest), manifest.plan_digest)
+                self._kept[epoch] = (files_of(manifest), manifest.plan_digest)
         needed = self._needed()
         old = [manifest_name(epoch) for epoch in manifests] + [plan_name(e) for e in plans if e <= last]
-        found = [*old, *self._store.list(self._state_folder), *self._store.list("plans")]
+        folders = (self._state_folder, staged_rows.FOLDER, "plans")
+        found = [*old, *(name for folder in folders for name in self._store.list(folder))]
         for name in found:
             if name not in needed:
                 self._store.delete(name)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlstream.runtime.manifest import EpochPlan
-from sqlstream_operators.spec import PhysicalPlan
+from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.state.version import ShardVersion
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from sqlstream.runtime.worker import (
     registered,
     to_batches,
 )
-from sqlstream_operators.exchange import Message
-from sqlstream_operators.report import reports_among
+from sqlstream_operators.codec.exchange import Message
+from sqlstream_operators.task.report import reports_among
 from sqlstream_planner.diagnostics import SqlstreamError
 
 Shuffle = Callable[[list[Message]], list[Message]]

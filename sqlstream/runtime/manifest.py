@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlstream_operators.operator import WATERMARK_MIN, Watermarks
+from sqlstream_operators.operators.operator import WATERMARK_MIN, Watermarks
+from sqlstream_operators.state.staged_rows import StagedRows
 
 FORMAT = 1
 
@@ -251,10 +252,22 @@ class StateVersions:
 
 @dataclass(frozen=True, slots=True)
 class CommittedPart:
-    """What one task staged for a sink, as its connector says it."""
+    """What one task staged for a sink: as its connector says it, and its rows in the checkpoint store."""
 
     rows: int
     payload: Mapping[str, Any]
+    staged: StagedRows | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data; `from_json` reads it back."""
+        staged = {} if self.staged is None else {"staged": self.staged.to_json()}
+        return {"rows": self.rows, "payload": dict(self.payload), **staged}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> CommittedPart:
+        """Read what `to_json` wrote."""
+        staged = data.get("staged")
+        return cls(data["rows"], data["payload"], None if staged is None else StagedRows.from_json(staged))
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +277,8 @@ class Manifest:
     `void` marks a number that was given up: a plan that could not be replayed exactly. It carries on the
     parent's positions and state unchanged and fences a driver that may still be running that plan.
     `plan_digest` names the file with the physical plan (`plans/<digest>.json`). `dead_letters` counts rows
-    by kind, `dead_letter_file` is what has to be there once they are visible.
+    by kind, `dead_letter_file` is what has to be there once they are visible. `previous` is the last epoch before
+    this one that is not void, 0 if there is none: the epoch that a sink's target must be at before this one is applied.
     """
 
     epoch: int
@@ -283,6 +297,13 @@ class Manifest:
     dead_letter_file: str | None = None
     void: bool = False
     metrics: Mapping[str, int] = field(default_factory=dict)
+    previous: int = 0
+
+    @property
+    def staged_files(self) -> frozenset[str]:
+        """The names of all files with rows that tasks staged for the driver."""
+        parts = (part for made in self.sinks.values() for part in made)
+        return frozenset(name for part in parts if part.staged is not None for name in part.staged.names)
 
     def to_bytes(self) -> bytes:
         """The content of the manifest file."""
@@ -299,15 +320,13 @@ class Manifest:
                 "max_parallelism": self.max_parallelism,
                 "sources": [source.to_json() for source in self.sources],
                 "states": [state.to_json() for state in self.states],
-                "sinks": {
-                    name: [{"rows": part.rows, "payload": dict(part.payload)} for part in parts]
-                    for name, parts in self.sinks.items()
-                },
+                "sinks": {name: [part.to_json() for part in parts] for name, parts in self.sinks.items()},
                 "rows": dict(self.rows),
                 "dead_letters": dict(self.dead_letters),
                 "dead_letter_file": self.dead_letter_file,
                 "void": self.void,
                 "metrics": dict(self.metrics),
+                "previous": self.previous,
             },
         )
 
@@ -327,7 +346,7 @@ class Manifest:
             sources=tuple(SourceState.from_json(source) for source in content["sources"]),
             states=tuple(StateVersions.from_json(state) for state in content["states"]),
             sinks={
-                name: tuple(CommittedPart(part["rows"], part["payload"]) for part in parts)
+                name: tuple(CommittedPart.from_json(part) for part in parts)
                 for name, parts in content["sinks"].items()
             },
             rows=content["rows"],
@@ -335,4 +354,5 @@ class Manifest:
             dead_letter_file=content["dead_letter_file"],
             void=content["void"],
             metrics=content["metrics"],
+            previous=content.get("previous", content["parent"] or 0),
         )

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from sqlstream.connectors.api import SinkPart
 from sqlstream.runtime.job import EpochJob, EpochOutcome, SourceOutcome
-from sqlstream_operators.report import Report
 from sqlstream_operators.state.version import ShardVersion
+from sqlstream_operators.task.report import Report
 from sqlstream_planner.diagnostics import InternalError
 
 
@@ -33,7 +33,7 @@ def outcome_of(job: EpochJob, reports: Sequence[Report]) -> EpochOutcome:
         for state_id, version in report.state.items():
             states[state_id][report.ordinal] = version
         for part in report.parts:
-            parts[part.sink].append(SinkPart(part.rows, part.payload, part.table))
+            parts[part.sink].append(SinkPart(part.rows, part.payload, part.table, part.staged))
         for name, microseconds in report.timings.items():
             metrics[f"task_{name}_us"] += microseconds
         metrics["shipped_bytes"] += report.shipped_bytes

@@ -18,16 +18,19 @@ class Outputs:
         self._former = program.former_sinks
         self._store = store
 
-    def prepare(self, epoch: int, outcome: EpochOutcome) -> tuple[str | None, dict[str, int]]:
-        """Make all that an epoch wrote ready; returns the file of its dead letters and their rows by kind."""
+    def prepare(self, epoch: int, outcome: EpochOutcome, previous: int) -> tuple[str | None, dict[str, int]]:
+        """Make all that an epoch wrote ready; returns the file of its dead letters and their rows by kind.
+
+        `previous` is the last epoch that was committed, 0 if there is none.
+        """
         for name, sink in self._sinks.items():
-            sink.prepare(epoch, outcome.parts.get(name, ()))
+            sink.prepare(epoch, outcome.parts.get(name, ()), previous=previous)
         return dead_letter.stage(self._store, epoch, outcome.dead_letters)
 
     def commit(self, manifest: Manifest, outcome: EpochOutcome) -> None:
         """Make an epoch visible whose manifest is published."""
         for name, sink in self._sinks.items():
-            sink.commit(manifest.epoch, outcome.parts.get(name, ()))
+            sink.commit(manifest.epoch, outcome.parts.get(name, ()), previous=manifest.previous)
         dead_letter.commit(self._store, manifest.epoch, manifest.dead_letter_file)
 
     def commit_again(self, last: Manifest | None) -> None:
@@ -35,8 +38,10 @@ class Outputs:
         if last is None or last.void:
             return
         for name, sink in self._former.items():
-            parts = [SinkPart(part.rows, part.payload) for part in last.sinks.get(name, ())]
-            sink.commit(last.epoch, parts)
+            parts = [
+                SinkPart(part.rows, part.payload, staged=part.staged) for part in last.sinks.get(name, ())
+            ]
+            sink.commit(last.epoch, parts, previous=last.previous)
         dead_letter.commit(self._store, last.epoch, last.dead_letter_file)
 
     def abort_after(self, epoch: int) -> None:

@@ -19,9 +19,9 @@ from sqlstream.runtime.manifest import (
 from sqlstream.runtime.program import LoopSettings, Program
 from sqlstream.runtime.progress import EpochReport
 from sqlstream.runtime.run_state import RunState
-from sqlstream_operators.changelog_spec import GroupAggregateSpec
-from sqlstream_operators.operator import WATERMARK_MAX, WATERMARK_MIN
-from sqlstream_operators.spec import OperatorStep, WatermarkSpec
+from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN
+from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec
+from sqlstream_operators.plan.spec import OperatorStep, WatermarkSpec
 
 
 @dataclass(frozen=True, slots=True)

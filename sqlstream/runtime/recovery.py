@@ -27,9 +27,9 @@ from dataclasses import dataclass, replace
 
 from sqlstream.runtime.journal import Journal
 from sqlstream.runtime.manifest import EpochPlan, Manifest, RunInfo, StateVersions
-from sqlstream_operators import plan_json
-from sqlstream_operators.spec import PhysicalPlan
-from sqlstream_operators.state_schema import StateSchema, StateTable
+from sqlstream_operators.plan import plan_json
+from sqlstream_operators.plan.spec import PhysicalPlan
+from sqlstream_operators.plan.state_schema import StateSchema, StateTable
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 
@@ -69,6 +69,7 @@ def void_manifest(epoch: int, last: Manifest | None, run: RunInfo, nothing: Mani
         base,
         epoch=epoch,
         parent=committed_epoch(last) or None,
+        previous=committed_epoch(last),
         run=run,
         sinks={},
         rows={},

@@ -35,8 +35,8 @@ from sqlstream.runtime.worker import (
     framed,
     from_batches,
 )
-from sqlstream_operators.report import reports_among
-from sqlstream_operators.spec import PhysicalPlan
+from sqlstream_operators.plan.spec import PhysicalPlan
+from sqlstream_operators.task.report import reports_among
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, SqlstreamError
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sqlstream.runtime.manifest import SourceState
-from sqlstream_operators.changelog_spec import GroupAggregateSpec, WindowGateSpec
-from sqlstream_operators.operator import WATERMARK_MAX, WATERMARK_MIN, Watermarks
-from sqlstream_operators.spec import LateStep, OperatorStep, PhysicalPlan, WindowAggregateSpec
+from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN, Watermarks
+from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec, WindowGateSpec
+from sqlstream_operators.plan.spec import LateStep, OperatorStep, PhysicalPlan, WindowAggregateSpec
 
 
 def source_groups(plan: PhysicalPlan) -> tuple[frozenset[str], ...]:

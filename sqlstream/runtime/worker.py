@@ -20,15 +20,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from sqlstream.connectors.api import Split
+from sqlstream.connectors.api import ConnectorContext, Split
 from sqlstream.runtime.job import EpochJob
-from sqlstream_operators import plan_json
+from sqlstream_operators.codec.exchange import Message
 from sqlstream_operators.errors import DataError, StateError
-from sqlstream_operators.exchange import Message
-from sqlstream_operators.io import SinkWriter, SplitReader
-from sqlstream_operators.report import Report
-from sqlstream_operators.spec import PhysicalPlan, SinkSpec, SourceSpec
-from sqlstream_operators.task import EpochContext, rocks_stores, run_shard_task, run_source_task
+from sqlstream_operators.plan import plan_json
+from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_operators.task.io import SinkWriter, SplitReader
+from sqlstream_operators.task.report import Report
+from sqlstream_operators.task.task import EpochContext, rocks_stores, run_shard_task, run_source_task
 from sqlstream_planner.diagnostics import DiagnosticError
 
 PART_BYTES = 4 << 20
@@ -55,7 +56,7 @@ class Connectors:
 
     reader: Callable[[SourceSpec, str], SplitReader]
     careful_reader: Callable[[SourceSpec, str], SplitReader]
-    writer: Callable[[SinkSpec, str], SinkWriter]
+    writer: Callable[[SinkSpec, ConnectorContext], SinkWriter]
 
 
 def registered() -> Connectors:
@@ -65,7 +66,7 @@ def registered() -> Connectors:
     return Connectors(
         lambda spec, base_dir: registry.SOURCES[spec.connector].reader(spec, base_dir),
         lambda spec, base_dir: registry.SOURCES[spec.connector].careful_reader(spec, base_dir),
-        lambda spec, base_dir: registry.SINKS[spec.connector].writer(spec, base_dir),
+        lambda spec, context: registry.SINKS[spec.connector].writer(spec, context),
     )
 
 
@@ -125,7 +126,7 @@ class TaskProgram:
                     one.split,
                     self.context,
                     one.ordinal,
-                    writers=lambda sink: connectors.writer(sink, self.base_dir),
+                    writers=lambda sink: connectors.writer(sink, self._sink_context()),
                     whole=whole,
                     lenient=lenient,
                 )
@@ -143,7 +144,7 @@ class TaskProgram:
                 messages,
                 self.context,
                 rocks_stores(self.context, shard),
-                writers=lambda spec: connectors.writer(spec, self.base_dir),
+                writers=lambda sink: connectors.writer(sink, self._sink_context()),
             )
         )
 
@@ -165,6 +166,9 @@ class TaskProgram:
                 for message in self.run_shard(level, shard, arrived[shard], connectors)
             ]
         return messages
+
+    def _sink_context(self) -> ConnectorContext:
+        return ConnectorContext(CheckpointStore(self.context.checkpoint), self.base_dir)
 
     def plan_bytes(self) -> bytes:
         """The plan, the same in every epoch of a run, as compressed JSON."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sqlstream_operators.fragment import DuckSession
+from sqlstream_operators.duck.session import DuckSession
 from tests.connectors.postgres_server import database, postgres_server
 
 __all__ = ["database", "postgres_server"]

@@ -12,11 +12,11 @@ import pyarrow as pa
 from sqlstream.connectors.api import BadRow, ConnectorContext, Limits, Position, Split
 from sqlstream.connectors.filesystem.reader import FileReader
 from sqlstream.connectors.filesystem.source import FileSource
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.spec import Column, MetadataColumn, SinkSpec, SourceSpec
+from sqlstream_operators.plan.spec import Column, MetadataColumn, SinkSpec, SourceSpec
+from sqlstream_operators.plan.types import parse_type
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
-from sqlstream_operators.types import parse_type
 
 
 def source_spec(

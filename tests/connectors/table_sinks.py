@@ -20,11 +20,11 @@ from sqlstream.connectors.database.sink import TableSink
 from sqlstream.runtime.local_runner import InProcessRunner
 from sqlstream.runtime.progress import RunResult
 from sqlstream.runtime.worker import Connectors
-from sqlstream_operators.arrow_types import to_arrow
+from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.spec import WEIGHT_COLUMN, Column, PhysicalPlan, SinkOutput, SinkSpec
+from sqlstream_operators.plan.spec import WEIGHT_COLUMN, Column, PhysicalPlan, SinkOutput, SinkSpec
+from sqlstream_operators.plan.types import parse_type
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
-from sqlstream_operators.types import parse_type
 from tests.examples import examples
 from tests.operators.pipelines import window_plan
 from tests.runtime.support import (
@@ -105,7 +105,9 @@ class Job:
             assert all(weight == 1 for _, weight in delta)
         factory = registry.SINKS[self.spec.connector]
         table = pa.Table.from_arrays(columns, names=names)
-        return factory.writer(self.spec, "/nowhere").write(table, epoch=1, task="t")
+        return factory.writer(self.spec, ConnectorContext(self.store, "/nowhere")).write(
+            table, epoch=1, task="t"
+        )
 
     def prepare(self, *deltas: Delta) -> list[SinkPart]:
         """Prepare the next epoch; what its manifest would keep of the parts."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sqlstream.connectors.api import Limits
 from sqlstream.connectors.filesystem.options import CHANGELOG_FORMATS
-from sqlstream_operators.fragment import DuckSession
+from sqlstream_operators.duck.session import DuckSession
 from tests.connectors.harness import context, read_all, source_spec
 from tests.connectors.test_filesystem_properties import LIMITS
 from tests.examples import examples

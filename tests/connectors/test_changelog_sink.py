@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from sqlstream.connectors.blackhole import Blackhole
 from sqlstream.connectors.filesystem.sink import FileSink, FileWriter
 from sqlstream.connectors.print_sink import PrintSink, PrintWriter
-from sqlstream_operators.arrow_types import to_arrow
-from sqlstream_operators.changes import to_kinds
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.spec import SinkSpec
-from sqlstream_operators.types import parse_type
+from sqlstream_operators.codec.arrow_types import to_arrow
+from sqlstream_operators.duck.row_kinds import to_kinds
+from sqlstream_operators.duck.session import DuckSession
+from sqlstream_operators.plan.spec import SinkSpec
+from sqlstream_operators.plan.types import parse_type
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.connectors.harness import context, read_all, rows, sink_spec, source_spec
 from tests.connectors.test_filesystem_properties import LIMITS, TYPES

@@ -15,7 +15,7 @@ import pytest
 
 from sqlstream.connectors.api import Limits
 from sqlstream.connectors.filesystem import source as source_module
-from sqlstream_operators.fragment import DuckSession
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.connectors.harness import Read, context, read_all, source_spec
 

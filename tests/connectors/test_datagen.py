@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.connectors.generators.datagen import DatagenGenerator
-from sqlstream_operators.types import (
+from sqlstream_operators.plan.types import (
     BIGINT,
     BLOB,
     BOOLEAN,

@@ -18,7 +18,7 @@ from sqlstream.connectors.api import ConnectorContext, SinkPart
 from sqlstream.connectors.database.duckdb_table import DuckTable
 from sqlstream.connectors.database.sink import TableSink
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.types import parse_type
+from sqlstream_operators.plan.types import parse_type
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.connectors.table_sinks import SIMPLE, Backend, Row, TableSinkContract, TableWorld, come, go
 from tests.runtime.support import Crash, crash_at

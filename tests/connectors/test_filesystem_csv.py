@@ -7,8 +7,8 @@ import pytest
 
 from sqlstream.connectors.api import Limits
 from sqlstream.connectors.filesystem.cutting import CsvShape, csv_cut
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.fragment import DuckSession
 from tests.connectors.harness import Read, context, read_all, source_spec
 
 SCHEMA = {"a": "BIGINT", "s": "VARCHAR", "t": "TIMESTAMP"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream.connectors.api import Limits
-from sqlstream_operators.fragment import DuckSession
+from sqlstream_operators.duck.session import DuckSession
 from tests.connectors.harness import context, read_all, source_spec
 
 

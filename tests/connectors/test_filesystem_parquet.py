@@ -10,8 +10,8 @@ import pytest
 from pyarrow import orc
 
 from sqlstream.connectors.api import Limits
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.fragment import DuckSession
 from tests.connectors.harness import context, read_all, source_spec
 
 FORMATS = ("parquet", "orc")

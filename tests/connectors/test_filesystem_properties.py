@@ -18,9 +18,9 @@ from sqlstream.connectors.api import Limits
 from sqlstream.connectors.filesystem import source as source_module
 from sqlstream.connectors.filesystem.cutting import CsvShape, csv_cut, json_cut
 from sqlstream.connectors.filesystem.sink import FileWriter
-from sqlstream_operators.arrow_types import to_arrow
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.types import parse_type
+from sqlstream_operators.codec.arrow_types import to_arrow
+from sqlstream_operators.duck.session import DuckSession
+from sqlstream_operators.plan.types import parse_type
 from tests.connectors.harness import context, read_all, rows, sink_spec, source_spec
 from tests.examples import examples
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from sqlstream.connectors.api import SinkPart
 from sqlstream.connectors.filesystem.sink import FileSink, FileWriter, escape
-from sqlstream_operators.arrow_types import to_arrow
+from sqlstream_operators.codec.arrow_types import to_arrow
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.spec import SinkSpec
-from sqlstream_operators.types import parse_type
+from sqlstream_operators.plan.spec import SinkSpec
+from sqlstream_operators.plan.types import parse_type
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.connectors.harness import context, read_all, sink_spec, source_spec
 from tests.examples import examples

@@ -8,8 +8,8 @@ import pytest
 from sqlstream.connectors.api import Limits, Source, SourceFactory
 from sqlstream.connectors.numbered import NumberedSource
 from sqlstream.connectors.registry import SINKS, SOURCES
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.spec import SourceSpec
+from sqlstream_operators.duck.session import DuckSession
+from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_planner.catalog.connector_options import CONNECTORS
 from sqlstream_planner.catalog.options import Role
 from sqlstream_planner.diagnostics import DiagnosticError

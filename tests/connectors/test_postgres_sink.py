@@ -18,9 +18,9 @@ from sqlstream.connectors.database.postgres_connection import parameters
 from sqlstream.connectors.database.postgres_table import PostgresTable
 from sqlstream.connectors.database.postgres_types import holds, postgres_type
 from sqlstream.connectors.database.sink import TableSink
-from sqlstream_operators.arrow_types import to_arrow
+from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.types import parse_type
+from sqlstream_operators.plan.types import parse_type
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.connectors.postgres_server import PASSWORD, USER, Database
 from tests.connectors.table_sinks import Job, Row, TableSinkContract, TableWorld, come, go

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from sqlstream.golden.compare import compare
 from sqlstream.golden.rows import Row, Rows, rows_of
 from sqlstream.golden.show import counts, difference_lines
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.spec import Column
-from sqlstream_operators.types import BIGINT, DOUBLE, TIMESTAMP, VARCHAR, SqlType, array, decimal, struct
+from sqlstream_operators.duck.session import DuckSession
+from sqlstream_operators.plan.spec import Column
+from sqlstream_operators.plan.types import BIGINT, DOUBLE, TIMESTAMP, VARCHAR, SqlType, array, decimal, struct
 
 SCHEMA = (Column("k", VARCHAR), Column("n", BIGINT))
 CELLS = st.tuples(st.none() | st.sampled_from(["", "a", "b"]), st.none() | st.sampled_from(["1", "2"]))

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from sqlstream.golden.files import decode, encode
 from sqlstream.golden.rows import Row, Rows
-from sqlstream_operators.spec import Column
-from sqlstream_operators.types import VARCHAR
+from sqlstream_operators.plan.spec import Column
+from sqlstream_operators.plan.types import VARCHAR
 from sqlstream_planner.diagnostics import DiagnosticError
 
 TEXT = st.text(st.sampled_from("ab ,\"'\n\r\té\x00"), max_size=6)

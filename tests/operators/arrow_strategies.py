@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from sqlstream_operators import types as t
-from sqlstream_operators.arrow_types import to_arrow
-from sqlstream_operators.types import Kind, SqlType
+from sqlstream_operators.codec.arrow_types import to_arrow
+from sqlstream_operators.plan import types as t
+from sqlstream_operators.plan.types import Kind, SqlType
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _INTEGERS = {

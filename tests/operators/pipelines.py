@@ -12,12 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from sqlstream_operators.exchange import Message
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.io import Stores
-from sqlstream_operators.operator import WATERMARK_MAX, WATERMARK_MIN, Watermarks
-from sqlstream_operators.report import Report
-from sqlstream_operators.spec import (
+from sqlstream_operators.codec.exchange import Message
+from sqlstream_operators.duck.session import DuckSession
+from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN, Watermarks
+from sqlstream_operators.plan.spec import (
     SLICE_COLUMN,
     Column,
     DistinctSpec,
@@ -37,10 +35,13 @@ from sqlstream_operators.spec import (
     WindowKind,
     WindowSpec,
 )
+from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
+from sqlstream_operators.plan.types import BIGINT, BOOLEAN, HUGEINT, TIMESTAMP, VARCHAR, array, decimal
 from sqlstream_operators.state.memory import MemoryShardStore
-from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
-from sqlstream_operators.task import EpochContext, run_shard_task, run_source_task
-from sqlstream_operators.types import BIGINT, BOOLEAN, HUGEINT, TIMESTAMP, VARCHAR, array, decimal
+from sqlstream_operators.state.staged_rows import StagedRows
+from sqlstream_operators.task.io import Stores
+from sqlstream_operators.task.report import Report
+from sqlstream_operators.task.task import EpochContext, run_shard_task, run_source_task
 
 TICK = 1
 PHYSICAL = (
@@ -266,6 +267,7 @@ class Part:
     rows: int
     payload: Mapping[str, Any]
     table: pa.Table | None = None
+    staged: StagedRows | None = None
 
 
 @dataclass

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from sqlstream_operators.changes import count_changes, to_kinds
+from sqlstream_operators.duck.row_kinds import count_changes, to_kinds
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError, InternalError
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.schema import KIND_COLUMN, WEIGHT_COLUMN, Column, Schema
-from sqlstream_operators.types import parse_type
+from sqlstream_operators.plan.schema import KIND_COLUMN, WEIGHT_COLUMN, Column, Schema
+from sqlstream_operators.plan.types import parse_type
 from tests.examples import examples
 from tests.operators.arrow_strategies import any_types, columns
 

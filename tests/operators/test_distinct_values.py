@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sqlstream_operators import types as t
-from sqlstream_operators.changelog_spec import DistinctValuesSpec
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.schema import Column, Schema
-from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
+from sqlstream_operators.plan import types as t
+from sqlstream_operators.plan.changelog_spec import DistinctValuesSpec
+from sqlstream_operators.plan.schema import Column, Schema
+from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from tests.examples import examples
 from tests.operators.test_group_aggregate import Change, add, histories
 from tests.operators.weighted_cases import DUCK, Folded, Shards, batch, partials, rows_of, table

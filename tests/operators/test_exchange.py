@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sqlstream_operators.exchange import COMPRESS_FROM, decode, encode, partition
-from sqlstream_operators.keys import group_range, key_groups
+from sqlstream_operators.codec.exchange import COMPRESS_FROM, decode, encode, partition
+from sqlstream_operators.codec.keys import group_range, key_groups
 
 ROWS = st.lists(
     st.tuples(st.none() | st.integers(-5, 5), st.none() | st.text(max_size=3), st.integers()), max_size=40

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sqlstream_operators.duck.session import DuckSession, worker_session
 from sqlstream_operators.errors import DataError, InternalError, OperatorError
-from sqlstream_operators.fragment import DuckSession, worker_session
-from sqlstream_operators.spec import Column
-from sqlstream_operators.types import (
+from sqlstream_operators.plan.spec import Column
+from sqlstream_operators.plan.types import (
     BIGINT,
     HUGEINT,
     JSON,

@@ -8,12 +8,12 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from sqlstream_operators import types as t
-from sqlstream_operators.changelog_spec import CountedValuesSpec, GroupAggregateSpec
-from sqlstream_operators.keys import decode_keys, encode_keys
-from sqlstream_operators.relations import conformed
-from sqlstream_operators.schema import WEIGHT_COLUMN, Column, Schema
-from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
+from sqlstream_operators.codec.keys import decode_keys, encode_keys
+from sqlstream_operators.duck.relations import conformed
+from sqlstream_operators.plan import types as t
+from sqlstream_operators.plan.changelog_spec import CountedValuesSpec, GroupAggregateSpec
+from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
+from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from tests.operators.weighted_cases import DUCK, Folded, Multiset, Shards, rows_of
 
 SAMPLES = {

@@ -14,11 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sqlstream_operators import types as t
-from sqlstream_operators.arrow_types import from_arrow, to_arrow
-from sqlstream_operators.binary import from_list, interval_micros
-from sqlstream_operators.key_bytes import bytes_order
-from sqlstream_operators.keys import (
+from sqlstream_operators.codec.arrow_types import from_arrow, to_arrow
+from sqlstream_operators.codec.binary import from_list, interval_micros
+from sqlstream_operators.codec.key_bytes import bytes_order
+from sqlstream_operators.codec.keys import (
     decode_keys,
     encode_keys,
     group_range,
@@ -26,8 +25,13 @@ from sqlstream_operators.keys import (
     key_groups,
     shard_of,
 )
+<<<<<<< HEAD
 from sqlstream_operators.types import Kind, SqlType
 from tests.examples import examples
+=======
+from sqlstream_operators.plan import types as t
+from sqlstream_operators.plan.types import Kind, SqlType
+>>>>>>> main
 from tests.operators.arrow_strategies import any_types, columns, scalar_types
 
 MASK = (1 << 64) - 1

@@ -12,17 +12,17 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from sqlstream_operators.arrow_types import to_arrow
-from sqlstream_operators.changelog_spec import NormalizeSpec
+from sqlstream_operators.codec.arrow_types import to_arrow
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError, InternalError
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.normalize import Normalize
-from sqlstream_operators.operator import OperatorContext, OperatorResult, Watermarks
-from sqlstream_operators.operators import operator_of
-from sqlstream_operators.schema import KIND_COLUMN, WEIGHT_COLUMN, Column
+from sqlstream_operators.operators.changelog.normalize import Normalize
+from sqlstream_operators.operators.operator import OperatorContext, OperatorResult, Watermarks
+from sqlstream_operators.operators.registry import operator_of
+from sqlstream_operators.plan.changelog_spec import NormalizeSpec
+from sqlstream_operators.plan.schema import KIND_COLUMN, WEIGHT_COLUMN, Column
+from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
+from sqlstream_operators.plan.types import parse_type
 from sqlstream_operators.state.memory import MemoryShardStore
-from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
-from sqlstream_operators.types import parse_type
 from tests.examples import examples
 from tests.operators.arrow_strategies import any_types, values
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sqlstream_operators import plan_json
-from sqlstream_operators.operator import WATERMARK_MAX, WATERMARK_MIN, Watermarks
-from sqlstream_operators.spec import (
+from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN, Watermarks
+from sqlstream_operators.plan import plan_json
+from sqlstream_operators.plan.spec import (
     Column,
     ExchangeInput,
     ExchangeOutput,
@@ -29,8 +29,8 @@ from sqlstream_operators.spec import (
     WindowKind,
     WindowSpec,
 )
-from sqlstream_operators.task import EpochContext
-from sqlstream_operators.types import SqlType
+from sqlstream_operators.plan.types import SqlType
+from sqlstream_operators.task.task import EpochContext
 from tests.operators.arrow_strategies import any_types
 from tests.operators.pipelines import window_plan
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sqlstream_operators import types as t
+from sqlstream_operators.plan import types as t
+from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.memory import MemoryShardStore
 from sqlstream_operators.state.shard_store import ShardStore
 from sqlstream_operators.state.store import StateTables
 from sqlstream_operators.state.version import ShardVersion
-from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
 from tests.examples import examples
 
 SCHEMA = StateSchema(

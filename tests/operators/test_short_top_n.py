@@ -12,14 +12,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sqlstream_operators.changelog_spec import Ordering, TopNSpec
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.groups import Int64s
-from sqlstream_operators.operators import operator_of
-from sqlstream_operators.schema import WEIGHT_COLUMN, Column
-from sqlstream_operators.short_top_n import ShortTopN
-from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
-from sqlstream_operators.types import BIGINT, SqlType
+from sqlstream_operators.operators.groups import Int64s
+from sqlstream_operators.operators.registry import operator_of
+from sqlstream_operators.operators.top_n.short_top_n import ShortTopN
+from sqlstream_operators.plan.changelog_spec import Ordering, TopNSpec
+from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column
+from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
+from sqlstream_operators.plan.types import BIGINT, SqlType
 from tests.examples import examples
 from tests.operators.ranked_cases import (
     COLUMNS,

@@ -9,11 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sqlstream_operators import types as t
-from sqlstream_operators.changelog_spec import Ordering
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.schema import Column, Schema
-from sqlstream_operators.sort_keys import (
+from sqlstream_operators.codec.sort_keys import (
     DIGEST_BYTES,
     digest_array,
     order_sql,
@@ -21,7 +17,11 @@ from sqlstream_operators.sort_keys import (
     sort_keys,
     tie_sql,
 )
-from sqlstream_operators.types import SqlType
+from sqlstream_operators.duck.session import DuckSession
+from sqlstream_operators.plan import types as t
+from sqlstream_operators.plan.changelog_spec import Ordering
+from sqlstream_operators.plan.schema import Column, Schema
+from sqlstream_operators.plan.types import SqlType
 from tests.examples import examples
 from tests.operators.arrow_strategies import any_types, columns, scalar_types
 

@@ -14,16 +14,16 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from sqlstream_operators import types as t
+from sqlstream_operators.codec.keys import key_groups, shard_of
 from sqlstream_operators.errors import StateCorruptionError
-from sqlstream_operators.keys import key_groups, shard_of
+from sqlstream_operators.plan import types as t
+from sqlstream_operators.plan.state_schema import FOUND, TIME, StateField, StateSchema, StateTable
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.memory import MemoryShardStore
 from sqlstream_operators.state.rocks import BLOB_MIN_VALUE_BYTES
 from sqlstream_operators.state.shard_store import ShardStore, SnapshotPolicy
 from sqlstream_operators.state.store import StateTables
 from sqlstream_operators.state.version import ShardVersion
-from sqlstream_operators.state_schema import FOUND, TIME, StateField, StateSchema, StateTable
 
 GROUPS = 12
 SCHEMA = StateSchema(

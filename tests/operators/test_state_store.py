@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sqlstream_operators import types as t
 from sqlstream_operators.errors import StateCorruptionError, StateError, StateSchemaError
+from sqlstream_operators.plan import types as t
+from sqlstream_operators.plan.state_schema import FOUND, TIME, StateField, StateSchema, StateTable
 from sqlstream_operators.state.cache import fetch
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.delta import decode_delta, encode_delta
@@ -26,7 +27,6 @@ from sqlstream_operators.state.rocks import BLOB_MIN_VALUE_BYTES, RocksBytes
 from sqlstream_operators.state.shard_store import ShardStore, SnapshotPolicy
 from sqlstream_operators.state.store import StateStore
 from sqlstream_operators.state.version import ShardVersion, file_digest
-from sqlstream_operators.state_schema import FOUND, TIME, StateField, StateSchema, StateTable
 
 SCHEMA = StateSchema(
     "s1",

@@ -12,12 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from sqlstream_operators.codec.exchange import Message, decode, encode
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError, InternalError
-from sqlstream_operators.exchange import Message, decode, encode
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.operator import WATERMARK_MAX, WATERMARK_MIN, Watermarks
-from sqlstream_operators.report import REPORT_EDGE, Report
-from sqlstream_operators.spec import (
+from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN, Watermarks
+from sqlstream_operators.plan.spec import (
     SLICE_COLUMN,
     Column,
     ExchangeInput,
@@ -36,10 +35,11 @@ from sqlstream_operators.spec import (
     WindowKind,
     WindowSpec,
 )
+from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
+from sqlstream_operators.plan.types import BIGINT, HUGEINT, JSON, TIMESTAMP, VARCHAR
 from sqlstream_operators.state.version import ShardVersion
-from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
-from sqlstream_operators.task import EpochContext, run_shard_task, run_source_task, watermarks_for
-from sqlstream_operators.types import BIGINT, HUGEINT, JSON, TIMESTAMP, VARCHAR
+from sqlstream_operators.task.report import REPORT_EDGE, Report
+from sqlstream_operators.task.task import EpochContext, run_shard_task, run_source_task, watermarks_for
 from tests.operators.pipelines import Driver, ListWriter, MemoryStores, Row, table_of, window_plan
 
 EPOCH = EpochContext(7, 2, 16, {"t": Watermarks()})

@@ -14,17 +14,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sqlstream_operators import ranked_state as ranked_state_module
-from sqlstream_operators import types as t
-from sqlstream_operators.arrow_types import to_arrow
-from sqlstream_operators.changelog_spec import RANKS, Ordering, TopNSpec
+from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.operator import OperatorContext, Watermarks
-from sqlstream_operators.operators import operator_of
-from sqlstream_operators.schema import WEIGHT_COLUMN, Column
-from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
-from sqlstream_operators.top_n import TopN
-from sqlstream_operators.types import BIGINT, BLOB
+from sqlstream_operators.operators.operator import OperatorContext, Watermarks
+from sqlstream_operators.operators.registry import operator_of
+from sqlstream_operators.operators.top_n import ranked_state as ranked_state_module
+from sqlstream_operators.operators.top_n.top_n import TopN
+from sqlstream_operators.plan import types as t
+from sqlstream_operators.plan.changelog_spec import RANKS, Ordering, TopNSpec
+from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column
+from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
+from sqlstream_operators.plan.types import BIGINT, BLOB
 from tests.examples import examples
 from tests.operators.ranked_cases import (
     COLUMNS,

@@ -12,7 +12,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sqlstream_operators.changelog_spec import (
+from sqlstream_operators.duck.session import DuckSession
+from sqlstream_operators.errors import InternalError
+from sqlstream_operators.operators.operator import OperatorContext, Watermarks
+from sqlstream_operators.operators.registry import operator_of
+from sqlstream_operators.operators.time_to_live import TimeToLive
+from sqlstream_operators.plan.changelog_spec import (
     CountedValuesSpec,
     DeduplicateSpec,
     DistinctValuesSpec,
@@ -22,16 +27,11 @@ from sqlstream_operators.changelog_spec import (
     Ordering,
     TopNSpec,
 )
-from sqlstream_operators.errors import InternalError
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.operator import OperatorContext, Watermarks
-from sqlstream_operators.operators import operator_of
-from sqlstream_operators.schema import KIND_COLUMN, WEIGHT_COLUMN, Column, Schema
+from sqlstream_operators.plan.schema import KIND_COLUMN, WEIGHT_COLUMN, Column, Schema
+from sqlstream_operators.plan.state_schema import Layout, StateField, StateSchema, StateTable
+from sqlstream_operators.plan.state_ttl import EXPIRY, TOUCHED, granularity_us, with_ttl
+from sqlstream_operators.plan.types import BIGINT, BLOB, VARCHAR
 from sqlstream_operators.state.memory import MemoryShardStore
-from sqlstream_operators.state_schema import Layout, StateField, StateSchema, StateTable
-from sqlstream_operators.state_ttl import EXPIRY, TOUCHED, granularity_us, with_ttl
-from sqlstream_operators.ttl import TimeToLive
-from sqlstream_operators.types import BIGINT, BLOB, VARCHAR
 from tests.examples import examples
 
 P, V = Column("p", VARCHAR), Column("v", BIGINT)

@@ -16,17 +16,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.operator import (
+from sqlstream_operators.operators.operator import (
     WATERMARK_MAX,
     WATERMARK_MIN,
     OperatorContext,
     OperatorResult,
     Watermarks,
 )
-from sqlstream_operators.report import Report
-from sqlstream_operators.spec import (
+from sqlstream_operators.operators.window.window_aggregate import WindowAggregate
+from sqlstream_operators.plan.spec import (
     SLICE_COLUMN,
     Column,
     OperatorStep,
@@ -36,8 +36,8 @@ from sqlstream_operators.spec import (
     WindowSpec,
 )
 from sqlstream_operators.state.memory import MemoryShardStore
-from sqlstream_operators.task import rocks_stores
-from sqlstream_operators.window_aggregate import WindowAggregate
+from sqlstream_operators.task.report import Report
+from sqlstream_operators.task.task import rocks_stores
 from tests.examples import examples
 from tests.operators.pipelines import TICK, Driver, MemoryStores, Row, table_of, window_plan, without_timings
 from tests.operators.test_windows import naive_windows

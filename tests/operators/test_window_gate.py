@@ -11,21 +11,21 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sqlstream_operators.changelog_spec import KeepFirstSpec, WindowGateSpec
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.operator import (
+from sqlstream_operators.operators.operator import (
     WATERMARK_MAX,
     WATERMARK_MIN,
     OperatorContext,
     OperatorResult,
     Watermarks,
 )
-from sqlstream_operators.operators import operator_of
-from sqlstream_operators.schema import WEIGHT_COLUMN, Column
+from sqlstream_operators.operators.registry import operator_of
+from sqlstream_operators.plan.changelog_spec import KeepFirstSpec, WindowGateSpec
+from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column
+from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
+from sqlstream_operators.plan.types import BIGINT, TIMESTAMP, VARCHAR
 from sqlstream_operators.state.memory import MemoryShardStore
-from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
-from sqlstream_operators.types import BIGINT, TIMESTAMP, VARCHAR
 from tests.examples import examples
 
 COLUMNS = (Column("e", TIMESTAMP), Column("k", VARCHAR), Column("n", BIGINT))

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sqlstream_operators.changelog_spec import Ordering, WindowTopNSpec
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.operator import WATERMARK_MAX, WATERMARK_MIN, OperatorContext, Watermarks
-from sqlstream_operators.operators import operator_of
-from sqlstream_operators.schema import WEIGHT_COLUMN
-from sqlstream_operators.windows import closed_upto
+from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN, OperatorContext, Watermarks
+from sqlstream_operators.operators.registry import operator_of
+from sqlstream_operators.operators.window.windows import closed_upto
+from sqlstream_operators.plan.changelog_spec import Ordering, WindowTopNSpec
+from sqlstream_operators.plan.schema import WEIGHT_COLUMN
 from tests.examples import examples
 from tests.operators.ranked_cases import (
     COLUMNS,

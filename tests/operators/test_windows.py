@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.operator import WATERMARK_MAX, WATERMARK_MIN
-from sqlstream_operators.spec import WindowKind, WindowSpec
-from sqlstream_operators.windows import (
+from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN
+from sqlstream_operators.operators.window.windows import (
     closed,
     closed_upto,
     count_windows,
@@ -19,6 +18,7 @@ from sqlstream_operators.windows import (
     window_ends_of_slice,
     window_start,
 )
+from sqlstream_operators.plan.spec import WindowKind, WindowSpec
 
 
 def naive_windows(window: WindowSpec, time: int) -> set[tuple[int, int]]:

@@ -10,18 +10,18 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from sqlstream_operators.arrow_types import to_arrow
-from sqlstream_operators.exchange import partition
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.operator import OperatorContext, Watermarks
-from sqlstream_operators.operators import operator_of
-from sqlstream_operators.schema import WEIGHT_COLUMN, Column, Schema
-from sqlstream_operators.spec import OperatorSpec
+from sqlstream_operators.codec.arrow_types import to_arrow
+from sqlstream_operators.codec.exchange import partition
+from sqlstream_operators.duck.session import DuckSession
+from sqlstream_operators.operators.operator import OperatorContext, Watermarks
+from sqlstream_operators.operators.registry import operator_of
+from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
+from sqlstream_operators.plan.spec import OperatorSpec
+from sqlstream_operators.plan.types import BIGINT
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.memory import MemoryShardStore
 from sqlstream_operators.state.shard_store import ShardStore
 from sqlstream_operators.state.version import ShardVersion
-from sqlstream_operators.types import BIGINT
 
 GROUPS = 16
 DUCK = DuckSession()

@@ -11,11 +11,11 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from sqlstream_operators.arrow_types import to_arrow
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.schema import WEIGHT_COLUMN, Column, Schema
-from sqlstream_operators.spec import SourceSpec
-from sqlstream_operators.types import BIGINT, SqlType, parse_type, quote_identifier
+from sqlstream_operators.codec.arrow_types import to_arrow
+from sqlstream_operators.duck.session import DuckSession
+from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
+from sqlstream_operators.plan.spec import SourceSpec
+from sqlstream_operators.plan.types import BIGINT, SqlType, parse_type, quote_identifier
 from sqlstream_planner.batch.group_batch import batch_call
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import Provenance

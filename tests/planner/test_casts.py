@@ -7,7 +7,7 @@ import itertools
 import duckdb
 import pytest
 
-from sqlstream_operators.types import (
+from sqlstream_operators.plan.types import (
     BIGINT,
     BOOLEAN,
     DATE,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sqlstream_operators import plan_json
-from sqlstream_operators.spec import OperatorStep, PhysicalPlan
+from sqlstream_operators.plan import plan_json
+from sqlstream_operators.plan.spec import OperatorStep, PhysicalPlan
 from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.explain import explain_json, explain_text
 from sqlstream_planner.logical_text import logical_text

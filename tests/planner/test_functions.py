@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sqlstream_operators.types import UNKNOWN, SqlType
+from sqlstream_operators.plan.types import UNKNOWN, SqlType
 from sqlstream_planner.functions import catalogue
 from sqlstream_planner.functions.catalogue import Function, FunctionKind, Overload
 from sqlstream_planner.functions.generics import TYPE_UNKNOWN

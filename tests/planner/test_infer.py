@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from sqlstream_operators.types import (
+from sqlstream_operators.plan.types import (
     BIGINT,
     DOUBLE,
     INTEGER,

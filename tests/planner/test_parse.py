@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from sqlstream_operators.types import Kind
+from sqlstream_operators.plan.types import Kind
 from sqlstream_planner.diagnostics import DiagnosticError, render
 from sqlstream_planner.dialect import WindowTvf
 from sqlstream_planner.parse import parse_file, span_of

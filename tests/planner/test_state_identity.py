@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sqlstream_operators.state_schema import StateSchema
+from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.pipeline import plan_file
 from tests.properties.referee import Pipeline, assert_same

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sqlstream_operators.spec import FragmentStep
-from sqlstream_operators.types import BIGINT, DOUBLE, VARCHAR, SqlType
+from sqlstream_operators.plan.spec import FragmentStep
+from sqlstream_operators.plan.types import BIGINT, DOUBLE, VARCHAR, SqlType
 from sqlstream_planner.explain import explain_text
 from sqlstream_planner.logical import Field, OrderTerm
 from sqlstream_planner.operator_plans.top_filter import Keep

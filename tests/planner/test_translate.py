@@ -11,7 +11,7 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from sqlstream_operators.types import BIGINT, BLOB, SqlType
+from sqlstream_operators.plan.types import BIGINT, BLOB, SqlType
 from sqlstream_planner.dialect import SqlStream, duckdb_sql
 from sqlstream_planner.functions.document import functions_page
 from sqlstream_planner.functions.translate import TRANSLATIONS, translate

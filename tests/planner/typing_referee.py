@@ -10,7 +10,7 @@ import duckdb
 import sqlglot
 from sqlglot import exp
 
-from sqlstream_operators.types import NULL, UNKNOWN, SqlType
+from sqlstream_operators.plan.types import NULL, UNKNOWN, SqlType
 from sqlstream_planner.datatypes import sql_type_of
 from sqlstream_planner.dialect import SqlStream, duckdb_sql
 from sqlstream_planner.infer import infer

@@ -9,7 +9,7 @@ from typing import Any
 from sqlstream.runtime.api import run_pipeline
 from sqlstream.runtime.local_runner import InProcessRunner
 from sqlstream.runtime.progress import EpochReport, RunResult
-from sqlstream_operators.exchange import Message
+from sqlstream_operators.codec.exchange import Message
 from sqlstream_planner.pipeline import Planned
 
 

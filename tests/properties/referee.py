@@ -15,8 +15,8 @@ from typing import Any
 import duckdb
 
 from sqlstream.runtime.progress import EpochReport, RunResult
-from sqlstream_operators.exchange import Message
-from sqlstream_operators.spec import SourceSpec
+from sqlstream_operators.codec.exchange import Message
+from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_planner.batch.to_duckdb import to_duckdb
 from sqlstream_planner.pipeline import Planned, plan_file
 from tests.duckdb_batch import empty_duckdb

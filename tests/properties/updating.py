@@ -18,8 +18,8 @@ import pyarrow as pa
 from sqlstream.connectors import registry
 from sqlstream.connectors.api import ConnectorContext, SinkPart
 from sqlstream.runtime.progress import EpochReport
-from sqlstream_operators.exchange import Message
-from sqlstream_operators.spec import WEIGHT_COLUMN, SinkSpec
+from sqlstream_operators.codec.exchange import Message
+from sqlstream_operators.plan.spec import WEIGHT_COLUMN, SinkSpec
 from sqlstream_planner.batch.to_duckdb import DuckDBScript, to_duckdb
 from sqlstream_planner.pipeline import Planned, plan_file
 from tests.duckdb_batch import empty_duckdb
@@ -43,7 +43,7 @@ class Collected:
     def sink(self, spec: SinkSpec, context: ConnectorContext) -> _Folding:
         return _Folding(self, spec)
 
-    def writer(self, spec: SinkSpec, base_dir: str) -> _Writer:
+    def writer(self, spec: SinkSpec, context: ConnectorContext) -> _Writer:
         return _Writer()
 
     def folded(self, sink: str) -> Rows:
@@ -76,9 +76,9 @@ class _Folding:
     collected: Collected
     spec: SinkSpec
 
-    def prepare(self, epoch: int, parts: Sequence[SinkPart]) -> None: ...
+    def prepare(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None: ...
 
-    def commit(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+    def commit(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None:
         tables = [p.table for p in parts if p.table is not None]
         for table in tables:
             if WEIGHT_COLUMN in table.column_names:

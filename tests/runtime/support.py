@@ -26,8 +26,8 @@ from sqlstream.runtime.api import run_pipeline
 from sqlstream.runtime.local_runner import InProcessRunner
 from sqlstream.runtime.progress import EpochReport, RunResult
 from sqlstream.runtime.worker import Connectors
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.spec import PhysicalPlan, SinkSpec, SourceSpec, WindowKind, WindowSpec
+from sqlstream_operators.duck.session import DuckSession
+from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec, WindowKind, WindowSpec
 from tests.operators.pipelines import Row, table_of, window_plan
 
 EPOCH = datetime(1970, 1, 1)
@@ -98,11 +98,11 @@ class FileSink:
         (staged / name).write_text(text)
         return SinkPart(table.num_rows, {"file": name})
 
-    def prepare(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+    def prepare(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None:
         for part in parts:
             assert (self.folder / "staged" / part.payload["file"]).exists()
 
-    def commit(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+    def commit(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None:
         self.committed.append(epoch)
         visible = self.folder / "visible"
         visible.mkdir(parents=True, exist_ok=True)

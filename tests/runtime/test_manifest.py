@@ -19,7 +19,8 @@ from sqlstream.runtime.manifest import (
     SourceState,
     StateVersions,
 )
-from sqlstream_operators.operator import WATERMARK_MAX, WATERMARK_MIN, Watermarks
+from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN, Watermarks
+from sqlstream_operators.state.staged_rows import StagedFile, StagedRows
 
 RUN = RunInfo("ab12", "host", 17, "2026-01-01T00:00:00+00:00")
 PLAN = EpochPlan(
@@ -52,11 +53,20 @@ MANIFEST = Manifest(
     max_parallelism=128,
     sources=(SourceState("bid", "filesystem", {"files": {}}, True, 7, WATERMARK_MAX, 9),),
     states=(StateVersions("w", "s", ({"version": 1},)),),
-    sinks={"out": (CommittedPart(3, {"file": "x"}),)},
+    sinks={
+        "out": (CommittedPart(3, {"file": "x"}),),
+        "table": (
+            CommittedPart(2, {}, StagedRows(2, inline=b"\xff\x00")),
+            CommittedPart(
+                9, {}, StagedRows(9, (StagedFile("staged/a", 5, 70), StagedFile("staged/b", 4, 60)))
+            ),
+        ),
+    },
     rows={"bid": 6},
     dead_letters={"late": 2},
     dead_letter_file="staging/x",
     metrics={"closed": 1},
+    previous=40,
 )
 
 
@@ -64,6 +74,10 @@ def test_plans_and_manifests_read_back_as_written() -> None:
     assert EpochPlan.from_bytes("x", PLAN.to_bytes()) == PLAN
     assert Manifest.from_bytes("x", MANIFEST.to_bytes()) == MANIFEST
     assert PLAN.reads
+
+
+def test_a_manifest_names_the_files_with_staged_rows() -> None:
+    assert MANIFEST.staged_files == {"staged/a", "staged/b"}
 
 
 @given(st.data())

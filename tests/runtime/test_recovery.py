@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from sqlstream.runtime.recovery import differences
-from sqlstream_operators.spec import PhysicalPlan, SinkSpec
-from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
-from sqlstream_operators.types import BIGINT, INTEGER, VARCHAR
+from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec
+from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
+from sqlstream_operators.plan.types import BIGINT, INTEGER, VARCHAR
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.operators.pipelines import window_plan
 from tests.runtime.support import TUMBLE, Crash, World, crash_at, manifests, rows_of, tumbling

@@ -24,8 +24,8 @@ from sqlstream.runtime.manifest import EpochPlan, PlannedSource, PlannedSplit
 from sqlstream.runtime.progress import RunResult
 from sqlstream.runtime.stages import _ROW, SparkJobRunner, is_small, zipped_packages
 from sqlstream.runtime.worker import TaskProgram, from_batches, to_batches
-from sqlstream_operators.exchange import Message
-from sqlstream_operators.operator import WATERMARK_MIN, Watermarks
+from sqlstream_operators.codec.exchange import Message
+from sqlstream_operators.operators.operator import WATERMARK_MIN, Watermarks
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.pipeline import plan_file

@@ -15,8 +15,8 @@ from sqlstream.runtime.watermarks import (
     source_groups,
     window_clocks,
 )
-from sqlstream_operators.operator import WATERMARK_MAX, WATERMARK_MIN
-from sqlstream_operators.spec import WindowKind, WindowSpec
+from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN
+from sqlstream_operators.plan.spec import WindowKind, WindowSpec
 from tests.operators.pipelines import window_plan
 
 NAMES = ("a", "b", "c")

@@ -15,9 +15,9 @@ from sqlstream.runtime.failures import error_of
 from sqlstream.runtime.job import EpochJob
 from sqlstream.runtime.manifest import EpochPlan, PlannedSource, PlannedSplit
 from sqlstream.runtime.worker import TaskProgram, describe, failure_in, from_batches, to_batches
+from sqlstream_operators.codec.exchange import Message
 from sqlstream_operators.errors import DataError, StateCorruptionError
-from sqlstream_operators.exchange import Message
-from sqlstream_operators.operator import WATERMARK_MIN, Watermarks
+from sqlstream_operators.operators.operator import WATERMARK_MIN, Watermarks
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, InternalError
 from tests.operators.pipelines import window_plan
 from tests.runtime.support import TUMBLE

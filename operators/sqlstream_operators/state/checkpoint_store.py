@@ -101,6 +101,13 @@ class CheckpointStore:
             content: bytes = source.read()
             return content
 
+    def open(self, name: str) -> pa.NativeFile:
+        """A file to read from its beginning on, local ones mapped into memory; raises FileNotFoundError."""
+        if self._local is not None:
+            path = self._local / name
+            return pa.memory_map(str(path)) if path.stat().st_size else pa.BufferReader(b"")
+        return self._fs.open_input_stream(self._path(name), compression=None)
+
     def download(self, name: str, target: Path) -> None:
         """Copy a file to a local path; raises FileNotFoundError."""
         if self._local is not None:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from sqlstream_operators.binary import U8
+from sqlstream_operators.codec.binary import U8
 from sqlstream_operators.errors import StateSchemaError
-from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
+from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 
 _TOP = np.uint64(1 << 63)
 

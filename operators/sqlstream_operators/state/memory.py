@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 
-from sqlstream_operators.state_schema import StateSchema
+from sqlstream_operators.plan.state_schema import StateSchema
 
 from .overlay import Overlay, Row
 from .store import StateTables

@@ -19,9 +19,9 @@ from typing import TypeVar
 
 import numpy as np
 
+from sqlstream_operators.codec.keys import group_range
 from sqlstream_operators.errors import StateCorruptionError, StateError
-from sqlstream_operators.keys import group_range
-from sqlstream_operators.state_schema import StateSchema
+from sqlstream_operators.plan.state_schema import StateSchema
 
 from .cache import Cache, catch_up_from, check_chain
 from .checkpoint_store import CheckpointStore

@@ -22,19 +22,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sqlstream_operators.arrow_types import conform, to_arrow
-from sqlstream_operators.binary import U8, from_list, parts
-from sqlstream_operators.errors import StateError
-from sqlstream_operators.key_bytes import (
+from sqlstream_operators.codec.arrow_types import conform, to_arrow
+from sqlstream_operators.codec.binary import U8, from_list, parts
+from sqlstream_operators.codec.key_bytes import (
     bytes_order,
     decode_columns,
     encode_pieces,
     join_pieces,
     to_bytes,
 )
-from sqlstream_operators.keys import group_range, key_groups
-from sqlstream_operators.rows import decode_lists, decode_rows, encode_lists, encode_rows
-from sqlstream_operators.state_schema import FOUND, TIME, StateSchema
+from sqlstream_operators.codec.keys import group_range, key_groups
+from sqlstream_operators.codec.rows import decode_lists, decode_rows, encode_lists, encode_rows
+from sqlstream_operators.errors import StateError
+from sqlstream_operators.plan.state_schema import FOUND, TIME, StateSchema
 
 from .layout import Place, known_schemas, read_times, time_bound, time_bytes
 from .overlay import Overlay, Row, SortedBytes

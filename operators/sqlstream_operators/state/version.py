@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sqlstream_operators.state_schema import StateSchema
+from sqlstream_operators.plan.state_schema import StateSchema
 
 _CHUNK = 4 << 20
 _EARLIER_DIGEST = 32

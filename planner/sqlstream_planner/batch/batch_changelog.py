@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlstream_operators.schema import KIND_COLUMN, Column
-from sqlstream_operators.spec import SourceSpec
-from sqlstream_operators.types import Kind, quote_identifier, quote_literal
+from sqlstream_operators.plan.schema import KIND_COLUMN, Column
+from sqlstream_operators.plan.spec import SourceSpec
+from sqlstream_operators.plan.types import Kind, quote_identifier, quote_literal
 from sqlstream_planner.block import Block
 from sqlstream_planner.logical import Normalize, Scan, column, sql
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlstream_operators.types import Kind
+from sqlstream_operators.plan.types import Kind
 from sqlstream_planner.logical import AggregateCall, columns_of, order_term, sql
 
 #: Aggregates that are one of their values, so that DISTINCT changes nothing.

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.spec import SourceSpec
-from sqlstream_operators.types import TIMESTAMPTZ, Kind, SqlType, quote_identifier, quote_literal
+from sqlstream_operators.plan.spec import SourceSpec
+from sqlstream_operators.plan.types import TIMESTAMPTZ, Kind, SqlType, quote_identifier, quote_literal
 from sqlstream_planner.batch.batch_changelog import changelog_view, normalized, remaining
 from sqlstream_planner.batch.group_batch import batch_call
 from sqlstream_planner.bind.sinks import CHANGELOG_FORMATS

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream_operators.types import BIGINT
+from sqlstream_operators.plan.types import BIGINT
 from sqlstream_planner.bind.aggregate_calls import AggregateCalls, aggregate_calls
 from sqlstream_planner.bind.aggregate_output import AggregateOutput
 from sqlstream_planner.bind.context import BindContext

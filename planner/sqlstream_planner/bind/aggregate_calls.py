@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlstream_operators.types import INTEGER, NULL, UNKNOWN, SqlType, array
+from sqlstream_operators.plan.types import INTEGER, NULL, UNKNOWN, SqlType, array
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.dialect import function_name
 from sqlstream_planner.fingerprint import canonical

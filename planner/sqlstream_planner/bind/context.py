@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from sqlstream_operators.types import SqlType
+from sqlstream_operators.plan.types import SqlType
 from sqlstream_planner.casts import TypedExpr
 from sqlstream_planner.datatypes import sql_type_of
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream_operators.types import Kind
+from sqlstream_operators.plan.types import Kind
 from sqlstream_planner.bind.context import Clauses
 from sqlstream_planner.logical import (
     Field,

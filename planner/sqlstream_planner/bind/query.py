@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from sqlstream_operators.types import BIGINT, Kind, SqlType
+from sqlstream_operators.plan.types import BIGINT, Kind, SqlType
 from sqlstream_planner.bind.aggregate import bind_aggregate, is_aggregate_query
 from sqlstream_planner.bind.clauses import check_emit, state_ttl, warn_hint
 from sqlstream_planner.bind.context import BindContext, fresh

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream_operators.types import BIGINT
+from sqlstream_operators.plan.types import BIGINT
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.rank_bounds import rank_bounds
 from sqlstream_planner.bind.scope import Relation, Scope

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from sqlstream_operators.types import Kind
+from sqlstream_operators.plan.types import Kind
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.diagnostics import did_you_mean
 from sqlstream_planner.logical import Field, Fields, column

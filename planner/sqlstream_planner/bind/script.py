@@ -8,8 +8,8 @@ from functools import partial
 
 from sqlglot import exp
 
-from sqlstream_operators.spec import Column, JobOptions, SinkSpec
-from sqlstream_operators.types import VARCHAR, Kind
+from sqlstream_operators.plan.spec import Column, JobOptions, SinkSpec
+from sqlstream_operators.plan.types import VARCHAR, Kind
 from sqlstream_planner.bind.conflicts import resolve_conflicts
 from sqlstream_planner.bind.context import BindContext, Clauses, fresh
 from sqlstream_planner.bind.query import QueryBinder

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream_operators.types import BIGINT, TINYINT
+from sqlstream_operators.plan.types import BIGINT, TINYINT
 from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.logical import (
     AggregateCall,

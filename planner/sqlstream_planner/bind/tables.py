@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.spec import Column as PlanColumn
-from sqlstream_operators.spec import MetadataColumn as PlanMetadata
-from sqlstream_operators.spec import SinkSpec, SourceSpec, WatermarkSpec
-from sqlstream_operators.types import TIMESTAMPTZ
+from sqlstream_operators.plan.spec import Column as PlanColumn
+from sqlstream_operators.plan.spec import MetadataColumn as PlanMetadata
+from sqlstream_operators.plan.spec import SinkSpec, SourceSpec, WatermarkSpec
+from sqlstream_operators.plan.types import TIMESTAMPTZ
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.bind.sinks import CHANGELOG_FORMATS

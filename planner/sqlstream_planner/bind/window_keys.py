@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.spec import WindowKind
-from sqlstream_operators.types import TIMESTAMP, SqlType
+from sqlstream_operators.plan.spec import WindowKind
+from sqlstream_operators.plan.types import TIMESTAMP, SqlType
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.group_by import GroupBy
 from sqlstream_planner.logical import EventTime, Field, Node, Project, WindowColumn, column

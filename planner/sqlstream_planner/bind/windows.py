@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream_operators.spec import WindowKind, WindowSpec
-from sqlstream_operators.types import TIMESTAMP
+from sqlstream_operators.plan.spec import WindowKind, WindowSpec
+from sqlstream_operators.plan.types import TIMESTAMP
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.diagnostics import Diagnostic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlstream_operators.types import VARCHAR, Kind, SqlType, quote_identifier
+from sqlstream_operators.plan.types import VARCHAR, Kind, SqlType, quote_identifier
 from sqlstream_planner.catalog.connector_options import ConnectorDef
 from sqlstream_planner.diagnostics import Diagnostic, Span, did_you_mean
 from sqlstream_planner.statements import Column, ComputedColumn, CreateTable, MetadataColumn, PhysicalColumn

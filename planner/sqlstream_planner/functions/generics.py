@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlstream_operators.types import (
+from sqlstream_operators.plan.types import (
     BIGINT,
     BLOB,
     DATE,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from sqlstream_operators.types import INTEGERS, NULL, UNKNOWN, Kind, SqlType, array, map_of, struct
+from sqlstream_operators.plan.types import INTEGERS, NULL, UNKNOWN, Kind, SqlType, array, map_of, struct
 from sqlstream_planner.casts import TypedExpr, common_type, implicit_cast, target_cost
 from sqlstream_planner.functions.catalogue import Function, Overload
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlstream_operators.types import Kind, SqlType
+from sqlstream_operators.plan.types import Kind, SqlType
 from sqlstream_planner.casts import TypedExpr, can_cast_explicitly
 from sqlstream_planner.functions.catalogue import Function
 from sqlstream_planner.functions.resolve import Resolved, resolve

@@ -43,7 +43,7 @@ def infer(
     looked up as "b.price"; if `b` is a column itself it is its field; else as "price".
 
     >>> import sqlglot
-    >>> from sqlstream_operators.types import INTEGER
+    >>> from sqlstream_operators.plan.types import INTEGER
     >>> print(infer(sqlglot.parse_one("a + 1.5"), {"a": (INTEGER, False)}).type)
     DECIMAL(12,1)
     """

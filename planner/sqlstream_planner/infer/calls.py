@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from sqlstream_operators.types import UNKNOWN
+from sqlstream_operators.plan.types import UNKNOWN
 from sqlstream_planner import problems
 from sqlstream_planner.casts import TypedExpr
 from sqlstream_planner.functions import catalogue

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from sqlstream_operators.types import JSON, UNKNOWN, Kind
+from sqlstream_operators.plan.types import JSON, UNKNOWN, Kind
 from sqlstream_planner import problems
 from sqlstream_planner.casts import TypedExpr
 from sqlstream_planner.diagnostics import did_you_mean

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from sqlstream_operators.types import BOOLEAN, Kind
+from sqlstream_operators.plan.types import BOOLEAN, Kind
 from sqlstream_planner import problems
 from sqlstream_planner.casts import TypedExpr, can_cast_explicitly, common_type
 from sqlstream_planner.functions.suggestions import sql_text

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from sqlstream_operators.types import BOOLEAN, UNKNOWN, SqlType
+from sqlstream_operators.plan.types import BOOLEAN, UNKNOWN, SqlType
 from sqlstream_planner import problems
 from sqlstream_planner.casts import TypedExpr, can_cast_explicitly
 from sqlstream_planner.functions.calls import WrittenCall, written_call

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from sqlstream_operators.types import BIGINT, NULL, UNKNOWN, Kind, array
+from sqlstream_operators.plan.types import BIGINT, NULL, UNKNOWN, Kind, array
 from sqlstream_planner import problems
 from sqlstream_planner.casts import TypedExpr
 from sqlstream_planner.functions import catalogue

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from sqlstream_operators.types import BLOB, BOOLEAN, DOUBLE, INTERVAL, NULL, VARCHAR, decimal
+from sqlstream_operators.plan.types import BLOB, BOOLEAN, DOUBLE, INTERVAL, NULL, VARCHAR, decimal
 from sqlstream_planner.casts import TypedExpr, literal_type
 from sqlstream_planner.infer.inference import Handler, Inference
 

@@ -6,7 +6,17 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from sqlstream_operators.types import BIGINT, JSON, UNKNOWN, VARCHAR, Kind, SqlType, array, map_of, struct
+from sqlstream_operators.plan.types import (
+    BIGINT,
+    JSON,
+    UNKNOWN,
+    VARCHAR,
+    Kind,
+    SqlType,
+    array,
+    map_of,
+    struct,
+)
 from sqlstream_planner import problems
 from sqlstream_planner.casts import TypedExpr, common_type
 from sqlstream_planner.infer.columns import field_type

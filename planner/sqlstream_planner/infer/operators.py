@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from sqlstream_operators.types import UNKNOWN, VARCHAR
+from sqlstream_operators.plan.types import UNKNOWN, VARCHAR
 from sqlstream_planner import problems
 from sqlstream_planner.casts import TypedExpr, can_cast_explicitly, literal_type
 from sqlstream_planner.datatypes import sql_type_of

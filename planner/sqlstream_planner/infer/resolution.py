@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlstream_operators.types import Kind, SqlType
+from sqlstream_operators.plan.types import Kind, SqlType
 from sqlstream_planner import problems
 from sqlstream_planner.casts import TypedExpr
 from sqlstream_planner.diagnostics import counted, did_you_mean

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import date
 
-from sqlstream_operators.types import Kind, SqlType
+from sqlstream_operators.plan.types import Kind, SqlType
 
 _TRUTHS = frozenset({"true", "false", "t", "f", "yes", "no", "y", "n", "1", "0"})
 _WORDS = frozenset({"nan", "inf", "infinity", "epoch"})

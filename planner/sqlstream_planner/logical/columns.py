@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlstream_operators.spec import WindowSpec
-from sqlstream_operators.types import SqlType
+from sqlstream_operators.plan.spec import WindowSpec
+from sqlstream_operators.plan.types import SqlType
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlstream_operators.spec import SinkSpec, SourceSpec, WindowSpec
-from sqlstream_operators.types import SqlType, quote_identifier
+from sqlstream_operators.plan.spec import SinkSpec, SourceSpec, WindowSpec
+from sqlstream_operators.plan.types import SqlType, quote_identifier
 from sqlstream_planner.logical.columns import EventTime, Field, Fields
 from sqlstream_planner.logical.expressions import order_term
 

@@ -10,7 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sqlstream_operators.types import BIGINT, BOOLEAN, DOUBLE, HUGEINT, Kind, SqlType, array, decimal, struct
+from sqlstream_operators.plan.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    HUGEINT,
+    Kind,
+    SqlType,
+    array,
+    decimal,
+    struct,
+)
 from sqlstream_planner.logical import AggregateCall, sql
 
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.changelog_spec import CountedValuesSpec
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.schema import WEIGHT_COLUMN, Column, Schema
-from sqlstream_operators.state_schema import Layout, StateField, StateTable
-from sqlstream_operators.types import BIGINT, INTEGER, Kind, SqlType, quote_identifier, struct
+from sqlstream_operators.plan.changelog_spec import CountedValuesSpec
+from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
+from sqlstream_operators.plan.state_schema import Layout, StateField, StateTable
+from sqlstream_operators.plan.types import BIGINT, INTEGER, Kind, SqlType, quote_identifier, struct
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import canonical, digest
 from sqlstream_planner.logical import AggregateCall, order_term, sql

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.changelog_spec import DistinctValuesSpec
-from sqlstream_operators.schema import Column, Schema
-from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
-from sqlstream_operators.types import BIGINT, INTEGER, Kind, SqlType, quote_identifier
+from sqlstream_operators.plan.changelog_spec import DistinctValuesSpec
+from sqlstream_operators.plan.schema import Column, Schema
+from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
+from sqlstream_operators.plan.types import BIGINT, INTEGER, Kind, SqlType, quote_identifier
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import canonical, digest
 from sqlstream_planner.logical import AggregateCall, sql

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlstream_operators.changelog_spec import WindowGateSpec
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.schema import Column
-from sqlstream_operators.state_schema import StateField, StateSchema, StateTable, told_apart
+from sqlstream_operators.plan.changelog_spec import WindowGateSpec
+from sqlstream_operators.plan.schema import Column
+from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable, told_apart
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import Provenance, canonical, digest
 from sqlstream_planner.logical import WindowGate

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sqlstream_operators.changelog_spec import ExpirySpec, GroupAggregateSpec
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.schema import WEIGHT_COLUMN, Column, Schema
-from sqlstream_operators.state_schema import Layout, StateField, StateSchema, StateTable
-from sqlstream_operators.types import BIGINT, quote_identifier
+from sqlstream_operators.plan.changelog_spec import ExpirySpec, GroupAggregateSpec
+from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
+from sqlstream_operators.plan.state_schema import Layout, StateField, StateSchema, StateTable
+from sqlstream_operators.plan.types import BIGINT, quote_identifier
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import Provenance, digest
 from sqlstream_planner.logical import AggregateCall, Field, GroupAggregate

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.types import quote_identifier
+from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import canonical
 from sqlstream_planner.logical import AggregateCall, Field, Fields, sql

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlstream_operators.types import INTEGERS, Kind, quote_identifier
+from sqlstream_operators.plan.types import INTEGERS, Kind, quote_identifier
 from sqlstream_planner.logical import Fields, OrderTerm
 
 #: Types whose values DuckDB groups, joins and compares alike.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlstream_operators.changelog_spec import (
+from sqlstream_operators.plan.changelog_spec import (
     DeduplicateSpec,
     KeepFirstSpec,
     NormalizeSpec,
@@ -12,9 +12,9 @@ from sqlstream_operators.changelog_spec import (
     TopNSpec,
     WindowTopNSpec,
 )
-from sqlstream_operators.schema import KIND_COLUMN, SLICE_COLUMN, WEIGHT_COLUMN, Column, Schema
-from sqlstream_operators.state_schema import StateField, StateSchema, StateTable, told_apart
-from sqlstream_operators.types import BIGINT, BLOB, VARCHAR
+from sqlstream_operators.plan.schema import KIND_COLUMN, SLICE_COLUMN, WEIGHT_COLUMN, Column, Schema
+from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable, told_apart
+from sqlstream_operators.plan.types import BIGINT, BLOB, VARCHAR
 from sqlstream_planner.block import Block, weight
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.fingerprint import Provenance, digest

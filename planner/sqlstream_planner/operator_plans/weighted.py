@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sqlstream_operators.schema import WEIGHT_COLUMN
-from sqlstream_operators.types import BIGINT, Kind, struct
+from sqlstream_operators.plan.schema import WEIGHT_COLUMN
+from sqlstream_operators.plan.types import BIGINT, Kind, struct
 from sqlstream_planner.block import Block
 from sqlstream_planner.logical import AggregateCall, sql
 from sqlstream_planner.operator_plans.aggregates import AGGREGATES, Accumulator, Decomposition, sum_type

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.spec import SLICE_COLUMN, Column, DistinctSpec, Schema, WindowAggregateSpec
-from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
-from sqlstream_operators.types import BIGINT, BOOLEAN, Kind, quote_identifier
+from sqlstream_operators.plan.spec import SLICE_COLUMN, Column, DistinctSpec, Schema, WindowAggregateSpec
+from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
+from sqlstream_operators.plan.types import BIGINT, BOOLEAN, Kind, quote_identifier
 from sqlstream_planner import window_sql
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import Provenance, canonical, digest

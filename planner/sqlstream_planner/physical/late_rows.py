@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sqlstream_operators.spec import WEIGHT_COLUMN, LateStep, WindowSpec
+from sqlstream_operators.plan.spec import WEIGHT_COLUMN, LateStep, WindowSpec
 from sqlstream_planner import window_sql
 from sqlstream_planner.block import ROW_COLUMN, Block, weight
 from sqlstream_planner.diagnostics import InternalError

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from sqlstream_operators.schema import WEIGHT_COLUMN
-from sqlstream_operators.types import quote_identifier
+from sqlstream_operators.plan.schema import WEIGHT_COLUMN
+from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.block import Block
 from sqlstream_planner.logical import Node, column
 

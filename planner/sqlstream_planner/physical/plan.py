@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream_operators.spec import (
+from sqlstream_operators.plan.spec import (
     KIND_COLUMN,
     WEIGHT_COLUMN,
     FragmentStep,
@@ -17,7 +17,7 @@ from sqlstream_operators.spec import (
     SinkSpec,
     SourceSpec,
 )
-from sqlstream_operators.types import quote_identifier
+from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.block import ROW_COLUMN, Block, compose, weight
 from sqlstream_planner.fingerprint import Provenance
 from sqlstream_planner.logical import (
@@ -44,7 +44,7 @@ from sqlstream_planner.properties import consolidated
 
 
 def plan_physical(roots: tuple[Sink, ...], options: JobOptions | None = None) -> PhysicalPlan:
-    """Lay a logical plan out over levels; see `sqlstream_operators.spec` for what comes out."""
+    """Lay a logical plan out over levels; see `sqlstream_operators.plan.spec` for what comes out."""
     return _Builder(roots).build(roots, options or JobOptions())
 
 

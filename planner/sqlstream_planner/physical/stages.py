@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from sqlstream_operators.spec import (
+from sqlstream_operators.plan.spec import (
     ExchangeInput,
     ExchangeOutput,
     FragmentStep,

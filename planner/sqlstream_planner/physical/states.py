@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
-from sqlstream_operators.changelog_spec import (
+from sqlstream_operators.plan.changelog_spec import (
     DeduplicateSpec,
     DistinctValuesSpec,
     GroupAggregateSpec,
@@ -13,8 +13,8 @@ from sqlstream_operators.changelog_spec import (
     NormalizeSpec,
     TopNSpec,
 )
-from sqlstream_operators.state_schema import StateSchema
-from sqlstream_operators.state_ttl import with_ttl
+from sqlstream_operators.plan.state_schema import StateSchema
+from sqlstream_operators.plan.state_ttl import with_ttl
 from sqlstream_planner.operator_plans.group_plan import GroupPlan
 from sqlstream_planner.operator_plans.window_aggregates import AggregatePlan
 

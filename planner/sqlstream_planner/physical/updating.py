@@ -9,15 +9,15 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from sqlstream_operators.changelog_spec import WindowTopNSpec
-from sqlstream_operators.spec import (
+from sqlstream_operators.plan.changelog_spec import WindowTopNSpec
+from sqlstream_operators.plan.spec import (
     SLICE_COLUMN,
     WEIGHT_COLUMN,
     FragmentStep,
     OperatorSpec,
     OperatorStep,
 )
-from sqlstream_operators.types import quote_identifier
+from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.block import Block, hidden, weight
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.fingerprint import Provenance

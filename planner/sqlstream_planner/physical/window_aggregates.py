@@ -6,7 +6,7 @@ from functools import partial
 
 from sqlglot import exp
 
-from sqlstream_operators.types import quote_identifier
+from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import Provenance
 from sqlstream_planner.logical import WindowAggregate, column

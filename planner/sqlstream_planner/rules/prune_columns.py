@@ -7,7 +7,7 @@ from typing import cast
 
 from sqlglot import exp
 
-from sqlstream_operators.types import Kind
+from sqlstream_operators.plan.types import Kind
 from sqlstream_planner.logical import (
     Filter,
     GroupAggregate,

@@ -7,7 +7,7 @@ from typing import cast
 
 from sqlglot import exp
 
-from sqlstream_operators.spec import WindowKind
+from sqlstream_operators.plan.spec import WindowKind
 from sqlstream_planner.logical import (
     Field,
     Filter,

@@ -7,7 +7,7 @@ from typing import NoReturn
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from sqlstream_operators.types import SqlType
+from sqlstream_operators.plan.types import SqlType
 from sqlstream_planner.datatypes import sql_type_of
 from sqlstream_planner.diagnostics import Span
 from sqlstream_planner.dialect import SqlSyntaxError, range_of

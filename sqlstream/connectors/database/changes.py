@@ -18,10 +18,10 @@ from enum import Enum
 import pyarrow as pa
 
 from sqlstream.connectors.api import SinkPart
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError, InternalError
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.spec import WEIGHT_COLUMN, SinkSpec
-from sqlstream_operators.types import quote_identifier
+from sqlstream_operators.plan.spec import WEIGHT_COLUMN, SinkSpec
+from sqlstream_operators.plan.types import quote_identifier
 
 #: What a row of an epoch's changes does, BIGINT; see the module's docstring.
 CHANGE_COLUMN = "__change"

@@ -22,10 +22,10 @@ from sqlstream.connectors.database.names import key_error, not_there, shape_erro
 from sqlstream.connectors.database.statements import KeyedStatements, columns_of
 from sqlstream.connectors.database.target import EPOCHS_TABLE, Record, unusable
 from sqlstream.connectors.options import bad_option
+from sqlstream_operators.duck.session import is_lossy
 from sqlstream_operators.errors import DataError, InternalError
-from sqlstream_operators.fragment import is_lossy
-from sqlstream_operators.spec import SinkSpec
-from sqlstream_operators.types import UNKNOWN, Kind, SqlType, parse_type, quote_identifier
+from sqlstream_operators.plan.spec import SinkSpec
+from sqlstream_operators.plan.types import UNKNOWN, Kind, SqlType, parse_type, quote_identifier
 
 #: How long to wait for another process to let go of the file, and seconds between two looks.
 PATIENCE_S = 15.0

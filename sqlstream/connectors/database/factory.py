@@ -6,7 +6,7 @@ from sqlstream.connectors.api import ConnectorContext
 from sqlstream.connectors.database.duckdb_table import DuckTable
 from sqlstream.connectors.database.postgres_table import PostgresTable
 from sqlstream.connectors.database.sink import TableSink, TableWriter
-from sqlstream_operators.spec import SinkSpec
+from sqlstream_operators.plan.spec import SinkSpec
 
 
 class DuckSinkFactory:
@@ -16,7 +16,7 @@ class DuckSinkFactory:
         """The driver's half."""
         return TableSink(spec, context, DuckTable(spec, context.base_dir))
 
-    def writer(self, spec: SinkSpec, base_dir: str) -> TableWriter:
+    def writer(self, spec: SinkSpec, context: ConnectorContext) -> TableWriter:
         """The task's half."""
         return TableWriter()
 
@@ -28,6 +28,6 @@ class PostgresSinkFactory:
         """The driver's half."""
         return TableSink(spec, context, PostgresTable(spec))
 
-    def writer(self, spec: SinkSpec, base_dir: str) -> TableWriter:
+    def writer(self, spec: SinkSpec, context: ConnectorContext) -> TableWriter:
         """The task's half."""
         return TableWriter()

@@ -9,7 +9,7 @@ from sqlstream.connectors.database.changes import short
 from sqlstream.connectors.database.target import EPOCHS_TABLE
 from sqlstream.connectors.options import bad_option
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.spec import SinkSpec
+from sqlstream_operators.plan.spec import SinkSpec
 
 _PART = r'"(?:[^"]|"")+"|[^".]+'
 _NAME = re.compile(rf"(?:({_PART})\.)?({_PART})")

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from sqlstream.connectors.database.postgres_types import copy_text
 from sqlstream.connectors.database.target import LostConnectionError, unusable
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.spec import Column
-from sqlstream_operators.types import quote_identifier
+from sqlstream_operators.plan.spec import Column
+from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from sqlstream.connectors.database.statements import KeyedStatements, columns_of
 from sqlstream.connectors.database.target import EPOCHS_TABLE, Record, unusable
 from sqlstream.connectors.options import bad_option
 from sqlstream_operators.errors import DataError, InternalError
-from sqlstream_operators.spec import Column, SinkSpec
-from sqlstream_operators.types import BIGINT, quote_identifier
+from sqlstream_operators.plan.spec import Column, SinkSpec
+from sqlstream_operators.plan.types import BIGINT, quote_identifier
 
 _CHANGES = "pg_temp.sqlstream_changes"
 #: PostgreSQL cuts longer names off, silently.

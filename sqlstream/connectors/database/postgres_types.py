@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from sqlstream.connectors.filesystem.writers import json_value
-from sqlstream_operators.types import INTEGERS, Kind, SqlType
+from sqlstream_operators.plan.types import INTEGERS, Kind, SqlType
 
 _TYPES: dict[Kind, str] = {
     Kind.BOOLEAN: "boolean",
@@ -46,7 +46,7 @@ _NUMERIC = re.compile(r"numeric\((\d+),(\d+)\)")
 def postgres_type(type_: SqlType) -> str:
     """The type of a column, as `format_type` writes it. Raises ValueError for UNKNOWN.
 
-    >>> from sqlstream_operators.types import parse_type
+    >>> from sqlstream_operators.plan.types import parse_type
     >>> [postgres_type(parse_type(t)) for t in ("DECIMAL(10,2)", "VARCHAR[]", "INTEGER[][]")]
     ['numeric(10,2)', 'text[]', 'jsonb']
     """
@@ -63,7 +63,7 @@ def postgres_type(type_: SqlType) -> str:
 def holds(found: str, type_: SqlType) -> bool:
     """Whether a column of the PostgreSQL type `found` can hold every value of `type_` as it is.
 
-    >>> from sqlstream_operators.types import parse_type
+    >>> from sqlstream_operators.plan.types import parse_type
     >>> holds("bigint", parse_type("INTEGER")), holds("numeric(8,2)", parse_type("DECIMAL(10,2)"))
     (True, False)
     """

@@ -25,10 +25,10 @@ import pyarrow as pa
 from sqlstream.connectors.api import ConnectorContext, SinkPart
 from sqlstream.connectors.database.changes import Mode, changes_of
 from sqlstream.connectors.database.target import EPOCHS_TABLE, LostConnectionError, Record, Target, unusable
+from sqlstream_operators.codec.exchange import decode, encode
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.exchange import decode, encode
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.spec import SinkSpec
+from sqlstream_operators.plan.spec import SinkSpec
 
 #: Who a state directory is, for what its sinks write; the filesystem sink uses the same file.
 IDENTITY = "sinks/identity.json"
@@ -69,7 +69,7 @@ class TableSink:
 
     # ------------------------------------------------------------------------------------- the epoch's steps
 
-    def prepare(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+    def prepare(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None:
         """Keep the epoch's changes and apply them in a transaction that stays open.
 
         Raises DataError if the rows don't fit the table or the table is not as this job left it, DiagnosticError
@@ -83,7 +83,7 @@ class TableSink:
         self._try(lambda: self._apply_first(epoch, changes))
         self._prepared = epoch
 
-    def commit(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+    def commit(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None:
         """Commit what was prepared, or apply the kept changes if the database does not have the epoch yet."""
         if self._prepared == epoch:
             self._prepared = None

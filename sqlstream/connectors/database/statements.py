@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from sqlstream.connectors.database.changes import CHANGE_COLUMN
 from sqlstream.connectors.database.names import MISSING, TAKEN
-from sqlstream_operators.types import quote_identifier
+from sqlstream_operators.plan.types import quote_identifier
 
 
 def columns_of(names: Sequence[str], relation: str = "") -> str:

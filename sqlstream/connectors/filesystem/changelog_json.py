@@ -28,10 +28,18 @@ from sqlstream.connectors.filesystem.json_lines import SKIPPED
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import FileEntry
 from sqlstream.connectors.filesystem.pieces import Piece, Workspace
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.spec import KIND_COLUMN
-from sqlstream_operators.types import JSON, VARCHAR, SqlType, array, quote_identifier, quote_literal, struct
+from sqlstream_operators.plan.spec import KIND_COLUMN
+from sqlstream_operators.plan.types import (
+    JSON,
+    VARCHAR,
+    SqlType,
+    array,
+    quote_identifier,
+    quote_literal,
+    struct,
+)
 
 _INSERT, _UPDATE, _DELETE = "['+I']", "['-U', '+U']", "['-D']"
 _UPSERT, _NONE = "['+U']", "[NULL]"

@@ -1,6 +1,6 @@
 """How the filesystem sink writes changes: a JSON message for each, with its kind.
 
-Rows come with KIND_COLUMN behind the columns of the table (`sqlstream_operators.changes.to_kinds`).
+Rows come with KIND_COLUMN behind the columns of the table (`sqlstream_operators.duck.row_kinds.to_kinds`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pyarrow import fs
 
 from sqlstream.connectors.filesystem.writers import Write, copy_rows, json_value, present, write_lines
 from sqlstream.connectors.options import flag
-from sqlstream_operators.spec import KIND_COLUMN, Column
-from sqlstream_operators.types import VARCHAR, quote_identifier
+from sqlstream_operators.plan.spec import KIND_COLUMN, Column
+from sqlstream_operators.plan.types import VARCHAR, quote_identifier
 
 _KIND = Column(KIND_COLUMN, VARCHAR)
 _GOES = f"{KIND_COLUMN} IN ('-U', '-D')"

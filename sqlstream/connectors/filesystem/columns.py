@@ -9,8 +9,8 @@ from urllib.parse import unquote
 
 from sqlstream.connectors.filesystem.paths import FileEntry
 from sqlstream_operators.errors import DataError, InternalError
-from sqlstream_operators.spec import Column, Schema, SourceSpec
-from sqlstream_operators.types import (
+from sqlstream_operators.plan.spec import Column, Schema, SourceSpec
+from sqlstream_operators.plan.types import (
     JSON,
     TIMESTAMPTZ,
     VARCHAR,
@@ -108,7 +108,7 @@ def prune(type_: SqlType, paths: Sequence[str]) -> SqlType:
     """A struct type with only the fields on `paths` (all of them if there is no path or a path leads
     nowhere).
 
-    >>> from sqlstream_operators.types import parse_type
+    >>> from sqlstream_operators.plan.types import parse_type
     >>> str(prune(parse_type("STRUCT(a INTEGER, b VARCHAR)"), ["b"]))
     'STRUCT("b" VARCHAR)'
     """

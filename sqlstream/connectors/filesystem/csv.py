@@ -29,9 +29,9 @@ from sqlstream.connectors.filesystem.cutting import (
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import FileEntry
 from sqlstream.connectors.filesystem.pieces import Piece, Workspace, compression, open_entry
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.types import VARCHAR, quote_literal
+from sqlstream_operators.plan.types import VARCHAR, quote_literal
 
 RAW_BYTES = 64 << 10
 _HEAD = 64 << 10

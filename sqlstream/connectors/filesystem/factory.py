@@ -8,8 +8,8 @@ from sqlstream.connectors.api import ConnectorContext
 from sqlstream.connectors.filesystem.reader import FileReader
 from sqlstream.connectors.filesystem.sink import FileSink, FileWriter
 from sqlstream.connectors.filesystem.source import FileSource
-from sqlstream_operators.spec import SinkSpec, SourceSpec
-from sqlstream_operators.types import VARCHAR
+from sqlstream_operators.plan.spec import SinkSpec, SourceSpec
+from sqlstream_operators.plan.types import VARCHAR
 
 
 class FileSourceFactory:
@@ -39,6 +39,6 @@ class FileSinkFactory:
         """The driver's half."""
         return FileSink(spec, context)
 
-    def writer(self, spec: SinkSpec, base_dir: str) -> FileWriter:
+    def writer(self, spec: SinkSpec, context: ConnectorContext) -> FileWriter:
         """The task's half."""
-        return FileWriter(spec, base_dir)
+        return FileWriter(spec, context.base_dir)

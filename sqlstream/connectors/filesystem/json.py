@@ -15,7 +15,7 @@ from sqlstream.connectors.filesystem.columns import (
 )
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import FileEntry
-from sqlstream_operators.types import JSON, VARCHAR, Kind, SqlType, quote_literal
+from sqlstream_operators.plan.types import JSON, VARCHAR, Kind, SqlType, quote_literal
 
 _LARGEST_LINE = 64 << 20
 #: A key that no object has: something must be read to count lines.

@@ -17,9 +17,9 @@ from sqlstream.connectors.filesystem.columns import EXACT_DIGITS
 from sqlstream.connectors.filesystem.cutting import count_lines
 from sqlstream.connectors.filesystem.paths import FileEntry
 from sqlstream.connectors.filesystem.pieces import Piece, Workspace, open_entry
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.types import Kind, SqlType
+from sqlstream_operators.plan.types import Kind, SqlType
 
 #: At most this much of a bad row's text is kept.
 RAW_BYTES = 64 << 10

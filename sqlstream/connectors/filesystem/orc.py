@@ -9,10 +9,10 @@ from pyarrow import orc
 
 from sqlstream.connectors.filesystem.columns import Wanted, cast_from, match_names
 from sqlstream.connectors.filesystem.pieces import Piece, Workspace
-from sqlstream_operators.arrow_types import from_arrow
+from sqlstream_operators.codec.arrow_types import from_arrow
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.types import SqlType, quote_identifier
+from sqlstream_operators.plan.types import SqlType, quote_identifier
 
 _FILE = "orc_file"
 

@@ -17,9 +17,9 @@ from sqlstream.connectors.filesystem.columns import Wanted, cast_from, file_list
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import FileEntry, open_filesystem
 from sqlstream.connectors.filesystem.pieces import Piece, Workspace, check_unchanged
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.types import SqlType, quote_identifier, quote_literal
+from sqlstream_operators.plan.types import SqlType, quote_identifier, quote_literal
 
 RAW_CHARACTERS = 64 << 10
 _RENAMED = re.compile(r".*_\d+", re.DOTALL)

@@ -14,9 +14,9 @@ from sqlstream.connectors.filesystem.json import JsonLines
 from sqlstream.connectors.filesystem.json_lines import careful
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.pieces import Piece, Workspace
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.spec import SourceSpec
+from sqlstream_operators.plan.spec import SourceSpec
 
 
 class FileReader:

@@ -25,10 +25,10 @@ from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import is_local, open_filesystem, resolve
 from sqlstream.connectors.filesystem.writers import WRITERS, Write, writer_session
 from sqlstream.connectors.options import bad_option, size_bytes
-from sqlstream_operators.changes import to_kinds
+from sqlstream_operators.duck.row_kinds import to_kinds
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.spec import KIND_COLUMN, SinkSpec
-from sqlstream_operators.types import quote_identifier
+from sqlstream_operators.plan.spec import KIND_COLUMN, SinkSpec
+from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 _HIDDEN = ".sqlstream"
@@ -150,7 +150,7 @@ class FileSink:
         self._table = spec.name
         self._claimed = False
 
-    def prepare(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+    def prepare(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None:
         """Check that everything is staged and no name is taken. Raises DataError otherwise."""
         self._claim()
         for staged, final in _files(parts):
@@ -161,7 +161,7 @@ class FileSink:
                     f"{self._location}/{staged} is gone: someone deleted a file that was not committed"
                 )
 
-    def commit(self, epoch: int, parts: Sequence[SinkPart]) -> None:
+    def commit(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None:
         """Rename the staged files to their places; those that are there already are done.
 
         Which epoch was the last is noted in the directory, so that a repeated commit does not miss files that

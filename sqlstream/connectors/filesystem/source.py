@@ -20,7 +20,7 @@ from sqlstream.connectors.filesystem.options import CHANGELOG_FORMATS, FileOptio
 from sqlstream.connectors.filesystem.paths import FileEntry, list_files, resolve
 from sqlstream.connectors.filesystem.pieces import Piece, compression, open_entry
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.spec import SourceSpec
+from sqlstream_operators.plan.spec import SourceSpec
 
 #: A piece smaller than this is not worth a task of its own, bytes.
 SMALLEST_PIECE = {**dict.fromkeys(("json", "csv", *CHANGELOG_FORMATS), 8 << 20), "parquet": 4 << 20}

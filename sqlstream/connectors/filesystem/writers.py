@@ -16,11 +16,11 @@ from pyarrow import fs
 
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.options import flag
-from sqlstream_operators.arrow_types import to_arrow
+from sqlstream_operators.codec.arrow_types import to_arrow
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.fragment import DuckSession
-from sqlstream_operators.spec import Column
-from sqlstream_operators.types import Kind, SqlType, quote_identifier, quote_literal
+from sqlstream_operators.plan.spec import Column
+from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier, quote_literal
 
 #: Writes rows with exactly these columns to a new file: (file system, path, rows, columns, options).
 Write = Callable[[fs.FileSystem, str, pa.Table, Sequence[Column], Mapping[str, str]], None]

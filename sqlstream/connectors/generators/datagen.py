@@ -22,7 +22,7 @@ from sqlstream.connectors.generators import clock
 from sqlstream.connectors.generators import datagen_columns as columns
 from sqlstream.connectors.generators.datagen_columns import Column, Rows
 from sqlstream.connectors.generators.randomness import numbers, stream_key
-from sqlstream_operators.types import Kind, SqlType
+from sqlstream_operators.plan.types import Kind, SqlType
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, did_you_mean
 
 #: Options of the table; those of its fields start with `fields.`.

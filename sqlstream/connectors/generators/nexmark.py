@@ -31,7 +31,7 @@ from sqlstream.connectors.generators.randomness import (
     uniform_ints,
     words,
 )
-from sqlstream_operators.types import BIGINT, INTEGER, TIMESTAMP, VARCHAR, SqlType, struct
+from sqlstream_operators.plan.types import BIGINT, INTEGER, TIMESTAMP, VARCHAR, SqlType, struct
 
 #: 2024-01-01 00:00:00 UTC in µs.
 DEFAULT_BASE_TIME_US = 1_704_067_200_000_000

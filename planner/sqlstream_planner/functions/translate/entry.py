@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlstream_operators.types import SqlType
+from sqlstream_operators.plan.types import SqlType
 from sqlstream_planner import problems
 from sqlstream_planner.problems import TypeProblem
 

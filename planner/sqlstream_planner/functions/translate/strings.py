@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlstream_operators.types import Kind
+from sqlstream_operators.plan.types import Kind
 from sqlstream_planner.functions.translate.entry import FLINK, SPARK, Context, call, entry, literal_text, text
 
 _JAVA_REPLACEMENT = re.compile(r"\\(.)|\$(\d)", re.DOTALL)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlstream_operators.types import Kind
+from sqlstream_operators.plan.types import Kind
 from sqlstream_planner.functions.translate.entry import FLINK, SPARK, Context, call, entry, literal_text, text
 from sqlstream_planner.functions.translate.java_patterns import strftime_format
 

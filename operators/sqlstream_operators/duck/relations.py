@@ -1,0 +1,104 @@
+"""The named relations of a stage: computed at most once, or inlined where only one fragment reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from sqlstream_operators.codec.arrow_types import conform, to_arrow
+from sqlstream_operators.errors import InternalError
+from sqlstream_operators.plan.spec import Column, Schema
+
+from .session import DuckSession
+
+
+class Relations:
+    """Relations by name: Arrow tables, and SQL that is run when a table of it is needed.
+
+    SQL over SQL goes to DuckDB as one query (views), so that projections and filters reach the source's
+    files.
+    """
+
+    def __init__(self, duck: DuckSession) -> None:
+        self._duck = duck
+        self._tables: dict[str, pa.Table] = {}
+        self._schemas: dict[str, Sequence[Column]] = {}
+        self._lazy: dict[str, tuple[str, tuple[str, ...]]] = {}
+
+    def add_table(self, name: str, table: pa.Table, schema: Sequence[Column]) -> None:
+        """A relation that is there; `schema` restores what Arrow's types lose."""
+        self._tables[name] = table
+        self._schemas[name] = schema
+
+    def add_sql(self, name: str, sql: str, inputs: Sequence[str]) -> None:
+        """A relation that `sql` over `inputs` computes when it is needed."""
+        self._lazy[name] = (sql, tuple(inputs))
+
+    def table(self, name: str) -> pa.Table:
+        """The rows of a relation, computed now if they are not there, and kept."""
+        if name not in self._tables:
+            table, schema = self._run(*self._lazy[name])
+            self.add_table(name, table, schema)
+        return self._tables[name]
+
+    def schema(self, name: str) -> Sequence[Column]:
+        """The columns of a relation whose rows are there."""
+        return self._schemas[name]
+
+    def query(self, sql: str, inputs: Sequence[str], parameters: Mapping[str, Any] | None = None) -> pa.Table:
+        """The result of one more query, which is not kept."""
+        return self._run(sql, tuple(inputs), parameters)[0]
+
+    def _run(
+        self, sql: str, inputs: tuple[str, ...], parameters: Mapping[str, Any] | None = None
+    ) -> tuple[pa.Table, Schema]:
+        needed: dict[str, None] = {}
+        self._collect(inputs, needed)
+        made = []
+        try:
+            for name in needed:
+                made.append(name)
+                if name in self._tables:
+                    self._duck.register(name, self._tables[name], self._schemas[name])
+                else:
+                    self._duck.view(name, self._lazy[name][0])
+            return self._duck.query_typed(sql, parameters=parameters)
+        finally:
+            for name in reversed(made):
+                self._duck.drop(name)
+
+    def _collect(self, names: tuple[str, ...], needed: dict[str, None]) -> None:
+        """What these relations are made of, each after what it reads."""
+        for name in names:
+            if name not in needed:
+                if name not in self._tables:
+                    self._collect(self._lazy[name][1], needed)
+                needed[name] = None
+
+
+def conformed(table: pa.Table, schema: Schema, what: str, extra: Sequence[str] = ()) -> pa.Table:
+    """The columns of `schema` in its order and Arrow types, then those of `extra` that are there.
+
+    Raises InternalError, naming `what`, where a column is missing or its values are not of the type.
+    """
+    arrays, fields = [], []
+    for column in schema:
+        if column.name not in table.column_names:
+            raise InternalError(f"{what}: no column {column.name} among {table.column_names}")
+        found, type_ = table.column(column.name), to_arrow(column.type)
+        if found.type != type_:
+            try:
+                found = conform(found, type_)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise InternalError(
+                    f"{what}: column {column.name} is {found.type}, not {type_}: {error}"
+                ) from error
+        arrays.append(found)
+        fields.append(pa.field(column.name, type_))
+    for name in extra:
+        if name in table.column_names:
+            arrays.append(table.column(name))
+            fields.append(pa.field(name, table.column(name).type))
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))

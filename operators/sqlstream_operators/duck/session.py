@@ -1,0 +1,284 @@
+"""DuckDB over Arrow: one session a worker process, in which fragments of SQL run over named relations."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from sqlstream_operators.codec.arrow_types import from_arrow, to_arrow
+from sqlstream_operators.errors import DataError, InternalError, OperatorError
+from sqlstream_operators.plan.spec import Column
+from sqlstream_operators.plan.types import Kind, SqlType, parse_type, quote_identifier
+
+_SETTINGS = (
+    "SET TimeZone = 'UTC'",
+    "SET preserve_insertion_order = true",
+    "SET autoinstall_known_extensions = false",
+    "SET autoload_known_extensions = false",
+    "SET arrow_lossless_conversion = false",  # HUGEINT is decimal128(38, 0), not an opaque extension type
+    "SET produce_arrow_string_view = false",
+    "SET arrow_large_buffer_size = false",
+    "SET arrow_output_list_view = false",
+    "SET python_enable_replacements = false",  # a name in SQL must never find one of our Python variables
+    "SET enable_progress_bar = false",
+)
+
+
+class DuckSession:
+    """One DuckDB connection with one thread: rows keep their order, results depend on the input alone.
+
+    `memory_limit` is in bytes (default: half of the machine's memory divided by its cores); beyond it DuckDB
+    spills to `temp_directory`. Relations are named exactly as given (any characters), but as in DuckDB two
+    names that differ only in case are one.
+    """
+
+    def __init__(self, *, memory_limit: int | None = None, temp_directory: str | None = None) -> None:
+        self._connection = duckdb.connect(":memory:", config={"threads": 1})
+        for setting in _SETTINGS:
+            self._connection.execute(setting)
+        self._limit = memory_limit if memory_limit is not None else _default_memory_limit()
+        self._connection.execute(f"SET memory_limit = '{self._limit}B'")
+        if temp_directory is not None:
+            self._connection.execute("SET temp_directory = $1", [temp_directory])
+        self._registered: set[str] = set()
+        self._views: set[str] = set()
+        self._broken = False
+
+    @property
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        """The connection itself, for readers that need DuckDB's table functions.
+
+        What is made on it is its maker's to drop: `reset` knows nothing of it.
+        """
+        return self._connection
+
+    @property
+    def broken(self) -> bool:
+        """Whether DuckDB gave up on this database, so that a new session is needed."""
+        return self._broken
+
+    def query(
+        self,
+        sql: str,
+        tables: Mapping[str, pa.Table] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> pa.Table:
+        """Run one SELECT over `tables` (and what is registered) and return its rows in DuckDB's order.
+
+        Strings come as pa.string(), enums as strings, timestamps in µs. Raises DataError when DuckDB refuses.
+        """
+        return self.query_typed(sql, tables, parameters)[0]
+
+    def query_typed(
+        self,
+        sql: str,
+        tables: Mapping[str, pa.Table] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> tuple[pa.Table, tuple[Column, ...]]:
+        """As `query`, with the SQL types of the columns, which Arrow's do not always tell."""
+        with self._with_tables(tables or {}):
+            try:
+                relation = self._select(sql, parameters)
+                types = [_sql_type(str(type_)) for type_ in relation.types]
+                table = normalize(relation.to_arrow_table())
+            except duckdb.Error as error:
+                raise self.error(error, sql) from error
+        return table, tuple(
+            Column(name, type_) for name, type_ in zip(table.column_names, types, strict=True)
+        )
+
+    def register(self, name: str, table: pa.Table, schema: Sequence[Column] | None = None) -> None:
+        """Make `table` queryable as `name`; `schema` restores types that Arrow loses (HUGEINT, JSON …)."""
+        casts = {} if schema is None else _casts(schema)
+        if not casts:
+            self._add(name, table)
+            return
+        hidden = _hidden(name)
+        self._add(hidden, table)
+        self.view(name, _restored(hidden, table, casts))
+
+    def source(self, name: str, table: pa.Table, schema: Sequence[Column]) -> str:
+        """As `register`, but types are restored in what this returns, to stand after FROM: a view costs 1 ms."""
+        self._add(name, table)
+        casts = _casts(schema)
+        return f"({_restored(name, table, casts)})" if casts else quote_identifier(name)
+
+    def view(self, name: str, sql: str) -> None:
+        """Name the result of `sql` without computing it; it is computed in each query that reads it."""
+        try:
+            self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {quote_identifier(name)} AS {sql}")
+        except duckdb.Error as error:
+            raise self.error(error, sql) from error
+        self._views.add(name)
+
+    def drop(self, name: str) -> None:
+        """Forget a relation that `register` or `view` made; nothing happens if there is none of this name."""
+        if name in self._views:
+            self._views.discard(name)
+            self._connection.execute(f"DROP VIEW IF EXISTS {quote_identifier(name)}")
+        for registered in (name, _hidden(name)):
+            if registered in self._registered:
+                self._registered.discard(registered)
+                self._connection.unregister(registered)
+
+    def reset(self) -> None:
+        """Drop every relation that `register` and `view` made; to look for others in the catalog would cost 1.5 ms."""
+        for name in sorted(self._views | self._registered):
+            self.drop(name)
+
+    def describe(
+        self, sql: str, schemas: Mapping[str, Sequence[Column]] | None = None
+    ) -> list[tuple[str, SqlType]]:
+        """The columns that `sql` would give over relations of these schemas; runs nothing.
+
+        Types that the plan does not know (ENUM, BIT …) are UNKNOWN. Raises DataError when the SQL does not
+        bind.
+        """
+        made = []
+        try:
+            for name, schema in (schemas or {}).items():
+                columns = ", ".join(f"CAST(NULL AS {c.type}) AS {quote_identifier(c.name)}" for c in schema)
+                self.view(name, f"SELECT {columns} WHERE false")
+                made.append(name)
+            try:
+                relation = self._select(sql, None)
+                described = list(zip(relation.columns, [str(t) for t in relation.types], strict=True))
+            except duckdb.Error as error:
+                raise self.error(error, sql) from error
+        finally:
+            for name in made:
+                self.drop(name)
+        return [(name, _sql_type(text)) for name, text in described]
+
+    def error(self, error: duckdb.Error, sql: str = "") -> OperatorError:
+        """What to raise for a DuckDB error: a DataError, unless DuckDB itself failed or ran out of memory."""
+        if isinstance(error, duckdb.OutOfMemoryException):
+            return OperatorError(
+                f"a task ran out of DuckDB's memory ({self._limit} bytes): {error}\nin: {sql}"
+            )
+        if isinstance(error, duckdb.FatalException | duckdb.InternalException):
+            self._broken = True
+            return InternalError(f"DuckDB failed: {error}\nin: {sql}")
+        return DataError(str(error), sql)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def _select(self, sql: str, parameters: Mapping[str, Any] | None) -> duckdb.DuckDBPyRelation:
+        relation = (
+            self._connection.sql(sql, params=dict(parameters)) if parameters else self._connection.sql(sql)
+        )
+        if relation is None:
+            raise InternalError(f"a fragment must be a SELECT: {sql}")
+        return relation
+
+    def _add(self, name: str, table: pa.Table) -> None:
+        self._connection.register(name, table)
+        self._registered.add(name)
+
+    @contextmanager
+    def _with_tables(self, tables: Mapping[str, pa.Table]) -> Iterator[None]:
+        added = []
+        try:
+            for name, table in tables.items():
+                self._add(name, table)
+                added.append(name)
+            yield
+        finally:
+            for name in added:
+                self._connection.unregister(name)
+                self._registered.discard(name)
+
+
+def _hidden(name: str) -> str:
+    return f"{name}\x01arrow"
+
+
+def _casts(schema: Sequence[Column]) -> dict[str, SqlType]:
+    """The columns that come back from Arrow as another type, with their own."""
+    return {column.name: column.type for column in schema if is_lossy(column.type)}
+
+
+def _restored(name: str, table: pa.Table, casts: Mapping[str, SqlType]) -> str:
+    """SQL for the rows of a relation whose columns have their own types again."""
+    columns = (
+        f"CAST({quote_identifier(c)} AS {casts[c]}) AS {quote_identifier(c)}"
+        if c in casts
+        else quote_identifier(c)
+        for c in table.column_names
+    )
+    return f"SELECT {', '.join(columns)} FROM {quote_identifier(name)}"
+
+
+_worker: list[DuckSession] = []
+
+
+def worker_session() -> DuckSession:
+    """The session of this process, empty.
+
+    It is kept between the tasks of a Python worker, because opening one costs more than a small epoch's
+    query.
+    """
+    if _worker and _worker[0].broken:
+        _worker.pop().close()
+    if not _worker:
+        _worker.append(DuckSession())
+    _worker[0].reset()
+    return _worker[0]
+
+
+def is_lossy(type_: SqlType) -> bool:
+    """Whether a column of this type comes back from Arrow as another SQL type.
+
+    >>> is_lossy(parse_type("HUGEINT[]")), is_lossy(parse_type("BIGINT"))
+    (True, False)
+    """
+    return type_.kind is not Kind.UNKNOWN and from_arrow(to_arrow(type_)) != type_
+
+
+def normalize(table: pa.Table) -> pa.Table:
+    """The same rows with the types that the rest of the engine expects; the table itself if it has them."""
+    fields = [field.with_type(_normal_type(field.type)) for field in table.schema]
+    schema = pa.schema(fields)
+    if all(a.type.equals(b.type) for a, b in zip(table.schema, schema, strict=True)):
+        return table
+    return table.cast(schema)
+
+
+def _normal_type(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(type_):
+        return _normal_type(type_.value_type)
+    if pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
+        return pa.string()
+    if pa.types.is_large_binary(type_) or pa.types.is_binary_view(type_):
+        return pa.binary()
+    if pa.types.is_timestamp(type_) and type_.unit != "us":
+        return pa.timestamp("us", tz=type_.tz)
+    if pa.types.is_map(type_):
+        return pa.map_(_normal_type(type_.key_type), _normal_type(type_.item_type))
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
+        return pa.list_(type_.value_field.with_type(_normal_type(type_.value_type)))
+    if pa.types.is_struct(type_):
+        inside = (type_.field(i) for i in range(type_.num_fields))
+        return pa.struct([field.with_type(_normal_type(field.type)) for field in inside])
+    return type_
+
+
+def _sql_type(text: str) -> SqlType:
+    if text in ('"NULL"', "NULL"):
+        return SqlType(Kind.NULL)
+    try:
+        return parse_type(text)
+    except ValueError:
+        return SqlType(Kind.UNKNOWN)
+
+
+def _default_memory_limit() -> int:
+    pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    return max(512 << 20, pages * size // 2 // (os.cpu_count() or 1))

@@ -1,0 +1,1 @@
+"""The stateful operators, by family; here what all of them share, and which class runs which spec."""

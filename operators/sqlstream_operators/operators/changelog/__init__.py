@@ -1,0 +1,1 @@
+"""Changelogs with a key: what a source's changes and ON CONFLICT come to."""

@@ -1,0 +1,79 @@
+"""The protocol of a stateful operator: Arrow tables in, Arrow tables out, state through a store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sqlstream_operators.duck.session import DuckSession
+    from sqlstream_operators.state.store import StateStore
+
+#: Watermark values that mean "nothing read yet" and "the input is complete", in µs.
+WATERMARK_MIN = -(2**63)
+WATERMARK_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Watermarks:
+    """The watermarks that apply to one operator in one epoch, µs.
+
+    `previous` is the close watermark of the epoch before, `late` decides what is late in this epoch, `close`
+    decides which windows are emitted in it. previous <= late <= close.
+    """
+
+    previous: int = WATERMARK_MIN
+    late: int = WATERMARK_MIN
+    close: int = WATERMARK_MIN
+
+    def __post_init__(self) -> None:
+        if not self.previous <= self.late <= self.close:
+            raise ValueError(f"watermarks go backwards: {self.previous}, {self.late}, {self.close}")
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorContext:
+    """What an operator may use: its shard, the watermarks, its state, DuckDB, and the epoch's clock.
+
+    `now_us`: the wall clock when the epoch was planned, µs; a replay of the epoch has the same.
+    """
+
+    shard: int
+    shards: int
+    max_parallelism: int
+    watermarks: Watermarks
+    state: StateStore
+    duck: DuckSession
+    now_us: int = 0
+
+
+class Operator(Protocol):
+    """A stateful operator bound to its spec.
+
+    `process` must be deterministic: the same inputs (order included: it is the source's) and state give the
+    same output and the same new state. It is called once an epoch and shard, also without input, so that
+    windows close when only the watermark moves; it may be left out where `idle` says so, to save opening the
+    state.
+    """
+
+    def idle(self, inputs: Sequence[pa.Table], watermarks: Watermarks, *, stateless: bool) -> bool:
+        """Whether `process` would emit and change nothing; `stateless`: the shard's state has no rows.
+
+        Only asked of a shard that has run the operator in an epoch before.
+        """
+        ...
+
+    def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:
+        """Merge this epoch's input into the state and return what leaves the operator."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorResult:
+    """What an operator emits, and figures for the report (`closed_windows`, `max_closed_end_us` …)."""
+
+    output: pa.Table
+    metrics: Mapping[str, int]

@@ -1,0 +1,1 @@
+"""Top-N and deduplication: rows by their rank."""

@@ -1,0 +1,36 @@
+"""Columns of relations, and the columns that the engine adds to them. Importable without Arrow or DuckDB."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sqlstream_operators.plan.types import SqlType
+
+#: Name of the column that carries the kind of a change, as it is read from and written to the world.
+KIND_COLUMN = "__kind"
+#: Name of the column that carries how many times a row comes or goes, BIGINT; absent in append-only relations.
+WEIGHT_COLUMN = "__weight"
+#: Name of the column with the end of a row's slice, int64 µs.
+SLICE_COLUMN = "__slice_end"
+
+
+class RowKind(StrEnum):
+    """The kind of a change, as Flink writes it."""
+
+    INSERT = "+I"
+    UPDATE_BEFORE = "-U"
+    UPDATE_AFTER = "+U"
+    DELETE = "-D"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A named, typed column of a relation."""
+
+    name: str
+    type: SqlType
+    nullable: bool = True
+
+
+Schema = tuple[Column, ...]

@@ -1,0 +1,373 @@
+"""The physical plan as plain data: what runs in which Spark task. Importable without Arrow, DuckDB or RocksDB.
+
+A pipeline is a chain of *levels*. Level 0 reads splits of the sources; every later level reads what an
+exchange brought to its shard. All stages of a level run in the same Spark task, so a relation that two
+consumers need is computed once, and the whole pipeline is one Spark job an epoch. An edge that skips a level
+is passed through by the level between.
+
+Inside a stage, named relations are made in order by *steps* (DuckDB fragments and operators) and leave it by
+*outputs* (an exchange, or a sink).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from sqlstream_operators.plan.changelog_spec import (
+    DeduplicateSpec,
+    DistinctValuesSpec,
+    GroupAggregateSpec,
+    KeepFirstSpec,
+    NormalizeSpec,
+    TopNSpec,
+    WindowGateSpec,
+    WindowTopNSpec,
+)
+from sqlstream_operators.plan.schema import KIND_COLUMN, SLICE_COLUMN, WEIGHT_COLUMN, Column, RowKind, Schema
+from sqlstream_operators.plan.state_schema import StateSchema
+from sqlstream_operators.plan.types import SqlType
+
+__all__ = ["KIND_COLUMN", "SLICE_COLUMN", "WEIGHT_COLUMN", "Column", "RowKind", "Schema"]
+
+
+class WindowKind(StrEnum):
+    """The window table-valued functions that slices can serve."""
+
+    TUMBLE = "TUMBLE"
+    HOP = "HOP"
+    CUMULATE = "CUMULATE"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSpec:
+    """A window function over event time; all lengths in µs.
+
+    `slide_us` is the slide of HOP, the step of CUMULATE, and equals `size_us` for TUMBLE. A window
+    [start, end) has start = offset (mod slide) for TUMBLE and HOP; a CUMULATE window starts at
+    offset (mod size) and ends at a multiple of the step after its start, at most `size_us` later.
+    With `shared_slices` the state keeps one row per key and slice and a window is put together from its
+    slices when it closes; without, each window is its own slice (a row is copied into every window), which
+    keeps arrival order inside a window for aggregates that are sensitive to it.
+
+    >>> WindowSpec(WindowKind.HOP, size_us=10, slide_us=4).slice_us
+    2
+    """
+
+    kind: WindowKind
+    size_us: int
+    slide_us: int
+    offset_us: int = 0
+    shared_slices: bool = True
+
+    def __post_init__(self) -> None:
+        if self.size_us <= 0 or self.slide_us <= 0:
+            raise ValueError("window size and slide must be positive")
+        if self.kind is WindowKind.TUMBLE and self.slide_us != self.size_us:
+            raise ValueError("a TUMBLE window's slide is its size")
+        if self.kind is WindowKind.CUMULATE and self.size_us % self.slide_us:
+            raise ValueError("a CUMULATE window's size is a multiple of its step")
+
+    @property
+    def slice_us(self) -> int:
+        """The length of a shared slice in µs."""
+        return math.gcd(self.size_us, self.slide_us)
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataColumn:
+    """A column that the connector fills: `key` is the connector's name of it (`file.path` …)."""
+
+    name: str
+    key: str
+    type: SqlType
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkSpec:
+    """How a source's watermark is computed: the maximum of `expression` (DuckDB SQL over the source relation).
+
+    `tick_us` is the resolution of event time: a window with end E is closed at watermark W iff
+    E - tick <= W. 1,000 µs for TIMESTAMP(p <= 3), else 1 µs. `rises_with` is a physical column that the
+    expression never falls with (`ts` for `ts - INTERVAL '5' SECOND`): its maximum alone gives the watermark.
+    """
+
+    column: str
+    expression: str
+    tick_us: int
+    idle_timeout_us: int | None = None
+    rises_with: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSpec:
+    """One table that is read: what the reader must deliver as the relation named `name`.
+
+    `columns` are the physical columns to deliver (already pruned to what the query needs), `physical` all
+    that the table declares (a CSV reader needs their order). `filter` is a DuckDB predicate over `columns`
+    that the reader may use to skip data; the fragment applies it again.
+    """
+
+    name: str
+    connector: str
+    options: Mapping[str, str]
+    physical: Schema
+    columns: tuple[str, ...]
+    metadata: tuple[MetadataColumn, ...] = ()
+    filter: str | None = None
+    watermark: WatermarkSpec | None = None
+    needed_paths: tuple[str, ...] = ()  # dotted nested fields that are used (`bid.price`); () = unknown
+    partitioned_by: tuple[str, ...] = ()  # columns whose values are in the files' paths (`k=v/`)
+    primary_key: tuple[str, ...] = ()  # of a changelog: an update without its 'before' image will do
+
+    def __post_init__(self) -> None:
+        declared = {column.name for column in self.physical}
+        missing = [name for name in self.columns if name not in declared]
+        if missing:
+            raise ValueError(f"source {self.name}: columns {missing} are not declared")
+
+    @property
+    def whole(self) -> SourceSpec:
+        """The same with all the columns that are declared: rows as dead letters keep them."""
+        return replace(self, columns=tuple(column.name for column in self.physical), needed_paths=())
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSpec:
+    """One table that is written. `schema` is its declared schema; rows arrive with exactly these columns."""
+
+    name: str
+    connector: str
+    options: Mapping[str, str]
+    schema: Schema
+    primary_key: tuple[str, ...] = ()
+    partitioned_by: tuple[str, ...] = ()
+    changelog: str = "append"  # 'append' | 'retract': whether rows arrive with WEIGHT_COLUMN
+    key: tuple[str, ...] | None = (
+        None  # columns that are unique together in what the query gives; None: none known
+    )
+    on_conflict: str = ""  # 'error': two rows may claim a key, which is an error of the data
+    forgets: bool = (
+        False  # state has a time to live: a row of a key may come though the one before never went
+    )
+
+
+# ---------------------------------------------------------------------------------------------- operators
+
+
+@dataclass(frozen=True, slots=True)
+class DistinctSpec:
+    """State shared by all DISTINCT aggregates over the same expressions.
+
+    The partial relation of it has the columns: slice end, the grouping keys, `values`, and one BOOLEAN
+    column a `flags` entry (TRUE where a row passed that aggregate's FILTER). Merging is BOOL_OR.
+    """
+
+    name: str
+    values: tuple[Column, ...]
+    flags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowAggregateSpec:
+    """Merges partial aggregates into slices kept as state and emits every window when it closes.
+
+    Input `partials` (first input): SLICE_COLUMN BIGINT (end of the slice, µs), the `keys`, the
+    `accumulators`. One further input for each of `distincts`. State: table `acc` (layout time: slice end;
+    key: keys; value: accumulators) and one table for each of `distincts` (sub-key: its values).
+
+    `merge` gives, for each accumulator, the DuckDB aggregate expression that merges several of them; it
+    refers to accumulator columns by their names, and rows reach it in arrival order. `emit` is DuckDB SQL over
+    relation `merged` (one row per key and window: `window_start`, `window_end` TIMESTAMP, keys, merged
+    accumulators and, for each of `distincts`, its counted columns `<name>.<aggregate>` as the planner
+    named them in `distinct_aggregates`) giving the operator's output relation.
+    `distinct_aggregates`: for each of `distincts`, tuples (column name, DuckDB aggregate expression over
+    that distinct table's rows of one window, already deduplicated).
+    """
+
+    state: StateSchema
+    window: WindowSpec
+    keys: Schema
+    accumulators: Schema
+    merge: tuple[str, ...]
+    emit: str
+    output: Schema
+    watermark_sources: tuple[str, ...]
+    tick_us: int
+    distincts: tuple[DistinctSpec, ...] = ()
+    distinct_aggregates: tuple[tuple[tuple[str, str], ...], ...] = ()
+    kind: str = "window_aggregate"
+
+    def __post_init__(self) -> None:
+        if len(self.merge) != len(self.accumulators):
+            raise ValueError("one merge expression per accumulator")
+        if len(self.distinct_aggregates) != len(self.distincts):
+            raise ValueError("one tuple of aggregates per distinct state")
+
+
+OperatorSpec = (
+    WindowAggregateSpec
+    | GroupAggregateSpec
+    | DistinctValuesSpec
+    | TopNSpec
+    | DeduplicateSpec
+    | WindowTopNSpec
+    | NormalizeSpec
+    | KeepFirstSpec
+    | WindowGateSpec
+)
+
+# -------------------------------------------------------------------------------------------------- stages
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentStep:
+    """DuckDB SQL over relations of this stage; its result is the relation `name`."""
+
+    name: str
+    sql: str
+    inputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LateStep:
+    """Splits closed slices off a partial aggregate; its result `name` is what is not late.
+
+    A partial row is dropped when the last window that its slice belongs to is closed at the late watermark.
+    If any row's first window is closed, `late_sql` runs (rare): DuckDB SQL with the parameter
+    `$late_watermark` (BIGINT µs) over `inputs`, one row for each source row and closed window that it
+    misses: columns `window_start`, `window_end` TIMESTAMP, `event_time` TIMESTAMP, `row` VARCHAR (JSON).
+    """
+
+    name: str
+    input: str
+    also: tuple[str, ...]  # partials of distincts, filtered alike; their results are named `<also>.kept`
+    window: WindowSpec
+    tick_us: int
+    watermark_sources: tuple[str, ...]
+    operator: str
+    table: str
+    late_sql: str
+    inputs: tuple[str, ...]
+    lateness_us: int = 0  # how long after its end a window still takes rows
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorStep:
+    """A stateful operator; its result is the relation `name`."""
+
+    name: str
+    operator: OperatorSpec
+    inputs: tuple[str, ...]
+
+
+Step = FragmentStep | LateStep | OperatorStep
+
+
+@dataclass(frozen=True, slots=True)
+class SourceInput:
+    """The stage reads splits of a source as the relation `name`."""
+
+    name: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeInput:
+    """The stage reads what arrived on an edge as the relation `name`."""
+
+    name: str
+    edge: str
+    schema: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeOutput:
+    """Rows of `input` go to the shard of their key group; without keys all go to one shard.
+
+    `columns` are shipped, in this order; `keys` name the columns that are hashed.
+    """
+
+    input: str
+    edge: str
+    keys: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOutput:
+    """Rows of `input` are written to a sink."""
+
+    input: str
+    sink: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What one Spark task does for one part of the pipeline; see the module's docstring."""
+
+    id: str
+    level: int
+    inputs: tuple[SourceInput | ExchangeInput, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[ExchangeOutput | SinkOutput, ...]
+
+    def __post_init__(self) -> None:
+        known = {i.name for i in self.inputs}
+        for step in self.steps:
+            needs = step.inputs if not isinstance(step, LateStep) else (step.input, *step.also, *step.inputs)
+            for name in needs:
+                if name not in known:
+                    raise ValueError(f"stage {self.id}: step {step.name} reads unknown relation {name}")
+            if step.name in known:
+                raise ValueError(f"stage {self.id}: relation {step.name} is made twice")
+            known.add(step.name)
+            if isinstance(step, LateStep):
+                known.update(f"{name}.kept" for name in step.also)
+        for output in self.outputs:
+            if output.input not in known:
+                raise ValueError(f"stage {self.id}: output reads unknown relation {output.input}")
+        for stage_input in self.inputs:
+            if isinstance(stage_input, SourceInput) != (self.level == 0):
+                raise ValueError(f"stage {self.id}: sources are read at level 0, exchanges after it")
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """What `SET` statements decide. None: the command line or the runtime's default decides."""
+
+    name: str | None = None
+    parallelism: int | None = None
+    max_parallelism: int = 128
+    max_rows_per_epoch: int | None = None
+    max_files_per_epoch: int | None = None
+    target_epoch_us: int | None = None
+    single_task_rows: int | None = None
+    state_dir: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalPlan:
+    """Everything the runtime needs; plain data with a JSON round trip (`sqlstream_operators.plan.plan_json`)."""
+
+    sources: tuple[SourceSpec, ...]
+    sinks: tuple[SinkSpec, ...]
+    stages: tuple[Stage, ...]
+    states: tuple[StateSchema, ...]
+    options: JobOptions = field(default_factory=JobOptions)
+
+    def __post_init__(self) -> None:
+        produced = {o.edge for s in self.stages for o in s.outputs if isinstance(o, ExchangeOutput)}
+        consumed = {i.edge for s in self.stages for i in s.inputs if isinstance(i, ExchangeInput)}
+        if produced != consumed:
+            raise ValueError(f"edges without both ends: {sorted(produced ^ consumed)}")
+        ids = [s.id for s in self.stages]
+        if len(set(ids)) != len(ids):
+            raise ValueError("stage ids are unique")
+
+    @property
+    def levels(self) -> int:
+        """How many Spark stages an epoch has (level 0 included)."""
+        return 1 + max((stage.level for stage in self.stages), default=0)

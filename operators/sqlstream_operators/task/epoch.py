@@ -1,0 +1,118 @@
+"""What a task must know of its epoch: watermarks and versions of state, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlstream_operators.errors import InternalError
+from sqlstream_operators.operators.operator import Watermarks
+from sqlstream_operators.plan.plan_json import decode as decode_json
+from sqlstream_operators.plan.plan_json import encode as encode_json
+from sqlstream_operators.plan.spec import ExchangeInput, ExchangeOutput, LateStep, PhysicalPlan, Stage, Step
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_operators.state.shard_store import ShardStore
+from sqlstream_operators.state.version import ShardVersion
+
+from .io import Stores
+
+
+@dataclass(frozen=True, slots=True)
+class EpochContext:
+    """What a task must know of its epoch; plain data.
+
+    watermarks: of each source, µs. state: by state id, the versions of all shards before this epoch, in
+    order; their number is the parallelism that they were written with. checkpoint: URI of the checkpoint
+    store. local_dir: a directory of the task's machine that may be lost. now_us: the wall clock when the epoch was
+    planned, µs, the same when it is replayed.
+    """
+
+    epoch: int
+    shards: int
+    max_parallelism: int
+    watermarks: Mapping[str, Watermarks]
+    state: Mapping[str, tuple[ShardVersion, ...]] = field(default_factory=dict)
+    checkpoint: str = ""
+    local_dir: str = ""
+    now_us: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data; `from_json` reads it back."""
+        return {
+            "epoch": self.epoch,
+            "shards": self.shards,
+            "max_parallelism": self.max_parallelism,
+            "watermarks": {s: encode_json(Watermarks, marks) for s, marks in sorted(self.watermarks.items())},
+            "state": {s: [v.to_json() for v in versions] for s, versions in sorted(self.state.items())},
+            "checkpoint": self.checkpoint,
+            "local_dir": self.local_dir,
+            "now_us": self.now_us,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> EpochContext:
+        """Read what `to_json` wrote."""
+        marks = {s: decode_json(Watermarks, m, f"watermarks.{s}") for s, m in data["watermarks"].items()}
+        state = {s: tuple(ShardVersion.from_json(v) for v in vs) for s, vs in data["state"].items()}
+        return cls(**{**data, "watermarks": marks, "state": state})
+
+
+def rocks_stores(epoch: EpochContext, shard: int) -> Stores:
+    """Opens states of a shard in the epoch's checkpoint store, RocksDB being the local cache."""
+    checkpoint = CheckpointStore(epoch.checkpoint)
+
+    def open_store(schema: Any) -> ShardStore:
+        versions = epoch.state.get(schema.state_id, ())
+        same = len(versions) == epoch.shards
+        return ShardStore.open(
+            schema,
+            shard,
+            epoch.shards,
+            epoch.max_parallelism,
+            versions[shard] if same else versions or ShardVersion.empty(),
+            checkpoint=checkpoint,
+            local_dir=Path(epoch.local_dir),
+            epoch=epoch.epoch,
+        )
+
+    return open_store
+
+
+def watermarks_for(
+    plan: PhysicalPlan, epoch: EpochContext, operator: str, sources: Iterable[str]
+) -> Watermarks:
+    """The watermarks of an operator: the least of its sources'.
+
+    Where rows of it come from an operator (from a level after 0), they left that one in this very epoch, for
+    windows that this epoch's watermark closed. So only what the epoch before closed is late for them.
+    """
+    try:
+        marks = [epoch.watermarks[source] for source in sources]
+    except KeyError as error:
+        raise InternalError(f"epoch {epoch.epoch} has no watermark of source {error}") from None
+    if not marks:
+        raise InternalError(f"operator {operator} has no source with a watermark")
+    previous = min(mark.previous for mark in marks)
+    close = min(mark.close for mark in marks)
+    cascaded = any(_from_operator(plan, stage, operator) for stage in plan.stages)
+    return Watermarks(previous, previous if cascaded else min(mark.late for mark in marks), close)
+
+
+def _from_operator(plan: PhysicalPlan, stage: Stage, operator: str) -> bool:
+    """Whether the operator is in this stage and reads, through whatever steps, what a level after 0 sent."""
+    needed = {name for s in stage.steps if s.name == operator for name in _reads(s)}
+    for step in reversed(stage.steps):
+        if step.name in needed:
+            needed.update(_reads(step))
+    edges = {i.edge for i in stage.inputs if isinstance(i, ExchangeInput) and i.name in needed}
+    return any(
+        isinstance(output, ExchangeOutput) and output.edge in edges and sender.level > 0
+        for sender in plan.stages
+        for output in sender.outputs
+    )
+
+
+def _reads(step: Step) -> tuple[str, ...]:
+    return (step.input, *step.also, *step.inputs) if isinstance(step, LateStep) else step.inputs

@@ -1,0 +1,151 @@
+"""What a task tells the driver about an epoch, and the rows that it could not use."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from sqlstream_operators.codec.exchange import Message, decode, encode
+from sqlstream_operators.state.staged_rows import StagedRows
+from sqlstream_operators.state.version import ShardVersion
+
+#: The edge on which reports travel to the driver, if they go through later levels.
+REPORT_EDGE = "$report"
+
+#: Late and malformed rows: one row for each (row, closed window) or unreadable line.
+DEAD_LETTERS = pa.schema(
+    [
+        ("epoch", pa.int64()),
+        ("kind", pa.string()),  # late | no-time | malformed
+        ("source", pa.string()),
+        ("operator", pa.string()),
+        ("origin", pa.string()),
+        ("line", pa.int64()),
+        ("window_start", pa.timestamp("us")),
+        ("window_end", pa.timestamp("us")),
+        ("event_time", pa.timestamp("us")),
+        ("reason", pa.string()),
+        ("row", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPart:
+    """What a task staged for one sink: the sink writer's `SinkPart`, and whose it is."""
+
+    sink: str
+    task: str
+    rows: int
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    table: pa.Table | None = None
+    staged: StagedRows | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One task's figures for one epoch.
+
+    task: its name, unique in the epoch. rows, bytes: read from the source, or arrived on the level's edges
+    (bytes: of blobs; of a source: as the split says, else 0). shipped_bytes: in blobs that left. watermark:
+    the greatest watermark expression in the split, µs. late: dead letters for each late step's operator.
+    malformed: rows that could not be read. state: the new version of this shard, by state id. metrics: by
+    operator step. timings: µs by phase (read, fragment, encode, state, close, write).
+    """
+
+    task: str
+    level: int
+    ordinal: int
+    epoch: int
+    source: str | None = None
+    rows: int = 0
+    read_bytes: int = 0
+    shipped_bytes: int = 0
+    watermark: int | None = None
+    late: Mapping[str, int] = field(default_factory=dict)
+    malformed: int = 0
+    parts: tuple[StagedPart, ...] = ()
+    state: Mapping[str, ShardVersion] = field(default_factory=dict)
+    metrics: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    timings: Mapping[str, int] = field(default_factory=dict)
+    dead_letters: pa.Table | None = None
+
+    def to_bytes(self) -> bytes:
+        """The report as JSON, followed by its tables as Arrow IPC streams."""
+        tables = [part.table for part in self.parts] + [self.dead_letters]
+        blobs = [b"" if table is None else encode(table) for table in tables]
+        header = {
+            "task": self.task,
+            "level": self.level,
+            "ordinal": self.ordinal,
+            "epoch": self.epoch,
+            "source": self.source,
+            "rows": self.rows,
+            "read_bytes": self.read_bytes,
+            "shipped_bytes": self.shipped_bytes,
+            "watermark": self.watermark,
+            "late": dict(self.late),
+            "malformed": self.malformed,
+            "parts": [
+                [p.sink, p.task, p.rows, dict(p.payload), p.staged and p.staged.to_json()] for p in self.parts
+            ],
+            "state": {state: version.to_json() for state, version in self.state.items()},
+            "metrics": {step: dict(metrics) for step, metrics in self.metrics.items()},
+            "timings": dict(self.timings),
+            "tables": [len(blob) for blob in blobs],
+        }
+        text = json.dumps(header, sort_keys=True, ensure_ascii=False).encode()
+        return b"".join([len(text).to_bytes(8, "little"), text, *blobs])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Report:
+        """Read what `to_bytes` wrote."""
+        at = 8 + int.from_bytes(data[:8], "little")
+        header = json.loads(data[8:at])
+        tables: list[pa.Table | None] = []
+        for size in header.pop("tables"):
+            tables.append(decode([data[at : at + size]]) if size else None)
+            at += size
+        dead_letters = tables.pop()
+        header["parts"] = tuple(
+            StagedPart(sink, task, rows, payload, table, staged and StagedRows.from_json(staged))
+            for (sink, task, rows, payload, staged), table in zip(header["parts"], tables, strict=True)
+        )
+        header["state"] = {state: ShardVersion.from_json(v) for state, v in header["state"].items()}
+        return cls(**header, dead_letters=dead_letters)
+
+    def to_message(self, producer: int) -> Message:
+        """The report as a message that later levels pass on."""
+        return Message(REPORT_EDGE, 0, producer, self.to_bytes())
+
+
+def dead_letters(
+    rows: int,
+    *,
+    epoch: int,
+    kind: str,
+    source: str,
+    columns: Mapping[str, pa.Array | pa.ChunkedArray],
+    operator: str | None = None,
+    reason: str | None = None,
+) -> pa.Table:
+    """`rows` dead letters with some columns given one by one and the others constant or NULL."""
+    constant = {"epoch": epoch, "kind": kind, "source": source, "operator": operator, "reason": reason}
+
+    def column(field_: pa.Field) -> pa.Array | pa.ChunkedArray:
+        if field_.name in columns:
+            return columns[field_.name].cast(field_.type)
+        value = constant.get(field_.name)
+        return pa.repeat(pa.scalar(value, field_.type), rows)
+
+    return pa.Table.from_arrays([column(field_) for field_ in DEAD_LETTERS], schema=DEAD_LETTERS)
+
+
+def reports_among(messages: list[Message]) -> Iterator[Report]:
+    """The reports among the messages that left the last level, in the order of their producers."""
+    for message in sorted((m for m in messages if m.edge == REPORT_EDGE), key=lambda m: m.producer):
+        yield Report.from_bytes(message.blob)

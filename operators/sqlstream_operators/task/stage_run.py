@@ -1,0 +1,278 @@
+"""Running the stages of a level over their relations, in one task."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream_operators.codec.exchange import Message, encode, partition
+from sqlstream_operators.duck.relations import Relations, conformed
+from sqlstream_operators.duck.session import DuckSession
+from sqlstream_operators.duck.weighted import consolidated, empty, with_weight
+from sqlstream_operators.errors import DataError, InternalError
+from sqlstream_operators.operators.clock import Clock
+from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN, OperatorContext, Watermarks
+from sqlstream_operators.operators.registry import emits_changes, operator_of
+from sqlstream_operators.operators.window.windows import closed_upto, window_ends_of_slice
+from sqlstream_operators.plan.spec import (
+    SLICE_COLUMN,
+    WEIGHT_COLUMN,
+    ExchangeInput,
+    ExchangeOutput,
+    FragmentStep,
+    LateStep,
+    OperatorStep,
+    PhysicalPlan,
+    SinkOutput,
+    SourceInput,
+    Stage,
+)
+from sqlstream_operators.plan.state_schema import StateSchema
+from sqlstream_operators.state.version import ShardVersion
+
+from .epoch import EpochContext, watermarks_for
+from .io import Stores, Writers
+from .report import Report, StagedPart, dead_letters
+
+_LEVEL = 1 << 24  # producers of one edge are ordered by (level, ordinal)
+
+
+@dataclass(slots=True)
+class StageRun:
+    """One run of the stages of a level; what they send and write is collected and leaves at the end."""
+
+    plan: PhysicalPlan
+    level: int
+    ordinal: int
+    epoch: EpochContext
+    duck: DuckSession
+    stores: Stores | None = None
+    whole_rows: Callable[[], Relations] | None = None
+    clock: Clock = field(default_factory=Clock)
+    edges: dict[ExchangeOutput, list[pa.Table]] = field(default_factory=dict)
+    sinks: dict[str, list[pa.Table]] = field(default_factory=dict)
+    late: dict[str, int] = field(default_factory=dict)
+    letters: list[pa.Table] = field(default_factory=list)
+    state: dict[str, ShardVersion] = field(default_factory=dict)
+    metrics: dict[str, Mapping[str, int]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The task's name, unique in the epoch and the same in a retry."""
+        return f"{self.level}-{self.ordinal:05d}"
+
+    def run(self, stage: Stage, relations: Relations) -> None:
+        """Run a stage whose inputs are in `relations`."""
+        once = read_once(stage)
+        for step in stage.steps:
+            if isinstance(step, FragmentStep):
+                relations.add_sql(step.name, step.sql, step.inputs)
+                if step.name not in once:
+                    with self.clock.phase("fragment"):
+                        relations.table(step.name)
+            elif isinstance(step, LateStep):
+                self._late(step, relations)
+            else:
+                self._operate(step, relations)
+        for output in stage.outputs:
+            with self.clock.phase("fragment"):
+                rows = relations.table(output.input)
+            if isinstance(output, SinkOutput):
+                sink = next(spec for spec in self.plan.sinks if spec.name == output.sink)
+                rows = conformed(rows, sink.schema, f"sink {sink.name}", [WEIGHT_COLUMN])
+                self.sinks.setdefault(sink.name, []).append(rows)
+            else:
+                self.edges.setdefault(output, []).append(rows)
+
+    def _late(self, step: LateStep, relations: Relations) -> None:
+        marks = watermarks_for(self.plan, self.epoch, step.operator, step.watermark_sources)
+        upto = closed_upto(marks.late, step.tick_us)
+        if upto not in (WATERMARK_MIN, WATERMARK_MAX):
+            upto = max(upto - step.lateness_us, WATERMARK_MIN)
+        any_late = any_timeless = False
+        names = {step.input: step.name} | {name: f"{name}.kept" for name in step.also}
+        for name, kept in names.items():
+            with self.clock.phase("fragment"):
+                rows = relations.table(name)
+            if rows.num_rows:
+                ends = rows.column(SLICE_COLUMN)
+                if ends.null_count:
+                    # Rows without an event time belong to no window.
+                    any_timeless = True
+                    rows = rows.filter(pc.is_valid(ends))
+                first, last = window_ends_of_slice(step.window, rows.column(SLICE_COLUMN).to_numpy())
+                keep = last >= first
+                if marks.late != WATERMARK_MIN:
+                    any_late = any_late or bool(np.any((first <= upto) & keep))
+                    keep &= last > upto
+                if not keep.all():
+                    rows = rows.filter(pa.array(keep))
+            relations.add_table(kept, rows, relations.schema(name))
+        if not (any_late or any_timeless):
+            return
+        with self.clock.phase("fragment"):
+            source = relations if self.whole_rows is None else self.whole_rows()
+            rows = source.query(step.late_sql, step.inputs, {"late_watermark": marks.late})
+        timeless = pc.is_null(rows.column("window_end"))
+        self._lost(step, rows.filter(timeless), "no-time", "the event time is NULL")
+        late = rows.filter(pc.invert(timeless))
+        self._lost(step, late, "late", f"the window was closed: the watermark is {marks.late} µs")
+        if (any_late and not late.num_rows) or (any_timeless and late.num_rows == rows.num_rows):
+            raise InternalError(f"rows for {step.operator} were dropped, but its late_sql does not find them")
+        if late.num_rows:
+            self.late[step.operator] = self.late.get(step.operator, 0) + late.num_rows
+
+    def _lost(self, step: LateStep, rows: pa.Table, kind: str, reason: str) -> None:
+        """Keep rows that an operator could not take as dead letters."""
+        if rows.num_rows:
+            self.letters.append(
+                dead_letters(
+                    rows.num_rows,
+                    epoch=self.epoch.epoch,
+                    kind=kind,
+                    source=step.table,
+                    operator=step.operator,
+                    reason=reason,
+                    columns={c: rows.column(c) for c in ("window_start", "window_end", "event_time", "row")},
+                )
+            )
+
+    def _operate(self, step: OperatorStep, relations: Relations) -> None:
+        spec = step.operator
+        if self.stores is None:
+            raise InternalError(f"operator {step.name} is at level 0, where no shard has state")
+        with self.clock.phase("fragment"):
+            inputs = [relations.table(name) for name in step.inputs]
+        marks = Watermarks()
+        if spec.watermark_sources:
+            marks = watermarks_for(self.plan, self.epoch, step.name, spec.watermark_sources)
+        operator = operator_of(spec)
+        version = self._known_version(spec.state)
+        if version is not None and operator.idle(inputs, marks, stateless=version.is_empty):
+            self.state[spec.state.state_id] = version
+            self.metrics[step.name] = {}
+            shape = with_weight(spec.output) if emits_changes(spec) else spec.output
+            relations.add_table(step.name, empty(shape), spec.output)
+            return
+        started = time.perf_counter_ns()
+        with self.stores(spec.state) as store:
+            context = OperatorContext(
+                self.ordinal,
+                self.epoch.shards,
+                self.epoch.max_parallelism,
+                marks,
+                store,
+                self.duck,
+                self.epoch.now_us,
+            )
+            try:
+                result = operator.process(inputs, context)
+            except DataError as error:
+                raise DataError(f"operator {step.name}: {error.message}", error.sql) from error
+            self.state[spec.state.state_id] = store.commit()
+        closing = result.metrics.get("close_us", 0)
+        self.clock.spent["close"] += closing
+        self.clock.spent["state"] += (time.perf_counter_ns() - started) // 1000 - closing
+        self.metrics[step.name] = result.metrics
+        output = conformed(result.output, spec.output, f"operator {step.name}", [WEIGHT_COLUMN])
+        relations.add_table(step.name, output, spec.output)
+
+    def _known_version(self, schema: StateSchema) -> ShardVersion | None:
+        """This shard's version before the epoch, if it is of this parallelism and this schema."""
+        versions = self.epoch.state.get(schema.state_id, ())
+        if len(versions) != self.epoch.shards:
+            return None
+        version = versions[self.ordinal]
+        known = any(stored.schema_id == schema.schema_id for stored in version.schemas)
+        return version if known else None
+
+    def messages(self) -> list[Message]:
+        """What the stages ship, one blob for each edge and shard that gets rows."""
+        inputs = {i.edge: i for s in self.plan.stages for i in s.inputs if isinstance(i, ExchangeInput)}
+        made = []
+        producer = self.level * _LEVEL + self.ordinal
+        with self.clock.phase("encode"):
+            by_edge: dict[str, tuple[ExchangeOutput, list[pa.Table]]] = {}
+            for output, tables in self.edges.items():
+                declared = {column.name: column for column in inputs[output.edge].schema}
+                if set(declared) != set(output.columns):
+                    raise InternalError(
+                        f"edge {output.edge}: ships {output.columns}, declared are {list(declared)}"
+                    )
+                schema = inputs[output.edge].schema
+                rows = [conformed(table, schema, f"edge {output.edge}") for table in tables]
+                by_edge.setdefault(output.edge, (output, []))[1].extend(rows)
+            for edge, (output, tables) in by_edge.items():
+                rows = pa.concat_tables(tables)
+                parts = partition(rows, output.keys, self.epoch.max_parallelism, self.epoch.shards)
+                made += [Message(edge, shard, producer, encode(part)) for shard, part in parts]
+        return made
+
+    def staged(self, writers: Writers) -> tuple[StagedPart, ...]:
+        """Write what the stages have for sinks, once a sink."""
+        parts = []
+        with self.clock.phase("write"):
+            for sink in self.plan.sinks:
+                rows = None
+                if sink.name in self.sinks:
+                    tables = self.sinks[sink.name]
+                    rows = pa.concat_tables(tables)
+                    if len(tables) > 1 and sink.changelog != "append":
+                        rows = consolidated(self.duck, rows, sink.schema)
+                if rows is not None and rows.num_rows:
+                    part = writers(sink).write(rows, epoch=self.epoch.epoch, task=self.name)
+                    parts.append(
+                        StagedPart(sink.name, self.name, part.rows, part.payload, part.table, part.staged)
+                    )
+        return tuple(parts)
+
+    def report(self, messages: list[Message], parts: tuple[StagedPart, ...], **figures: Any) -> Report:
+        """What the driver must know; `figures` are those of the input."""
+        return Report(
+            task=self.name,
+            level=self.level,
+            ordinal=self.ordinal,
+            epoch=self.epoch.epoch,
+            shipped_bytes=sum(len(message.blob) for message in messages),
+            late=self.late,
+            parts=parts,
+            state=self.state,
+            metrics=self.metrics,
+            timings=dict(self.clock.spent),
+            dead_letters=pa.concat_tables(self.letters) if self.letters else None,
+            **figures,
+        )
+
+
+def _readers(stage: Stage) -> dict[str, list[str]]:
+    """For each relation, the kinds of what reads it whenever the stage runs."""
+    readers: dict[str, list[str]] = defaultdict(list)
+    for step in stage.steps:
+        if isinstance(step, LateStep):
+            for name in (step.input, *step.also):
+                readers[name].append("table")
+        else:
+            for name in step.inputs:
+                readers[name].append("fragment" if isinstance(step, FragmentStep) else "table")
+    for output in stage.outputs:
+        readers[output.input].append("table")
+    return readers
+
+
+def read_once(stage: Stage) -> frozenset[str]:
+    """The fragments that at most one other fragment reads: they are part of its query."""
+    readers = _readers(stage)
+    return frozenset(step.name for step in stage.steps if readers[step.name] in ([], ["fragment"]))
+
+
+def readings(stage: Stage) -> int:
+    """How many queries of the stage read its source."""
+    readers = _readers(stage)
+    return sum(len(readers[i.name]) for i in stage.inputs if isinstance(i, SourceInput))

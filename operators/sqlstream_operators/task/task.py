@@ -1,0 +1,227 @@
+"""The program of a Spark task, without Spark: read a split or what exchanges brought, run the stages."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from sqlstream_operators.codec.exchange import Message, decode
+from sqlstream_operators.duck.relations import Relations, conformed
+from sqlstream_operators.duck.session import DuckSession, worker_session
+from sqlstream_operators.duck.weighted import empty
+from sqlstream_operators.errors import DataError, InternalError
+from sqlstream_operators.plan.spec import ExchangeInput, PhysicalPlan, SourceInput, SourceSpec, Stage
+from sqlstream_operators.plan.types import quote_identifier
+
+from .epoch import EpochContext, rocks_stores, watermarks_for
+from .io import BadRow, SplitReader, Stores, Writers
+from .report import REPORT_EDGE, Report, dead_letters
+from .stage_run import StageRun, readings
+
+__all__ = ["EpochContext", "rocks_stores", "run_shard_task", "run_source_task", "watermarks_for"]
+
+_SPLIT = "$split"
+_WHOLE = "$split with all columns"
+
+
+def run_source_task(
+    plan: PhysicalPlan,
+    source_name: str,
+    reader: SplitReader,
+    split: Any,
+    epoch: EpochContext,
+    ordinal: int,
+    *,
+    writers: Writers,
+    duck: DuckSession | None = None,
+    whole: SplitReader | None = None,
+    lenient: SplitReader | None = None,
+) -> Iterator[Message | Report]:
+    """Read one split through all level-0 stages of its source; the report comes last.
+
+    `whole` reads all the columns that the source declares: dead letters are whole rows, also where the query
+    needs less (None: `reader` does). `lenient` does so for a split with unreadable rows, and takes the columns
+    that the query does not read as text, so that they can't make a late row unreadable.
+
+    `ordinal` is unique among the source tasks of the epoch and ascends in the order of the source. The split
+    is read strictly; if DuckDB refuses, once more without its unreadable rows, which become dead letters.
+    Raises DataError, naming the source, if it refuses again.
+    """
+    duck = duck or worker_session()
+    source = next((spec for spec in plan.sources if spec.name == source_name), None)
+    if source is None:
+        raise InternalError(f"the plan has no source {source_name}")
+    stages = [s for s in plan.stages if s.level == 0 and any(_reads(i, source_name) for i in s.inputs)]
+    for stage in stages:
+        if not all(_reads(i, source_name) for i in stage.inputs):
+            raise InternalError(
+                f"stage {stage.id} reads other sources than {source_name}: a task has one split"
+            )
+    bad: list[BadRow] = []
+    task = StageRun(
+        plan, 0, ordinal, epoch, duck, whole_rows=_whole(duck, whole, split, source_name, careful=False)
+    )
+    try:
+        try:
+            with task.clock.phase("read"):
+                reader.open_strict(duck, _SPLIT, split, queries=1 + sum(readings(stage) for stage in stages))
+            watermark, rows = _run_source(task, source, stages)
+        except (duckdb.Error, DataError):
+            duck.reset()
+            rows_of = _whole(duck, lenient or whole, split, source_name, careful=True)
+            task = StageRun(plan, 0, ordinal, epoch, duck, whole_rows=rows_of)
+            with task.clock.phase("read"):
+                bad = list(reader.open_careful(duck, _SPLIT, split))
+            watermark, rows = _run_source(task, source, stages)
+    except duckdb.Error as error:
+        raise duck.error(error) from error
+    except DataError as error:
+        raise DataError(f"source {source_name}: {error.message}", error.sql) from error
+    finally:
+        duck.reset()
+    if bad:
+        columns = {
+            "origin": pa.array([row.origin for row in bad], pa.string()),
+            "line": pa.array([row.line for row in bad], pa.int64()),
+            "reason": pa.array([row.reason for row in bad], pa.string()),
+            "row": pa.array([row.raw for row in bad], pa.string()),
+        }
+        task.letters.append(
+            dead_letters(len(bad), epoch=epoch.epoch, kind="malformed", source=source_name, columns=columns)
+        )
+    messages = task.messages()
+    yield from messages
+    yield task.report(
+        messages,
+        task.staged(writers),
+        source=source_name,
+        rows=rows + len(bad),
+        read_bytes=getattr(split, "bytes", None) or 0,
+        watermark=watermark,
+        malformed=len(bad),
+    )
+
+
+def _whole(
+    duck: DuckSession, reader: SplitReader | None, split: Any, source: str, *, careful: bool
+) -> Callable[[], Relations] | None:
+    """Opens the split once more with all its columns, when that is first needed."""
+    if reader is None:
+        return None
+    opened: list[Relations] = []
+
+    def relations() -> Relations:
+        if not opened:
+            if careful:
+                reader.open_careful(duck, _WHOLE, split)
+            else:
+                reader.open_strict(duck, _WHOLE, split, queries=1)
+            opened.append(Relations(duck))
+            opened[0].add_sql(source, f'SELECT * FROM "{_WHOLE}"', ())
+        return opened[0]
+
+    return relations
+
+
+def _run_source(task: StageRun, source: SourceSpec, stages: list[Stage]) -> tuple[int | None, int]:
+    """Run the stages over the opened split; its greatest watermark expression (µs) and its rows."""
+    with task.clock.phase("read"):
+        watermark, rows = _figures(task.duck, source)
+    for stage in stages:
+        relations = Relations(task.duck)
+        for stage_input in stage.inputs:
+            relations.add_sql(stage_input.name, f'SELECT * FROM "{_SPLIT}"', ())
+        task.run(stage, relations)
+    return watermark, rows
+
+
+def _figures(duck: DuckSession, source: SourceSpec) -> tuple[int | None, int]:
+    """The greatest finite watermark expression (µs; None: there is none) and the rows of the opened split."""
+    mark = source.watermark
+    if mark is None:
+        return None, duck.query(f'SELECT count(*) AS n FROM "{_SPLIT}"').column("n")[0].as_py()
+    if mark.rises_with is not None:
+        # The greatest time first, then the expression of it: a third of the cost of the expression of each row.
+        time = quote_identifier(mark.rises_with)
+        figures = duck.query(
+            f"SELECT epoch_us({mark.expression}) AS w, isfinite({time}) AS finite, n "
+            f'FROM (SELECT max({time}) AS {time}, count(*) AS n FROM "{_SPLIT}")'
+        )
+        if figures.column("finite")[0].as_py() is not False:
+            return figures.column("w")[0].as_py(), figures.column("n")[0].as_py()
+    figures = duck.query(
+        f"SELECT epoch_us(max({mark.expression}) FILTER (isfinite({mark.expression}))) AS w, count(*) AS n "
+        f'FROM "{_SPLIT}"'
+    )
+    return figures.column("w")[0].as_py(), figures.column("n")[0].as_py()
+
+
+def run_shard_task(
+    plan: PhysicalPlan,
+    level: int,
+    shard: int,
+    messages: Iterable[Message],
+    epoch: EpochContext,
+    stores: Stores,
+    *,
+    writers: Writers,
+    duck: DuckSession | None = None,
+) -> Iterator[Message | Report]:
+    """Run all stages of a level in one shard; messages for later levels pass through, the report comes last.
+
+    All messages are read first. Stages run also without any, so that windows close when only the watermark
+    moved.
+    """
+    stages = [stage for stage in plan.stages if stage.level == level]
+    here = {i.edge for stage in stages for i in stage.inputs if isinstance(i, ExchangeInput)}
+    later = {i.edge for s in plan.stages if s.level > level for i in s.inputs if isinstance(i, ExchangeInput)}
+    arrived: dict[str, list[Message]] = defaultdict(list)
+    for message in messages:
+        if message.edge == REPORT_EDGE:
+            yield message
+            continue
+        if message.shard != shard:
+            raise InternalError(
+                f"a blob for shard {message.shard} of edge {message.edge} came to shard {shard}"
+            )
+        if message.edge not in here and message.edge not in later:
+            raise InternalError(f"nothing at level {level} or later reads edge {message.edge}")
+        if message.edge in here:
+            arrived[message.edge].append(message)
+        if message.edge in later:
+            yield message
+    duck = duck or worker_session()
+    task = StageRun(plan, level, shard, epoch, duck, stores)
+    rows = 0
+    try:
+        for stage in stages:
+            relations = Relations(duck)
+            for stage_input in stage.inputs:
+                if isinstance(stage_input, ExchangeInput):
+                    table = _arrived(stage_input, arrived[stage_input.edge])
+                    rows += table.num_rows
+                    relations.add_table(stage_input.name, table, stage_input.schema)
+            task.run(stage, relations)
+    finally:
+        duck.reset()
+    made = task.messages()
+    yield from made
+    size = sum(len(message.blob) for blobs in arrived.values() for message in blobs)
+    yield task.report(made, task.staged(writers), rows=rows, read_bytes=size)
+
+
+def _arrived(stage_input: ExchangeInput, messages: list[Message]) -> pa.Table:
+    ordered = sorted(messages, key=lambda message: message.producer)
+    if len({message.producer for message in ordered}) != len(ordered):
+        raise InternalError(f"edge {stage_input.edge}: two blobs of one producer for one shard")
+    if not ordered:
+        return empty(stage_input.schema)
+    return conformed(decode(m.blob for m in ordered), stage_input.schema, f"edge {stage_input.edge}")
+
+
+def _reads(stage_input: SourceInput | ExchangeInput, source: str) -> bool:
+    return isinstance(stage_input, SourceInput) and stage_input.source == source
