@@ -25,13 +25,9 @@ from sqlstream_operators.codec.keys import (
     key_groups,
     shard_of,
 )
-<<<<<<< HEAD
-from sqlstream_operators.types import Kind, SqlType
-from tests.examples import examples
-=======
 from sqlstream_operators.plan import types as t
 from sqlstream_operators.plan.types import Kind, SqlType
->>>>>>> main
+from tests.examples import examples
 from tests.operators.arrow_strategies import any_types, columns, scalar_types
 
 MASK = (1 << 64) - 1

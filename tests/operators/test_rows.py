@@ -21,16 +21,10 @@ from sqlstream_operators.codec.rows import (
     missing_fields,
 )
 from sqlstream_operators.errors import StateError
-<<<<<<< HEAD
-from sqlstream_operators.rows import decode_lists, decode_rows, encode_lists, encode_rows, missing_fields
-from sqlstream_operators.state_schema import StateField, StateSchema, StateTable
-from sqlstream_operators.types import SqlType
-from tests.examples import examples
-=======
 from sqlstream_operators.plan import types as t
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.plan.types import SqlType
->>>>>>> main
+from tests.examples import examples
 from tests.operators.arrow_strategies import any_types, columns
 
 SLOW = settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
