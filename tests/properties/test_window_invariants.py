@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
@@ -17,6 +17,11 @@ from tests.properties.strategies import AGGREGATES, KEYS, ORDERED, WindowClause,
 _MORE = settings(max_examples=examples(12), deadline=None)
 _BOUNDED = settings(max_examples=examples(9), deadline=None)
 Files = list[list[dict[str, Any]]]
+#: Grouped by `b`, which was the name of a lambda's parameter in the SQL that merges STDDEV.
+SECONDS = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND))"
+ONE: Files = [
+    [{"k": 1, "s": "a", "v": 2, "d": "1.5", "x": 1.5, "b": True, "a": [1], "ts": "1969-12-31 23:59:30"}]
+]
 
 
 def _query(window: WindowClause, keys: list[str], aggregates: list[str], *, having: bool = False) -> str:
@@ -35,6 +40,16 @@ def _query(window: WindowClause, keys: list[str], aggregates: list[str], *, havi
     rows_per_epoch=st.none() | st.integers(1, 30),
     parallelism=st.integers(1, 4),
     seed=st.integers(0, 3),
+)
+@example(
+    WindowClause("TUMBLE", SECONDS, 1),
+    ["b"],
+    ["STDDEV_POP(x)", "ARRAY_AGG(k ORDER BY v)"],
+    False,
+    ONE,
+    None,
+    1,
+    0,
 )
 @_MORE
 def test_any_cut_gives_what_the_batch_gives(

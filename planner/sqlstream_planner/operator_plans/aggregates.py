@@ -151,9 +151,9 @@ def moments(call: AggregateCall) -> Decomposition:
         f"'m2': var_pop(CAST({x} AS DOUBLE)){present} * count({x}){where}}} END"
     )
     merge = (
-        "list_reduce(list({f}) FILTER (WHERE {f} IS NOT NULL), lambda a, b: {{'n': a.n + b.n, "
-        "'mean': a.mean + (b.mean - a.mean) * b.n / (a.n + b.n), "
-        "'m2': a.m2 + b.m2 + (b.mean - a.mean) * (b.mean - a.mean) * a.n / (a.n + b.n) * b.n}})"
+        "list_reduce(list({f}) FILTER (WHERE {f} IS NOT NULL), lambda __a, __b: {{'n': __a.n + __b.n, "
+        "'mean': __a.mean + (__b.mean - __a.mean) * __b.n / (__a.n + __b.n), "
+        "'m2': __a.m2 + __b.m2 + (__b.mean - __a.mean) * (__b.mean - __a.mean) * __a.n / (__a.n + __b.n) * __b.n}})"
     )
     return Decomposition((Accumulator("moments", _MOMENTS, partial, merge),), _FINAL_MOMENTS[call.name])
 
@@ -199,7 +199,7 @@ def _collected(call: AggregateCall, ignore_nulls: bool) -> tuple[Accumulator, st
     element = struct(*types, ("x", call.argument_types[0]))
     order = "'DESC', 'NULLS LAST'" if descending else "'ASC', 'NULLS FIRST'"
     kept = Accumulator("ordered values", array(element), partial, _FLATTEN)
-    return kept, f"list_transform(list_sort({{0}}, {order}), lambda e: e.x)"
+    return kept, f"list_transform(list_sort({{0}}, {order}), lambda __e: __e.x)"
 
 
 def list_(call: AggregateCall) -> Decomposition:
