@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sqlstream.runtime.api import run_pipeline
-from sqlstream.runtime.job import JobRunner
-from sqlstream.runtime.progress import EpochReport
-from sqlstream.runtime.stages import SparkJobRunner
+from sqlstream.runtime.loop.progress import EpochReport
+from sqlstream.runtime.spark.stages import SparkJobRunner
+from sqlstream.runtime.tasks.job import JobRunner
 from sqlstream_planner.pipeline import plan_file
 
 SQL = """

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
-    from sqlstream.runtime.stages import SparkJobRunner
+    from sqlstream.runtime.spark.stages import SparkJobRunner
 
 # Thousands of small files: in memory, where there is enough of it and nobody says where they should be.
 _MEMORY = Path("/dev/shm")
@@ -38,7 +38,7 @@ Sqlstream = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture(scope="session")
 def spark_runner() -> Iterator[SparkJobRunner]:
     """Spark on two cores of this machine."""
-    from sqlstream.runtime.stages import SparkJobRunner
+    from sqlstream.runtime.spark.stages import SparkJobRunner
 
     runner = SparkJobRunner.start("local[2]")
     yield runner

@@ -30,8 +30,10 @@ INLINE_LIMIT = 400
 
 #: The hidden column that carries a whole source row as JSON, for dead letters.
 ROW_COLUMN = "__row"
+#: The hidden column that says which row of the source it is, among those of the task.
+NUMBER_COLUMN = "__row_number"
 #: Columns that no query names: they go along with the rows through projections and unions.
-HIDDEN = (ROW_COLUMN, WEIGHT_COLUMN)
+HIDDEN = (ROW_COLUMN, NUMBER_COLUMN, WEIGHT_COLUMN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Block:
     """One SELECT without grouping: `FROM source WHERE …`, and what each column id is in terms of it.
 
     `place` says where the rows are (a stage's id, or anything else that the caller tells apart); `reads` are
-    the relations that `source` names.
+    the relations that `source` names. `multiplied`: a row there may be several rows of the block.
     """
 
     place: str
@@ -47,6 +49,7 @@ class Block:
     reads: tuple[str, ...]
     columns: dict[str, exp.Expr]
     where: tuple[exp.Expr, ...] = field(default=())
+    multiplied: bool = False
 
     def select(self, items: Sequence[tuple[str, str]], *, group_by: str | None = None) -> str:
         """The block as SQL with `items`: (SQL expression, output name)."""
@@ -106,6 +109,16 @@ def compose(node: Node, leaf: Callable[[Node], list[Block] | None], *, timeless:
             ]
         case _:
             raise TypeError(f"{type(node).__name__} is not stateless")
+
+
+def with_rows(block: Block, row: exp.Expr) -> Block:
+    """The block with what dead letters tell of its rows: `row`, a row of its source as JSON, and its number there."""
+    number = quote_identifier(NUMBER_COLUMN)
+    return replace(
+        block,
+        source=f"(SELECT *, row_number() OVER () AS {number} FROM {block.source}) AS t",
+        columns={**block.columns, ROW_COLUMN: row, NUMBER_COLUMN: column(NUMBER_COLUMN)},
+    )
 
 
 def hidden(block: Block) -> dict[str, exp.Expr]:
@@ -169,7 +182,7 @@ def _window(block: Block, node: Window, *, timeless: bool) -> Block:
     kept[node.end.id] = raw(f"make_timestamp({end})")
     maker = "make_timestamptz" if node.time.type.kind is Kind.TIMESTAMPTZ else "make_timestamp"
     kept[node.time.id] = raw(f"{maker}({end} - 1000)")
-    return replace(inner, columns=kept)
+    return replace(inner, columns=kept, multiplied=True)
 
 
 def _unnest(block: Block, node: Unnest) -> Block:
@@ -189,7 +202,7 @@ def _unnest(block: Block, node: Unnest) -> Block:
     quoted = quote_identifier(element)
     for f in node.element:
         columns[f.id] = raw(f"{quoted}.{quote_identifier(f.name)}") if node.spread else raw(quoted)
-    return replace(inner, columns=columns)
+    return replace(inner, columns=columns, multiplied=True)
 
 
 def needed(expressions: Sequence[exp.Expr]) -> set[str]:

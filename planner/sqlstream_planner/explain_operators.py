@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from sqlstream_operators.plan.changelog_spec import (
+    ChangelogNormalizeSpec,
     DeduplicateSpec,
     DistinctValuesSpec,
+    FirstRowSpec,
     GroupAggregateSpec,
-    KeepFirstSpec,
-    NormalizeSpec,
     Ordering,
+    SuppressUntilCloseSpec,
     TopNSpec,
-    WindowGateSpec,
     WindowTopNSpec,
 )
 from sqlstream_operators.plan.spec import OperatorSpec, Schema, WindowAggregateSpec
@@ -44,7 +44,7 @@ def _operator_lines(name: str, spec: OperatorSpec) -> list[str]:
         case GroupAggregateSpec():
             return _group_aggregate(name, spec)
         case DistinctValuesSpec():
-            counted = "counted" if spec.counted else "seen once"
+            counted = "counted" if spec.retracting else "seen once"
             return [
                 f"  {name} = values that come or go, {counted}, state {spec.state.state_id}",
                 f"    keys {_columns(spec.keys) or 'none'}",
@@ -68,17 +68,17 @@ def _operator_lines(name: str, spec: OperatorSpec) -> list[str]:
                 f"    partition {', '.join(spec.partition)}",
                 f"    order {_order(spec.order)}",
             ]
-        case KeepFirstSpec():
+        case FirstRowSpec():
             return [
                 f"  {name} = first row that comes of each key, state {spec.state.state_id}",
                 f"    keys {', '.join(spec.keys)}",
             ]
-        case WindowGateSpec():
+        case SuppressUntilCloseSpec():
             return [
                 f"  {name} = held until the window closes, corrections pass, state {spec.state.state_id}",
                 f"    keys {', '.join(spec.keys)}, window end {spec.end}",
             ]
-        case NormalizeSpec():
+        case ChangelogNormalizeSpec():
             return [
                 f"  {name} = last change of each key, state {spec.state.state_id}",
                 f"    keys {', '.join(spec.keys)}",
@@ -105,7 +105,7 @@ def _group_aggregate(name: str, spec: GroupAggregateSpec) -> list[str]:
     for column, merge in zip(spec.accumulators, spec.merge, strict=True):
         mark = ", the group's rows" if column.name == spec.presence else ""
         lines.append(f"    {column.name} {column.type} = {merge}{mark}")
-    for counted in spec.counted:
+    for counted in spec.multisets:
         read = {"first": "the first is read", "last": "the last is read", "all": "all are read"}[counted.pick]
         lines.append(f"    counted values {_columns(counted.values)}, {read}")
         for column, text in zip(counted.columns, counted.aggregates, strict=True):

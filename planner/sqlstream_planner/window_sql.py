@@ -27,16 +27,31 @@ def in_some_window(window: WindowSpec, us: str) -> str | None:
     return f"{us} < {floor_to(us, window.slide_us, window.offset_us)} + {window.size_us}"
 
 
+def first_end(window: WindowSpec, us: str) -> str:
+    """SQL for the end (µs) of the earliest window that contains the time `us`; which there must be.
+
+    >>> first_end(WindowSpec(WindowKind.TUMBLE, 10, 10), "u")
+    '(u - (((u) % 10) + 10) % 10) + 10'
+    """
+    if window.kind is WindowKind.HOP:
+        last = last_end(window, us)
+        return f"{last} - ({last} - {us} - 1) // {window.slide_us} * {window.slide_us}"
+    return f"{floor_to(us, window.slide_us, window.offset_us)} + {window.slide_us}"
+
+
+def last_end(window: WindowSpec, us: str) -> str:
+    """SQL for the end (µs) of the latest window that contains the time `us`; which there must be."""
+    width = window.size_us if window.kind is WindowKind.CUMULATE else window.slide_us
+    return f"{floor_to(us, width, window.offset_us)} + {window.size_us}"
+
+
 def window_ends(window: WindowSpec, us: str) -> str:
     """SQL for the list (BIGINT[]) of the ends of all windows that contain the time `us`, earliest first."""
     if window.kind is WindowKind.CUMULATE:
-        first = f"{floor_to(us, window.slide_us, window.offset_us)} + {window.slide_us}"
-        last = f"{floor_to(us, window.size_us, window.offset_us)} + {window.size_us}"
-        return f"generate_series({first}, {last}, {window.slide_us})"
+        return f"generate_series({first_end(window, us)}, {last_end(window, us)}, {window.slide_us})"
     if window.kind is WindowKind.TUMBLE:
-        return f"[{floor_to(us, window.size_us, window.offset_us)} + {window.size_us}]"
-    last_start = floor_to(us, window.slide_us, window.offset_us)
-    return f"list_reverse(range({last_start} + {window.size_us}, {us}, -{window.slide_us}))"
+        return f"[{last_end(window, us)}]"
+    return f"list_reverse(range({last_end(window, us)}, {us}, -{window.slide_us}))"
 
 
 def start_of(window: WindowSpec, end: str) -> str:

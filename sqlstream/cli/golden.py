@@ -72,7 +72,7 @@ def check(
     chosen = _pipelines(files)
     given = parse_pairs(variables, "--var")
     from sqlstream.golden import check as golden
-    from sqlstream.runtime.stages import SparkJobRunner
+    from sqlstream.runtime.spark.stages import SparkJobRunner
 
     # All are planned before Spark starts: a mistake in the last file shows at once.
     pipelines = [golden.Pipeline.load(file, given, profile, golden_dir) for file in chosen]

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Protocol, Self, TextIO, cast
 
-from sqlstream.runtime.progress import EpochReport, RunResult
+from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream_operators.plan.spec import PhysicalPlan
 
 #: What dead letters are called on the terminal, where it is not their own name.

@@ -12,7 +12,7 @@ from sqlstream.golden.places import directives, golden_file, golden_folder
 from sqlstream.golden.results import actual_rows, expected_rows
 from sqlstream.golden.rows import Rows
 from sqlstream.project import check_paths, load_project, plan
-from sqlstream.runtime.job import JobRunner
+from sqlstream.runtime.tasks.job import JobRunner
 from sqlstream_operators.plan.spec import Schema
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from sqlstream_planner.pipeline import Planned

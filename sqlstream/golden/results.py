@@ -10,8 +10,8 @@ from sqlstream.golden.rows import Row, Rows, rows_of
 from sqlstream.golden.sinks import TABLES, CaughtSinks
 from sqlstream.golden.sources import InputFiles, bounded
 from sqlstream.runtime.api import run_pipeline
-from sqlstream.runtime.job import JobRunner
-from sqlstream.runtime.progress import RunResult
+from sqlstream.runtime.loop.progress import RunResult
+from sqlstream.runtime.tasks.job import JobRunner
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan.spec import SinkSpec
 from sqlstream_planner.batch.to_duckdb import to_duckdb

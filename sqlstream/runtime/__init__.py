@@ -1,1 +1,1 @@
-"""The epoch loop on Spark: sessions, stages, manifests, recovery."""
+"""Runs pipelines: the epoch loop, its tasks, and Spark to run them on."""

@@ -13,21 +13,21 @@ from pathlib import Path
 from typing import Protocol
 
 from sqlstream.connectors.api import ConnectorContext, Sink, Source
-from sqlstream.runtime import local_cache
-from sqlstream.runtime.admission import DEFAULT_TARGET_S, Admission
-from sqlstream.runtime.epochs import EpochLoop
-from sqlstream.runtime.failures import error_of
-from sqlstream.runtime.faults import Faults, no_faults
-from sqlstream.runtime.garbage import RETAINED, GarbageCollector, Pins, no_pins
-from sqlstream.runtime.job import JobRunner
-from sqlstream.runtime.journal import Journal, digest_of
-from sqlstream.runtime.lease import BEAT_S, Lease
-from sqlstream.runtime.manifest import EpochPlan, Manifest, RunInfo
-from sqlstream.runtime.program import LoopSettings, Program
-from sqlstream.runtime.progress import EpochReport, RunResult
-from sqlstream.runtime.recovery import check_compatible, physical_plan, program_fingerprint, recover
-from sqlstream.runtime.stop import StopFlag, stop_on_signals
-from sqlstream.runtime.worker import describe
+from sqlstream.runtime.coordination.lease import BEAT_S, Lease
+from sqlstream.runtime.loop.admission import DEFAULT_TARGET_S, Admission
+from sqlstream.runtime.loop.epochs import EpochLoop
+from sqlstream.runtime.loop.faults import Faults, no_faults
+from sqlstream.runtime.loop.program import LoopSettings, Program
+from sqlstream.runtime.loop.progress import EpochReport, RunResult
+from sqlstream.runtime.loop.recovery import check_compatible, physical_plan, program_fingerprint, recover
+from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
+from sqlstream.runtime.tasks.failures import error_of
+from sqlstream.runtime.tasks.job import JobRunner
+from sqlstream.runtime.tasks.worker import describe
+from sqlstream.storage import local_cache
+from sqlstream.storage.garbage import RETAINED, GarbageCollector, Pins, no_pins
+from sqlstream.storage.journal import Journal, digest_of
+from sqlstream.storage.manifest import EpochPlan, Manifest, RunInfo
 from sqlstream_operators.errors import DataError, StateError
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
@@ -117,7 +117,7 @@ def run_pipeline(
             check_compatible(journal, found.last, plan)
         own_runner = None
         if runner is None:
-            from sqlstream.runtime.stages import SparkJobRunner
+            from sqlstream.runtime.spark.stages import SparkJobRunner
 
             runner = own_runner = SparkJobRunner.start(master, conf)
         try:

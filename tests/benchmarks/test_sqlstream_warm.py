@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.peers import BENCHMARKS, UPDATING
 from benchmarks.sqlstream_warm import run_sqlstream
-from sqlstream.runtime.local_runner import InProcessRunner
+from sqlstream.runtime.tasks.local_runner import InProcessRunner
 
 BIDS = """SELECT range % 7 AS auction, range % 3 AS bidder, range AS price, 'c' AS channel, 'u' AS url,
   TIMESTAMP '2024-01-01' + to_milliseconds(range * 100) AS dateTime, 'x' AS extra FROM range(1000)"""

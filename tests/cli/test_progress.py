@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream.cli.progress import TerminalProgress, TextLines, epoch_line, lowest_watermark
-from sqlstream.runtime.progress import EpochReport, RunResult
+from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream_planner.pipeline import plan_file
 
 SQL = """

@@ -16,10 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from sqlstream.runtime.api import run_pipeline
-from sqlstream.runtime.faults import Faults, Point, no_faults
-from sqlstream.runtime.garbage import RETAINED
-from sqlstream.runtime.local_runner import InProcessRunner
-from sqlstream.runtime.progress import EpochReport
+from sqlstream.runtime.loop.faults import Faults, Point, no_faults
+from sqlstream.runtime.loop.progress import EpochReport
+from sqlstream.runtime.tasks.local_runner import InProcessRunner
+from sqlstream.storage.garbage import RETAINED
 from sqlstream_planner.diagnostics import DiagnosticError, render
 from sqlstream_planner.pipeline import plan_file
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from sqlstream.runtime.faults import Point
+from sqlstream.runtime.loop.faults import Point
 from tests.e2e import driver
 
 ROOT = Path(__file__).parents[2]

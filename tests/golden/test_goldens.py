@@ -9,7 +9,7 @@ import pytest
 from sqlstream.golden import check as golden
 from sqlstream.golden.places import directives
 from sqlstream.project import pipeline_files
-from sqlstream.runtime.local_runner import InProcessRunner
+from sqlstream.runtime.tasks.local_runner import InProcessRunner
 
 ROOT = Path(__file__).parent.parent.parent
 PIPELINES = [f.relative_to(ROOT) for f in pipeline_files(ROOT) if not directives(f).none]

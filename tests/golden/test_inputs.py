@@ -10,7 +10,7 @@ import pytest
 
 from sqlstream.golden import check as golden
 from sqlstream.golden import files
-from sqlstream.runtime.local_runner import InProcessRunner
+from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream_planner.diagnostics import DiagnosticError
 
 QUERY = """

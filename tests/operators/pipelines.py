@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
+import tempfile
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -37,6 +40,7 @@ from sqlstream_operators.plan.spec import (
 )
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.plan.types import BIGINT, BOOLEAN, HUGEINT, TIMESTAMP, VARCHAR, array, decimal
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.memory import MemoryShardStore
 from sqlstream_operators.state.staged_rows import StagedRows
 from sqlstream_operators.task.io import Stores
@@ -125,10 +129,10 @@ def window_plan(window: WindowSpec, *, keyed: bool = True) -> PhysicalPlan:
     )
     start = "cycle" if window.kind is WindowKind.CUMULATE else f"e - {window.size_us}"
     late_sql = (
-        f"SELECT make_timestamp({start}) AS window_start, make_timestamp(e) AS window_end, ts AS event_time, "
-        "to_json(struct_pack(n := n)) AS row FROM ("
+        f"SELECT make_timestamp(min({start})) AS window_start, make_timestamp(max(e)) AS window_end, "
+        "count(*) AS windows, min(ts) AS event_time, to_json(struct_pack(n := n)) AS row FROM ("
         f"SELECT unnest(range({first}, {last} + 1, {window.slide_us})) AS e, ts, n, "
-        f"{last} - {window.size_us} AS cycle FROM rows) WHERE e - {TICK} <= $late_watermark"
+        f"{last} - {window.size_us} AS cycle FROM rows) WHERE e - {TICK} <= $late_watermark GROUP BY n"
     )
     state = StateSchema(
         "w1",
@@ -317,6 +321,12 @@ class Driver:
     previous: int = WATERMARK_MIN
     state: dict[str, tuple[Any, ...]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if "checkpoint" not in self.context:
+            folder = tempfile.mkdtemp()
+            weakref.finalize(self, shutil.rmtree, folder)
+            self.context["checkpoint"] = folder
+
     def run(self, splits: Sequence[pa.Table], *, last: bool = False) -> None:
         """One epoch over these splits of the only source."""
         self.epoch += 1
@@ -350,8 +360,9 @@ class Driver:
             for part in report.parts:
                 assert part.table is not None
                 emitted += part.table.to_pylist()
-            if report.dead_letters is not None:
-                self.letters += report.dead_letters.to_pylist()
+            if report.letters is not None:
+                lines = CheckpointStore(epoch.checkpoint).get(report.letters.file).splitlines()
+                self.letters += [json.loads(line) for line in lines]
             if report.watermark is not None:
                 self.watermark = max(self.watermark, report.watermark)
         state: dict[str, dict[int, Any]] = {}

@@ -55,7 +55,7 @@ SPEC = DistinctValuesSpec(
     keys=INPUT[:2],
     values=(Column("x", t.INTEGER),),
     flags=("every", "some"),
-    counted=True,
+    retracting=True,
     emit=EMIT,
     output=OUTPUT,
 )
@@ -112,7 +112,7 @@ def test_after_every_epoch_the_sums_are_the_batch_answer(
 def test_append_only_input_keeps_flags_and_writes_a_value_once(
     epochs: list[list[Change]], shards: int, chance: random.Random
 ) -> None:
-    spec = replace(SPEC, counted=False)
+    spec = replace(SPEC, retracting=False)
     appended = [[change for change in changes if change[-1] > 0] for changes in epochs]
     job = Shards(spec, shards, KEYS)
     check(spec, job, appended, chance)
@@ -175,7 +175,7 @@ def test_a_delete_before_its_insert_is_owed() -> None:
 
 
 def test_a_delete_from_append_only_input_is_a_bug() -> None:
-    job = Shards(replace(SPEC, counted=False), 1, KEYS)
+    job = Shards(replace(SPEC, retracting=False), 1, KEYS)
     with pytest.raises(InternalError, match="append-only"):
         job.run([counts((1, "a", 4, -1, 0))])
 

@@ -18,7 +18,7 @@ from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.aggregate.group_aggregate import GroupAggregate
 from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 from sqlstream_operators.plan import types as t
-from sqlstream_operators.plan.changelog_spec import CountedValuesSpec, ExpirySpec, GroupAggregateSpec
+from sqlstream_operators.plan.changelog_spec import ExpirySpec, GroupAggregateSpec, MultisetSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.plan.types import SqlType
@@ -48,13 +48,13 @@ def schema(columns: dict[str, SqlType]) -> Schema:
     return tuple(Column(name, type_) for name, type_ in columns.items())
 
 
-def counted_values(name: str, pick: str, columns: dict[str, SqlType], *aggregates: str) -> CountedValuesSpec:
-    return CountedValuesSpec(name, (Column("x", t.INTEGER),), pick, schema(columns), aggregates)
+def multiset(name: str, pick: str, columns: dict[str, SqlType], *aggregates: str) -> MultisetSpec:
+    return MultisetSpec(name, (Column("x", t.INTEGER),), pick, schema(columns), aggregates)
 
 
-LOWS = counted_values("lows", "first", {"lo": t.INTEGER}, "min(x)")
-HIGHS = counted_values("highs", "last", {"hi": t.INTEGER}, "max(x)")
-ALL = counted_values(
+LOWS = multiset("lows", "first", {"lo": t.INTEGER}, "min(x)")
+HIGHS = multiset("highs", "last", {"hi": t.INTEGER}, "max(x)")
+ALL = multiset(
     "values",
     "all",
     {"l": INTS, "d": t.BIGINT, "o": INTS},
@@ -82,14 +82,14 @@ def spec_of(
     emit: str,
     output: dict[str, SqlType],
     *,
-    counted: tuple[CountedValuesSpec, ...] = (),
+    multisets: tuple[MultisetSpec, ...] = (),
     merge: tuple[str, ...] | None = None,
     **more: Any,
 ) -> GroupAggregateSpec:
     layout: Any = "time" if "expiry" in more else "key"
     kept = more.pop("kept_keys", keys)
     tables = [StateTable.of("acc", layout, key=fields(kept), value=fields(accumulators))]
-    for one in counted:
+    for one in multisets:
         values = [StateField(c.name, c.type, c.name) for c in one.values]
         count = [StateField("count", t.BIGINT, "count")]
         tables.append(StateTable.of(one.name, layout, key=fields(kept), sub_key=values, value=count))
@@ -100,19 +100,19 @@ def spec_of(
         merge=merge or tuple(f"sum({name})" for name in accumulators),
         emit=emit,
         output=schema(output),
-        counted=counted,
+        multisets=multisets,
         **more,
     )
 
 
-def whole_spec(
-    counted: tuple[CountedValuesSpec, ...] = (LOWS, HIGHS, ALL), **more: Any
-) -> GroupAggregateSpec:
-    """Sums and counted values by two keys, over input that retracts."""
-    columns = {c.name: c.type for one in counted for c in one.columns}
+def whole_spec(multisets: tuple[MultisetSpec, ...] = (LOWS, HIGHS, ALL), **more: Any) -> GroupAggregateSpec:
+    """Sums and multisets values by two keys, over input that retracts."""
+    columns = {c.name: c.type for one in multisets for c in one.columns}
     listed = ", ".join(["k", "j", FINALS, *columns])
     output = KEYS | SUM_OUTPUT | columns
-    return spec_of(KEYS, SUMS, f"SELECT {listed} FROM merged", output, counted=counted, presence="c", **more)
+    return spec_of(
+        KEYS, SUMS, f"SELECT {listed} FROM merged", output, multisets=multisets, presence="c", **more
+    )
 
 
 WHOLE = whole_spec()
@@ -122,7 +122,7 @@ Change = tuple[int | None, str | None, int | None, int]
 
 
 def inputs_of(spec: GroupAggregateSpec, changes: Sequence[Change], chance: random.Random) -> list[pa.Table]:
-    """What the stage before sends: partials of random splits, and counted values as they come, shuffled."""
+    """What the stage before sends: partials of random splits, and multisets values as they come, shuffled."""
     by = ", ".join(column.name for column in spec.keys)
     sql = SUM_PARTIALS.format(keys=f"{by}," if by else "", by=f"GROUP BY {by}" if by else "")
     splits: list[list[Change]] = [[], []]
@@ -135,7 +135,7 @@ def inputs_of(spec: GroupAggregateSpec, changes: Sequence[Change], chance: rando
     places = [[column.name for column in INPUT].index(column.name) for column in spec.keys]
     values = [(*(change[i] for i in places), *change[2:]) for change in changes if change[2] is not None]
     inputs = [partial]
-    for one in spec.counted:
+    for one in spec.multisets:
         inputs.append(weighted_table((*spec.keys, *one.values), chance.sample(values, len(values))))
     return inputs
 
@@ -191,13 +191,13 @@ def test_after_every_epoch_the_fold_is_the_batch_answer(
     run(WHOLE, BATCH, Shards(WHOLE, shards, ["j", "k"]), epochs, chance)
 
 
-@pytest.mark.parametrize("counted", [(), (LOWS,), (HIGHS,), (ALL,)], ids=["none", "first", "last", "all"])
+@pytest.mark.parametrize("multisets", [(), (LOWS,), (HIGHS,), (ALL,)], ids=["none", "first", "last", "all"])
 @settings(max_examples=examples(5))
 @given(histories(), st.randoms(use_true_random=False))
 def test_each_kind_of_state_alone(
-    counted: tuple[CountedValuesSpec, ...], epochs: list[list[Change]], chance: random.Random
+    multisets: tuple[MultisetSpec, ...], epochs: list[list[Change]], chance: random.Random
 ) -> None:
-    spec = whole_spec(counted)
+    spec = whole_spec(multisets)
     columns = ", ".join(column.name for column in spec.output)
     run(spec, f"SELECT {columns} FROM ({BATCH})", Shards(spec, 2, ["j", "k"]), epochs, chance)
 
@@ -243,7 +243,7 @@ GLOBAL = spec_of(
     SUMS,
     f"SELECT {FINALS}, {', '.join(GLOBAL_COLUMNS)} FROM merged",
     SUM_OUTPUT | GLOBAL_COLUMNS,
-    counted=(LOWS, HIGHS, ALL),
+    multisets=(LOWS, HIGHS, ALL),
     presence="c",
     seed=SEED.format(keys=""),
 )
@@ -355,7 +355,7 @@ def test_a_group_that_changes_only_in_a_counted_input_is_emitted_anew() -> None:
     assert folded.rows == Counter({(1, "a", 2, 7, 3.5, 3): 1})
     folded.add(job.run([sums.slice(0, 0), weighted_table(values, [(1, "a", 3, -1)])])[0])
     assert folded.rows == Counter({(1, "a", 2, 7, 3.5, 4): 1})
-    # Without rows the group is gone, but its state stays while a value is counted.
+    # Without rows the group is gone, but its state stays while a value is multisets.
     gone = table((*spec.keys, *spec.accumulators), [(1, "a", -2, -2, -7)])
     folded.add(job.run([gone, weighted_table(values, [])])[0])
     assert folded.rows == Counter()
@@ -369,7 +369,7 @@ DEBTS = spec_of(
     {"c": t.BIGINT},
     "SELECT k, c, lo, hi, l FROM merged",
     {"k": t.INTEGER, "c": t.BIGINT, "lo": t.INTEGER, "hi": t.INTEGER, "l": INTS},
-    counted=(LOWS, HIGHS, replace(ALL, columns=ALL.columns[:1], aggregates=ALL.aggregates[:1])),
+    multisets=(LOWS, HIGHS, replace(ALL, columns=ALL.columns[:1], aggregates=ALL.aggregates[:1])),
     presence="c",
 )
 
@@ -397,7 +397,7 @@ def test_deletes_of_what_never_came_are_owed_until_it_comes(
         for k, v, weight in changes:
             counts.setdefault(k, Counter())[v] += weight
         sent = [table((*DEBTS.keys, *DEBTS.accumulators), [(k, w) for k, _, w in changes])]
-        sent += [weighted_table((*DEBTS.keys, *one.values), changes) for one in DEBTS.counted]
+        sent += [weighted_table((*DEBTS.keys, *one.values), changes) for one in DEBTS.multisets]
         for output in job.run(sent):
             folded.add(output)
         wanted: Multiset = Counter()
@@ -446,7 +446,7 @@ def expiring(kept: dict[str, SqlType], lateness: int = 0) -> GroupAggregateSpec:
         {"c": t.BIGINT},
         "SELECT w, k, c, lo FROM merged",
         EXPIRING_KEYS | {"c": t.BIGINT, "lo": t.INTEGER},
-        counted=(LOWS,),
+        multisets=(LOWS,),
         presence="c",
         kept_keys=kept,
         expiry=ExpirySpec("w", ("s",), tick_us=1, lateness_us=lateness),

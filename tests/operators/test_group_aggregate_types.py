@@ -1,4 +1,4 @@
-"""The group aggregate with keys and counted values of every type: DuckDB's answers after every epoch."""
+"""The group aggregate with keys and multisets of values of every type: DuckDB's answers after every epoch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from sqlstream_operators.codec.keys import decode_keys, encode_keys
 from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.plan import types as t
-from sqlstream_operators.plan.changelog_spec import CountedValuesSpec, GroupAggregateSpec
+from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec, MultisetSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from tests.operators.weighted_cases import DUCK, Folded, Multiset, Shards, rows_of
@@ -50,21 +50,21 @@ def spec_of(type_: t.SqlType) -> tuple[GroupAggregateSpec, Schema]:
     """Rows of a group counted, and its least, greatest and number of distinct values."""
     nested = type_.kind in (t.Kind.ARRAY, t.Kind.MAP, t.Kind.STRUCT)
     values = (Column("x", type_),)
-    counted = (
+    multisets = (
         # The order of nested values in the state is not DuckDB's where there are NULLs inside.
-        CountedValuesSpec("lows", values, "all" if nested else "first", (Column("lo", type_),), ("min(x)",)),
-        CountedValuesSpec("highs", values, "all" if nested else "last", (Column("hi", type_),), ("max(x)",)),
-        CountedValuesSpec("values", values, "all", (Column("d", t.BIGINT),), ("count(*)",)),
+        MultisetSpec("lows", values, "all" if nested else "first", (Column("lo", type_),), ("min(x)",)),
+        MultisetSpec("highs", values, "all" if nested else "last", (Column("hi", type_),), ("max(x)",)),
+        MultisetSpec("values", values, "all", (Column("d", t.BIGINT),), ("count(*)",)),
     )
     key, count = [StateField("k", type_, "k")], [StateField("count", t.BIGINT, "count")]
     tables = [StateTable.of("acc", "key", key=key, value=[StateField("c", t.BIGINT, "c")])]
-    for one in counted:
+    for one in multisets:
         sub_key = [StateField("x", type_, "x")]
         tables.append(StateTable.of(one.name, "key", key=key, sub_key=sub_key, value=count))
     output = (
         Column("k", type_),
         Column("c", t.BIGINT),
-        *(c for one in counted for c in one.columns),
+        *(c for one in multisets for c in one.columns),
     )
     spec = GroupAggregateSpec(
         state=StateSchema("g1", "group_aggregate", "test", tuple(tables)),
@@ -74,7 +74,7 @@ def spec_of(type_: t.SqlType) -> tuple[GroupAggregateSpec, Schema]:
         emit="SELECT k, c, lo, hi, coalesce(d, 0) AS d FROM merged",
         output=output,
         presence="c",
-        counted=counted,
+        multisets=multisets,
     )
     return spec, (Column("k", type_), Column("v", type_), Column(WEIGHT_COLUMN, t.BIGINT))
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError, InternalError
-from sqlstream_operators.operators.changelog.normalize import Normalize
+from sqlstream_operators.operators.changelog.changelog_normalize import ChangelogNormalize
 from sqlstream_operators.operators.operator import OperatorContext, OperatorResult, Watermarks
 from sqlstream_operators.operators.registry import operator_of
-from sqlstream_operators.plan.changelog_spec import NormalizeSpec
+from sqlstream_operators.plan.changelog_spec import ChangelogNormalizeSpec
 from sqlstream_operators.plan.schema import KIND_COLUMN, WEIGHT_COLUMN, Column
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.plan.types import parse_type
@@ -39,7 +39,9 @@ COLUMNS = (
 Change = tuple[str, int | None, str | None, str | None, int | None]
 
 
-def spec_of(columns: tuple[Column, ...], keys: tuple[str, ...], output: Sequence[str] = ()) -> NormalizeSpec:
+def spec_of(
+    columns: tuple[Column, ...], keys: tuple[str, ...], output: Sequence[str] = ()
+) -> ChangelogNormalizeSpec:
     fields = {column.name: StateField(column.name, column.type, column.name) for column in columns}
     table = StateTable.of(
         "row",
@@ -48,8 +50,8 @@ def spec_of(columns: tuple[Column, ...], keys: tuple[str, ...], output: Sequence
         value=[f for name, f in fields.items() if name not in keys],
     )
     by_name = {column.name: column for column in columns}
-    return NormalizeSpec(
-        StateSchema("n1", "Normalize", "for tests", (table,)),
+    return ChangelogNormalizeSpec(
+        StateSchema("n1", "ChangelogNormalize", "for tests", (table,)),
         keys,
         columns,
         tuple(by_name[name] for name in output) or columns,
@@ -63,7 +65,7 @@ SPEC = spec_of(COLUMNS, ("k", "j"), ("k", "name", "at", "j", "tags"))
 class Runner:
     """One shard, epoch by epoch."""
 
-    spec: NormalizeSpec = SPEC
+    spec: ChangelogNormalizeSpec = SPEC
     store: MemoryShardStore = field(init=False)
 
     def __post_init__(self) -> None:
@@ -71,7 +73,7 @@ class Runner:
 
     def run(self, table: pa.Table) -> OperatorResult:
         context = OperatorContext(0, 1, 128, Watermarks(), self.store, DUCK)
-        result = Normalize(self.spec).process([table], context)
+        result = ChangelogNormalize(self.spec).process([table], context)
         self.store.commit()
         return result
 
@@ -293,9 +295,9 @@ def test_an_unknown_kind_is_our_bug(kind: str | None) -> None:
 
 def test_forgetting_by_time_is_refused() -> None:
     with pytest.raises(InternalError, match="does not forget"):
-        Normalize(replace(SPEC, ttl_us=1))
+        ChangelogNormalize(replace(SPEC, ttl_us=1))
 
 
 def test_a_state_of_other_columns_is_our_bug() -> None:
     with pytest.raises(InternalError, match="has not the columns"):
-        Normalize(replace(SPEC, keys=("k",)))
+        ChangelogNormalize(replace(SPEC, keys=("k",)))

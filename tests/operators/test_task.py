@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -118,29 +120,27 @@ def test_readable_rows_are_read_once_and_written_under_the_tasks_name() -> None:
     assert part.table is not None
     assert part.table.to_pydict() == {"b": [2, 4, 80]}
     assert (part.sink, part.rows, part.payload) == ("out", 3, {"epoch": 7, "task": "0-00003"})
-    assert (report.rows, report.malformed, report.dead_letters, report.watermark) == (3, 0, None, None)
+    assert (report.rows, report.malformed, report.letters, report.watermark) == (3, 0, None, None)
     assert set(report.timings) >= {"read", "fragment", "encode", "write"}
 
 
-def test_unreadable_rows_become_dead_letters() -> None:
+def test_unreadable_rows_become_dead_letters(tmp_path: Path) -> None:
     reader = TextReader(["1", "zwei", "3"])
-    _, report = run_source(pass_through("SELECT a FROM t", [Column("a", BIGINT)]), reader)
+    plan = pass_through("SELECT a FROM t", [Column("a", BIGINT)])
+    _, report = run_source(plan, reader, replace(EPOCH, checkpoint=str(tmp_path)))
     assert reader.opened == ["strict 2", "careful"]
     assert (report.rows, report.malformed) == (3, 1)
     assert report.parts[0].table is not None
     assert report.parts[0].table.to_pydict() == {"a": [1, 3]}
-    assert report.dead_letters is not None
-    [letter] = report.dead_letters.to_pylist()
-    assert letter == {
+    assert report.letters is not None
+    assert report.letters.rows == {"malformed": 1}
+    assert report.letters.file.startswith("staging/dead-letter/epoch-000007-0-00003-")
+    assert json.loads((tmp_path / report.letters.file).read_text()) == {
         "epoch": 7,
         "kind": "malformed",
         "source": "t",
-        "operator": None,
         "origin": "f.csv",
         "line": 2,
-        "window_start": None,
-        "window_end": None,
-        "event_time": None,
         "reason": "no number",
         "row": "zwei",
     }
@@ -324,7 +324,9 @@ def test_late_rows_that_late_sql_does_not_find_are_an_error() -> None:
     plan = window_plan(WindowSpec(WindowKind.TUMBLE, 10, 10))
     scan = plan.stages[0]
     steps = tuple(
-        replace(step, late_sql=f"{step.late_sql} AND false") if isinstance(step, LateStep) else step
+        replace(step, late_sql=f"SELECT * FROM ({step.late_sql}) WHERE false")
+        if isinstance(step, LateStep)
+        else step
         for step in scan.steps
     )
     plan = replace(plan, stages=(replace(scan, steps=steps), *plan.stages[1:]))

@@ -18,12 +18,12 @@ from sqlstream_operators.operators.operator import OperatorContext, Watermarks
 from sqlstream_operators.operators.registry import operator_of
 from sqlstream_operators.operators.time_to_live import TimeToLive
 from sqlstream_operators.plan.changelog_spec import (
-    CountedValuesSpec,
+    ChangelogNormalizeSpec,
     DeduplicateSpec,
     DistinctValuesSpec,
+    FirstRowSpec,
     GroupAggregateSpec,
-    KeepFirstSpec,
-    NormalizeSpec,
+    MultisetSpec,
     Ordering,
     TopNSpec,
 )
@@ -38,7 +38,14 @@ P, V = Column("p", VARCHAR), Column("v", BIGINT)
 ROWS: Schema = (P, V)
 SECOND = 1_000_000
 DUCK = DuckSession()
-Keyed = GroupAggregateSpec | DistinctValuesSpec | TopNSpec | DeduplicateSpec | NormalizeSpec | KeepFirstSpec
+Keyed = (
+    GroupAggregateSpec
+    | DistinctValuesSpec
+    | TopNSpec
+    | DeduplicateSpec
+    | ChangelogNormalizeSpec
+    | FirstRowSpec
+)
 Row = tuple[str | None, int, int]
 
 
@@ -67,14 +74,14 @@ GROUP = GroupAggregateSpec(
     emit="SELECT p, n, lo FROM merged",
     output=(P, Column("n", BIGINT), Column("lo", BIGINT)),
     presence="n",
-    counted=(CountedValuesSpec("low", (V,), "first", (Column("lo", BIGINT),), ("min(v)",)),),
+    multisets=(MultisetSpec("low", (V,), "first", (Column("lo", BIGINT),), ("min(v)",)),),
 )
 DISTINCT = DistinctValuesSpec(
     state=state(table("seen", key=[P, V], value=[Column("f", BIGINT)])),
     keys=(P,),
     values=(V,),
     flags=("f",),
-    counted=True,
+    retracting=True,
     emit='SELECT p, v, CAST("f.after" AS BIGINT) - CAST("f.before" AS BIGINT) AS d FROM changed',
     output=(P, V, Column("d", BIGINT)),
 )
@@ -92,14 +99,14 @@ TOP = TopNSpec(
 )
 ROW = state(table("row", key=[P], value=[V]))
 FIRST = DeduplicateSpec(ROW, ROWS, ("p",), (Ordering("v"),), ROWS)
-CHANGELOG = NormalizeSpec(ROW, ("p",), ROWS, ROWS)
-KEEP = KeepFirstSpec(state(table("row", key=[P])), ("p",), ROWS, ROWS)
+CHANGELOG = ChangelogNormalizeSpec(ROW, ("p",), ROWS, ROWS)
+KEEP = FirstRowSpec(state(table("row", key=[P])), ("p",), ROWS, ROWS)
 SHORT = replace(
     TOP,
     state=state(StateTable("rows", "list", TOP.state.tables[0].key, (), (StateField("v", BIGINT, "v"),))),
     retracting=False,
 )
-APPENDED = ("short_top_n", "deduplicate", "keep_first")
+APPENDED = ("short_top_n", "deduplicate", "first_row")
 
 
 def name_of(spec: Keyed) -> str:
@@ -123,7 +130,7 @@ def inputs(kind: str, rows: Sequence[Row]) -> list[pa.Table]:
             return [rows_.append_column("f", weights)]
         case "top_n":
             return [rows_.append_column(WEIGHT_COLUMN, weights)]
-        case "normalize":
+        case "changelog_normalize":
             return [
                 rows_.append_column(
                     KIND_COLUMN, pa.array(["+U" if w > 0 else "-D" for _, _, w in rows], pa.string())
@@ -212,7 +219,7 @@ def test_a_key_that_nothing_touches_starts_from_nothing(
 def test_a_key_is_kept_for_its_time_and_not_much_longer() -> None:
     spec = replace(KEEP, state=with_ttl(KEEP.state), ttl_us=640 * SECOND)  # a granularity of 10 s
     job, start = Job(spec), 1_000 * SECOND
-    row = inputs("keep_first", [("a", 1, 1)])
+    row = inputs("first_row", [("a", 1, 1)])
     assert sum(job.run(row, start + 9 * SECOND).values()) == 1
     assert sum(job.run(row, start + 649 * SECOND).values()) == 0  # 640 s later, and touched again
     assert sum(job.run(row, start + 649 * SECOND + 640 * SECOND).values()) == 0
@@ -224,7 +231,7 @@ def test_the_work_is_in_proportion_to_what_is_touched() -> None:
     spec = replace(KEEP, state=with_ttl(KEEP.state), ttl_us=640 * SECOND)
     job = Job(spec)
     for second in range(20):
-        job.run(inputs("keep_first", [("a", 1, 1)]), second * SECOND)
+        job.run(inputs("first_row", [("a", 1, 1)]), second * SECOND)
         assert job.store.scan_all(EXPIRY).num_rows == 1
     [noted] = job.store.scan_all(TOUCHED).to_pylist()
     assert noted["$at"] == 10 * SECOND
@@ -247,7 +254,7 @@ def test_groups_that_exist_from_the_start_are_never_forgotten() -> None:
 
 def test_a_clock_that_goes_back_forgets_nothing() -> None:
     job = Job(replace(KEEP, state=with_ttl(KEEP.state), ttl_us=5 * SECOND))
-    row = inputs("keep_first", [("a", 1, 1)])
+    row = inputs("first_row", [("a", 1, 1)])
     job.run(row, 100 * SECOND)
     job.run(row, 50 * SECOND)
     assert job.run(row, 101 * SECOND) == Counter()

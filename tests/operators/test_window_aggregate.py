@@ -142,16 +142,20 @@ def check(driver: Driver, window: WindowSpec, epochs: list[list[list[Row]]], *, 
     assert comparable(driver.output, ordered=ordered) == comparable(
         expected.rows(keyed=keyed), ordered=ordered
     )
-    late = sorted(
-        (_number(letter["row"]), _micros(letter["window_start"]), _micros(letter["window_end"]))
+    missed: dict[int, list[tuple[int, int]]] = {}
+    for n, start, end in sorted(expected.late):
+        missed.setdefault(n, []).append((start, end))
+    late = {
+        letter["row"]["n"]: (
+            _micros(letter["window_start"]),
+            _micros(letter["window_end"]),
+            letter["windows"],
+        )
         for letter in driver.letters
-    )
-    assert late == sorted(expected.late)
+    }
+    assert late == {n: (ws[0][0], ws[-1][1], len(ws)) for n, ws in missed.items()}
+    assert len(late) == len(driver.letters)
     assert sum(sum(report.late.values()) for report in driver.reports) == len(late)
-
-
-def _number(row: str) -> int:
-    return int(row.partition(":")[2].rstrip("}"))
 
 
 def _micros(time: Any) -> int:

@@ -24,13 +24,13 @@ def interpreted(plan_: GroupPlan, epochs: Sequence[Epoch]) -> list[Row]:
     """What a plan's SQL gives after all epochs, put together naively in DuckDB tables."""
     spec, connection = plan_.spec, DUCK.connection
     _create("partials", plan_.partial_schema)
-    for counted, schema in zip(spec.counted, plan_.counted_schemas, strict=True):
+    for counted, schema in zip(spec.multisets, plan_.counted_schemas, strict=True):
         _create(counted.name, schema)
     seen: list[Counter[Row]] = [Counter() for _ in plan_.distinct]
     for epoch in epochs:
         parts = blocks(epoch, retracting=plan_.retracting)
         _insert("partials", union([plan_.partial_sql(b) for b in parts], plan_.partial_schema))
-        for position, counted in enumerate(spec.counted):
+        for position, counted in enumerate(spec.multisets):
             texts = [plan_.counted_sql(b, position) for b in parts]
             _insert(counted.name, union(texts, plan_.counted_schemas[position]))
         for distinct, known in zip(plan_.distinct, seen, strict=True):
@@ -49,7 +49,7 @@ def interpreted(plan_: GroupPlan, epochs: Sequence[Epoch]) -> list[Row]:
         same = " AND ".join(f"m.{k} IS NOT DISTINCT FROM s.{k}" for k in keys) or "TRUE"
         there += f" OR EXISTS (SELECT 1 FROM ({spec.seed}) AS s WHERE {same})"
     joined = f"(SELECT * FROM ({merged}) AS m WHERE {there}) AS m"
-    for number, counted in enumerate(spec.counted):
+    for number, counted in enumerate(spec.multisets):
         values = [quote_identifier(c.name) for c in counted.values]
         group = ", ".join([*keys, *values])
         order = ", ".join(
@@ -74,7 +74,9 @@ def interpreted(plan_: GroupPlan, epochs: Sequence[Epoch]) -> list[Row]:
         joined += f" LEFT JOIN (SELECT {listed} FROM ({rows}) {by}) AS c{number} ON {same}"
     columns = [f"m.{quote_identifier(c.name)}" for c in (*spec.keys, *spec.accumulators)]
     columns += [
-        f"c{n}.{quote_identifier(c.name)}" for n, counted in enumerate(spec.counted) for c in counted.columns
+        f"c{n}.{quote_identifier(c.name)}"
+        for n, counted in enumerate(spec.multisets)
+        for c in counted.columns
     ]
     connection.execute(f"CREATE OR REPLACE TEMP VIEW merged AS SELECT {', '.join(columns)} FROM {joined}")
     assert DUCK.describe(spec.emit) == [(c.name, c.type) for c in spec.output]
@@ -158,7 +160,7 @@ class Running:
                 store.commit()
                 partials.append(result.output.select(partials[0].column_names).cast(partials[0].schema))
         inputs = [pa.concat_tables(partials)]
-        for position in range(len(plan_.spec.counted)):
+        for position in range(len(plan_.spec.multisets)):
             texts = [plan_.counted_sql(b, position) for b in parts]
             inputs.append(union(texts, plan_.counted_schemas[position]))
         keys = [f.name for f in plan_.spec.state.table("acc").key]

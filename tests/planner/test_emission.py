@@ -165,7 +165,7 @@ SET = "SET 'table.exec.state.ttl' = '1 h';"
         (f"{SET} {RANKED} EMIT CHANGES", {"top_n_1": 3600}),
         (f"{SET} {ENDS}", {"window_aggregate_1": None}),
         (f"{SET} {ENDS} EMIT CHANGES", {"group_aggregate_1": None}),
-        (f"{SET} SELECT k, v FROM c", {"normalize_1": 3600}),
+        (f"{SET} SELECT k, v FROM c", {"changelog_normalize_1": 3600}),
         (
             "SELECT k, v FROM (SELECT /*+ STATE_TTL('t' = '1h') */ *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS r "
             "FROM t) WHERE r = 1",
@@ -226,10 +226,10 @@ def test_another_hint_is_warned_of() -> None:
 @pytest.mark.parametrize(
     ("text", "operators", "changelog"),
     [
-        ("SELECT k, v FROM t ON CONFLICT DO NOTHING", ["keep_first"], "append"),
-        ("SELECT k, v FROM t ON CONFLICT DO DEDUPLICATE", ["normalize"], "retract"),
+        ("SELECT k, v FROM t ON CONFLICT DO NOTHING", ["first_row"], "append"),
+        ("SELECT k, v FROM t ON CONFLICT DO DEDUPLICATE", ["changelog_normalize"], "retract"),
         ("SELECT k, v FROM t ON CONFLICT DO ERROR", [], "retract"),
-        ("SELECT k, x FROM t CROSS JOIN UNNEST(a) AS u (x) ON CONFLICT DO NOTHING", ["keep_first"], "append"),
+        ("SELECT k, x FROM t CROSS JOIN UNNEST(a) AS u (x) ON CONFLICT DO NOTHING", ["first_row"], "append"),
         ("SELECT k, MAX(v) FROM t GROUP BY k ON CONFLICT DO NOTHING", ["group_aggregate"], "retract"),
         ("SELECT k, MAX(v) FROM t GROUP BY k, v ON CONFLICT DO DEDUPLICATE", ["group_aggregate", "top_n"], "retract"),
         ("SELECT k, MAX(v) FROM t GROUP BY k, v ON CONFLICT DO ERROR", ["group_aggregate"], "retract"),

@@ -51,7 +51,7 @@ def test_distinct_aggregates_over_one_column_share_one_operator() -> None:
     [distinct] = made.distinct
     assert len(distinct.spec.flags) == 2
     assert [f.name for f in distinct.spec.state.tables[0].value] == list(distinct.spec.flags)
-    assert made.spec.counted == ()
+    assert made.spec.multisets == ()
 
 
 def test_the_least_and_greatest_read_one_value() -> None:
@@ -59,14 +59,14 @@ def test_the_least_and_greatest_read_one_value() -> None:
 
     def picks(*texts: str) -> list[str]:
         made = plan(SHAPES[1], [call(t) for t in texts], retracting=True)
-        return sorted(c.pick for c in made.spec.counted)
+        return sorted(c.pick for c in made.spec.multisets)
 
     assert picks("min(x)") == ["first"]
     assert picks("min(x)", "max(x)", "any_value(x)") == ["first", "last"]
     assert picks("min(x)", "max(x)", "median(x)", "stddev(x)", "mode(x)") == ["all"]
     assert picks("arg_max(s, x)") == ["last"]
     assert picks("min(l)") == ["all"]  # NULLs inside a list sort differently in the state
-    assert plan(SHAPES[1], [call("min(x)"), call("arg_max(s, x)")], retracting=False).spec.counted == ()
+    assert plan(SHAPES[1], [call("min(x)"), call("arg_max(s, x)")], retracting=False).spec.multisets == ()
 
 
 def test_keys_and_calls_in_another_order_are_the_same_state() -> None:

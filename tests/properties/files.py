@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sqlstream.runtime.progress import EpochReport
+from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream_operators.codec.exchange import Message
 from sqlstream_planner.batch.to_duckdb import to_duckdb
 from sqlstream_planner.pipeline import Planned, plan_file

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from sqlstream.runtime.api import run_pipeline
-from sqlstream.runtime.local_runner import InProcessRunner
-from sqlstream.runtime.progress import EpochReport, RunResult
+from sqlstream.runtime.loop.progress import EpochReport, RunResult
+from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream_operators.codec.exchange import Message
 from sqlstream_planner.pipeline import Planned
 

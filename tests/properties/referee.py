@@ -14,7 +14,7 @@ from typing import Any
 
 import duckdb
 
-from sqlstream.runtime.progress import EpochReport, RunResult
+from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream_operators.codec.exchange import Message
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_planner.batch.to_duckdb import to_duckdb

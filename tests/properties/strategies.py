@@ -71,11 +71,12 @@ KEYS = ("k", "s", "b", "k % 2", "upper(s)", "d", "coalesce(k, -1)")
 
 @dataclass(frozen=True)
 class WindowClause:
-    """A window table function over `t`, in SQL."""
+    """A window table function over `t`, in SQL; lengths in seconds."""
 
     kind: str
     sql: str
     size: int
+    step: int
 
 
 @st.composite
@@ -93,7 +94,7 @@ def windows(draw: st.DrawFn) -> WindowClause:
     else:
         size = step * draw(st.integers(1, 4))
         lengths = f"INTERVAL '{step}' SECOND, INTERVAL '{size}' SECOND"
-    return WindowClause(kind, f"TABLE({kind}(TABLE t, DESCRIPTOR(ts), {lengths}{tail}))", size)
+    return WindowClause(kind, f"TABLE({kind}(TABLE t, DESCRIPTOR(ts), {lengths}{tail}))", size, step)
 
 
 @st.composite

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sqlstream.runtime.progress import EpochReport
+from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream_planner.batch.to_duckdb import to_duckdb
 from sqlstream_planner.pipeline import Planned, plan_file
 from tests.examples import examples

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream.runtime.api import run_pipeline
-from sqlstream.runtime.local_runner import InProcessRunner
+from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.pipeline import plan_file
 from tests.properties.referee import Rows, assert_same

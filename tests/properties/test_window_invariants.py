@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -124,9 +125,19 @@ def test_every_row_is_counted_in_its_window_or_kept_as_late_for_it(
             found[str(end), k] += n
         for letter in pipeline.dead_letters():
             if letter["kind"] == "late":
-                found[str(letter["window_end"])[:26].replace("T", " "), letter["row"]["k"]] += 1
+                for end in ends(letter, window):
+                    found[str(end), letter["row"]["k"]] += 1
         expected = Counter({(str(end), k): n for _, end, k, n in pipeline.expected()})
         assert _by_time(found) == _by_time(expected)
+
+
+def ends(letter: dict[str, Any], window: WindowClause) -> list[datetime]:
+    """The ends of the windows that a late row missed."""
+    last = datetime.fromisoformat(letter["window_end"])
+    made = [last - n * timedelta(seconds=window.step) for n in reversed(range(letter["windows"]))]
+    if window.kind != "CUMULATE":
+        assert made[0] - timedelta(seconds=window.size) == datetime.fromisoformat(letter["window_start"])
+    return made
 
 
 def _by_time(counts: Counter[tuple[str, Any]]) -> Counter[tuple[str, Any]]:

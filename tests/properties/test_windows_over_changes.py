@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sqlstream.runtime.progress import EpochReport
+from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream_planner.batch.to_duckdb import to_duckdb
 from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.pipeline import plan_file

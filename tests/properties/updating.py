@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from sqlstream.connectors import registry
 from sqlstream.connectors.api import ConnectorContext, SinkPart
-from sqlstream.runtime.progress import EpochReport
+from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream_operators.codec.exchange import Message
 from sqlstream_operators.plan.spec import WEIGHT_COLUMN, SinkSpec
 from sqlstream_planner.batch.to_duckdb import DuckDBScript, to_duckdb

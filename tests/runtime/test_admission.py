@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlstream.runtime.admission import LEAST_ROWS, MOST_ROWS, Admission, Pace, aligned
+from sqlstream.runtime.loop.admission import LEAST_ROWS, MOST_ROWS, Admission, Pace, aligned
 
 
 def test_it_settles_at_the_target_time() -> None:

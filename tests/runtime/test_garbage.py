@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sqlstream.runtime.garbage import GarbageCollector, state_files
-from sqlstream.runtime.journal import Journal
+from sqlstream.storage.garbage import GarbageCollector, state_files
+from sqlstream.storage.journal import Journal
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from tests.runtime.support import Crash, World, crash_at, rows_of, tumbling
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sqlstream.runtime.java import Java, find_java, inspect_java, write_java_home
+from sqlstream.runtime.spark.java import Java, find_java, inspect_java, write_java_home
 from sqlstream_planner.diagnostics import DiagnosticError
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from sqlstream.runtime.lease import NAME, Lease
-from sqlstream.runtime.manifest import RunInfo
-from sqlstream.runtime.stop import StopFlag, stop_on_signals
+from sqlstream.runtime.coordination.lease import NAME, Lease
+from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
+from sqlstream.storage.manifest import RunInfo
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import DiagnosticError
 

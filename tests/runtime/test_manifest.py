@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlstream.runtime.manifest import (
+from sqlstream.storage.manifest import (
     CommittedPart,
     DamagedFileError,
     EpochPlan,
@@ -64,7 +64,7 @@ MANIFEST = Manifest(
     },
     rows={"bid": 6},
     dead_letters={"late": 2},
-    dead_letter_file="staging/x",
+    dead_letter_files=("staging/x",),
     metrics={"closed": 1},
     previous=40,
 )

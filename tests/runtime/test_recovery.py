@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sqlstream.runtime.recovery import differences
+from sqlstream.runtime.loop.recovery import differences
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.plan.types import BIGINT, INTEGER, VARCHAR

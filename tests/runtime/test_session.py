@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sqlstream.runtime.session import is_local, package_roots, session_conf, start_session
+from sqlstream.runtime.spark.session import is_local, package_roots, session_conf, start_session
 from sqlstream_planner.diagnostics import DiagnosticError
 
 ROOT = Path(__file__).parents[2]
@@ -64,9 +64,9 @@ def test_connect_is_refused_clearly() -> None:
 def test_imports_of_the_worker_daemon_start_no_thread() -> None:
     """It forks after them, and a thread would not be there in the child."""
     code = (
-        "import sqlstream.runtime.worker_daemon, os; print(len(os.listdir('/proc/self/task')))"
+        "import sqlstream.runtime.spark.worker_daemon, os; print(len(os.listdir('/proc/self/task')))"
         if sys.platform == "linux"
-        else "import sqlstream.runtime.worker_daemon, threading; print(threading.active_count())"
+        else "import sqlstream.runtime.spark.worker_daemon, threading; print(threading.active_count())"
     )
     assert run_python(code, ROOT).stdout.strip() == "1"
 
@@ -103,7 +103,7 @@ TOOLS = [
     "mkdir",
 ]
 TRY = """
-from sqlstream.runtime.session import start_session
+from sqlstream.runtime.spark.session import start_session
 spark = start_session("local[2]")
 def rows(batches):
     import duckdb

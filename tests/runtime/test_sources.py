@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sqlstream.runtime.api import run_pipeline
-from sqlstream.runtime.local_runner import InProcessRunner
-from sqlstream.runtime.progress import EpochReport, RunResult
+from sqlstream.runtime.loop.progress import EpochReport, RunResult
+from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream_planner.pipeline import plan_file
 
 SQL = """

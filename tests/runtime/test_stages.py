@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from sqlstream.runtime import worker
 from sqlstream.runtime.api import run_pipeline
-from sqlstream.runtime.job import EpochJob, JobRunner
-from sqlstream.runtime.local_runner import InProcessRunner
-from sqlstream.runtime.manifest import EpochPlan, PlannedSource, PlannedSplit
-from sqlstream.runtime.progress import RunResult
-from sqlstream.runtime.stages import _ROW, SparkJobRunner, is_small, zipped_packages
-from sqlstream.runtime.worker import TaskProgram, from_batches, to_batches
+from sqlstream.runtime.loop.progress import RunResult
+from sqlstream.runtime.spark.stages import _ROW, SparkJobRunner, is_small, zipped_packages
+from sqlstream.runtime.tasks import worker
+from sqlstream.runtime.tasks.job import EpochJob, JobRunner
+from sqlstream.runtime.tasks.local_runner import InProcessRunner
+from sqlstream.runtime.tasks.worker import TaskProgram, from_batches, to_batches
+from sqlstream.storage.manifest import EpochPlan, PlannedSource, PlannedSplit
 from sqlstream_operators.codec.exchange import Message
 from sqlstream_operators.operators.operator import WATERMARK_MIN, Watermarks
 from sqlstream_operators.state.version import ShardVersion
@@ -235,7 +235,7 @@ def test_executors_can_import_our_packages_from_the_zip(tmp_path: Path) -> None:
     target = tmp_path / "packages.zip"
     target.write_bytes(zipped_packages())
     code = (
-        f"import sys; sys.path.insert(0, {str(target)!r}); import sqlstream.runtime.worker as w; "
+        f"import sys; sys.path.insert(0, {str(target)!r}); import sqlstream.runtime.tasks.worker as w; "
         "import sqlstream.connectors.registry; print(w.__file__)"
     )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

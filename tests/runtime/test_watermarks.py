@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlstream.runtime.manifest import SourceState
-from sqlstream.runtime.watermarks import (
+from sqlstream.runtime.loop.watermarks import (
     WindowClock,
     after_epoch,
     effective,
@@ -15,6 +14,7 @@ from sqlstream.runtime.watermarks import (
     source_groups,
     window_clocks,
 )
+from sqlstream.storage.manifest import SourceState
 from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN
 from sqlstream_operators.plan.spec import WindowKind, WindowSpec
 from tests.operators.pipelines import window_plan

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlstream.runtime import worker
-from sqlstream.runtime.failures import error_of
-from sqlstream.runtime.job import EpochJob
-from sqlstream.runtime.manifest import EpochPlan, PlannedSource, PlannedSplit
-from sqlstream.runtime.worker import TaskProgram, describe, failure_in, from_batches, to_batches
+from sqlstream.runtime.tasks import worker
+from sqlstream.runtime.tasks.failures import error_of
+from sqlstream.runtime.tasks.job import EpochJob
+from sqlstream.runtime.tasks.worker import TaskProgram, describe, failure_in, from_batches, to_batches
+from sqlstream.storage.manifest import EpochPlan, PlannedSource, PlannedSplit
 from sqlstream_operators.codec.exchange import Message
 from sqlstream_operators.errors import DataError, StateCorruptionError
 from sqlstream_operators.operators.operator import WATERMARK_MIN, Watermarks

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -47,15 +49,22 @@ class Relations:
         """The columns of a relation whose rows are there."""
         return self._schemas[name]
 
-    def query(self, sql: str, inputs: Sequence[str], parameters: Mapping[str, Any] | None = None) -> pa.Table:
-        """The result of one more query, which is not kept."""
-        return self._run(sql, tuple(inputs), parameters)[0]
+    def write_json(
+        self, sql: str, inputs: Sequence[str], target: Path, parameters: Mapping[str, Any] | None = None
+    ) -> int:
+        """Write the result of one more query to a local file; see `DuckSession.write_json`."""
+        with self._readable(inputs):
+            return self._duck.write_json(sql, target, parameters)
 
-    def _run(
-        self, sql: str, inputs: tuple[str, ...], parameters: Mapping[str, Any] | None = None
-    ) -> tuple[pa.Table, Schema]:
+    def _run(self, sql: str, inputs: Sequence[str]) -> tuple[pa.Table, Schema]:
+        with self._readable(inputs):
+            return self._duck.query_typed(sql)
+
+    @contextmanager
+    def _readable(self, inputs: Sequence[str]) -> Iterator[None]:
+        """Meanwhile SQL can read these relations."""
         needed: dict[str, None] = {}
-        self._collect(inputs, needed)
+        self._collect(tuple(inputs), needed)
         made = []
         try:
             for name in needed:
@@ -64,7 +73,7 @@ class Relations:
                     self._duck.register(name, self._tables[name], self._schemas[name])
                 else:
                     self._duck.view(name, self._lazy[name][0])
-            return self._duck.query_typed(sql, parameters=parameters)
+            yield
         finally:
             for name in reversed(made):
                 self._duck.drop(name)

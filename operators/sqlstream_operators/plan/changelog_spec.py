@@ -4,11 +4,14 @@ Changes are rows with a weight: WEIGHT_COLUMN (BIGINT, never NULL or 0) says how
 (positive) or goes (negative), as in DBSP's Z-sets (Budiu et al., VLDB 2023). A relation without the column is
 append-only: each row comes once. What an operator emits is consolidated: a row stands in it once, and not at
 all if it came and went within the epoch.
+
+The `kind` of a spec stands for its class in stored plans: a fixed string, whatever the class is called.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from sqlstream_operators.plan.schema import Column, Schema
 from sqlstream_operators.plan.state_schema import StateSchema
@@ -36,7 +39,7 @@ def _check_ranks(function: str, limit: int, offset: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class CountedValuesSpec:
+class MultisetSpec:
     """Values that an aggregate needs one by one: a multiset for each group, with the count of each value.
 
     Input: the group's keys, `values`, WEIGHT_COLUMN; weights of one value add up. State table `name`,
@@ -82,23 +85,25 @@ class GroupAggregateSpec:
 
     Inputs: first any number of rows of `keys` and `accumulators` (partial aggregates of this epoch;
     several for one group; an accumulator that a row does not know is NULL), then one input for each of
-    `counted`. State: table `acc` (layout 'key': keys -> accumulators; with `expiry` layout 'time', TIME
-    being the µs of its column), and one for each of `counted`.
+    `multisets`. State: table `acc` (layout 'key': keys -> accumulators; with `expiry` layout 'time', TIME
+    being the µs of its column), and one for each of `multisets`.
 
     `merge`: for each accumulator the DuckDB aggregate expression that merges several (by column name;
     deltas of sums and counts are added, a minimum over append-only input is the least). `presence` names
     the accumulator that counts the rows of a group: the group exists while it is positive, and its `acc`
-    row goes when that is 0 (and nothing is counted); None for append-only input, where a group never
+    row goes when that is 0 (and the multisets are empty); None for append-only input, where a group never
     goes. `seed` is DuckDB SQL giving groups (keys and accumulators) that exist even without any row: the
     one group of a global aggregate, the grand total of ROLLUP. They belong to the shard of their keys,
     are emitted in the first epoch, and never go.
 
     `emit` is DuckDB SQL over relation `merged` (keys, merged accumulators, the `columns` of each of
-    `counted`) giving `output`, one row a group; it may also filter (HAVING is a filter of its own,
+    `multisets`) giving `output`, one row a group; it may also filter (HAVING is a filter of its own,
     above). The operator's output is `output` and WEIGHT_COLUMN: -1 with the row as it was, +1 with the
     row as it is, nothing where they are equal. `ttl_us`: groups that were not touched for so long (by the
     epochs' clock) are forgotten, silently.
     """
+
+    kind: ClassVar[str] = "group_aggregate"
 
     state: StateSchema
     keys: Schema
@@ -108,10 +113,9 @@ class GroupAggregateSpec:
     output: Schema
     presence: str | None = None
     seed: str | None = None
-    counted: tuple[CountedValuesSpec, ...] = ()
+    multisets: tuple[MultisetSpec, ...] = ()
     expiry: ExpirySpec | None = None
     ttl_us: int | None = None
-    kind: str = "group_aggregate"
 
     def __post_init__(self) -> None:
         names = {column.name for column in self.accumulators}
@@ -136,7 +140,7 @@ class DistinctValuesSpec(_Unwatched):
     Serves all DISTINCT aggregates of a group aggregate over the same values; sharded by keys *and*
     values, so that one large group is shared out. Input: `keys`, `values`, and for each of `flags` a
     BIGINT: how many rows with this value came (less those that went) that pass this aggregate's FILTER.
-    State: table `seen`, layout 'key': key = keys and values, value = the flags. With `counted` False the
+    State: table `seen`, layout 'key': key = keys and values, value = the flags. With `retracting` False the
     input is append-only: a flag is kept as 0 or 1, and a value that was seen with all its flags is not
     written again.
 
@@ -146,15 +150,16 @@ class DistinctValuesSpec(_Unwatched):
     group may be several; the operator emits them as they are, without a weight.
     """
 
+    kind: ClassVar[str] = "distinct_values"
+
     state: StateSchema
     keys: Schema
     values: Schema
     flags: tuple[str, ...]
-    counted: bool
+    retracting: bool
     emit: str
     output: Schema
     ttl_us: int | None = None
-    kind: str = "distinct_values"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +187,8 @@ class TopNSpec(_Unwatched):
     WEIGHT_COLUMN.
     """
 
+    kind: ClassVar[str] = "top_n"
+
     state: StateSchema
     columns: Schema
     partition: tuple[str, ...]
@@ -193,7 +200,6 @@ class TopNSpec(_Unwatched):
     output: Schema
     retracting: bool
     ttl_us: int | None = None
-    kind: str = "top_n"
 
     def __post_init__(self) -> None:
         _check_ranks(self.function, self.limit, self.offset)
@@ -209,13 +215,14 @@ class DeduplicateSpec(_Unwatched):
     WEIGHT_COLUMN.
     """
 
+    kind: ClassVar[str] = "deduplicate"
+
     state: StateSchema
     columns: Schema
     partition: tuple[str, ...]
     order: tuple[Ordering, ...]
     output: Schema
     ttl_us: int | None = None
-    kind: str = "deduplicate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +236,8 @@ class WindowTopNSpec:
     - tick <= W. Output: `output`, append-only.
     """
 
+    kind: ClassVar[str] = "window_top_n"
+
     state: StateSchema
     columns: Schema
     partition: tuple[str, ...]
@@ -240,14 +249,13 @@ class WindowTopNSpec:
     output: Schema
     watermark_sources: tuple[str, ...]
     tick_us: int
-    kind: str = "window_top_n"
 
     def __post_init__(self) -> None:
         _check_ranks(self.function, self.limit, self.offset)
 
 
 @dataclass(frozen=True, slots=True)
-class NormalizeSpec(_Unwatched):
+class ChangelogNormalizeSpec(_Unwatched):
     """Makes a changelog with a primary key consistent: every key has one row or none, whatever the source
     says.
 
@@ -259,33 +267,39 @@ class NormalizeSpec(_Unwatched):
     `duplicate_inserts` (a '+I' of a key that has one).
     """
 
+    kind: ClassVar[str] = "changelog_normalize"
+
     state: StateSchema
     keys: tuple[str, ...]
     columns: Schema
     output: Schema
     ttl_us: int | None = None
-    kind: str = "normalize"
 
 
 @dataclass(frozen=True, slots=True)
-class KeepFirstSpec(_Unwatched):
+class FirstRowSpec(_Unwatched):
     """The first row of each key that comes, of rows that only come; the others are dropped.
+
+    Flink's Deduplicate with keep=FirstRow, by arrival; what ON CONFLICT DO NOTHING writes.
 
     Input, in arrival order: `columns`. State: table `row`, layout 'key': key = `keys`, no value. Output:
     `columns`, append-only. Metric: `dropped_rows`.
     """
 
+    kind: ClassVar[str] = "first_row"
+
     state: StateSchema
     keys: tuple[str, ...]
     columns: Schema
     output: Schema
     ttl_us: int | None = None
-    kind: str = "keep_first"
 
 
 @dataclass(frozen=True, slots=True)
-class WindowGateSpec:
+class SuppressUntilCloseSpec:
     """Holds a window's rows back until the watermark closes it; changes of windows that are closed pass.
+
+    What Kafka Streams calls `suppress(untilWindowCloses)`, but late corrections still pass.
 
     Input: `columns` and, if `weighted`, WEIGHT_COLUMN; consolidated, and at any time one row for each of
     `keys` (columns, `end` among them: the TIMESTAMP of the window's end). State: table `held`, layout
@@ -294,6 +308,8 @@ class WindowGateSpec:
     rows can be taken back (`retracts`); they can't if the result is `final`: no change of a closed window
     comes. Ends are at `offset_us` (mod `slice_us`).
     """
+
+    kind: ClassVar[str] = "suppress_until_close"
 
     state: StateSchema
     keys: tuple[str, ...]
@@ -306,7 +322,6 @@ class WindowGateSpec:
     slice_us: int
     offset_us: int = 0
     final: bool = False
-    kind: str = "window_gate"
 
     def __post_init__(self) -> None:
         if self.end not in self.keys:

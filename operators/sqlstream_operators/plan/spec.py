@@ -7,6 +7,9 @@ is passed through by the level between.
 
 Inside a stage, named relations are made in order by *steps* (DuckDB fragments and operators) and leave it by
 *outputs* (an exchange, or a sink).
+
+Where a field may be of several classes, each has a `kind`: the fixed string that stands for it in stored plans. A
+class may be renamed; its kind may not, and no kind is given to another class again.
 """
 
 from __future__ import annotations
@@ -15,15 +18,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import ClassVar
 
 from sqlstream_operators.plan.changelog_spec import (
+    ChangelogNormalizeSpec,
     DeduplicateSpec,
     DistinctValuesSpec,
+    FirstRowSpec,
     GroupAggregateSpec,
-    KeepFirstSpec,
-    NormalizeSpec,
+    SuppressUntilCloseSpec,
     TopNSpec,
-    WindowGateSpec,
     WindowTopNSpec,
 )
 from sqlstream_operators.plan.schema import KIND_COLUMN, SLICE_COLUMN, WEIGHT_COLUMN, Column, RowKind, Schema
@@ -187,6 +191,8 @@ class WindowAggregateSpec:
     that distinct table's rows of one window, already deduplicated).
     """
 
+    kind: ClassVar[str] = "window_aggregate"
+
     state: StateSchema
     window: WindowSpec
     keys: Schema
@@ -198,7 +204,6 @@ class WindowAggregateSpec:
     tick_us: int
     distincts: tuple[DistinctSpec, ...] = ()
     distinct_aggregates: tuple[tuple[tuple[str, str], ...], ...] = ()
-    kind: str = "window_aggregate"
 
     def __post_init__(self) -> None:
         if len(self.merge) != len(self.accumulators):
@@ -214,9 +219,9 @@ OperatorSpec = (
     | TopNSpec
     | DeduplicateSpec
     | WindowTopNSpec
-    | NormalizeSpec
-    | KeepFirstSpec
-    | WindowGateSpec
+    | ChangelogNormalizeSpec
+    | FirstRowSpec
+    | SuppressUntilCloseSpec
 )
 
 # -------------------------------------------------------------------------------------------------- stages
@@ -225,6 +230,8 @@ OperatorSpec = (
 @dataclass(frozen=True, slots=True)
 class FragmentStep:
     """DuckDB SQL over relations of this stage; its result is the relation `name`."""
+
+    kind: ClassVar[str] = "fragment"
 
     name: str
     sql: str
@@ -237,9 +244,12 @@ class LateStep:
 
     A partial row is dropped when the last window that its slice belongs to is closed at the late watermark.
     If any row's first window is closed, `late_sql` runs (rare): DuckDB SQL with the parameter
-    `$late_watermark` (BIGINT µs) over `inputs`, one row for each source row and closed window that it
-    misses: columns `window_start`, `window_end` TIMESTAMP, `event_time` TIMESTAMP, `row` VARCHAR (JSON).
+    `$late_watermark` (BIGINT µs) over `inputs`, one row for each source row that misses closed windows: columns
+    `window_start` TIMESTAMP of the first one, `window_end` of the last (NULL: it has no event time), `windows` BIGINT,
+    how many there are from the first to the last, `event_time` TIMESTAMP, `row` VARCHAR (JSON).
     """
+
+    kind: ClassVar[str] = "late"
 
     name: str
     input: str
@@ -258,6 +268,8 @@ class LateStep:
 class OperatorStep:
     """A stateful operator; its result is the relation `name`."""
 
+    kind: ClassVar[str] = "operator"
+
     name: str
     operator: OperatorSpec
     inputs: tuple[str, ...]
@@ -270,6 +282,8 @@ Step = FragmentStep | LateStep | OperatorStep
 class SourceInput:
     """The stage reads splits of a source as the relation `name`."""
 
+    kind: ClassVar[str] = "source"
+
     name: str
     source: str
 
@@ -277,6 +291,8 @@ class SourceInput:
 @dataclass(frozen=True, slots=True)
 class ExchangeInput:
     """The stage reads what arrived on an edge as the relation `name`."""
+
+    kind: ClassVar[str] = "exchange"
 
     name: str
     edge: str
@@ -290,6 +306,8 @@ class ExchangeOutput:
     `columns` are shipped, in this order; `keys` name the columns that are hashed.
     """
 
+    kind: ClassVar[str] = "exchange"
+
     input: str
     edge: str
     keys: tuple[str, ...]
@@ -299,6 +317,8 @@ class ExchangeOutput:
 @dataclass(frozen=True, slots=True)
 class SinkOutput:
     """Rows of `input` are written to a sink."""
+
+    kind: ClassVar[str] = "sink"
 
     input: str
     sink: str
@@ -345,6 +365,7 @@ class JobOptions:
     max_files_per_epoch: int | None = None
     target_epoch_us: int | None = None
     single_task_rows: int | None = None
+    task_memory_bytes: int | None = None
     state_dir: str | None = None
 
 

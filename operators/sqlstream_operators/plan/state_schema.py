@@ -60,8 +60,8 @@ class StateField:
         return cls(data["name"], parse_type(data["type"]), data["fingerprint"])
 
 
-def told_apart(fields: Iterable[StateField]) -> list[StateField]:
-    """The fields, of several with one meaning all but the first with their number behind it.
+def disambiguated(fields: Iterable[StateField]) -> list[StateField]:
+    """The fields, each with a fingerprint of its own: of several with one, all but the first get their number behind it.
 
     A query may keep one value under two names; a part of a state table has each meaning once.
     """

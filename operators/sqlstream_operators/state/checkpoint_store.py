@@ -144,6 +144,18 @@ class CheckpointStore:
         with contextlib.suppress(FileNotFoundError):
             self._fs.delete_file(self._path(name))
 
+    def move(self, name: str, target: str) -> None:
+        """Give a file another name, over one of that name; it is no error if it does not exist."""
+        if self._local is None:
+            if self.exists(name):
+                self._fs.move(self._path(name), self._path(target))
+            return
+        new = self._local / target
+        new.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            (self._local / name).replace(new)
+            self._sync_directory(new.parent)
+
     def _path(self, name: str) -> str:
         return f"{self._root.rstrip('/')}/{name}".rstrip("/")
 

@@ -1,4 +1,4 @@
-"""What a task tells the driver about an epoch, and the rows that it could not use."""
+"""What a task tells the driver about an epoch."""
 
 from __future__ import annotations
 
@@ -13,25 +13,10 @@ from sqlstream_operators.codec.exchange import Message, decode, encode
 from sqlstream_operators.state.staged_rows import StagedRows
 from sqlstream_operators.state.version import ShardVersion
 
+from .dead_letters import StagedLetters
+
 #: The edge on which reports travel to the driver, if they go through later levels.
 REPORT_EDGE = "$report"
-
-#: Late and malformed rows: one row for each (row, closed window) or unreadable line.
-DEAD_LETTERS = pa.schema(
-    [
-        ("epoch", pa.int64()),
-        ("kind", pa.string()),  # late | no-time | malformed
-        ("source", pa.string()),
-        ("operator", pa.string()),
-        ("origin", pa.string()),
-        ("line", pa.int64()),
-        ("window_start", pa.timestamp("us")),
-        ("window_end", pa.timestamp("us")),
-        ("event_time", pa.timestamp("us")),
-        ("reason", pa.string()),
-        ("row", pa.string()),
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +37,8 @@ class Report:
 
     task: its name, unique in the epoch. rows, bytes: read from the source, or arrived on the level's edges
     (bytes: of blobs; of a source: as the split says, else 0). shipped_bytes: in blobs that left. watermark:
-    the greatest watermark expression in the split, µs. late: dead letters for each late step's operator.
-    malformed: rows that could not be read. state: the new version of this shard, by state id. metrics: by
+    the greatest watermark expression in the split, µs. late: late rows of each late step's operator. malformed: rows
+    that could not be read. letters: the file of both. state: the new version of this shard, by state id. metrics: by
     operator step. timings: µs by phase (read, fragment, encode, state, close, write).
     """
 
@@ -72,11 +57,11 @@ class Report:
     state: Mapping[str, ShardVersion] = field(default_factory=dict)
     metrics: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     timings: Mapping[str, int] = field(default_factory=dict)
-    dead_letters: pa.Table | None = None
+    letters: StagedLetters | None = None
 
     def to_bytes(self) -> bytes:
         """The report as JSON, followed by its tables as Arrow IPC streams."""
-        tables = [part.table for part in self.parts] + [self.dead_letters]
+        tables = [part.table for part in self.parts]
         blobs = [b"" if table is None else encode(table) for table in tables]
         header = {
             "task": self.task,
@@ -96,6 +81,7 @@ class Report:
             "state": {state: version.to_json() for state, version in self.state.items()},
             "metrics": {step: dict(metrics) for step, metrics in self.metrics.items()},
             "timings": dict(self.timings),
+            "letters": None if self.letters is None else [self.letters.file, dict(self.letters.rows)],
             "tables": [len(blob) for blob in blobs],
         }
         text = json.dumps(header, sort_keys=True, ensure_ascii=False).encode()
@@ -110,39 +96,18 @@ class Report:
         for size in header.pop("tables"):
             tables.append(decode([data[at : at + size]]) if size else None)
             at += size
-        dead_letters = tables.pop()
         header["parts"] = tuple(
             StagedPart(sink, task, rows, payload, table, staged and StagedRows.from_json(staged))
             for (sink, task, rows, payload, staged), table in zip(header["parts"], tables, strict=True)
         )
         header["state"] = {state: ShardVersion.from_json(v) for state, v in header["state"].items()}
-        return cls(**header, dead_letters=dead_letters)
+        if header["letters"] is not None:
+            header["letters"] = StagedLetters(*header["letters"])
+        return cls(**header)
 
     def to_message(self, producer: int) -> Message:
         """The report as a message that later levels pass on."""
         return Message(REPORT_EDGE, 0, producer, self.to_bytes())
-
-
-def dead_letters(
-    rows: int,
-    *,
-    epoch: int,
-    kind: str,
-    source: str,
-    columns: Mapping[str, pa.Array | pa.ChunkedArray],
-    operator: str | None = None,
-    reason: str | None = None,
-) -> pa.Table:
-    """`rows` dead letters with some columns given one by one and the others constant or NULL."""
-    constant = {"epoch": epoch, "kind": kind, "source": source, "operator": operator, "reason": reason}
-
-    def column(field_: pa.Field) -> pa.Array | pa.ChunkedArray:
-        if field_.name in columns:
-            return columns[field_.name].cast(field_.type)
-        value = constant.get(field_.name)
-        return pa.repeat(pa.scalar(value, field_.type), rows)
-
-    return pa.Table.from_arrays([column(field_) for field_ in DEAD_LETTERS], schema=DEAD_LETTERS)
 
 
 def reports_among(messages: list[Message]) -> Iterator[Report]:

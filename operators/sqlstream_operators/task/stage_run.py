@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +17,7 @@ from sqlstream_operators.codec.exchange import Message, encode, partition
 from sqlstream_operators.duck.relations import Relations, conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import consolidated, empty, with_weight
-from sqlstream_operators.errors import DataError, InternalError
+from sqlstream_operators.errors import DataError, InternalError, MemoryExhaustedError
 from sqlstream_operators.operators.clock import Clock
 from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN, OperatorContext, Watermarks
 from sqlstream_operators.operators.registry import emits_changes, operator_of
@@ -37,11 +38,17 @@ from sqlstream_operators.plan.spec import (
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.state.version import ShardVersion
 
+from .dead_letters import DeadLetters
 from .epoch import EpochContext, watermarks_for
 from .io import Stores, Writers
-from .report import Report, StagedPart, dead_letters
+from .report import Report, StagedPart
 
 _LEVEL = 1 << 24  # producers of one edge are ordered by (level, ordinal)
+
+
+def task_name(level: int, ordinal: int) -> str:
+    """A task's name: unique in the epoch, and the same in a retry."""
+    return f"{level}-{ordinal:05d}"
 
 
 @dataclass(slots=True)
@@ -53,36 +60,37 @@ class StageRun:
     ordinal: int
     epoch: EpochContext
     duck: DuckSession
+    letters: DeadLetters
     stores: Stores | None = None
     whole_rows: Callable[[], Relations] | None = None
     clock: Clock = field(default_factory=Clock)
     edges: dict[ExchangeOutput, list[pa.Table]] = field(default_factory=dict)
     sinks: dict[str, list[pa.Table]] = field(default_factory=dict)
     late: dict[str, int] = field(default_factory=dict)
-    letters: list[pa.Table] = field(default_factory=list)
     state: dict[str, ShardVersion] = field(default_factory=dict)
     metrics: dict[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        """The task's name, unique in the epoch and the same in a retry."""
-        return f"{self.level}-{self.ordinal:05d}"
+        """The task's name."""
+        return self.letters.task
 
     def run(self, stage: Stage, relations: Relations) -> None:
         """Run a stage whose inputs are in `relations`."""
         once = read_once(stage)
         for step in stage.steps:
-            if isinstance(step, FragmentStep):
-                relations.add_sql(step.name, step.sql, step.inputs)
-                if step.name not in once:
-                    with self.clock.phase("fragment"):
-                        relations.table(step.name)
-            elif isinstance(step, LateStep):
-                self._late(step, relations)
-            else:
-                self._operate(step, relations)
+            with _naming(step.name):
+                if isinstance(step, LateStep):
+                    self._late(step, relations)
+                elif isinstance(step, OperatorStep):
+                    self._operate(step, relations)
+                else:
+                    relations.add_sql(step.name, step.sql, step.inputs)
+                    if step.name not in once:
+                        with self.clock.phase("fragment"):
+                            relations.table(step.name)
         for output in stage.outputs:
-            with self.clock.phase("fragment"):
+            with _naming(output.input), self.clock.phase("fragment"):
                 rows = relations.table(output.input)
             if isinstance(output, SinkOutput):
                 sink = next(spec for spec in self.plan.sinks if spec.name == output.sink)
@@ -119,30 +127,12 @@ class StageRun:
             return
         with self.clock.phase("fragment"):
             source = relations if self.whole_rows is None else self.whole_rows()
-            rows = source.query(step.late_sql, step.inputs, {"late_watermark": marks.late})
-        timeless = pc.is_null(rows.column("window_end"))
-        self._lost(step, rows.filter(timeless), "no-time", "the event time is NULL")
-        late = rows.filter(pc.invert(timeless))
-        self._lost(step, late, "late", f"the window was closed: the watermark is {marks.late} µs")
-        if (any_late and not late.num_rows) or (any_timeless and late.num_rows == rows.num_rows):
+            late = self.letters.late(step, source, marks.late) if any_late else 0
+            timeless = self.letters.timeless(step, source, marks.late) if any_timeless else 0
+        if (any_late and not late) or (any_timeless and not timeless):
             raise InternalError(f"rows for {step.operator} were dropped, but its late_sql does not find them")
-        if late.num_rows:
-            self.late[step.operator] = self.late.get(step.operator, 0) + late.num_rows
-
-    def _lost(self, step: LateStep, rows: pa.Table, kind: str, reason: str) -> None:
-        """Keep rows that an operator could not take as dead letters."""
-        if rows.num_rows:
-            self.letters.append(
-                dead_letters(
-                    rows.num_rows,
-                    epoch=self.epoch.epoch,
-                    kind=kind,
-                    source=step.table,
-                    operator=step.operator,
-                    reason=reason,
-                    columns={c: rows.column(c) for c in ("window_start", "window_end", "event_time", "row")},
-                )
-            )
+        if late:
+            self.late[step.operator] = self.late.get(step.operator, 0) + late
 
     def _operate(self, step: OperatorStep, relations: Relations) -> None:
         spec = step.operator
@@ -246,9 +236,20 @@ class StageRun:
             state=self.state,
             metrics=self.metrics,
             timings=dict(self.clock.spent),
-            dead_letters=pa.concat_tables(self.letters) if self.letters else None,
+            letters=self.letters.stage(),
             **figures,
         )
+
+
+@contextmanager
+def _naming(step: str) -> Iterator[None]:
+    """Says of memory that ran out inside that it was in this step."""
+    try:
+        yield
+    except MemoryExhaustedError as error:
+        raise MemoryExhaustedError(error.message, error.where or step) from error
+    except MemoryError as error:
+        raise MemoryExhaustedError(f"Python has no memory left ({error or 'MemoryError'})", step) from error
 
 
 def _readers(stage: Stage) -> dict[str, list[str]]:

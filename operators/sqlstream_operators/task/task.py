@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from typing import Any
 
 import duckdb
@@ -17,10 +18,11 @@ from sqlstream_operators.errors import DataError, InternalError
 from sqlstream_operators.plan.spec import ExchangeInput, PhysicalPlan, SourceInput, SourceSpec, Stage
 from sqlstream_operators.plan.types import quote_identifier
 
+from .dead_letters import DeadLetters
 from .epoch import EpochContext, rocks_stores, watermarks_for
-from .io import BadRow, SplitReader, Stores, Writers
-from .report import REPORT_EDGE, Report, dead_letters
-from .stage_run import StageRun, readings
+from .io import SplitReader, Stores, Writers
+from .report import REPORT_EDGE, Report
+from .stage_run import StageRun, readings, task_name
 
 __all__ = ["EpochContext", "rocks_stores", "run_shard_task", "run_source_task", "watermarks_for"]
 
@@ -51,7 +53,7 @@ def run_source_task(
     is read strictly; if DuckDB refuses, once more without its unreadable rows, which become dead letters.
     Raises DataError, naming the source, if it refuses again.
     """
-    duck = duck or worker_session()
+    duck = duck or worker_session(plan.options.task_memory_bytes)
     source = next((spec for spec in plan.sources if spec.name == source_name), None)
     if source is None:
         raise InternalError(f"the plan has no source {source_name}")
@@ -61,49 +63,45 @@ def run_source_task(
             raise InternalError(
                 f"stage {stage.id} reads other sources than {source_name}: a task has one split"
             )
-    bad: list[BadRow] = []
-    task = StageRun(
-        plan, 0, ordinal, epoch, duck, whole_rows=_whole(duck, whole, split, source_name, careful=False)
-    )
-    try:
+    with closing(DeadLetters(epoch, task_name(0, ordinal))) as letters:
+        rows_of = _whole(duck, whole, split, source_name, careful=False)
+        task = StageRun(plan, 0, ordinal, epoch, duck, letters, whole_rows=rows_of)
+        malformed = 0
         try:
-            with task.clock.phase("read"):
-                reader.open_strict(duck, _SPLIT, split, queries=1 + sum(readings(stage) for stage in stages))
-            watermark, rows = _run_source(task, source, stages)
-        except (duckdb.Error, DataError):
+            try:
+                with task.clock.phase("read"):
+                    queries = 1 + sum(readings(stage) for stage in stages)
+                    reader.open_strict(duck, _SPLIT, split, queries=queries)
+                watermark, rows = _run_source(task, source, stages)
+            except duckdb.OutOfMemoryException:
+                raise
+            except (duckdb.Error, DataError):
+                duck.reset()
+                letters.clear()
+                rows_of = _whole(duck, lenient or whole, split, source_name, careful=True)
+                task = StageRun(plan, 0, ordinal, epoch, duck, letters, whole_rows=rows_of)
+                with task.clock.phase("read"):
+                    bad = reader.open_careful(duck, _SPLIT, split)
+                    malformed = letters.malformed(source_name, bad)
+                    del bad
+                watermark, rows = _run_source(task, source, stages)
+        except duckdb.Error as error:
+            raise duck.error(error) from error
+        except DataError as error:
+            raise DataError(f"source {source_name}: {error.message}", error.sql) from error
+        finally:
             duck.reset()
-            rows_of = _whole(duck, lenient or whole, split, source_name, careful=True)
-            task = StageRun(plan, 0, ordinal, epoch, duck, whole_rows=rows_of)
-            with task.clock.phase("read"):
-                bad = list(reader.open_careful(duck, _SPLIT, split))
-            watermark, rows = _run_source(task, source, stages)
-    except duckdb.Error as error:
-        raise duck.error(error) from error
-    except DataError as error:
-        raise DataError(f"source {source_name}: {error.message}", error.sql) from error
-    finally:
-        duck.reset()
-    if bad:
-        columns = {
-            "origin": pa.array([row.origin for row in bad], pa.string()),
-            "line": pa.array([row.line for row in bad], pa.int64()),
-            "reason": pa.array([row.reason for row in bad], pa.string()),
-            "row": pa.array([row.raw for row in bad], pa.string()),
-        }
-        task.letters.append(
-            dead_letters(len(bad), epoch=epoch.epoch, kind="malformed", source=source_name, columns=columns)
+        messages = task.messages()
+        yield from messages
+        yield task.report(
+            messages,
+            task.staged(writers),
+            source=source_name,
+            rows=rows + malformed,
+            read_bytes=getattr(split, "bytes", None) or 0,
+            watermark=watermark,
+            malformed=malformed,
         )
-    messages = task.messages()
-    yield from messages
-    yield task.report(
-        messages,
-        task.staged(writers),
-        source=source_name,
-        rows=rows + len(bad),
-        read_bytes=getattr(split, "bytes", None) or 0,
-        watermark=watermark,
-        malformed=len(bad),
-    )
 
 
 def _whole(
@@ -194,24 +192,25 @@ def run_shard_task(
             arrived[message.edge].append(message)
         if message.edge in later:
             yield message
-    duck = duck or worker_session()
-    task = StageRun(plan, level, shard, epoch, duck, stores)
-    rows = 0
-    try:
-        for stage in stages:
-            relations = Relations(duck)
-            for stage_input in stage.inputs:
-                if isinstance(stage_input, ExchangeInput):
-                    table = _arrived(stage_input, arrived[stage_input.edge])
-                    rows += table.num_rows
-                    relations.add_table(stage_input.name, table, stage_input.schema)
-            task.run(stage, relations)
-    finally:
-        duck.reset()
-    made = task.messages()
-    yield from made
-    size = sum(len(message.blob) for blobs in arrived.values() for message in blobs)
-    yield task.report(made, task.staged(writers), rows=rows, read_bytes=size)
+    duck = duck or worker_session(plan.options.task_memory_bytes)
+    with closing(DeadLetters(epoch, task_name(level, shard))) as letters:
+        task = StageRun(plan, level, shard, epoch, duck, letters, stores)
+        rows = 0
+        try:
+            for stage in stages:
+                relations = Relations(duck)
+                for stage_input in stage.inputs:
+                    if isinstance(stage_input, ExchangeInput):
+                        table = _arrived(stage_input, arrived[stage_input.edge])
+                        rows += table.num_rows
+                        relations.add_table(stage_input.name, table, stage_input.schema)
+                task.run(stage, relations)
+        finally:
+            duck.reset()
+        made = task.messages()
+        yield from made
+        size = sum(len(message.blob) for blobs in arrived.values() for message in blobs)
+        yield task.report(made, task.staged(writers), rows=rows, read_bytes=size)
 
 
 def _arrived(stage_input: ExchangeInput, messages: list[Message]) -> pa.Table:

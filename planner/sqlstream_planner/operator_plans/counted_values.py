@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.plan.changelog_spec import CountedValuesSpec
+from sqlstream_operators.plan.changelog_spec import MultisetSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import Layout, StateField, StateTable
 from sqlstream_operators.plan.types import BIGINT, INTEGER, Kind, SqlType, quote_identifier, struct
@@ -52,7 +52,7 @@ class _Wanted:
 class CountedPlan:
     """One multiset of counted values: its spec, and the SQL of what comes and goes in it."""
 
-    spec: CountedValuesSpec
+    spec: MultisetSpec
     fields: tuple[StateField, ...]
     values: tuple[exp.Expr, ...]
     conditions: tuple[exp.Expr, ...]
@@ -126,7 +126,7 @@ def _plan(identity: str, members: list[_Wanted], pick: str, names: Names) -> tup
             columns[item] = names.take(f"{call.name}_{column_hint(first.values[0].expression)}")
         given.append(columns[item])
     filter_ = first.call.filter
-    spec = CountedValuesSpec(
+    spec = MultisetSpec(
         # The greatest value has a multiset of its own: one pick reads one end of it.
         name=f"values_{digest(identity)}{'_last' if pick == 'last' else ''}",
         values=tuple(Column(f.name, f.type) for f in fields),

@@ -125,7 +125,7 @@ class DistinctDraft:
             keys=key_schema,
             values=values,
             flags=flags,
-            counted=counted,
+            retracting=counted,
             emit=f"SELECT {', '.join(items)} FROM changed {grouped}",
             output=(*key_schema, *accumulators),
         )

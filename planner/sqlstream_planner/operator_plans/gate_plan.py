@@ -5,16 +5,16 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.plan.changelog_spec import WindowGateSpec
+from sqlstream_operators.plan.changelog_spec import SuppressUntilCloseSpec
 from sqlstream_operators.plan.schema import Column
-from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable, told_apart
+from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable, disambiguated
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import Provenance, canonical, digest
 from sqlstream_planner.logical import WindowGate
 from sqlstream_planner.properties import changes
 
 
-def plan_gate(node: WindowGate, groups: Block, provenance: Provenance) -> WindowGateSpec:
+def plan_gate(node: WindowGate, groups: Block, provenance: Provenance) -> SuppressUntilCloseSpec:
     """The gate over the groups' operator, of whose output `groups` says what its columns are called.
 
     The state's keys are the groups' in type, meaning and order, so that both are in one shard.
@@ -33,14 +33,14 @@ def plan_gate(node: WindowGate, groups: Block, provenance: Provenance) -> Window
         meaning = f"grouping({', '.join(canonical(e, inside) for e in group.key_expressions)})"
         keys[meaning] = StateField(names[group.grouping.id], group.grouping.type, meaning)
     chosen = {key.name for key in keys.values()}
-    value = told_apart(
+    value = disambiguated(
         StateField(names[f.id], f.type, meanings[f.id]) for f in node.fields if names[f.id] not in chosen
     )
     table = StateTable.of("held", "time", key=keys.values(), value=value)
     relation = provenance.relation(node)
-    state = StateSchema(digest(relation), "window_gate", "groups of windows that are open", (table,))
+    state = StateSchema(digest(relation), "suppress_until_close", "groups of windows that are open", (table,))
     columns = tuple(Column(names[f.id], f.type, f.nullable) for f in node.fields)
-    return WindowGateSpec(
+    return SuppressUntilCloseSpec(
         state=state,
         keys=tuple(f.name for f in table.key),
         end=names[expiry.column],

@@ -130,7 +130,7 @@ def plan_group(node: GroupAggregate, provenance: Provenance, *, retracting: bool
         output=tuple(Column(f.id, f.type, f.nullable) for f in node.fields),
         presence=presence,
         seed=_seed(node, keys, accumulators, counts),
-        counted=tuple(c.spec for c in counted),
+        multisets=tuple(c.spec for c in counted),
         expiry=_expiry(node, grouping),
     )
     content = repr([t.to_json() for t in tables]) + repr([d.spec.state.tables[0].to_json() for d in distinct])

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sqlstream_operators.plan.changelog_spec import (
+    ChangelogNormalizeSpec,
     DeduplicateSpec,
-    KeepFirstSpec,
-    NormalizeSpec,
+    FirstRowSpec,
     Ordering,
     TopNSpec,
     WindowTopNSpec,
 )
 from sqlstream_operators.plan.schema import KIND_COLUMN, SLICE_COLUMN, WEIGHT_COLUMN, Column, Schema
-from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable, told_apart
+from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable, disambiguated
 from sqlstream_operators.plan.types import BIGINT, BLOB, VARCHAR
 from sqlstream_planner.block import Block, weight
 from sqlstream_planner.diagnostics import InternalError
@@ -29,7 +29,7 @@ SHORT_LIST = 100
 class RowsPlan:
     """An operator over whole rows: `input_schema` is what its exchange ships."""
 
-    spec: TopNSpec | DeduplicateSpec | WindowTopNSpec | NormalizeSpec | KeepFirstSpec
+    spec: TopNSpec | DeduplicateSpec | WindowTopNSpec | ChangelogNormalizeSpec | FirstRowSpec
     input_schema: Schema
     columns: tuple[str, ...]
     keep: Keep | None = None
@@ -58,9 +58,9 @@ def plan_top(node: TopN, provenance: Provenance, *, retracting: bool) -> RowsPla
     fields = tuple(f for f in node.input.fields if f.id in chosen)
     by_id = {f.id: f for f in fields}
     columns = tuple(Column(f.id, f.type, f.nullable) for f in fields)
-    key = told_apart([StateField(id_, by_id[id_].type, inside[id_]) for id_ in node.partition])
+    key = disambiguated([StateField(id_, by_id[id_].type, inside[id_]) for id_ in node.partition])
     state_key = {f.name for f in key}
-    value = told_apart([StateField(f.id, f.type, inside[f.id]) for f in fields if f.id not in state_key])
+    value = disambiguated([StateField(f.id, f.type, inside[f.id]) for f in fields if f.id not in state_key])
     order = tuple(Ordering(t.column, t.descending, t.nulls_first) for t in node.order)
     state_id = digest(provenance.relation(node) + "".join(sorted(inside[f.id] for f in fields)))
     shown = ", ".join(by_id[id_].name for id_ in node.partition)
@@ -114,14 +114,14 @@ def plan_normalize(node: Normalize, provenance: Provenance) -> RowsPlan:
     """A changelog with a primary key, made consistent."""
     inside = provenance.columns(node.input)
     fields = node.input.fields
-    key = told_apart([StateField(f.id, f.type, inside[f.id]) for f in fields if f.id in node.keys])
-    value = told_apart([StateField(f.id, f.type, inside[f.id]) for f in fields if f.id not in node.keys])
+    key = disambiguated([StateField(f.id, f.type, inside[f.id]) for f in fields if f.id in node.keys])
+    value = disambiguated([StateField(f.id, f.type, inside[f.id]) for f in fields if f.id not in node.keys])
     table = StateTable.of("row", "key", key=key, value=value)
     columns = tuple(Column(f.id, f.type, f.nullable) for f in fields)
     state_id = digest(provenance.relation(node) + "".join(sorted(f.fingerprint for f in value)))
     names = ", ".join(f.name for f in fields if f.id in node.keys)
-    state = StateSchema(state_id, "normalize", f"the row of each {names}", (table,))
-    spec = NormalizeSpec(state, tuple(f.name for f in table.key), columns, columns)
+    state = StateSchema(state_id, "changelog_normalize", f"the row of each {names}", (table,))
+    spec = ChangelogNormalizeSpec(state, tuple(f.name for f in table.key), columns, columns)
     return RowsPlan(spec, (*columns, Column(KIND_COLUMN, VARCHAR, False)), tuple(f.id for f in fields))
 
 
@@ -129,12 +129,12 @@ def plan_keep_first(node: KeepFirst, provenance: Provenance) -> RowsPlan:
     """The first row that comes of each key."""
     inside = provenance.columns(node.input)
     fields = node.input.fields
-    key = told_apart([StateField(f.id, f.type, inside[f.id]) for f in fields if f.id in node.keys])
+    key = disambiguated([StateField(f.id, f.type, inside[f.id]) for f in fields if f.id in node.keys])
     table = StateTable.of("row", "key", key=key)
     columns = tuple(Column(f.id, f.type, f.nullable) for f in fields)
     names = ", ".join(f.name for f in fields if f.id in node.keys)
-    state = StateSchema(digest(provenance.relation(node)), "keep_first", f"each {names} that came", (table,))
-    spec = KeepFirstSpec(state, tuple(f.name for f in table.key), columns, columns)
+    state = StateSchema(digest(provenance.relation(node)), "first_row", f"each {names} that came", (table,))
+    spec = FirstRowSpec(state, tuple(f.name for f in table.key), columns, columns)
     return RowsPlan(spec, columns, tuple(f.id for f in fields))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlstream_operators.plan.spec import WEIGHT_COLUMN, LateStep, WindowSpec
 from sqlstream_planner import window_sql
-from sqlstream_planner.block import ROW_COLUMN, Block, weight
+from sqlstream_planner.block import NUMBER_COLUMN, ROW_COLUMN, Block, weight
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.logical import EventTime, raw, sql
 from sqlstream_planner.physical.places import each, reads_of
@@ -50,32 +50,52 @@ class LateRows:
         )
 
     def _letters(self, block: Block) -> str:
-        """Source rows and the closed windows that they miss; also rows without an event time, for no window."""
+        """Each source row with the closed windows that it misses; also rows without an event time, for no window.
+
+        Windows are counted and not listed: a row may be in many. `windows` is how many there are from the first to
+        the last that it misses.
+        """
         if ROW_COLUMN not in block.columns:
             raise InternalError("a late row can't be traced to its source row")
         slice_column = block.columns[self.slice_column]
         time = sql(block.columns[self.time_column]) if self.time_column is not None else sql(slice_column)
         us = f"epoch_us({sql(slice_column)})"
+        first = last = us
         if self.window.shared_slices:
+            first, last = window_sql.first_end(self.window, us), window_sql.last_end(self.window, us)
             gap = window_sql.in_some_window(self.window, us)
-            ends = window_sql.window_ends(self.window, us)
-            ends = f"CASE WHEN {us} IS NULL THEN [NULL] ELSE {ends} END"
             if gap is not None:
                 block = replace(block, where=(*block.where, raw(f"coalesce({gap}, TRUE)")))
-        else:
-            ends = f"[{us}]"
         inner = block.select(
             [
-                (f"unnest({ends})", "__end"),
+                (first, "__first"),
+                (last, "__last"),
                 (f"CAST({time} AS TIMESTAMP)", "event_time"),
                 (_change(block), "row"),
+                (sql(block.columns[NUMBER_COLUMN]), "__number"),
             ]
-        ).replace("\n", "\n  ")
-        start = window_sql.start_of(self.window, '"__end"')
-        tick_us = self.time.tick_us - self.lateness_us
+        ).replace("\n", "\n    ")
+        tick_us, slide_us = self.time.tick_us - self.lateness_us, self.window.slide_us
+        closed = (
+            f'CASE WHEN "__last" - {tick_us} <= $late_watermark THEN "__last" '
+            f'ELSE "__first" + ($late_watermark - "__first" + {tick_us}) // {slide_us} * {slide_us} END'
+        )
+        missed = (
+            f'SELECT "__first", {closed} AS "__closed", "event_time", "row", "__number"\n'
+            f"  FROM (\n    {inner}\n  ) AS t\n"
+            f'  WHERE "__first" IS NULL OR "__first" - {tick_us} <= $late_watermark'
+        )
+        if block.multiplied:
+            missed = (
+                'SELECT min("__first") AS "__first", max("__closed") AS "__closed", '
+                'min("event_time") AS "event_time", any_value("row") AS "row"\n'
+                f'  FROM (\n  {missed}\n  ) AS u\n  GROUP BY "__number"\n  ORDER BY "__number"'
+            )
+        start = window_sql.start_of(self.window, '"__first"')
         return (
-            f'SELECT make_timestamp({start}) AS window_start, make_timestamp("__end") AS window_end, "event_time", "row"\n'
-            f'FROM (\n  {inner}\n) AS t\nWHERE "__end" IS NULL OR "__end" - {tick_us} <= $late_watermark'
+            f'SELECT make_timestamp({start}) AS window_start, make_timestamp("__closed") AS window_end, '
+            f'("__closed" - "__first") // {slide_us} + 1 AS windows, "event_time", "row"\n'
+            f"FROM (\n  {missed}\n) AS v"
         )
 
 

@@ -18,7 +18,7 @@ from sqlstream_operators.plan.spec import (
     SourceSpec,
 )
 from sqlstream_operators.plan.types import quote_identifier
-from sqlstream_planner.block import ROW_COLUMN, Block, compose, weight
+from sqlstream_planner.block import Block, compose, weight, with_rows
 from sqlstream_planner.fingerprint import Provenance
 from sqlstream_planner.logical import (
     GroupAggregate,
@@ -87,14 +87,15 @@ class _Builder:
     def _scan(self, node: Scan, *, rows: bool) -> Block:
         source = self._sources[node.source.name]
         columns: dict[str, exp.Expr] = {f.id: column(f.name) for f in node.fields}
-        if rows:
-            columns[ROW_COLUMN] = _as_json({c.name: quote_identifier(c.name) for c in source.physical})
         if node.changelog:
             kind = quote_identifier(KIND_COLUMN)
             columns[KIND_COLUMN] = column(KIND_COLUMN)
             columns[WEIGHT_COLUMN] = raw(f"CASE WHEN {kind} IN ('+I', '+U') THEN 1 ELSE -1 END")
         place = self._stages.reading(source.name)
-        return Block(place, quote_identifier(source.name), (source.name,), columns)
+        block = Block(place, quote_identifier(source.name), (source.name,), columns)
+        if not rows:
+            return block
+        return with_rows(block, _as_json({c.name: quote_identifier(c.name) for c in source.physical}))
 
     def _write(self, root: Sink) -> None:
         for place, blocks in by_place(self._blocks(root.input)).items():
@@ -116,7 +117,7 @@ class _Builder:
 def _with_row(block: Block, node: Node) -> Block:
     """What an operator gives, whole: it stands for the source's row where that can't be told any more."""
     row = _as_json({f.name: sql(block.columns[f.id]) for f in node.fields})
-    return replace(block, columns={**block.columns, ROW_COLUMN: row})
+    return with_rows(block, row)
 
 
 def _as_json(items: Mapping[str, str]) -> exp.Expr:

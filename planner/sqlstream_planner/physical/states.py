@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
 from sqlstream_operators.plan.changelog_spec import (
+    ChangelogNormalizeSpec,
     DeduplicateSpec,
     DistinctValuesSpec,
+    FirstRowSpec,
     GroupAggregateSpec,
-    KeepFirstSpec,
-    NormalizeSpec,
     TopNSpec,
 )
 from sqlstream_operators.plan.state_schema import StateSchema
@@ -19,7 +19,12 @@ from sqlstream_planner.operator_plans.group_plan import GroupPlan
 from sqlstream_planner.operator_plans.window_aggregates import AggregatePlan
 
 _Keyed: TypeAlias = (
-    GroupAggregateSpec | DistinctValuesSpec | TopNSpec | DeduplicateSpec | NormalizeSpec | KeepFirstSpec
+    GroupAggregateSpec
+    | DistinctValuesSpec
+    | TopNSpec
+    | DeduplicateSpec
+    | ChangelogNormalizeSpec
+    | FirstRowSpec
 )
 _SpecT = TypeVar("_SpecT", bound=_Keyed)
 _PlanT = TypeVar("_PlanT", AggregatePlan, GroupPlan)
@@ -36,7 +41,7 @@ class States:
         """Every state, in the order in which they were added."""
         return tuple(self._schemas.values())
 
-    def told_apart(self, plan: _PlanT) -> _PlanT:
+    def disambiguated(self, plan: _PlanT) -> _PlanT:
         """The plan with a state id of its own: two aggregates over the same groups need two states."""
         if plan.spec.state.state_id not in self._schemas:
             return plan

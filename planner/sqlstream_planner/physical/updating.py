@@ -106,7 +106,7 @@ class UpdatingOperators:
         expiry = node.expiry
         over = with_key_columns(node) if expiry is None else node
         plan = plan_group(over, self._provenance, retracting=changes(node.input))
-        plan = self._states.told_apart(plan)
+        plan = self._states.disambiguated(plan)
         spec = self._states.keep(plan.spec, node.ttl_us)
         name = self._stages.name("group_aggregate")
         blocks = self._blocks_of(over.input, timeless=expiry is not None and expiry.time.direct)
@@ -125,7 +125,7 @@ class UpdatingOperators:
                 Shipment(
                     f"{name}.{c.name}", each(partial(plan.counted_sql, position=n)), plan.counted_schemas[n]
                 )
-                for n, c in enumerate(spec.counted)
+                for n, c in enumerate(spec.multisets)
             ),
         ]
         late = self._late_groups(name, node)

@@ -48,7 +48,7 @@ class WindowAggregates:
         return None
 
     def _plan(self, node: WindowAggregate, plan: AggregatePlan) -> Block:
-        plan = self._states.told_apart(plan)
+        plan = self._states.disambiguated(plan)
         self._states.add(plan.spec.state)
         name = self._stages.name("window_aggregate")
         # Rows without a time are taken out with the late ones.

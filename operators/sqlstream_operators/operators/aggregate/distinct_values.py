@@ -110,7 +110,7 @@ class DistinctValues:
         for flag in self._spec.flags:
             old = pc.fill_null(conformed(stored, (Column(flag, BIGINT),), _SEEN).column(0), 0).to_numpy()
             more = delta.column(flag).to_numpy()
-            if self._spec.counted:
+            if self._spec.retracting:
                 new = old + more
             elif len(more) and int(more.min()) < 0:
                 raise InternalError(f"state {self._spec.state.state_id}: a value goes from append-only input")

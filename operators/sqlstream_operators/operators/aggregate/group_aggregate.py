@@ -38,7 +38,7 @@ from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import FOUND, TIME, StateTable
 from sqlstream_operators.plan.types import BIGINT, quote_identifier
 
-from .counted_values import CountedValues, ValuesRead
+from .multisets import Multiset, ValuesRead
 
 _ACC = "acc"
 _INPUT = "__partials"
@@ -65,7 +65,7 @@ class _Version:
 
     @property
     def occupied(self) -> Mask:
-        """Which groups have any counted value, a debt included."""
+        """Which groups have any value in a multiset, a negative count included."""
         occupied = np.zeros(len(self.exists), bool)
         for read in self.values:
             occupied |= read.occupied
@@ -93,12 +93,14 @@ class GroupAggregate:
         self._identity: Schema = tuple(Column(f.name, types[f.name]) for f in acc.key)
         if spec.expiry is not None:
             self._identity = (Column(TIME, BIGINT), *self._identity)
-        self._counted = tuple(CountedValues(counted, self._timed_keys) for counted in spec.counted)
-        for counted in spec.counted:
-            table = spec.state.table(counted.name)
-            self._check(table, names_of(counted.values), ["count"])
+        self._multisets = tuple(Multiset(multiset, self._timed_keys) for multiset in spec.multisets)
+        for multiset in spec.multisets:
+            table = spec.state.table(multiset.name)
+            self._check(table, names_of(multiset.values), ["count"])
             if [f.name for f in table.key] != [f.name for f in acc.key]:
-                raise InternalError(f"state {spec.state.state_id}: {counted.name} is not keyed as the groups")
+                raise InternalError(
+                    f"state {spec.state.state_id}: {multiset.name} is not keyed as the groups"
+                )
 
     def _check(self, table: StateTable, sub_key: Sequence[str], values: Sequence[str]) -> None:
         expiry = self._spec.expiry
@@ -127,7 +129,7 @@ class GroupAggregate:
     def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:
         """Merge, emit, expire; raises InternalError for rows of groups that have expired."""
         figures = _Figures()
-        if len(inputs) != 1 + len(self._counted):
+        if len(inputs) != 1 + len(self._multisets):
             raise InternalError(f"state {self._spec.state.state_id}: {len(inputs)} inputs")
         with figures.clock.phase("merge_us"):
             seeds = self._seeds(context)
@@ -157,7 +159,7 @@ class GroupAggregate:
     def _touched(
         self, inputs: Sequence[pa.Table], seeds: pa.Table, context: OperatorContext
     ) -> tuple[Groups, pa.Table, list[pa.Table]]:
-        """The groups that this epoch touches, their partials (one a group), and the changes of counted values."""
+        """The groups that this epoch touches, their partials (one a group), and the changes of the multisets."""
         spec, duck = self._spec, context.duck
         schema: Schema = (*spec.keys, *spec.accumulators)
         if seeds.num_rows:
@@ -167,8 +169,8 @@ class GroupAggregate:
         keys = self._timed(merged, context.watermarks)
         groups = Groups(self._identity, names_of(self._timed_keys), keys)
         changes = []
-        for counted, given in zip(self._counted, inputs[1:], strict=True):
-            changed = counted.changes(duck, self._timed(given, context.watermarks))
+        for multiset, given in zip(self._multisets, inputs[1:], strict=True):
+            changed = multiset.changes(duck, self._timed(given, context.watermarks))
             groups.add(changed)
             changes.append(changed)
         partials = _numbered(merged, np.arange(merged.num_rows), spec.accumulators)
@@ -230,14 +232,14 @@ class GroupAggregate:
             order, state_keys = state.sorted_keys(_ACC, groups.keys)
             stored = state.get_sorted(_ACC, state_keys).take(pa.array(np.argsort(order)))
             found = stored.column(FOUND).to_numpy()
-            before_values = tuple(counted.read(state, groups) for counted in self._counted)
-            for counted, rows in zip(self._counted, changes, strict=True):
-                added, removed = counted.write(state, rows)
+            before_values = tuple(multiset.read(state, groups) for multiset in self._multisets)
+            for multiset, rows in zip(self._multisets, changes, strict=True):
+                added, removed = multiset.write(state, rows)
                 figures.added += added
                 figures.removed += removed
             after_values = tuple(
-                self._read_again(context, counted, groups, before, rows)
-                for counted, before, rows in zip(self._counted, before_values, changes, strict=True)
+                self._read_again(context, multiset, groups, before, rows)
+                for multiset, before, rows in zip(self._multisets, before_values, changes, strict=True)
             )
         with figures.clock.phase("merge_us"):
             old = _numbered(stored, np.arange(len(groups)), spec.accumulators)
@@ -258,7 +260,7 @@ class GroupAggregate:
     @staticmethod
     def _read_again(
         context: OperatorContext,
-        counted: CountedValues,
+        multiset: Multiset,
         groups: Groups,
         before: ValuesRead,
         changes: pa.Table,
@@ -267,7 +269,7 @@ class GroupAggregate:
         if not changes.num_rows:
             return before
         chosen = np.unique(groups.numbers(changes))
-        return counted.updated(before, counted.read(context.state, groups, chosen), chosen)
+        return multiset.updated(before, multiset.read(context.state, groups, chosen), chosen)
 
     def _merged(self, duck: DuckSession, old: pa.Table, partials: pa.Table) -> pa.Table:
         """The accumulators of each group after the epoch, in the order of the groups."""
@@ -294,7 +296,7 @@ class GroupAggregate:
         return rows
 
     def _kept(self, after: _Version) -> Mask:
-        """Which groups have state: those with rows, rows that are owed, or values that are still counted."""
+        """Which groups have state: those with rows, rows that are owed, or values in a multiset."""
         if self._spec.presence is None:
             return np.ones(after.accumulators.num_rows, bool)
         kept: Mask = (self._rows_of(after.accumulators) != 0) | after.occupied
@@ -333,12 +335,12 @@ class GroupAggregate:
         source = duck.source(side, rows.select(names_of(schema)).filter(pa.array(version.exists)), schema)
         columns = [f"m.{name}" for name in quoted((*spec.keys, *spec.accumulators))]
         joins = []
-        for number, (counted, read) in enumerate(zip(self._counted, version.values, strict=True)):
+        for number, (multiset, read) in enumerate(zip(self._multisets, version.values, strict=True)):
             relation = f"{side}_values{number}"
             made.append(relation)
-            duck.register(relation, read.rows, counted.columns)
-            joins.append(f" LEFT JOIN ({counted.aggregates_sql(relation)}) AS c{number} USING ({GROUP})")
-            columns += [f"c{number}.{name}" for name in quoted(counted.spec.columns)]
+            duck.register(relation, read.rows, multiset.columns)
+            joins.append(f" LEFT JOIN ({multiset.aggregates_sql(relation)}) AS c{number} USING ({GROUP})")
+            columns += [f"c{number}.{name}" for name in quoted(multiset.spec.columns)]
         return f"SELECT {', '.join(columns) or f'm.{GROUP}'} FROM {source} AS m{''.join(joins)}"
 
     # ----------------------------------------------------------------------------------------------------- expiry

@@ -1,0 +1,126 @@
+"""Rows that a task could not use, as lines of JSON: collected in a file of the task's machine, staged at its end.
+
+What a task keeps of them in memory does not grow with their number, and the driver gets the name of the file and how
+many there are of each kind. A line is an object: `epoch`, `kind`, where the row comes from, why it is here, the row.
+
+- `late`: `operator`, `reason`, `window_start` of the first window that the row missed, `window_end` of the last, `windows`:
+  how many there are from the first to the last, `event_time`, `row` (an object)
+- `no-time`: `operator`, `reason`, `row` (an object)
+- `malformed`: `origin`, `line`, `reason`, `row` (text)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlstream_operators.duck.relations import Relations
+from sqlstream_operators.plan.spec import LateStep
+from sqlstream_operators.plan.types import quote_literal
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_operators.state.private_folder import make_private
+
+from .epoch import EpochContext
+from .io import BadRow
+
+STAGED = "staging/dead-letter"
+"""Where a task's file is until its epoch is committed."""
+
+FOLDER_PREFIX = "letters-"
+"""How folders are called in which tasks collect."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedLetters:
+    """A task's file of dead letters in the checkpoint store, and how many there are of each kind."""
+
+    file: str
+    rows: Mapping[str, int]
+
+
+@dataclass(slots=True)
+class DeadLetters:
+    """The dead letters of the task `task` of an epoch. Close it: its files are on the disk of this machine."""
+
+    epoch: EpochContext
+    task: str
+    counts: Counter[str] = field(default_factory=Counter)
+    _folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def late(self, step: LateStep, rows: Relations, watermark: int) -> int:
+        """Keep the rows that `step` finds late at `watermark` (µs); how many there are."""
+        fields = ("window_start", "window_end", "windows", "event_time")
+        reason = f"the window was closed: the watermark is {watermark} µs"
+        return self._rows_of(step, rows, watermark, "late", reason, fields)
+
+    def timeless(self, step: LateStep, rows: Relations, watermark: int) -> int:
+        """Keep the rows that `step` can't put into a window, having no time; how many there are."""
+        return self._rows_of(step, rows, watermark, "no-time", "the event time is NULL", ())
+
+    def malformed(self, source: str, rows: Iterable[BadRow]) -> int:
+        """Keep what could not be read; how many rows these are."""
+        constant = {"epoch": self.epoch.epoch, "kind": "malformed", "source": source}
+        number = 0
+        with self._file().open("a", encoding="utf-8") as out:
+            for row in rows:
+                own = {"origin": row.origin, "line": row.line, "reason": row.reason, "row": row.raw}
+                out.write(json.dumps(constant | _present(own), ensure_ascii=False) + "\n")
+                number += 1
+        if number:
+            self.counts["malformed"] += number
+        return number
+
+    def stage(self) -> StagedLetters | None:
+        """Put the file into the checkpoint store, under a name that its content decides; None: there is none."""
+        if not self.counts:
+            return None
+        file = self._file()
+        with file.open("rb") as content:
+            digest = hashlib.file_digest(content, "sha256").hexdigest()[:16]
+        name = f"{STAGED}/epoch-{self.epoch.epoch:06d}-{self.task}-{digest}.jsonl"
+        CheckpointStore(self.epoch.checkpoint).put(name, file)
+        return StagedLetters(name, dict(sorted(self.counts.items())))
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self.counts.clear()
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    close = clear
+
+    def _rows_of(
+        self, step: LateStep, rows: Relations, watermark: int, kind: str, reason: str, fields: Iterable[str]
+    ) -> int:
+        told = {"kind": kind, "source": step.table, "operator": step.operator, "reason": reason}
+        items = [f"{self.epoch.epoch} AS epoch"]
+        items += [f"{quote_literal(text)} AS {name}" for name, text in told.items()]
+        items += [*fields, 'CAST("row" AS JSON) AS "row"']
+        timed = "IS NOT NULL" if kind == "late" else "IS NULL"
+        sql = f"SELECT {', '.join(items)}\nFROM (\n{step.late_sql}\n) AS letters\nWHERE window_end {timed}"
+        found = self._file().with_name("more")
+        number = rows.write_json(sql, step.inputs, found, {"late_watermark": watermark})
+        with self._file().open("ab") as out, found.open("rb") as more:
+            shutil.copyfileobj(more, out)
+        found.unlink()
+        if number:
+            self.counts[kind] += number
+        return number
+
+    def _file(self) -> Path:
+        if self._folder is None:
+            parent = make_private(Path(self.epoch.local_dir)) if self.epoch.local_dir else None
+            self._folder = tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX, dir=parent)
+        return Path(self._folder.name) / "letters"
+
+
+def _present(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}

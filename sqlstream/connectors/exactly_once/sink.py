@@ -1,0 +1,247 @@
+"""The driver's half of a sink that is exactly once because its target says which epochs are in it.
+
+The manifests say which epoch the target must be at. So one that is at another epoch (dropped, restored from a copy,
+written by another job) is refused rather than written on.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from sqlstream.connectors.api import ConnectorContext, SinkPart
+from sqlstream.connectors.exactly_once.staged import StagedEpoch
+from sqlstream.connectors.exactly_once.target import LostConnectionError, Record, Target, unusable
+from sqlstream_operators.errors import DataError
+from sqlstream_operators.plan.spec import SinkSpec
+
+#: Who a state directory is, for what its sinks write; the filesystem sink uses the same file.
+IDENTITY = "sinks/identity.json"
+#: How often a lost connection is made again before the run is given up, and seconds between.
+ATTEMPTS = 4
+PAUSE_S = 0.5
+
+
+class ExactlyOnceSink:
+    """Applies epochs to a `Target` in two phases around the manifest; see the package."""
+
+    def __init__(
+        self,
+        spec: SinkSpec,
+        context: ConnectorContext,
+        target: Target,
+        *,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._spec = spec
+        self._store = context.store
+        self._target = target
+        self._wait = wait
+        self._job: str | None = None
+        self._is_set_up = False
+        self._prepared: int | None = None
+
+    # ------------------------------------------------------------------------------------- the epoch's steps
+
+    def prepare(self, epoch: int, parts: Sequence[SinkPart], *, previous: int) -> None:
+        """Apply the epoch's rows in a transaction that stays open.
+
+        Raises DataError if the rows don't fit the target or it is not as this job left it, DiagnosticError
+        (ENV006) if it can't be used.
+        """
+        rows = StagedEpoch(self._store, self._spec, parts)
+        self._try(lambda: self._apply_first(epoch, previous, rows))
+        self._prepared = epoch
+
+    def commit(self, epoch: int, parts: Sequence[SinkPart], *, previous: int) -> None:
+        """Commit what was prepared, or apply the staged rows again if the target does not have the epoch yet."""
+        if self._prepared == epoch:
+            self._prepared = None
+            try:
+                self._target.commit()
+            except LostConnectionError:
+                pass
+            else:
+                return
+        rows = StagedEpoch(self._store, self._spec, parts)
+        self._try(lambda: self._apply_again(epoch, previous, rows))
+
+    def abort_uncommitted(self, last_epoch: int) -> None:
+        """Look whether the target is this job's; what later epochs staged is swept with all that no manifest names.
+
+        Raises DataError if it is not, or if it has epochs that this job has not.
+        """
+        self._prepared = None
+        self._target.release()
+        self._try(lambda: self._look(last_epoch))
+
+    def close(self) -> None:
+        """Roll back what was prepared and not committed, and close the connection."""
+        self._prepared = None
+        self._target.close()
+
+    def takes_over(self, former: SinkSpec) -> bool:
+        """Whether this sink can commit what a sink with the spec `former` prepared.
+
+        Another address or password is no reason against it: whether the epoch is in the target, the target says.
+        """
+        return replace(former, options=self._spec.options) == self._spec
+
+    # ---------------------------------------------------------------------------------------- transactions
+
+    def _try(self, work: Callable[[], None]) -> None:
+        """Do something that can be repeated, again after a connection was lost; nothing is left open if it fails."""
+        for attempt in range(ATTEMPTS):
+            try:
+                work()
+            except LostConnectionError as error:
+                self._target.release()
+                if attempt + 1 == ATTEMPTS:
+                    raise unusable(self._target.place, str(error)) from None
+                self._wait(PAUSE_S * (1 + attempt))
+            except BaseException:
+                self._target.release()
+                raise
+            else:
+                return
+
+    def _look(self, last_epoch: int) -> None:
+        if not self._target.open(create=False):
+            return
+        record = self._target.record(lock=False)
+        if record is not None and not self._is_free(record) and self._target.exists():
+            self._check_owner(record)
+            if record.epoch > last_epoch:
+                raise self._ahead(record.epoch, last_epoch)
+        self._target.release()
+
+    def _apply_first(self, epoch: int, previous: int, rows: StagedEpoch) -> None:
+        self._target.release()
+        if not self._is_set_up:
+            self._target.open(create=True)
+            self._set_up(previous)
+            self._target.commit()
+            self._is_set_up = True
+        self._target.open(create=True)
+        record = self._target.record(lock=True)
+        if record is None:
+            raise self._dropped(previous)
+        self._check_at(record, previous)
+        self._apply(epoch, rows)
+
+    def _apply_again(self, epoch: int, previous: int, rows: StagedEpoch) -> None:
+        if not self._target.open(create=False):
+            raise self._dropped(epoch)
+        record = self._target.record(lock=True)
+        if record is None or not self._target.exists():
+            raise self._dropped(epoch)
+        self._check_owner(record)
+        if is_committed(record, epoch):
+            self._target.release()
+            return
+        self._check_at(record, previous)
+        self._apply(epoch, rows)
+        self._target.commit()
+
+    def _apply(self, epoch: int, rows: StagedEpoch) -> None:
+        if rows.rows:
+            self._target.apply(rows)
+        self._target.write_record(Record(self._identity(), self._spec.name, epoch))
+
+    def _set_up(self, previous: int) -> None:
+        """Create what is not there, and check that what is there is this job's and at epoch `previous`."""
+        self._target.create_record_store()
+        record = self._target.record(lock=False)
+        if not self._target.exists():
+            if previous or (record is not None and self._owns(record) and record.epoch):
+                raise self._dropped(previous)
+            self._target.create()
+        elif self._is_free(record):
+            if previous:
+                raise self._dropped(previous)
+            self._target.check_shape()
+            self._check_empty()
+        elif record is not None:
+            self._check_at(record, previous)
+            self._target.check_shape()
+            return
+        self._target.write_record(Record(self._identity(), self._spec.name, 0))
+
+    # --------------------------------------------------------------------------------------------- refusals
+
+    def _check_owner(self, record: Record) -> None:
+        if self._owns(record):
+            return
+        words = self._target.wording
+        if record.job == self._identity():
+            raise DataError(
+                f"{self._target.place} is where table {record.sink} writes: give table {self._spec.name} "
+                f"another '{words.name_option}'"
+            )
+        raise DataError(
+            f"{self._target.place} was written with another state directory, up to its epoch {record.epoch}. "
+            f"Go on with that state directory, drop the {words.noun} ({words.drop}), or choose another "
+            f"'{words.name_option}'"
+        )
+
+    def _check_at(self, record: Record, epoch: int) -> None:
+        self._check_owner(record)
+        if record.epoch > epoch:
+            raise self._ahead(record.epoch, epoch)
+        if record.epoch < epoch:
+            raise self._behind(record.epoch, epoch)
+
+    def _check_empty(self) -> None:
+        if self._target.owns_all_rows and not self._target.is_empty():
+            words = self._target.wording
+            raise DataError(
+                f"{self._target.place} has rows that this pipeline did not write, and would not be equal to the "
+                f"query's result. Empty the {words.noun} (DELETE FROM), drop it, or choose another "
+                f"'{words.name_option}'"
+            )
+
+    def _ahead(self, there: int, here: int) -> DataError:
+        return DataError(
+            f"{self._target.place} has the rows of epoch {there}, but this state directory is at epoch {here}: it "
+            f"was restored from an older copy. Drop the {self._target.wording.noun} and start over with a new state "
+            f"directory"
+        )
+
+    def _behind(self, there: int, here: int) -> DataError:
+        noun = self._target.wording.noun
+        return DataError(
+            f"{self._target.place} has the rows up to epoch {there}, but this state directory has given it epoch "
+            f"{here}: the {noun} was restored from an older copy. Restore the newer one, or drop the {noun} and start "
+            f"over with a new state directory"
+        )
+
+    def _dropped(self, epoch: int) -> DataError:
+        words = self._target.wording
+        return DataError(
+            f"{self._target.place}: the {words.noun} or {words.record} is gone, and with it the rows up to epoch "
+            f"{epoch}. Restore it, or drop what is left and start over with a new state directory"
+        )
+
+    # ------------------------------------------------------------------------------------------ who writes
+
+    def _owns(self, record: Record) -> bool:
+        return record.job == self._identity() and record.sink == self._spec.name
+
+    def _is_free(self, record: Record | None) -> bool:
+        """Whether nobody's epoch is in the target: a first run that was cut off leaves a record of epoch 0."""
+        return record is None or (not record.epoch and record.job != self._identity())
+
+    def _identity(self) -> str:
+        if self._job is None:
+            if not self._store.exists(IDENTITY):
+                self._store.put(IDENTITY, json.dumps({"id": uuid.uuid4().hex}).encode())
+            self._job = str(json.loads(self._store.get(IDENTITY))["id"])
+        return self._job
+
+
+def is_committed(record: Record, epoch: int) -> bool:
+    """Whether a target with this record has the epoch."""
+    return record.epoch >= epoch

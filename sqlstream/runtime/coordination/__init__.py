@@ -1,0 +1,1 @@
+"""One driver at a time: the lease, and how another driver is noticed."""

@@ -1,0 +1,33 @@
+"""Other drivers on the same state directory: how a plan or a manifest tells that there is one."""
+
+from __future__ import annotations
+
+from sqlstream.runtime.coordination.lease import another_driver
+from sqlstream.storage.journal import Journal
+
+
+def check_head(journal: Journal, epoch: int) -> None:
+    """Raise DiagnosticError (STA002) if there is a manifest after `epoch`.
+
+    A driver that was paused for long may create a name again that has been collected meanwhile, since only
+    the last manifests are kept. So creating one is not enough: it must be the last as well, and until that
+    is known nothing of the epoch is made visible. An old manifest that is left behind harms nobody.
+    """
+    _, manifests = journal.epochs()
+    if manifests and manifests[-1] > epoch:
+        raise lost_manifest(journal, manifests[-1])
+
+
+def lost_plan(journal: Journal, epoch: int) -> Exception:
+    """The message for a plan that another driver has written first."""
+    try:
+        plan = journal.plan(epoch)
+    except FileNotFoundError:
+        plan = None
+    other = "it has gone already" if plan is None else str(plan.run)
+    return another_driver(other, journal.store)
+
+
+def lost_manifest(journal: Journal, epoch: int) -> Exception:
+    """The message for a manifest that another driver has published first."""
+    return another_driver(str(journal.manifest(epoch).run), journal.store)

@@ -1,0 +1,303 @@
+"""The epoch loop: plan, run, prepare, publish, commit, collect; and then the next one.
+
+    recover -> [ plan -> write it -> run -> prepare sinks -> publish manifest -> commit sinks -> collect ]*
+
+The manifest is the only step that decides. Whatever breaks off before it leaves an epoch that is replayed,
+whatever breaks off after it leaves sinks that are committed again; `recovery` says how a run starts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from sqlstream.runtime.coordination import fencing
+from sqlstream.runtime.loop import watermarks
+from sqlstream.runtime.loop.faults import Faults, no_faults
+from sqlstream.runtime.loop.outputs import Outputs
+from sqlstream.runtime.loop.planning import EpochPlanner, Ready, same_input
+from sqlstream.runtime.loop.program import LoopSettings, Program
+from sqlstream.runtime.loop.progress import EpochReport, RunResult
+from sqlstream.runtime.loop.recovery import Recovered, committed_epoch, recover, void_manifest
+from sqlstream.runtime.loop.reporting import Timer, epoch_report, run_result
+from sqlstream.runtime.loop.run_state import RunState
+from sqlstream.runtime.loop.stop import StopFlag
+from sqlstream.runtime.tasks.failures import EpochTooLargeError, error_of
+from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome, JobRunner
+from sqlstream.runtime.tasks.worker import describe
+from sqlstream.storage.garbage import GarbageCollector
+from sqlstream.storage.journal import Journal
+from sqlstream.storage.manifest import CommittedPart, EpochPlan, Manifest, RunInfo, StateVersions
+from sqlstream_operators.errors import MemoryExhaustedError
+
+#: An epoch whose replay has ended so many drivers is not replayed once more, but planned anew, smaller.
+MOST_REPLAYS = 2
+
+
+class EpochLoop:
+    """Runs the epochs of one program on one state directory until the input ends or `stop` is set."""
+
+    def __init__(
+        self,
+        program: Program,
+        journal: Journal,
+        runner: JobRunner,
+        collector: GarbageCollector,
+        settings: LoopSettings,
+        run: RunInfo,
+        *,
+        lineage: str,
+        stop: StopFlag,
+        on_epoch: Callable[[EpochReport], None] = lambda report: None,
+        check_lease: Callable[[], None] = lambda: None,
+        faults: Faults = no_faults,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._program = program
+        self._journal = journal
+        self._runner = runner
+        self._collector = collector
+        self._settings = settings
+        self._run = run
+        self._stop = stop
+        self._on_epoch = on_epoch
+        self._check_lease = check_lease
+        self._faults = faults
+        self._clock = clock
+        self._state = RunState(lineage)
+        self._planner = EpochPlanner(program, settings, self._state, run, clock=clock, wall_clock=wall_clock)
+        self._outputs = Outputs(program, journal.store)
+        self._done: list[EpochReport] = []
+        self._digest: str | None = None
+        self._too_large: EpochPlan | None = None
+
+    def run(self) -> RunResult:
+        """Recover, then run epochs of a program that fits the state. Raises DiagnosticError."""
+        started = self._clock()
+        try:
+            found = recover(self._journal)
+            self._state.start_from(found.last, self._program)
+            self._planner.start()
+            self._outputs.commit_again(found.last)
+            self._decide(found)
+            self._collector.sweep()
+            outcome = self._epochs()
+        finally:
+            self._outputs.close()
+        return run_result(outcome, self._state.last, self._done, self._clock() - started)
+
+    def _epochs(self) -> str:
+        while True:
+            self._check_lease()
+            if self._stop.requested:
+                return "stopped"
+            if self._settings.max_epochs is not None and len(self._done) >= self._settings.max_epochs:
+                return "stopped"
+            begun = self._clock()
+            ready = self._planner.look()
+            if ready.worth_it:
+                plan = self._written(ready)
+                report = self._attempt(plan, planning=self._clock() - begun)
+                if report is not None and self._planner.caught_up(report):
+                    self._stop.wait(self._settings.poll_s - (self._clock() - begun))
+            elif self._planner.ended(ready):
+                return "exhausted" if self._done else "nothing new"
+            else:
+                self._stop.wait(self._planner.pause())
+
+    def _decide(self, found: Recovered) -> None:
+        """Replay the epoch that was begun, or give its number up; afterwards nothing is under way."""
+        committed = committed_epoch(found.last)
+        if found.begun is None:
+            self._outputs.abort_after(committed)
+            return
+        plan = found.plan
+        if (
+            plan is not None
+            and plan.fingerprint == self._program.fingerprint
+            and plan.parallelism == self._settings.parallelism
+        ):
+            self._outputs.abort_after(found.begun)
+            self._state.resume(plan)
+            if self._journal.replays(plan.epoch) < MOST_REPLAYS or not self._planner.read_less(plan):
+                self._replay(plan)
+                return
+        self._give_up(found.begun)
+
+    def _replay(self, plan: EpochPlan) -> None:
+        """Run an epoch again that an earlier run began; noted, so that one that ends its driver is not replayed for ever."""
+        self._journal.note_replay(plan.epoch)
+        try:
+            self._attempt(plan, planning=0.0, replayed=True)
+        except Exception:
+            self._journal.forget_replays(plan.epoch)
+            raise
+        self._journal.forget_replays(plan.epoch)
+
+    def _give_up(self, epoch: int) -> None:
+        """Void an epoch that is under way: no driver can commit it from now on, its input is read by the next ones."""
+        void = void_manifest(epoch, self._state.last, self._run, self._nothing())
+        void = replace(void, rows_cap=self._planner.rows_cap)
+        committed = committed_epoch(self._state.last)
+        self._check_lease()
+        if not self._journal.publish(void):
+            raise fencing.lost_manifest(self._journal, void.epoch)
+        fencing.check_head(self._journal, void.epoch)
+        self._faults("voided", void.epoch)
+        self._journal.forget_replays(epoch)
+        self._state.void(void, self._program)
+        self._outputs.abort_after(committed)
+        self._collector.committed(void)
+
+    def _attempt(self, plan: EpochPlan, *, planning: float, replayed: bool = False) -> EpochReport | None:
+        """Run a written plan; None if it did not fit into memory: it is given up then, and the next epochs read less.
+
+        Raises EpochTooLargeError if it can't be made smaller; then it stays as it is, for a run with more memory.
+        """
+        try:
+            report = self._execute(plan, planning=planning, replayed=replayed)
+        except EpochTooLargeError as error:
+            before, self._too_large = self._too_large, plan
+            cut = before is None or not same_input(before, plan)
+            if not (cut and self._planner.read_less(plan)):
+                raise error.hopeless(committed_epoch(self._state.last)) from error
+            self._give_up(plan.epoch)
+            self._collector.sweep()
+            if error.runner_lost:
+                raise
+            return None
+        self._too_large = None
+        return report
+
+    def _nothing(self) -> Manifest:
+        """The manifest before the first epoch."""
+        return Manifest(
+            epoch=0,
+            parent=None,
+            lineage=self._state.lineage,
+            run=self._run,
+            fingerprint=self._program.fingerprint,
+            plan_digest=self._kept_program(),
+            parallelism=self._settings.parallelism,
+            max_parallelism=self._program.plan.options.max_parallelism,
+            sources=tuple(self._state.sources.values()),
+            states=tuple(
+                StateVersions(state.state_id, state.schema_id, ()) for state in self._program.plan.states
+            ),
+        )
+
+    def _written(self, ready: Ready) -> EpochPlan:
+        """Write the plan of the next epoch."""
+        plan = self._planner.plan(ready)
+        self._state.sources = dict(ready.states)
+        if not self._journal.create_plan(plan):
+            raise fencing.lost_plan(self._journal, plan.epoch)
+        fencing.check_head(self._journal, plan.epoch)
+        self._faults("planned", plan.epoch)
+        return plan
+
+    def _execute(self, plan: EpochPlan, *, planning: float, replayed: bool = False) -> EpochReport:
+        """Run a written plan to its end."""
+        timer = Timer(self._clock, {"plan": planning})
+        digest = self._kept_program()
+        previous = committed_epoch(self._state.last)
+        job = EpochJob(
+            program=self._program.plan,
+            plan=plan,
+            states=self._state.versions,
+            store_uri=self._journal.store.uri,
+            local_dir=self._settings.local_dir,
+            base_dir=self._settings.base_dir,
+        )
+        try:
+            outcome = self._runner.run(job)
+            timer.lap("job")
+            self._faults("run", plan.epoch)
+            self._outputs.prepare(plan.epoch, outcome, previous)
+            timer.lap("prepare")
+        except Exception as error:
+            # If another driver has gone on, that is why: it has taken away what this epoch needs.
+            fencing.check_head(self._journal, plan.epoch - 1)
+            if isinstance(error, MemoryError | MemoryExhaustedError):
+                raise error_of(describe(error), plan.epoch) from error
+            raise
+        self._faults("prepared", plan.epoch)
+        self._check_lease()
+        manifest = self._manifest(plan, outcome, digest)
+        if not self._journal.publish(manifest):
+            raise fencing.lost_manifest(self._journal, plan.epoch)
+        fencing.check_head(self._journal, plan.epoch)
+        timer.lap("publish")
+        self._faults("published", plan.epoch)
+        self._outputs.commit(manifest, outcome)
+        timer.lap("commit")
+        self._faults("committed", plan.epoch)
+        self._planner.learn_paces(manifest)
+        self._state.adopt(plan, manifest, outcome)
+        self._collector.committed(manifest)
+        timer.lap("collect")
+        self._faults("collected", plan.epoch)
+        self._planner.learn_speed(sum(manifest.rows.values()), timer.total)
+        report = epoch_report(manifest, self._state, self._program.sources, timer.seconds, replayed=replayed)
+        self._done.append(report)
+        self._on_epoch(report)
+        return report
+
+    def _kept_program(self) -> str:
+        """The digest under which the physical plan is kept.
+
+        It is written once an epoch is under way: from then on no other driver sweeps what no manifest names.
+        """
+        if self._digest is None:
+            self._digest = self._journal.put_physical_plan(self._program.text)
+        return self._digest
+
+    def _manifest(self, plan: EpochPlan, outcome: EpochOutcome, digest: str) -> Manifest:
+        states = []
+        for source in plan.sources:
+            closed = [
+                outcome.closed[clock.step] - clock.tick_us
+                for clock in self._planner.clocks
+                if source.name in clock.sources and clock.step in outcome.closed
+            ]
+            states.append(
+                watermarks.after_epoch(
+                    self._state.sources[source.name],
+                    position=source.next,
+                    exhausted=source.exhausted,
+                    read_up_to=outcome.sources[source.name].watermark,
+                    applied=source.watermarks.close,
+                    closed_up_to=max(closed, default=None),
+                )
+            )
+        return Manifest(
+            epoch=plan.epoch,
+            parent=plan.parent,
+            lineage=plan.lineage,
+            run=self._run,
+            fingerprint=self._program.fingerprint,
+            plan_digest=digest,
+            parallelism=plan.parallelism,
+            max_parallelism=self._program.plan.options.max_parallelism,
+            sources=tuple(states),
+            states=tuple(
+                StateVersions(
+                    state.state_id,
+                    state.schema_id,
+                    tuple(version.to_json() for version in outcome.states[state.state_id]),
+                )
+                for state in self._program.plan.states
+            ),
+            sinks={
+                name: tuple(CommittedPart(part.rows, part.payload, part.staged) for part in parts)
+                for name, parts in outcome.parts.items()
+            },
+            rows={name: source.rows for name, source in outcome.sources.items()},
+            dead_letters=outcome.dead_letters,
+            dead_letter_files=outcome.dead_letter_files,
+            metrics=outcome.metrics,
+            previous=committed_epoch(self._state.last),
+            rows_cap=self._planner.rows_cap,
+        )

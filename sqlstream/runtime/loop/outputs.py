@@ -1,0 +1,57 @@
+"""What an epoch makes visible: rows of the sinks and dead letters, in two phases around its manifest."""
+
+from __future__ import annotations
+
+from sqlstream.connectors.api import SinkPart
+from sqlstream.runtime.loop.program import Program
+from sqlstream.runtime.tasks.job import EpochOutcome
+from sqlstream.storage import dead_letter
+from sqlstream.storage.manifest import Manifest
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
+
+
+class Outputs:
+    """The sinks of a program, those of the program before it, and the dead letters in the store."""
+
+    def __init__(self, program: Program, store: CheckpointStore) -> None:
+        self._sinks = program.sinks
+        self._former = program.former_sinks
+        self._store = store
+
+    def prepare(self, epoch: int, outcome: EpochOutcome, previous: int) -> None:
+        """Make all that an epoch wrote ready; what may fail, fails here.
+
+        `previous` is the last epoch that was committed, 0 if there is none.
+        """
+        for name, sink in self._sinks.items():
+            sink.prepare(epoch, outcome.parts.get(name, ()), previous=previous)
+
+    def commit(self, manifest: Manifest, outcome: EpochOutcome) -> None:
+        """Make an epoch visible whose manifest is published."""
+        for name, sink in self._sinks.items():
+            sink.commit(manifest.epoch, outcome.parts.get(name, ()), previous=manifest.previous)
+        dead_letter.commit(self._store, manifest.dead_letter_files)
+
+    def commit_again(self, last: Manifest | None) -> None:
+        """Make the last epoch visible: the run that published it may have broken off before it did."""
+        if last is None or last.void:
+            return
+        for name, sink in self._former.items():
+            parts = [
+                SinkPart(part.rows, part.payload, staged=part.staged) for part in last.sinks.get(name, ())
+            ]
+            sink.commit(last.epoch, parts, previous=last.previous)
+        dead_letter.commit(self._store, last.dead_letter_files)
+
+    def abort_after(self, epoch: int) -> None:
+        """Take back what later epochs prepared."""
+        for sink in (*self._former.values(), *self._sinks.values()):
+            sink.abort_uncommitted(epoch)
+        dead_letter.abort_uncommitted(self._store, epoch)
+
+    def close(self) -> None:
+        """Let go of connections; a transaction that a sink prepared and did not commit is rolled back."""
+        for sink in (*self._former.values(), *self._sinks.values()):
+            close = getattr(sink, "close", None)
+            if close is not None:
+                close()

@@ -1,0 +1,237 @@
+"""Planning an epoch: what the sources have, how much of it is read, which windows close, and whether it is worth it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from sqlstream.connectors.api import SourcePlan
+from sqlstream.runtime.loop import watermarks
+from sqlstream.runtime.loop.admission import FEWEST_ROWS, MOST_ROWS, SMALLER, Pace
+from sqlstream.runtime.loop.program import LoopSettings, Program
+from sqlstream.runtime.loop.progress import EpochReport
+from sqlstream.runtime.loop.recovery import committed_epoch
+from sqlstream.runtime.loop.run_state import RunState
+from sqlstream.storage.manifest import (
+    EpochPlan,
+    Manifest,
+    PlannedSource,
+    PlannedSplit,
+    RowsCap,
+    RunInfo,
+    SourceState,
+)
+from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN
+from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec
+from sqlstream_operators.plan.spec import OperatorStep, WatermarkSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What could be read now: the sources' states and plans, and the watermarks that would apply."""
+
+    states: Mapping[str, SourceState]
+    plans: Mapping[str, SourcePlan]
+    late: Mapping[str, int]
+    worth_it: bool
+
+
+class EpochPlanner:
+    """Plans the epochs of one run, each behind where `state` is; `clock` tells when a source was idle for long.
+
+    `clocks` are those of all operators that a watermark moves.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        settings: LoopSettings,
+        state: RunState,
+        run: RunInfo,
+        *,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self._program = program
+        self._plan = program.plan
+        self._settings = settings
+        self._state = state
+        self._run = run
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._admission = settings.admission
+        self._groups = watermarks.source_groups(self._plan)
+        self.clocks = watermarks.window_clocks(self._plan)
+        # A global aggregate has a row before any input: its first epoch runs whether there is input or not.
+        self._seeded = any(
+            isinstance(step, OperatorStep)
+            and isinstance(step.operator, GroupAggregateSpec)
+            and step.operator.seed is not None
+            for stage in self._plan.stages
+            for step in stage.steps
+        )
+        self._fed: dict[str, float] = {}
+        self._paces: dict[str, Pace] = {}
+
+    def start(self) -> None:
+        """Go on from where the state is: count idle time from now, and keep to what memory allowed before."""
+        self._fed = dict.fromkeys(self._state.sources, self._clock())
+        if self._state.last is not None and self._state.last.rows_cap is not None:
+            self._admission = replace(self._admission, cap=self._state.last.rows_cap)
+
+    def look(self) -> Ready:
+        """Ask the sources what they have, and decide whether an epoch is worth it."""
+        finished = self._state.finished
+        waiting = {
+            name: source.lag(self._state.sources[name].position)
+            for name, source in self._program.sources.items()
+            if name not in finished
+        }
+        limits = self._admission.share(waiting, self._settings.tasks, self._paces, self._groups)
+        plans = {
+            name: self._program.sources[name].plan(self._state.sources[name].position, limit)
+            for name, limit in limits.items()
+        }
+        states = dict(self._state.sources)
+        now = self._clock()
+        for name, plan in plans.items():
+            if plan.splits:
+                self._fed[name] = now
+            if states[name].exhausted:
+                if plan.splits or not plan.exhausted:
+                    states[name] = watermarks.resumed(states[name])
+                else:
+                    finished.add(name)
+        late = watermarks.effective(
+            own={name: state.seen for name, state in states.items()},
+            exhausted={name for name, state in states.items() if state.exhausted},
+            idle={name for name in states if name not in finished and self._idle(name, plans, now)},
+            groups=self._groups,
+            applied={name: state.applied for name, state in states.items()},
+        )
+        worth_it = any(plan.splits for plan in plans.values()) or self._closes(states, plans, late)
+        worth_it = worth_it or (self._seeded and not committed_epoch(self._state.last))
+        return Ready(states, plans, late, worth_it)
+
+    def plan(self, ready: Ready) -> EpochPlan:
+        """The plan of the next epoch."""
+        planned = []
+        for spec in self._plan.sources:
+            state = ready.states[spec.name]
+            plan = ready.plans.get(spec.name) or SourcePlan((), state.position, True)
+            planned.append(
+                PlannedSource(
+                    name=spec.name,
+                    connector=spec.connector,
+                    start=state.position,
+                    next=plan.next_position,
+                    splits=tuple(PlannedSplit(s.payload, s.rows, s.bytes) for s in plan.splits),
+                    exhausted=plan.exhausted,
+                    watermarks=watermarks.planned(
+                        state.applied, ready.late[spec.name], closes_everything=plan.exhausted
+                    ),
+                )
+            )
+        parent = None if self._state.last is None else self._state.last.epoch
+        return EpochPlan(
+            epoch=(parent or 0) + 1,
+            parent=parent,
+            lineage=self._state.lineage,
+            run=self._run,
+            fingerprint=self._program.fingerprint,
+            parallelism=self._settings.parallelism,
+            sources=tuple(planned),
+            now_us=int(self._wall_clock() * 1e6),
+            admitted=self._admission.limit,
+        )
+
+    @property
+    def rows_cap(self) -> RowsCap | None:
+        """What memory allows an epoch to read, as far as that is known."""
+        return self._admission.cap
+
+    def read_less(self, plan: EpochPlan) -> bool:
+        """Let the next epochs read less than `plan`, which did not fit into memory; False if it is as small as can be."""
+        rows = min(
+            plan.admitted, sum(_most_rows(split) for source in plan.sources for split in source.splits)
+        )
+        if rows <= FEWEST_ROWS:
+            return False
+        self._admission = self._admission.capped(max(rows // SMALLER, FEWEST_ROWS))
+        return True
+
+    def learn_paces(self, manifest: Manifest) -> None:
+        """Learn from an epoch, before it is adopted, how fast event time goes on in each source."""
+        for state in manifest.sources:
+            before = self._state.sources[state.name].seen
+            if before > WATERMARK_MIN:
+                pace = Pace.between(before, state.seen, manifest.rows[state.name])
+                if pace is not None:
+                    self._paces[state.name] = pace
+
+    def learn_speed(self, rows: int, seconds: float) -> None:
+        """Learn from an epoch how many rows the next one can have."""
+        self._admission = self._admission.after(rows, seconds)
+
+    def caught_up(self, report: EpochReport) -> bool:
+        """Whether input only trickles in, so that the next epoch can wait until there is more of it."""
+        return (
+            not all(source.bounded for source in self._program.sources.values())
+            and sum(report.rows_read.values()) < self._admission.limit // 2
+            and not any(report.lag.values())
+        )
+
+    def ended(self, ready: Ready) -> bool:
+        """Whether all sources are bounded and have nothing left."""
+        return all(
+            name in self._state.finished or ready.plans[name].exhausted for name in self._program.sources
+        ) and all(source.bounded for source in self._program.sources.values())
+
+    def pause(self) -> float:
+        """Seconds until it is worth asking the sources again."""
+        asked = [getattr(source, "poll_seconds", None) for source in self._program.sources.values()]
+        return min(
+            (float(seconds) for seconds in asked if seconds is not None), default=self._settings.poll_s
+        )
+
+    def _idle(self, name: str, plans: Mapping[str, SourcePlan], now: float) -> bool:
+        spec = next(spec for spec in self._plan.sources if spec.name == name)
+        timeout = spec.watermark.idle_timeout_us if isinstance(spec.watermark, WatermarkSpec) else None
+        return (
+            timeout is not None
+            and not plans[name].splits
+            and not plans[name].exhausted
+            and now - self._fed[name] >= timeout / 1e6
+        )
+
+    def _closes(
+        self, states: Mapping[str, SourceState], plans: Mapping[str, SourcePlan], late: Mapping[str, int]
+    ) -> bool:
+        """Whether an epoch without input would close a window that has rows."""
+        before = {name: state.applied for name, state in states.items()}
+        after = {
+            name: WATERMARK_MAX if name in plans and plans[name].exhausted else mark
+            for name, mark in late.items()
+        }
+        return any(
+            clock.strikes(clock.least(before), clock.least(after))
+            and any(not shard.is_empty for shard in self._state.versions.get(clock.state_id, ()))
+            for clock in self.clocks
+        )
+
+
+#: A row has at least so many bytes, on average and compressed.
+_ROW_BYTES = 4
+
+
+def _most_rows(split: PlannedSplit) -> int:
+    if split.rows is not None:
+        return split.rows
+    return MOST_ROWS if split.bytes is None else split.bytes // _ROW_BYTES + 1
+
+
+def same_input(one: EpochPlan, other: EpochPlan) -> bool:
+    """Whether two plans read the same, however it is cut into splits."""
+    return {s.name: (s.start, s.next) for s in one.sources} == {
+        s.name: (s.start, s.next) for s in other.sources
+    }

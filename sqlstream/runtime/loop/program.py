@@ -1,0 +1,45 @@
+"""What the epoch loop runs, and with which settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlstream.connectors.api import Sink, Source
+from sqlstream.runtime.loop.admission import Admission
+from sqlstream_operators.plan.spec import PhysicalPlan
+
+#: How long to wait when no source has anything new, unless a source asks for another interval.
+POLL_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSettings:
+    """How the loop runs a program: shards, limits, and the directories that tasks need.
+
+    `tasks` is how many splits of a source are useful (tasks that run at the same time), `poll_s` how long to
+    wait when nothing is new, and between epochs that read little. `max_epochs` ends the run early, for tests.
+    """
+
+    parallelism: int
+    base_dir: str
+    local_dir: str
+    admission: Admission = field(default_factory=Admission)
+    tasks: int = 4
+    poll_s: float = POLL_S
+    max_epochs: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What the loop runs: the plan, as text too, its fingerprint, and the driver's halves of its connectors.
+
+    `former_sinks` are those of the program that wrote the last manifest, to commit it again.
+    """
+
+    plan: PhysicalPlan
+    text: bytes
+    fingerprint: str
+    sources: Mapping[str, Source]
+    sinks: Mapping[str, Sink]
+    former_sinks: Mapping[str, Sink]

@@ -1,0 +1,247 @@
+"""Where a run starts: the last manifest is the truth; an epoch that was begun after it is decided first.
+
+What may be found, and what is done about it:
+
+- *A manifest for epoch N and nothing after it.* N's sinks and dead letters are committed again (they may have
+  been cut off half-way; committing is repeatable), and what later epochs staged is removed.
+- *A plan for N+1 without a manifest, which this program can replay*: it is run again exactly as it is
+  written. A driver that was only paused may be doing the same. Both write the same bytes under the same
+  names, so it does not matter who wins the exclusive creation of the manifest; the other one stops. For that
+  reason nothing that N+1 may have staged is removed before its manifest is there.
+- *A plan for N+1 without a manifest, which can't be replayed exactly*: the file is damaged, or the query
+  or the parallelism has changed. Nothing of N+1 is visible, because sinks become visible after the
+  manifest only. A *void* manifest is published under N+1: positions and state are N's. From then on no other
+  driver can commit that plan, and it is safe to remove what it staged and to plan afresh as N+2.
+  (A driver that was paused for so long that N+1's files were collected finds later manifests, and stops. What
+  it staged after that stays where no reader looks.)
+- *A damaged manifest*: if it is the last one, the run stops. Falling back to N-1 would replay an epoch
+  whose results readers may have seen, perhaps with other splits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from sqlstream.storage.journal import Journal
+from sqlstream.storage.manifest import EpochPlan, Manifest, RunInfo, StateVersions
+from sqlstream_operators.plan import plan_json
+from sqlstream_operators.plan.spec import PhysicalPlan
+from sqlstream_operators.plan.state_schema import StateSchema, StateTable
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What the journal says: the last manifest, and the plan after it that must be replayed or given up.
+
+    `begun` is the number of an epoch that has a plan and no manifest; `plan` is None if that can't be read.
+    """
+
+    last: Manifest | None
+    begun: int | None
+    plan: EpochPlan | None
+
+
+def recover(journal: Journal) -> Recovered:
+    """Read the end of the journal. Raises DiagnosticError (STA001) if the last manifest is damaged."""
+    plans, manifests = journal.epochs()
+    last = journal.manifest(manifests[-1]) if manifests else None
+    after = [epoch for epoch in plans if last is None or epoch > last.epoch]
+    if not after:
+        return Recovered(last, None, None)
+    begun = after[0]
+    plan = journal.plan(begun)
+    if plan is not None and plan.parent != (last.epoch if last else None):
+        plan = None
+    return Recovered(last, begun, plan)
+
+
+def void_manifest(epoch: int, last: Manifest | None, run: RunInfo, nothing: Manifest) -> Manifest:
+    """The manifest that gives `epoch` up: `last` again under another number, or `nothing` if there is none.
+
+    Its parent is the last epoch that is not void.
+    """
+    base = last or nothing
+    return replace(
+        base,
+        epoch=epoch,
+        parent=committed_epoch(last) or None,
+        previous=committed_epoch(last),
+        run=run,
+        sinks={},
+        rows={},
+        dead_letters={},
+        dead_letter_files=(),
+        void=True,
+        metrics={},
+    )
+
+
+def committed_epoch(last: Manifest | None) -> int:
+    """The last epoch that made something, 0 if none has; what later ones staged is not wanted."""
+    if last is None:
+        return 0
+    return (last.parent or 0) if last.void else last.epoch
+
+
+def check_compatible(journal: Journal, last: Manifest, program: PhysicalPlan) -> None:
+    """Whether `program` can go on with the state that `last` names.
+
+    It can if every state has the same id and schema, key groups are counted alike, and it reads the same
+    sources. A sink may be left out. A sink or a source that is new would start in the middle of the input
+    without saying so, and is refused. Raises DiagnosticError with exit code 4 (STA010 state, STA011 sources,
+    STA012 max parallelism, STA013 sinks).
+    """
+    problems = [
+        *_states(journal, last, program),
+        *_sources(journal, last, program),
+        *_sinks(journal, last, program),
+    ]
+    if last.max_parallelism != program.options.max_parallelism:
+        problems.append(
+            Diagnostic(
+                "STA012",
+                f"this state was written with max-parallelism {last.max_parallelism}, "
+                f"the query asks for {program.options.max_parallelism}",
+                notes=(
+                    "it decides which key is in which key group, so it is fixed for the life of the state",
+                ),
+                help=f"SET 'pipeline.max-parallelism' = '{last.max_parallelism}', or use another --state-dir",
+            )
+        )
+    if problems:
+        raise DiagnosticError(*problems, exit_code=4)
+
+
+_WAY_OUT = "run the file that wrote this state, or give another --state-dir to start over"
+
+
+def _states(journal: Journal, last: Manifest, program: PhysicalPlan) -> Iterable[Diagnostic]:
+    now = {state.state_id: state for state in program.states}
+    before = {state.state_id: state.schema_id for state in last.states}
+    if before == {state_id: state.schema_id for state_id, state in now.items()}:
+        return
+    old = {state.state_id: state for state in physical_plan(journal, last).states}
+    for state_id in before:
+        if state_id not in now:
+            yield Diagnostic(
+                "STA010",
+                f"the query no longer has the state that was kept: {_named(old[state_id])}",
+                help=_WAY_OUT,
+            )
+        elif now[state_id].schema_id != before[state_id]:
+            yield Diagnostic(
+                "STA010",
+                f"the query keeps other things than were kept in the state: {_named(now[state_id])}",
+                notes=tuple(differences(old[state_id], now[state_id])),
+                help=_WAY_OUT,
+            )
+    for state_id, schema in now.items():
+        if state_id not in before:
+            yield Diagnostic(
+                "STA010",
+                f"the query needs a state that was not kept: {_named(schema)}",
+                notes=("the input that it should have seen has been read already",),
+                help=_WAY_OUT,
+            )
+
+
+def _sources(journal: Journal, last: Manifest, program: PhysicalPlan) -> Iterable[Diagnostic]:
+    before = {source.name: source.connector for source in last.sources}
+    now = {source.name: source.connector for source in program.sources}
+    for name, connector in before.items():
+        if name not in now:
+            yield Diagnostic(
+                "STA011",
+                f"the query no longer reads the table `{name}`, whose position is kept with the state",
+                notes=("if it came back later, rows that arrived meanwhile would be missing or read twice",),
+                help=_WAY_OUT,
+            )
+        elif now[name] != connector:
+            yield Diagnostic(
+                "STA011",
+                f"the table `{name}` was read by the connector '{connector}' and is now '{now[name]}'",
+                notes=(f"a position of '{connector}' means nothing to '{now[name]}'",),
+                help=_WAY_OUT,
+            )
+    for name in now:
+        if name not in before:
+            yield Diagnostic(
+                "STA011",
+                f"the query reads the table `{name}`, which it did not before",
+                notes=("its results would not be those of this query over all the input",),
+                help=_WAY_OUT,
+            )
+
+
+def _sinks(journal: Journal, last: Manifest, program: PhysicalPlan) -> Iterable[Diagnostic]:
+    now = {sink.name for sink in program.sinks}
+    if last.fingerprint == program_fingerprint(program):
+        return
+    before = {sink.name for sink in physical_plan(journal, last).sinks}
+    for name in sorted(now - before):
+        yield Diagnostic(
+            "STA013",
+            f"the query writes the table `{name}`, which it did not before",
+            notes=("it would get only what is read from now on, not the results of the input read so far",),
+            help=_WAY_OUT,
+        )
+
+
+def _named(schema: StateSchema) -> str:
+    return f"{schema.description or schema.operator} ({schema.operator})"
+
+
+def differences(old: StateSchema, new: StateSchema) -> Iterable[str]:
+    """What differs between two schemas of one state, in words."""
+    tables = {table.name: table for table in new.tables}
+    for table in old.tables:
+        if table.name not in tables:
+            yield f"table {table.name} is gone"
+        else:
+            yield from _table_differences(table, tables[table.name])
+    for name in tables.keys() - {table.name for table in old.tables}:
+        yield f"table {name} is new"
+
+
+def _table_differences(old: StateTable, new: StateTable) -> Iterable[str]:
+    if old.layout != new.layout:
+        yield f"table {old.name} was ordered by {old.layout}, now by {new.layout}"
+    parts = (
+        ("key", old.key, new.key),
+        ("sub-key", old.sub_key, new.sub_key),
+        ("value", old.value, new.value),
+    )
+    for part, before, after in parts:
+        was = {field.fingerprint: field for field in before}
+        now = {field.fingerprint: field for field in after}
+        for fingerprint, field in was.items():
+            if fingerprint not in now:
+                yield f"{part} {field.name} ({fingerprint}) was kept, and is not in the query any more"
+            elif now[fingerprint].type != field.type:
+                yield f"{part} {field.name} was {field.type}, and is now {now[fingerprint].type}"
+        for fingerprint, field in now.items():
+            if fingerprint not in was:
+                yield f"{part} {field.name} ({fingerprint}) is in the query, and was not kept"
+
+
+def physical_plan(journal: Journal, manifest: Manifest) -> PhysicalPlan:
+    """The physical plan that an epoch ran."""
+    return plan_json.from_text(journal.physical_plan(manifest.plan_digest).decode())
+
+
+def program_fingerprint(program: PhysicalPlan) -> str:
+    """What decides an epoch's results, given its plan: the program without options of running it."""
+    data = plan_json.to_json(program)
+    data.pop("options", None)
+    data["max_parallelism"] = program.options.max_parallelism
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def state_versions(manifest: Manifest | None) -> dict[str, StateVersions]:
+    """The versions of all states that a manifest names."""
+    return {} if manifest is None else {state.state_id: state for state in manifest.states}

@@ -1,0 +1,74 @@
+"""The report of an epoch that is committed, and the totals of a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from sqlstream.connectors.api import Source
+from sqlstream.runtime.loop.progress import EpochReport, RunResult, shown_watermark
+from sqlstream.runtime.loop.run_state import RunState
+from sqlstream.storage.manifest import Manifest
+
+
+class Timer:
+    """Seconds by step."""
+
+    def __init__(self, clock: Callable[[], float], seconds: Mapping[str, float]) -> None:
+        self._clock = clock
+        self._since = clock()
+        self.seconds = dict(seconds)
+
+    def lap(self, name: str) -> None:
+        """The step `name` ends now, and the next one begins."""
+        now = self._clock()
+        self.seconds[name] = now - self._since
+        self._since = now
+
+    @property
+    def total(self) -> float:
+        """The seconds of all steps."""
+        return sum(self.seconds.values())
+
+
+def epoch_report(
+    manifest: Manifest,
+    state: RunState,
+    sources: Mapping[str, Source],
+    seconds: Mapping[str, float],
+    *,
+    replayed: bool,
+) -> EpochReport:
+    """What is said of the epoch of `manifest`, behind which the run stands at `state`."""
+    shards = [shard for versions in state.versions.values() for shard in versions]
+    return EpochReport(
+        epoch=manifest.epoch,
+        rows_read=manifest.rows,
+        rows_written={name: sum(p.rows for p in parts) for name, parts in manifest.sinks.items()},
+        dead_letters=manifest.dead_letters,
+        watermarks={source.name: shown_watermark(source.applied) for source in manifest.sources},
+        lag={
+            name: 0 if name in state.finished else source.lag(state.sources[name].position)
+            for name, source in sources.items()
+        },
+        state_rows=sum(shard.rows for shard in shards),
+        state_bytes=sum(shard.bytes for shard in shards),
+        metrics=manifest.metrics,
+        seconds=seconds,
+        replayed=replayed,
+    )
+
+
+def run_result(
+    outcome: str, last: Manifest | None, reports: Sequence[EpochReport], seconds: float
+) -> RunResult:
+    """The totals of a run that ended with `outcome` behind the manifest `last`."""
+    read: Counter[str] = Counter()
+    written: Counter[str] = Counter()
+    letters: Counter[str] = Counter()
+    for report in reports:
+        read.update(report.rows_read)
+        written.update(report.rows_written)
+        letters.update(report.dead_letters)
+    epoch = None if last is None else last.epoch
+    return RunResult(outcome, epoch, len(reports), dict(read), dict(written), dict(letters), seconds)

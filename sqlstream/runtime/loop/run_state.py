@@ -1,0 +1,61 @@
+"""Where a run stands after its last epoch: what the next epoch goes on from."""
+
+from __future__ import annotations
+
+from sqlstream.runtime.loop import watermarks
+from sqlstream.runtime.loop.program import Program
+from sqlstream.runtime.tasks.job import EpochOutcome
+from sqlstream.storage.manifest import EpochPlan, Manifest, SourceState
+from sqlstream_operators.state.version import ShardVersion
+
+
+class RunState:
+    """The last manifest, the sources' states, the versions of the operators' states, and which input has ended.
+
+    `finished` are the sources from which this run has read all that there is.
+    """
+
+    def __init__(self, lineage: str) -> None:
+        self.lineage = lineage
+        self.last: Manifest | None = None
+        self.sources: dict[str, SourceState] = {}
+        self.versions: dict[str, tuple[ShardVersion, ...]] = {}
+        self.finished: set[str] = set()
+
+    def start_from(self, last: Manifest | None, program: Program) -> None:
+        """Go on from a manifest, or from the beginning of each source that it does not know."""
+        self.last = last
+        known = {} if last is None else {source.name: source for source in last.sources}
+        self.sources = {
+            spec.name: known.get(
+                spec.name,
+                SourceState(spec.name, spec.connector, program.sources[spec.name].initial_position()),
+            )
+            for spec in program.plan.sources
+        }
+        if last is not None:
+            self.lineage = last.lineage
+            self.versions = {
+                state.state_id: tuple(ShardVersion.from_json(shard) for shard in state.shards)
+                for state in last.states
+            }
+
+    def void(self, manifest: Manifest, program: Program) -> None:
+        """Go on behind an epoch whose number was given up, from where it began."""
+        self.start_from(manifest, program)
+
+    def resume(self, plan: EpochPlan) -> None:
+        """Take over what a plan says of sources that had ended and have new input."""
+        for source in plan.sources:
+            state = self.sources[source.name]
+            if state.exhausted and (source.splits or not source.exhausted):
+                self.sources[source.name] = watermarks.resumed(state)
+            elif state.exhausted:
+                self.finished.add(source.name)
+
+    def adopt(self, plan: EpochPlan, manifest: Manifest, outcome: EpochOutcome) -> None:
+        """Go on from an epoch that is committed."""
+        self.last = manifest
+        self.sources = {state.name: state for state in manifest.sources}
+        self.versions = dict(outcome.states)
+        self.finished |= {source.name for source in plan.sources if source.exhausted}

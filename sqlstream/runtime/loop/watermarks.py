@@ -1,0 +1,163 @@
+"""Watermarks of sources: computed before an epoch from what epochs before it read, and written into its plan.
+
+A source's own watermark is the greatest value of its watermark expression seen so far. Two things make the
+watermark that is *applied* to a source greater than its own: it is exhausted (then nothing can come that
+is not late: +infinity), or it has been idle for its timeout (then it does not hold back the sources that
+it shares an operator with). Neither ever makes a watermark go back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sqlstream.storage.manifest import SourceState
+from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN, Watermarks
+from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec, SuppressUntilCloseSpec
+from sqlstream_operators.plan.spec import LateStep, OperatorStep, PhysicalPlan, WindowAggregateSpec
+
+
+def source_groups(plan: PhysicalPlan) -> tuple[frozenset[str], ...]:
+    """Sources whose watermarks meet in some operator, as disjoint groups."""
+    groups: list[frozenset[str]] = []
+    for stage in plan.stages:
+        for step in stage.steps:
+            if isinstance(step, LateStep):
+                names = frozenset(step.watermark_sources)
+            elif isinstance(step, OperatorStep):
+                names = frozenset(step.operator.watermark_sources)
+            else:
+                continue
+            if not names:
+                continue
+            meeting = [group for group in groups if group & names]
+            groups = [group for group in groups if not group & names]
+            groups.append(names.union(*meeting))
+    return tuple(groups)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowClock:
+    """When windows of one operator can close: all ends are at offset (mod slice); times in µs.
+
+    An operator that only sees the ends of windows, not how they are cut, may close one at any tick. A slice of 0: what
+    closes emits nothing, so only the end of the input is worth an epoch.
+    """
+
+    step: str
+    sources: tuple[str, ...]
+    slice_us: int
+    offset_us: int
+    tick_us: int
+    state_id: str
+
+    @classmethod
+    def of(cls, step: OperatorStep) -> WindowClock | None:
+        """The clock of an operator, None if no watermark moves it."""
+        spec = step.operator
+        if isinstance(spec, WindowAggregateSpec):
+            window, tick = spec.window, spec.tick_us
+            slice_us = math.gcd(window.size_us, window.slide_us)
+            offset = window.offset_us
+        elif isinstance(spec, SuppressUntilCloseSpec):
+            slice_us, offset, tick = spec.slice_us, spec.offset_us, spec.tick_us
+        elif isinstance(spec, GroupAggregateSpec) and spec.expiry is not None:
+            slice_us, offset, tick = 0, 0, spec.expiry.tick_us
+        elif spec.watermark_sources:
+            slice_us, offset, tick = 1, 0, 1
+        else:
+            return None
+        return cls(step.name, spec.watermark_sources, slice_us, offset, tick, spec.state.state_id)
+
+    def least(self, marks: Mapping[str, int]) -> int:
+        """The watermark of the operator, given its sources'."""
+        return min(marks[source] for source in self.sources)
+
+    def last_closed(self, watermark: int) -> int:
+        """The number of the last window end that is closed at a watermark.
+
+        >>> clock = WindowClock("w", ("t",), slice_us=10, offset_us=0, tick_us=1, state_id="s")
+        >>> clock.last_closed(98), clock.last_closed(99)
+        (9, 10)
+        """
+        return (watermark + self.tick_us - self.offset_us) // self.slice_us
+
+    def strikes(self, before: int, after: int) -> bool:
+        """Whether any window end is closed at `after` that was not at `before`."""
+        if not self.slice_us:
+            return before < after == WATERMARK_MAX
+        return self.last_closed(after) > self.last_closed(before)
+
+
+def window_clocks(plan: PhysicalPlan) -> tuple[WindowClock, ...]:
+    """The clocks of all operators that a watermark moves."""
+    steps = [step for stage in plan.stages for step in stage.steps if isinstance(step, OperatorStep)]
+    return tuple(clock for step in steps if (clock := WindowClock.of(step)) is not None)
+
+
+def effective(
+    own: Mapping[str, int],
+    exhausted: Iterable[str],
+    idle: Iterable[str],
+    groups: Iterable[frozenset[str]],
+    applied: Mapping[str, int],
+) -> dict[str, int]:
+    """The watermark to apply to each source (µs), never less than `applied`, what was applied before.
+
+    `own` are the sources' own watermarks. An exhausted source has +infinity. An idle one follows the least
+    of the others in its group that are not idle, or the greatest if all are.
+
+    >>> groups = (frozenset({"a", "b"}),)
+    >>> effective({"a": 100, "b": 5}, (), {"b"}, groups, {"a": 0, "b": 0})
+    {'a': 100, 'b': 100}
+    """
+    finished, quiet = set(exhausted), set(idle)
+    result = {name: WATERMARK_MAX if name in finished else own[name] for name in own}
+    for group in groups:
+        active = [result[name] for name in group if name not in quiet and name not in finished]
+        sleeping = [name for name in group if name in quiet and name not in finished]
+        reference = min(active) if active else max((result[name] for name in sleeping), default=WATERMARK_MIN)
+        for name in sleeping:
+            result[name] = max(result[name], reference)
+    return {name: max(value, applied[name]) for name, value in result.items()}
+
+
+def after_epoch(
+    state: SourceState,
+    *,
+    position: Mapping[str, object],
+    exhausted: bool,
+    read_up_to: int | None,
+    applied: int,
+    closed_up_to: int | None,
+) -> SourceState:
+    """A source's state after an epoch.
+
+    `read_up_to` is the greatest watermark expression of the rows read (None: no row), `applied` the
+    epoch's close watermark, `closed_up_to` the greatest (window end - tick) that any operator on this source
+    has emitted in the epoch (None: none). All µs.
+    """
+    seen = state.seen if read_up_to is None else max(state.seen, read_up_to)
+    resume = max(state.resume, seen, WATERMARK_MIN if closed_up_to is None else closed_up_to)
+    if applied != WATERMARK_MAX:
+        resume = max(resume, applied)
+    return SourceState(state.name, state.connector, dict(position), exhausted, seen, applied, resume)
+
+
+def resumed(state: SourceState) -> SourceState:
+    """An exhausted source that has new input: it goes on at its resume watermark."""
+    return SourceState(
+        state.name,
+        state.connector,
+        state.position,
+        False,
+        max(state.seen, state.resume),
+        state.resume,
+        state.resume,
+    )
+
+
+def planned(previous: int, late: int, closes_everything: bool) -> Watermarks:
+    """The three watermarks of a source in an epoch."""
+    return Watermarks(previous, late, WATERMARK_MAX if closes_everything else late)

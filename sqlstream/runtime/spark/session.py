@@ -1,0 +1,196 @@
+"""Starts the Spark session that epochs run in, with the settings that they were measured with."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib
+import os
+import shutil
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlstream.runtime.spark.java import find_java, write_java_home
+from sqlstream_operators.duck import memory
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: The packages that tasks import.
+PACKAGES = ("sqlstream", "sqlstream_planner", "sqlstream_operators")
+
+# Failures of a task come back as an exception and are told to the user once, in words: the same stack trace
+# on the terminal, once for each attempt, would bury them. A logger's level is `error` for the gateway because
+# Spark lifts the root level to that of the logger of the program that it thinks is interactive.
+_LOG4J = """rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = spark: %p %c{1}: %m%n
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+logger.executor.name = org.apache.spark.executor.Executor
+logger.executor.level = off
+logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
+logger.tasks.level = off
+logger.scheduler.name = org.apache.spark.scheduler.TaskSchedulerImpl
+logger.scheduler.level = off
+logger.python.name = org.apache.spark.api.python
+logger.python.level = off
+"""
+
+# The JVM of a local master passes blobs on and plans epochs. Its second compiler took a quarter of all CPU in the first
+# minutes and a sixth when warm, and made nothing faster (docs/performance.md).
+_FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
+
+#: What an epoch's job needs of its session; set on the session that the job runs in, whoever made it.
+JOB_CONF: Mapping[str, str] = {
+    "spark.sql.adaptive.enabled": "false",  # costs a job a stage; our partitions are exact
+    "spark.sql.codegen.wholeStage": "false",  # code for stages that hand blobs on: compiled, then run for µs
+    # Rows are blobs of up to 64 MB, and a batch of them must stay under Arrow's 2 GiB.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "16",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+
+
+def is_local(master: str) -> bool:
+    """Whether all tasks of this master run on this machine."""
+    return master == "local" or master.startswith(("local[", "local-cluster["))
+
+
+def package_roots() -> tuple[str, ...]:
+    """The folders that our packages are imported from, without those that a Python finds by itself."""
+    installed = {str(Path(sysconfig.get_path(name)).resolve()) for name in ("purelib", "platlib")}
+    roots = []
+    for package in PACKAGES:
+        file = importlib.import_module(package).__file__
+        if file is not None:
+            root = str(Path(file).resolve().parent.parent)
+            if root not in installed and root not in roots:
+                roots.append(root)
+    return tuple(roots)
+
+
+def jvm_memory() -> int:
+    """Bytes for the heap of a local master's JVM, which hands blobs on: 2 GiB, or a quarter of what there is."""
+    return min(2 << 30, max(512 << 20, memory.available() // 4))
+
+
+def session_conf(master: str, conf: Mapping[str, str], directory: Path) -> dict[str, str]:
+    """All settings of a new session; what the user gave in `conf` wins.
+
+    `directory` is where the log settings and Spark's scratch folders go.
+    """
+    settings = {
+        "spark.app.name": "sqlstream",
+        "spark.python.unix.domain.socket.enabled": "true",  # 35 to 40 ms less for every Python stage
+        "spark.python.worker.reuse": "true",
+        "spark.shuffle.compress": "false",  # blobs are compressed already where it pays
+        "spark.ui.enabled": "false",
+        # Figures of past jobs are kept in the driver even without its UI, and every epoch is a job.
+        "spark.ui.retainedJobs": "20",
+        "spark.ui.retainedStages": "50",
+        "spark.ui.retainedTasks": "1000",
+        "spark.sql.ui.retainedExecutions": "5",
+        "spark.cleaner.periodicGC.interval": "3min",  # files of past shuffles go when the JVM collects
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        "spark.executorEnv.PYTHONSAFEPATH": "1",  # or a user's folder called `duckdb` shadows the package
+        **JOB_CONF,
+    }
+    if is_local(master):
+        settings |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.memory": f"{jvm_memory() >> 20}m",
+            "spark.python.daemon.module": "sqlstream.runtime.spark.worker_daemon",
+        }
+        roots = package_roots()
+        if roots:
+            settings["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(roots)
+    settings |= conf
+    options = settings.get("spark.driver.extraJavaOptions", "")
+    ours = []
+    if is_local(master) and "-XX:TieredStopAtLevel" not in options:
+        ours.append(_FIRST_COMPILER)
+    if "log4j" not in options:
+        ours.append(f"-Dlog4j2.configurationFile={(directory / 'log4j2.properties').as_uri()}")
+    if ours:
+        settings["spark.driver.extraJavaOptions"] = " ".join([options, *ours]).strip()
+    return settings
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _clean_up(session: SparkSession, directory: Path) -> None:
+    """Stop Spark before its `java` goes away: a local cluster needs it to restart executors."""
+    with contextlib.suppress(Exception):  # it may have been stopped, and its JVM may be gone
+        session.stop()
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def start_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSession:
+    """Start Spark in this process, or join the session that is active in it.
+
+    `conf` are the user's settings. Raises DiagnosticError
+    when there is no usable Java (ENV001), the master can't be used (ENV002) or Spark does not start (ENV003).
+    """
+    if master.startswith("sc://"):
+        raise DiagnosticError(
+            Diagnostic(
+                "ENV002",
+                f"the master {master} is a Spark Connect server, and sqlstream can't run on one yet",
+                help="give a classic master: local[*], spark://host:7077, yarn or k8s://…",
+            )
+        )
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    java = find_java(os.environ)
+    directory = Path(tempfile.mkdtemp(prefix="sqlstream-spark-"))
+    (directory / "log4j2.properties").write_text(_LOG4J)
+    environment = {
+        "JAVA_HOME": str(write_java_home(java, directory / "java")),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+    builder = SparkSession.builder.master(master)
+    for name, value in session_conf(master, conf or {}, directory).items():
+        builder = builder.config(name, value)
+    with _environment(environment):
+        try:
+            session = builder.getOrCreate()
+        except PySparkRuntimeError as error:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise DiagnosticError(
+                Diagnostic(
+                    "ENV003",
+                    f"Spark did not start on master {master} with Java {java.major} ({java.origin}): {error}",
+                    help="the lines above are Spark's own; a wrong --conf is the usual cause",
+                )
+            ) from None
+    atexit.register(_clean_up, session, directory)
+    return session

@@ -1,0 +1,243 @@
+"""An epoch as one Spark job: a chain of `mapInArrow` stages with an exact exchange between two levels.
+
+    range(tasks) -> mapInArrow(level 0) -> repartitionById(shards) -> mapInArrow(level 1) -> … -> collect
+
+Only the DataFrame API is used. The plan (decoded once a worker process), the epoch's context and its splits
+travel inside the function as compressed JSON; reports travel as rows through the later levels to the
+driver, so a task that ran twice reports once, as its rows do.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType
+
+from sqlstream.runtime.spark.session import JOB_CONF, PACKAGES, is_local, start_session
+from sqlstream.runtime.tasks.failures import EpochTooLargeError, error_of
+from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome
+from sqlstream.runtime.tasks.outcome import outcome_of
+from sqlstream.runtime.tasks.worker import (
+    ROW,
+    ShardTasks,
+    SourceTasks,
+    TaskProgram,
+    WholeEpoch,
+    failure_in,
+    framed,
+    from_batches,
+)
+from sqlstream_operators.plan.spec import PhysicalPlan
+from sqlstream_operators.task.report import reports_among
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, SqlstreamError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_TYPES: Mapping[pa.DataType, DataType] = {
+    pa.int32(): IntegerType(),
+    pa.string(): StringType(),
+    pa.binary(): BinaryType(),
+}
+#: `worker.ROW` for Spark; as an object, because Spark parses text anew for every stage.
+_ROW = StructType([StructField(field.name, _TYPES[field.type]) for field in ROW])
+
+
+#: Epochs of at most so many rows (`execution.single-task-rows`) …
+SINGLE_TASK_ROWS = 1000
+#: … or, of a source that does not count them, bytes a row; over this many splits, shards and rows of state.
+_ROW_BYTES = 256
+_SINGLE_TASK_SPLITS = 4
+_SINGLE_TASK_SHARDS = 4
+_SINGLE_TASK_STATE_ROWS = 1_000_000
+
+
+def is_small(job: EpochJob) -> bool:
+    """Whether an epoch takes longer to distribute than to run: an exchange alone costs about 50 ms.
+
+    With much state, or without rows, it may be that windows close which deserve a task a shard.
+    """
+    most = job.program.options.single_task_rows
+    most = SINGLE_TASK_ROWS if most is None else most
+    splits = [split for source in job.plan.sources for split in source.splits]
+    rows = sum(s.rows if s.rows is not None else _about_rows(s.bytes, most) for s in splits)
+    state = sum(version.rows for versions in job.states.values() for version in versions)
+    return (
+        0 < len(splits) <= _SINGLE_TASK_SPLITS
+        and 0 < rows <= most
+        and job.plan.parallelism <= _SINGLE_TASK_SHARDS
+        and state <= _SINGLE_TASK_STATE_ROWS
+    )
+
+
+def _about_rows(size: int | None, most: int) -> int:
+    return most + 1 if size is None else -(-size // _ROW_BYTES)
+
+
+#: Signs in the text of a failed job that memory ran out, and what to say of it. A worker process that is killed leaves no
+#: other word than that it has gone.
+_OUT_OF_MEMORY = (
+    (
+        re.compile(r"java\.lang\.OutOfMemoryError|Java heap space|GC overhead limit|SparkOutOfMemoryError"),
+        "Spark's own memory ran out",
+    ),
+    (
+        re.compile(
+            r"Python worker exited unexpectedly|exit(?:ed with)? (?:code|status):? 137|OOMKilled|SIGKILL"
+        ),
+        "a worker process was ended from outside, as the system does when memory runs out",
+    ),
+    (
+        re.compile(r"exceeding (?:physical |virtual )?memory limits|std::bad_alloc|Cannot allocate memory"),
+        "memory ran out",
+    ),
+)
+
+
+class SparkJobRunner:
+    """Runs epochs on Spark; see `JobRunner`. `spark` is used through a session of its own."""
+
+    def __init__(self, spark: SparkSession, *, parallelism: int, owned: bool = False) -> None:
+        self._owner = spark
+        self._spark = spark.newSession()
+        self._parallelism = parallelism
+        self._owned = owned
+        self._ranges: dict[int, DataFrame] = {}
+        self._plan: tuple[PhysicalPlan, bytes] | None = None
+        self._single: DataFrame | None = None
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._one_machine = is_local(spark.conf.get("spark.master") or "")
+        for name, value in JOB_CONF.items():
+            self._spark.conf.set(name, value)
+
+    @classmethod
+    def start(cls, master: str = "local[*]", conf: Mapping[str, str] | None = None) -> SparkJobRunner:
+        """Start Spark, or join this process's session. Raises DiagnosticError as `start_session` does."""
+        from pyspark.sql import SparkSession
+
+        joined = SparkSession.getActiveSession() is not None
+        spark = start_session(master, conf)
+        if not is_local(master):
+            ship_packages(spark)
+        return cls(spark, parallelism=spark.sparkContext.defaultParallelism, owned=not joined)
+
+    @property
+    def parallelism(self) -> int:
+        """The cores that Spark has."""
+        return self._parallelism
+
+    def run(self, job: EpochJob) -> EpochOutcome:
+        """Run one epoch; see `JobRunner`."""
+        program = TaskProgram.of(job)
+        if self._plan is None or self._plan[0] is not program.plan:
+            self._plan = program.plan, program.plan_bytes()
+        whole = self._one_machine and is_small(job)
+        rows = self._whole(program, self._plan[1]) if whole else self._staged(program, self._plan[1])
+        try:
+            collected = rows.toArrow()
+        except PySparkException as error:
+            raise told(str(error), job.plan.epoch) from None
+        except (Py4JError, ConnectionError) as error:
+            raise told(str(error), job.plan.epoch, lost=self._is_lost()) from None
+        return outcome_of(job, list(reports_among(from_batches(collected.to_batches()))))
+
+    def _staged(self, program: TaskProgram, plan: bytes) -> DataFrame:
+        """A task for each split or some, and for each shard of each level."""
+        rows = self._tasks(len(program.tasks)).mapInArrow(
+            SourceTasks(plan, program.epoch_bytes(state=False)), _ROW
+        )
+        if program.plan.levels > 1:
+            epoch = program.epoch_bytes(tasks=False)
+            for level in range(1, program.plan.levels):
+                rows = rows.repartitionById(program.context.shards, "shard").mapInArrow(
+                    ShardTasks(plan, epoch, level), _ROW
+                )
+        return rows
+
+    def _whole(self, program: TaskProgram, plan: bytes) -> DataFrame:
+        """One task without an exchange, so that Spark can run what it planned for the first such epoch again."""
+        if self._scratch is None:
+            self._scratch = tempfile.TemporaryDirectory(prefix="sqlstream-epoch-")
+        file = Path(self._scratch.name) / "epoch"
+        new = file.with_suffix(".new")
+        new.write_bytes(framed(plan, program.epoch_bytes()))
+        new.replace(file)
+        if self._single is None:
+            self._single = self._tasks(1).mapInArrow(WholeEpoch(str(file)), _ROW)
+        return self._single
+
+    def _tasks(self, number: int) -> DataFrame:
+        if number not in self._ranges:
+            self._ranges[number] = self._spark.range(0, number, 1, number)
+        return self._ranges[number]
+
+    def _is_lost(self) -> bool:
+        """Whether Spark can't be asked any more."""
+        try:
+            return bool(self._owner.sparkContext._jsc.sc().isStopped())
+        except Exception:
+            return True
+
+    def close(self) -> None:
+        """Stop Spark, if this runner has started it."""
+        if self._owned:
+            self._owner.stop()
+        if self._scratch is not None:
+            self._scratch.cleanup()
+
+
+def told(text: str, epoch: int, *, lost: bool = False) -> SqlstreamError:
+    """What to tell the user when a job has failed, by the text of the exception: what the task said, without Spark's stack.
+
+    `lost`: Spark's JVM is gone.
+    """
+    described = failure_in(text)
+    if described is not None:
+        return error_of(described, epoch)
+    for sign, what in _OUT_OF_MEMORY:
+        if sign.search(text):
+            return EpochTooLargeError(epoch, what, runner_lost=lost)
+    if lost:
+        return EpochTooLargeError(
+            epoch, "Spark's JVM is gone; the system ends it for want of memory", runner_lost=True
+        )
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason is given")
+    return DiagnosticError(
+        Diagnostic(
+            "ENV004",
+            f"Spark could not run epoch {epoch}: {first[:500]}",
+            notes=("nothing of the epoch was committed",),
+            help="run again: the run goes on where it stopped, and an epoch that fails again is planned anew, smaller",
+        )
+    )
+
+
+def ship_packages(spark: SparkSession) -> None:
+    """Send our packages to executors on other machines, where they need not be installed."""
+    target = Path(tempfile.mkdtemp(prefix="sqlstream-packages-")) / "sqlstream-packages.zip"
+    target.write_bytes(zipped_packages())
+    spark.addArtifacts(str(target), pyfile=True)
+
+
+def zipped_packages() -> bytes:
+    """Our three packages as a zip that Python can import from."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in PACKAGES:
+            file = import_module(package).__file__
+            assert file is not None
+            root = Path(file).parent
+            for path in sorted(root.rglob("*")):
+                if path.is_file() and "__pycache__" not in path.parts:
+                    archive.write(path, str(Path(package) / path.relative_to(root)))
+    return out.getvalue()

@@ -1,0 +1,46 @@
+"""Spark's Python daemon with a task's libraries imported before it forks, so that a new worker starts warm.
+
+Set as `spark.python.daemon.module` where every task runs on this machine. A worker imports for 1.5 s (Arrow
+asks for pandas as soon as it sees a numpy array, which is two thirds of that), and Spark closes workers that
+were idle for a minute, so without this the first epoch and every epoch after a pause pay it in each worker.
+None of the imports may leave a thread running, or it would be missing in the child: a test counts them.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+
+# Read when the libraries are loaded: no thread for jemalloc (Arrow's own copy) and none for OpenBLAS (numpy).
+os.environ["JE_ARROW_MALLOC_CONF"] = "background_thread:false"
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+import pandas as pd  # type: ignore[import-untyped]  # noqa: F401
+import pyspark.daemon
+import pyspark.worker
+
+import sqlstream.connectors.registry
+import sqlstream.runtime.tasks.worker  # noqa: F401
+
+_serve = pyspark.daemon.worker
+
+
+def _serve_quietly(sock: socket.socket, authenticated: bool) -> int:
+    """A worker's task. When Spark stops while it waits, there is nobody to answer, and no reason for a stack."""
+    try:
+        return int(_serve(sock, authenticated))
+    except (BrokenPipeError, ConnectionResetError):
+        return 1
+
+
+if __name__ == "__main__":
+    # Spark's worker collects garbage after every task, which walks through all that was imported unless that is
+    # set aside: 42 ms a task. It also keeps the pages shared between the workers.
+    gc.collect()
+    gc.freeze()
+    pyspark.daemon.worker = _serve_quietly
+    try:
+        pyspark.daemon.manager()
+    finally:
+        os._exit(0)  # what was set aside is not torn down, and DuckDB would list all of it as leaked

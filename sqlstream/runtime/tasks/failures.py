@@ -1,0 +1,113 @@
+"""Errors of an epoch's tasks as the user is told them, in the same words whichever runner ran the epoch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, InternalError, SqlstreamError
+
+#: What to do where reading less at once does not help.
+MORE_MEMORY = (
+    "give tasks more memory (SET 'execution.task-memory' = '4 gb'), run fewer of them at a time (--master 'local[2]'), or, "
+    "where it is Spark's own, --conf spark.driver.memory=4g or --conf spark.executor.memory=4g; then run again: the run "
+    "goes on where it stopped"
+)
+
+#: What DuckDB says of a setting, which a pipeline can't set.
+_SETTING = re.compile(
+    r" Use TRY\(\.\.\.\) to return NULL for this expression, or SET [^!]*?division[s]? by zero\."
+)
+
+
+class EpochTooLargeError(DiagnosticError):
+    """An epoch does not fit into memory: it has to be planned smaller.
+
+    `what` says whose memory ran out. `runner_lost`: the runner can't run another epoch.
+    """
+
+    def __init__(self, epoch: int | None, what: str, *, runner_lost: bool = False) -> None:
+        super().__init__(
+            Diagnostic(
+                "ENV007",
+                f"epoch {epoch} does not fit into memory: {what}",
+                notes=("nothing of it was committed",),
+                help=MORE_MEMORY,
+            )
+        )
+        self.epoch = epoch
+        self.what = what
+        self.runner_lost = runner_lost
+
+    def hopeless(self, committed: int) -> DiagnosticError:
+        """The error to raise where the epoch can't be made smaller; `committed` is the last epoch, 0 if there is none."""
+        state = f"the state is as epoch {committed} left it" if committed else "nothing was committed"
+        return DiagnosticError(
+            Diagnostic(
+                "ENV007",
+                f"epoch {self.epoch} does not fit into memory, and can't be made smaller: {self.what}",
+                notes=(state,),
+                help=MORE_MEMORY,
+            )
+        )
+
+
+def error_of(described: Mapping[str, Any], epoch: int | None = None) -> SqlstreamError:
+    """The error to raise for what `worker.describe` told, of a task of `epoch` or of the driver (None)."""
+    place = () if epoch is None else (f"in epoch {epoch}; nothing of it was committed",)
+    match described["kind"]:
+        case "diagnostic":
+            return DiagnosticError(
+                *(
+                    Diagnostic(d["code"], d["message"], notes=tuple(d["notes"]), help=d["help"])
+                    for d in described["diagnostics"]
+                ),
+                exit_code=described["exit_code"],
+            )
+        case "data":
+            notes = list(place)
+            if described["sql"]:
+                notes.append(f"while running: {_short(described['sql'])}")
+            return DiagnosticError(
+                Diagnostic(
+                    "DAT001",
+                    _SETTING.sub("", described["message"]),
+                    notes=tuple(notes),
+                    help=f"{_instead(described['message'])}, then run again: "
+                    "the run goes on where it stopped",
+                )
+            )
+        case "memory":
+            where = f", in {described['where']}" if described["where"] else ""
+            return EpochTooLargeError(epoch, f"{described['message']}{where}")
+        case "state":
+            return DiagnosticError(
+                Diagnostic(
+                    "STA003",
+                    described["message"],
+                    notes=place,
+                    help=described["help"] or None,
+                ),
+                exit_code=4,
+            )
+        case _:
+            return InternalError(
+                f"a task of epoch {epoch} failed: {described['message']}\n{described['trace']}"
+            )
+
+
+def _instead(message: str) -> str:
+    """What to write for an expression that DuckDB could not compute."""
+    if "Division by zero" in message:
+        return "write NULLIF(divisor, 0) as the divisor: the result is NULL then"
+    if "Out of Range" in message or "Overflow" in message:
+        return "CAST an operand to a wider type, such as CAST(a AS DECIMAL(38, 0)), or write TRY(…) for NULL"
+    if "Conversion Error" in message:
+        return "write TRY_CAST, which gives NULL, instead of CAST"
+    return "change the expression (TRY(…) gives NULL instead)"
+
+
+def _short(text: str, length: int = 300) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= length else line[: length - 1] + "…"

@@ -1,0 +1,74 @@
+"""What runs an epoch, as a protocol: the loop hands over an `EpochJob` and gets an `EpochOutcome` back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from sqlstream.storage.manifest import EpochPlan
+from sqlstream_operators.plan.spec import PhysicalPlan
+from sqlstream_operators.state.version import ShardVersion
+
+if TYPE_CHECKING:
+    from sqlstream.connectors.api import SinkPart
+
+
+@dataclass(frozen=True, slots=True)
+class EpochJob:
+    """An epoch to run: the program, what it reads, and the state that it starts from.
+
+    `states` has the shards' versions of every state at the parent epoch (none: empty). `store_uri` is the
+    state directory, `local_dir` scratch on each machine for caches of state, `base_dir` what relative paths
+    in connector options refer to.
+    """
+
+    program: PhysicalPlan
+    plan: EpochPlan
+    states: Mapping[str, tuple[ShardVersion, ...]]
+    store_uri: str
+    local_dir: str
+    base_dir: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOutcome:
+    """What was read of a source: rows, and the greatest watermark expression in µs (None: no row had one)."""
+
+    rows: int = 0
+    watermark: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochOutcome:
+    """What an epoch's tasks made, put together and in a fixed order.
+
+    `states`: the new versions by state, one a shard. `parts`: by sink, in the order of tasks. `closed`: by
+    operator step, the greatest end (µs) of a window that was emitted. `dead_letters`: rows by kind, which are in the
+    staged `dead_letter_files`. `metrics`: sums over all tasks.
+    """
+
+    sources: Mapping[str, SourceOutcome]
+    states: Mapping[str, tuple[ShardVersion, ...]]
+    parts: Mapping[str, tuple[SinkPart, ...]]
+    dead_letters: Mapping[str, int] = field(default_factory=dict)
+    dead_letter_files: tuple[str, ...] = ()
+    closed: Mapping[str, int] = field(default_factory=dict)
+    metrics: Mapping[str, int] = field(default_factory=dict)
+
+
+class JobRunner(Protocol):
+    """Runs epochs. The same job gives the same outcome, however often and wherever it runs."""
+
+    def run(self, job: EpochJob) -> EpochOutcome:
+        """Run one epoch. Raises DiagnosticError: exit code 1 for the user's data, 4 for damaged state."""
+        ...
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at the same time: the default number of shards."""
+        ...
+
+    def close(self) -> None:
+        """Give back what the runner holds."""
+        ...

@@ -1,0 +1,99 @@
+"""Deletes what no retained manifest and no pin names.
+
+In the usual case the work is proportional to what one epoch made: when a manifest falls out of the last few,
+only the files that it named are looked at. Files that no manifest ever named (an epoch that was
+killed half-way) are found by one full listing, once a run, after the epoch that was under way is decided:
+before that, a paused driver could still publish a manifest that names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlstream.storage.journal import Journal, manifest_name, plan_name
+from sqlstream.storage.manifest import Manifest
+from sqlstream_operators.state import staged_rows
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_operators.state.version import ShardVersion
+from sqlstream_planner.diagnostics import DiagnosticError
+
+RETAINED = 3
+#: Names in the checkpoint store that a user holds on to.
+Pins = Callable[[], frozenset[str]]
+
+
+def no_pins() -> frozenset[str]:
+    """Nothing is pinned."""
+    return frozenset()
+
+
+def state_files(manifest: Manifest) -> frozenset[str]:
+    """The names of all state files that a manifest needs."""
+    names: set[str] = set()
+    for state in manifest.states:
+        for shard in state.shards:
+            names |= ShardVersion.from_json(shard).files()
+    return frozenset(names)
+
+
+def files_of(manifest: Manifest) -> frozenset[str]:
+    """The names of all files that a manifest needs, of state and of staged rows."""
+    return state_files(manifest) | manifest.staged_files
+
+
+class GarbageCollector:
+    """Keeps the last `retained` manifests with what they name, and what `pins` name."""
+
+    def __init__(
+        self, journal: Journal, *, retained: int = RETAINED, pins: Pins = no_pins, state_folder: str = "state"
+    ) -> None:
+        if retained < 1:
+            raise ValueError("at least one manifest is retained")
+        self._journal = journal
+        self._store: CheckpointStore = journal.store
+        self._retained = retained
+        self._pins = pins
+        self._state_folder = state_folder
+        self._kept: dict[int, tuple[frozenset[str], str]] = {}
+
+    def committed(self, manifest: Manifest) -> None:
+        """Take note of a new manifest and delete what only manifests before the retained ones named."""
+        self._kept[manifest.epoch] = (files_of(manifest), manifest.plan_digest)
+        dropped = sorted(self._kept)[: -self._retained]
+        if not dropped:
+            return
+        candidates: set[str] = set()
+        for epoch in dropped:
+            files, digest = self._kept.pop(epoch)
+            candidates |= {*files, manifest_name(epoch), plan_name(epoch), f"plans/{digest}.json"}
+        needed = self._needed()
+        # The manifest goes first: one that is there names only files that are there.
+        for name in sorted(candidates - needed, key=lambda name: (not name.startswith("epochs/"), name)):
+            self._store.delete(name)
+
+    def sweep(self) -> None:
+        """List everything and delete what is not needed; for the start, when no epoch is under way."""
+        plans, manifests = self._journal.epochs()
+        last = manifests[-1] if manifests else 0
+        for epoch in manifests[-self._retained :]:
+            if epoch not in self._kept:
+                try:
+                    manifest = self._journal.manifest(epoch)
+                except DiagnosticError:
+                    if epoch == last:
+                        raise
+                    continue  # an older one is damaged: nothing can be made of it, and nothing needs it
+                self._kept[epoch] = (files_of(manifest), manifest.plan_digest)
+        needed = self._needed()
+        old = [manifest_name(epoch) for epoch in manifests] + [plan_name(e) for e in plans if e <= last]
+        folders = (self._state_folder, staged_rows.FOLDER, "plans")
+        found = [*old, *(name for folder in folders for name in self._store.list(folder))]
+        for name in found:
+            if name not in needed:
+                self._store.delete(name)
+
+    def _needed(self) -> set[str]:
+        needed = set(self._pins())
+        for epoch, (files, digest) in self._kept.items():
+            needed |= {*files, manifest_name(epoch), plan_name(epoch), f"plans/{digest}.json"}
+        return needed

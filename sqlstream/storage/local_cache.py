@@ -1,0 +1,61 @@
+"""Where the machine keeps its caches of state: under the temporary folder, one folder a state directory.
+
+A cache may be lost at any time; it is built again from the checkpoint. So that it does not grow for ever, a
+run removes what belongs to another number of shards or to a state that its query does not have, and the
+caches of state directories that are gone or were not used for a week.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from sqlstream_operators.state.private_folder import make_private
+from sqlstream_operators.task.dead_letters import FOLDER_PREFIX
+
+_OWNER = "state-dir"
+_SLOT = re.compile(r"^(?P<state>.+)-\d{5}-of-(?P<shards>\d{5})(\.scratch-[0-9a-f]+)?$")
+UNUSED_S = 7 * 24 * 3600
+
+
+def default_directory(state_uri: str) -> Path:
+    """The cache folder of a state directory: the same in every run, another for every user."""
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    digest = hashlib.sha256(state_uri.encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"sqlstream-{user}" / digest
+
+
+def prepare(directory: Path, state_uri: str, states: Iterable[str], shards: int) -> None:
+    """Make the folder (for this user only), mark it as used, and remove what this run has no use for.
+
+    Raises PermissionError if somebody else may have made it.
+    """
+    make_private(directory)
+    (directory / _OWNER).write_text(state_uri)
+    wanted = set(states)
+    for slot in directory.iterdir():
+        found = _SLOT.match(slot.name)
+        unused = found and (found["state"] not in wanted or int(found["shards"]) != shards)
+        if unused or slot.name.startswith(FOLDER_PREFIX):  # … or of a task that was killed
+            shutil.rmtree(slot, ignore_errors=True)
+
+
+def remove_unused(parent: Path, keep: Path) -> None:
+    """Remove caches beside `keep` whose state directory is gone, or that were not used for a week."""
+    with contextlib.suppress(OSError):
+        for directory in parent.iterdir():
+            owner = directory / _OWNER
+            if directory == keep or not owner.is_file():
+                continue
+            uri = owner.read_text()
+            unused = time.time() - owner.stat().st_mtime > UNUSED_S
+            gone = "://" not in uri and not Path(uri).exists()
+            if unused or gone:
+                shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,377 @@
+"""The two files that decide an epoch, as plain data: its plan, written before it runs, and its manifest.
+
+`epochs/000042.plan.json` says what epoch 42 reads and which watermarks apply; a replay runs exactly it.
+`epochs/000042.manifest.json` says what epoch 42 made; the epoch has happened if and only if it is there.
+Both are created exclusively, so of two drivers on one directory one loses. Each carries a format version
+and a checksum of itself, so a damaged file is found when it is read and never believed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlstream_operators.operators.operator import WATERMARK_MIN, Watermarks
+from sqlstream_operators.state.staged_rows import StagedRows
+
+FORMAT = 2
+
+
+class DamagedFileError(Exception):
+    """A file of the journal is not what was written; `what` says how it is seen."""
+
+    def __init__(self, path: str, what: str) -> None:
+        super().__init__(f"{path}: {what}")
+        self.path = path
+        self.what = what
+
+
+def encode(kind: str, body: Mapping[str, Any]) -> bytes:
+    """A JSON file with its kind, format version and checksum."""
+    content = {"kind": kind, "format": FORMAT, **body}
+    return json.dumps({**content, "checksum": _checksum(content)}, indent=1).encode() + b"\n"
+
+
+def decode(kind: str, path: str, data: bytes) -> dict[str, Any]:
+    """Read what `encode` wrote. Raises DamagedFileError for anything else."""
+    try:
+        content = json.loads(data)
+    except ValueError:
+        raise DamagedFileError(path, f"is truncated or not JSON ({len(data)} bytes)") from None
+    if not isinstance(content, dict) or content.get("kind") != kind:
+        raise DamagedFileError(path, f"is no {kind} file")
+    if content.get("format") != FORMAT:
+        raise DamagedFileError(
+            path, f"has format {content.get('format')}; this version reads format {FORMAT}"
+        )
+    checksum = content.pop("checksum", None)
+    if checksum != _checksum(content):
+        raise DamagedFileError(path, "has another content than its checksum says")
+    return content
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """Who runs: a random id, the host, the process and when it started (ISO 8601, UTC)."""
+
+    run_id: str
+    host: str
+    pid: int
+    started: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}, started {self.started}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data; `from_json` reads it back."""
+        return {"run_id": self.run_id, "host": self.host, "pid": self.pid, "started": self.started}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RunInfo:
+        """Read what `to_json` wrote."""
+        return cls(data["run_id"], data["host"], data["pid"], data["started"])
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSplit:
+    """A split as its connector planned it; `rows` is exact or None, `bytes` an estimate or None."""
+
+    payload: Mapping[str, Any]
+    rows: int | None = None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSource:
+    """What an epoch reads of one source, and the watermarks of that source in it (µs)."""
+
+    name: str
+    connector: str
+    start: Mapping[str, Any]
+    next: Mapping[str, Any]
+    splits: tuple[PlannedSplit, ...]
+    exhausted: bool
+    watermarks: Watermarks
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data; `from_json` reads it back."""
+        return {
+            "name": self.name,
+            "connector": self.connector,
+            "start": dict(self.start),
+            "next": dict(self.next),
+            "splits": [
+                {"payload": dict(split.payload), "rows": split.rows, "bytes": split.bytes}
+                for split in self.splits
+            ],
+            "exhausted": self.exhausted,
+            "watermarks": [self.watermarks.previous, self.watermarks.late, self.watermarks.close],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> PlannedSource:
+        """Read what `to_json` wrote."""
+        return cls(
+            name=data["name"],
+            connector=data["connector"],
+            start=data["start"],
+            next=data["next"],
+            splits=tuple(PlannedSplit(s["payload"], s["rows"], s["bytes"]) for s in data["splits"]),
+            exhausted=data["exhausted"],
+            watermarks=Watermarks(*data["watermarks"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EpochPlan:
+    """Everything that decides what epoch `epoch` computes, except for the state that it starts from.
+
+    `parent` is the epoch whose manifest it builds on (None for the first), `lineage` the random id that the
+    first epoch of the state directory got, `fingerprint` that of the program (`program_fingerprint`). `now_us` is the
+    wall clock when it was planned (µs since 1970): what a replay computes depends on it. `admitted` is how many rows it
+    was allowed to read.
+    """
+
+    epoch: int
+    parent: int | None
+    lineage: str
+    run: RunInfo
+    fingerprint: str
+    parallelism: int
+    sources: tuple[PlannedSource, ...]
+    now_us: int = 0
+    admitted: int = 0
+
+    @property
+    def reads(self) -> bool:
+        """Whether it reads anything; an epoch that does not only moves the watermark."""
+        return any(source.splits for source in self.sources)
+
+    def to_bytes(self) -> bytes:
+        """The content of the plan file."""
+        return encode(
+            "epoch plan",
+            {
+                "epoch": self.epoch,
+                "parent": self.parent,
+                "lineage": self.lineage,
+                "run": self.run.to_json(),
+                "fingerprint": self.fingerprint,
+                "parallelism": self.parallelism,
+                "sources": [source.to_json() for source in self.sources],
+                "now_us": self.now_us,
+                "admitted": self.admitted,
+            },
+        )
+
+    @classmethod
+    def from_bytes(cls, path: str, data: bytes) -> EpochPlan:
+        """Read what `to_bytes` wrote. Raises DamagedFileError."""
+        content = decode("epoch plan", path, data)
+        return cls(
+            epoch=content["epoch"],
+            parent=content["parent"],
+            lineage=content["lineage"],
+            run=RunInfo.from_json(content["run"]),
+            fingerprint=content["fingerprint"],
+            parallelism=content["parallelism"],
+            sources=tuple(PlannedSource.from_json(source) for source in content["sources"]),
+            now_us=content["now_us"],
+            admitted=content["admitted"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RowsCap:
+    """The most rows that an epoch may read, one with more having not fitted into memory.
+
+    `epochs` is how many have read about so many since.
+    """
+
+    rows: int
+    epochs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """How far a source is after an epoch; times in µs.
+
+    `seen` is the greatest watermark expression of all rows read, `applied` the close watermark of the last
+    epoch, `resume` the watermark that a later run starts with when the source was exhausted (its `applied`
+    is +infinity then) and new input has come: everything up to it has been emitted.
+    """
+
+    name: str
+    connector: str
+    position: Mapping[str, Any]
+    exhausted: bool = False
+    seen: int = WATERMARK_MIN
+    applied: int = WATERMARK_MIN
+    resume: int = WATERMARK_MIN
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data; `from_json` reads it back."""
+        return {
+            "name": self.name,
+            "connector": self.connector,
+            "position": dict(self.position),
+            "exhausted": self.exhausted,
+            "seen": self.seen,
+            "applied": self.applied,
+            "resume": self.resume,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> SourceState:
+        """Read what `to_json` wrote."""
+        return cls(
+            data["name"],
+            data["connector"],
+            data["position"],
+            data["exhausted"],
+            data["seen"],
+            data["applied"],
+            data["resume"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StateVersions:
+    """The version of one state after an epoch: a ShardVersion as JSON for each shard, in order."""
+
+    state_id: str
+    schema_id: str
+    shards: tuple[Mapping[str, Any], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data; `from_json` reads it back."""
+        return {
+            "state_id": self.state_id,
+            "schema_id": self.schema_id,
+            "shards": [dict(shard) for shard in self.shards],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> StateVersions:
+        """Read what `to_json` wrote."""
+        return cls(data["state_id"], data["schema_id"], tuple(data["shards"]))
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedPart:
+    """What one task staged for a sink: as its connector says it, and its rows in the checkpoint store."""
+
+    rows: int
+    payload: Mapping[str, Any]
+    staged: StagedRows | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data; `from_json` reads it back."""
+        staged = {} if self.staged is None else {"staged": self.staged.to_json()}
+        return {"rows": self.rows, "payload": dict(self.payload), **staged}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> CommittedPart:
+        """Read what `to_json` wrote."""
+        staged = data.get("staged")
+        return cls(data["rows"], data["payload"], None if staged is None else StagedRows.from_json(staged))
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What epoch `epoch` made. It is the truth: what it names exists, what no manifest names is garbage.
+
+    `void` marks a number that was given up: a plan that could not be replayed exactly. It carries on the
+    parent's positions and state unchanged and fences a driver that may still be running that plan.
+    `plan_digest` names the file with the physical plan (`plans/<digest>.json`). `dead_letters` counts rows
+    by kind, `dead_letter_files` names the files that tasks staged with them. `previous` is the last epoch before
+    this one that is not void, 0 if there is none: the epoch that a sink's target must be at before this one is applied.
+    `rows_cap` holds for the epochs after it.
+    """
+
+    epoch: int
+    parent: int | None
+    lineage: str
+    run: RunInfo
+    fingerprint: str
+    plan_digest: str
+    parallelism: int
+    max_parallelism: int
+    sources: tuple[SourceState, ...]
+    states: tuple[StateVersions, ...] = ()
+    sinks: Mapping[str, tuple[CommittedPart, ...]] = field(default_factory=dict)
+    rows: Mapping[str, int] = field(default_factory=dict)
+    dead_letters: Mapping[str, int] = field(default_factory=dict)
+    dead_letter_files: tuple[str, ...] = ()
+    void: bool = False
+    metrics: Mapping[str, int] = field(default_factory=dict)
+    previous: int = 0
+    rows_cap: RowsCap | None = None
+
+    @property
+    def staged_files(self) -> frozenset[str]:
+        """The names of all files with rows that tasks staged for the driver."""
+        parts = (part for made in self.sinks.values() for part in made)
+        return frozenset(name for part in parts if part.staged is not None for name in part.staged.names)
+
+    def to_bytes(self) -> bytes:
+        """The content of the manifest file."""
+        return encode(
+            "epoch manifest",
+            {
+                "epoch": self.epoch,
+                "parent": self.parent,
+                "lineage": self.lineage,
+                "run": self.run.to_json(),
+                "fingerprint": self.fingerprint,
+                "plan": self.plan_digest,
+                "parallelism": self.parallelism,
+                "max_parallelism": self.max_parallelism,
+                "sources": [source.to_json() for source in self.sources],
+                "states": [state.to_json() for state in self.states],
+                "sinks": {name: [part.to_json() for part in parts] for name, parts in self.sinks.items()},
+                "rows": dict(self.rows),
+                "dead_letters": dict(self.dead_letters),
+                "dead_letter_files": list(self.dead_letter_files),
+                "void": self.void,
+                "metrics": dict(self.metrics),
+                "previous": self.previous,
+                "rows_cap": self.rows_cap and [self.rows_cap.rows, self.rows_cap.epochs],
+            },
+        )
+
+    @classmethod
+    def from_bytes(cls, path: str, data: bytes) -> Manifest:
+        """Read what `to_bytes` wrote. Raises DamagedFileError."""
+        content = decode("epoch manifest", path, data)
+        return cls(
+            epoch=content["epoch"],
+            parent=content["parent"],
+            lineage=content["lineage"],
+            run=RunInfo.from_json(content["run"]),
+            fingerprint=content["fingerprint"],
+            plan_digest=content["plan"],
+            parallelism=content["parallelism"],
+            max_parallelism=content["max_parallelism"],
+            sources=tuple(SourceState.from_json(source) for source in content["sources"]),
+            states=tuple(StateVersions.from_json(state) for state in content["states"]),
+            sinks={
+                name: tuple(CommittedPart.from_json(part) for part in parts)
+                for name, parts in content["sinks"].items()
+            },
+            rows=content["rows"],
+            dead_letters=content["dead_letters"],
+            dead_letter_files=tuple(content["dead_letter_files"]),
+            void=content["void"],
+            metrics=content["metrics"],
+            previous=content["previous"],
+            rows_cap=content["rows_cap"] and RowsCap(*content["rows_cap"]),
+        )
