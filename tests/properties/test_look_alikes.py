@@ -24,6 +24,7 @@ class Case:
     queries: Mapping[str, Rows]
     files: Mapping[str, str] = field(default_factory=dict)
     wrong: str | None = None
+    rows_per_epoch: int | None = None
 
 
 def _files(name: str, *texts: str) -> dict[str, str]:
@@ -195,6 +196,33 @@ CASES = {
         _files("in", TIMES),
         "the offset is taken modulo the step",
     ),
+    "a rank that one sink shows and the other does not": Case(
+        _table("t", "v INT"),
+        {
+            "SELECT v, rn FROM (SELECT v, RANK() OVER (ORDER BY v) AS rn FROM t) AS r WHERE rn <= 2": [
+                (1, 1),
+                (2, 2),
+            ],
+            "SELECT v FROM (SELECT v, RANK() OVER (ORDER BY v) AS rn FROM t) AS r WHERE rn <= 2": [
+                (1,),
+                (2,),
+            ],
+        },
+        _files("in", '{"v": 2}\n{"v": 1}\n'),
+        "a row whose rank alone changed is taken back and given again",
+        rows_per_epoch=1,
+    ),
+    "the first rows of a table that is read twice": Case(
+        _table("t", "v INT"),
+        {
+            "SELECT v FROM (SELECT v FROM t UNION ALL SELECT v + 1 FROM t) AS q ORDER BY v LIMIT 3": [
+                (1,),
+                (2,),
+                (3,),
+            ]
+        },
+        _files("in", '{"v": 1}\n{"v": 3}\n'),
+    ),
     "first NULLs and last NULLs": Case(
         _table("t", "v INT"),
         {
@@ -239,7 +267,7 @@ def test_each_sink_has_its_own_rows(name: str, tmp_path: Path) -> None:
     ]
     (tmp_path / "p.sql").write_text(case.tables + "".join(sinks))
     with collecting() as collected:
-        run_here(plan_file(tmp_path / "p.sql"), tmp_path)
+        run_here(plan_file(tmp_path / "p.sql"), tmp_path, rows_per_epoch=case.rows_per_epoch)
         for n, rows in enumerate(case.queries.values()):
             assert_same(collected.folded(f"out_{n}"), [tuple(map(_number, row)) for row in rows])
 

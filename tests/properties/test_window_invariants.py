@@ -43,7 +43,7 @@ def _query(window: WindowClause, keys: list[str], aggregates: list[str], *, havi
     seed=st.integers(0, 3),
 )
 @example(
-    WindowClause("TUMBLE", SECONDS, 1),
+    WindowClause("TUMBLE", SECONDS, 1, 1),
     ["b"],
     ["STDDEV_POP(x)", "ARRAY_AGG(k ORDER BY v)"],
     False,
