@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream.golden import check as golden
-from sqlstream.golden.places import directives
+from sqlstream.golden.paths import directives
 from sqlstream.project import pipeline_files
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
 

@@ -239,7 +239,7 @@ class Store(RuleBasedStateMachine):
         max_deltas: int,
         keep: int,
     ) -> None:
-        policy = SnapshotPolicy(min_bytes=1 << 20, max_deltas=max_deltas, keep_deltas=keep)
+        policy = SnapshotPolicy(min_bytes=1 << 20, max_deltas=max_deltas, retained_deltas=keep)
         shards = rescale or len(self.versions)
         published = []
         rows: Rows = {}

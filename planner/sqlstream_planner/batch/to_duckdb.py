@@ -13,14 +13,13 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_operators.plan.types import TIMESTAMPTZ, Kind, SqlType, quote_identifier, quote_literal
+from sqlstream_planner.aggregates.batch import in_any_order, in_order_of_arrival
 from sqlstream_planner.batch.batch_changelog import changelog_view, normalized, remaining
-from sqlstream_planner.batch.group_batch import batch_call
 from sqlstream_planner.bind.sinks import CHANGELOG_FORMATS
 from sqlstream_planner.block import Block, compose
 from sqlstream_planner.catalog.options import find_option
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from sqlstream_planner.logical import (
-    AggregateCall,
     GroupAggregate,
     KeepFirst,
     Node,
@@ -31,10 +30,8 @@ from sqlstream_planner.logical import (
     WindowAggregate,
     WindowGate,
     column,
-    order_term,
     sql,
 )
-from sqlstream_planner.operator_plans.aggregates import ORDER_SENSITIVE
 from sqlstream_planner.pipeline import Planned
 from sqlstream_planner.properties import changes
 from sqlstream_planner.window_sql import start_of
@@ -138,7 +135,7 @@ def _aggregate(node: WindowAggregate, blocks: list[Block]) -> Block:
     items.append((f'{maker}("__end" - 1000)', node.window_time.id))
     if node.grouping is not None:
         items.append((f"grouping({', '.join(names)})" if names else "0", node.grouping.id))
-    items += [(_call(c), c.field.id) for c in node.calls]
+    items += [(in_order_of_arrival(c), c.field.id) for c in node.calls]
     if node.grouping is None:
         group_by = ", ".join([quoted_end, *names])
     else:
@@ -158,7 +155,7 @@ def _group(node: GroupAggregate, blocks: list[Block]) -> Block:
     items = [(quoted, f.id) for quoted, f in zip(names, node.keys, strict=True)]
     if node.grouping is not None:
         items.append((f"grouping({', '.join(names)})" if names else "0", node.grouping.id))
-    items += [(f"CAST({batch_call(c)} AS {c.field.type})", c.field.id) for c in node.calls]
+    items += [(f"CAST({in_any_order(c)} AS {c.field.type})", c.field.id) for c in node.calls]
     group_by = ", ".join(names) or None
     if node.grouping is not None:
         sets = [f"({', '.join(names[i] for i in s)})" for s in node.sets]
@@ -196,27 +193,6 @@ def _kept(keys: Sequence[str], blocks: list[Block], *, last: bool) -> Block:
         f"SELECT {listed} FROM (\n{_indented(numbered)}\n) AS numbered QUALIFY row_number() OVER ({over}) = 1"
     )
     return Block("batch", f"(\n{_indented(kept)}\n) AS kept", (), {id_: column(id_) for id_ in everywhere})
-
-
-def _call(call: AggregateCall) -> str:
-    """The call as DuckDB's own aggregate function."""
-    arguments = [sql(a) for a in call.arguments]
-    conditions = [f"({sql(call.filter)})"] if call.filter is not None else []
-    name = call.name
-    if name == "count" and len(arguments) != 1:
-        conditions += [f"({a}) IS NOT NULL" for a in arguments]
-        arguments = [f"ROW({', '.join(arguments)})"] if call.distinct else ["*"]
-    if name == "collect":
-        name = "list"
-        conditions.append(f"({arguments[0]}) IS NOT NULL")
-    order = ", ".join(order_term(sql(e), descending=d, nulls_first=n) for e, d, n in call.order_by)
-    if call.distinct and name in ORDER_SENSITIVE:
-        direction = "DESC" if call.order_by and call.order_by[0][1] else "ASC"
-        order = f"{arguments[0]} {direction} NULLS LAST"
-    inside = ("DISTINCT " if call.distinct else "") + ", ".join(arguments)
-    inside += f" ORDER BY {order}" if order else ""
-    where = f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
-    return f"CAST({name}({inside}){where} AS {call.field.type})"
 
 
 def _indented(text: str) -> str:
