@@ -126,10 +126,11 @@ def batch_of(script: DuckDBScript) -> Rows:
     with empty_duckdb() as con:
         for _, view in script.sources:
             con.execute(view)
-        return _rows(con, script.sinks[0][1])
+        return fetched(con, script.sinks[0][1])
 
 
-def _rows(con: duckdb.DuckDBPyConnection, sql: str) -> Rows:
+def fetched(con: duckdb.DuckDBPyConnection, sql: str) -> Rows:
+    """The rows of a query, as Arrow gives them."""
     table = con.sql(sql).to_arrow_table()
     columns = [table[n].to_pylist() for n in table.column_names]
     return [tuple(row) for row in zip(*columns, strict=True)]
