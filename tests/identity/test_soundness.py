@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 
-import pytest
-
 from tests.examples import examples
 from tests.identity.adapter import State, identities
 from tests.identity.meaning import Kept, Worlds, kept_by
@@ -118,7 +116,6 @@ def members(seed: int) -> list[tuple[tuple[State, ...], Member]]:
     return found
 
 
-@pytest.mark.xfail(strict=True, reason="awaits the identity that is made from the relational algebra")
 def test_one_identity_is_one_content() -> None:
     groups: dict[tuple[State, ...], dict[Kept, Member]] = defaultdict(dict)
     for seed in range(examples(60)):
