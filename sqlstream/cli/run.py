@@ -86,6 +86,7 @@ def command(
             physical,
             state_dir=state,
             secrets=planned.secrets,
+            sql=planned.masked_sql,
             parallelism=parallelism if parallelism is not None else project.parallelism,
             master=master or project.master or "local[*]",
             conf=conf,

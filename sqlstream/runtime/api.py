@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from secrets import token_hex
 from typing import Protocol
 
 from sqlstream.connectors.api import ConnectorContext, Sink, Source
@@ -74,6 +75,7 @@ def run_pipeline(
     lease_beat_s: float = BEAT_S,
     sync: bool = True,
     wall_clock: Callable[[], float] = time.time,
+    sql: str | None = None,
 ) -> RunResult:
     """Run a plan until its bounded sources are exhausted and everything is committed, or `stop` is set.
 
@@ -83,6 +85,7 @@ def run_pipeline(
     `runner` Spark is started on `master` with `conf`, and stopped at the end. `local_dir` is where machines
     cache state (default: under the temporary folder). With `handle_signals`, Ctrl-C and SIGTERM set `stop`
     once Spark runs (Spark installs a handler of its own when it starts). `pins` names files to keep.
+    `sql` is the text that the plan was made of, rendered and without secrets: it is kept with the manifests.
     `wall_clock` (seconds since 1970) is what state with a time to live goes by; each epoch's is in its plan.
     Raises DiagnosticError: exit code 4 if the state does not fit the plan, is damaged, or another run works
     on it; 1 if the data can't be computed or read, or Spark can't run.
@@ -93,7 +96,7 @@ def run_pipeline(
     store = CheckpointStore(uri, sync=sync)
     journal = Journal(store)
     run = RunInfo(
-        run_id=secrets.token_hex(8),
+        run_id=token_hex(8),
         host=socket.gethostname(),
         pid=os.getpid(),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -115,7 +118,9 @@ def run_pipeline(
             local_cache.prepare(cache, uri, [state.state_id for state in plan.states], shards)
             local_cache.remove_unused(cache.parent, cache)
             loop = EpochLoop(
-                _program(plan, secrets or Secrets(), journal, found.last, connectors or REGISTERED, base),
+                _program(
+                    plan, secrets or Secrets(), journal, found.last, connectors or REGISTERED, base, sql
+                ),
                 journal,
                 runner,
                 GarbageCollector(journal, retained=retained_epochs, pins=pins),
@@ -129,7 +134,7 @@ def run_pipeline(
                     **({} if poll_s is None else {"poll_s": poll_s}),
                 ),
                 run,
-                lineage=secrets.token_hex(16),
+                lineage=token_hex(16),
                 stop=stop,
                 on_epoch=on_epoch,
                 check_lease=lease.check,
@@ -188,6 +193,7 @@ def _program(
     last: Manifest | None,
     connectors: DriverConnectors,
     base_dir: str,
+    sql: str | None,
 ) -> Program:
     context = ConnectorContext(journal.store, base_dir)
     text = plan_json.to_text(plan).encode()
@@ -215,6 +221,7 @@ def _program(
         sinks=sinks,
         former_sinks=former,
         secrets=secrets,
+        sql=sql,
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from sqlstream.planning import plan_file
 from sqlstream_planner import explain
-from sqlstream_planner.secrets import shown_options
+from sqlstream_planner.masking import shown_options
 
 SQL = """
 CREATE TABLE o (id BIGINT) WITH ('connector' = 'datagen', 'number-of-rows' = '1');
