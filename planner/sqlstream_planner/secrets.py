@@ -37,7 +37,7 @@ class Secrets:
     def resolved(self, spec: _Spec) -> _Spec:
         """A source or a sink as its connector needs it.
 
-        Raises DiagnosticError (RUN003) if a reference stands for nothing: the present file has no such option.
+        Raises DiagnosticError (OPT007) if a reference stands for nothing: the present file has no such option.
         """
         if not any(REFERENCE.search(value) for value in spec.options.values()):
             return spec
@@ -50,7 +50,7 @@ class Secrets:
             if found[1] not in self.values:
                 raise DiagnosticError(
                     Diagnostic(
-                        "RUN003",
+                        "OPT007",
                         f"the password in `{key}` of `{table}` is not known any more",
                         notes=("passwords are not kept with a plan; they come from the present file",),
                         help=f"run once more with a file that declares `{table}` with its '{key}'",

@@ -88,7 +88,7 @@ def test_a_password_that_is_not_known_is_told_by_table_and_option() -> None:
     with pytest.raises(DiagnosticError) as caught:
         Secrets().resolved(planned("x").physical.sinks[0])
     [found] = caught.value.diagnostics
-    assert found.code == "RUN003"
+    assert found.code == "OPT007"
     assert "of `t`" in found.message
 
 

@@ -147,7 +147,7 @@ def test_a_plan_without_its_secrets_is_not_run(tmp_path: Path) -> None:
     _inputs(tmp_path)
     registry = REGISTERED.with_connector(Connector(VAULT, sink=Vault()))
     planned = plan_file(SQL.format(password="x", literal="it"), file="p.sql", registry=registry)
-    with pytest.raises(DiagnosticError, match="RUN003"):
+    with pytest.raises(DiagnosticError, match="OPT007"):
         run_pipeline(
             planned.physical,
             state_dir=tmp_path / "state",
