@@ -25,7 +25,7 @@ from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream.runtime.tasks.worker import TaskProgram, from_batches, to_batches
 from sqlstream.storage.manifest import EpochPlan, PlannedSource, PlannedSplit
 from sqlstream_operators.codec.exchange import Message
-from sqlstream_operators.operators.operator import WATERMARK_MIN, Watermarks
+from sqlstream_operators.plan.watermarks import WATERMARK_MIN, Watermarks
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.pipeline import plan_file

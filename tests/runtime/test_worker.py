@@ -17,7 +17,7 @@ from sqlstream.runtime.tasks.worker import TaskProgram, describe, failure_in, fr
 from sqlstream.storage.manifest import EpochPlan, PlannedSource, PlannedSplit
 from sqlstream_operators.codec.exchange import Message
 from sqlstream_operators.errors import DataError, StateCorruptionError
-from sqlstream_operators.operators.operator import WATERMARK_MIN, Watermarks
+from sqlstream_operators.plan.watermarks import WATERMARK_MIN, Watermarks
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, InternalError
 from tests.operators.pipelines import window_plan
 from tests.runtime.support import TUMBLE
