@@ -21,7 +21,7 @@ import pyspark.daemon
 import pyspark.worker
 
 import sqlstream.connectors.registry
-import sqlstream.runtime.tasks.worker  # noqa: F401
+import sqlstream.runtime.spark.map_tasks  # noqa: F401
 
 _serve = pyspark.daemon.worker
 
