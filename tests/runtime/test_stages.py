@@ -18,11 +18,11 @@ import pytest
 
 from sqlstream.runtime.api import run_pipeline
 from sqlstream.runtime.loop.progress import RunResult
-from sqlstream.runtime.spark import map_tasks
-from sqlstream.runtime.spark.map_tasks import from_batches, to_batches
 from sqlstream.runtime.spark.stages import _ROW, SparkJobRunner, is_small, zipped_packages
+from sqlstream.runtime.tasks import message_batches
 from sqlstream.runtime.tasks.job import EpochJob, JobRunner
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
+from sqlstream.runtime.tasks.message_batches import from_batches, to_batches
 from sqlstream.runtime.tasks.task_program import TaskProgram
 from sqlstream.storage.manifest import EpochPlan, PlannedSource, PlannedSplit
 from sqlstream_operators.codec.exchange import Message
@@ -246,4 +246,4 @@ def test_executors_can_import_our_packages_from_the_zip(tmp_path: Path) -> None:
     assert done.stdout.startswith(str(target)), done.stderr
     assert b"__pycache__" not in zipped_packages()
     assert io.BytesIO(zipped_packages()).getbuffer().nbytes < 3 << 20
-    assert map_tasks.PART_BYTES < 64 << 20
+    assert message_batches.PART_BYTES < 64 << 20

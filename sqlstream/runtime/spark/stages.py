@@ -23,10 +23,11 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType
 
-from sqlstream.runtime.spark.map_tasks import ROW, ShardTasks, SourceTasks, WholeEpoch, framed, from_batches
+from sqlstream.runtime.spark.map_tasks import ShardTasks, SourceTasks, WholeEpoch, framed
 from sqlstream.runtime.spark.session import JOB_CONF, PACKAGES, is_local, start_session
 from sqlstream.runtime.tasks.failures import EpochTooLargeError, error_of
 from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome
+from sqlstream.runtime.tasks.message_batches import ROW, from_batches
 from sqlstream.runtime.tasks.outcome import outcome_of
 from sqlstream.runtime.tasks.task_failure import failure_in
 from sqlstream.runtime.tasks.task_program import TaskProgram
@@ -42,7 +43,7 @@ _TYPES: Mapping[pa.DataType, DataType] = {
     pa.string(): StringType(),
     pa.binary(): BinaryType(),
 }
-#: `map_tasks.ROW` for Spark; as an object, because Spark parses text anew for every stage.
+#: `message_batches.ROW` for Spark; as an object, because Spark parses text anew for every stage.
 _ROW = StructType([StructField(field.name, _TYPES[field.type]) for field in ROW])
 
 

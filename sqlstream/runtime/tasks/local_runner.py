@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sqlstream.runtime.spark.map_tasks import from_batches, to_batches
 from sqlstream.runtime.tasks.failures import error_of
 from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome
+from sqlstream.runtime.tasks.message_batches import from_batches, to_batches
 from sqlstream.runtime.tasks.outcome import outcome_of
 from sqlstream.runtime.tasks.task_failure import describe
 from sqlstream.runtime.tasks.task_program import Connectors, TaskProgram, registered
