@@ -64,7 +64,7 @@ class Pipeline:
         project = load_project(file.parent, profile)
         said = directives(file).variables if file.is_file() else {}
         planned = plan(file, project, {**said, **variables})
-        check_paths(planned.physical, file.parent)
+        check_paths(planned, file.parent)
         return cls(file, golden_folder(file, golden_dir), planned)
 
 

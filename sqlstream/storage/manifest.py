@@ -166,6 +166,8 @@ class SourceState:
     `seen` is the greatest watermark expression of all rows read, `applied` the close watermark of the last
     epoch, `resume` the watermark that a later run starts with when the source was exhausted (its `applied`
     is +infinity then) and new input has come: everything up to it has been emitted.
+    `identity` says which data it is, whatever the table is called (`SourceSpec.identity`), `folder` is the source's own
+    in the state directory.
     """
 
     name: str
@@ -175,6 +177,8 @@ class SourceState:
     seen: int = WATERMARK_MIN
     applied: int = WATERMARK_MIN
     resume: int = WATERMARK_MIN
+    identity: str = ""
+    folder: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; `from_json` reads it back."""
@@ -186,6 +190,8 @@ class SourceState:
             "seen": self.seen,
             "applied": self.applied,
             "resume": self.resume,
+            "identity": self.identity,
+            "folder": self.folder,
         }
 
     @classmethod
@@ -199,6 +205,8 @@ class SourceState:
             data["seen"],
             data["applied"],
             data["resume"],
+            data["identity"],
+            data["folder"],
         )
 
 

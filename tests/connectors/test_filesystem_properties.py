@@ -115,7 +115,7 @@ LIMITS = st.builds(
     tasks=st.integers(1, 5),
 )
 _BOUNDED = settings(
-    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
@@ -224,7 +224,7 @@ JSON_TYPES = st.recursive(
 
 
 @settings(
-    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(JSON_TYPES, VALUES)
 def test_careful_is_exactly_as_strict_as_strict(duck: DuckSession, type_: str, value: str) -> None:

@@ -352,7 +352,7 @@ class Twin(RuleBasedStateMachine):
         assert read(self.store) == (self.rows, self.windows)
 
 
-Twin.TestCase.settings = settings(max_examples=50, stateful_step_count=10, deadline=None)
+Twin.TestCase.settings = settings(max_examples=25, stateful_step_count=10, deadline=None)
 
 
 class TestTwin(Twin.TestCase):  # type: ignore[misc, valid-type]

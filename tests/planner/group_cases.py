@@ -19,6 +19,7 @@ from sqlstream_operators.plan.types import BIGINT, SqlType, parse_type, quote_id
 from sqlstream_planner.aggregates.batch import in_any_order
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import Provenance
+from sqlstream_planner.identity.source import ColumnIdentity, SourceIdentity
 from sqlstream_planner.logical import AggregateCall, Field, GroupAggregate, GroupExpiry, Scan, column
 from sqlstream_planner.operator_plans.group_plan import GroupPlan, plan_group
 
@@ -53,7 +54,8 @@ _SOURCE = SourceSpec(
 
 def scan() -> Scan:
     """The table."""
-    return Scan(_SOURCE, "rows", _FIELDS)
+    columns = tuple(ColumnIdentity(n, str(t), name=n) for n, t in COLUMNS.items())
+    return Scan(_SOURCE, SourceIdentity("rows", (), columns), _FIELDS)
 
 
 def _typed(text: str) -> SqlType:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import sqlstream_planner
+from sqlstream.planning import plan_file
 from sqlstream_operators.plan.types import BIGINT, HUGEINT
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.aggregates.function import (
@@ -24,7 +25,6 @@ from sqlstream_planner.aggregates.kept_values import holistic
 from sqlstream_planner.aggregates.parts import AS_LIST, argument, filter_of, over_distinct
 from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.logical import AggregateCall, GroupAggregate, walk
-from sqlstream_planner.pipeline import plan_file
 from tests.properties.updating import TABLE, check
 
 _WINDOW = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND))"

@@ -78,7 +78,8 @@ class FileSource:
         self._clock = clock
         self._location = resolve(self._options.path, context.base_dir)
         self._pattern = re.compile(self._options.path_pattern) if self._options.path_pattern else None
-        self._log = ListingLog(context.store, f"sources/{quote(spec.name, safe='')}", _root(self._location))
+        folder = context.folder or f"sources/{quote(spec.name, safe='')}"
+        self._log = ListingLog(context.store, folder, _root(self._location))
         self._listed_at: float | None = None
         cutters: dict[str, RangeEnd] = dict.fromkeys(("json", *CHANGELOG_FORMATS), json_range_end)
         cutters["csv"] = functools.partial(csv_range_end, self._options.csv)

@@ -20,7 +20,7 @@ from sqlstream.runtime.loop.planning import EpochPlanner, Ready, same_input
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.recovery import Recovered, committed_epoch, recover, void_manifest
-from sqlstream.runtime.loop.reporting import Timer, epoch_report, run_result
+from sqlstream.runtime.loop.reporting import Timer, Totals, epoch_report
 from sqlstream.runtime.loop.run_state import RunState
 from sqlstream.runtime.loop.stop import StopFlag
 from sqlstream.runtime.tasks.failures import EpochTooLargeError, error_of
@@ -69,7 +69,7 @@ class EpochLoop:
         self._state = RunState(lineage)
         self._planner = EpochPlanner(program, settings, self._state, run, clock=clock, wall_clock=wall_clock)
         self._outputs = Outputs(program, journal.store)
-        self._done: list[EpochReport] = []
+        self._done = Totals()
         self._digest: str | None = None
         self._too_large: EpochPlan | None = None
 
@@ -86,14 +86,14 @@ class EpochLoop:
             outcome = self._epochs()
         finally:
             self._outputs.close()
-        return run_result(outcome, self._state.last, self._done, self._clock() - started)
+        return self._done.result(outcome, self._state.last, self._clock() - started)
 
     def _epochs(self) -> str:
         while True:
             self._check_lease()
             if self._stop.requested:
                 return "stopped"
-            if self._settings.max_epochs is not None and len(self._done) >= self._settings.max_epochs:
+            if self._settings.max_epochs is not None and self._done.epochs >= self._settings.max_epochs:
                 return "stopped"
             begun = self._clock()
             ready = self._planner.look()
@@ -103,7 +103,7 @@ class EpochLoop:
                 if report is not None and self._planner.caught_up(report):
                     self._stop.wait(self._settings.poll_s - (self._clock() - begun))
             elif self._planner.ended(ready):
-                return "exhausted" if self._done else "nothing new"
+                return "exhausted" if self._done.epochs else "nothing new"
             else:
                 self._stop.wait(self._planner.pause())
 
@@ -241,7 +241,7 @@ class EpochLoop:
         self._faults("collected", plan.epoch)
         self._planner.learn_speed(sum(manifest.rows.values()), timer.total)
         report = epoch_report(manifest, self._state, self._program.sources, timer.seconds, replayed=replayed)
-        self._done.append(report)
+        self._done.add(report)
         self._on_epoch(report)
         return report
 

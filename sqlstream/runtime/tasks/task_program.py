@@ -9,7 +9,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.api import ConnectorContext, Split
 from sqlstream.runtime.tasks.job import EpochJob
@@ -20,6 +20,9 @@ from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.task.io import SinkWriter, SplitReader
 from sqlstream_operators.task.report import Report
 from sqlstream_operators.task.task import EpochContext, rocks_stores, run_shard_task, run_source_task
+
+if TYPE_CHECKING:
+    from sqlstream.connectors.registry import Registry
 
 #: Producers of one edge are ordered by (level, ordinal).
 LEVEL = 1 << 24
@@ -36,15 +39,16 @@ class Connectors:
     writer: Callable[[SinkSpec, ConnectorContext], SinkWriter]
 
 
-def registered() -> Connectors:
-    """The connectors of the registry."""
-    from sqlstream.connectors import registry
+def of_registry(registry: Registry) -> Connectors:
+    """The connectors of a registry."""
+    return Connectors(registry.reader, registry.careful_reader, registry.writer)
 
-    return Connectors(
-        lambda spec, base_dir: registry.SOURCES[spec.connector].reader(spec, base_dir),
-        lambda spec, base_dir: registry.SOURCES[spec.connector].careful_reader(spec, base_dir),
-        lambda spec, context: registry.SINKS[spec.connector].writer(spec, context),
-    )
+
+def registered() -> Connectors:
+    """The connectors that there are."""
+    from sqlstream.connectors.registry import REGISTERED
+
+    return of_registry(REGISTERED)
 
 
 @dataclass(frozen=True, slots=True)
