@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sqlstream_planner.pipeline import plan_file
+from sqlstream.planning import plan_file
 from tests.properties.in_process import run_here
 from tests.properties.referee import Rows, assert_same
 from tests.properties.updating import collecting
