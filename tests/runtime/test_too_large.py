@@ -13,7 +13,8 @@ from sqlstream.runtime.spark.stages import SparkJobRunner, told
 from sqlstream.runtime.tasks.failures import EpochTooLargeError, error_of
 from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
-from sqlstream.runtime.tasks.worker import Connectors, describe
+from sqlstream.runtime.tasks.task_failure import describe
+from sqlstream.runtime.tasks.task_program import Connectors
 from sqlstream.storage.manifest import RowsCap
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import MemoryExhaustedError
