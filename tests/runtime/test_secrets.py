@@ -21,7 +21,7 @@ from sqlstream.planning import plan_file
 from sqlstream.runtime.api import run_pipeline
 from sqlstream.runtime.tasks.job import EpochJob
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
-from sqlstream.runtime.tasks.worker import TaskProgram, of_registry
+from sqlstream.runtime.tasks.task_program import TaskProgram, of_registry
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.spec import SinkSpec
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, SinkAbilities
