@@ -8,18 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sqlstream.storage.checked_json import DamagedFileError
+from sqlstream.storage.field_ids import StoredField
 from sqlstream.storage.manifest import (
     CommittedPart,
-    DamagedFileError,
     EpochPlan,
     Manifest,
     PlannedSource,
     PlannedSplit,
+    RowsCap,
     RunInfo,
     SourceState,
     StateVersions,
 )
-from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN, Watermarks
+from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 from sqlstream_operators.state.staged_rows import StagedFile, StagedRows
 
 RUN = RunInfo("ab12", "host", 17, "2026-01-01T00:00:00+00:00")
@@ -51,8 +53,21 @@ MANIFEST = Manifest(
     plan_digest="d",
     parallelism=3,
     max_parallelism=128,
-    sources=(SourceState("bid", "filesystem", {"files": {}}, True, 7, WATERMARK_MAX, 9),),
-    states=(StateVersions("w", "s", ({"version": 1},)),),
+    sources=(
+        SourceState("bid", "filesystem", {"files": {}}, True, 7, WATERMARK_MAX, 9, "who", "sources/bid"),
+    ),
+    states=(
+        StateVersions(
+            "w",
+            "s",
+            ({"version": 1},),
+            (StoredField(3, "acc", "value", "count(*)", "BIGINT"),),
+            {"form": [1]},
+        ),
+    ),
+    rows_cap=RowsCap(100, 3),
+    sql_digest="e",
+    last_field_id=7,
     sinks={
         "out": (CommittedPart(3, {"file": "x"}),),
         "table": (
