@@ -53,7 +53,7 @@ class NexmarkFactory:
         return NumberedSource(
             spec.name,
             number(spec.options, "events"),
-            number(spec.options, "rows-per-second", minimum=1),
+            number(spec.options, "rows-per-second", minimum=1) if context.paced else None,
         )
 
     def reader(self, spec: SourceSpec, base_dir: str) -> NexmarkReader:
