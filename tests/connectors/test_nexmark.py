@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from sqlstream.connectors.generators.nexmark import (
     AUCTION,
     BID,
-    COLUMNS,
     DEFAULT_BASE_TIME_US,
     PERSON,
     NexmarkGenerator,
 )
 from sqlstream.connectors.generators.randomness import numbers
+from sqlstream.connectors.nexmark.columns import COLUMNS
 from tests.examples import examples
 
 NAMES = [
