@@ -9,10 +9,10 @@ import pytest
 from sqlglot import exp
 
 from sqlstream_planner.diagnostics import InternalError
-from sqlstream_planner.dialect import SqlSyntaxError, parse_expression
+from sqlstream_planner.dialect import SqlSyntaxError, duckdb_sql, parse_expression
 from sqlstream_planner.functions import catalogue
-from sqlstream_planner.functions.as_written import as_written
-from sqlstream_planner.functions.translate import AGGREGATES, TRANSLATIONS, translate_marked
+from sqlstream_planner.functions.as_written import as_written, without_marks
+from sqlstream_planner.functions.translate import AGGREGATES, TRANSLATIONS, translate, translate_marked
 from sqlstream_planner.functions.translate.rewrite import is_translated
 from sqlstream_planner.identity.expression import OPERATORS, expression_form
 from sqlstream_planner.identity.form import Form, form, size, text, walk
@@ -324,6 +324,33 @@ def test_what_is_translated_is_not_translated_again() -> None:
     again = translate_marked(exp.Paren(this=once.copy()))
     assert again.unnest().sql() == once.unnest().sql()
     assert as_written(again.this) == as_written(once)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DAYOFWEEK(da) * 2",
+        "CONCAT(vc, 'a') LIKE vc",
+        "-EXPM1(db)",
+        "TIMESTAMPADD(DAY, 1, ts) - ts",
+        "BIT_GET(i4, 1) * 2",
+    ],
+)
+def test_without_its_marks_an_expression_is_the_translation(sql: str) -> None:
+    node = parse_expression(sql)
+    assert duckdb_sql(without_marks(translate_marked(node))) == duckdb_sql(translate(node))
+
+
+def test_every_translation_is_the_same_without_its_marks() -> None:
+    columns = ("vc", "i4", "db", "ts", "li", "da")
+    for translation in TRANSLATIONS:
+        arguments = ", ".join(columns[i % len(columns)] for i in range(len(translation.parameters)))
+        node = parse_expression(f"-{translation.name}({arguments}) * 2 || 'a'")
+        try:
+            plain = translate(node)
+        except TypeProblem:
+            continue  # it takes literals
+        assert duckdb_sql(without_marks(translate_marked(node))) == duckdb_sql(plain)
 
 
 def test_synonyms_are_what_duckdb_calls_aliases() -> None:

@@ -9,6 +9,7 @@ driver, so a task that ran twice reports once, as its rows do.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import tempfile
@@ -185,7 +186,8 @@ class SparkJobRunner:
     def close(self) -> None:
         """Stop Spark, if this runner has started it."""
         if self._owned:
-            self._owner.stop()
+            with contextlib.suppress(Py4JError, OSError):  # its JVM may be gone, which is told already
+                self._owner.stop()
         if self._scratch is not None:
             self._scratch.cleanup()
 

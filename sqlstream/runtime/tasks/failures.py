@@ -28,11 +28,14 @@ class EpochTooLargeError(DiagnosticError):
     """
 
     def __init__(self, epoch: int | None, what: str, *, runner_lost: bool = False) -> None:
+        notes = ["nothing of it was committed"]
+        if runner_lost:
+            notes.append("the next run reads its input in smaller epochs")
         super().__init__(
             Diagnostic(
                 "ENV007",
                 f"epoch {epoch} does not fit into memory: {what}",
-                notes=("nothing of it was committed",),
+                notes=tuple(notes),
                 help=MORE_MEMORY,
             )
         )
