@@ -218,6 +218,8 @@ NOT i4 = ANY(li) | i4 <> ANY(li)
 i4 <> ALL(li) | i4 <> ANY(li)
 md5(vc) | sha256(vc)
 vc IS JSON | vc IS NOT JSON
+vc IS JSON | vc IS JSON OBJECT
+vc IS JSON ARRAY | vc IS JSON OBJECT
 substring(vc, 1) | substring(vc, 1, 2)
 ARRAY_DISTINCT(li) | list_distinct(li)
 ARRAY_SORT(li) | list_reverse_sort(li)
