@@ -21,11 +21,12 @@ _FILES_PER_SEGMENT = 10_000
 class ListingLog:
     """The files of one source: what `append` has added, in that order, over all runs on this store.
 
-    `folder` is where its segments are in the store, `root` the prefix that paths share now. Raises the
+    `folder` is where its segments are in the store, `root` the prefix that paths share now, `credentials` what opens
+    them. Raises the
     manifest module's DamagedFileError when a segment is not what was written.
     """
 
-    def __init__(self, store: CheckpointStore, folder: str, root: str) -> None:
+    def __init__(self, store: CheckpointStore, folder: str, root: str, credentials: str = "") -> None:
         self._store = store
         self._folder = folder
         self._root = root
@@ -39,7 +40,7 @@ class ListingLog:
                     f"incomplete; restore it from a copy of the state directory"
                 )
             for path, size, modified_us in decode(_KIND, store.path(name), store.get(name))["files"]:
-                self._add(FileEntry(self._absolute(path), size, modified_us))
+                self._add(FileEntry(self._absolute(path), size, modified_us, credentials))
             self._segments += 1
 
     @property
