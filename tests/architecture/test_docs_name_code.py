@@ -35,7 +35,12 @@ def test_the_glossary_explains_every_term_once() -> None:
 
 
 def test_the_architecture_names_files_and_folders_that_are_there() -> None:
-    text = (ROOT / "docs/architecture.md").read_text().replace("planner/…/", "").replace("connectors/<name>/", "")
+    text = (
+        (ROOT / "docs/architecture.md")
+        .read_text()
+        .replace("planner/…/", "")
+        .replace("connectors/<name>/", "")
+    )
     named = set(re.findall(r"`((?:[a-z_]+/)+(?:[a-z_]+(?:\.py)?)?|[a-z_]+/)`", text))
     assert named
     missing = [p for p in named if not there(p) and not there(f"{p}.py")]
