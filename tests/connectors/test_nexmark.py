@@ -21,8 +21,8 @@ from sqlstream.connectors.generators.nexmark import (
     PERSON,
     NexmarkGenerator,
 )
+from sqlstream.connectors.generators.nexmark_columns import COLUMNS
 from sqlstream.connectors.generators.randomness import numbers
-from sqlstream.connectors.nexmark.columns import COLUMNS
 from tests.examples import examples
 
 NAMES = [

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.connectors.generators import arrays, clock
+from sqlstream.connectors.generators.nexmark_columns import COLUMNS
 from sqlstream.connectors.generators.randomness import (
     F64,
     I64,
@@ -31,7 +32,6 @@ from sqlstream.connectors.generators.randomness import (
     uniform_ints,
     words,
 )
-from sqlstream.connectors.nexmark.columns import COLUMNS
 
 #: 2024-01-01 00:00:00 UTC in µs.
 DEFAULT_BASE_TIME_US = 1_704_067_200_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sqlstream.connectors.nexmark.columns import unknown_columns
+from sqlstream.connectors.generators.nexmark_columns import unknown_columns
 from sqlstream_planner.catalog.descriptor import ColumnLookup, ConnectorDescriptor, Settings
 from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
 

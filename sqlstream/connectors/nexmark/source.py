@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlstream.connectors.api import BadRow, ConnectorContext, Split
 from sqlstream.connectors.filesystem.columns import Wanted, paths_of
 from sqlstream.connectors.generators.nexmark import DEFAULT_BASE_TIME_US, NexmarkGenerator
-from sqlstream.connectors.nexmark.columns import COLUMNS, unknown_columns
+from sqlstream.connectors.generators.nexmark_columns import COLUMNS, unknown_columns
 from sqlstream.connectors.numbered import NumberedSource, publish
 from sqlstream.connectors.options import duration_us, instant_us, number
 from sqlstream_operators.duck.session import DuckSession
