@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from sqlstream.connectors.filesystem.listing import changed, vanished
+from sqlstream.connectors.filesystem.listing import file_changed, file_vanished
 from sqlstream.connectors.filesystem.paths import FileEntry, is_local, open_filesystem
 from sqlstream_operators.errors import DataError
 
@@ -62,15 +62,15 @@ def check_unchanged(entry: FileEntry) -> None:
         try:
             size = Path(entry.path).stat().st_size
         except FileNotFoundError:
-            raise vanished(entry) from None
+            raise file_vanished(entry) from None
     else:
         filesystem, inside = open_filesystem(entry.location)
         found = filesystem.get_file_info(inside).size
         if found is None:
-            raise vanished(entry)
+            raise file_vanished(entry)
         size = found
     if size != entry.size:
-        raise changed(entry, size)
+        raise file_changed(entry, size)
 
 
 @contextmanager

@@ -65,7 +65,7 @@ class ListingLog:
             if known is None:
                 fresh.append(entry)
             elif known.size != entry.size:
-                raise changed(known, entry.size)
+                raise file_changed(known, entry.size)
         for start in range(0, len(fresh), _FILES_PER_SEGMENT):
             part = fresh[start : start + _FILES_PER_SEGMENT]
             files = [[self._relative(e.path), e.size, e.modified_us] for e in part]
@@ -89,7 +89,7 @@ class ListingLog:
         return path if path.startswith("/") or "://" in path else self._root + path
 
 
-def changed(entry: FileEntry, size: int) -> DataError:
+def file_changed(entry: FileEntry, size: int) -> DataError:
     """The error for a file that is not what was listed."""
     return DataError(
         f"{entry.path} changed: it had {entry.size} bytes when it was listed and has {size} now. "
@@ -97,7 +97,7 @@ def changed(entry: FileEntry, size: int) -> DataError:
     )
 
 
-def vanished(entry: FileEntry) -> DataError:
+def file_vanished(entry: FileEntry) -> DataError:
     """The error for a file that is gone before it was read."""
     return DataError(
         f"{entry.path} is gone: it had {entry.size} bytes when it was listed and has not been read "
