@@ -19,6 +19,7 @@ from sqlstream_planner.functions import catalogue
 from sqlstream_planner.functions.as_written import marked
 from sqlstream_planner.functions.calls import written_call
 from sqlstream_planner.functions.translate import translate_marked
+from sqlstream_planner.identity.relation import Columns, form_over
 from sqlstream_planner.infer import infer, require_boolean
 from sqlstream_planner.logical import Field, Fields
 from sqlstream_planner.parse import span_of
@@ -151,6 +152,10 @@ class BindContext:
                 severity="warning",
             )
         )
+
+    def form(self, expression: exp.Expr, fields: Fields) -> str:
+        """What is equal for resolved expressions over `fields` that compute the same, and for no others."""
+        return form_over(expression, Columns({}, {f.id: f.type for f in fields})).digest
 
     def translated(self, expression: exp.Expr, fields: Fields) -> exp.Expr:
         """A resolved expression with all functions as DuckDB's; refuses non-deterministic ones."""
