@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
 
@@ -22,6 +22,9 @@ from sqlstream_planner.logical import Field, Fields
 from sqlstream_planner.parse import span_of
 from sqlstream_planner.problems import TypeProblem
 from sqlstream_planner.rendered import RenderedSql
+
+if TYPE_CHECKING:
+    from sqlstream_planner.bind.scope import Scope
 
 
 @dataclass(slots=True)
@@ -39,17 +42,27 @@ class Clauses:
 
 
 @dataclass(slots=True)
+class OuterRows:
+    """The rows around a sub-query: the columns in `scope`, and those that the sub-query has `read`, by their ids."""
+
+    scope: Scope
+    read: dict[str, Field] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class BindContext:
     """The rendered file, the ids that were given out, and what the query's clauses say.
 
     `process_times` are the ids of columns that a table declares as PROCTIME(): they may stand there, as they do
-    in many a file of Flink's, but can't be read.
+    in many a file of Flink's, but can't be read. `outer`: the rows around the sub-query that is being bound, the
+    outermost first.
     """
 
     rendered: RenderedSql
     warnings: list[Diagnostic] = field(default_factory=list)
     clauses: Clauses = field(default_factory=Clauses)
     process_times: set[str] = field(default_factory=set)
+    outer: list[OuterRows] = field(default_factory=list)
     _ids: set[str] = field(default_factory=set)
 
     def new_id(self, name: str) -> str:
@@ -67,12 +80,37 @@ class BindContext:
     @contextmanager
     def apart(self) -> Iterator[None]:
         """Bind a view: the clauses of the query that reads it are not the view's."""
-        before = self.clauses
-        self.clauses = replace(before, ttl_us=before.default_ttl_us, changes=False)
+        before, outer = self.clauses, self.outer
+        self.clauses, self.outer = replace(before, ttl_us=before.default_ttl_us, changes=False), []
         try:
             yield
         finally:
-            self.clauses = before
+            self.clauses, self.outer = before, outer
+
+    @contextmanager
+    def around(self, rows: OuterRows) -> Iterator[None]:
+        """Bind a sub-query, which may read `rows`."""
+        self.outer.append(rows)
+        try:
+            yield
+        finally:
+            self.outer.pop()
+
+    def outer_column(self, node: exp.Column) -> exp.Expr | None:
+        """The column of the rows around the sub-query that a name means, the innermost first; None if there is none."""
+        for rows in reversed(self.outer):
+            found = rows.scope.find(node)
+            if found is not None:
+                [id_] = (c.name for c in found.find_all(exp.Column))
+                f = rows.scope.by_id(id_)
+                assert f is not None
+                rows.read[id_] = replace(f, time=None, window=None)
+                return found
+        return None
+
+    def outer_field(self, id_: str) -> Field | None:
+        """The column of the rows around the sub-query with this id."""
+        return next((rows.read[id_] for rows in self.outer if id_ in rows.read), None)
 
     def span(self, node: exp.Expr) -> Span:
         """The place of a syntax node."""
@@ -106,12 +144,12 @@ class BindContext:
     def type_of(self, expression: exp.Expr, fields: Fields, *, aggregates: bool = False) -> TypedExpr:
         """The type of a resolved expression over `fields`; a type problem becomes a diagnostic."""
         return self._typed(
-            lambda: infer(expression, _types(fields), aggregates=aggregates), expression, fields
+            lambda: infer(expression, self._types(fields), aggregates=aggregates), expression, fields
         )
 
     def condition(self, expression: exp.Expr, fields: Fields, what: str) -> TypedExpr:
         """Like `type_of` for a condition, which must be BOOLEAN. `what` names the clause."""
-        return self._typed(lambda: require_boolean(expression, _types(fields), what), expression, fields)
+        return self._typed(lambda: require_boolean(expression, self._types(fields), what), expression, fields)
 
     def _typed(self, run: Callable[[], TypedExpr], expression: exp.Expr, fields: Fields) -> TypedExpr:
         try:
@@ -147,9 +185,13 @@ class BindContext:
             )
         )
 
+    def _types(self, fields: Fields) -> Mapping[str, tuple[SqlType, bool]]:
+        around = (f for rows in self.outer for f in rows.read.values())
+        return {f.id: (f.type, f.nullable) for f in (*around, *fields)}
+
     def translated(self, expression: exp.Expr, fields: Fields) -> exp.Expr:
         """A resolved expression with all functions as DuckDB's; refuses non-deterministic ones."""
-        types = _types(fields)
+        types = self._types(fields)
         for node in expression.walk():
             if isinstance(node, exp.Query | exp.Exists):
                 self.refuse_subquery(node)
@@ -211,10 +253,6 @@ def _plain_time_cast(node: exp.Expr) -> exp.Expr:
     if unit is None:
         return plain
     return exp.Anonymous(this="date_trunc", expressions=[exp.Literal.string(unit), plain])
-
-
-def _types(fields: Fields) -> Mapping[str, tuple[SqlType, bool]]:
-    return {f.id: (f.type, f.nullable) for f in fields}
 
 
 def fresh(field_: Field, context: BindContext, name: str | None = None) -> Field:
