@@ -88,6 +88,15 @@ class BindContext:
             self.clauses, self.outer = before, outer
 
     @contextmanager
+    def apart_from_rows(self) -> Iterator[None]:
+        """Bind a table, which reads nothing of the rows around a sub-query."""
+        outer, self.outer = self.outer, []
+        try:
+            yield
+        finally:
+            self.outer = outer
+
+    @contextmanager
     def around(self, rows: OuterRows) -> Iterator[None]:
         """Bind a sub-query, which may read `rows`."""
         self.outer.append(rows)

@@ -14,12 +14,14 @@ from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.items import expand_items, project
 from sqlstream_planner.bind.joins import Item, bind_join, crossed, is_comma
 from sqlstream_planner.bind.limits import bind_limit, has_limit, with_ordered, without_last
-from sqlstream_planner.bind.names import refuse_subqueries, windowed, with_unknown_names
+from sqlstream_planner.bind.names import windowed, with_unknown_names
 from sqlstream_planner.bind.ranked_groups import ranks_groups, split
 from sqlstream_planner.bind.ranking import bind_overs
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.bind.sets import distinct, set_operation
+from sqlstream_planner.bind.subqueries import SubqueryBinder
 from sqlstream_planner.bind.unnest import bind_unnest, unnested_array
+from sqlstream_planner.bind.values import bind_values, no_rows_but_one
 from sqlstream_planner.bind.windows import bind_tvf
 from sqlstream_planner.casts import common_type
 from sqlstream_planner.diagnostics import DiagnosticError
@@ -127,7 +129,7 @@ class QueryBinder:
         if isinstance(query, exp.Select):
             return self._select(query, ctes)
         if isinstance(query, exp.Values):
-            self.context.unsupported(query, "VALUES", help="put the rows into a file and read it as a table")
+            return bind_values(self.context, query)
         self.context.unsupported(query, type(query).__name__.upper())
 
     # ----------------------------------------------------------------------------------------- set operations
@@ -196,29 +198,37 @@ class QueryBinder:
     def _select(self, query: exp.Select, ctes: Mapping[str, Node]) -> Node:
         self._refuse(query, _CLAUSES)
         node, scope = self._from(query, ctes)
-        refuse_subqueries(self.context, query)
         clauses = self.context.clauses
         clauses.ttl_us = state_ttl(self.context, query)
         try:
-            return self._select_from(query, node, scope)
+            return self._select_from(query, node, scope, ctes)
         except DiagnosticError as error:
             raise with_unknown_names(error, self.context, query, scope.relations) from None
         finally:
             clauses.ttl_us = clauses.default_ttl_us
 
-    def _select_from(self, query: exp.Select, node: Node, scope: Scope) -> Node:
+    def _select_from(self, query: exp.Select, node: Node, scope: Scope, ctes: Mapping[str, Node]) -> Node:
+        subqueries = SubqueryBinder(self.context, lambda inner: self.bind(inner, ctes))
         where = query.args.get("where")
         if where is not None:
             later = frozenset(e.alias.lower() for e in query.expressions if isinstance(e, exp.Alias))
-            node = self._filter(where.this, node, replace(scope, later=later), "WHERE")
+            predicate, node, inner = subqueries.below(where.this, node, replace(scope, later=later))
+            node = self._filter(predicate, node, inner, "WHERE")
         if is_aggregate_query(query):
+            query, node, scope = subqueries.inside_calls(query, node, scope)
+            query, values, scope = subqueries.above(query, scope, aggregates=True)
             if not ranks_groups(query):
                 query, hidden = with_ordered(query)
-                node = self._finished(query, bind_aggregate(self.context, query, node, scope), None)
+                groups = bind_aggregate(self.context, query, node, scope, values)
+                node = self._finished(query, groups, None)
                 return without_last(self.context, node, hidden) if hidden else node
-            groups, query = split(query, scope)
-            node = bind_aggregate(self.context, groups, node, scope)
+            grouping, query = split(query, scope)
+            node = bind_aggregate(self.context, grouping, node, scope, values)
             scope = Scope(self.context, (Relation(None, node.fields),))
+        else:
+            query, values, scope = subqueries.above(query, scope)
+            for value in values:
+                node = value.beside(node)
         having = query.args.get("having")
         if having is not None:
             self.context.fail(having, "SQL040", "HAVING without GROUP BY", help="write WHERE")
@@ -226,8 +236,8 @@ class QueryBinder:
         qualify = query.args.get("qualify")
         if qualify is not None:
             items = expand_items(self.context, query, scope)
-            inner = Scope(self.context, scope.relations, {name.lower(): e for name, e in items})
-            node = self._filter(qualify.this, node, inner, "QUALIFY")
+            aliased = Scope(self.context, scope.relations, {name.lower(): e for name, e in items})
+            node = self._filter(qualify.this, node, aliased, "QUALIFY")
         items = expand_items(self.context, query, scope)
         return self._finished(query, project(self.context, node, items), scope)
 
@@ -252,9 +262,7 @@ class QueryBinder:
     def _from(self, query: exp.Select, ctes: Mapping[str, Node]) -> tuple[Node, Scope]:
         from_ = query.args.get("from_") or query.args.get("from")
         if from_ is None:
-            self.context.unsupported(
-                query, "SELECT without FROM", help="read a table, such as SELECT … FROM bid"
-            )
+            return no_rows_but_one(self.context, query), Scope(self.context, ())
         item = self._joined(from_.this, query.args.get("joins") or [], ctes)
         return item.node, item.scope
 
@@ -311,7 +319,7 @@ class QueryBinder:
         if isinstance(item, exp.Subquery):
             return self._aliased(self.bind(item.this, ctes), alias, item, None)
         if isinstance(item, exp.Values):
-            self.context.unsupported(item, "VALUES", help="put the rows into a file and read it as a table")
+            return self._aliased(bind_values(self.context, item), alias, item, None)
         if isinstance(item, exp.Lateral | exp.Unnest):
             self.context.unsupported(
                 item,
@@ -331,7 +339,8 @@ class QueryBinder:
         assert isinstance(item, exp.Table)
         if not item.args.get("db") and item.name.lower() in ctes:
             return self._reference(ctes[item.name.lower()]), item.name
-        return self.tables(item), item.name
+        with self.context.apart_from_rows():
+            return self.tables(item), item.name
 
     def _reference(self, node: Node) -> Node:
         """A reference to a shared node under ids of its own."""
