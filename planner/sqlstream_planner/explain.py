@@ -27,9 +27,9 @@ from sqlstream_planner.logical import (
     GroupAggregate,
     Node,
     Sink,
+    SuppressUntilClose,
     TopN,
     WindowAggregate,
-    WindowGate,
     walk,
 )
 from sqlstream_planner.logical.text import duration, logical_text
@@ -124,7 +124,7 @@ def _name(node: Node) -> str:
         return "group aggregate" if node.calls or not node.keys else "distinct"
     if isinstance(node, TopN):
         return "top n"
-    if isinstance(node, WindowGate):
+    if isinstance(node, SuppressUntilClose):
         return "window gate"
     if isinstance(node, FirstRow):
         return "first row"

@@ -14,9 +14,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from sqlstream.connectors.api import ConnectorContext, SinkPart
+from sqlstream.connectors.api import ConnectorContext
 from sqlstream.connectors.database.duckdb_table import DuckTable
-from sqlstream.connectors.database.sink import TableSink
+from sqlstream.connectors.exactly_once.sink import ExactlyOnceSink
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.types import parse_type
 from sqlstream_planner.diagnostics import DiagnosticError
@@ -185,16 +185,17 @@ def test_a_file_that_another_process_has_open(tmp_path: Path, reader: subprocess
     context = ConnectorContext(job.store, str(tmp_path))
     patient = False
     table = DuckTable(job.spec, str(tmp_path), patience_s=5, clock=lambda: sum(waits), wait=wait)
-    sink = TableSink(job.spec, context, table)
+    sink = ExactlyOnceSink(job.spec, context, table)
+    parts = [job.part(come((1, "a")))]
     with pytest.raises(DiagnosticError, match="another process has the file open") as caught:
-        sink.prepare(1, [job.part(come((1, "a")))])
+        sink.prepare(1, parts, previous=0)
     assert caught.value.diagnostics[0].code == "ENV006"
     assert "nothing is lost" in (caught.value.diagnostics[0].help or "")
     assert sum(waits) >= 5
     waits.clear()
     patient = True
-    sink.prepare(1, [job.part(come((1, "a")))])
-    sink.commit(1, [])
+    sink.prepare(1, parts, previous=0)
+    sink.commit(1, parts, previous=0)
     assert job.rows() == [(1, "a")]
 
 
@@ -216,7 +217,10 @@ def test_a_process_that_is_killed_before_the_commit(tmp_path: Path) -> None:
     job = contract.job(DuckBackend(tmp_path), key=["k"])
     assert job.rows() == [(1, "a"), (2, "b")]
     assert job.recorded() == [("target", "target", 1)]
-    job.start().commit(2, [SinkPart(2)])
+    job.last = job.committed = 1
+    parts = [job.part(go((1, "a"))), job.part(come((3, "c")))]
+    job.start()
+    job.commit(parts)
     job.sink.abort_uncommitted(2)
     assert job.rows() == [(2, "b"), (3, "c")]
     assert job.recorded() == [("target", "target", 2)]

@@ -13,11 +13,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from sqlstream.connectors.api import ConnectorContext, SinkPart
+from sqlstream.connectors.api import ConnectorContext
 from sqlstream.connectors.database.postgres_connection import parameters
 from sqlstream.connectors.database.postgres_table import PostgresTable
 from sqlstream.connectors.database.postgres_types import holds, postgres_type
-from sqlstream.connectors.database.sink import TableSink
+from sqlstream.connectors.exactly_once.sink import ExactlyOnceSink
+from sqlstream.connectors.exactly_once.staged import StagingWriter
 from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.types import parse_type
@@ -161,8 +162,10 @@ def test_dates_that_python_does_not_have(backend: PostgresBackend, type_: str, v
         rows = connection.sql(f"SELECT '{value}'::DATE::{type_} AS v").to_arrow_table()
     job = contract.job(backend, {"v": type_}, changelog="append")
     table = rows.cast(pa.schema([("v", to_arrow(parse_type(type_)))]))
-    job.sink.prepare(1, [SinkPart(1, table=table)])
-    job.sink.commit(1, [])
+    context = ConnectorContext(job.store, "/")
+    parts = [StagingWriter(job.spec, context).write(table, epoch=1, task="t")]
+    job.sink.prepare(1, parts, previous=0)
+    job.commit(parts)
     expected = value.replace(" (BC)", " BC")
     assert backend.rows(f"SELECT v::date = '{expected}'::date FROM target") == [(True,)]
 
@@ -272,14 +275,16 @@ class _LosesTheAnswer(PostgresTable):
 def test_a_commit_whose_answer_is_lost(backend: PostgresBackend) -> None:
     job = contract.job(backend)
     table = _LosesTheAnswer(job.spec)
-    sink = TableSink(job.spec, ConnectorContext(job.store, "/"), table, wait=lambda seconds: None)
-    sink.prepare(1, [job.part(come((1, "a")))])
+    sink = ExactlyOnceSink(job.spec, ConnectorContext(job.store, "/"), table, wait=lambda seconds: None)
+    parts = [job.part(come((1, "a")))]
+    sink.prepare(1, parts, previous=0)
     table.losing = True
-    sink.commit(1, [])
+    sink.commit(1, parts, previous=0)
     assert table.losing is False
     assert job.rows() == [(1, "a")]
-    sink.prepare(2, [job.part(go((1, "a")))])
-    sink.commit(2, [])
+    parts = [job.part(go((1, "a")))]
+    sink.prepare(2, parts, previous=1)
+    sink.commit(2, parts, previous=1)
     assert job.rows() == []
 
 
@@ -323,6 +328,7 @@ def test_a_user_who_may_not_write(backend: PostgresBackend) -> None:
         backend,
         contract.job(backend, options={"username": "reader", "password": "reader-secret"}).spec,
         last=1,
+        committed=1,
     )
     with pytest.raises(DiagnosticError, match="permission denied") as caught:
         job.prepare(come((2, "b")))
@@ -360,9 +366,9 @@ def test_user_and_password_apart_from_a_jdbc_address(backend: PostgresBackend) -
     assert job.rows() == [(1, "a")]
 
 
-def _quick(job: Job) -> TableSink:
+def _quick(job: Job) -> ExactlyOnceSink:
     table = PostgresTable(job.spec)
-    return TableSink(job.spec, ConnectorContext(job.store, "/"), table, wait=lambda seconds: None)
+    return ExactlyOnceSink(job.spec, ConnectorContext(job.store, "/"), table, wait=lambda seconds: None)
 
 
 def test_a_wrong_password_is_not_shown(backend: PostgresBackend) -> None:

@@ -22,6 +22,7 @@ from sqlstream_operators.errors import StateCorruptionError
 
 from .checkpoint_store import CheckpointStore
 from .delta import decode_delta
+from .private_folder import make_private
 from .rocks import RocksBytes
 from .version import Delta, ShardVersion, StateFile, chain_after, file_digest
 
@@ -269,7 +270,8 @@ def _size(content: bytes | Path) -> int:
 
 
 def _try_lock(slot: Path) -> int | None:
-    slot.mkdir(parents=True, exist_ok=True)
+    make_private(slot.parent)
+    slot.mkdir(exist_ok=True)
     handle = os.open(slot / "lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +17,7 @@ from sqlstream_operators.codec.exchange import Message, encode, partition
 from sqlstream_operators.duck.relations import Relations, conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import consolidated, empty, with_weight
-from sqlstream_operators.errors import DataError, InternalError
+from sqlstream_operators.errors import DataError, InternalError, MemoryExhaustedError
 from sqlstream_operators.operators.clock import Clock
 from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN, OperatorContext, Watermarks
 from sqlstream_operators.operators.registry import emits_changes, operator_of
@@ -78,17 +79,18 @@ class StageRun:
         """Run a stage whose inputs are in `relations`."""
         once = read_once(stage)
         for step in stage.steps:
-            if isinstance(step, FragmentStep):
-                relations.add_sql(step.name, step.sql, step.inputs)
-                if step.name not in once:
-                    with self.clock.phase("fragment"):
-                        relations.table(step.name)
-            elif isinstance(step, LateStep):
-                self._late(step, relations)
-            else:
-                self._operate(step, relations)
+            with _naming(step.name):
+                if isinstance(step, LateStep):
+                    self._late(step, relations)
+                elif isinstance(step, OperatorStep):
+                    self._operate(step, relations)
+                else:
+                    relations.add_sql(step.name, step.sql, step.inputs)
+                    if step.name not in once:
+                        with self.clock.phase("fragment"):
+                            relations.table(step.name)
         for output in stage.outputs:
-            with self.clock.phase("fragment"):
+            with _naming(output.input), self.clock.phase("fragment"):
                 rows = relations.table(output.input)
             if isinstance(output, SinkOutput):
                 sink = next(spec for spec in self.plan.sinks if spec.name == output.sink)
@@ -237,6 +239,17 @@ class StageRun:
             letters=self.letters.stage(),
             **figures,
         )
+
+
+@contextmanager
+def _naming(step: str) -> Iterator[None]:
+    """Says of memory that ran out inside that it was in this step."""
+    try:
+        yield
+    except MemoryExhaustedError as error:
+        raise MemoryExhaustedError(error.message, error.where or step) from error
+    except MemoryError as error:
+        raise MemoryExhaustedError(f"Python has no memory left ({error or 'MemoryError'})", step) from error
 
 
 def _readers(stage: Stage) -> dict[str, list[str]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier, quote_literal
 from sqlstream_planner.batch.batch_changelog import changelog_view
-from sqlstream_planner.bind.sinks import CHANGELOG_FORMATS
+from sqlstream_planner.catalog.connector_options import CHANGELOG_FORMATS
 from sqlstream_planner.catalog.options import find_option
 from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError

@@ -400,6 +400,7 @@ class _ScriptBinder:
             max_rows_per_epoch=number("execution.max-rows-per-epoch"),
             max_files_per_epoch=number("execution.max-files-per-epoch"),
             single_task_rows=number("execution.single-task-rows"),
+            task_memory_bytes=number("execution.task-memory"),
             target_epoch_us=number("execution.target-epoch-time"),
             state_dir=text("state.dir"),
         )

@@ -37,12 +37,12 @@ from sqlstream_planner.logical import (
     Scan,
     SetOperation,
     Sink,
+    SuppressUntilClose,
     TopN,
     Unnest,
     Values,
     WindowAggregate,
     WindowFunction,
-    WindowGate,
     columns_of,
 )
 from sqlstream_planner.properties.analysis import Analysis
@@ -156,7 +156,7 @@ def source_form(node: Scan) -> Form:
 
 class _Levels(Analysis[int]):
     def of(self, node: Node) -> int:
-        if isinstance(node, WindowAggregate | GroupAggregate | WindowGate | TopN):
+        if isinstance(node, WindowAggregate | GroupAggregate | SuppressUntilClose | TopN):
             return self(node.meaning)
         below = max((self(i) for i in node.inputs), default=0)
         passing = isinstance(node, Scan | Values | Project | Filter | Sink | EmitOnClose | OrderLimit)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlstream_operators.plan.state_schema import Layout, StateField, StateSchema, StateTable, told_apart
+from sqlstream_operators.plan.state_schema import Layout, StateField, StateSchema, StateTable, disambiguated
 from sqlstream_operators.plan.types import SqlType
 from sqlstream_planner.identity.form import Data, Form, form, sort_forms, to_json
 
@@ -59,9 +59,9 @@ class StoredTable:
         return StateTable.of(
             self.name,
             self.layout,
-            key=told_apart(s.field for s in self.key),
-            sub_key=told_apart(s.field for s in self.sub_key),
-            value=told_apart(s.field for s in self.value),
+            key=disambiguated(s.field for s in self.key),
+            sub_key=disambiguated(s.field for s in self.sub_key),
+            value=disambiguated(s.field for s in self.value),
         )
 
     def meanings(self) -> dict[str, Data]:

@@ -59,9 +59,9 @@ from sqlstream_planner.logical.streaming import (
     GroupAggregate,
     GroupExpiry,
     Operator,
+    SuppressUntilClose,
     TopN,
     WindowAggregate,
-    WindowGate,
 )
 from sqlstream_planner.logical.tree import (
     consumers,
@@ -99,6 +99,7 @@ __all__ = [
     "SetOperator",
     "Sink",
     "SubqueryKind",
+    "SuppressUntilClose",
     "TopN",
     "Unnest",
     "Values",
@@ -106,7 +107,6 @@ __all__ = [
     "WindowCall",
     "WindowColumn",
     "WindowFunction",
-    "WindowGate",
     "column",
     "columns_of",
     "consumers",

@@ -86,7 +86,7 @@ class GroupAggregate(UnaryNode):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WindowGate(PassingNode):
+class SuppressUntilClose(PassingNode):
     """Holds the changing results of a window's groups back until the watermark closes it, and lets corrections pass.
 
     `input` is the group aggregate; its `expiry` says which window a row belongs to and how late corrections may be.
@@ -146,5 +146,5 @@ class FirstRow(PassingNode):
     ttl_us: int | None = None
 
 
-Operator = WindowAggregate | GroupAggregate | WindowGate | TopN | ChangelogNormalize | FirstRow
+Operator = WindowAggregate | GroupAggregate | SuppressUntilClose | TopN | ChangelogNormalize | FirstRow
 """The nodes that keep state."""

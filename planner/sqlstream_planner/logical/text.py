@@ -29,9 +29,9 @@ from sqlstream_planner.logical.streaming import (
     ChangelogNormalize,
     FirstRow,
     GroupAggregate,
+    SuppressUntilClose,
     TopN,
     WindowAggregate,
-    WindowGate,
 )
 from sqlstream_planner.logical.tree import consumers
 
@@ -145,7 +145,7 @@ def describe(node: Node) -> str:
             return f"limit {node.offset + 1} to {node.offset + node.limit}{order}"
         case EmitOnClose():
             return "emit on window close"
-        case WindowGate():
+        case SuppressUntilClose():
             return f"hold until {describe_window(node.window, 'event time')} closes"
         case FirstRow():
             return f"first row of each {', '.join(node.keys)}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.plan.changelog_spec import CountedValuesSpec
+from sqlstream_operators.plan.changelog_spec import MultisetSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import Layout
 from sqlstream_operators.plan.types import BIGINT, INTEGER, Kind, SqlType, quote_identifier, struct
@@ -49,10 +49,10 @@ class _Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class CountedPlan:
+class MultisetPlan:
     """One multiset of counted values: its spec, and the SQL of what comes and goes in it."""
 
-    spec: CountedValuesSpec
+    spec: MultisetSpec
     fields: tuple[Stored, ...]
     values: tuple[exp.Expr, ...]
     conditions: tuple[exp.Expr, ...]
@@ -81,9 +81,9 @@ class CountedPlan:
         return grouped.select([*items, (count, WEIGHT_COLUMN)], group_by=f"{group_by}{having}")
 
 
-def plan_counted(
+def plan_multisets(
     calls: Sequence[AggregateCall], inside: Columns, names: Names
-) -> tuple[tuple[CountedPlan, ...], dict[str, str]]:
+) -> tuple[tuple[MultisetPlan, ...], dict[str, str]]:
     """The counted multisets that `calls` need, and the calls' values by field id, over columns of `merged`."""
     groups: dict[Form, list[_Wanted]] = {}
     for call in calls:
@@ -104,7 +104,7 @@ def plan_counted(
     return tuple(plans), finals
 
 
-def _plan(multiset: Form, members: list[_Wanted], pick: str, names: Names) -> tuple[CountedPlan, list[str]]:
+def _plan(multiset: Form, members: list[_Wanted], pick: str, names: Names) -> tuple[MultisetPlan, list[str]]:
     first = members[0]
     by_form = {v.meaning: v for v in first.values}
     fields = tuple(
@@ -123,7 +123,7 @@ def _plan(multiset: Form, members: list[_Wanted], pick: str, names: Names) -> tu
             columns[item] = names.take(f"{call.name}_{column_hint(first.values[0].expression)}")
         given.append(columns[item])
     filter_ = first.call.filter
-    spec = CountedValuesSpec(
+    spec = MultisetSpec(
         # The greatest value has a multiset of its own: one pick reads one end of it.
         name=f"values_{multiset.digest[:16]}{'_last' if pick == 'last' else ''}",
         values=tuple(Column(f.name, f.type) for f in fields),
@@ -132,7 +132,7 @@ def _plan(multiset: Form, members: list[_Wanted], pick: str, names: Names) -> tu
         aggregates=tuple(text for text, _ in columns),
     )
     not_null = tuple(exp.Not(this=exp.Is(this=exp.paren(e), expression=exp.Null())) for e in first.present)
-    plan = CountedPlan(
+    plan = MultisetPlan(
         spec,
         fields,
         tuple(by_form[f.meaning].expression for f in fields),

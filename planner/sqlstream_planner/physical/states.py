@@ -6,18 +6,23 @@ from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
 from sqlstream_operators.plan.changelog_spec import (
+    ChangelogNormalizeSpec,
     DeduplicateSpec,
     DistinctValuesSpec,
+    FirstRowSpec,
     GroupAggregateSpec,
-    KeepFirstSpec,
-    NormalizeSpec,
     TopNSpec,
 )
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.plan.state_ttl import with_ttl
 
 _Keyed: TypeAlias = (
-    GroupAggregateSpec | DistinctValuesSpec | TopNSpec | DeduplicateSpec | NormalizeSpec | KeepFirstSpec
+    GroupAggregateSpec
+    | DistinctValuesSpec
+    | TopNSpec
+    | DeduplicateSpec
+    | ChangelogNormalizeSpec
+    | FirstRowSpec
 )
 _SpecT = TypeVar("_SpecT", bound=_Keyed)
 

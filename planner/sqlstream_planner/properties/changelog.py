@@ -9,8 +9,8 @@ from sqlstream_planner.logical import (
     GroupAggregate,
     Node,
     Scan,
+    SuppressUntilClose,
     TopN,
-    WindowGate,
 )
 from sqlstream_planner.properties.analysis import Analysis
 
@@ -38,7 +38,7 @@ class Changes(Analysis[bool]):
                 return bool(node.calls) or node.grouping is not None or not node.keys or self(node.input)
             case TopN():
                 return node.window_end is None
-            case WindowGate():
+            case SuppressUntilClose():
                 # What a window was given once is corrected by rows that are allowed to be late, and by nothing else.
                 expiry = node.input.expiry
                 return expiry is not None and expiry.lateness_us > 0 and self(node.input)

@@ -13,8 +13,8 @@ from sqlstream_planner.logical import (
     GroupAggregate,
     Node,
     Project,
+    SuppressUntilClose,
     TopN,
-    WindowGate,
     columns_of,
 )
 from sqlstream_planner.properties.analysis import Analysis
@@ -30,7 +30,7 @@ class Constants(Analysis[frozenset[str]]):
                 return self.among(node.fields, node.items, node.input)
             case GroupAggregate() if node.grouping is None:
                 return self.among(node.keys, node.key_expressions, node.input)
-            case Filter() | TopN() | WindowGate() | FirstRow():
+            case Filter() | TopN() | SuppressUntilClose() | FirstRow():
                 return self(node.inputs[0])
         return frozenset()
 

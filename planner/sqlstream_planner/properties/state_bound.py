@@ -7,9 +7,9 @@ from sqlstream_planner.logical import (
     FirstRow,
     GroupAggregate,
     Node,
+    SuppressUntilClose,
     TopN,
     WindowAggregate,
-    WindowGate,
 )
 from sqlstream_planner.properties.changelog import Changes
 
@@ -17,7 +17,7 @@ from sqlstream_planner.properties.changelog import Changes
 def bounded_state(node: Node, changes: Changes) -> bool | None:
     """None for a stateless node, else whether its state stays bounded as time goes on."""
     match node:
-        case WindowAggregate() | WindowGate():
+        case WindowAggregate() | SuppressUntilClose():
             return True
         case GroupAggregate():
             return node.expiry is not None or not node.keys

@@ -13,9 +13,9 @@ from sqlstream_planner.logical import (
     Node,
     Project,
     Sink,
+    SuppressUntilClose,
     TopN,
     WindowAggregate,
-    WindowGate,
     columns_of,
 )
 from sqlstream_planner.properties.analysis import Analysis
@@ -52,7 +52,7 @@ class UniqueKeys(Analysis[tuple[Key, ...]]):
                 return (*found, *self(node.input))
             case Project():
                 return self._of_projection(node)
-            case Filter() | Sink() | WindowGate():
+            case Filter() | Sink() | SuppressUntilClose():
                 return self(node.inputs[0])
         return ()
 

@@ -8,15 +8,16 @@ from sqlstream_planner.rules.normalize.settle_ties import settle_ties
 from sqlstream_planner.rules.normalize.share_equal_subplans import share_equal_subplans
 from sqlstream_planner.rules.prune.prune_columns import prune_columns
 from sqlstream_planner.rules.rule import Roots, Rule
+from sqlstream_planner.rules.streaming.aggregates import aggregates
 from sqlstream_planner.rules.streaming.changelog_tables import changelog_tables
 from sqlstream_planner.rules.streaming.conflicts import conflicts
 from sqlstream_planner.rules.streaming.emit_on_close import emit_on_close
+from sqlstream_planner.rules.streaming.node_rules import NodeRule, in_one_pass
 from sqlstream_planner.rules.streaming.not_run_yet import refuse_what_has_no_operator
 from sqlstream_planner.rules.streaming.set_operations import set_operations
 from sqlstream_planner.rules.streaming.share_slices import share_slices
 from sqlstream_planner.rules.streaming.sink_changelogs import sink_changelogs
 from sqlstream_planner.rules.streaming.top_n import top_n
-from sqlstream_planner.rules.streaming.window_aggregates import window_aggregates
 
 #: What SQL leaves open is settled; the referee's SQL is written of what these give.
 SETTLE: tuple[Rule, ...] = (settle_ties,)
@@ -24,15 +25,18 @@ SETTLE: tuple[Rule, ...] = (settle_ties,)
 NORMALIZE: tuple[Rule, ...] = (share_equal_subplans, merge_projections)
 #: Sub-queries to joins. None yet: an Apply is refused.
 DECORRELATE: tuple[Rule, ...] = ()
-#: Algebra to operators, from the sources up.
-STREAMING: tuple[Rule, ...] = (
+#: Algebra to operators, node by node from the sources up.
+OPERATORS: tuple[NodeRule, ...] = (
     changelog_tables,
     set_operations,
-    window_aggregates,
+    aggregates,
     top_n,
     emit_on_close,
-    refuse_what_has_no_operator,
     conflicts,
+)
+STREAMING: tuple[Rule, ...] = (
+    in_one_pass(*OPERATORS),
+    refuse_what_has_no_operator,
     sink_changelogs,
     share_slices,
 )
@@ -40,7 +44,7 @@ STREAMING: tuple[Rule, ...] = (
 #: reader. The watermark is taken over all rows that were read, so a reader must not be handed a filter.
 PRUNE: tuple[Rule, ...] = (merge_projections, prune_columns)
 
-__all__ = ["NORMALIZE", "PRUNE", "RULES", "SETTLE", "STREAMING", "Rule", "optimize"]
+__all__ = ["NORMALIZE", "OPERATORS", "PRUNE", "RULES", "SETTLE", "STREAMING", "Rule", "optimize"]
 
 RULES: tuple[Rule, ...] = (*NORMALIZE, *DECORRELATE, *STREAMING, *PRUNE)
 

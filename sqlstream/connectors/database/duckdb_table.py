@@ -2,7 +2,8 @@
 
 The file is open from `open` to `commit` or `release` only, so that others can read it between epochs. Sinks of one
 process that write to the same file share one DuckDB instance (`duckdb.connect` keeps one for each path), and a
-transaction each.
+transaction each. Rows come as streams of Arrow batches that DuckDB pulls; what has to be put together first is a
+temporary table, which it spills to disk.
 """
 
 from __future__ import annotations
@@ -14,15 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from sqlstream.connectors.database.changes import CHANGE_COLUMN, Mode
-from sqlstream.connectors.database.names import key_error, not_there, shape_error, table_name
+from sqlstream.connectors.database.changes import CHANGE_COLUMN, Counts, Mode, consolidate, restored
+from sqlstream.connectors.database.names import (
+    EPOCHS_TABLE,
+    WORDING,
+    key_error,
+    not_there,
+    shape_error,
+    table_name,
+)
 from sqlstream.connectors.database.statements import KeyedStatements, columns_of
-from sqlstream.connectors.database.target import EPOCHS_TABLE, Record, unusable
+from sqlstream.connectors.exactly_once.staged import StagedEpoch
+from sqlstream.connectors.exactly_once.target import Record, Wording, unusable
 from sqlstream.connectors.options import bad_option
-from sqlstream_operators.duck.session import is_lossy
 from sqlstream_operators.errors import DataError, InternalError
 from sqlstream_operators.plan.spec import SinkSpec
 from sqlstream_operators.plan.types import UNKNOWN, Kind, SqlType, parse_type, quote_identifier
@@ -31,6 +37,7 @@ from sqlstream_operators.plan.types import UNKNOWN, Kind, SqlType, parse_type, q
 PATIENCE_S = 15.0
 _LOOK_S = 0.1
 _CHANGES = "sqlstream_changes"
+_ROWS = "sqlstream_rows"
 #: What DuckDB can't make an index over.
 _NO_KEY = frozenset({Kind.INTERVAL, Kind.STRUCT, Kind.MAP, Kind.ARRAY})
 
@@ -72,6 +79,16 @@ class DuckTable:
     def place(self) -> str:
         """The table and its file."""
         return f"table {self._name} in '{self._path}'"
+
+    @property
+    def wording(self) -> Wording:
+        """What messages call it."""
+        return WORDING
+
+    @property
+    def owns_all_rows(self) -> bool:
+        """Whether it must be empty at first."""
+        return self._mode in (Mode.KEYED, Mode.MULTISET)
 
     # ----------------------------------------------------------------------------------- transactions
 
@@ -208,7 +225,7 @@ class DuckTable:
                     f"{self._spec.name} declares. Drop the table, so that it is created with it"
                 )
 
-    def create_epochs(self) -> None:
+    def create_record_store(self) -> None:
         """Create EPOCHS_TABLE if it is not there."""
         if not self._is_table(EPOCHS_TABLE):
             self._run(
@@ -216,7 +233,7 @@ class DuckTable:
                 f"job VARCHAR NOT NULL, epoch BIGINT NOT NULL)"
             )
 
-    def create_table(self) -> None:
+    def create(self) -> None:
         """Create the sink's table."""
         columns = [f"{quote_identifier(c.name)} {c.type}" for c in self._spec.schema]
         if self._spec.primary_key:
@@ -234,51 +251,51 @@ class DuckTable:
 
     # --------------------------------------------------------------------------------------- changes
 
-    def apply(self, changes: pa.Table) -> None:
-        """Apply changes by the primary key, or copy by copy. Raises DataError for a row that is not there."""
+    def apply(self, rows: StagedEpoch) -> None:
+        """Apply rows by the primary key, or copy by copy. Raises DataError for a row that is not there."""
         if self._connection is None:
             raise InternalError(f"{self.place} is not open")
-        self._connection.register(f"{_CHANGES}_arrow", changes)
-        casts = {c.name: c.type for c in self._spec.schema if is_lossy(c.type)}
-        columns = ", ".join(
-            f"CAST({quote_identifier(n)} AS {casts[n]}) AS {quote_identifier(n)}"
-            if n in casts
-            else quote_identifier(n)
-            for n in changes.column_names
-        )
-        self._run(
-            f"CREATE OR REPLACE TEMP TABLE {_CHANGES} AS SELECT {columns} FROM {quote_identifier(f'{_CHANGES}_arrow')}"
-        )
-        self._connection.unregister(f"{_CHANGES}_arrow")
+        self._connection.register(_ROWS, rows.reader())
+        try:
+            self._apply(restored(_ROWS, rows.columns))
+        except Exception:
+            rows.check()
+            raise
+        finally:
+            self._connection.unregister(_ROWS)
+
+    def _apply(self, rows: str) -> None:
         names = [column.name for column in self._spec.schema]
-        source = f"temp.{_CHANGES}"
+        if self._mode is Mode.APPEND:
+            listed = columns_of(names)
+            self._run(f"INSERT INTO {self._table} ({listed}) SELECT {listed} FROM {rows}")
+            return
+        changes = f"temp.{_CHANGES}"
+        counts = consolidate(lambda sql: self._run(sql).fetchall(), self._spec, rows, changes)
+        keyed = KeyedStatements(
+            self._table, changes, names, self._spec.primary_key, forgets=self._spec.forgets
+        )
         match self._mode:
-            case Mode.APPEND:
-                listed = columns_of(names)
-                self._run(f"INSERT INTO {self._table} ({listed}) SELECT {listed} FROM {source}")
             case Mode.UPSERT:
-                self._run(KeyedStatements(self._table, source, names, self._spec.primary_key).upsert)
+                self._run(keyed.upsert)
             case Mode.KEYED:
-                keyed = KeyedStatements(
-                    self._table, source, names, self._spec.primary_key, forgets=self._spec.forgets
-                )
-                keyed.apply(changes, self._refuse_if, self._changed, self._unexpected)
+                keyed.apply(counts, self._refuse_if, self._changed, self._unexpected)
             case Mode.MULTISET:
-                self._apply_multiset(source, names, changes)
-        self._run(f"DROP TABLE {source}")
+                self._apply_multiset(changes, names, counts)
+        self._run(f"DROP TABLE {changes}")
 
     def _unexpected(self, made: int, expected: int) -> InternalError:
         return InternalError(f"{self.place}: {made} rows changed instead of {expected}")
 
-    def _apply_multiset(self, source: str, names: Sequence[str], changes: pa.Table) -> None:
+    def _apply_multiset(self, source: str, names: Sequence[str], counts: Counts) -> None:
         listed = columns_of(names)
-        going = pc.filter(changes[CHANGE_COLUMN], pc.less(changes[CHANGE_COLUMN], 0))
-        if len(going):
-            self._delete_copies(source, names, expected=-pc.sum(going).as_py())
-        self._run(
-            f"INSERT INTO {self._table} ({listed}) SELECT {listed} FROM "
-            f"(SELECT {listed}, unnest(range({CHANGE_COLUMN})) FROM {source} WHERE {CHANGE_COLUMN} > 0)"
-        )
+        if counts.go:
+            self._delete_copies(source, names, expected=counts.go)
+        if counts.come:
+            self._run(
+                f"INSERT INTO {self._table} ({listed}) SELECT {listed} FROM "
+                f"(SELECT {listed}, unnest(range({CHANGE_COLUMN})) FROM {source} WHERE {CHANGE_COLUMN} > 0)"
+            )
 
     def _delete_copies(self, source: str, names: Sequence[str], *, expected: int) -> None:
         """Delete as many copies of each row as go. Raises DataError naming a row that has fewer."""

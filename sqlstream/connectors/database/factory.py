@@ -5,29 +5,30 @@ from __future__ import annotations
 from sqlstream.connectors.api import ConnectorContext
 from sqlstream.connectors.database.duckdb_table import DuckTable
 from sqlstream.connectors.database.postgres_table import PostgresTable
-from sqlstream.connectors.database.sink import TableSink, TableWriter
+from sqlstream.connectors.exactly_once.sink import ExactlyOnceSink
+from sqlstream.connectors.exactly_once.staged import StagingWriter
 from sqlstream_operators.plan.spec import SinkSpec
 
 
 class DuckSinkFactory:
     """A table in a DuckDB file."""
 
-    def sink(self, spec: SinkSpec, context: ConnectorContext) -> TableSink:
+    def sink(self, spec: SinkSpec, context: ConnectorContext) -> ExactlyOnceSink:
         """The driver's half."""
-        return TableSink(spec, context, DuckTable(spec, context.base_dir))
+        return ExactlyOnceSink(spec, context, DuckTable(spec, context.base_dir))
 
-    def writer(self, spec: SinkSpec, context: ConnectorContext) -> TableWriter:
+    def writer(self, spec: SinkSpec, context: ConnectorContext) -> StagingWriter:
         """The task's half."""
-        return TableWriter()
+        return StagingWriter(spec, context)
 
 
 class PostgresSinkFactory:
     """A table in a PostgreSQL database."""
 
-    def sink(self, spec: SinkSpec, context: ConnectorContext) -> TableSink:
+    def sink(self, spec: SinkSpec, context: ConnectorContext) -> ExactlyOnceSink:
         """The driver's half."""
-        return TableSink(spec, context, PostgresTable(spec))
+        return ExactlyOnceSink(spec, context, PostgresTable(spec))
 
-    def writer(self, spec: SinkSpec, context: ConnectorContext) -> TableWriter:
+    def writer(self, spec: SinkSpec, context: ConnectorContext) -> StagingWriter:
         """The task's half."""
-        return TableWriter()
+        return StagingWriter(spec, context)

@@ -1,15 +1,20 @@
-"""The option `table-name`, and what to say of a table that is not as declared."""
+"""The option `table-name`, where a database keeps epochs, and what to say of a table that is not as declared."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-from sqlstream.connectors.database.changes import short
-from sqlstream.connectors.database.target import EPOCHS_TABLE
+from sqlstream.connectors.database.changes import shown
+from sqlstream.connectors.exactly_once.target import Wording
 from sqlstream.connectors.options import bad_option
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.spec import SinkSpec
+
+#: The table, beside the sink's own, that says which epochs are in it.
+EPOCHS_TABLE = "sqlstream_epochs"
+#: What messages call a table.
+WORDING = Wording("table", f"its row in {EPOCHS_TABLE}", "DROP TABLE", "table-name")
 
 _PART = r'"(?:[^"]|"")+"|[^".]+'
 _NAME = re.compile(rf"(?:({_PART})\.)?({_PART})")
@@ -56,16 +61,11 @@ TAKEN = "comes, but the table has a row with this key that does not go"
 
 def key_error(place: str, key: Sequence[str], values: Sequence[object], what: str) -> DataError:
     """The error for a key whose change does not fit the table; `what` is MISSING or TAKEN."""
-    return DataError(f"{place}: the row with {_shown(key, values)} {what}. {_CAUSES}")
+    return DataError(f"{place}: the row with {shown(key, values)} {what}. {_CAUSES}")
 
 
 def not_there(place: str, names: Sequence[str], values: Sequence[object]) -> DataError:
     """The error for a row that goes more often than the table has it."""
     return DataError(
-        f"{place}: the row with {_shown(names, values)} goes, but the table does not have it so often. {_CAUSES}"
+        f"{place}: the row with {shown(names, values)} goes, but the table does not have it so often. {_CAUSES}"
     )
-
-
-def _shown(names: Sequence[str], values: Sequence[object]) -> str:
-    pairs = zip(names, values, strict=True)
-    return short(", ".join(f"{name} = {'NULL' if value is None else value}" for name, value in pairs))

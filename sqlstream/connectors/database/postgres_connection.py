@@ -1,18 +1,14 @@
-"""The connection of a `postgres` sink: its options, its errors, and rows on their way into COPY."""
+"""The connection of a `postgres` sink: its options, its errors, and COPY."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from sqlstream.connectors.database.postgres_types import copy_text
-from sqlstream.connectors.database.target import LostConnectionError, unusable
-from sqlstream_operators.duck.session import DuckSession
+from sqlstream.connectors.database.postgres_binary import HEADER, TRAILER
+from sqlstream.connectors.exactly_once.target import LostConnectionError, unusable
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.plan.spec import Column
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
@@ -21,8 +17,6 @@ if TYPE_CHECKING:
 
 #: Older servers can't hash records, which finding copies of a row needs.
 OLDEST = 140000
-#: Rows of COPY text that are made at a time.
-_COPY_ROWS = 1 << 16
 _SETTINGS = (
     "SET TimeZone = 'UTC'",
     "SET DateStyle = 'ISO, YMD'",
@@ -44,7 +38,6 @@ class PostgresConnection:
     def __init__(self, options: Mapping[str, str], table: str) -> None:
         self._parameters = parameters(options)
         self._open: psycopg.Connection[tuple[Any, ...]] | None = None
-        self._duck: DuckSession | None = None
         where = self._parameters
         host = where.get("host") or where.get("hostaddr") or "localhost"
         port = f":{where['port']}" if where.get("port") else ""
@@ -76,31 +69,24 @@ class PostgresConnection:
         """Run a statement and return what the server says it did."""
         return self._execute(sql, None)[2]
 
-    def copy(self, table: str, rows: pa.Table, columns: Sequence[Column]) -> None:
-        """Append rows to a table by COPY."""
+    def copy(self, table: str, names: Sequence[str], blocks: Iterable[bytes | memoryview]) -> None:
+        """Append rows to a table by COPY; each block has whole rows in the binary format and is sent on its own."""
         driver = _psycopg()
-        duck = self._duck = self._duck or DuckSession()
-        duck.register("copy_rows", rows, columns)
-        fields = ", ".join(copy_text(quote_identifier(c.name), c.type) for c in columns)
-        lines = f"SELECT concat_ws(chr(9), {fields}) || chr(10) AS line FROM copy_rows"
-        names = ", ".join(quote_identifier(column.name) for column in columns)
+        listed = ", ".join(quote_identifier(name) for name in names)
         try:
             with (
                 self._live().cursor() as cursor,
-                cursor.copy(f"COPY {table} ({names}) FROM STDIN".encode()) as copy,
+                cursor.copy(f"COPY {table} ({listed}) FROM STDIN (FORMAT binary)".encode()) as copy,
             ):
-                for batch in duck.connection.sql(lines).to_arrow_reader(_COPY_ROWS):
-                    copy.write(_text_of(batch.column(0)))
+                copy.write(HEADER)
+                for block in blocks:
+                    copy.write(block)
+                copy.write(TRAILER)
         except driver.Error as error:
             raise self._error(error, f"COPY {table}") from None
-        finally:
-            duck.drop("copy_rows")
 
     def close(self) -> None:
         """Close the connection; never raises."""
-        if self._duck is not None:
-            self._duck.close()
-            self._duck = None
         if self._open is not None:
             self._open.close()
             self._open = None
@@ -179,15 +165,6 @@ def parameters(options: Mapping[str, str]) -> dict[str, str]:
     given.setdefault("application_name", "sqlstream")
     given["client_encoding"] = "UTF8"
     return given
-
-
-def _text_of(lines: pa.Array) -> bytes:
-    """The bytes of all values, one after the other: Arrow holds them like that."""
-    if not len(lines):
-        return b""
-    offsets = memoryview(lines.buffers()[1]).cast("i")
-    start, end = offsets[lines.offset], offsets[lines.offset + len(lines)]
-    return bytes(memoryview(lines.buffers()[2])[start:end])
 
 
 def _psycopg() -> Any:

@@ -1,28 +1,44 @@
 """A table in a PostgreSQL database.
 
-Changes are copied to a temporary table of the connection and applied by a few statements over all of them. That
-table has the types of the target's columns, so both compare alike.
+Appended rows are copied to the table as they are read. Changes are consolidated by DuckDB, which spills to disk, then copied
+to a temporary table of the connection and applied by a few statements over all of them. That table has the types of the
+target's columns, so both compare alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from sqlstream.connectors.database.changes import CHANGE_COLUMN, Mode
-from sqlstream.connectors.database.names import key_error, not_there, shape_error, table_name
+from sqlstream.connectors.database.changes import CHANGE_COLUMN, Counts, Mode, consolidate, restored
+from sqlstream.connectors.database.names import (
+    EPOCHS_TABLE,
+    WORDING,
+    key_error,
+    not_there,
+    shape_error,
+    table_name,
+)
+from sqlstream.connectors.database.postgres_binary import Field, encoded, field_of
 from sqlstream.connectors.database.postgres_connection import PostgresConnection
 from sqlstream.connectors.database.postgres_types import holds, postgres_type
 from sqlstream.connectors.database.statements import KeyedStatements, columns_of
-from sqlstream.connectors.database.target import EPOCHS_TABLE, Record, unusable
+from sqlstream.connectors.exactly_once.staged import StagedEpoch
+from sqlstream.connectors.exactly_once.target import Record, Wording, unusable
 from sqlstream.connectors.options import bad_option
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError, InternalError
 from sqlstream_operators.plan.spec import Column, SinkSpec
 from sqlstream_operators.plan.types import BIGINT, quote_identifier
 
 _CHANGES = "pg_temp.sqlstream_changes"
+_ROWS, _CONSOLIDATED = "sqlstream_rows", "temp.sqlstream_changes"
+#: What DuckDB may use to consolidate an epoch's changes; beyond it, it spills to the temporary folder.
+MEMORY_BYTES = 1 << 30
 #: PostgreSQL cuts longer names off, silently.
 _LONGEST_NAME = 63
 
@@ -38,11 +54,23 @@ class PostgresTable:
             if len(name.encode()) > _LONGEST_NAME:
                 raise bad_option("table-name", name, f"names of at most {_LONGEST_NAME} bytes in PostgreSQL")
         self._connection = PostgresConnection(spec.options, self._name)
+        self._duck: DuckSession | None = None
+        self._spill: tempfile.TemporaryDirectory[str] | None = None
 
     @property
     def place(self) -> str:
         """The table and its database."""
         return self._connection.place
+
+    @property
+    def wording(self) -> Wording:
+        """What messages call it."""
+        return WORDING
+
+    @property
+    def owns_all_rows(self) -> bool:
+        """Whether it must be empty at first."""
+        return self._mode in (Mode.KEYED, Mode.MULTISET)
 
     # ----------------------------------------------------------------------------------- transactions
 
@@ -73,6 +101,12 @@ class PostgresTable:
     def close(self) -> None:
         """Roll back, and close the connection."""
         self._connection.close()
+        if self._duck is not None:
+            self._duck.close()
+            self._duck = None
+        if self._spill is not None:
+            self._spill.cleanup()
+            self._spill = None
 
     # ---------------------------------------------------------------------------------------- tables
 
@@ -144,7 +178,7 @@ class PostgresTable:
                     f"{self._spec.name} declares. Add it, or drop the table, so that it is created with it"
                 )
 
-    def create_epochs(self) -> None:
+    def create_record_store(self) -> None:
         """Create EPOCHS_TABLE if it is not there."""
         if not self._is_table(EPOCHS_TABLE):
             # Two sinks may find it missing at the same time; the second waits here and then finds it.
@@ -154,7 +188,7 @@ class PostgresTable:
                 f"job text NOT NULL, epoch bigint NOT NULL)"
             )
 
-    def create_table(self) -> None:
+    def create(self) -> None:
         """Create the sink's table."""
         columns = [f"{quote_identifier(c.name)} {postgres_type(c.type)}" for c in self._spec.schema]
         if self._spec.primary_key:
@@ -172,45 +206,96 @@ class PostgresTable:
 
     # --------------------------------------------------------------------------------------- changes
 
-    def apply(self, changes: pa.Table) -> None:
-        """Apply changes by the primary key, or copy by copy. Raises DataError for a row that is not there."""
-        run = self._connection.run
-        names = [column.name for column in self._spec.schema]
-        listed = columns_of(names)
-        if self._mode is Mode.APPEND:
-            self._connection.copy(self._table, changes, self._spec.schema)
-        else:
-            self._stage(changes)
-            keyed = KeyedStatements(
-                self._table, _CHANGES, names, self._spec.primary_key, forgets=self._spec.forgets
-            )
-            match self._mode:
-                case Mode.UPSERT:
-                    run(keyed.upsert)
-                case Mode.KEYED:
-                    keyed.apply(changes, self._refuse_if, self._connection.changed, self._interfered)
-                case Mode.MULTISET:
-                    going = pc.filter(changes[CHANGE_COLUMN], pc.less(changes[CHANGE_COLUMN], 0))
-                    if len(going):
-                        self._delete_copies(names, expected=-pc.sum(going).as_py())
-                    run(
-                        f"INSERT INTO {self._table} ({listed}) SELECT {columns_of(names, 'd')} FROM {_CHANGES} d "
-                        f"CROSS JOIN LATERAL generate_series(1, d.{CHANGE_COLUMN}) WHERE d.{CHANGE_COLUMN} > 0"
-                    )
+    def apply(self, rows: StagedEpoch) -> None:
+        """Apply rows by the primary key, or copy by copy. Raises DataError for a row that is not there."""
+        if self._duck is None:
+            self._spill = tempfile.TemporaryDirectory(prefix="sqlstream-spill-")
+            self._duck = DuckSession(memory_limit=MEMORY_BYTES, temp_directory=self._spill.name)
+        try:
+            if self._mode is Mode.APPEND:
+                self._append(self._duck, rows)
+            else:
+                self._change(self._duck, rows)
+        except Exception:
+            rows.check()
+            raise
         # What is checked at the end of a transaction is checked while the epoch can still be given up.
-        run("SET CONSTRAINTS ALL IMMEDIATE")
+        self._connection.run("SET CONSTRAINTS ALL IMMEDIATE")
 
-    def _stage(self, changes: pa.Table) -> None:
-        """Copy the changes to the connection's temporary table."""
+    def _append(self, duck: DuckSession, rows: StagedEpoch) -> None:
+        fields = self._fields(self._table, self._spec.schema)
+        columns = ", ".join(field.sql for field in fields)
+
+        def blocks() -> Iterator[memoryview]:
+            for batch in rows.reader():
+                duck.register(_ROWS, pa.Table.from_batches([batch]), rows.columns)
+                try:
+                    made = duck.query(f"SELECT {columns} FROM {_ROWS}").combine_chunks().to_batches()
+                finally:
+                    duck.drop(_ROWS)
+                yield from (encoded(one, fields) for one in made)
+
+        self._connection.copy(self._table, [field.name for field in fields], blocks())
+
+    def _change(self, duck: DuckSession, rows: StagedEpoch) -> None:
+        names = [column.name for column in self._spec.schema]
+        counts = self._stage(duck, rows)
+        keyed = KeyedStatements(
+            self._table, _CHANGES, names, self._spec.primary_key, forgets=self._spec.forgets
+        )
+        match self._mode:
+            case Mode.UPSERT:
+                self._connection.run(keyed.upsert)
+            case Mode.KEYED:
+                keyed.apply(counts, self._refuse_if, self._connection.changed, self._interfered)
+            case _:
+                if counts.go:
+                    self._delete_copies(names, expected=counts.go)
+                if counts.come:
+                    self._connection.run(
+                        f"INSERT INTO {self._table} ({columns_of(names)}) SELECT {columns_of(names, 'd')} "
+                        f"FROM {_CHANGES} d CROSS JOIN LATERAL generate_series(1, d.{CHANGE_COLUMN}) "
+                        f"WHERE d.{CHANGE_COLUMN} > 0"
+                    )
+
+    def _stage(self, duck: DuckSession, rows: StagedEpoch) -> Counts:
+        """Consolidate the rows and copy them to the connection's temporary table."""
+        connection = duck.connection
+
+        def run(sql: str) -> list[tuple[Any, ...]]:
+            try:
+                return list(connection.execute(sql).fetchall())
+            except duckdb.Error as error:
+                raise duck.error(error, sql) from error
+
+        connection.register(_ROWS, rows.reader())
+        try:
+            counts = consolidate(run, self._spec, restored(_ROWS, rows.columns), _CONSOLIDATED)
+        finally:
+            connection.unregister(_ROWS)
         if self._connection.run(f"SELECT to_regclass('{_CHANGES}')") == [(None,)]:
             self._connection.run(
                 f"CREATE TEMP TABLE sqlstream_changes ON COMMIT DELETE ROWS AS "
                 f"SELECT {columns_of([c.name for c in self._spec.schema])}, 0::bigint AS {CHANGE_COLUMN} "
                 f"FROM {self._table} LIMIT 0"
             )
-        columns = (*self._spec.schema, Column(CHANGE_COLUMN, BIGINT))
-        self._connection.copy(_CHANGES, changes, columns)
+        fields = self._fields(_CHANGES, (*self._spec.schema, Column(CHANGE_COLUMN, BIGINT)))
+        made = connection.sql(f"SELECT {', '.join(field.sql for field in fields)} FROM {_CONSOLIDATED}")
+        blocks = (encoded(batch, fields) for batch in made.to_arrow_reader(rows.batch_rows))
+        self._connection.copy(_CHANGES, [field.name for field in fields], blocks)
+        run(f"DROP TABLE {_CONSOLIDATED}")
         self._connection.run(f"ANALYZE {_CHANGES}")
+        return counts
+
+    def _fields(self, table: str, columns: Sequence[Column]) -> list[Field]:
+        """How the columns are written to a table, by the types that it has."""
+        found = self._connection.run(
+            "SELECT attname::text, pg_catalog.format_type(atttypid, atttypmod) FROM pg_catalog.pg_attribute "
+            "WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped",
+            [table],
+        )
+        there = {str(name): str(type_) for name, type_ in found}
+        return [field_of(column, there[column.name]) for column in columns]
 
     def _refuse_if(self, query: str, what: str) -> None:
         found = self._connection.run(query)

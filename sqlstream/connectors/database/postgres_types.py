@@ -1,11 +1,11 @@
-"""SQL types in PostgreSQL, and values as the text that its COPY reads."""
+"""SQL types in PostgreSQL."""
 
 from __future__ import annotations
 
 import re
 
 from sqlstream.connectors.filesystem.writers import json_value
-from sqlstream_operators.plan.types import INTEGERS, Kind, SqlType
+from sqlstream_operators.plan.types import Kind, SqlType
 
 _TYPES: dict[Kind, str] = {
     Kind.BOOLEAN: "boolean",
@@ -79,56 +79,8 @@ def holds(found: str, type_: SqlType) -> bool:
     return scale >= int(needs.group(2)) and digits - scale >= int(needs.group(1)) - int(needs.group(2))
 
 
-def copy_text(value: str, type_: SqlType) -> str:
-    """DuckDB SQL of a value in COPY's text format; NULL is `\\N`."""
-    text = _text(value, type_)
-    if type_.kind in _PLAIN:
-        escaped = text
-    else:
-        escaped = text
-        for character, written in (
-            ("'\\'", "'\\\\'"),
-            ("chr(9)", "'\\t'"),
-            ("chr(10)", "'\\n'"),
-            ("chr(13)", "'\\r'"),
-        ):
-            escaped = f"replace({escaped}, {character}, {written})"
-    return f"coalesce({escaped}, '\\N')"
-
-
-#: Kinds whose texts have nothing to escape.
-_PLAIN = frozenset(
-    {
-        Kind.BOOLEAN,
-        *INTEGERS,
-        Kind.FLOAT,
-        Kind.DOUBLE,
-        Kind.DECIMAL,
-        Kind.DATE,
-        Kind.TIME,
-        Kind.TIMESTAMP,
-        Kind.TIMESTAMPTZ,
-        Kind.INTERVAL,
-        Kind.UUID,
-    }
-)
-
-
-def _text(value: str, type_: SqlType) -> str:
-    """DuckDB SQL of a value as PostgreSQL reads it; NULL for NULL."""
-    if postgres_type(type_) == "jsonb":
-        if type_.kind is Kind.JSON:
-            return f"CAST({value} AS VARCHAR)"
-        return f"CASE WHEN {value} IS NOT NULL THEN CAST(to_json({json_value(value, type_)}) AS VARCHAR) END"
-    if type_.element is not None:
-        inner = f"""replace(replace({_text("e", type_.element)}, '\\', '\\\\'), '"', '\\"')"""
-        elements = f"""list_transform({value}, lambda e: coalesce('"' || {inner} || '"', 'NULL'))"""
-        return f"CASE WHEN {value} IS NOT NULL THEN '{{' || array_to_string({elements}, ',') || '}}' END"
-    match type_.kind:
-        case Kind.BLOB:
-            return f"'\\x' || hex({value})"
-        case Kind.DATE | Kind.TIMESTAMP:
-            return f"replace(CAST({value} AS VARCHAR), ' (BC)', ' BC')"
-        case Kind.TIMESTAMPTZ:  # the session's time zone is UTC
-            return f"replace(CAST(CAST({value} AS TIMESTAMP) AS VARCHAR), ' (BC)', ' BC')"
-    return f"CAST({value} AS VARCHAR)"
+def as_json(value: str, type_: SqlType) -> str:
+    """DuckDB SQL of a value as JSON text; NULL for NULL."""
+    if type_.kind is Kind.JSON:
+        return f"CAST({value} AS VARCHAR)"
+    return f"CASE WHEN {value} IS NOT NULL THEN CAST(to_json({json_value(value, type_)}) AS VARCHAR) END"

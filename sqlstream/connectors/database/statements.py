@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from sqlstream.connectors.database.changes import CHANGE_COLUMN
+from sqlstream.connectors.database.changes import CHANGE_COLUMN, Counts
 from sqlstream.connectors.database.names import MISSING, TAKEN
 from sqlstream_operators.plan.types import quote_identifier
 
@@ -64,7 +61,7 @@ class KeyedStatements:
 
     def apply(
         self,
-        changes: pa.Table,
+        counts: Counts,
         refuse_if: Callable[[str, str], None],
         changed: Callable[[str], int],
         wrong: Callable[[int, int], Exception],
@@ -73,15 +70,14 @@ class KeyedStatements:
 
         Raises what `wrong` makes of a statement that changed other than the expected number of rows.
         """
-        counts = {change: pc.sum(pc.equal(changes[CHANGE_COLUMN], change)).as_py() for change in (-1, 0, 1)}
-        if counts[-1] or counts[0]:
+        if counts.go or counts.change:
             refuse_if(self.missing, MISSING)
-        if counts[1]:
+        if counts.come:
             refuse_if(self.taken, TAKEN)
         for statement, expected in (
-            (self.delete, counts[-1]),
-            (self.update, counts[0]),
-            (self.insert, counts[1]),
+            (self.delete, counts.go),
+            (self.update, counts.change),
+            (self.insert, counts.come),
         ):
             if expected:
                 made = changed(statement)

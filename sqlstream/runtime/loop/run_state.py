@@ -40,10 +40,9 @@ class RunState:
                 for state in last.states
             }
 
-    def void(self, manifest: Manifest) -> None:
-        """Go on behind an epoch whose number was given up."""
-        self.last = manifest
-        self.lineage = manifest.lineage
+    def void(self, manifest: Manifest, program: Program) -> None:
+        """Go on behind an epoch whose number was given up, from where it began."""
+        self.start_from(manifest, program)
 
     def resume(self, plan: EpochPlan) -> None:
         """Take over what a plan says of sources that had ended and have new input."""

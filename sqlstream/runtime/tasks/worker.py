@@ -23,7 +23,7 @@ import pyarrow as pa
 from sqlstream.connectors.api import ConnectorContext, Split
 from sqlstream.runtime.tasks.job import EpochJob
 from sqlstream_operators.codec.exchange import Message
-from sqlstream_operators.errors import DataError, StateError
+from sqlstream_operators.errors import DataError, MemoryExhaustedError, StateError
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
@@ -375,6 +375,14 @@ def describe(error: Exception) -> dict[str, Any]:
         }
     if isinstance(error, DataError):
         return {"kind": "data", "message": error.message, "sql": error.sql}
+    if isinstance(error, MemoryExhaustedError):
+        return {"kind": "memory", "message": error.message, "where": error.where}
+    if isinstance(error, MemoryError):
+        return {
+            "kind": "memory",
+            "message": f"Python has no memory left ({error or 'MemoryError'})",
+            "where": "",
+        }
     if isinstance(error, StateError):
         return {"kind": "state", "message": error.message, "help": error.help}
     trace = "".join(traceback.format_exception(error))

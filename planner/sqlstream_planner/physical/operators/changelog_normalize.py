@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlstream_operators.plan.changelog_spec import NormalizeSpec
+from sqlstream_operators.plan.changelog_spec import ChangelogNormalizeSpec
 from sqlstream_operators.plan.schema import KIND_COLUMN, Column
 from sqlstream_operators.plan.types import VARCHAR
 from sqlstream_planner.diagnostics import InternalError
@@ -34,10 +34,11 @@ def plan_changelog_normalize(planner: Planner, node: Node) -> Block:
         (StoredTable("row", "key", key, value=value),),
     )
     names = ", ".join(f.name for f in fields if f.id in node.keys)
-    state = identity.schema("normalize", f"the row of each {names}")
+    state = identity.schema("changelog_normalize", f"the row of each {names}")
     columns = columns_of_rows(fields)
     spec = planner.states.keep(
-        NormalizeSpec(state, tuple(f.name for f in state.tables[0].key), columns, columns), node.ttl_us
+        ChangelogNormalizeSpec(state, tuple(f.name for f in state.tables[0].key), columns, columns),
+        node.ttl_us,
     )
     rows = RowsInput((*columns, Column(KIND_COLUMN, VARCHAR, False)), tuple(f.id for f in fields))
     name = planner.stages.name(spec.kind)

@@ -102,17 +102,25 @@ class DistinctDraft:
     accumulators: tuple[DistinctAccumulator, ...]
 
     def plan(
-        self, grouping: Grouping, rows: Form, keys: Sequence[Stored], accumulators: Schema, *, counted: bool
+        self,
+        grouping: Grouping,
+        rows: Form,
+        keys: Sequence[Stored],
+        accumulators: Schema,
+        *,
+        retracting: bool,
     ) -> DistinctPlan:
         """The operator that counts the values in each group of `rows`."""
         value_fields = [Stored(s.name, s.type, form("distinct value", s.meaning)) for s, _ in self.values]
         # Over rows that only come a flag is 0 or 1.
-        flag_fields = [Stored(n, BIGINT if counted else SqlType(Kind.UTINYINT), f) for n, f, _ in self.flags]
+        flag_fields = [
+            Stored(n, BIGINT if retracting else SqlType(Kind.UTINYINT), f) for n, f, _ in self.flags
+        ]
         identity = StateIdentity(
             "distinct values",
             rows,
             tuple(s.meaning for s in (*keys, *value_fields)),
-            {"counted": counted},
+            {"rows can go": retracting},
             (StoredTable("seen", "key", (*keys, *value_fields), (), tuple(flag_fields)),),
         )
         described = f"distinct {', '.join(sql(e) for _, e in self.values)}"
@@ -133,7 +141,7 @@ class DistinctDraft:
             keys=key_schema,
             values=values,
             flags=flags,
-            counted=counted,
+            retracting=retracting,
             emit=f"SELECT {', '.join(items)} FROM changed {grouped}",
             output=(*key_schema, *accumulators),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlstream_operators.plan.changelog_spec import KeepFirstSpec
+from sqlstream_operators.plan.changelog_spec import FirstRowSpec
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.state import StateIdentity, StoredTable
 from sqlstream_planner.logical import FirstRow, Node
@@ -31,10 +31,10 @@ def plan_first_row(planner: Planner, node: Node) -> Block:
         (StoredTable("row", "key", key),),
     )
     names = ", ".join(f.name for f in fields if f.id in node.keys)
-    state = identity.schema("keep_first", f"each {names} that came")
+    state = identity.schema("first_row", f"each {names} that came")
     columns = columns_of_rows(fields)
     spec = planner.states.keep(
-        KeepFirstSpec(state, tuple(f.name for f in state.tables[0].key), columns, columns), node.ttl_us
+        FirstRowSpec(state, tuple(f.name for f in state.tables[0].key), columns, columns), node.ttl_us
     )
     rows = RowsInput(columns, tuple(f.id for f in fields))
     name = planner.stages.name(spec.kind)

@@ -33,7 +33,7 @@ from sqlstream_planner.logical import (
 from sqlstream_planner.physical.block import Block, weight
 from sqlstream_planner.physical.grouping import GROUPING, Grouping, Kept, Names, keep, within
 from sqlstream_planner.physical.late_rows import LateRows
-from sqlstream_planner.physical.multisets import CountedPlan, plan_counted
+from sqlstream_planner.physical.multisets import MultisetPlan, plan_multisets
 from sqlstream_planner.physical.operators.distinct_values import (
     DistinctPlan,
     counts_distinct,
@@ -54,7 +54,7 @@ _RESERVED = ("count", "time", "found", "merged", "changed", WEIGHT_COLUMN)
 class GroupPlan:
     """One group aggregate, planned.
 
-    `partial_schema` and `counted_schemas` are what the exchange ships to its operator, from blocks and (the
+    `partial_schema` and `multiset_schemas` are what the exchange ships to its operator, from blocks and (the
     former) from the operators of `distinct`, which have exchanges of their own.
     """
 
@@ -62,11 +62,11 @@ class GroupPlan:
     spec: GroupAggregateSpec
     distinct: tuple[DistinctPlan, ...]
     partial_schema: Schema
-    counted_schemas: tuple[Schema, ...]
+    multiset_schemas: tuple[Schema, ...]
     grouping: Grouping
     retracting: bool
     kept: tuple[Kept, ...]
-    counted: tuple[CountedPlan, ...]
+    multisets: tuple[MultisetPlan, ...]
 
     def partial_sql(self, block: Block) -> str:
         """Keys and accumulators over one block; NULL for those that `distinct` feeds."""
@@ -89,9 +89,9 @@ class GroupPlan:
         text = grouped.select(items, group_by=group_by)
         return f"{text}\nHAVING {having}" if having else text
 
-    def counted_sql(self, block: Block, position: int) -> str:
+    def multiset_sql(self, block: Block, position: int) -> str:
         """Keys, values and weights of the counted multiset at `position` over one block."""
-        return self.counted[position].partial_sql(block, self.grouping)
+        return self.multisets[position].partial_sql(block, self.grouping)
 
 
 def plan_group_aggregate(planner: Planner, node: Node) -> Block:
@@ -104,7 +104,7 @@ def plan_group_aggregate(planner: Planner, node: Node) -> Block:
     spec = planner.states.keep(plan.spec, node.ttl_us)
     name = planner.stages.name("group_aggregate")
     blocks = planner.blocks(over.input, timeless=expiry is not None and expiry.time.direct)
-    if expiry is None and (plan.distinct or plan.counted):
+    if expiry is None and (plan.distinct or plan.multisets):
         blocks = _computed(planner, name, blocks, _columns_read(over))
     distinct = [
         plan_distinct_values(planner, f"{name}.distinct_{n}", d, blocks, node.ttl_us)
@@ -116,8 +116,10 @@ def plan_group_aggregate(planner: Planner, node: Node) -> Block:
     shipped = [
         Shipment(f"{name}.in", each(plan.partial_sql), plan.partial_schema),
         *(
-            Shipment(f"{name}.{c.name}", each(partial(plan.counted_sql, position=n)), plan.counted_schemas[n])
-            for n, c in enumerate(spec.counted)
+            Shipment(
+                f"{name}.{c.name}", each(partial(plan.multiset_sql, position=n)), plan.multiset_schemas[n]
+            )
+            for n, c in enumerate(spec.multisets)
         ),
     ]
     late = _late_groups(planner, name, node)
@@ -227,8 +229,8 @@ def plan_group(meanings: Meanings, node: GroupAggregate, *, retracting: bool) ->
     exists = [rows] if retracting or not (grouping.keys or summed) else []
     kept, finals = keep([*exists, *summed], accumulators_of, inside, names)
     drafts, distinct_finals = plan_distinct(apart, inside, names)
-    counted, counted_finals = plan_counted(valued, inside, names)
-    finals = {**finals, **distinct_finals, **counted_finals}
+    multisets, multiset_finals = plan_multisets(valued, inside, names)
+    finals = {**finals, **distinct_finals, **multiset_finals}
 
     merges = {k.name: k.merge for k in kept}
     fields = [k.stored for k in kept]
@@ -245,14 +247,14 @@ def plan_group(meanings: Meanings, node: GroupAggregate, *, retracting: bool) ->
         rows_of,
         tuple(k.meaning for k in grouping.keys),
         _attributes(node, grouping, inside, retracting=retracting),
-        (StoredTable("acc", layout, key, value=tuple(fields)), *(c.table(layout, key) for c in counted)),
+        (StoredTable("acc", layout, key, value=tuple(fields)), *(c.table(layout, key) for c in multisets)),
     )
     state = identity.schema("group_aggregate", _describe(node))
     acc = state.tables[0]
     accumulators = tuple(Column(f.name, f.type) for f in acc.value)
     keys = tuple(Column(f.name, f.type) for f in acc.key)
     presence = next((k.name for k in kept if k.call is rows), None) if retracting else None
-    distinct = tuple(d.plan(grouping, rows_of, key, accumulators, counted=retracting) for d in drafts)
+    distinct = tuple(d.plan(grouping, rows_of, key, accumulators, retracting=retracting) for d in drafts)
     spec = GroupAggregateSpec(
         state=state,
         keys=keys,
@@ -262,7 +264,7 @@ def plan_group(meanings: Meanings, node: GroupAggregate, *, retracting: bool) ->
         output=tuple(Column(f.id, f.type, f.nullable) for f in node.fields),
         presence=presence,
         seed=_seed(node, keys, accumulators, counts),
-        counted=tuple(c.spec for c in counted),
+        multisets=tuple(c.spec for c in multisets),
         expiry=_expiry(node, grouping),
     )
     return GroupPlan(
@@ -270,11 +272,11 @@ def plan_group(meanings: Meanings, node: GroupAggregate, *, retracting: bool) ->
         spec=spec,
         distinct=distinct,
         partial_schema=(*keys, *accumulators),
-        counted_schemas=tuple(c.input_schema(keys) for c in counted),
+        multiset_schemas=tuple(c.input_schema(keys) for c in multisets),
         grouping=grouping,
         retracting=retracting,
         kept=kept,
-        counted=counted,
+        multisets=multisets,
     )
 
 

@@ -6,22 +6,22 @@ from sqlstream_planner.logical import (
     ChangelogNormalize,
     FirstRow,
     GroupAggregate,
+    SuppressUntilClose,
     TopN,
     WindowAggregate,
-    WindowGate,
 )
 from sqlstream_planner.physical.operators.changelog_normalize import plan_changelog_normalize
 from sqlstream_planner.physical.operators.first_row import plan_first_row
 from sqlstream_planner.physical.operators.group_aggregate import plan_group_aggregate
+from sqlstream_planner.physical.operators.suppress_until_close import plan_suppress_until_close
 from sqlstream_planner.physical.operators.top_n import plan_top_n
 from sqlstream_planner.physical.operators.window_aggregate import plan_window_aggregate
-from sqlstream_planner.physical.operators.window_gate import plan_window_gate
 from sqlstream_planner.physical.planner import Operators
 
 OPERATORS: Operators = {
     WindowAggregate: plan_window_aggregate,
     GroupAggregate: plan_group_aggregate,
-    WindowGate: plan_window_gate,
+    SuppressUntilClose: plan_suppress_until_close,
     TopN: plan_top_n,
     ChangelogNormalize: plan_changelog_normalize,
     FirstRow: plan_first_row,

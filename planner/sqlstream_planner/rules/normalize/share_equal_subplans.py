@@ -22,10 +22,11 @@ def share_equal_subplans(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
     >>> from sqlstream_planner.testing import logical
     >>> print(logical("SELECT a AS x FROM t UNION ALL SELECT a AS y FROM t", rules=(share_equal_subplans,)))
     sink result
-      union all
-        [1] project x = a
-          scan t (a, c, ts)
-        [1]
+      project x = x_2
+        union all
+          [1] project x = a
+            scan t (a, c, ts)
+          [1]
     """
     shared: dict[object, Node] = {}
     made: dict[int, Node] = {}

@@ -18,9 +18,9 @@ from sqlstream_planner.logical import (
     Scan,
     SetOperation,
     Sink,
+    SuppressUntilClose,
     Values,
     WindowAggregate,
-    WindowGate,
     columns_of,
     walk,
 )
@@ -64,7 +64,7 @@ def _wanted(node: Node, own: set[str]) -> list[set[str]]:
             # A late row is shown with its own time.
             times = [f.id for f in node.input.fields if f.time is not None and f.window is None]
             return [read | set(times[:1])]
-        case WindowGate():
+        case SuppressUntilClose():
             return [{f.id for f in node.fields}]
         case Sink() | Filter() | FirstRow() | ChangelogNormalize():
             return [own | read]

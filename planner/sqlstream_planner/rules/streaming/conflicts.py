@@ -18,33 +18,26 @@ from sqlstream_planner.logical import (
     Sink,
     TopN,
     WindowCall,
-    rebuild,
 )
-from sqlstream_planner.properties.changelog import Changes
-from sqlstream_planner.properties.unique_keys import UniqueKeys
+from sqlstream_planner.rules.streaming.node_rules import Streaming
 
 #: Connectors whose sinks refuse two rows with one key.
 CHECKED = frozenset({"duckdb", "postgres"})
 
 
-def conflicts(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
-    """Do what each ON CONFLICT says. Raises DiagnosticError where that can't be done.
+def conflicts(node: Node, streaming: Streaming) -> Node | None:
+    """Do what ON CONFLICT says. Raises DiagnosticError where that can't be done.
 
     Nothing is needed where the query's key is within the sink's PRIMARY KEY. Otherwise, over rows that only come,
     DO NOTHING keeps the first row of each key and DO DEDUPLICATE the last, in order of arrival; over rows that change
     DO DEDUPLICATE shows the least of those that are there. DO ERROR is the sink's to check.
     """
-    changes, keys = Changes(), UniqueKeys()
-
-    def rewrite(node: Node, original: Node) -> Node:
-        if not isinstance(node, Sink) or node.conflict is None:
-            return node
-        return _resolved(node, original.inputs[0], changes, keys)
-
-    return rebuild(roots, rewrite)
+    if not isinstance(node, Sink) or node.conflict is None:
+        return None
+    return _resolved(node, streaming)
 
 
-def _resolved(root: Sink, meaning: Node, changes: Changes, keys: UniqueKeys) -> Sink:
+def _resolved(root: Sink, streaming: Streaming) -> Sink:
     sink = root.sink
     if not sink.primary_key:
         _refuse(
@@ -56,9 +49,10 @@ def _resolved(root: Sink, meaning: Node, changes: Changes, keys: UniqueKeys) -> 
     by_name = {c.name.lower(): f.id for f, c in zip(root.fields, sink.schema, strict=True)}
     chosen = tuple(ColumnId(by_name[name.lower()]) for name in sink.primary_key)
     names = {id_: name for name, id_ in by_name.items()}
-    if any({names.get(id_, "") for id_ in key} <= primary for key in keys(root.input)):
+    if any({names.get(id_, "") for id_ in key} <= primary for key in streaming.keys(root.input)):
         return root
-    updating = changes(root.input)
+    updating = streaming.changes(root.input)
+    meaning = streaming.meaning(root).inputs[0]
     match root.conflict:
         case ConflictAction.ERROR:
             if sink.connector not in CHECKED:

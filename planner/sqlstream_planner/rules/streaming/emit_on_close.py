@@ -10,29 +10,23 @@ from sqlstream_planner.logical import (
     Node,
     OverWindow,
     Scan,
-    Sink,
+    SuppressUntilClose,
     TopN,
     WindowAggregate,
-    WindowGate,
-    transform,
     walk,
 )
 from sqlstream_planner.properties.changelog import Changes
+from sqlstream_planner.rules.streaming.node_rules import Streaming
 
 _WINDOW = "FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end"
 
 
-def emit_on_close(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
-    """Check each EMIT ON WINDOW CLOSE and take it out. Raises DiagnosticError where the result could change later."""
-    changes = Changes()
-
-    def rewrite(node: Node) -> Node:
-        if not isinstance(node, EmitOnClose):
-            return node
-        _check(node, changes)
-        return node.input
-
-    return transform(roots, rewrite)
+def emit_on_close(node: Node, streaming: Streaming) -> Node | None:
+    """Check an EMIT ON WINDOW CLOSE and take it out. Raises DiagnosticError where the result could change later."""
+    if not isinstance(node, EmitOnClose):
+        return None
+    _check(node, streaming.changes)
+    return node.input
 
 
 def _check(emit: EmitOnClose, changes: Changes) -> None:
@@ -44,7 +38,7 @@ def _check(emit: EmitOnClose, changes: Changes) -> None:
         if (isinstance(n, TopN) and n.window_end is not None)
         or (isinstance(n, OverWindow) and not n.emission.changes and not changes(n.input))
     ]
-    if not final and not any(isinstance(n, WindowAggregate | WindowGate) for n in nodes):
+    if not final and not any(isinstance(n, WindowAggregate | SuppressUntilClose) for n in nodes):
         ranked = any(isinstance(n, OverWindow) or (isinstance(n, TopN) and n.rank is not None) for n in nodes)
         refuse(
             emit.at,
@@ -76,7 +70,7 @@ def _outside_windows(node: Node) -> list[Node]:
     stack = [node]
     while stack:
         top = stack.pop()
-        if id(top) not in found and not isinstance(top, WindowGate | WindowAggregate):
+        if id(top) not in found and not isinstance(top, SuppressUntilClose | WindowAggregate):
             found[id(top)] = top
             stack += top.inputs
     return list(found.values())

@@ -16,40 +16,32 @@ from sqlstream_planner.logical import (
     Project,
     SetOperation,
     SetOperator,
-    Sink,
     Unnest,
     column,
     raw,
-    rebuild,
     union_all,
 )
+from sqlstream_planner.rules.streaming.node_rules import Streaming
 
 
-def set_operations(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
+def set_operations(node: Node, streaming: Streaming) -> Node | None:
     """Make a group aggregate of each INTERSECT and EXCEPT: what a multiset holds is a count for each row.
 
-    >>> from sqlstream_planner.testing import logical
-    >>> print(logical("SELECT a FROM t EXCEPT SELECT c FROM t", rules=(set_operations,)))
+    >>> from sqlstream_planner.testing import logical, streaming
+    >>> print(logical("SELECT a FROM t EXCEPT SELECT c FROM t", rules=streaming(set_operations)))
     sink result
-      project a = a_2
-        project a = a_2
-          filter "a_2.left" > 0 AND "a_2.right" = 0
-            group aggregate by a_2.either calls left_rows, right_rows
-              union all
-                project a = a, branch = CAST(0 AS TINYINT)
-                  project a = a
-                    scan t (a, c, ts)
-                project c = c, branch = CAST(1 AS TINYINT)
-                  project c = c
-                    scan t (a, c, ts)
+      project a = a_5
+        filter "a_5.left" > 0 AND "a_5.right" = 0
+          group aggregate by "a_5.either" calls left_rows, right_rows
+            union all
+              project a = a, branch = CAST(0 AS TINYINT)
+                scan t (a, c, ts)
+              project c = c_2, branch = CAST(1 AS TINYINT)
+                scan t (a, c, ts)
     """
-
-    def rewrite(node: Node, original: Node) -> Node:
-        if not isinstance(node, SetOperation) or node.is_union_all:
-            return node
-        return _counted(node, original)
-
-    return rebuild(roots, rewrite)
+    if not isinstance(node, SetOperation) or node.is_union_all:
+        return None
+    return _counted(node, streaming.meaning(node))
 
 
 def _counted(node: SetOperation, meaning: Node) -> Node:

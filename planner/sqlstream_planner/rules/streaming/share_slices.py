@@ -32,14 +32,14 @@ def share_slices(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
     windows). Left alone where an expression between the window function and the aggregate uses the window's
     bounds, and for HOP and CUMULATE where an aggregate depends on the order in which rows arrive.
 
-    >>> from sqlstream_planner.testing import logical
+    >>> from sqlstream_planner.testing import logical, streaming
+    >>> from sqlstream_planner.rules.streaming.aggregates import aggregates
     >>> hop = "TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '2' SECOND, INTERVAL '6' SECOND))"
-    >>> print(logical(f"SELECT COUNT(*) AS n FROM {hop} GROUP BY window_end", rules=(share_slices,)))
+    >>> print(logical(f"SELECT COUNT(*) AS n FROM {hop} GROUP BY window_end", rules=(*streaming(aggregates), share_slices)))
     sink result
-      project n = n
-        project n = count
-          window aggregate HOP(size 6 seconds, slide 2 seconds, slices of 2 seconds of ts) calls count()
-            scan t (a, c, ts)
+      project n = count
+        window aggregate HOP(size 6 seconds, slide 2 seconds, slices of 2 seconds of ts) calls count()
+          scan t (a, c, ts)
     """
 
     def rewrite(node: Node) -> Node:

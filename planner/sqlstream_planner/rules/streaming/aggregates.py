@@ -18,59 +18,51 @@ from sqlstream_planner.logical import (
     GroupExpiry,
     Node,
     Project,
-    Sink,
+    SuppressUntilClose,
     WindowAggregate,
     WindowColumn,
-    WindowGate,
     column,
     raw,
-    rebuild,
     time_column,
 )
-from sqlstream_planner.properties.changelog import Changes
+from sqlstream_planner.rules.streaming.node_rules import Streaming
 from sqlstream_planner.window_sql import start_of
 
 
-def window_aggregates(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
+def aggregates(node: Node, streaming: Streaming) -> Node | None:
     """Choose how each Aggregate runs, by its keys, its emission and whether its input changes.
 
     Keys that are bounds of a window make it an aggregate over windows. Over rows that stay, a window is given once, when
     the watermark closes it (WindowAggregate). With EMIT CHANGES, with allowed lateness, or over rows that change its
-    groups are kept up to date until they expire (GroupAggregate), without EMIT CHANGES behind a WindowGate that holds
-    them back until the window closes.
+    groups are kept up to date until they expire (GroupAggregate), without EMIT CHANGES behind a SuppressUntilClose
+    that holds them back until the window closes.
 
-    >>> from sqlstream_planner.testing import logical
+    >>> from sqlstream_planner.testing import logical, streaming
     >>> tumble = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
-    >>> print(logical(f"SELECT window_end, a FROM {tumble} GROUP BY window_end, a", rules=(window_aggregates,)))
+    >>> print(logical(f"SELECT window_end, a FROM {tumble} GROUP BY window_end, a", rules=streaming(aggregates)))
     sink result
       project window_end = window_end_2, a = a_2
-        project window_end = window_end_2, a = a_2
-          window aggregate TUMBLE(size 1 minute of window_end) by a calls none
-            window TUMBLE(size 1 minute of ts)
-              scan t (a, c, ts)
+        window aggregate TUMBLE(size 1 minute of window_end) by a calls none
+          window TUMBLE(size 1 minute of ts)
+            scan t (a, c, ts)
     """
-    changes = Changes()
-
-    def rewrite(node: Node, original: Node) -> Node:
-        if not isinstance(node, Aggregate):
-            return node
-        assert isinstance(original, Aggregate)
-        window = _window_of(node)
-        if window is None:
-            return GroupAggregate(
-                node.input,
-                node.keys,
-                node.key_expressions,
-                node.sets,
-                node.grouping,
-                node.calls,
-                original,
-                ttl_us=node.ttl_us,
-            )
-        changing = node.emission.changes or node.emission.lateness_us > 0 or changes(node.input)
-        return _kept_up_to_date(window, original) if changing else _given_once(window, original)
-
-    return rebuild(roots, rewrite)
+    if not isinstance(node, Aggregate):
+        return None
+    meaning = streaming.meaning(node)
+    window = _window_of(node)
+    if window is None:
+        return GroupAggregate(
+            node.input,
+            node.keys,
+            node.key_expressions,
+            node.sets,
+            node.grouping,
+            node.calls,
+            meaning,
+            ttl_us=node.ttl_us,
+        )
+    changing = node.emission.changes or node.emission.lateness_us > 0 or streaming.changes(node.input)
+    return _kept_up_to_date(window, meaning) if changing else _given_once(window, meaning)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +140,7 @@ def _plain(
     return node.keys[first:], node.key_expressions[first:], sets
 
 
-def _given_once(windowed: _Windowed, original: Aggregate) -> Node:
+def _given_once(windowed: _Windowed, meaning: Node) -> Node:
     """The groups of each window, given once, when it closes."""
     node = windowed.node
     for call in node.calls:
@@ -174,14 +166,14 @@ def _given_once(windowed: _Windowed, original: Aggregate) -> Node:
         start=start,
         end=end,
         window_time=time,
-        meaning=original,
+        meaning=meaning,
     )
     return windowed.result(
         aggregate, {"start": column(start.id), "end": column(end.id), "time": column(time.id)}
     )
 
 
-def _kept_up_to_date(windowed: _Windowed, original: Aggregate) -> Node:
+def _kept_up_to_date(windowed: _Windowed, meaning: Node) -> Node:
     """The groups of each window, kept up to date, by the window's end as the first key."""
     node = windowed.node
     end = windowed.bound("end")
@@ -193,12 +185,12 @@ def _kept_up_to_date(windowed: _Windowed, original: Aggregate) -> Node:
         tuple((0, *(i + 1 for i in chosen)) for chosen in sets),
         node.grouping,
         node.calls,
-        original,
+        meaning,
         GroupExpiry(0, windowed.marker.time, node.emission.lateness_us),
     )
     given: Node = grouped
     if not node.emission.changes:
-        given = WindowGate(grouped, windowed.window, original)
+        given = SuppressUntilClose(grouped, windowed.window, meaning)
     us = f'epoch_us("{end.id}")'
     maker = "make_timestamptz" if windowed.bound("time").type.kind is Kind.TIMESTAMPTZ else "make_timestamp"
     return windowed.result(

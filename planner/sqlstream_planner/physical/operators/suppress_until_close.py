@@ -1,4 +1,4 @@
-"""WindowGate: holds the results of a window's groups back until the watermark closes it."""
+"""SuppressUntilClose: holds the results of a window's groups back until the watermark closes it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.changelog_spec import WindowGateSpec
+from sqlstream_operators.plan.changelog_spec import SuppressUntilCloseSpec
 from sqlstream_operators.plan.schema import Column
 from sqlstream_operators.plan.spec import OperatorStep
 from sqlstream_operators.plan.types import quote_identifier
@@ -14,14 +14,14 @@ from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.form import form
 from sqlstream_planner.identity.relation import form_over
 from sqlstream_planner.identity.state import StateIdentity, Stored, StoredTable
-from sqlstream_planner.logical import Node, WindowGate
+from sqlstream_planner.logical import Node, SuppressUntilClose
 from sqlstream_planner.physical.block import Block, hidden
 from sqlstream_planner.physical.planner import Planner
 
 
-def plan_window_gate(planner: Planner, node: Node) -> Block:
+def plan_suppress_until_close(planner: Planner, node: Node) -> Block:
     """A step in the stage of the groups, by whose keys its state is."""
-    if not isinstance(node, WindowGate):
+    if not isinstance(node, SuppressUntilClose):
         raise InternalError(f"a {type(node).__name__} is no window gate")
     groups = planner.result(node.input)
     spec = _spec(planner, node, groups)
@@ -34,7 +34,7 @@ def plan_window_gate(planner: Planner, node: Node) -> Block:
     return Block(groups.place, quote_identifier(name), (name,), columns)
 
 
-def _spec(planner: Planner, node: WindowGate, groups: Block) -> WindowGateSpec:
+def _spec(planner: Planner, node: SuppressUntilClose, groups: Block) -> SuppressUntilCloseSpec:
     """The gate over the groups' operator, of whose output `groups` says what its columns are called.
 
     The state's keys are the groups' in type, meaning and order, so that both are in one shard.
@@ -66,9 +66,9 @@ def _spec(planner: Planner, node: WindowGate, groups: Block) -> WindowGateSpec:
         },
         (StoredTable("held", "time", tuple(keys.values()), value=value),),
     )
-    state = identity.schema("window_gate", "groups of windows that are open")
+    state = identity.schema("suppress_until_close", "groups of windows that are open")
     columns = tuple(Column(names[f.id], f.type, f.nullable) for f in node.fields)
-    return WindowGateSpec(
+    return SuppressUntilCloseSpec(
         state=state,
         keys=tuple(f.name for f in state.tables[0].key),
         end=names[group.keys[expiry.position].id],

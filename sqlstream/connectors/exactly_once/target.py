@@ -1,0 +1,122 @@
+"""What an exactly-once sink needs of the system that it writes to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from sqlstream.connectors.exactly_once.staged import StagedEpoch
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Who writes a target, and the last epoch that is in it; kept by the target itself.
+
+    `job` is the identity of a state directory, `sink` the table's name in the pipeline. `epoch` is 0 before
+    the first.
+    """
+
+    job: str
+    sink: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """What messages call things: the target (`table`), its record, how to drop it, the option with its name."""
+
+    noun: str
+    record: str
+    drop: str
+    name_option: str
+
+
+class LostConnectionError(Exception):
+    """The target went away; whether the transaction was committed is not known."""
+
+
+class Target(Protocol):
+    """One table, topic … and at most one transaction on it.
+
+    Everything but `open`, `release` and `close` needs a transaction. Methods raise DataError for rows that the
+    target refuses, DiagnosticError (ENV006) if it can't be reached or refuses to work, and LostConnectionError
+    if it went away meanwhile.
+    """
+
+    @property
+    def place(self) -> str:
+        """The target and where it is, for messages; no password."""
+        ...
+
+    @property
+    def wording(self) -> Wording:
+        """What messages call it."""
+        ...
+
+    @property
+    def owns_all_rows(self) -> bool:
+        """Whether rows of others in it would make the result wrong, so that it must be empty at first."""
+        ...
+
+    def open(self, *, create: bool) -> bool:
+        """Connect and begin a transaction; False if there is nothing to connect to and `create` is not asked for."""
+        ...
+
+    def record(self, *, lock: bool) -> Record | None:
+        """The committed epoch, None if there is none; with `lock` no other driver can write it until the end of the
+        transaction.
+        """
+        ...
+
+    def exists(self) -> bool:
+        """Whether the target exists."""
+        ...
+
+    def is_empty(self) -> bool:
+        """Whether it has no rows."""
+        ...
+
+    def check_shape(self) -> None:
+        """Raises DataError if it has other columns than the sink."""
+        ...
+
+    def create_record_store(self) -> None:
+        """Create what `write_record` writes to, if it is not there."""
+        ...
+
+    def create(self) -> None:
+        """Create the target."""
+        ...
+
+    def apply(self, rows: StagedEpoch) -> None:
+        """Apply the rows of an epoch, reading them in batches. Raises DataError if they don't fit."""
+        ...
+
+    def write_record(self, record: Record) -> None:
+        """Write the epoch, in the same transaction as its rows."""
+        ...
+
+    def commit(self) -> None:
+        """Commit the transaction and release what `open` took."""
+        ...
+
+    def release(self) -> None:
+        """Roll back the transaction, if there is one, and let others at the target. Never raises."""
+        ...
+
+    def close(self) -> None:
+        """Release, and close the connection. Never raises."""
+        ...
+
+
+def unusable(place: str, what: str, help_: str | None = None) -> DiagnosticError:
+    """The error for a target that can't be reached or refuses to work."""
+    return DiagnosticError(
+        Diagnostic(
+            "ENV006",
+            f"{place} can't be written: {what}",
+            help=help_
+            or "run again when this is mended: the run goes on where it stopped, and nothing is lost",
+        )
+    )
