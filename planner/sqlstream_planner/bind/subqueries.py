@@ -90,7 +90,9 @@ class SubqueryBinder:
             node = subquery.beside(node)
         return query, node, scope
 
-    def above(self, query: exp.Select, scope: Scope) -> tuple[exp.Select, tuple[BoundSubquery, ...], Scope]:
+    def above(
+        self, query: exp.Select, scope: Scope, *, aggregates: bool = False
+    ) -> tuple[exp.Select, tuple[BoundSubquery, ...], Scope]:
         """The SELECT list, HAVING and QUALIFY over columns that hold their sub-queries' values, which some node must add."""
         query = query.copy()
         found, scope = self._replaced(_places(query), scope, aggregates=aggregates)
