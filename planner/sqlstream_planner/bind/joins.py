@@ -11,6 +11,7 @@ from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.casts import common_type
 from sqlstream_planner.diagnostics import did_you_mean
+from sqlstream_planner.dialect import range_of
 from sqlstream_planner.logical import Field, Join, JoinKind, Node, Project, column
 
 _KINDS = {
@@ -43,10 +44,9 @@ def is_comma(context: BindContext, join: exp.Join) -> bool:
     """Whether a comma stands before an item of FROM, and no JOIN."""
     if any(join.args.get(key) for key in ("method", "side", "kind", "on", "using")):
         return False
-    span = context.span(join)
-    lines = context.rendered.sources.get(span.file, "").split("\n")
-    line = lines[span.line - 1] if 0 < span.line <= len(lines) else ""
-    return line[span.column - 1 :][:4].upper() != "JOIN"
+    found = range_of(join.this)
+    before = context.rendered.text[: found[0]].rstrip() if found is not None else ""
+    return not before.upper().endswith("JOIN")
 
 
 def crossed(items: Sequence[tuple[Item, exp.Join | None]]) -> Item:
@@ -107,7 +107,7 @@ def _check_names(join: exp.Join, left: Scope, right: Scope) -> None:
     for relation in right.relations:
         if relation.alias is not None and relation.alias.lower() in taken:
             left.context.fail(
-                join,
+                join.this,
                 "SQL018",
                 f"two items of FROM are called `{relation.alias}`",
                 help=f"give each a name of its own: {relation.alias} AS a JOIN {relation.alias} AS b ON a.k = b.k",
