@@ -27,7 +27,7 @@ def expected_rows(planned: Planned, base_dir: Path) -> dict[str, Rows]:
     for rows that a sink's PRIMARY KEY forbids, DataError when DuckDB refuses.
     """
     bounded(planned.physical)
-    sources = {n.source.name: n.source for n in walk(planned.bound) if isinstance(n, Scan)}
+    sources = {n.source.name: n.source for n in walk(planned.algebra) if isinstance(n, Scan)}
     with tempfile.TemporaryDirectory(prefix="sqlstream-golden-") as temporary:
         inputs = InputFiles(base_dir, Path(temporary))
         script = to_duckdb(planned, inputs.files, inputs.header)

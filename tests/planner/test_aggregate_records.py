@@ -122,7 +122,7 @@ def _meanings(name: str) -> list[frozenset[str]]:
     """What the accumulators of a function mean, over rows that only come and over rows that come and go."""
     query = SETTINGS["append-only"].format(f"{name}({_arguments(name)}) AS z")
     planned = plan_file(f"{TABLE}CREATE TABLE o WITH ('connector' = 'blackhole') AS {query};", file="f.sql")
-    [call] = [c for n in walk(planned.bound) if isinstance(n, GroupAggregate) for c in n.calls]
+    [call] = [c for n in walk(planned.algebra) if isinstance(n, GroupAggregate) for c in n.calls]
     forms = []
     for retracting in (False, True):
         made = registry.function_of(call).decomposed(call, None, retracting=retracting)

@@ -65,16 +65,18 @@ class BindContext:
     process_times: set[str] = field(default_factory=set)
     outer: list[OuterRows] = field(default_factory=list)
     _ids: set[str] = field(default_factory=set)
+    _numbers: dict[str, int] = field(default_factory=dict)
 
     def new_id(self, name: str) -> str:
         """A column id that no other column of the plan has, ignoring case: the name itself if it is free."""
         base = re.sub(r"[^\w.$]+", "_", name).strip("_") or "column"
         if base.startswith("__"):
             base = f"c{base}"
-        candidate, number = base, 1
+        candidate, number = base, self._numbers.get(base.lower(), 1)
         while candidate.lower() in self._ids:
             number += 1
             candidate = f"{base}_{number}"
+        self._numbers[base.lower()] = number
         self._ids.add(candidate.lower())
         return candidate
 

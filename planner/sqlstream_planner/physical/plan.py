@@ -27,12 +27,10 @@ def plan_physical(
 ) -> PhysicalPlan:
     """Lay a streaming plan out over levels; see `sqlstream_operators.plan.spec` for what comes out."""
     sources = _merge_sources(roots)
-    planner = Planner(roots, sources, operators)
+    planner = _planned(Planner(roots, sources, operators), roots)
+    if planner.states.ambiguous:
+        planner = _planned(Planner(roots, sources, operators, ttl_in_ids=True), roots)
     consolidated = Consolidated(planner.changes)
-    for node in walk(roots):
-        # Inputs before their consumers: a long chain of operators nests no calls.
-        if planner.is_operator(node):
-            planner.result(node)
     for root in roots:
         _write(planner, root, consolidated=consolidated(root))
     return PhysicalPlan(
@@ -42,6 +40,14 @@ def plan_physical(
         planner.states.all,
         options or JobOptions(),
     )
+
+
+def _planned(planner: Planner, roots: Sequence[Node]) -> Planner:
+    """The planner with all operators planned, inputs before their consumers: a long chain nests no calls."""
+    for node in walk(roots):
+        if planner.is_operator(node):
+            planner.result(node)
+    return planner
 
 
 def _write(planner: Planner, root: Sink, *, consolidated: bool) -> None:

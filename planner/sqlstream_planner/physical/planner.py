@@ -30,10 +30,15 @@ class Planner:
     """
 
     def __init__(
-        self, roots: Sequence[Node], sources: Mapping[str, SourceSpec], operators: Operators
+        self,
+        roots: Sequence[Node],
+        sources: Mapping[str, SourceSpec],
+        operators: Operators,
+        *,
+        ttl_in_ids: bool = False,
     ) -> None:
         self.stages = Stages()
-        self.states = States()
+        self.states = States(ttl_in_ids=ttl_in_ids)
         self.meanings = Meanings()
         self.changes = Changes()
         self._sources = sources

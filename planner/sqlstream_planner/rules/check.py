@@ -32,6 +32,7 @@ class Check:
     def __init__(self, roots: Sequence[Sink]) -> None:
         self._schemas = {r.label: _schema(r.fields) for r in roots}
         self._sound: dict[int, Node] = {}
+        self._changes, self._keys = Changes(), UniqueKeys()
         self._before: dict[str, tuple[bool, frozenset[frozenset[int]]]] = {}
         self.after("bind", roots)
 
@@ -47,15 +48,14 @@ class Check:
                 self._sound[id(node)] = node
         if any(_is_relational(node) for node in nodes):
             return
-        changes, keys = Changes(), UniqueKeys()
         for root in roots:
             positions = {f.id: n for n, f in enumerate(root.fields)}
             known = frozenset(
                 frozenset(positions[id_] for id_ in key)
-                for key in keys(root)
+                for key in self._keys(root)
                 if all(id_ in positions for id_ in key)
             )
-            mode = changes(root)
+            mode = self._changes(root)
             before = self._before.get(root.label)
             if root.conflict is not None:
                 before = None  # ON CONFLICT is there to change them

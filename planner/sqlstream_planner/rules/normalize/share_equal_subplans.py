@@ -98,6 +98,8 @@ def _structure(node: Node) -> object:
 
 
 def _value(value: Any, positions: Mapping[str, str]) -> object:
+    if isinstance(value, exp.Column):
+        return exp.Column, positions.get(value.name, value.name)
     if isinstance(value, exp.Expr):
         named = {id_: column(positions[id_]) for id_ in columns_of(value) if id_ in positions}
         return type(value), sql(substitute(value, named))
