@@ -153,10 +153,14 @@ class BindContext:
             )
         )
 
-    def type_of(self, expression: exp.Expr, fields: Fields, *, aggregates: bool = False) -> TypedExpr:
+    def type_of(
+        self, expression: exp.Expr, fields: Fields, *, aggregates: bool = False, windows: bool = False
+    ) -> TypedExpr:
         """The type of a resolved expression over `fields`; a type problem becomes a diagnostic."""
         return self._typed(
-            lambda: infer(expression, self._types(fields), aggregates=aggregates), expression, fields
+            lambda: infer(expression, self._types(fields), aggregates=aggregates, windows=windows),
+            expression,
+            fields,
         )
 
     def condition(self, expression: exp.Expr, fields: Fields, what: str) -> TypedExpr:

@@ -15,8 +15,8 @@ from sqlstream_planner.bind.items import expand_items, project
 from sqlstream_planner.bind.joins import Item, bind_join, crossed, is_comma
 from sqlstream_planner.bind.limits import bind_limit, has_limit, with_ordered, without_last
 from sqlstream_planner.bind.names import windowed, with_unknown_names
+from sqlstream_planner.bind.over import bind_overs
 from sqlstream_planner.bind.ranked_groups import ranks_groups, split
-from sqlstream_planner.bind.ranking import bind_overs
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.bind.sets import distinct, set_operation
 from sqlstream_planner.bind.subqueries import SubqueryBinder
