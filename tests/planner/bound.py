@@ -24,8 +24,8 @@ CREATE TABLE u (k INT, w BIGINT, s VARCHAR);
 CREATE TABLE q (a INT, b INT);
 """
 ROWS = """
-INSERT INTO t SELECT nullif(i % 5, 4), nullif((i * 7) % 6, 3), chr(97 + (i % 3)::INT), i / 4, range(i % 3)::INT[], {'f': i % 2},
-  TIMESTAMP '2026-01-01' + INTERVAL (i) SECOND FROM range(14) AS r(i);
+INSERT INTO t SELECT nullif(i % 5, 4), nullif((i * 7) % 6, 3), chr(97 + (i % 3)::INT), i / 4, range(i % 3)::INT[],
+  {'f': i % 2}, TIMESTAMP '2026-01-01' + INTERVAL (i) SECOND FROM range(14) AS r(i);
 INSERT INTO u SELECT nullif(i % 6, 5), (i * 5) % 7, chr(97 + (i % 4)::INT) FROM range(9) AS r(i);
 INSERT INTO q SELECT nullif(i % 4, 2), nullif((i * 3) % 5, 1) FROM range(7) AS r(i);
 """

@@ -41,7 +41,8 @@ JOINS = [
     "SELECT x.k, y.w FROM (SELECT k, SUM(v) AS v FROM t GROUP BY k) AS x LEFT JOIN u AS y ON x.v = y.w",
     "SELECT x.a, x.b, y.c FROM q AS x JOIN (SELECT a, COUNT(*) AS c FROM q GROUP BY a) AS y ON x.a = y.a",
     "SELECT u.k, SUM(v) AS n, COUNT(*) AS c FROM t JOIN u ON t.k = u.k GROUP BY u.k HAVING COUNT(*) > 2",
-    "SELECT w, n FROM (SELECT t.k AS tk, COUNT(*) AS n FROM t JOIN u ON t.k = u.k GROUP BY t.k) AS g JOIN u ON u.w = g.n",
+    "SELECT w, n FROM (SELECT t.k AS tk, COUNT(*) AS n FROM t JOIN u ON t.k = u.k GROUP BY t.k) AS "
+    "g JOIN u ON u.w = g.n",
     "SELECT t.v, u.w, q.b FROM t JOIN u ON t.k = u.k JOIN q ON q.a = u.k AND q.b < t.v",
     "SELECT t.v, u.w, q.b FROM t LEFT JOIN (u JOIN q ON q.a = u.k) ON t.k = u.k",
     "SELECT j.v, j.w FROM (t JOIN u USING (k)) AS j",

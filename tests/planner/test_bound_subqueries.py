@@ -50,14 +50,17 @@ CORRELATED = [
     "SELECT k, v FROM t AS o WHERE v >= ALL (SELECT v FROM t AS i WHERE i.k = o.k)",
     "SELECT a, (SELECT a + b) AS c FROM q",
     "SELECT a, (SELECT MAX(w) FROM u WHERE k = a) AS m, (SELECT MIN(w) FROM u WHERE k = a) AS n FROM q",
-    "SELECT a FROM q WHERE EXISTS (SELECT 1 FROM u WHERE u.k = q.a AND EXISTS (SELECT 1 FROM t WHERE t.k = u.k AND t.v = q.b))",
+    "SELECT a FROM q WHERE EXISTS (SELECT 1 FROM u WHERE u.k = q.a AND EXISTS (SELECT 1 FROM t "
+    "WHERE t.k = u.k AND t.v = q.b))",
     "SELECT a, (SELECT COUNT(*) FROM u WHERE u.k = a AND u.w > (SELECT AVG(v) FROM t WHERE t.k = q.a)) AS c FROM q",
     "SELECT a, (SELECT SUM(z) FROM (SELECT DISTINCT w AS z FROM u WHERE u.k = q.a) AS d) AS c FROM q",
     "SELECT a, (SELECT w FROM u WHERE u.k = q.a ORDER BY w LIMIT 1) AS c FROM q",
-    "SELECT a, (SELECT COUNT(*) FROM (SELECT w FROM u WHERE u.k = a UNION ALL SELECT v FROM t WHERE t.k = b) AS e) AS c FROM q",
+    "SELECT a, (SELECT COUNT(*) FROM (SELECT w FROM u WHERE u.k = a UNION ALL SELECT v FROM t WHERE "
+    "t.k = b) AS e) AS c FROM q",
     "SELECT a, (SELECT MAX(n) FROM (SELECT s, COUNT(*) AS n FROM t WHERE t.k = q.a GROUP BY s) AS g) AS c FROM q",
     "SELECT a, (SELECT COUNT(*) FROM t JOIN u ON t.k = u.k AND t.v > q.b) AS c FROM q",
-    "SELECT a, (SELECT MAX(rn) FROM (SELECT ROW_NUMBER() OVER (ORDER BY w, s) AS rn FROM u WHERE u.k = q.a) AS g) AS c FROM q",
+    "SELECT a, (SELECT MAX(rn) FROM (SELECT ROW_NUMBER() OVER (ORDER BY w, s) AS rn FROM u WHERE "
+    "u.k = q.a) AS g) AS c FROM q",
     "SELECT k, SUM(v) AS n, (SELECT MAX(w) FROM u WHERE u.k = t.k) AS m FROM t GROUP BY k",
     "SELECT k, COUNT(*) AS n FROM t GROUP BY k HAVING EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND u.w > 2)",
     "SELECT k, COUNT(*) AS n FROM t GROUP BY k HAVING COUNT(*) > (SELECT COUNT(*) FROM u WHERE u.k = t.k)",
@@ -68,7 +71,8 @@ CORRELATED = [
     "SELECT o.k, (SELECT COUNT(*) FROM t WHERE t.v = o.r.f) AS n FROM t AS o",
     "SELECT a, (SELECT q.a FROM u WHERE u.k = q.a AND u.w = 4) AS n FROM q",
     "SELECT a, (SELECT COUNT(w) FROM u WHERE u.k = q.a GROUP BY q.a) AS n FROM q",
-    "SELECT k, v, (SELECT COUNT(*) FROM u WHERE u.k = t.k) AS c FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY v, x) = 1",
+    "SELECT k, v, (SELECT COUNT(*) FROM u WHERE u.k = t.k) AS c FROM t QUALIFY ROW_NUMBER() OVER "
+    "(PARTITION BY k ORDER BY v, x) = 1",
 ]
 VALUES = [
     "SELECT a, b FROM (VALUES (1, 'x'), (2, NULL), (NULL, 'z')) AS v (a, b)",

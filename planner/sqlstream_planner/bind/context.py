@@ -44,10 +44,13 @@ class Clauses:
 
 @dataclass(slots=True)
 class OuterRows:
-    """The rows around a sub-query: the columns in `scope`, and those that the sub-query has `read`, by their ids."""
+    """The rows around a sub-query: the columns in `scope`, and those that the sub-query has `read`, by their ids, with
+    where it first names them.
+    """
 
     scope: Scope
     read: dict[str, Field] = field(default_factory=dict)
+    written: dict[str, exp.Column] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -117,6 +120,7 @@ class BindContext:
                 f = rows.scope.by_id(id_)
                 assert f is not None
                 rows.read[id_] = replace(f, time=None, window=None)
+                rows.written.setdefault(id_, node)
                 return found
         return None
 

@@ -10,9 +10,9 @@ from sqlglot import exp
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.casts import common_type
-from sqlstream_planner.diagnostics import did_you_mean
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, did_you_mean
 from sqlstream_planner.dialect import range_of
-from sqlstream_planner.logical import Field, Join, JoinKind, Node, Project, column
+from sqlstream_planner.logical import Field, Join, JoinKind, Node, Project, column, walk
 
 _KINDS = {
     ("", ""): JoinKind.INNER,
@@ -30,6 +30,8 @@ _KINDS = {
     ("", "ANTI"): JoinKind.ANTI,
     ("LEFT", "ANTI"): JoinKind.ANTI,
 }
+#: What is said of a window or a FIRST_VALUE over rows without an event time.
+_LACKS_TIME = frozenset({"SQL021", "SQL022", "SQL049"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,26 @@ def _check_names(join: exp.Join, left: Scope, right: Scope) -> None:
             )
 
 
+def with_time_lost(error: DiagnosticError, node: Node) -> DiagnosticError:
+    """The error that stopped what reads `node`, where it lacks an event time because a JOIN does not keep it yet."""
+    if not any(isinstance(n, Join) for n in walk((node,))):
+        return error
+    return DiagnosticError(
+        *(
+            Diagnostic(
+                "SQL100",
+                "the event time of rows behind a JOIN can't be used yet",
+                d.span,
+                help="aggregate in windows before the JOIN",
+            )
+            if d.code in _LACKS_TIME
+            else d
+            for d in error.diagnostics
+        ),
+        exit_code=error.exit_code,
+    )
+
+
 # --------------------------------------------------------------------------------------- USING and NATURAL
 
 
@@ -167,13 +189,13 @@ def _merged(
             either.append(exp.Coalesce(this=column(a.id), expressions=[column(b.id)]))
         node = Project(node, (*node.fields, *merged), (*(column(f.id) for f in node.fields), *either))
     one = {f.name.lower(): m for (f, _), m in zip(pairs, merged, strict=True)}
-    mine = {a.id for a, _ in pairs}
+    on_the_left = {a.id for a, _ in pairs}
     relations = []
     for number, relation in enumerate(item.scope.relations):
         if number >= len(left.scope.relations):
             merging: dict[str, Field | None] = dict.fromkeys(one)
         else:
-            merging = {f.name.lower(): one[f.name.lower()] for f in relation.bare if f.id in mine}
+            merging = {f.name.lower(): one[f.name.lower()] for f in relation.bare if f.id in on_the_left}
         relations.append(replace(relation, merged={**relation.merged, **merging}))
     return Item(node, Scope(context, tuple(relations)))
 

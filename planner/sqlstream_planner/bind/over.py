@@ -106,8 +106,8 @@ def _over(
         context.fail(
             window,
             "SQL060",
-            f"{name} without ORDER BY ranks nothing",
-            help=f"write {name}({', '.join(sql(a) for a in call.arguments)}) OVER (PARTITION BY … ORDER BY … DESC)",
+            f"{name} without ORDER BY {'has no row before or behind' if call.arguments else 'ranks nothing'}",
+            help=f"write {name}({'…' if call.arguments else ''}) OVER (PARTITION BY … ORDER BY … DESC)",
         )
     added: list[tuple[Field, exp.Expr]] = []
 

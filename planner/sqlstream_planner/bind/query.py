@@ -12,7 +12,7 @@ from sqlstream_planner.bind.aggregate import bind_aggregate, is_aggregate_query
 from sqlstream_planner.bind.clauses import state_ttl, warn_hint
 from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.items import expand_items, project
-from sqlstream_planner.bind.joins import Item, bind_join, crossed, is_comma
+from sqlstream_planner.bind.joins import Item, bind_join, crossed, is_comma, with_time_lost
 from sqlstream_planner.bind.limits import bind_limit, has_limit, with_ordered, without_last
 from sqlstream_planner.bind.names import windowed, with_unknown_names
 from sqlstream_planner.bind.over import bind_overs
@@ -203,6 +203,7 @@ class QueryBinder:
         try:
             return self._select_from(query, node, scope, ctes)
         except DiagnosticError as error:
+            error = with_time_lost(error, node)
             raise with_unknown_names(error, self.context, query, scope.relations) from None
         finally:
             clauses.ttl_us = clauses.default_ttl_us
@@ -291,9 +292,9 @@ class QueryBinder:
             if alias is None:
                 return inner
             shown = tuple(f for r in inner.scope.relations for f in r.bare)
-            node = Project(inner.node, shown, tuple(column(f.id) for f in shown))
-            node_, relation = self._aliased(node, alias, item, None)
-            return Item(node_, Scope(self.context, (relation,)))
+            rows = Project(inner.node, shown, tuple(column(f.id) for f in shown))
+            node, relation = self._aliased(rows, alias, item, None)
+            return Item(node, Scope(self.context, (relation,)))
         node, relation = self._item(item, ctes)
         return Item(node, Scope(self.context, (relation,)))
 
@@ -307,9 +308,10 @@ class QueryBinder:
             try:
                 bound = bind_tvf(self.context, item.this, data, table)
             except DiagnosticError as error:
+                error = with_time_lost(error, data)
                 select = item.find_ancestor(exp.Select)
                 if select is None or select.args.get("joins"):
-                    raise
+                    raise error from None
                 relation = windowed(data, alias.name if alias is not None else None)
                 raise with_unknown_names(error, self.context, select, [relation]) from None
             return self._aliased(bound, alias, item, None)

@@ -71,7 +71,13 @@ class Scope:
         return next((f for f in self.fields if f.id == id_), None)
 
     def resolve(self, expression: exp.Expr) -> exp.Expr:
-        """A copy of the expression whose columns are ids of this scope, places kept."""
+        """A copy of the expression whose columns are ids of this scope, places kept.
+
+        Raises DiagnosticError for unknown and ambiguous names, and for a sub-query that nothing has taken out.
+        """
+        inside = expression.find(exp.Query, exp.Exists)
+        if inside is not None:
+            self.context.refuse_subquery(inside)
 
         def swap(node: exp.Expr) -> exp.Expr:
             if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
@@ -150,6 +156,11 @@ class Scope:
         name = ".".join(parts)
         tables = [r.alias for r in self.relations if r.alias is not None and not r.last]
         if len(parts) > 1 and parts[0].lower() not in (t.lower() for t in tables):
+            for rows in reversed(self.context.outer):
+                if any(
+                    r.alias is not None and r.alias.lower() == parts[0].lower() for r in rows.scope.relations
+                ):
+                    rows.scope._unknown(node, parts)
             known = [f.name for f in self.fields]
             near = did_you_mean(parts[0], [*tables, *known])
             self.context.fail(

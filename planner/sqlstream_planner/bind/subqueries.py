@@ -13,6 +13,7 @@ from sqlstream_planner.bind.context import BindContext, OuterRows
 from sqlstream_planner.bind.items import output_name
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.diagnostics import Span, counted
+from sqlstream_planner.dialect.positions import range_of, set_range
 from sqlstream_planner.logical import (
     Apply,
     ColumnId,
@@ -36,12 +37,14 @@ _COMPARISONS: Mapping[type[exp.Expr], str] = {
 
 @dataclass(frozen=True, slots=True)
 class BoundSubquery:
-    """A sub-query that some rows are still to be given: `outer` are the columns of theirs that it reads."""
+    """A sub-query that some rows are still to be given: `outer` are the columns of theirs that it reads, by their ids,
+    as it is written.
+    """
 
     query: Node
     kind: SubqueryKind
     result: Field
-    outer: tuple[str, ...]
+    outer: Mapping[str, exp.Column]
     operand: tuple[exp.Expr, ...]
     comparison: str
     at: Span
@@ -53,7 +56,7 @@ class BoundSubquery:
 
     def over(self, rewritten: Callable[[exp.Expr], exp.Expr]) -> BoundSubquery:
         """The same over other rows, whose columns `rewritten` gives for columns of those that it was bound over."""
-        new = {id_: rewritten(column(id_)) for id_ in self.outer}
+        new = {id_: rewritten(_at(column(id_), written)) for id_, written in self.outer.items()}
         operand = tuple(rewritten(e) for e in self.operand)
         if all(isinstance(e, exp.Column) and e.name == id_ for id_, e in new.items()):
             return replace(self, operand=operand)
@@ -63,7 +66,9 @@ class BoundSubquery:
             return node.with_references(lambda r: ColumnId(new[r].name) if r in new else r)
 
         [query] = transform([self.query], moved)
-        return replace(self, query=query, operand=operand, outer=tuple(e.name for e in new.values()))
+        return replace(
+            self, query=query, operand=operand, outer={e.name: self.outer[id_] for id_, e in new.items()}
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +139,7 @@ class SubqueryBinder:
             id_ = context.new_id(kind.value.lower())
             result = Field(id_, id_, BOOLEAN, kind is not SubqueryKind.EXISTS)
         return BoundSubquery(
-            query, kind, result, tuple(rows.read), resolved, comparison, context.span(_place(node, written))
+            query, kind, result, rows.written, resolved, comparison, context.span(_place(node, written))
         )
 
 
@@ -192,6 +197,13 @@ def _parts(node: exp.Expr) -> tuple[SubqueryKind, tuple[exp.Expr, ...], str, exp
 def _row(operand: exp.Expr) -> tuple[exp.Expr, ...]:
     bare = operand.unnest()
     return tuple(bare.expressions) if isinstance(bare, exp.Tuple) else (operand,)
+
+
+def _at(made: exp.Column, written: exp.Column) -> exp.Column:
+    found = range_of(written)
+    if found is not None:
+        set_range(made, *found)
+    return made
 
 
 def _place(node: exp.Expr, written: exp.Expr) -> exp.Expr:

@@ -23,7 +23,8 @@ def unnested_array(context: BindContext, join: exp.Join) -> exp.Expr | None:
     if isinstance(item, exp.Unnest):
         if len(item.expressions) > 1:
             context.unsupported(item, "UNNEST of several arrays", help="unnest one after the other")
-        return item.expressions[0]
+        only: exp.Expr = item.expressions[0]
+        return only
     if not isinstance(item, exp.Lateral):
         return None
     if isinstance(item.this, exp.Unnest) or function_name(item.this) == "UNNEST":
