@@ -93,6 +93,16 @@ def not_run_yet(at: Span | None, what: str, help: str | None = None) -> NoReturn
     refuse(at, "SQL100", f"{what} can't be run yet", help=help or SUPPORTED)
 
 
+def either(names: Iterable[str]) -> str:
+    """Names to choose from, quoted.
+
+    >>> either(["a", "b", "c"])
+    "'a', 'b' or 'c'"
+    """
+    quoted = [f"'{name}'" for name in names]
+    return " or ".join([", ".join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted)
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """The known name nearest to `name`, ignoring case, or None if none is near.
 

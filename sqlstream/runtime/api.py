@@ -8,11 +8,13 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
 from sqlstream.connectors.api import ConnectorContext, Sink, Source
+from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.coordination.lease import BEAT_S, Lease
 from sqlstream.runtime.loop.admission import DEFAULT_TARGET_S, Admission
 from sqlstream.runtime.loop.epochs import EpochLoop
@@ -20,6 +22,7 @@ from sqlstream.runtime.loop.faults import Faults, no_faults
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.recovery import check_compatible, physical_plan, program_fingerprint, recover
+from sqlstream.runtime.loop.source_positions import go_on, own_folders
 from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
 from sqlstream.runtime.tasks.failures import error_of
 from sqlstream.runtime.tasks.job import JobRunner
@@ -47,22 +50,6 @@ class DriverConnectors(Protocol):
         ...
 
 
-class RegisteredConnectors:
-    """The connectors of the registry."""
-
-    def source(self, spec: SourceSpec, context: ConnectorContext) -> Source:
-        """The driver's half of a source."""
-        from sqlstream.connectors import registry
-
-        return registry.SOURCES[spec.connector].source(spec, context)
-
-    def sink(self, spec: SinkSpec, context: ConnectorContext) -> Sink:
-        """The driver's half of a sink."""
-        from sqlstream.connectors import registry
-
-        return registry.SINKS[spec.connector].sink(spec, context)
-
-
 def run_pipeline(
     plan: PhysicalPlan,
     *,
@@ -86,6 +73,7 @@ def run_pipeline(
     lease_beat_s: float = BEAT_S,
     sync: bool = True,
     wall_clock: Callable[[], float] = time.time,
+    sql: str | None = None,
 ) -> RunResult:
     """Run a plan until its bounded sources are exhausted and everything is committed, or `stop` is set.
 
@@ -94,6 +82,7 @@ def run_pipeline(
     `runner` Spark is started on `master` with `conf`, and stopped at the end. `local_dir` is where machines
     cache state (default: under the temporary folder). With `handle_signals`, Ctrl-C and SIGTERM set `stop`
     once Spark runs (Spark installs a handler of its own when it starts). `pins` names files to keep.
+    `sql` is the text that the plan was made of, rendered and without secrets: it is kept with the manifests.
     `wall_clock` (seconds since 1970) is what state with a time to live goes by; each epoch's is in its plan.
     Raises DiagnosticError: exit code 4 if the state does not fit the plan, is damaged, or another run works
     on it; 1 if the data can't be computed or read, or Spark can't run.
@@ -126,7 +115,7 @@ def run_pipeline(
             local_cache.prepare(cache, uri, [state.state_id for state in plan.states], shards)
             local_cache.remove_unused(cache.parent, cache)
             loop = EpochLoop(
-                _program(plan, journal, found.last, connectors or RegisteredConnectors(), base),
+                _program(plan, journal, found.last, connectors or REGISTERED, base, sql),
                 journal,
                 runner,
                 GarbageCollector(journal, retained=retained_epochs, pins=pins),
@@ -193,7 +182,12 @@ def _admission(plan: PhysicalPlan, max_rows: int | None) -> Admission:
 
 
 def _program(
-    plan: PhysicalPlan, journal: Journal, last: Manifest | None, connectors: DriverConnectors, base_dir: str
+    plan: PhysicalPlan,
+    journal: Journal,
+    last: Manifest | None,
+    connectors: DriverConnectors,
+    base_dir: str,
+    sql: str | None,
 ) -> Program:
     context = ConnectorContext(journal.store, base_dir)
     text = plan_json.to_text(plan).encode()
@@ -208,13 +202,19 @@ def _program(
             else connectors.sink(spec, context)
             for spec in before.sinks
         }
+    folders = own_folders(go_on(() if last is None else last.sources, plan.sources), plan.sources)
     return Program(
         plan=plan,
         text=text,
         fingerprint=program_fingerprint(plan),
-        sources={spec.name: connectors.source(spec, context) for spec in plan.sources},
+        sources={
+            spec.name: connectors.source(spec, replace(context, folder=folders[spec.name]))
+            for spec in plan.sources
+        },
+        source_folders=folders,
         sinks=sinks,
         former_sinks=former,
+        sql=sql,
     )
 
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sqlstream.connectors import registry
 from sqlstream.connectors.api import ConnectorContext, SinkPart
 from sqlstream.connectors.exactly_once.sink import ExactlyOnceSink
 from sqlstream.connectors.exactly_once.staged import staging_folder
+from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.loop.progress import RunResult
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream.runtime.tasks.worker import Connectors
@@ -84,7 +84,7 @@ class Job:
             for sink in self.sinks:
                 sink.close()
         context = ConnectorContext(self.store, str(self.backend.folder))
-        made = registry.SINKS[self.spec.connector].sink(self.spec, context)
+        made = REGISTERED.sink(self.spec, context)
         assert isinstance(made, ExactlyOnceSink)
         self.sinks.append(made)
         return made
@@ -184,13 +184,13 @@ class TableWorld(World):
         assert backend.rows("SELECT epoch FROM sqlstream_epochs") == [(max(manifests(self.state)),)]
 
     def sink(self, spec: SinkSpec, context: ConnectorContext) -> Any:
-        return registry.SINKS[spec.connector].sink(spec, context)
+        return REGISTERED.sink(spec, context)
 
     def run(self, **options: Any) -> RunResult:
         connectors = Connectors(
             lambda spec, base: RowReader(self.rows),
             lambda spec, base: RowReader(self.rows),
-            lambda spec, base: registry.SINKS[spec.connector].writer(spec, base),
+            REGISTERED.writer,
         )
         return super().run(runner=InProcessRunner(2, connectors), base_dir=self.folder, **options)
 
@@ -198,7 +198,7 @@ class TableWorld(World):
 small = st.tuples(st.one_of(st.none(), st.integers(0, 2)), st.sampled_from([None, "", "a"]))
 deltas = st.lists(st.lists(st.tuples(small, st.integers(-3, 3).filter(bool)), max_size=8), max_size=5)
 PROPERTY = settings(
-    max_examples=examples(12),
+    max_examples=examples(6),
     # One test is run on two databases.
     suppress_health_check=[
         HealthCheck.function_scoped_fixture,

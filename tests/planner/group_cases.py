@@ -18,6 +18,7 @@ from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_operators.plan.types import BIGINT, SqlType, parse_type, quote_identifier
 from sqlstream_planner.aggregates.batch import in_any_order
 from sqlstream_planner.identity.relation import Meanings
+from sqlstream_planner.identity.source import ColumnIdentity, SourceIdentity
 from sqlstream_planner.logical import (
     Aggregate,
     AggregateCall,
@@ -61,7 +62,8 @@ _SOURCE = SourceSpec(
 
 def scan() -> Scan:
     """The table."""
-    return Scan(_SOURCE, "rows", _FIELDS)
+    columns = tuple(ColumnIdentity(n, str(t), name=n) for n, t in COLUMNS.items())
+    return Scan(_SOURCE, SourceIdentity("rows", (), columns), _FIELDS)
 
 
 def _typed(text: str) -> SqlType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 import pytest
 
+import sqlstream_planner
+from sqlstream.planning import plan_file
 from sqlstream_operators.plan.types import BIGINT, HUGEINT
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.aggregates.function import (
@@ -21,8 +24,7 @@ from sqlstream_planner.aggregates.function import (
 from sqlstream_planner.aggregates.kept_values import holistic
 from sqlstream_planner.aggregates.parts import AS_LIST, argument, filter_of, over_distinct
 from sqlstream_planner.diagnostics import DiagnosticError
-from sqlstream_planner.logical import AggregateCall, GroupAggregate, walk
-from sqlstream_planner.pipeline import plan_file
+from sqlstream_planner.logical import Aggregate, AggregateCall, walk
 from tests.properties.updating import TABLE, check
 
 _WINDOW = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND))"
@@ -122,7 +124,7 @@ def _meanings(name: str) -> list[frozenset[str]]:
     """What the accumulators of a function mean, over rows that only come and over rows that come and go."""
     query = SETTINGS["append-only"].format(f"{name}({_arguments(name)}) AS z")
     planned = plan_file(f"{TABLE}CREATE TABLE o WITH ('connector' = 'blackhole') AS {query};", file="f.sql")
-    [call] = [c for n in walk(planned.algebra) if isinstance(n, GroupAggregate) for c in n.calls]
+    [call] = [c for n in walk(planned.algebra) if isinstance(n, Aggregate) for c in n.calls]
     forms = []
     for retracting in (False, True):
         made = registry.function_of(call).decomposed(call, None, retracting=retracting)
@@ -134,6 +136,28 @@ def _meanings(name: str) -> list[frozenset[str]]:
 def test_a_quantile_without_its_share_is_refused(name: str) -> None:
     """DuckDB would refuse it when it runs."""
     assert "share" in _mistakes(SETTINGS["append-only"].format(f"{name}(v) AS z"))
+
+
+def test_nothing_else_knows_a_function_by_its_name() -> None:
+    """No name is compared with an aggregate's outside of the records (what DuckDB's functions give is `functions/`)."""
+    names = {n for f in registry.AGGREGATES.values() for n in (f.name, *f.also, *f.by_time)}
+    root = Path(sqlstream_planner.__file__).parent
+    found = []
+    for path in sorted(root.rglob("*.py")):
+        if path.relative_to(root).parts[0] in ("aggregates", "functions"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Compare) and ast.unparse(node.left).endswith("name"):
+                compared = {c.value for c in ast.walk(node) if isinstance(c, ast.Constant)}
+            elif isinstance(node, ast.match_case):
+                compared = {c.value for c in ast.walk(node.pattern) if isinstance(c, ast.Constant)}
+            else:
+                continue
+            if compared & names:
+                found.append(
+                    f"{path.relative_to(root)}:{getattr(node, 'lineno', '')} {ast.unparse(node)[:80]}"
+                )
+    assert not found
 
 
 # ------------------------------------------------------------------------------------------ one more

@@ -16,6 +16,7 @@ from sqlstream_operators.plan.schema import Column
 from sqlstream_operators.plan.spec import SinkSpec, SourceSpec, WindowKind, WindowSpec
 from sqlstream_operators.plan.types import BIGINT, BOOLEAN, INTEGER, TIMESTAMP, SqlType, array
 from sqlstream_planner.batch.queries import query_of
+from sqlstream_planner.identity.source import ColumnIdentity, SourceIdentity
 from sqlstream_planner.logical import (
     Aggregate,
     AggregateCall,
@@ -79,7 +80,10 @@ class Build:
     def scan(self, name: str = "t", columns: tuple[tuple[str, SqlType], ...] = _T, **other: Any) -> Scan:
         schema = tuple(Column(n, t) for n, t in columns)
         source = SourceSpec(name, "filesystem", {}, schema, tuple(n for n, _ in columns))
-        return Scan(source, name, tuple(self.new(n, t) for n, t in columns), **other)
+        known = tuple(ColumnIdentity(n, str(t), name=n) for n, t in columns)
+        return Scan(
+            source, SourceIdentity(name, (), known), tuple(self.new(n, t) for n, t in columns), **other
+        )
 
     def project(self, node: Node, **items: str) -> Project:
         """`items`: expressions over the input's columns by their names."""

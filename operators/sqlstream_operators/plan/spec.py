@@ -111,7 +111,8 @@ class SourceSpec:
 
     `columns` are the physical columns to deliver (already pruned to what the query needs), `physical` all
     that the table declares (a CSV reader needs their order). `filter` is a DuckDB predicate over `columns`
-    that the reader may use to skip data; the fragment applies it again.
+    that the reader may use to skip data; the fragment applies it again. `identity` says which data it is, whatever
+    the table is called: positions are kept under it.
     """
 
     name: str
@@ -125,6 +126,7 @@ class SourceSpec:
     needed_paths: tuple[str, ...] = ()  # dotted nested fields that are used (`bid.price`); () = unknown
     partitioned_by: tuple[str, ...] = ()  # columns whose values are in the files' paths (`k=v/`)
     primary_key: tuple[str, ...] = ()  # of a changelog: an update without its 'before' image will do
+    identity: str = ""
 
     def __post_init__(self) -> None:
         declared = {column.name for column in self.physical}

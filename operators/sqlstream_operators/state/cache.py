@@ -169,7 +169,7 @@ class Cache:
         except ValueError as error:
             raise StateCorruptionError(delta.file.name, str(error)) from error
 
-    def keep_pending(self, name: str, content: bytes) -> None:
+    def save_pending(self, name: str, content: bytes) -> None:
         """Keep the delta that was just uploaded, so that the next epoch here need not fetch it from afar."""
         if self._checkpoint.near:
             return

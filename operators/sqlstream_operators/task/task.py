@@ -69,7 +69,7 @@ def run_source_task(
         malformed = 0
         try:
             try:
-                with task.clock.phase("read"):
+                with task.timer.phase("read"):
                     queries = 1 + sum(readings(stage) for stage in stages)
                     reader.open_strict(duck, _SPLIT, split, queries=queries)
                 watermark, rows = _run_source(task, source, stages)
@@ -80,7 +80,7 @@ def run_source_task(
                 letters.clear()
                 rows_of = _whole(duck, lenient or whole, split, source_name, careful=True)
                 task = StageRun(plan, 0, ordinal, epoch, duck, letters, whole_rows=rows_of)
-                with task.clock.phase("read"):
+                with task.timer.phase("read"):
                     bad = reader.open_careful(duck, _SPLIT, split)
                     malformed = letters.malformed(source_name, bad)
                     del bad
@@ -127,7 +127,7 @@ def _whole(
 
 def _run_source(task: StageRun, source: SourceSpec, stages: list[Stage]) -> tuple[int | None, int]:
     """Run the stages over the opened split; its greatest watermark expression (µs) and its rows."""
-    with task.clock.phase("read"):
+    with task.timer.phase("read"):
         watermark, rows = _figures(task.duck, source)
     for stage in stages:
         relations = Relations(task.duck)

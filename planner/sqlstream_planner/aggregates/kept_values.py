@@ -31,7 +31,7 @@ def kept_values(call: AggregateCall, *, nulls: bool) -> tuple[Accumulator, str]:
     element = struct(*types, ("x", call.argument_types[0]))
     order = "'DESC', 'NULLS LAST'" if descending else "'ASC', 'NULLS FIRST'"
     kept = Accumulator("ordered values", array(element), partial, _FLATTEN)
-    return kept, f"list_transform(list_sort({{0}}, {order}), lambda e: e.x)"
+    return kept, f"list_transform(list_sort({{0}}, {order}), lambda __e: __e.x)"
 
 
 def holistic(call: AggregateCall) -> Decomposition:

@@ -31,9 +31,9 @@ def _accumulator(call: AggregateCall) -> Accumulator:
         f"'m2': var_pop(CAST({x} AS DOUBLE)){present} * count({x}){where}}} END"
     )
     merge = (
-        "list_reduce(list({f}) FILTER (WHERE {f} IS NOT NULL), lambda a, b: {{'n': a.n + b.n, "
-        "'mean': a.mean + (b.mean - a.mean) * b.n / (a.n + b.n), "
-        "'m2': a.m2 + b.m2 + (b.mean - a.mean) * (b.mean - a.mean) * a.n / (a.n + b.n) * b.n}})"
+        "list_reduce(list({f}) FILTER (WHERE {f} IS NOT NULL), lambda __a, __b: {{'n': __a.n + __b.n, "
+        "'mean': __a.mean + (__b.mean - __a.mean) * __b.n / (__a.n + __b.n), "
+        "'m2': __a.m2 + __b.m2 + (__b.mean - __a.mean) * (__b.mean - __a.mean) * __a.n / (__a.n + __b.n) * __b.n}})"
     )
     return Accumulator("moments", _MOMENTS, partial, merge, of_first=True)
 

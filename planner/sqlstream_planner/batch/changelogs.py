@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlstream_operators.plan.schema import KIND_COLUMN
 from sqlstream_operators.plan.types import quote_identifier
-from sqlstream_planner.batch.batch_changelog import ORDER_COLUMN
 from sqlstream_planner.batch.select import names
+from sqlstream_planner.batch.sources import ORDER_COLUMN
 from sqlstream_planner.logical import Scan
 
 _KIND = quote_identifier(KIND_COLUMN)

@@ -1,17 +1,19 @@
-"""Sources as DuckDB views."""
+"""Sources as DuckDB views: as the connector's descriptor says, or as Parquet files that hold what the connector reads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from sqlstream_operators.plan.schema import KIND_COLUMN
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier, quote_literal
-from sqlstream_planner.batch.batch_changelog import changelog_view
-from sqlstream_planner.catalog.connector_options import CHANGELOG_FORMATS
-from sqlstream_planner.catalog.options import find_option
+from sqlstream_planner.catalog.descriptor import BatchFiles
 from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
+#: The column of a changelog's view that tells in which order its rows stand.
+ORDER_COLUMN = "__order"
 #: The files of a source, in the order in which the runtime reads them.
 Files = Callable[[SourceSpec], Sequence[str]]
 #: Whether the CSV files of a source begin with a header line; None lets DuckDB find out.
@@ -19,91 +21,68 @@ Header = Callable[[SourceSpec], bool | None]
 
 
 def source_view(catalog: Catalog, spec: SourceSpec, files: Files | None, header: Header | None) -> str:
-    """CREATE VIEW of a source. Raises DiagnosticError for a metadata column that DuckDB has no way to give."""
-    name = quote_identifier(spec.name)
-    paths = list(files(spec)) if files is not None else [_default_path(spec)]
-    listed = "[" + ", ".join(quote_literal(p) for p in paths) + "]"
-    generated = spec.connector != "filesystem"
-    format_ = "parquet" if generated else spec.options.get("format", "")
-    if not generated and format_ == "orc":
-        format_ = "parquet"
-    if format_ in CHANGELOG_FORMATS:
-        return f"CREATE OR REPLACE VIEW {name} AS\n{changelog_view(spec, listed)}"
-    typed = format_ == "parquet"
-    reader = _reader(spec, format_, listed, header)
-    items = [_item(c.name, c.type, typed=typed) for c in spec.physical]
-    items += [_metadata(catalog, spec, m.name, m.key, m.type) for m in spec.metadata]
-    note = f"-- {spec.connector}: rows as the generator makes them, as Parquet\n" if generated else ""
+    """CREATE VIEW of a source: its physical and metadata columns; of changes also KIND_COLUMN and ORDER_COLUMN.
+
+    Without `files` the text names the path of the table's options. Raises DiagnosticError (GLD001), at the table's
+    place, for a column that DuckDB has no way to give.
+    """
+    form = catalog.connectors[spec.connector].batch
+    found = None
+    if files is not None:
+        found = BatchFiles(tuple(files(spec)), header(spec) if header is not None else None)
+    view = f"CREATE OR REPLACE VIEW {quote_identifier(spec.name)} AS\n"
+    if form is None:
+        note = f"-- {spec.connector}: rows as the connector gives them, as Parquet\n"
+        changelog = catalog.connectors[spec.connector].gives_changes(spec.options.get("format"))
+        return f"{note}{view}{copied_select(spec, found, changelog)}"
+    try:
+        return view + form(spec, found)
+    except DiagnosticError as error:
+        table = catalog.table(spec.name)
+        place = table.span if table is not None else None
+        raise DiagnosticError(*(replace(d, span=d.span or place) for d in error.diagnostics)) from None
+
+
+def copied_select(spec: SourceSpec, files: BatchFiles | None, changelog: bool) -> str:
+    """Parquet files with a source's columns, by default one that is called as the table is."""
+    items = [typed_item(c.name, c.type) for c in spec.physical]
+    items += [typed_item(m.name, m.type) for m in spec.metadata]
+    if changelog:
+        items += [quote_identifier(KIND_COLUMN), quote_identifier(ORDER_COLUMN)]
     body = ",\n  ".join(items)
-    return f"{note}CREATE OR REPLACE VIEW {name} AS\nSELECT\n  {body}\nFROM {reader}"
+    listed = list_of(files.paths if files is not None else (f"{spec.name}.parquet",))
+    return f"SELECT\n  {body}\nFROM read_parquet({listed}, union_by_name = true)"
 
 
-def _item(name: str, type_: SqlType, *, typed: bool) -> str:
+def list_of(paths: Sequence[str]) -> str:
+    """Paths as a list of DuckDB's.
+
+    >>> list_of(["a", "b"])
+    "['a', 'b']"
+    """
+    return "[" + ", ".join(map(quote_literal, paths)) + "]"
+
+
+def typed_item(name: str, type_: SqlType) -> str:
+    """A column as its declared type."""
     quoted = quote_identifier(name)
-    if type_.kind is Kind.TIMESTAMP and not typed:
-        return f"{quoted} AT TIME ZONE 'UTC' AS {quoted}"  # read with its zone offset, if it has one
     return f"CAST({quoted} AS {type_}) AS {quoted}"
 
 
-def _reader(spec: SourceSpec, format_: str, listed: str, header: Header | None) -> str:
-    name_column = ", filename = true" if spec.metadata else ""
-    if format_ == "parquet":
-        return f"read_parquet({listed}, union_by_name = true{name_column})"
-    types = {
-        c.name: "TIMESTAMP WITH TIME ZONE" if c.type.kind is Kind.TIMESTAMP else str(c.type)
-        for c in spec.physical
-    }
-    columns = "{" + ", ".join(f"{quote_literal(n)}: {quote_literal(t)}" for n, t in types.items()) + "}"
-    if format_ == "json":
-        return f"read_json({listed}, format = 'newline_delimited', columns = {columns}, ignore_errors = true{name_column})"
-    options = _csv_options(spec, header)
-    return f"read_csv({listed}, columns = {columns}, ignore_errors = true{options}{name_column})"
+def text_item(name: str, type_: SqlType) -> str:
+    """A column of text files as its declared type: a TIMESTAMP was read with its zone offset, if it has one."""
+    if type_.kind is not Kind.TIMESTAMP:
+        return typed_item(name, type_)
+    quoted = quote_identifier(name)
+    return f"{quoted} AT TIME ZONE 'UTC' AS {quoted}"
 
 
-def _csv_options(spec: SourceSpec, header: Header | None) -> str:
-    from sqlstream_planner.catalog.connector_options import CONNECTORS
-
-    known = CONNECTORS["filesystem"].options
-
-    def text(key: str) -> str | None:
-        option = find_option(known, key)
-        return spec.options.get(key, option.default if option is not None else None)
-
-    first = header(spec) if header is not None else None
-    if spec.options.get("csv.header") in ("true", "false"):
-        first = spec.options["csv.header"] == "true"
-    parts = [f", header = {'true' if first else 'false'}"] if first is not None else []
-    parts.append(f", delim = {quote_literal(text('csv.field-delimiter') or ',')}")
-    quote = "" if text("csv.disable-quote-character") == "true" else text("csv.quote-character") or '"'
-    parts.append(f", quote = {quote_literal(quote)}")
-    if text("csv.escape-character"):
-        parts.append(f", escape = {quote_literal(text('csv.escape-character') or '')}")
-    parts.append(", allow_quoted_nulls = false")
-    if text("csv.null-literal") is not None:
-        parts.append(f", nullstr = {quote_literal(text('csv.null-literal') or '')}")
-    if text("csv.allow-comments") == "true":
-        parts.append(", comment = '#'")
-    return "".join(parts)
-
-
-def _metadata(catalog: Catalog, spec: SourceSpec, name: str, key: str, type_: SqlType) -> str:
-    expressions = {"file.path": "filename", "file.name": "parse_filename(filename)"}
-    if key not in expressions:
-        table = catalog.table(spec.name)
-        raise DiagnosticError(
-            Diagnostic(
-                "GLD001",
-                f"`{name}` of `{spec.name}` is {key}, which the batch SQL for DuckDB has no way to give",
-                table.span if table is not None else None,
-                help="leave the column out of pipelines that are checked against a golden",
-            )
+def no_metadata(spec: SourceSpec, name: str, key: str) -> DiagnosticError:
+    """The error for a metadata column that DuckDB has no way to give."""
+    return DiagnosticError(
+        Diagnostic(
+            "GLD001",
+            f"`{name}` of `{spec.name}` is {key}, which the batch SQL for DuckDB has no way to give",
+            help="leave the column out of pipelines that are checked against a golden",
         )
-    return f"CAST({expressions[key]} AS {type_}) AS {quote_identifier(name)}"
-
-
-def _default_path(spec: SourceSpec) -> str:
-    path = spec.options.get("path")
-    if path is None:
-        return f"{spec.name}.parquet"
-    last = path.rstrip("/").rpartition("/")[2]
-    return path if "." in last or "*" in last else f"{path.rstrip('/')}/*"
+    )

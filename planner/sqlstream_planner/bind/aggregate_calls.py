@@ -10,6 +10,7 @@ from sqlstream_planner.aggregates.function import AggregateFunction
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.dialect import function_name
 from sqlstream_planner.functions import catalogue
+from sqlstream_planner.functions.as_written import without_marks
 from sqlstream_planner.functions.calls import written_call
 from sqlstream_planner.identity.relation import form_over
 from sqlstream_planner.logical import AggregateCall, Field, Fields, column
@@ -216,7 +217,8 @@ class AggregateCalls:
                         "the type of this is not known, so its values can't be kept in state",
                         help=UNTYPED_HELP,
                     )
-        label = f"{name}({', '.join(c.name for a in arguments for c in a.find_all(exp.Column))})"
+        read = (c.name for a in arguments for c in without_marks(a).find_all(exp.Column))
+        label = f"{name}({', '.join(read)})"
         result = AggregateCall(
             Field(self._context.new_id(name), label, _kept(typed.type), typed.nullable),
             function.called or name,

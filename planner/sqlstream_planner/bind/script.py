@@ -53,7 +53,8 @@ class _ScriptBinder:
         )
         ttl_us = ttl if isinstance(ttl, int) and ttl else None
         lateness_us = lateness if isinstance(lateness, int) else 0
-        self._context = BindContext(script.rendered, clauses=Clauses(ttl_us, lateness_us, ttl_us))
+        clauses = Clauses(ttl_us, lateness_us, ttl_us)
+        self._context = BindContext(script.rendered, catalog.connectors, clauses=clauses)
         self._tables = Tables(self._context, catalog)
         self._queries = QueryBinder(self._context, self._table)
         self._views: dict[str, Node] = {}
@@ -106,6 +107,7 @@ class _ScriptBinder:
             node,
             write.sink,
             write.sink.name,
+            self._context.connectors,
             ConflictAction(insert.conflict) if insert is not None and insert.conflict is not None else None,
             self._context.clauses.default_ttl_us,
             self._context.span(write.at) if write.at is not None else None,
@@ -288,7 +290,7 @@ class _ScriptBinder:
             shown = f.name if names[f.name.lower()] == 1 else f"{f.name}_{names[f.name.lower()]}"
             schema.append(Column(shown, VARCHAR if f.type.kind is Kind.NULL else f.type, f.nullable))
         self._known_types(node, statement.query)
-        spec = SinkSpec(name, "print", {}, tuple(schema))
+        spec = SinkSpec(name, self._catalog.connectors.printing, {}, tuple(schema))
         self._write(spec, _exactly(node, spec, self._context), statement.query)
 
     def _known_types(self, node: Node, query: exp.Expr) -> None:

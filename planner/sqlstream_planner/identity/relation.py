@@ -19,6 +19,7 @@ from sqlstream_operators.plan.spec import WindowKind, WindowSpec
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.expression import expression_form
 from sqlstream_planner.identity.form import Form, form, sort_forms
+from sqlstream_planner.identity.source import compact
 from sqlstream_planner.logical import (
     Aggregate,
     AggregateCall,
@@ -151,7 +152,13 @@ def order_forms(terms: Iterable[OrderTerm], columns: Columns) -> tuple[Form, ...
 
 def source_form(node: Scan) -> Form:
     """Which rows a source has."""
-    return form("source", node.identity)
+    return form("source", compact(node.identity.rows))
+
+
+def source_column_form(node: Scan, source: Form, name: str) -> Form:
+    """What a stored column of a source holds."""
+    meaning = node.identity.column(name)
+    return form("column", source, compact({k: v for k, v in meaning.items() if k != "source"}))
 
 
 class _Levels(Analysis[int]):
@@ -229,7 +236,7 @@ class _ColumnForms(Analysis[Columns]):
         match node:
             case Scan():
                 source = source_form(node)
-                return {f.id: form("column", source, f.name.lower(), str(f.type)) for f in node.fields}
+                return {f.id: source_column_form(node, source, f.name) for f in node.fields}
             case Values():
                 return {f.id: form("value", level, n) for n, f in enumerate(node.fields)}
             case Project():

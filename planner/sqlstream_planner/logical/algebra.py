@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from sqlstream_operators.plan.spec import SinkSpec, SourceSpec, WindowSpec
+from sqlstream_planner.catalog.descriptor import Connectors
 from sqlstream_planner.diagnostics import Span
+from sqlstream_planner.identity.source import SourceIdentity
 from sqlstream_planner.logical.columns import Field, Fields
 from sqlstream_planner.logical.node import APART, ColumnId, Node
 from sqlstream_planner.logical.parts import (
@@ -69,7 +71,7 @@ class Scan(Leaf):
     """
 
     source: SourceSpec
-    identity: str
+    identity: SourceIdentity
     fields: Fields
     changelog: bool = False
     primary_key: tuple[ColumnId, ...] = ()
@@ -296,11 +298,12 @@ class EmitOnClose(PassingNode):
 class Sink(PassingNode):
     """Writes its input's columns, by position, to a sink table. `label` is how the user wrote it.
 
-    `conflict` is what ON CONFLICT says, at `conflict_at`.
+    `conflict` is what ON CONFLICT says, at `conflict_at`. `connectors` are those that there are.
     """
 
     sink: SinkSpec
     label: str
+    connectors: Connectors = field(metadata=APART)
     conflict: ConflictAction | None = None
     ttl_us: int | None = None
     at: Span | None = field(default=None, metadata=APART)

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.aggregates.function import Accumulator, Decomposition
+from sqlstream_planner.functions.as_written import without_marks
 from sqlstream_planner.identity.form import Form, form, sort_forms
 from sqlstream_planner.identity.relation import Columns, call_form, form_over
 from sqlstream_planner.identity.state import Stored
@@ -212,11 +213,12 @@ def _meaning(call: AggregateCall, accumulator: Accumulator, inside: Columns) -> 
 
 
 def _hint(kept: Kept) -> str:
-    arguments = "_".join(c.name for a in kept.call.arguments for c in a.find_all(exp.Column))[:24]
+    plain = (without_marks(a) for a in kept.call.arguments)
+    arguments = "_".join(c.name for a in plain for c in a.find_all(exp.Column))[:24]
     return f"{kept.accumulator.meaning}_{arguments}" if arguments else kept.accumulator.meaning
 
 
 def column_hint(expression: exp.Expr) -> str:
     """A name for people of what an expression computes."""
-    found = expression.find(exp.Column)
+    found = without_marks(expression).find(exp.Column)
     return found.name if found is not None else "value"

@@ -85,5 +85,6 @@ def _check_node(rule: str, node: Node, outer: Set[str]) -> None:
         raise InternalError(f"rule {rule} made a {type(node).__name__} that reads unknown {sorted(unknown)}")
 
 
-def _schema(fields: Fields) -> list[tuple[str, str]]:
-    return [(f.name, str(f.type)) for f in fields]
+def _schema(fields: Fields) -> list[str]:
+    """Columns by position, as a sink takes them; what they are called is the sink's own."""
+    return [str(f.type) for f in fields]

@@ -8,8 +8,9 @@ whatever breaks off after it leaves sinks that are committed again; `recovery` s
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from sqlstream.runtime.coordination import fencing
@@ -20,7 +21,7 @@ from sqlstream.runtime.loop.planning import EpochPlanner, Ready, same_input
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.recovery import Recovered, committed_epoch, recover, void_manifest
-from sqlstream.runtime.loop.reporting import Timer, epoch_report, run_result
+from sqlstream.runtime.loop.reporting import Timer, Totals, epoch_report
 from sqlstream.runtime.loop.run_state import RunState
 from sqlstream.runtime.loop.stop import StopFlag
 from sqlstream.runtime.tasks.failures import EpochTooLargeError, error_of
@@ -30,6 +31,8 @@ from sqlstream.storage.garbage import GarbageCollector
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import CommittedPart, EpochPlan, Manifest, RunInfo, StateVersions
 from sqlstream_operators.errors import MemoryExhaustedError
+from sqlstream_operators.plan.state_schema import StateSchema
+from sqlstream_operators.state.version import ShardVersion
 
 #: An epoch whose replay has ended so many drivers is not replayed once more, but planned anew, smaller.
 MOST_REPLAYS = 2
@@ -69,8 +72,9 @@ class EpochLoop:
         self._state = RunState(lineage)
         self._planner = EpochPlanner(program, settings, self._state, run, clock=clock, wall_clock=wall_clock)
         self._outputs = Outputs(program, journal.store)
-        self._done: list[EpochReport] = []
+        self._done = Totals()
         self._digest: str | None = None
+        self._sql_digest: str | None = None
         self._too_large: EpochPlan | None = None
 
     def run(self) -> RunResult:
@@ -82,18 +86,18 @@ class EpochLoop:
             self._planner.start()
             self._outputs.commit_again(found.last)
             self._decide(found)
-            self._collector.sweep()
+            self._sweep()
             outcome = self._epochs()
         finally:
             self._outputs.close()
-        return run_result(outcome, self._state.last, self._done, self._clock() - started)
+        return self._done.result(outcome, self._state.last, self._clock() - started)
 
     def _epochs(self) -> str:
         while True:
             self._check_lease()
             if self._stop.requested:
                 return "stopped"
-            if self._settings.max_epochs is not None and len(self._done) >= self._settings.max_epochs:
+            if self._settings.max_epochs is not None and self._done.epochs >= self._settings.max_epochs:
                 return "stopped"
             begun = self._clock()
             ready = self._planner.look()
@@ -103,7 +107,7 @@ class EpochLoop:
                 if report is not None and self._planner.caught_up(report):
                     self._stop.wait(self._settings.poll_s - (self._clock() - begun))
             elif self._planner.ended(ready):
-                return "exhausted" if self._done else "nothing new"
+                return "exhausted" if self._done.epochs else "nothing new"
             else:
                 self._stop.wait(self._planner.pause())
 
@@ -164,7 +168,7 @@ class EpochLoop:
             if not (cut and self._planner.read_less(plan)):
                 raise error.hopeless(committed_epoch(self._state.last)) from error
             self._give_up(plan.epoch)
-            self._collector.sweep()
+            self._sweep()
             if error.runner_lost:
                 raise
             return None
@@ -183,9 +187,9 @@ class EpochLoop:
             parallelism=self._settings.parallelism,
             max_parallelism=self._program.plan.options.max_parallelism,
             sources=tuple(self._state.sources.values()),
-            states=tuple(
-                StateVersions(state.state_id, state.schema_id, ()) for state in self._program.plan.states
-            ),
+            states=tuple(self._versions(state, ()) for state in self._program.plan.states),
+            sql_digest=self._sql_digest,
+            last_field_id=self._state.fields.last,
         )
 
     def _written(self, ready: Ready) -> EpochPlan:
@@ -241,17 +245,23 @@ class EpochLoop:
         self._faults("collected", plan.epoch)
         self._planner.learn_speed(sum(manifest.rows.values()), timer.total)
         report = epoch_report(manifest, self._state, self._program.sources, timer.seconds, replayed=replayed)
-        self._done.append(report)
+        self._done.add(report)
         self._on_epoch(report)
         return report
 
+    def _sweep(self) -> None:
+        """Delete what no manifest names: this program too, if none does yet; then it is written once more."""
+        self._collector.sweep()
+        self._digest = None
+
     def _kept_program(self) -> str:
-        """The digest under which the physical plan is kept.
+        """The digest under which the physical plan is kept, and beside it the SQL.
 
         It is written once an epoch is under way: from then on no other driver sweeps what no manifest names.
         """
         if self._digest is None:
             self._digest = self._journal.put_physical_plan(self._program.text)
+            self._sql_digest = None if self._program.sql is None else self._journal.put_sql(self._program.sql)
         return self._digest
 
     def _manifest(self, plan: EpochPlan, outcome: EpochOutcome, digest: str) -> Manifest:
@@ -283,12 +293,7 @@ class EpochLoop:
             max_parallelism=self._program.plan.options.max_parallelism,
             sources=tuple(states),
             states=tuple(
-                StateVersions(
-                    state.state_id,
-                    state.schema_id,
-                    tuple(version.to_json() for version in outcome.states[state.state_id]),
-                )
-                for state in self._program.plan.states
+                self._versions(state, outcome.states[state.state_id]) for state in self._program.plan.states
             ),
             sinks={
                 name: tuple(CommittedPart(part.rows, part.payload, part.staged) for part in parts)
@@ -300,4 +305,15 @@ class EpochLoop:
             metrics=outcome.metrics,
             previous=committed_epoch(self._state.last),
             rows_cap=self._planner.rows_cap,
+            sql_digest=self._sql_digest,
+            last_field_id=self._state.fields.last,
+        )
+
+    def _versions(self, state: StateSchema, shards: Iterable[ShardVersion]) -> StateVersions:
+        return StateVersions(
+            state.state_id,
+            state.schema_id,
+            tuple(shard.to_json() for shard in shards),
+            self._state.fields.fields[state.state_id],
+            json.loads(state.identity) if state.identity else None,
         )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NoReturn
 
 from sqlstream_operators.plan.types import BIGINT
-from sqlstream_planner.diagnostics import refuse
+from sqlstream_planner.diagnostics import either, refuse
 from sqlstream_planner.logical import (
     ChangelogNormalize,
     ColumnId,
@@ -20,9 +20,6 @@ from sqlstream_planner.logical import (
     WindowCall,
 )
 from sqlstream_planner.rules.streaming.node_rules import Streaming
-
-#: Connectors whose sinks refuse two rows with one key.
-CHECKED = frozenset({"duckdb", "postgres"})
 
 
 def conflicts(node: Node, streaming: Streaming) -> Node | None:
@@ -55,11 +52,12 @@ def _resolved(root: Sink, streaming: Streaming) -> Sink:
     meaning = streaming.meaning(root).inputs[0]
     match root.conflict:
         case ConflictAction.ERROR:
-            if sink.connector not in CHECKED:
+            if not root.connectors[sink.connector].sink.checks_keys:
+                able = root.connectors.sinks(lambda c: c.sink.checks_keys)
                 _refuse(
                     root,
                     f"ON CONFLICT DO ERROR, but {sink.connector} can't tell whether a key is taken",
-                    "write to a table with connector 'duckdb' or 'postgres', or choose DO DEDUPLICATE",
+                    f"write to a table with connector {either(able)}, or choose DO DEDUPLICATE",
                 )
             return replace(root, sink=replace(sink, on_conflict="error"))
         case ConflictAction.NOTHING:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlstream_planner.diagnostics import refuse
+from sqlstream_planner.catalog.descriptor import Connectors
+from sqlstream_planner.diagnostics import either, refuse
 from sqlstream_planner.logical import (
     ChangelogNormalize,
     GroupAggregate,
@@ -19,11 +20,6 @@ from sqlstream_planner.properties.analysis import Analysis
 from sqlstream_planner.properties.changelog import Changes
 from sqlstream_planner.properties.unique_keys import UniqueKeys
 
-#: Connectors that can take back rows, and the formats of `filesystem` that can say that a row is taken back.
-UPDATABLE = frozenset({"print", "blackhole", "duckdb", "postgres"})
-#: Connectors whose tables have one row for each PRIMARY KEY.
-KEYED = frozenset({"duckdb", "postgres"})
-CHANGELOG_FORMATS = frozenset({"debezium-json", "changelog-json", "canal-json", "maxwell-json"})
 _EARLY = "a window's result is given early, or corrected by late rows"
 
 
@@ -45,9 +41,10 @@ def _informed(root: Sink, changes: Changes, keys: UniqueKeys) -> Sink:
     sink = root.sink
     updating = changes(root.input)
     format_ = sink.options.get("format", "")
+    connector = root.connectors[sink.connector]
     names = {f.id: c.name for f, c in zip(root.fields, sink.schema, strict=True)}
     known = [tuple(names[id_] for id_ in key) for key in keys(root.input) if all(id_ in names for id_ in key)]
-    if updating and sink.connector not in UPDATABLE and format_ not in CHANGELOG_FORMATS:
+    if updating and not connector.takes_changes(format_):
         refuse(
             root.at,
             "SQL070",
@@ -56,13 +53,12 @@ def _informed(root: Sink, changes: Changes, keys: UniqueKeys) -> Sink:
                 f"{_why(root.input, changes)}",
                 f"`{sink.name}` is {sink.connector} with format {format_!r}",
             ),
-            help="write to a table with connector 'duckdb' or 'postgres', to 'filesystem' with format "
-            "'debezium-json' or 'changelog-json', or aggregate in windows, which are given once",
+            help=f"write to {_takers(root.connectors)}, or aggregate in windows, which are given once",
         )
     primary = {name.lower() for name in sink.primary_key}
     matches = any({n.lower() for n in key} <= primary for key in known)
     # Rows that are only appended conflict as well: what a table held would depend on how epochs were cut.
-    claimed = updating or sink.connector in KEYED
+    claimed = updating or connector.sink.keyed
     if primary and claimed and not matches and sink.on_conflict != "error":
         unique = (
             f"its rows are unique by {', '.join(known[0])}"
@@ -87,6 +83,17 @@ def _informed(root: Sink, changes: Changes, keys: UniqueKeys) -> Sink:
     # A row that comes for a key that is taken is an error: the sink is told that it comes, not that it replaces.
     mode = "retract" if updating or sink.on_conflict == "error" else "append"
     return replace(root, sink=replace(sink, changelog=mode, key=best, forgets=forgets))
+
+
+def _takers(connectors: Connectors) -> str:
+    """The tables that can take changes, for people."""
+    tables = connectors.sinks(lambda c: c.sink.keyed)
+    found = [f"a table with connector {either(tables)}"] if tables else []
+    for c in connectors:
+        formats = [f.name for f in c.formats if c.takes_changes(f.name)]
+        if formats and not c.sink.changes:
+            found.append(f"to '{c.name}' with format {either(formats)}")
+    return ", ".join(found)
 
 
 def _check_windows(root: Sink, changes: Changes, by_query: Analysis[bool], anytime: Analysis[bool]) -> None:

@@ -1,4 +1,4 @@
-"""Changelog files as DuckDB batch SQL: each line's changes in order, and what is left when all have been applied.
+"""Files of changes as DuckDB batch SQL, for the referee: each message's changes in order.
 
 Written apart from the reader of these formats, so that it can judge it: JSON functions over the text of a line.
 """
@@ -8,9 +8,7 @@ from __future__ import annotations
 from sqlstream_operators.plan.schema import KIND_COLUMN, Column
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_operators.plan.types import Kind, quote_identifier, quote_literal
-
-#: The column of a changelog view that tells in which order its rows stand.
-ORDER_COLUMN = "__order"
+from sqlstream_planner.batch.sources import ORDER_COLUMN
 
 _KIND = quote_identifier(KIND_COLUMN)
 _ORDER = quote_identifier(ORDER_COLUMN)
@@ -40,9 +38,8 @@ _CHANGES = {
 }
 
 
-def changelog_view(spec: SourceSpec, listed: str) -> str:
+def changelog_select(spec: SourceSpec, format_: str, listed: str) -> str:
     """A SELECT of the changes in the files `listed` (a DuckDB list): the columns, the kind, and the order."""
-    format_ = spec.options["format"]
     message = "json"
     if spec.options.get("debezium-json.schema-include") == "true":
         message = "json -> '$.payload'"
