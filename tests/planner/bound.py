@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import duckdb
 
+from sqlstream.connectors.registry import REGISTERED
 from sqlstream_planner.batch.queries import query_of
 from sqlstream_planner.bind.script import bind_script
 from sqlstream_planner.catalog.script import read_catalog
@@ -34,7 +35,7 @@ INSERT INTO q SELECT nullif(i % 4, 2), nullif((i * 3) % 5, 1) FROM range(7) AS r
 def bound(query: str) -> Sink:
     """The algebra of a query, ties settled. Raises DiagnosticError."""
     script = parse_file(f"{DECLARED}CREATE TABLE out WITH ('connector' = 'blackhole') AS {query};")
-    [root] = optimize(bind_script(script, read_catalog(script)).roots, SETTLE)
+    [root] = optimize(bind_script(script, read_catalog(script, REGISTERED.descriptors)).roots, SETTLE)
     return root
 
 

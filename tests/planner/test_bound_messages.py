@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sqlstream.planning import plan_file
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
-from sqlstream_planner.pipeline import plan_file
 from tests.planner.bound import DECLARED
 
 #: A query, with the place of its message between ⟦ and ⟧, the code, and what the message says.
