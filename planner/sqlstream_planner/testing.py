@@ -24,6 +24,7 @@ CONNECTORS = Connectors(
             ),
             sink=SinkAbilities(changes=True),
         ),
+        ConnectorDescriptor("changes", "changes of rows, from nowhere", (Role.SOURCE,), changelog=True),
         ConnectorDescriptor("print", "rows on the terminal", (Role.SINK,), sink=SinkAbilities(changes=True)),
     )
 )

@@ -18,12 +18,11 @@ from tests.properties.updating import collecting
 
 @dataclass(frozen=True)
 class Case:
-    """Files, tables, and queries with the rows that each must give; `wrong` says why it does not do so yet."""
+    """Files, tables, and queries with the rows that each must give."""
 
     tables: str
     queries: Mapping[str, Rows]
     files: Mapping[str, str] = field(default_factory=dict)
-    wrong: str | None = None
     rows_per_epoch: int | None = None
 
 
@@ -245,10 +244,7 @@ CASES = {
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=case.wrong) if case.wrong else ())
-        for name, case in CASES.items()
-    ],
+    CASES,
 )
 def test_each_sink_has_its_own_rows(name: str, tmp_path: Path) -> None:
     case = CASES[name]

@@ -107,11 +107,11 @@ class _ScriptBinder:
             node,
             write.sink,
             write.sink.name,
-            self._context.connectors,
             ConflictAction(insert.conflict) if insert is not None and insert.conflict is not None else None,
             self._context.clauses.default_ttl_us,
             self._context.span(write.at) if write.at is not None else None,
             insert.conflict_span if insert is not None else None,
+            self._context.connectors,
         )
 
     # ------------------------------------------------------------------------------------------- statements

@@ -29,8 +29,10 @@ from sqlstream_planner.logical.parts import (
     WindowCall,
 )
 
+NO_CONNECTORS = Connectors()
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Leaf(Node):
     """A node that reads no other."""
 
@@ -40,7 +42,7 @@ class Leaf(Node):
         return ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class UnaryNode(Node):
     """A node over one input."""
 
@@ -52,7 +54,7 @@ class UnaryNode(Node):
         return (self.input,)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PassingNode(UnaryNode):
     """A node that gives its input's columns as they are."""
 
@@ -62,7 +64,7 @@ class PassingNode(UnaryNode):
         return self.input.fields
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Scan(Leaf):
     """A source table; `fields` are its physical and metadata columns.
 
@@ -78,7 +80,7 @@ class Scan(Leaf):
     ttl_us: int | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Values(Leaf):
     """Rows that are written out, one expression a field in each."""
 
@@ -87,7 +89,7 @@ class Values(Leaf):
     at: Span | None = field(default=None, metadata=APART)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Project(UnaryNode):
     """Computes `items` for each row, one for each of `fields`."""
 
@@ -99,14 +101,14 @@ class Project(UnaryNode):
             raise ValueError("one expression per field")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Filter(PassingNode):
     """Keeps the rows for which `predicate` is true."""
 
     predicate: exp.Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class WindowFunction(UnaryNode):
     """TUMBLE, HOP or CUMULATE: copies each row into every window that its `time_column` falls into.
 
@@ -125,7 +127,7 @@ class WindowFunction(UnaryNode):
         return (*self.input.fields, self.start, self.end, self.time)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Unnest(UnaryNode):
     """Cross join of each row with the elements of an array (`outer`: keep rows whose array is empty).
 
@@ -146,7 +148,7 @@ class Unnest(UnaryNode):
         return (*self.input.fields, *self.element, *extra)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Join(Node):
     """Pairs of rows of two inputs for which `condition` is true (None: all pairs).
 
@@ -177,7 +179,7 @@ class Join(Node):
         return (*left, *right)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Apply(Node):
     """Adds the value of a sub-query for each row of `input`: the dependent join of Neumann and Kemper (2015).
 
@@ -205,7 +207,7 @@ class Apply(Node):
         return (*self.input.fields, self.result)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Aggregate(UnaryNode):
     """Groups rows by keys.
 
@@ -230,7 +232,7 @@ class Aggregate(UnaryNode):
         return (*self.keys, *grouping, *(c.field for c in self.calls))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SetOperation(Node):
     """UNION, INTERSECT or EXCEPT of branches, columns matched by position; with `all_` rows count as often as they come.
 
@@ -254,7 +256,7 @@ class SetOperation(Node):
         return self.operator is SetOperator.UNION and self.all_
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class OverWindow(UnaryNode):
     """Adds `call` of each row over the rows of its partition.
 
@@ -277,7 +279,7 @@ class OverWindow(UnaryNode):
         return (*self.input.fields, self.call.field)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class OrderLimit(PassingNode):
     """ORDER BY … LIMIT … OFFSET: `limit` rows after the first `offset` by `order`, then by `ties` as in `OverWindow`."""
 
@@ -287,14 +289,14 @@ class OrderLimit(PassingNode):
     ties: tuple[ColumnId, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class EmitOnClose(PassingNode):
     """EMIT ON WINDOW CLOSE behind a query: its result is given when windows close, and never changes."""
 
     at: Span | None = field(default=None, metadata=APART)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Sink(PassingNode):
     """Writes its input's columns, by position, to a sink table. `label` is how the user wrote it.
 
@@ -303,11 +305,11 @@ class Sink(PassingNode):
 
     sink: SinkSpec
     label: str
-    connectors: Connectors = field(metadata=APART)
     conflict: ConflictAction | None = None
     ttl_us: int | None = None
     at: Span | None = field(default=None, metadata=APART)
     conflict_at: Span | None = field(default=None, metadata=APART)
+    connectors: Connectors = field(default=NO_CONNECTORS, metadata=APART)
 
 
 def union_all(branches: Sequence[Node], fields: Fields) -> SetOperation:

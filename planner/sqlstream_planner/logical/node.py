@@ -46,6 +46,10 @@ class Node:
         def fields(self) -> Fields:
             """Its columns."""
 
+    def __repr__(self) -> str:
+        """Short: what is below a node may be more than can be printed."""
+        return f"{type(self).__name__}({', '.join(f.id for f in self.fields)})"
+
     def with_inputs(self, inputs: tuple[Node, ...]) -> Self:
         """The same node over other inputs; the node itself if they are the very same."""
         if all(a is b for a, b in zip(self.inputs, inputs, strict=True)):

@@ -18,7 +18,7 @@ from sqlstream_planner.logical.node import APART, ColumnId, Node, Part
 from sqlstream_planner.logical.parts import AggregateCall, OrderTerm
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class WindowAggregate(UnaryNode):
     """Groups rows by window and keys; emits each window once, when the watermark closes it.
 
@@ -60,7 +60,7 @@ class GroupExpiry(Part):
     lateness_us: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class GroupAggregate(UnaryNode):
     """Groups rows by keys without an end in time; its result changes as rows come and go.
 
@@ -85,7 +85,7 @@ class GroupAggregate(UnaryNode):
         return (*self.keys, *grouping, *(c.field for c in self.calls))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SuppressUntilClose(PassingNode):
     """Holds the changing results of a window's groups back until the watermark closes it, and lets corrections pass.
 
@@ -97,7 +97,7 @@ class SuppressUntilClose(PassingNode):
     meaning: Node = field(metadata=APART)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TopN(UnaryNode):
     """The rows of each partition whose rank is in (offset, offset + limit].
 
@@ -125,7 +125,7 @@ class TopN(UnaryNode):
         return (*self.input.fields, *((self.rank,) if self.rank is not None else ()))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ChangelogNormalize(PassingNode):
     """Makes a changelog consistent: at most one row for each of `keys`, the last that came.
 
@@ -137,7 +137,7 @@ class ChangelogNormalize(PassingNode):
     ttl_us: int | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class FirstRow(PassingNode):
     """The first row that came for each of `keys`, of rows that only come (Flink's Deduplicate, keep=FirstRow)."""
 

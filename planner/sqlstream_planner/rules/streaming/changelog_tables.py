@@ -10,8 +10,7 @@ def changelog_tables(node: Node, streaming: Streaming) -> Node | None:
     """Put a ChangelogNormalize over each scan of changes with a key, as Flink does.
 
     >>> from sqlstream_planner.testing import logical, streaming
-    >>> table = \"\"\"CREATE TABLE c (k INT, v INT, PRIMARY KEY (k) NOT ENFORCED)
-    ...   WITH ('connector' = 'filesystem', 'path' = 'c.json', 'format' = 'debezium-json');\"\"\"
+    >>> table = "CREATE TABLE c (k INT, v INT, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'changes');"
     >>> print(logical("SELECT v FROM c", rules=streaming(changelog_tables), declarations=table))
     sink result
       project v = v
