@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlstream_planner.batch.select import Select, beside, by_id, indented, names
+from sqlstream_planner.batch.select import Select, beside, by_id, cast, indented, names
 from sqlstream_planner.logical import Apply, Join, JoinKind, SubqueryKind, sql
 
 _WORDS = {
@@ -28,7 +28,7 @@ def joined(node: Join, left: Select, right: Select) -> Select:
 def applied(node: Apply, rows: Select, query: Select) -> str:
     """The rows with the value of the sub-query beside each."""
     ids = [f.id for f in node.input.fields]
-    value = f"CAST({_value(node, query)} AS {node.result.type}) AS {names([node.result.id])}"
+    value = f"{cast(_value(node, query), node.result.type)} AS {names([node.result.id])}"
     return beside(rows, ids, value)
 
 

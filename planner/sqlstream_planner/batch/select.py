@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier
 from sqlstream_planner.logical import Fields, column, sql, substitute
 
 
@@ -83,6 +83,11 @@ def operand(predicate: exp.Expr) -> str:
 def indented(text: str) -> str:
     """The text two spaces further right."""
     return "\n".join(f"  {line}" for line in text.split("\n"))
+
+
+def cast(text: str, type_: SqlType) -> str:
+    """SQL as a value of a type, if that can be written."""
+    return text if type_.kind in (Kind.UNKNOWN, Kind.NULL) else f"CAST({text} AS {type_})"
 
 
 def names(ids: Iterable[str]) -> str:

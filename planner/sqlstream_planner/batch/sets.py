@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlstream_operators.plan.types import Kind, SqlType
-from sqlstream_planner.batch.select import Select, names
+from sqlstream_planner.batch.select import Select, cast, names
 from sqlstream_planner.logical import Field, SetOperation, Values, sql
 
 
@@ -19,7 +18,12 @@ def combined(node: SetOperation, branches: Sequence[Select]) -> str:
 
 def _branch(node: SetOperation, fields: Sequence[Field], select: Select) -> str:
     return select.text(
-        (_as(sql(select.columns[f.id]), f.type, wanted.type), wanted.id)
+        (
+            sql(select.columns[f.id])
+            if f.type == wanted.type
+            else cast(sql(select.columns[f.id]), wanted.type),
+            wanted.id,
+        )
         for f, wanted in zip(fields, node.fields, strict=True)
     )
 
@@ -30,18 +34,12 @@ def values(node: Values) -> str:
         one = "SELECT 1 AS __one"
         return "\nUNION ALL\n".join([one] * len(node.rows)) if node.rows else f"{one} WHERE false"
     if not node.rows:
-        empty = ", ".join(f"{_as('NULL', None, f.type)} AS {names([f.id])}" for f in node.fields)
+        empty = ", ".join(f"{cast('NULL', f.type)} AS {names([f.id])}" for f in node.fields)
         return f"SELECT {empty} WHERE false"
     rows = ",\n  ".join(f"({', '.join(sql(e) for e in row)})" for row in node.rows)
     places = [f"__{n}" for n in range(1, len(node.fields) + 1)]
     listed = ",\n  ".join(
-        f"{_as(names([place]), None, f.type)} AS {names([f.id])}"
+        f"{cast(names([place]), f.type)} AS {names([f.id])}"
         for place, f in zip(places, node.fields, strict=True)
     )
     return f"SELECT\n  {listed}\nFROM (VALUES\n  {rows}\n) AS __values({names(places)})"
-
-
-def _as(text: str, type_: SqlType | None, wanted: SqlType) -> str:
-    if type_ == wanted or wanted.kind in (Kind.UNKNOWN, Kind.NULL):
-        return text
-    return f"CAST({text} AS {wanted})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -14,6 +15,7 @@ from sqlstream_planner.bind.group_by import read_group_by
 from sqlstream_planner.bind.group_window import with_group_window, without_auxiliary
 from sqlstream_planner.bind.items import expand_items, project
 from sqlstream_planner.bind.scope import Scope
+from sqlstream_planner.bind.subqueries import BoundSubquery
 from sqlstream_planner.bind.window_keys import WindowKeys, window_keys
 from sqlstream_planner.logical import Aggregate, Emission, Field, Filter, Node, time_column
 
@@ -27,8 +29,13 @@ def is_aggregate_query(query: exp.Select) -> bool:
     return any(aggregate_calls(p) for p in places)
 
 
-def bind_aggregate(context: BindContext, query: exp.Select, node: Node, scope: Scope) -> Node:
-    """The node of a SELECT that aggregates. Raises DiagnosticError."""
+def bind_aggregate(
+    context: BindContext, query: exp.Select, node: Node, scope: Scope, values: Sequence[BoundSubquery] = ()
+) -> Node:
+    """The node of a SELECT that aggregates. Raises DiagnosticError.
+
+    `values` are sub-queries of the SELECT list and HAVING, whose columns are in scope: each is of a group.
+    """
     group_window, node, scope = with_group_window(context, query, node, scope)
     items = _items(context, query, scope, group_window)
     group_by = read_group_by(
@@ -57,7 +64,8 @@ def bind_aggregate(context: BindContext, query: exp.Select, node: Node, scope: S
         keys = tuple(k if n < len(bounds) else replace(k, nullable=True) for n, k in enumerate(keys))
     calls = AggregateCalls(context, scope.fields, time_column(node.fields))
     outputs = {group_by.forms[i]: k for i, k in zip(positions, keys, strict=True)}
-    output = AggregateOutput(context, node, group_by, window, outputs, grouping, calls)
+    of_groups = frozenset(v.result.id for v in values)
+    output = AggregateOutput(context, node, group_by, window, outputs, grouping, calls, of_groups)
     rewritten = [(name, output.rewritten(e)) for name, e in items]
     condition = None
     having = query.args.get("having")
@@ -67,6 +75,7 @@ def bind_aggregate(context: BindContext, query: exp.Select, node: Node, scope: S
             without_auxiliary(context, having.this, group_window)
         )
         condition = output.rewritten(context.translated(resolved, scope.fields))
+    over_groups = [v.over(output.rewritten) for v in values]
     clauses = context.clauses
     aggregate: Node = Aggregate(
         node,
@@ -81,6 +90,8 @@ def bind_aggregate(context: BindContext, query: exp.Select, node: Node, scope: S
     )
     if window is not None:
         aggregate = window.with_derived(aggregate)
+    for value in over_groups:
+        aggregate = value.beside(aggregate)
     if condition is not None:
         context.condition(condition, aggregate.fields, "HAVING")
         aggregate = Filter(aggregate, condition)
@@ -98,8 +109,8 @@ def _items(
 
 def _key_field(context: BindContext, expression: exp.Expr, scope: Scope, window: WindowKeys | None) -> Field:
     """The column of the result with a key."""
-    if isinstance(expression, exp.Column):
-        f = next(f for f in scope.fields if f.id == expression.name)
+    f = scope.by_id(expression.name) if isinstance(expression, exp.Column) else None
+    if f is not None:
         if window is None:
             return Field(context.new_id(f.name), f.name, f.type, f.nullable)
         if f.window is not None:

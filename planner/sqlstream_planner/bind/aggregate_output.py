@@ -22,7 +22,7 @@ _GROUPING = ("GROUPING", "GROUPING_ID")
 class AggregateOutput:
     """What an aggregate over `node` gives: `keys` by their canonical forms, bounds of its `window`, `grouping`.
 
-    The calls that expressions have are added to `calls`.
+    The calls that expressions have are added to `calls`. `of_groups`: ids of columns that are added to the groups.
     """
 
     context: BindContext
@@ -32,6 +32,7 @@ class AggregateOutput:
     keys: Mapping[str, Field]
     grouping: Field | None
     calls: AggregateCalls
+    of_groups: frozenset[str] = frozenset()
 
     def rewritten(self, expression: exp.Expr) -> exp.Expr:
         """An expression of the SELECT list or HAVING over the output's columns. Raises DiagnosticError."""
@@ -56,6 +57,8 @@ class AggregateOutput:
 
     def _column(self, node: exp.Column) -> exp.Expr:
         f = next((f for f in self.node.fields if f.id == node.name), None)
+        if node.name in self.of_groups or (f is None and self.context.outer_field(node.name) is not None):
+            return node.copy()
         if (
             self.window is not None
             and f is not None

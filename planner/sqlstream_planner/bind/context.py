@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
 
@@ -26,6 +26,9 @@ from sqlstream_planner.parse import span_of
 from sqlstream_planner.problems import TypeProblem
 from sqlstream_planner.rendered import RenderedSql
 
+if TYPE_CHECKING:
+    from sqlstream_planner.bind.scope import Scope
+
 
 @dataclass(slots=True)
 class Clauses:
@@ -42,11 +45,23 @@ class Clauses:
 
 
 @dataclass(slots=True)
+class OuterRows:
+    """The rows around a sub-query: the columns in `scope`, and those that the sub-query has `read`, by their ids, with
+    where it first names them.
+    """
+
+    scope: Scope
+    read: dict[str, Field] = field(default_factory=dict)
+    written: dict[str, exp.Column] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class BindContext:
     """The rendered file, the connectors that there are, the ids that were given out, and what the query's clauses say.
 
     `process_times` are the ids of columns that a table declares as PROCTIME(): they may stand there, as they do
-    in many a file of Flink's, but can't be read.
+    in many a file of Flink's, but can't be read. `outer`: the rows around the sub-query that is being bound, the
+    outermost first.
     """
 
     rendered: RenderedSql
@@ -54,6 +69,7 @@ class BindContext:
     warnings: list[Diagnostic] = field(default_factory=list)
     clauses: Clauses = field(default_factory=Clauses)
     process_times: set[str] = field(default_factory=set)
+    outer: list[OuterRows] = field(default_factory=list)
     _ids: set[str] = field(default_factory=set)
     _numbers: dict[str, int] = field(default_factory=dict)
 
@@ -73,12 +89,47 @@ class BindContext:
     @contextmanager
     def apart(self) -> Iterator[None]:
         """Bind a view: the clauses of the query that reads it are not the view's."""
-        before = self.clauses
-        self.clauses = replace(before, ttl_us=before.default_ttl_us, changes=False)
+        before, outer = self.clauses, self.outer
+        self.clauses, self.outer = replace(before, ttl_us=before.default_ttl_us, changes=False), []
         try:
             yield
         finally:
-            self.clauses = before
+            self.clauses, self.outer = before, outer
+
+    @contextmanager
+    def apart_from_rows(self) -> Iterator[None]:
+        """Bind a table, which reads nothing of the rows around a sub-query."""
+        outer, self.outer = self.outer, []
+        try:
+            yield
+        finally:
+            self.outer = outer
+
+    @contextmanager
+    def around(self, rows: OuterRows) -> Iterator[None]:
+        """Bind a sub-query, which may read `rows`."""
+        self.outer.append(rows)
+        try:
+            yield
+        finally:
+            self.outer.pop()
+
+    def outer_column(self, node: exp.Column) -> exp.Expr | None:
+        """The column of the rows around the sub-query that a name means, the innermost first; None if there is none."""
+        for rows in reversed(self.outer):
+            found = rows.scope.find(node)
+            if found is not None:
+                [id_] = (c.name for c in found.find_all(exp.Column))
+                f = rows.scope.by_id(id_)
+                assert f is not None
+                rows.read[id_] = replace(f, time=None, window=None)
+                rows.written.setdefault(id_, node)
+                return found
+        return None
+
+    def outer_field(self, id_: str) -> Field | None:
+        """The column of the rows around the sub-query with this id."""
+        return next((rows.read[id_] for rows in self.outer if id_ in rows.read), None)
 
     def span(self, node: exp.Expr) -> Span:
         """The place of a syntax node."""
@@ -109,15 +160,19 @@ class BindContext:
             )
         )
 
-    def type_of(self, expression: exp.Expr, fields: Fields, *, aggregates: bool = False) -> TypedExpr:
+    def type_of(
+        self, expression: exp.Expr, fields: Fields, *, aggregates: bool = False, windows: bool = False
+    ) -> TypedExpr:
         """The type of a resolved expression over `fields`; a type problem becomes a diagnostic."""
         return self._typed(
-            lambda: infer(expression, _types(fields), aggregates=aggregates), expression, fields
+            lambda: infer(expression, self._types(fields), aggregates=aggregates, windows=windows),
+            expression,
+            fields,
         )
 
     def condition(self, expression: exp.Expr, fields: Fields, what: str) -> TypedExpr:
         """Like `type_of` for a condition, which must be BOOLEAN. `what` names the clause."""
-        return self._typed(lambda: require_boolean(expression, _types(fields), what), expression, fields)
+        return self._typed(lambda: require_boolean(expression, self._types(fields), what), expression, fields)
 
     def _typed(self, run: Callable[[], TypedExpr], expression: exp.Expr, fields: Fields) -> TypedExpr:
         try:
@@ -155,11 +210,17 @@ class BindContext:
 
     def form(self, expression: exp.Expr, fields: Fields) -> str:
         """What is equal for resolved expressions over `fields` that compute the same, and for no others."""
-        return form_over(expression, Columns({}, {f.id: f.type for f in fields})).digest
+        return form_over(
+            expression, Columns({}, {id_: type_ for id_, (type_, _) in self._types(fields).items()})
+        ).digest
+
+    def _types(self, fields: Fields) -> Mapping[str, tuple[SqlType, bool]]:
+        around = (f for rows in self.outer for f in rows.read.values())
+        return {f.id: (f.type, f.nullable) for f in (*around, *fields)}
 
     def translated(self, expression: exp.Expr, fields: Fields) -> exp.Expr:
         """A resolved expression with all functions as DuckDB's; refuses non-deterministic ones."""
-        types = _types(fields)
+        types = self._types(fields)
         for node in expression.walk():
             if isinstance(node, exp.Query | exp.Exists):
                 self.refuse_subquery(node)
@@ -223,10 +284,6 @@ def _plain_time_cast(node: exp.Expr) -> exp.Expr:
     return marked(
         exp.Anonymous(this="date_trunc", expressions=[exp.Literal.string(unit), plain]), "cast", [node.copy()]
     )
-
-
-def _types(fields: Fields) -> Mapping[str, tuple[SqlType, bool]]:
-    return {f.id: (f.type, f.nullable) for f in fields}
 
 
 def fresh(field_: Field, context: BindContext, name: str | None = None) -> Field:

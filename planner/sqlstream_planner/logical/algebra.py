@@ -168,10 +168,10 @@ class Join(Node):
 
     @property
     def fields(self) -> Fields:
-        """The fields of both, nullable where a row may have no partner."""
+        """The fields of both, nullable where a row may have no partner. Nothing is said of their times."""
         if self.kind in (JoinKind.SEMI, JoinKind.ANTI):
             return self.left.fields
-        left, right = self.left.fields, self.right.fields
+        left, right = (tuple(replace(f, time=None, window=None) for f in side.fields) for side in self.inputs)
         if self.kind in (JoinKind.RIGHT, JoinKind.FULL):
             left = tuple(replace(f, nullable=True) for f in left)
         if self.kind in (JoinKind.LEFT, JoinKind.FULL):

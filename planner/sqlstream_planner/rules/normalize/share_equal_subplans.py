@@ -8,7 +8,21 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlstream_planner.logical import ColumnId, Field, Node, Sink, column, columns_of, sql, substitute, walk
+from sqlstream_planner.logical import (
+    Apply,
+    ColumnId,
+    Field,
+    Fields,
+    Join,
+    Node,
+    Project,
+    Sink,
+    column,
+    columns_of,
+    sql,
+    substitute,
+    walk,
+)
 from sqlstream_planner.logical.node import Part
 
 
@@ -31,12 +45,33 @@ def share_equal_subplans(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
     shared: dict[object, Node] = {}
     made: dict[int, Node] = {}
     for node in walk(roots):
-        inputs = tuple(made[id(i)] for i in node.inputs)
+        inputs = _told_apart(node, tuple(made[id(i)] for i in node.inputs))
         renamed = _renamed(node, inputs)
         made[id(node)] = (
             renamed if isinstance(node, Sink) else shared.setdefault(_structure(renamed), renamed)
         )
     return tuple(root for root in (made[id(r)] for r in roots) if isinstance(root, Sink))
+
+
+def _told_apart(node: Node, inputs: tuple[Node, ...]) -> tuple[Node, ...]:
+    """The inputs, columns under the ids that they had where others would not do: in a Join of a relation with itself,
+    and around a sub-query, which names them deep inside.
+    """
+    if not isinstance(node, Join | Apply):
+        return inputs
+    told: list[Node] = []
+    for before, after in zip(node.inputs, inputs, strict=True):
+        taken = {f.id for i in told for f in i.fields}
+        if isinstance(node, Apply) or any(f.id in taken for f in after.fields):
+            after = _under(after, before.fields)
+        told.append(after)
+    return tuple(told)
+
+
+def _under(node: Node, fields: Fields) -> Node:
+    if tuple(f.id for f in node.fields) == tuple(f.id for f in fields):
+        return node
+    return Project(node, fields, tuple(column(f.id) for f in node.fields))
 
 
 def _renamed(node: Node, inputs: tuple[Node, ...]) -> Node:

@@ -26,6 +26,8 @@ def refuse_what_has_no_operator(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
                 _join(node)
             case Apply():
                 _apply(node)
+            case Values() if not node.fields:
+                not_run_yet(node.at, "SELECT without FROM", "read a table, such as SELECT … FROM bid")
             case Values():
                 not_run_yet(node.at, "VALUES", "put the rows into a file and read it as a table")
     return roots
