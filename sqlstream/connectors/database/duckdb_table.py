@@ -262,7 +262,8 @@ class DuckTable:
             rows.check()
             raise
         finally:
-            self._connection.unregister(_ROWS)
+            with contextlib.suppress(duckdb.Error):  # after an error the transaction takes nothing more
+                self._connection.unregister(_ROWS)
 
     def _apply(self, rows: str) -> None:
         names = [column.name for column in self._spec.schema]
