@@ -17,11 +17,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sqlstream.planning import plan_file
 from sqlstream.runtime.api import run_pipeline
 from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream.runtime.spark.stages import SparkJobRunner
 from sqlstream.runtime.tasks.job import JobRunner
-from sqlstream_planner.pipeline import plan_file
 
 
 @dataclass(frozen=True, slots=True)

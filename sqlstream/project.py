@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sqlstream_planner.catalog.options import ValueKind
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
 
 if TYPE_CHECKING:
-    from sqlstream_operators.plan.spec import PhysicalPlan
     from sqlstream_planner.pipeline import Planned
 
 FILE = "sqlstream.toml"
@@ -128,7 +128,7 @@ def plan(path: Path, project: Project, variables: Mapping[str, str] | None = Non
             ),
             exit_code=2,
         )
-    from sqlstream_planner.pipeline import plan_file
+    from sqlstream.planning import plan_file
 
     return plan_file(
         path,
@@ -159,15 +159,16 @@ def state_directory(planned: Planned, path: Path, project: Project, given: str |
     return str(path.parent / ".sqlstream" / name)
 
 
-def check_paths(plan: PhysicalPlan, folder: Path) -> None:
+def check_paths(planned: Planned, folder: Path) -> None:
     """Raise DiagnosticError (PRJ005) for input that is not under the pipeline's folder but under the working directory.
 
     Relative paths are relative to the folder of the file, so that a pipeline runs the same from everywhere; who
     expects otherwise is told before Spark starts.
     """
-    for source in plan.sources:
-        path = source.options.get("path", "")
-        if source.connector != "filesystem" or not path or "://" in path or Path(path).is_absolute():
+    for source in planned.physical.sources:
+        options = planned.catalog.connectors[source.connector].options
+        path = next((source.options.get(o.name, "") for o in options if o.kind is ValueKind.PATH), "")
+        if not path or "://" in path or Path(path).is_absolute():
             continue
         fixed = re.split(r"[*?\[{]", path)[0]
         start = fixed if fixed == path else fixed.rpartition("/")[0] or "."

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,9 @@ settings.register_profile(
 settings.load_profile("search" if os.environ.get("SQLSTREAM_SEARCH") == "long" else "fixed")
 
 
+Sqlstream = Callable[..., subprocess.CompletedProcess[str]]
+
+
 @pytest.fixture(scope="session")
 def spark_runner() -> Iterator[SparkJobRunner]:
     """Spark on two cores of this machine."""
@@ -39,3 +43,17 @@ def spark_runner() -> Iterator[SparkJobRunner]:
     runner = SparkJobRunner.start("local[2]")
     yield runner
     runner.close()
+
+
+@pytest.fixture
+def sqlstream_here(spark_runner: SparkJobRunner, capfd: pytest.CaptureFixture[str]) -> Sqlstream:
+    """The command `sqlstream` in this process, whose runs join the Spark that is there."""
+    from sqlstream.cli.main import run_cli
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        capfd.readouterr()
+        code = run_cli(list(arguments))
+        out, errors = capfd.readouterr()
+        return subprocess.CompletedProcess(arguments, code, out, errors)
+
+    return run

@@ -51,5 +51,20 @@ class DataError(OperatorError):
         return type(self), (self.message, self.sql)
 
 
+class MemoryExhaustedError(OperatorError):
+    """A task needs more memory than it may use; `where` names the step that did.
+
+    Operator: the runtime reads less at once by itself; where that does not help, give tasks more memory.
+    """
+
+    def __init__(self, message: str, where: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+
+    def __reduce__(self) -> tuple[type[MemoryExhaustedError], tuple[str, str]]:
+        return type(self), (self.message, self.where)
+
+
 class InternalError(OperatorError):
     """A bug of ours: the plan or a task broke a rule that the planner and the runtime must keep."""

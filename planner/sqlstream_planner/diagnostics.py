@@ -77,6 +77,16 @@ class InternalError(SqlstreamError):
     """A bug of sqlstream, not of the user: report it with the message. Exit code 70."""
 
 
+def either(names: Iterable[str]) -> str:
+    """Names to choose from, quoted.
+
+    >>> either(["a", "b", "c"])
+    "'a', 'b' or 'c'"
+    """
+    quoted = [f"'{name}'" for name in names]
+    return " or ".join([", ".join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted)
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """The known name nearest to `name`, ignoring case, or None if none is near.
 

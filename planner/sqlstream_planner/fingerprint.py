@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.spec import WindowSpec
 from sqlstream_planner.diagnostics import InternalError
+from sqlstream_planner.identity.source import compact
 from sqlstream_planner.logical import (
     AggregateCall,
     Filter,
@@ -163,7 +164,7 @@ class Provenance:
     def _trace(self, node: Node) -> dict[str, str]:
         match node:
             case Scan():
-                return {f.id: f"{node.identity}.{f.name.lower()}" for f in node.fields}
+                return {f.id: compact(node.identity.column(f.name)) for f in node.fields}
             case Project():
                 inside = self.columns(node.input)
                 return {
@@ -248,7 +249,7 @@ class Provenance:
     def _rows(self, node: Node) -> str:
         match node:
             case Scan():
-                return node.identity
+                return compact(node.identity.rows)
             case Project() | Sink():
                 return self.relation(node.input)
             case Filter():

@@ -11,6 +11,7 @@ from typing import Any
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.plan.state_schema import UntypedFieldError
 from sqlstream_planner.bind.script import bind_script
+from sqlstream_planner.catalog.descriptor import Connectors
 from sqlstream_planner.catalog.script import read_catalog
 from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
@@ -41,17 +42,18 @@ class Planned:
 def plan_file(
     source: Path | str,
     *,
+    connectors: Connectors,
     file: str | None = None,
     variables: Mapping[str, Any] = MappingProxyType({}),
     env: Mapping[str, str] = MappingProxyType({}),
     search_path: Sequence[Path] = (),
 ) -> Planned:
-    """Plan a file (a Path), or text given as a str under the name `file`.
+    """Plan a file (a Path), or text given as a str under the name `file`, whose tables are on `connectors`.
 
     Raises DiagnosticError with everything that is wrong with the file.
     """
     script = parse_file(source, file=file, variables=variables, env=env, search_path=search_path)
-    catalog = read_catalog(script)
+    catalog = read_catalog(script, connectors)
     bound = bind_script(script, catalog)
     logical = optimize(bound.roots)
     try:

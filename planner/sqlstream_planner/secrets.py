@@ -22,11 +22,17 @@ def shown_options(options: Mapping[str, str]) -> dict[str, str]:
     {'password': '***', 'url': 'jdbc:postgresql://me:***@db:5432/a?user=me&password=***'}
     """
     return {
-        name: HIDDEN
-        if _NAME.search(name)
-        else _IN_URL.sub(lambda found: (found["before"] or found["name"]) + HIDDEN, value)
-        for name, value in options.items()
+        name: HIDDEN if _NAME.search(name) else without_password(value) for name, value in options.items()
     }
+
+
+def without_password(text: str) -> str:
+    """Text with the passwords of URLs in it replaced.
+
+    >>> without_password("s3://key:secret@bucket/a")
+    's3://key:***@bucket/a'
+    """
+    return _IN_URL.sub(lambda found: (found["before"] or found["name"]) + HIDDEN, text)
 
 
 def without_secrets(plan: PhysicalPlan) -> PhysicalPlan:

@@ -136,7 +136,7 @@ def update(
 
 def _pipelines(files: tuple[Path, ...]) -> list[Path]:
     """The files that are given, else those of the project that have goldens. Raises DiagnosticError (GLD006)."""
-    from sqlstream.golden.places import directives
+    from sqlstream.golden.paths import directives
 
     if files:
         return list(files)

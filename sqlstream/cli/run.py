@@ -63,7 +63,7 @@ def command(
     if not as_json:
         show(planned.warnings, planned.rendered.sources)
     physical = planned.physical
-    check_paths(physical, file.parent)
+    check_paths(planned, file.parent)
     if max_files_per_epoch is not None:
         physical = replace(
             physical, options=replace(physical.options, max_files_per_epoch=max_files_per_epoch)

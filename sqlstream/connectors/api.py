@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sqlstream_operators.plan.spec import SinkSpec, SourceSpec
     from sqlstream_operators.state.checkpoint_store import CheckpointStore
     from sqlstream_operators.state.staged_rows import StagedRows
+    from sqlstream_planner.catalog.descriptor import BatchFiles
 
 #: A JSON object that says how far a source has been read. Written to plans and manifests.
 Position = Mapping[str, Any]
@@ -152,11 +153,13 @@ class Sink(Protocol):
 @dataclass(frozen=True, slots=True)
 class ConnectorContext:
     """What a connector may use, on the driver and, for sinks, in tasks: the job's checkpoint store (its own folder of
-    it) and the base directory that relative paths in options refer to.
+    it) and the base directory that relative paths in options refer to. `folder` is what a source has for itself in the
+    store, whatever its table is called; without one it goes by the table's name.
     """
 
     store: CheckpointStore
     base_dir: str
+    folder: str = ""
 
 
 class SourceFactory(Protocol):
@@ -187,4 +190,12 @@ class SinkFactory(Protocol):
 
     def writer(self, spec: SinkSpec, context: ConnectorContext) -> SinkWriter:
         """The task's half; made in the task, so it must come from plain data."""
+        ...
+
+
+class BatchInput(Protocol):
+    """Which files of a source DuckDB can read by itself, for the referee."""
+
+    def __call__(self, spec: SourceSpec, base_dir: str) -> BatchFiles | None:
+        """The files, or None if DuckDB would read something else there than the connector does."""
         ...

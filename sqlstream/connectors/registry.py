@@ -1,27 +1,148 @@
-"""The connectors by the name that `'connector' = '…'` gives them."""
+"""The connectors by the name that `'connector' = '…'` gives them: one line each.
+
+A descriptor is plain data, so that a file can be checked at once; what reads and writes is imported when it is used.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import pkgutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from sqlstream.connectors.api import SinkFactory, SourceFactory
-from sqlstream.connectors.blackhole import Blackhole
-from sqlstream.connectors.database.factory import DuckSinkFactory, PostgresSinkFactory
-from sqlstream.connectors.datagen import DatagenFactory
-from sqlstream.connectors.filesystem.factory import FileSinkFactory, FileSourceFactory
-from sqlstream.connectors.nexmark import NexmarkFactory
-from sqlstream.connectors.print_sink import PrintSinkFactory
+from sqlstream.connectors.blackhole.descriptor import DESCRIPTOR as BLACKHOLE
+from sqlstream.connectors.datagen.descriptor import DESCRIPTOR as DATAGEN
+from sqlstream.connectors.duckdb.descriptor import DESCRIPTOR as DUCKDB
+from sqlstream.connectors.filesystem.descriptor import DESCRIPTOR as FILESYSTEM
+from sqlstream.connectors.nexmark.descriptor import DESCRIPTOR as NEXMARK
+from sqlstream.connectors.postgres.descriptor import DESCRIPTOR as POSTGRES
+from sqlstream.connectors.print.descriptor import DESCRIPTOR as PRINT
+from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Connectors
+from sqlstream_planner.diagnostics import InternalError
+from sqlstream_planner.functions.words import words
 
-SOURCES: Mapping[str, SourceFactory] = {
-    "filesystem": FileSourceFactory(),
-    "datagen": DatagenFactory(),
-    "nexmark": NexmarkFactory(),
-}
+if TYPE_CHECKING:
+    from sqlstream.connectors.api import (
+        BatchInput,
+        ConnectorContext,
+        Sink,
+        SinkFactory,
+        SinkWriter,
+        Source,
+        SourceFactory,
+        SplitReader,
+    )
+    from sqlstream_operators.plan.spec import SinkSpec, SourceSpec
 
-SINKS: Mapping[str, SinkFactory] = {
-    "filesystem": FileSinkFactory(),
-    "print": PrintSinkFactory(),
-    "blackhole": Blackhole(),
-    "duckdb": DuckSinkFactory(),
-    "postgres": PostgresSinkFactory(),
-}
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """A connector: its descriptor, and where the rest of it is, as `module:name` or as it is.
+
+    `source` and `sink` are factories (a SourceFactory, a SinkFactory, or a class whose instance is one). `batch_input`
+    says which files of a source DuckDB can read by itself in a golden run; None: all goes through the connector.
+    """
+
+    descriptor: ConnectorDescriptor
+    source: str | SourceFactory | None = None
+    sink: str | SinkFactory | None = None
+    batch_input: str | BatchInput | None = None
+
+
+class Registry:
+    """Connectors by name. Makes both halves of their sources and sinks, on the driver and in tasks."""
+
+    def __init__(self, *connectors: Connector, elsewhere: frozenset[str] = frozenset()) -> None:
+        self._by_name = {connector.descriptor.name: connector for connector in connectors}
+        self.descriptors = Connectors(tuple(c.descriptor for c in connectors), elsewhere=elsewhere)
+
+    def __iter__(self) -> Iterator[Connector]:
+        return iter(self._by_name.values())
+
+    def with_connector(self, connector: Connector) -> Registry:
+        """The same with one more, or with another of its name."""
+        others = [c for c in self if c.descriptor.name != connector.descriptor.name]
+        return Registry(*others, connector, elsewhere=self.descriptors.elsewhere)
+
+    def source_factory(self, name: str) -> SourceFactory:
+        """What makes the halves of a source. Raises InternalError if the connector is none."""
+        found: SourceFactory = _made(self._by_name[name].source, f"the connector {name} is no source")
+        return found
+
+    def sink_factory(self, name: str) -> SinkFactory:
+        """What makes the halves of a sink. Raises InternalError if the connector is none."""
+        found: SinkFactory = _made(self._by_name[name].sink, f"the connector {name} is no sink")
+        return found
+
+    def batch_input(self, name: str) -> BatchInput | None:
+        """What says which files DuckDB can read, None if it can't read any."""
+        given = self._by_name[name].batch_input
+        found: BatchInput | None = None if given is None else _loaded(given)
+        return found
+
+    def preload(self) -> None:
+        """Import everything, as a process does that others are forked from."""
+        for connector in self:
+            for part in (connector.source, connector.sink):
+                if part is not None:
+                    _loaded(part)
+
+    # What the runtime asks: `runtime.api.DriverConnectors` on the driver, `runtime.worker.Connectors` in a task.
+
+    def source(self, spec: SourceSpec, context: ConnectorContext) -> Source:
+        """The driver's half of a source."""
+        return self.source_factory(spec.connector).source(spec, context)
+
+    def sink(self, spec: SinkSpec, context: ConnectorContext) -> Sink:
+        """The driver's half of a sink."""
+        return self.sink_factory(spec.connector).sink(spec, context)
+
+    def reader(self, spec: SourceSpec, base_dir: str) -> SplitReader:
+        """The task's half of a source."""
+        return self.source_factory(spec.connector).reader(spec, base_dir)
+
+    def careful_reader(self, spec: SourceSpec, base_dir: str) -> SplitReader:
+        """The task's half of a source for a split with unreadable rows."""
+        return self.source_factory(spec.connector).careful_reader(spec, base_dir)
+
+    def writer(self, spec: SinkSpec, context: ConnectorContext) -> SinkWriter:
+        """The task's half of a sink."""
+        return self.sink_factory(spec.connector).writer(spec, context)
+
+
+def _made(part: Any, missing: str) -> Any:
+    if part is None:
+        raise InternalError(missing)
+    found = _loaded(part)
+    return found() if isinstance(found, type) else found
+
+
+def _loaded(part: Any) -> Any:
+    return pkgutil.resolve_name(f"sqlstream.connectors.{part}") if isinstance(part, str) else part
+
+
+REGISTERED = Registry(
+    Connector(
+        FILESYSTEM,
+        source="filesystem.factory:FileSourceFactory",
+        sink="filesystem.factory:FileSinkFactory",
+        batch_input="filesystem.batch_input:batch_input",
+    ),
+    Connector(DATAGEN, source="datagen.source:DatagenFactory"),
+    Connector(NEXMARK, source="nexmark.source:NexmarkFactory"),
+    Connector(PRINT, sink="print.sink:PrintSinkFactory"),
+    Connector(BLACKHOLE, sink="blackhole.sink:Blackhole"),
+    Connector(DUCKDB, sink="database.factory:DuckSinkFactory"),
+    Connector(POSTGRES, sink="database.factory:PostgresSinkFactory"),
+    # Known to users of Flink, and not here.
+    elsewhere=frozenset(
+        words(
+            """
+            kafka upsert-kafka jdbc hive elasticsearch-6 elasticsearch-7 elasticsearch-8 opensearch
+            mongodb kinesis firehose dynamodb pulsar hbase-1.4 hbase-2.2 iceberg paimon delta hudi
+            faker socket rabbitmq mysql-cdc postgres-cdc spark rest starrocks clickhouse redis
+            prometheus
+            """
+        )
+    ),
+)

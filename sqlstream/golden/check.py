@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sqlstream.golden import files
 from sqlstream.golden.compare import Difference, compare
-from sqlstream.golden.places import directives, golden_file, golden_folder
+from sqlstream.golden.paths import directives, golden_file, golden_folder
 from sqlstream.golden.results import actual_rows, expected_rows
 from sqlstream.golden.rows import Rows
 from sqlstream.project import check_paths, load_project, plan
@@ -64,7 +64,7 @@ class Pipeline:
         project = load_project(file.parent, profile)
         said = directives(file).variables if file.is_file() else {}
         planned = plan(file, project, {**said, **variables})
-        check_paths(planned.physical, file.parent)
+        check_paths(planned, file.parent)
         return cls(file, golden_folder(file, golden_dir), planned)
 
 

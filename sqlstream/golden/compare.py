@@ -51,7 +51,7 @@ def compare(expected: Rows, actual: Rows) -> Difference:
     def grouped(rows: Iterable[Row]) -> dict[tuple[Any, ...], list[tuple[tuple[Any, ...], Row]]]:
         groups: dict[tuple[Any, ...], list[tuple[tuple[Any, ...], Row]]] = defaultdict(list)
         for row in rows:
-            key = tuple(canonical(row[i], types[i]) for i in exact)
+            key = tuple(comparable(row[i], types[i]) for i in exact)
             groups[key].append((tuple(_value(row[i], types[i]) for i in fuzzy), row))
         return groups
 
@@ -77,13 +77,13 @@ def has_floats(type_: SqlType) -> bool:
     return any(has_floats(t) for t in [*inner, *(t for _, t in type_.fields)])
 
 
-def canonical(cell: str | None, type_: SqlType) -> Any:
+def comparable(cell: str | None, type_: SqlType) -> Any:
     """A value that is equal for equal cells, however they are spelled.
 
     >>> from sqlstream_operators.plan.types import decimal, TIMESTAMP
-    >>> canonical("1.50", decimal(10, 2)) == canonical("1.5", decimal(10, 2))
+    >>> comparable("1.50", decimal(10, 2)) == comparable("1.5", decimal(10, 2))
     True
-    >>> canonical("2024-01-01T10:00:00.500", TIMESTAMP)
+    >>> comparable("2024-01-01T10:00:00.500", TIMESTAMP)
     '2024-01-01 10:00:00.5'
     """
     if cell is None:

@@ -6,8 +6,9 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sqlstream.connectors.registry import REGISTERED, Registry
 from sqlstream.golden.rows import Row, Rows, rows_of
-from sqlstream.golden.sinks import TABLES, CaughtSinks
+from sqlstream.golden.sinks import CaughtSinks
 from sqlstream.golden.sources import InputFiles, bounded
 from sqlstream.runtime.api import run_pipeline
 from sqlstream.runtime.loop.progress import RunResult
@@ -20,16 +21,16 @@ from sqlstream_planner.logical import Scan, walk
 from sqlstream_planner.pipeline import Planned
 
 
-def expected_rows(planned: Planned, base_dir: Path) -> dict[str, Rows]:
+def expected_rows(planned: Planned, base_dir: Path, registry: Registry = REGISTERED) -> dict[str, Rows]:
     """What each sink must hold, by its name: the batch SQL, run by DuckDB over all of the input.
 
     Several INSERTs into one sink are put together. Raises DiagnosticError (GLD…) for input without an end and
     for rows that a sink's PRIMARY KEY forbids, DataError when DuckDB refuses.
     """
-    bounded(planned.physical)
+    bounded(planned)
     sources = {n.source.name: n.source for n in walk(planned.bound) if isinstance(n, Scan)}
     with tempfile.TemporaryDirectory(prefix="sqlstream-golden-") as temporary:
-        inputs = InputFiles(base_dir, Path(temporary))
+        inputs = InputFiles(planned.catalog, base_dir, Path(temporary), registry)
         script = to_duckdb(planned, inputs.files, inputs.header)
         duck = DuckSession(temp_directory=temporary)
         for statement in inputs.views(list(sources.values()), dict(script.sources)):
@@ -43,7 +44,8 @@ def expected_rows(planned: Planned, base_dir: Path) -> dict[str, Rows]:
             for name, parts in selects.items()
         }
     for name, rows in expected.items():
-        _check_key(sinks[name], rows)
+        if registry.descriptors[sinks[name].connector].sink.keyed:
+            _check_key(sinks[name], rows)
     return expected
 
 
@@ -62,16 +64,17 @@ def actual_rows(
     *,
     rows_per_epoch: int | None = None,
     parallelism: int | None = None,
+    registry: Registry = REGISTERED,
 ) -> Actual:
     """Run the pipeline to the end of its input in a state directory of its own, and read what its sinks hold then.
 
     Nothing is written where the pipeline writes. Without `rows_per_epoch` all input is one epoch, so that no row
     can be late. Raises DataError if a sink is given what it can't take.
     """
-    plan = bounded(planned.physical)
+    plan = bounded(planned)
     options = replace(plan.options, max_rows_per_epoch=None, max_files_per_epoch=None, state_dir=None)
     with tempfile.TemporaryDirectory(prefix="sqlstream-golden-") as temporary:
-        sinks = CaughtSinks(Path(temporary))
+        sinks = CaughtSinks(Path(temporary), registry)
         plan = replace(plan, sinks=sinks.redirected(plan.sinks), options=options)
         result = run_pipeline(
             plan,
@@ -92,7 +95,7 @@ _EVERYTHING = 1 << 62
 
 def _check_key(sink: SinkSpec, rows: Rows) -> None:
     """Raises DiagnosticError (GLD007) if the table of a sink could not hold the rows."""
-    if sink.connector not in TABLES or not sink.primary_key:
+    if not sink.primary_key:
         return
     key = {name.lower() for name in sink.primary_key}
     places = [i for i, column in enumerate(rows.schema) if column.name.lower() in key]

@@ -13,16 +13,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from sqlstream.connectors.api import ConnectorContext, Sink, SinkPart, Source
+from sqlstream.connectors.registry import Registry
 from sqlstream.golden.rows import Rows, rows_of
-from sqlstream.runtime.api import RegisteredConnectors
 from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan.spec import WEIGHT_COLUMN, Column, SinkSpec, SourceSpec
 from sqlstream_operators.plan.types import BIGINT, quote_identifier, quote_literal
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
-#: Connectors whose sink is a table that is kept up to date.
-TABLES = frozenset({"duckdb", "postgres"})
 _TABLE = "golden"
 
 
@@ -32,8 +30,9 @@ class CaughtSinks:
     `folder` is for DuckDB files; it is there as long as rows are read.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, registry: Registry) -> None:
         self._folder = folder
+        self._registry = registry
         self._files: dict[str, Path] = {}
         self._tables: dict[str, list[pa.Table]] = {}
 
@@ -42,7 +41,7 @@ class CaughtSinks:
         return tuple(self._redirected(sink, number) for number, sink in enumerate(sinks))
 
     def _redirected(self, sink: SinkSpec, number: int) -> SinkSpec:
-        if sink.connector not in TABLES:
+        if not self._registry.descriptors[sink.connector].sink.keyed:
             # The print connector's tasks hand their rows to the driver; there `_Catching` keeps them.
             return replace(sink, connector="print", options={}, primary_key=(), partitioned_by=())
         file = self._files[sink.name] = (self._folder / f"sink{number}.duckdb").absolute()
@@ -50,12 +49,12 @@ class CaughtSinks:
 
     def source(self, spec: SourceSpec, context: ConnectorContext) -> Source:
         """The registered one."""
-        return RegisteredConnectors().source(spec, context)
+        return self._registry.source(spec, context)
 
     def sink(self, spec: SinkSpec, context: ConnectorContext) -> Sink:
         """The registered one for tables, for all others one that keeps what it is given."""
         if spec.name in self._files:
-            return RegisteredConnectors().sink(spec, context)
+            return self._registry.sink(spec, context)
         return _Catching(self._tables.setdefault(spec.name, []))
 
     def rows(self, sink: SinkSpec) -> Rows:

@@ -8,11 +8,13 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
 from sqlstream.connectors.api import ConnectorContext, Sink, Source
+from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.coordination.lease import BEAT_S, Lease
 from sqlstream.runtime.loop.admission import DEFAULT_TARGET_S, Admission
 from sqlstream.runtime.loop.epochs import EpochLoop
@@ -20,6 +22,7 @@ from sqlstream.runtime.loop.faults import Faults, no_faults
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.recovery import check_compatible, physical_plan, program_fingerprint, recover
+from sqlstream.runtime.loop.source_positions import go_on, own_folders
 from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
 from sqlstream.runtime.tasks.failures import error_of
 from sqlstream.runtime.tasks.job import JobRunner
@@ -45,22 +48,6 @@ class DriverConnectors(Protocol):
     def sink(self, spec: SinkSpec, context: ConnectorContext) -> Sink:
         """The driver's half of a sink."""
         ...
-
-
-class RegisteredConnectors:
-    """The connectors of the registry."""
-
-    def source(self, spec: SourceSpec, context: ConnectorContext) -> Source:
-        """The driver's half of a source."""
-        from sqlstream.connectors import registry
-
-        return registry.SOURCES[spec.connector].source(spec, context)
-
-    def sink(self, spec: SinkSpec, context: ConnectorContext) -> Sink:
-        """The driver's half of a sink."""
-        from sqlstream.connectors import registry
-
-        return registry.SINKS[spec.connector].sink(spec, context)
 
 
 def run_pipeline(
@@ -126,7 +113,7 @@ def run_pipeline(
             local_cache.prepare(cache, uri, [state.state_id for state in plan.states], shards)
             local_cache.remove_unused(cache.parent, cache)
             loop = EpochLoop(
-                _program(plan, journal, found.last, connectors or RegisteredConnectors(), base),
+                _program(plan, journal, found.last, connectors or REGISTERED, base),
                 journal,
                 runner,
                 GarbageCollector(journal, retained=retained_epochs, pins=pins),
@@ -208,11 +195,16 @@ def _program(
             else connectors.sink(spec, context)
             for spec in before.sinks
         }
+    folders = own_folders(go_on(() if last is None else last.sources, plan.sources), plan.sources)
     return Program(
         plan=plan,
         text=text,
         fingerprint=program_fingerprint(plan),
-        sources={spec.name: connectors.source(spec, context) for spec in plan.sources},
+        sources={
+            spec.name: connectors.source(spec, replace(context, folder=folders[spec.name]))
+            for spec in plan.sources
+        },
+        source_folders=folders,
         sinks=sinks,
         former_sinks=former,
     )

@@ -27,6 +27,10 @@ def manifest_name(epoch: int) -> str:
     return f"epochs/{epoch:06d}{_MANIFEST}"
 
 
+def _replays_name(epoch: int) -> str:
+    return f"epochs/{epoch:06d}.replays"
+
+
 def digest_of(content: bytes) -> str:
     """The name of a physical plan by its content."""
     return hashlib.sha256(content).hexdigest()[:32]
@@ -97,6 +101,21 @@ class Journal:
     def publish(self, manifest: Manifest) -> bool:
         """Publish a manifest; False if the epoch has one already."""
         return self._create(manifest_name(manifest.epoch), manifest.to_bytes())
+
+    def replays(self, epoch: int) -> int:
+        """How many runs have begun to replay an epoch and were ended before they could say how it went."""
+        try:
+            return len(self.store.get(_replays_name(epoch)))
+        except FileNotFoundError:
+            return 0
+
+    def note_replay(self, epoch: int) -> None:
+        """Note that a replay of an epoch begins; `forget_replays` when its end is known."""
+        self.store.put(_replays_name(epoch), b"." * (self.replays(epoch) + 1))
+
+    def forget_replays(self, epoch: int) -> None:
+        """Forget the replays of an epoch."""
+        self.store.delete(_replays_name(epoch))
 
     def _create(self, name: str, content: bytes) -> bool:
         try:

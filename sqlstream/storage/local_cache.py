@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from sqlstream_operators.state.private_folder import make_private
 from sqlstream_operators.task.dead_letters import FOLDER_PREFIX
 
 _OWNER = "state-dir"
@@ -32,8 +33,11 @@ def default_directory(state_uri: str) -> Path:
 
 
 def prepare(directory: Path, state_uri: str, states: Iterable[str], shards: int) -> None:
-    """Make the folder (for this user only), mark it as used, and remove what this run has no use for."""
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    """Make the folder (for this user only), mark it as used, and remove what this run has no use for.
+
+    Raises PermissionError if somebody else may have made it.
+    """
+    make_private(directory)
     (directory / _OWNER).write_text(state_uri)
     wanted = set(states)
     for slot in directory.iterdir():

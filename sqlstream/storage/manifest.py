@@ -136,7 +136,8 @@ class EpochPlan:
 
     `parent` is the epoch whose manifest it builds on (None for the first), `lineage` the random id that the
     first epoch of the state directory got, `fingerprint` that of the program (`program_fingerprint`). `now_us` is the
-    wall clock when it was planned (µs since 1970): what a replay computes depends on it.
+    wall clock when it was planned (µs since 1970): what a replay computes depends on it. `admitted` is how many rows it
+    was allowed to read.
     """
 
     epoch: int
@@ -147,6 +148,7 @@ class EpochPlan:
     parallelism: int
     sources: tuple[PlannedSource, ...]
     now_us: int = 0
+    admitted: int = 0
 
     @property
     def reads(self) -> bool:
@@ -166,6 +168,7 @@ class EpochPlan:
                 "parallelism": self.parallelism,
                 "sources": [source.to_json() for source in self.sources],
                 "now_us": self.now_us,
+                "admitted": self.admitted,
             },
         )
 
@@ -181,8 +184,20 @@ class EpochPlan:
             fingerprint=content["fingerprint"],
             parallelism=content["parallelism"],
             sources=tuple(PlannedSource.from_json(source) for source in content["sources"]),
-            now_us=content.get("now_us", 0),
+            now_us=content["now_us"],
+            admitted=content["admitted"],
         )
+
+
+@dataclass(frozen=True, slots=True)
+class RowsCap:
+    """The most rows that an epoch may read, one with more having not fitted into memory.
+
+    `epochs` is how many have read about so many since.
+    """
+
+    rows: int
+    epochs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +207,8 @@ class SourceState:
     `seen` is the greatest watermark expression of all rows read, `applied` the close watermark of the last
     epoch, `resume` the watermark that a later run starts with when the source was exhausted (its `applied`
     is +infinity then) and new input has come: everything up to it has been emitted.
+    `identity` says which data it is, whatever the table is called (`SourceSpec.identity`), `folder` is the source's own
+    in the state directory.
     """
 
     name: str
@@ -201,6 +218,8 @@ class SourceState:
     seen: int = WATERMARK_MIN
     applied: int = WATERMARK_MIN
     resume: int = WATERMARK_MIN
+    identity: str = ""
+    folder: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; `from_json` reads it back."""
@@ -212,6 +231,8 @@ class SourceState:
             "seen": self.seen,
             "applied": self.applied,
             "resume": self.resume,
+            "identity": self.identity,
+            "folder": self.folder,
         }
 
     @classmethod
@@ -225,6 +246,8 @@ class SourceState:
             data["seen"],
             data["applied"],
             data["resume"],
+            data["identity"],
+            data["folder"],
         )
 
 
@@ -279,6 +302,7 @@ class Manifest:
     `plan_digest` names the file with the physical plan (`plans/<digest>.json`). `dead_letters` counts rows
     by kind, `dead_letter_files` names the files that tasks staged with them. `previous` is the last epoch before
     this one that is not void, 0 if there is none: the epoch that a sink's target must be at before this one is applied.
+    `rows_cap` holds for the epochs after it.
     """
 
     epoch: int
@@ -298,6 +322,7 @@ class Manifest:
     void: bool = False
     metrics: Mapping[str, int] = field(default_factory=dict)
     previous: int = 0
+    rows_cap: RowsCap | None = None
 
     @property
     def staged_files(self) -> frozenset[str]:
@@ -327,6 +352,7 @@ class Manifest:
                 "void": self.void,
                 "metrics": dict(self.metrics),
                 "previous": self.previous,
+                "rows_cap": self.rows_cap and [self.rows_cap.rows, self.rows_cap.epochs],
             },
         )
 
@@ -354,5 +380,6 @@ class Manifest:
             dead_letter_files=tuple(content["dead_letter_files"]),
             void=content["void"],
             metrics=content["metrics"],
-            previous=content.get("previous", content["parent"] or 0),
+            previous=content["previous"],
+            rows_cap=content["rows_cap"] and RowsCap(*content["rows_cap"]),
         )

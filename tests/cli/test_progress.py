@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sqlstream.cli.progress import TerminalProgress, TextLines, epoch_line, lowest_watermark
+from sqlstream.planning import plan_file
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
-from sqlstream_planner.pipeline import plan_file
 
 SQL = """
 CREATE TABLE t (a INT) WITH ('connector' = 'datagen');

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sqlstream.golden.places import directives, golden_folder
+from sqlstream.golden.paths import directives, golden_folder
 from sqlstream.project import find_root, load_project, pipeline_files, plan, state_directory
 from sqlstream_planner.diagnostics import DiagnosticError
 

@@ -1,4 +1,4 @@
-"""`sqlstream run` and `golden` as processes, on Spark."""
+"""`sqlstream run` and `golden` on Spark: in this process, and as processes that get signals."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from sqlstream.cli.main import run_cli
+from tests.conftest import Sqlstream
 
 ROOT = Path(__file__).parent.parent.parent
 ENVIRONMENT = {
@@ -24,25 +24,21 @@ COMMAND = [sys.executable, "-m", "sqlstream"]
 pytestmark = pytest.mark.spark
 
 
-def sqlstream(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *arguments], cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=180
-    )
-
-
 @pytest.fixture
-def shop(tmp_path: Path) -> Path:
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A new project, which is the current folder."""
     assert run_cli(["init", str(tmp_path / "shop")]) == 0
+    monkeypatch.chdir(tmp_path / "shop")
     return tmp_path / "shop"
 
 
-def test_a_new_project_runs_and_goes_on_with_new_data(shop: Path) -> None:
+def test_a_new_project_runs_and_goes_on_with_new_data(shop: Path, sqlstream_here: Sqlstream) -> None:
     (shop / "data/more").mkdir()
     (shop / "data/orders.csv").rename(shop / "data/more/orders-1.csv")
     file = shop / "pipelines/orders.sql"
     file.write_text(file.read_text().replace("'../data/orders.csv'", "'../data/more'"))
 
-    first = sqlstream("run", "pipelines/orders.sql", "--max-rows-per-epoch", "4", cwd=shop)
+    first = sqlstream_here("run", "pipelines/orders.sql", "--max-rows-per-epoch", "4")
     assert first.returncode == 0, first.stderr
     rows = [line.split() for line in first.stdout.splitlines() if not line.startswith("op")]
     assert sorted(row[-3:] for row in rows) == [
@@ -57,13 +53,13 @@ def test_a_new_project_runs_and_goes_on_with_new_data(shop: Path) -> None:
     assert "orders_per_minute  4 rows  to print" in first.stderr
     assert (shop / "pipelines/.sqlstream/orders").is_dir()
 
-    again = sqlstream("run", "pipelines/orders.sql", cwd=shop)
+    again = sqlstream_here("run", "pipelines/orders.sql")
     assert (again.returncode, again.stdout) == (0, "")
     assert "nothing new" in again.stderr
 
     header = "customer,amount,ordered_at\n"
     (shop / "data/more/orders-2.csv").write_text(header + "dee,5.00,2024-01-01 11:00:00\nada,1.00,never\n")
-    more = sqlstream("run", "pipelines/orders.sql", "--json", cwd=shop)
+    more = sqlstream_here("run", "pipelines/orders.sql", "--json")
     assert more.returncode == 0, more.stderr
     *epochs, end = map(json.loads, more.stdout.splitlines())
     assert [e["event"] for e in epochs] == ["epoch"] * len(epochs)
@@ -74,18 +70,18 @@ def test_a_new_project_runs_and_goes_on_with_new_data(shop: Path) -> None:
     assert "dee" in more.stderr, "rows of a print sink make way for the JSON"
 
 
-def test_golden_commands(shop: Path) -> None:
-    assert sqlstream("golden", "update", cwd=shop).returncode == 0
+def test_golden_commands(shop: Path, sqlstream_here: Sqlstream) -> None:
+    assert sqlstream_here("golden", "update").returncode == 0
     golden = shop / "golden/orders/orders_per_minute.csv"
     golden.write_text(golden.read_text().replace("20.85", "20.58"))
-    done = sqlstream("golden", "check", cwd=shop)
+    done = sqlstream_here("golden", "check")
     assert done.returncode == 1, done.stderr
     assert "FAIL pipelines/orders.sql" in done.stdout
     assert "1 changed" in done.stdout
     assert "20.58 → 20.85" in done.stdout
-    done = sqlstream("golden", "update", "pipelines/orders.sql", cwd=shop)
+    done = sqlstream_here("golden", "update", "pipelines/orders.sql")
     assert "20.58 → 20.85" in done.stdout
-    done = sqlstream("golden", "check", "pipelines/orders.sql", "--max-rows-per-epoch", "2", cwd=shop)
+    done = sqlstream_here("golden", "check", "pipelines/orders.sql", "--max-rows-per-epoch", "2")
     assert (done.returncode, done.stdout) == (0, "ok   pipelines/orders.sql  rows: orders_per_minute 4\n"), (
         done
     )
@@ -113,7 +109,6 @@ def test_a_signal_finishes_the_epoch(tmp_path: Path, number: signal.Signals) -> 
     )
     assert process.stdout is not None
     assert json.loads(process.stdout.readline())["epoch"] == 1
-    time.sleep(0.1)
     # A terminal sends Ctrl-C to all processes of the foreground group, Spark's too.
     if number == signal.SIGINT:
         os.killpg(process.pid, number)
@@ -126,7 +121,10 @@ def test_a_signal_finishes_the_epoch(tmp_path: Path, number: signal.Signals) -> 
     assert end["rows_written"]["out"] == 1000 * end["epochs"]
 
 
-def test_data_that_cannot_be_computed(tmp_path: Path) -> None:
+def test_data_that_cannot_be_computed(
+    tmp_path: Path, sqlstream_here: Sqlstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "in.json").write_text('{"a": "x"}\n')
     (tmp_path / "p.sql").write_text(
         """
@@ -134,7 +132,7 @@ def test_data_that_cannot_be_computed(tmp_path: Path) -> None:
         CREATE TABLE out WITH ('connector' = 'blackhole') AS SELECT CAST(a AS INT) AS a FROM t;
         """
     )
-    done = sqlstream("run", "p.sql", cwd=tmp_path)
+    done = sqlstream_here("run", "p.sql")
     assert done.returncode == 1, done.stderr
     assert "error[DAT001]" in done.stderr
     assert "Traceback" not in done.stderr

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sqlstream.connectors import registry
 from sqlstream.connectors.api import ConnectorContext, SinkPart
 from sqlstream.connectors.database.postgres_connection import PostgresConnection
 from sqlstream.connectors.exactly_once.sink import ExactlyOnceSink
 from sqlstream.connectors.exactly_once.staged import StagedEpoch, StagingWriter, staging_folder
 from sqlstream.connectors.exactly_once.target import Target
+from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.loop.progress import RunResult
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream.runtime.tasks.worker import Connectors
@@ -90,7 +90,7 @@ class Job:
             for sink in self.sinks:
                 sink.close()
         context = ConnectorContext(self.store, str(self.backend.folder))
-        made = registry.SINKS[self.spec.connector].sink(self.spec, context)
+        made = REGISTERED.sink(self.spec, context)
         assert isinstance(made, ExactlyOnceSink)
         self.sinks.append(made)
         return made
@@ -216,7 +216,7 @@ class TableWorld(World):
         assert backend.rows("SELECT epoch FROM sqlstream_epochs") == [(max(manifests(self.state)),)]
 
     def sink(self, spec: SinkSpec, context: ConnectorContext) -> Any:
-        made = registry.SINKS[spec.connector].sink(spec, context)
+        made = REGISTERED.sink(spec, context)
         if self.broken is not None:
             assert isinstance(made, ExactlyOnceSink)
             made._target = cast(Target, _Watched(made._target, self.broken))
@@ -238,7 +238,7 @@ class TableWorld(World):
 small = st.tuples(st.one_of(st.none(), st.integers(0, 2)), st.sampled_from([None, "", "a"]))
 deltas = st.lists(st.lists(st.tuples(small, st.integers(-3, 3).filter(bool)), max_size=8), max_size=5)
 PROPERTY = settings(
-    max_examples=examples(12),
+    max_examples=examples(6),
     # One test is run on two databases.
     suppress_health_check=[
         HealthCheck.function_scoped_fixture,

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from sqlstream.connectors.blackhole import Blackhole
+from sqlstream.connectors.blackhole.sink import Blackhole
 from sqlstream.connectors.filesystem.sink import FileSink, FileWriter
-from sqlstream.connectors.print_sink import PrintSink, PrintWriter
+from sqlstream.connectors.print.sink import PrintSink, PrintWriter
 from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.duck.row_kinds import to_kinds
 from sqlstream_operators.duck.session import DuckSession
@@ -220,7 +220,7 @@ def updating(draw: st.DrawFn) -> tuple[dict[str, str], list[pa.Table], tuple[str
 
 
 @settings(
-    max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(updating(), st.sampled_from(["debezium-json", "changelog-json"]), LIMITS, st.booleans(), st.booleans())
 def test_what_is_written_reads_back_as_the_same_changes(

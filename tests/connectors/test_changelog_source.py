@@ -418,7 +418,7 @@ def test_compressed(tmp_path: Path, duck: DuckSession, ending: str, bad: str) ->
 def test_cuts_fall_between_messages_and_keep_order(
     tmp_path: Path, duck: DuckSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(source_module.SMALLEST_PIECE, "canal-json", 1)
+    monkeypatch.setitem(source_module.SMALLEST_RANGE, "canal-json", 1)
     monkeypatch.setattr(source_module, "_SMALLEST_SPLIT", 100)
     lines = [
         json.dumps({"type": "UPDATE", "data": [{"id": i}, {"id": -i}], "old": [{"id": 0}, {"id": 1}]})

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sqlstream_planner.catalog.connector_options import CHANGELOG_FORMATS, DUCKDB, FILESYSTEM, POSTGRES
+from sqlstream.connectors.filesystem.formats import FORMATS
+from sqlstream.connectors.registry import REGISTERED
+from sqlstream.planning import plan_file
 from sqlstream_planner.catalog.options import Role
 from sqlstream_planner.diagnostics import DiagnosticError
-from sqlstream_planner.pipeline import plan_file
 
 DOCS = Path(__file__).parents[2] / "docs/connectors.md"
 QUERIES = """
@@ -49,16 +50,18 @@ def test_the_examples_can_be_planned(tmp_path: Path) -> None:
 
 def test_every_option_of_the_tables_that_are_kept_up_to_date_is_described() -> None:
     text = DOCS.read_text()
-    for definition in (DUCKDB, POSTGRES):
+    for definition in REGISTERED.descriptors:
+        if not definition.sink.keyed:
+            continue
         section = text.split(f"\n## {definition.name}\n")[1].split("\n## ")[0]
         described = set(re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE))
         assert described == {option.name for option in definition.options}
 
 
-@pytest.mark.parametrize("format_", CHANGELOG_FORMATS)
+@pytest.mark.parametrize("format_", [f.name for f in FORMATS if f.changelog])
 def test_the_options_of_changelog_formats_are_known_where_they_belong(format_: str) -> None:
     """And documented, by their own name or by the first format's that has them all."""
-    own = [option for option in FILESYSTEM.options if option.name.startswith(f"{format_}.")]
+    own = [option for f in FORMATS if f.name == format_ for option in f.options]
     text = DOCS.read_text()
     for option in own:
         first = option.name.replace(format_, "debezium-json")
@@ -74,7 +77,7 @@ def test_the_options_of_changelog_formats_are_known_where_they_belong(format_: s
     assert planned.physical.sources[0].options == {"path": "x", "format": format_, **values}
 
 
-@pytest.mark.parametrize("format_", [f for f, roles in CHANGELOG_FORMATS.items() if Role.SINK not in roles])
+@pytest.mark.parametrize("format_", [f.name for f in FORMATS if f.changelog and Role.SINK not in f.roles])
 def test_some_changelog_formats_are_only_read(format_: str) -> None:
     sql = f"""
     CREATE TABLE t (a INT) WITH ('connector' = 'filesystem', 'path' = 'x', 'format' = 'json');

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream.connectors.api import Limits
-from sqlstream.connectors.filesystem.cutting import CsvShape, csv_cut
+from sqlstream.connectors.filesystem.record_boundaries import CsvShape, csv_range_end
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
 from tests.connectors.harness import Read, context, read_all, source_spec
@@ -176,7 +176,7 @@ def test_columns_that_nobody_needs_are_not_checked(tmp_path: Path, duck: DuckSes
 def test_what_is_not_well_formed_is_not_cut(tmp_path: Path, text: str, shape: CsvShape) -> None:
     (tmp_path / "a").write_bytes(text.encode())
     with (tmp_path / "a").open("rb") as file:
-        assert csv_cut(shape, file, 0, len(text.encode()), 1, None) == (len(text.encode()), None)
+        assert csv_range_end(shape, file, 0, len(text.encode()), 1, None) == (len(text.encode()), None)
 
 
 @pytest.mark.parametrize("rows", [None, 1, 2])

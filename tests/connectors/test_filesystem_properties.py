@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from sqlstream.connectors.api import Limits
 from sqlstream.connectors.filesystem import source as source_module
-from sqlstream.connectors.filesystem.cutting import CsvShape, csv_cut, json_cut
+from sqlstream.connectors.filesystem.record_boundaries import CsvShape, csv_range_end, json_range_end
 from sqlstream.connectors.filesystem.sink import FileWriter
 from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.duck.session import DuckSession
@@ -89,8 +89,8 @@ def _check(
         writer = FileWriter(sink_spec(schema, path="out", format=format_), name)
         (folder / "in").mkdir()
         ends = sorted(cut % (table.num_rows + 1) for cut in cuts)
-        pieces = zip([0, *ends], [*ends, table.num_rows], strict=True)
-        for i, (start, end) in enumerate(pieces):
+        ranges = zip([0, *ends], [*ends, table.num_rows], strict=True)
+        for i, (start, end) in enumerate(ranges):
             part = writer.write(table.slice(start, end - start), epoch=i, task="0")
             for staged, _ in part.payload.get("files", ()):
                 (folder / "out" / staged).rename(folder / f"in/{i}.{format_}")
@@ -115,14 +115,14 @@ LIMITS = st.builds(
     tasks=st.integers(1, 5),
 )
 _BOUNDED = settings(
-    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are cut for parallelism too, however small they are."""
-    monkeypatch.setattr(source_module, "SMALLEST_PIECE", {"json": 1, "csv": 1, "parquet": 1})
+    monkeypatch.setattr(source_module, "SMALLEST_RANGE", {"json": 1, "csv": 1, "parquet": 1})
     monkeypatch.setattr(source_module, "_SMALLEST_SPLIT", 16)
 
 
@@ -156,18 +156,18 @@ FRAGMENTS = st.sampled_from(["a", '"', '""', ",", "\n", "\r\n", "\r", "é", '"x"
 @settings(max_examples=300, deadline=None)
 @given(st.lists(FRAGMENTS, max_size=20).map("".join), st.integers(1, 4), st.integers(1, 5))
 def test_pieces_of_any_text_add_up_to_the_text(text: str, records: int, block: int) -> None:
-    """Well-formed or not: pieces are contiguous, not empty and hold at most `records` records."""
+    """Well-formed or not: ranges are contiguous, not empty and hold at most `records` records."""
     data = text.encode()
     with tempfile.TemporaryFile() as file, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sqlstream.connectors.filesystem.cutting._BLOCK", block)
+        patch.setattr("sqlstream.connectors.filesystem.record_boundaries._BLOCK", block)
         file.write(data)
-        for cut in (json_cut, lambda *args: csv_cut(CsvShape(), *args)):
+        for cut in (json_range_end, lambda *args: csv_range_end(CsvShape(), *args)):
             position = 0
             while position < len(data):
                 end, counted = cut(file, position, len(data), records, None)
                 assert position < end <= len(data)
                 assert counted is None or 0 < counted <= records
-                if cut is json_cut:
+                if cut is json_range_end:
                     assert data[position : end - 1].count(b"\n") <= records - 1
                 position = end
 
@@ -224,7 +224,7 @@ JSON_TYPES = st.recursive(
 
 
 @settings(
-    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(JSON_TYPES, VALUES)
 def test_careful_is_exactly_as_strict_as_strict(duck: DuckSession, type_: str, value: str) -> None:

@@ -166,14 +166,14 @@ def test_watching(tmp_path: Path, duck: DuckSession) -> None:
     source = FileSource(spec, context(tmp_path), clock=lambda: now)
     assert not source.bounded
     plan = source.plan(source.initial_position(), Limits(tasks=1))
-    names = [Path(piece[0]).name for piece in plan.splits[0].payload["pieces"]]
+    names = [Path(file_range[0]).name for file_range in plan.splits[0].payload["ranges"]]
     assert (names, plan.exhausted) == (["b", "a"], False)  # by modification time
     _files(tmp_path / "d", {"c": _line(3)})
     now = 9.0
     assert source.plan(plan.next_position, Limits()).splits == ()
     now = 10.0
     more = source.plan(plan.next_position, Limits())
-    assert [piece[0] for piece in more.splits[0].payload["pieces"]] == [str(tmp_path / "d/c")]
+    assert [file_range[0] for file_range in more.splits[0].payload["ranges"]] == [str(tmp_path / "d/c")]
     assert not more.exhausted
 
 

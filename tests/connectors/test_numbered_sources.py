@@ -7,10 +7,9 @@ import pytest
 
 from sqlstream.connectors.api import Limits, Source, SourceFactory
 from sqlstream.connectors.numbered import NumberedSource
-from sqlstream.connectors.registry import SINKS, SOURCES
+from sqlstream.connectors.registry import REGISTERED
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan.spec import SourceSpec
-from sqlstream_planner.catalog.connector_options import CONNECTORS
 from sqlstream_planner.catalog.options import Role
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.connectors.harness import context, rows, source_spec
@@ -25,7 +24,7 @@ NEXMARK = {
 def _read(
     duck: DuckSession, spec: SourceSpec, tmp_path: Path, limits: Limits | None = None, relation: str = "r"
 ) -> list[Any]:
-    factory: SourceFactory = SOURCES[spec.connector]
+    factory: SourceFactory = REGISTERED.source_factory(spec.connector)
     source: Source = factory.source(spec, context(tmp_path))
     position, found = source.initial_position(), []
     for _ in range(1000):
@@ -84,8 +83,13 @@ def test_declared_types_and_spellings_decide(tmp_path: Path, duck: DuckSession) 
     assert [row[0] for row in table] == [0, 1, 1]
     assert str(table[0][1].tzinfo) == "UTC"
     uuid = source_spec({"u": "UUID", "h": "HUGEINT"}, {"number-of-rows": "2"}, connector="datagen")
-    reader = SOURCES["datagen"].reader(uuid, "")
-    split = SOURCES["datagen"].source(uuid, context(tmp_path)).plan({"row": 0}, Limits()).splits[0]
+    reader = REGISTERED.source_factory("datagen").reader(uuid, "")
+    split = (
+        REGISTERED.source_factory("datagen")
+        .source(uuid, context(tmp_path))
+        .plan({"row": 0}, Limits())
+        .splits[0]
+    )
     reader.open_strict(duck, "r", split, queries=1)
     assert duck.query("SELECT typeof(u) AS u, typeof(h) AS h FROM r LIMIT 1").to_pylist() == [
         {"u": "UUID", "h": "HUGEINT"}
@@ -103,7 +107,7 @@ def test_columns_that_events_do_not_have(tmp_path: Path, column: str) -> None:
     name, _, field = column.partition(".")
     spec = source_spec({name: f"STRUCT({field} BIGINT)" if field else "BIGINT"}, connector="nexmark")
     with pytest.raises(DiagnosticError) as error:
-        SOURCES["nexmark"].source(spec, context(tmp_path))
+        REGISTERED.source_factory("nexmark").source(spec, context(tmp_path))
     assert error.value.diagnostics[0].help in ("did you mean `bid`?", "did you mean `bid.price`?")
 
 
@@ -125,7 +129,7 @@ def test_the_throttle() -> None:
 def test_datagen_is_throttled_as_documented(tmp_path: Path) -> None:
     def first(options: dict[str, str]) -> int:
         spec = source_spec({"a": "BIGINT"}, options, connector="datagen")
-        source = SOURCES["datagen"].source(spec, context(tmp_path))
+        source = REGISTERED.source_factory("datagen").source(spec, context(tmp_path))
         return int(source.plan({"row": 0}, Limits()).next_position["row"])
 
     assert first({"number-of-rows": "500"}) == 500
@@ -133,6 +137,13 @@ def test_datagen_is_throttled_as_documented(tmp_path: Path) -> None:
     assert first({}) == 0
 
 
-def test_the_registry_has_what_the_planner_knows() -> None:
-    assert set(SOURCES) == {c.name for c in CONNECTORS.values() if Role.SOURCE in c.roles}
-    assert set(SINKS) == {c.name for c in CONNECTORS.values() if Role.SINK in c.roles}
+def test_what_a_descriptor_says_can_be_made() -> None:
+    for connector in REGISTERED:
+        descriptor = connector.descriptor
+        assert (connector.source is not None) == (Role.SOURCE in descriptor.roles)
+        assert (connector.sink is not None) == (Role.SINK in descriptor.roles)
+        if connector.source is not None:
+            assert REGISTERED.source_factory(descriptor.name)
+        if connector.sink is not None:
+            assert REGISTERED.sink_factory(descriptor.name)
+        REGISTERED.batch_input(descriptor.name)

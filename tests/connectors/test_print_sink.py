@@ -6,8 +6,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from sqlstream.connectors.blackhole import Blackhole
-from sqlstream.connectors.print_sink import PrintSink, PrintWriter
+from sqlstream.connectors.blackhole.sink import Blackhole
+from sqlstream.connectors.print.sink import PrintSink, PrintWriter
 from tests.connectors.harness import sink_spec
 
 SCHEMA = {"name": "VARCHAR", "n": "BIGINT", "huge": "HUGEINT", "tags": "VARCHAR[]"}

@@ -1,7 +1,8 @@
 """Every command in the documentation runs, and shows what the page says it shows.
 
 A `console` block is a list of commands; what follows a command is the start of its standard output. The blocks of a
-page run one after the other in one folder: a copy of the example pipelines.
+page run one after the other in one folder: a copy of the example pipelines. Those of the README run as processes, as a
+reader runs them; those of the other pages in this one, with the Spark that all tests share.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream.cli.main import run_cli
+from tests.conftest import Sqlstream
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -58,17 +60,21 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda p: str(p.relative_to(ROOT)))
-def test_commands_do_what_the_page_says(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_do_what_the_page_says(
+    page: Path, folder: Path, sqlstream_here: Sqlstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before: list[str] = []
+    monkeypatch.chdir(folder)
     for step in steps(page):
         if step.command.startswith("make "):
             continue
         words = shlex.split(step.command, comments=True)
         assert words[0] == "sqlstream", step.command
-        # A process of its own, as for a reader: no Spark is left in this one.
-        done = subprocess.run(
-            [sys.executable, "-m", *words], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True
-        )
+        if page.name == "README.md":
+            command = [sys.executable, "-m", *words]
+            done = subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True)
+        else:
+            done = sqlstream_here(*words[1:])
         assert done.returncode == 0, f"{step.command}\n{done.stdout}\n{done.stderr}"
         shown = done.stdout.splitlines()
         assert shown[: len(step.output)] == step.output, step.command

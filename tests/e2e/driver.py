@@ -5,27 +5,51 @@ python -m tests.e2e.driver FOLDER ROWS_PER_EPOCH PARALLELISM [MASTER]
 
 from __future__ import annotations
 
+import itertools
 import os
+import signal
 import sys
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from sqlstream.planning import plan_file
 from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.loop.faults import Faults, Point, no_faults
 from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream.storage.garbage import RETAINED
 from sqlstream_planner.diagnostics import DiagnosticError, render
-from sqlstream_planner.pipeline import plan_file
 
 
-def _clock() -> float:
-    """The time; since CLOCK_FROM it goes CLOCK_SPEED times as fast, so that state grows old within a test."""
-    begin = float(os.environ.get("CLOCK_FROM", "0"))
-    return begin + (time.time() - begin) * float(os.environ.get("CLOCK_SPEED", "1"))
+def _clock() -> Callable[[], float]:
+    """The time; with CLOCK_FROM and CLOCK_STEP (seconds) a step more each time it is asked for."""
+    if "CLOCK_FROM" not in os.environ:
+        return time.time
+    return itertools.count(float(os.environ["CLOCK_FROM"]), float(os.environ["CLOCK_STEP"])).__next__
 
 
-def main(folder: Path, rows_per_epoch: int, parallelism: int, master: str | None) -> int:
+def kill_at(text: str) -> Faults:
+    """Kill this process group at the n-th time a point is reached, or some seconds later: "planned 2 0.1"."""
+    point, number, *delay = text.split()
+    reached = 0
+
+    def at(here: Point, epoch: int) -> None:
+        nonlocal reached
+        reached += here == point
+        if here == point and reached == int(number):
+            if not delay:
+                os.killpg(0, signal.SIGKILL)
+            threading.Timer(float(delay[0]), os.killpg, (0, signal.SIGKILL)).start()
+
+    return at
+
+
+def main(
+    folder: Path, rows_per_epoch: int, parallelism: int, master: str | None, *, faults: Faults = no_faults
+) -> int:
     """Run; print each committed epoch, so that a test can wait for one."""
 
     def told(report: EpochReport) -> None:
@@ -48,7 +72,8 @@ def main(folder: Path, rows_per_epoch: int, parallelism: int, master: str | None
             on_epoch=told,
             lease_beat_s=float(os.environ.get("LEASE_BEAT_S", "0.2")),
             retained_epochs=int(os.environ.get("RETAINED_EPOCHS", str(RETAINED))),
-            wall_clock=_clock,
+            wall_clock=_clock(),
+            faults=faults,
         )
     except DiagnosticError as error:
         for diagnostic in error.diagnostics:
@@ -62,6 +87,10 @@ if __name__ == "__main__":
     arguments = sys.argv[1:]
     sys.exit(
         main(
-            Path(arguments[0]), int(arguments[1]), int(arguments[2]), arguments[3] if arguments[3:] else None
+            Path(arguments[0]),
+            int(arguments[1]),
+            int(arguments[2]),
+            arguments[3] if arguments[3:] else None,
+            faults=kill_at(os.environ["KILL_AT"]) if "KILL_AT" in os.environ else no_faults,
         )
     )

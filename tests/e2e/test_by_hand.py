@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from sqlstream_planner.pipeline import plan_file
+from sqlstream.planning import plan_file
 from tests.properties.in_process import run_here
 
 BIDS = """2020-04-15 08:05,4.00,supplier1

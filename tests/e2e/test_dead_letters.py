@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from sqlstream.planning import plan_file
 from sqlstream.runtime.loop.progress import EpochReport
-from sqlstream_planner.pipeline import plan_file
 from tests.properties.referee import Pipeline, assert_same
 
 QUERY = (

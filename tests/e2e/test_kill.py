@@ -1,4 +1,4 @@
-"""Restart: a driver that is really killed, at random instants, loses nothing and doubles nothing."""
+"""Restart: a driver that is really killed, at any step, loses nothing and doubles nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -16,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.killing import POINTS, Killer, Order, steps_within
 from tests.properties.referee import Pipeline, assert_same
 
 ROOT = Path(__file__).parents[2]
-KILLS = 30
 QUERIES = (
     "SELECT window_start, window_end, k, COUNT(*) AS n, SUM(v) AS v, COUNT(DISTINCT s) AS u FROM "
     "TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '20' SECOND)) GROUP BY window_start, window_end, k",
@@ -61,63 +60,57 @@ def start(
     )
 
 
-def kill_after(driver: subprocess.Popen[str], seconds: float, *, epochs: int = 0) -> bool:
-    """SIGKILL the driver's process group `seconds` after it is ready and has committed `epochs`.
+def killed(driver: subprocess.Popen[str]) -> None:
+    """Wait until a driver that was told to has killed itself and its Spark."""
+    _, errors = driver.communicate(timeout=300)
+    assert driver.returncode == -signal.SIGKILL, errors
 
-    False if it had ended by itself.
-    """
-    assert driver.stdout is not None
-    for _ in range(1 + epochs):
-        driver.stdout.readline()
-    time.sleep(seconds)
-    ended = driver.poll() is not None
-    if not ended:
-        os.killpg(driver.pid, signal.SIGKILL)
-    driver.wait()
-    return not ended
+
+def _same(pipeline: Pipeline) -> None:
+    assert_same(pipeline.output(1), pipeline.expected(1))
+    assert_same(pipeline.output(2), pipeline.expected(2))
+    assert pipeline.dead_letters() == []
 
 
 @pytest.mark.kill
-def test_thirty_kills_at_random_instants(tmp_path: Path) -> None:
+def test_kills_at_each_point_of_an_epoch(tmp_path: Path) -> None:
+    """Also with another number of shards after it, so that the epoch that was begun is given up, and killed there."""
+    pipeline = Pipeline.create(tmp_path / "p", QUERIES, _data(random.Random(3), 2400, 3), delay=5)
+    with Killer.running(tmp_path) as killer:
+        for occurrence in (1, 3):
+            for shards, point in enumerate(POINTS):
+                killer.kill(Order(str(pipeline.folder), 60, 1 + shards % 3, point, occurrence))
+            killer.kill(Order(str(pipeline.folder), 60, 1, "planned"))
+            killer.kill(Order(str(pipeline.folder), 60, 2, "voided"))
+        killer.finish(Order(str(pipeline.folder), 60, 2))
+    _same(pipeline)
+
+
+@pytest.mark.kill
+def test_kills_at_steps_anywhere(tmp_path: Path) -> None:
+    """Sixteen kills at calls in our code, spread evenly over what two epochs and the start of a run make."""
     rng = random.Random(20240101)
-    kills = rounds = 0
-    while kills < KILLS:
-        rounds += 1
-        folder = tmp_path / f"round-{rounds}"
-        pipeline = Pipeline.create(folder, QUERIES, _data(rng, 3000, 3), delay=5)
-        while True:
-            driver = start(folder, rows_per_epoch=60, parallelism=rng.choice([1, 2, 3]))
-            # Half of them have committed something, so that the work goes on where the machine is slow.
-            if kills < KILLS and kill_after(driver, rng.uniform(0.0, 1.2), epochs=rng.choice([0, 1])):
-                kills += 1
-                continue
-            out, errors = driver.communicate(timeout=300)
-            assert driver.returncode == 0, out + errors
-            break
-        assert_same(pipeline.output(1), pipeline.expected(1))
-        assert_same(pipeline.output(2), pipeline.expected(2))
-        assert pipeline.dead_letters() == []
-    assert kills >= KILLS
+    pipeline = Pipeline.create(tmp_path / "p", QUERIES, _data(rng, 2400, 3), delay=5)
+    with Killer.running(tmp_path) as killer:
+        first = killer.run(Order(str(pipeline.folder), 60, 2, "collected", 2))
+        assert first.killed, first.errors
+        for step in steps_within(rng, first.steps, 16):
+            killer.kill(Order(str(pipeline.folder), 60, rng.choice([1, 2, 3]), step=step))
+        killer.finish(Order(str(pipeline.folder), 60, 2))
+    _same(pipeline)
 
 
 @pytest.mark.kill
 @pytest.mark.spark
 def test_kills_of_a_driver_with_spark(tmp_path: Path) -> None:
-    rng = random.Random(7)
-    pipeline = Pipeline.create(tmp_path / "p", QUERIES, _data(rng, 3000, 3), delay=5)
-    for single_task_rows in (0, 300, 0):
-        driver = start(pipeline.folder, 300, 2, "local[2]", single_task_rows=single_task_rows)
-        assert driver.stdout is not None
-        for _line in range(3):
-            driver.stdout.readline()  # ready, and two epochs
-        time.sleep(rng.uniform(0, 0.4))
-        os.killpg(driver.pid, signal.SIGKILL)
-        driver.wait()
-    driver = start(pipeline.folder, 300, 2, "local[2]")
+    """While tasks run, and between the manifest and the sinks; then it goes on with small epochs as one task."""
+    pipeline = Pipeline.create(tmp_path / "p", QUERIES, _data(random.Random(7), 3000, 3), delay=5)
+    for at in ("planned 3 0.1", "published 2"):
+        killed(start(pipeline.folder, 300, 2, "local[2]", environment={"KILL_AT": at}))
+    driver = start(pipeline.folder, 300, 2, "local[2]", single_task_rows=300)
     _, errors = driver.communicate(timeout=300)
     assert driver.returncode == 0, errors
-    assert_same(pipeline.output(1), pipeline.expected(1))
-    assert_same(pipeline.output(2), pipeline.expected(2))
+    _same(pipeline)
 
 
 @pytest.mark.kill

@@ -1,10 +1,11 @@
-"""Restart over tables: a driver that is killed at random instants leaves DuckDB and PostgreSQL right."""
+"""Restart over tables: a driver that is killed at any step leaves DuckDB and PostgreSQL right."""
 
 from __future__ import annotations
 
 import json
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import duckdb
 import pytest
 
 from tests.connectors.postgres_server import Database, Server, database, postgres_server
-from tests.e2e.test_kill import kill_after, start
+from tests.e2e.killing import Killer, Order, steps_within
 from tests.runtime.support import manifests
 
 __all__ = ["Database", "Server", "database", "postgres_server"]
@@ -89,16 +90,19 @@ def _recorded(folder: Path, database: Database) -> set[tuple[Any, ...]]:
 
 
 @pytest.mark.kill
-def test_tables_are_right_after_kills_at_random_instants(tmp_path: Path, database: Database) -> None:
+def test_tables_are_right_after_kills_at_any_step(tmp_path: Path, database: Database) -> None:
     rng = random.Random(20241121)
     _input(tmp_path, rng)
     (tmp_path / "pipeline.sql").write_text(SQL.format(url=database.url))
-    for _ in range(KILLS):
-        driver = start(tmp_path, rows_per_epoch=150, parallelism=2)
-        assert kill_after(driver, rng.uniform(0.0, 3.0))
-    driver = start(tmp_path, rows_per_epoch=150, parallelism=2)
-    _, errors = driver.communicate(timeout=300)
-    assert driver.returncode == 0, errors
+    order = Order(str(tmp_path), rows_per_epoch=150, parallelism=2)
+    with Killer.running(tmp_path) as killer:
+        first = killer.run(replace(order, point="collected", occurrence=2))
+        assert first.killed, first.errors
+        for point in ("prepared", "published", "committed"):
+            killer.kill(replace(order, point=point))
+        for step in steps_within(rng, first.steps, KILLS):
+            killer.kill(replace(order, step=step))
+        killer.finish(order)
     expected = {name: _expected(tmp_path, query) for name, query in EXPECTED.items()}
     assert _tables(tmp_path, database) == expected
     last = max(manifests(tmp_path / "state"))

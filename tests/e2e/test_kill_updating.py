@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
-import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.e2e.driver import main as run_here
-from tests.e2e.test_kill import kill_after, start
+from tests.e2e.killing import Killer, Order, steps_within
 from tests.runtime.support import manifests
 
 KILLS = 3
@@ -76,10 +75,8 @@ ROWS, ROWS_PER_EPOCH = 200, 40
 
 @pytest.fixture
 def rng() -> random.Random:
-    """Draws the rows and the instants; KILL_SEED repeats a run."""
-    seed = int(os.environ.get("KILL_SEED", "0")) or random.randrange(1, 2**32)
-    print(f"KILL_SEED={seed}")
-    return random.Random(seed)
+    """Draws the rows and the steps; KILL_SEED draws others."""
+    return random.Random(int(os.environ.get("KILL_SEED", "0")))
 
 
 def _input(folder: Path, rows: list[dict[str, Any]]) -> None:
@@ -89,14 +86,14 @@ def _input(folder: Path, rows: list[dict[str, Any]]) -> None:
         (folder / "in" / f"{number}.json").write_text("".join(json.dumps(row) + "\n" for row in half))
 
 
-def _kill_and_finish(folder: Path, rng: random.Random, environment: Mapping[str, str]) -> None:
-    """Kill drivers at random instants of their first epochs, then let one run to the end."""
-    for _ in range(KILLS):
-        driver = start(folder, ROWS_PER_EPOCH, rng.choice([1, 1, 2]), environment=environment)
-        assert kill_after(driver, rng.uniform(0.0, 0.3), epochs=rng.randrange(3))
-    driver = start(folder, ROWS_PER_EPOCH, 1, environment=environment)
-    _, errors = driver.communicate(timeout=300)
-    assert driver.returncode == 0, errors
+def _kill_and_finish(
+    killer: Killer, folder: Path, rng: random.Random, steps: int, clock: Iterator[dict[str, str]]
+) -> None:
+    """Kill drivers at steps of the first `steps` that they make, then let one run to the end."""
+    for step in steps_within(rng, steps, KILLS):
+        shards = rng.choice([1, 1, 2])
+        killer.kill(Order(str(folder), ROWS_PER_EPOCH, shards, step=step, environment=next(clock)))
+    killer.finish(Order(str(folder), ROWS_PER_EPOCH, 1, environment=next(clock)))
 
 
 def _lines(folder: Path, sink: str) -> dict[int, Counter[str]]:
@@ -153,8 +150,9 @@ def test_early_late_ranked_and_conflicting_rows_after_kills(tmp_path: Path, rng:
     for folder in (killed, undisturbed):
         _input(folder, rows)
         (folder / "pipeline.sql").write_text(SQL)
-    assert run_here(undisturbed, ROWS_PER_EPOCH, 1, None) == 0
-    _kill_and_finish(killed, rng, {})
+    with Killer.running(tmp_path) as killer:
+        whole = killer.finish(Order(str(undisturbed), ROWS_PER_EPOCH, 1))
+        _kill_and_finish(killer, killed, rng, whole.steps // 3, itertools.repeat({}))
 
     for sink in ("early", "corrected", "places", "lasts", "best"):
         # An epoch that is given up, as it was begun with another number of shards, only leaves out its number.
@@ -178,8 +176,13 @@ INSERT INTO seen SELECT /*+ STATE_TTL('t' = '12 h') */ DISTINCT k FROM t;
 END;
 """
 HOUR_US = 3_600_000_000
-#: Seconds of the driver's clock in one: an epoch takes an hour or some.
-SPEED = 36_000
+
+
+def _hours() -> Iterator[dict[str, str]]:
+    """The clock of each run: an hour more each time it is asked, and 50 hours between the starts of two runs."""
+    for number in itertools.count():
+        begin = 1_700_000_000 + number * 50 * 3600
+        yield {"CLOCK_FROM": str(begin), "CLOCK_STEP": "3600", "RETAINED_EPOCHS": "1000"}
 
 
 class Aging:
@@ -208,8 +211,13 @@ def test_state_with_a_time_to_live_after_kills(tmp_path: Path, rng: random.Rando
     rows = [{"id": n, "k": int(rng.paretovariate(0.5)) % 200, "v": 1} for n in range(ROWS)]
     _input(tmp_path, rows)
     (tmp_path / "pipeline.sql").write_text(AGING)
-    clock = {"CLOCK_FROM": str(time.time()), "CLOCK_SPEED": str(SPEED)}
-    _kill_and_finish(tmp_path, rng, {**clock, "RETAINED_EPOCHS": "1000"})
+    with Killer.running(tmp_path) as killer:
+        # Two epochs, but of a folder of their own: how many steps they make.
+        (tmp_path / "first").mkdir()
+        _input(tmp_path / "first", rows)
+        (tmp_path / "first" / "pipeline.sql").write_text(AGING)
+        first = killer.run(Order(str(tmp_path / "first"), ROWS_PER_EPOCH, 1, "collected", 2))
+        _kill_and_finish(killer, tmp_path, rng, first.steps, _hours())
 
     counts, seen = Aging(4 * HOUR_US), Aging(12 * HOUR_US)
     given = {sink: _lines(tmp_path, sink) for sink in ("counts", "seen")}

@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from sqlstream_planner.pipeline import plan_file
+from sqlstream.planning import plan_file
 from tests.properties.in_process import run_here
 from tests.properties.updating import collecting
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream.golden import check as golden
-from sqlstream.golden.places import directives
+from sqlstream.golden.paths import directives
 from sqlstream.project import pipeline_files
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
 
@@ -16,7 +16,7 @@ PIPELINES = [f.relative_to(ROOT) for f in pipeline_files(ROOT) if not directives
 
 
 @pytest.mark.parametrize("file", PIPELINES, ids=str)
-@pytest.mark.parametrize(("rows_per_epoch", "shards"), [(None, 1), (2500, 3)], ids=["whole", "cut"])
+@pytest.mark.parametrize(("rows_per_epoch", "shards"), [(None, 1), (7000, 3)], ids=["whole", "cut"])
 def test_rows_are_those_of_the_golden_files(file: Path, rows_per_epoch: int | None, shards: int) -> None:
     pipeline = golden.Pipeline.load(ROOT / file, {}, None, None)
     outcome = golden.check(pipeline, InProcessRunner(2), rows_per_epoch=rows_per_epoch, parallelism=shards)

@@ -99,7 +99,7 @@ def check(
     return rows
 
 
-@settings(max_examples=examples(30))
+@settings(max_examples=examples(15))
 @given(histories(), st.integers(1, 4), st.randoms(use_true_random=False))
 def test_after_every_epoch_the_sums_are_the_batch_answer(
     epochs: list[list[Change]], shards: int, chance: random.Random
@@ -107,7 +107,7 @@ def test_after_every_epoch_the_sums_are_the_batch_answer(
     check(SPEC, Shards(SPEC, shards, KEYS), epochs, chance)
 
 
-@settings(max_examples=examples(20))
+@settings(max_examples=examples(10))
 @given(histories(), st.integers(1, 3), st.randoms(use_true_random=False))
 def test_append_only_input_keeps_flags_and_writes_a_value_once(
     epochs: list[list[Change]], shards: int, chance: random.Random

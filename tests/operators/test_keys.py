@@ -27,11 +27,12 @@ from sqlstream_operators.codec.keys import (
 )
 from sqlstream_operators.plan import types as t
 from sqlstream_operators.plan.types import Kind, SqlType
+from tests.examples import examples
 from tests.operators.arrow_strategies import any_types, columns, scalar_types
 
 MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
-SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOW = settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def mix(z: int) -> int:

@@ -24,9 +24,10 @@ from sqlstream_operators.errors import StateError
 from sqlstream_operators.plan import types as t
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.plan.types import SqlType
+from tests.examples import examples
 from tests.operators.arrow_strategies import any_types, columns
 
-SLOW = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOW = settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def fields(types: list[SqlType]) -> list[StateField]:

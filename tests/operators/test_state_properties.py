@@ -239,7 +239,7 @@ class Store(RuleBasedStateMachine):
         max_deltas: int,
         keep: int,
     ) -> None:
-        policy = SnapshotPolicy(min_bytes=1 << 20, max_deltas=max_deltas, keep_deltas=keep)
+        policy = SnapshotPolicy(min_bytes=1 << 20, max_deltas=max_deltas, retained_deltas=keep)
         shards = rescale or len(self.versions)
         published = []
         rows: Rows = {}
@@ -352,7 +352,7 @@ class Twin(RuleBasedStateMachine):
         assert read(self.store) == (self.rows, self.windows)
 
 
-Twin.TestCase.settings = settings(max_examples=50, stateful_step_count=10, deadline=None)
+Twin.TestCase.settings = settings(max_examples=25, stateful_step_count=10, deadline=None)
 
 
 class TestTwin(Twin.TestCase):  # type: ignore[misc, valid-type]

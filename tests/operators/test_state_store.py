@@ -49,7 +49,7 @@ SCHEMA = StateSchema(
     ),
 )
 LONG = "t" * BLOB_MIN_VALUE_BYTES  # a value with it is kept in a blob file
-OFTEN = SnapshotPolicy(min_bytes=0, max_deltas=2, keep_deltas=2)
+OFTEN = SnapshotPolicy(min_bytes=0, max_deltas=2, retained_deltas=2)
 
 
 class Bench:
@@ -248,7 +248,7 @@ def test_a_retry_writes_the_same_files(bench: Bench) -> None:
 
 
 def test_a_lagging_cache_catches_up_by_deltas(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, SnapshotPolicy(min_bytes=0, max_deltas=3, keep_deltas=4))
+    bench = Bench(tmp_path, SnapshotPolicy(min_bytes=0, max_deltas=3, retained_deltas=4))
     for i in range(9):
         bench.epoch(sums(("a", i, i)), "lagging" if i == 6 else "a")
     assert bench.version.snapshot

@@ -133,7 +133,7 @@ def test_appended_rows(case: Case, changes: list[Change], ends: list[int], shard
     check_kept(case, job, there)
 
 
-@settings(max_examples=examples(50))
+@settings(max_examples=examples(15))
 @given(cases(), updates(), cuts, st.integers(1, 4), st.sampled_from([1, 16]))
 @example(ONE, [((1, 0, "a", None), -1), ((1, 0, "a", None), 1), ((1, 0, "a", None), 1)], [1, 2], 1, 1)
 def test_updates_and_deletes_of_everything(
@@ -153,7 +153,7 @@ def test_updates_and_deletes_of_everything(
     assert job.stored() == []
 
 
-@settings(max_examples=examples(25))
+@settings(max_examples=examples(15))
 @given(cases(), updates(), cuts, st.booleans(), st.integers(0, 99))
 def test_the_order_of_rows_in_an_epoch_means_nothing(
     case: Case, changes: list[Change], ends: list[int], retracting: bool, seed: int
@@ -214,7 +214,7 @@ def long_partitions(draw: st.DrawFn) -> tuple[Case, list[list[Change]]]:
     return case, epochs
 
 
-@settings(max_examples=examples(25))
+@settings(max_examples=examples(15))
 @given(long_partitions(), st.sampled_from([1, 4]))
 def test_of_a_long_partition_only_the_beginning_is_read(
     drawn: tuple[Case, list[list[Change]]], slack: int

@@ -16,9 +16,10 @@ from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_operators.plan.types import BIGINT, SqlType, parse_type, quote_identifier
-from sqlstream_planner.batch.group_batch import batch_call
+from sqlstream_planner.aggregates.batch import in_any_order
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import Provenance
+from sqlstream_planner.identity.source import ColumnIdentity, SourceIdentity
 from sqlstream_planner.logical import AggregateCall, Field, GroupAggregate, GroupExpiry, Scan, column
 from sqlstream_planner.operator_plans.group_plan import GroupPlan, plan_group
 
@@ -53,7 +54,8 @@ _SOURCE = SourceSpec(
 
 def scan() -> Scan:
     """The table."""
-    return Scan(_SOURCE, "rows", _FIELDS)
+    columns = tuple(ColumnIdentity(n, str(t), name=n) for n, t in COLUMNS.items())
+    return Scan(_SOURCE, SourceIdentity("rows", (), columns), _FIELDS)
 
 
 def _typed(text: str) -> SqlType:
@@ -132,7 +134,7 @@ class Shape:
         items = [f"({k}) AS key{i}" for i, k in enumerate(self.keys)]
         if self.sets is not None:
             items.append(f"grouping({', '.join(self.keys)}) AS gid" if self.keys else "0::BIGINT AS gid")
-        items += [f"{batch_call(c)} AS {quote_identifier(c.field.id)}" for c in calls]
+        items += [f"{in_any_order(c)} AS {quote_identifier(c.field.id)}" for c in calls]
         text = f"SELECT {', '.join(items)} FROM folded"
         if self.sets is not None:
             sets = ", ".join(f"({', '.join(self.keys[i] for i in s)})" for s in self.sets)

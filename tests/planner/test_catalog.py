@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlstream_planner.catalog.connector_options import CONNECTORS, ELSEWHERE
+from sqlstream.connectors.registry import REGISTERED
 from sqlstream_planner.catalog.job_options import JOB_OPTIONS, REFUSED, is_harmless
 from sqlstream_planner.catalog.options import OptionDef, ValueKind, find_option, parse_bytes, parse_duration
 from sqlstream_planner.catalog.script import read_catalog
@@ -28,7 +28,7 @@ BASE = f"""CREATE TABLE base (
 
 
 def catalog(text: str) -> Catalog:
-    return read_catalog(parse_file(text, file="q.sql"))
+    return read_catalog(parse_file(text, file="q.sql"), REGISTERED.descriptors)
 
 
 def mistakes(text: str) -> list[Diagnostic]:
@@ -154,7 +154,7 @@ def test_no_setting_is_both_ours_and_refused_or_harmless() -> None:
         assert option.name not in REFUSED
         if option.name != "execution.checkpointing.interval":
             assert not is_harmless(option.name)
-    assert not ELSEWHERE & CONNECTORS.keys()
+    assert not REGISTERED.descriptors.elsewhere & set(REGISTERED.descriptors.names)
 
 
 def like(rules: str, body: str = "") -> Catalog:

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from sqlstream.planning import plan_file
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import OperatorStep, PhysicalPlan
 from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.explain import explain_json, explain_text
 from sqlstream_planner.logical_text import logical_text
-from sqlstream_planner.pipeline import Planned, plan_file
+from sqlstream_planner.pipeline import Planned
 
 TABLES = """
 CREATE TABLE t (k INT, v BIGINT, a ARRAY<INT>, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)

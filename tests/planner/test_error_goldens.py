@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from sqlstream.planning import plan_file
 from sqlstream_planner.diagnostics import DiagnosticError, render
-from sqlstream_planner.pipeline import plan_file
 
 ROOT = Path(__file__).parents[2]
 ERRORS = Path(__file__).parent / "errors"

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from sqlstream_operators.plan.types import UNKNOWN
+from sqlstream_operators.plan.types import UNKNOWN, SqlType
 from sqlstream_planner.functions import catalogue
 from sqlstream_planner.functions.catalogue import Function, FunctionKind, Overload
 from sqlstream_planner.functions.generics import TYPE_UNKNOWN
 from sqlstream_planner.problems import TypeProblem
-from tests.planner.typing_referee import agrees, duckdb_type, our_type, parse
+from tests.planner.typing_referee import judged, our_type, parse
 
 ROOT = Path(__file__).parents[2]
 
@@ -106,13 +106,13 @@ def test_every_function_of_the_catalogue_is_typed_as_duckdb_types_it() -> None:
     for function in every_function():
         for overload in function.overloads:
             for call in calls(function, overload):
-                difference = agrees(call)
+                ours, theirs, difference = judged(call)
                 if difference is not None:
                     differences.append(difference)
-                elif duckdb_type(call) is not None:
+                elif isinstance(theirs, SqlType):
                     bound += 1
                     opaque = "row(" in call or "NULL" in call
-                    if not opaque and our_type(parse(call)) == UNKNOWN and duckdb_type(call) != UNKNOWN:
+                    if not opaque and ours == UNKNOWN and theirs != UNKNOWN:
                         unknown.add(function.name)
     assert differences == []
     assert unknown <= TYPE_UNKNOWN

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sqlstream.planning import plan_file
 from sqlstream_planner.diagnostics import DiagnosticError
-from sqlstream_planner.pipeline import Planned, plan_file
+from sqlstream_planner.pipeline import Planned
 
 TABLE = """CREATE TABLE t (
   k INT, p AS PROCTIME(), v INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND

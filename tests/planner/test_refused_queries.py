@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sqlstream.planning import plan_file
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
-from sqlstream_planner.pipeline import plan_file
 
 TABLE = """
 CREATE TABLE t (k INT, v BIGINT, s STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)

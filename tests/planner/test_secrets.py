@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from sqlstream.planning import plan_file
 from sqlstream_planner import explain
-from sqlstream_planner.pipeline import plan_file
 from sqlstream_planner.secrets import shown_options
 
 SQL = """

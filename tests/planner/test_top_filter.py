@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sqlstream.planning import plan_file
 from sqlstream_operators.plan.spec import FragmentStep
 from sqlstream_operators.plan.types import BIGINT, DOUBLE, VARCHAR, SqlType
 from sqlstream_planner.explain import explain_text
 from sqlstream_planner.logical import Field, OrderTerm
 from sqlstream_planner.operator_plans.top_filter import Keep
-from sqlstream_planner.pipeline import plan_file
 from tests.examples import examples
 
 DUCK = duckdb.connect(config={"threads": 1})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from typing import NamedTuple
 
 import duckdb
 import sqlglot
@@ -56,6 +57,7 @@ def parse(sql: str) -> exp.Expr:
     return sqlglot.parse_one(sql, dialect=SqlStream)
 
 
+@cache
 def type_named(text: str) -> SqlType:
     """A type that DuckDB prints; UNKNOWN if no column of ours can have it."""
     if text == '"NULL"':
@@ -103,10 +105,27 @@ def our_type(node: exp.Expr) -> SqlType | TypeProblem:
         return problem
 
 
+class Judged(NamedTuple):
+    """Our type of an expression (or the problem), DuckDB's (or its error), and how they differ, if they do."""
+
+    ours: SqlType | TypeProblem
+    theirs: SqlType | str
+    difference: str | None
+
+
 def agrees(sql: str) -> str | None:
     """None if we type `sql` as DuckDB does (or leave it UNKNOWN), else how we differ."""
+    return judged(sql).difference
+
+
+def judged(sql: str) -> Judged:
+    """What both say of `sql`, which DuckDB is given as we would write it."""
     node = parse(sql)
-    theirs, ours = verdict(duckdb_sql(node)), our_type(node)
+    ours, theirs = our_type(node), verdict(duckdb_sql(node))
+    return Judged(ours, theirs, _difference(sql, ours, theirs))
+
+
+def _difference(sql: str, ours: SqlType | TypeProblem, theirs: SqlType | str) -> str | None:
     if isinstance(ours, TypeProblem):
         # DuckDB folds a call of a NULL literal to an untyped NULL: `power(trim(NULL), 1)` binds there.
         fine = isinstance(theirs, str) or refused_on_purpose(ours) or "NULL" in sql

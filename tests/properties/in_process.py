@@ -25,7 +25,7 @@ def run_here(
     on_epoch: Callable[[EpochReport], Any] = lambda report: None,
     **options: Any,
 ) -> RunResult:
-    """Run `planned` until its input ends; state, cache and paths are in `folder`, nothing is synced to disk."""
+    """Run `planned` until its input ends; state, cache and paths are in `folder`, nothing is synced or waited for."""
     return run_pipeline(
         planned.physical,
         state_dir=folder / state,
@@ -36,5 +36,5 @@ def run_here(
         runner=InProcessRunner(tasks, shuffle=shuffle),
         on_epoch=on_epoch,
         sync=False,
-        **options,
+        **{"poll_s": 0.0, **options},
     )

@@ -14,11 +14,12 @@ from typing import Any
 
 import duckdb
 
+from sqlstream.planning import plan_file
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream_operators.codec.exchange import Message
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_planner.batch.to_duckdb import to_duckdb
-from sqlstream_planner.pipeline import Planned, plan_file
+from sqlstream_planner.pipeline import Planned
 from tests.duckdb_batch import empty_duckdb
 from tests.properties.in_process import run_here
 

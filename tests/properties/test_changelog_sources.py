@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sqlstream.planning import plan_file
 from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream_planner.batch.to_duckdb import to_duckdb
-from sqlstream_planner.pipeline import Planned, plan_file
+from sqlstream_planner.pipeline import Planned
 from tests.examples import examples
 from tests.properties.in_process import run_here
 from tests.properties.referee import Rows, assert_same

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from sqlstream.planning import plan_file
 from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream_planner.diagnostics import DiagnosticError
-from sqlstream_planner.pipeline import Planned, plan_file
+from sqlstream_planner.pipeline import Planned
 from tests.examples import examples
 from tests.properties.in_process import run_here
 from tests.properties.updating import batch, collecting

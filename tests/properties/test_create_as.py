@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from sqlstream.planning import plan_file
 from sqlstream.runtime.api import run_pipeline
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream_planner.diagnostics import DiagnosticError
-from sqlstream_planner.pipeline import plan_file
 from tests.properties.referee import Rows, assert_same
 from tests.properties.updating import collecting
 

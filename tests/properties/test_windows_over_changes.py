@@ -17,10 +17,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from sqlstream.planning import plan_file
 from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream_planner.batch.to_duckdb import to_duckdb
 from sqlstream_planner.diagnostics import DiagnosticError
-from sqlstream_planner.pipeline import plan_file
 from tests.examples import examples
 from tests.properties.in_process import run_here
 from tests.properties.referee import Rows, assert_same
@@ -28,7 +28,7 @@ from tests.properties.test_window_emission import DELAY_S, START, WINDOWS, Windo
 from tests.properties.updating import batch_of, collecting
 
 Change = tuple[str, dict[str, Any]]
-_BOUNDED = settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_BOUNDED = settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def table(*, keyed: bool, lateness_s: int = 0) -> str:

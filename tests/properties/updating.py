@@ -15,13 +15,15 @@ from unittest import mock
 import duckdb
 import pyarrow as pa
 
-from sqlstream.connectors import registry
 from sqlstream.connectors.api import ConnectorContext, SinkPart
+from sqlstream.connectors.blackhole.descriptor import DESCRIPTOR as BLACKHOLE
+from sqlstream.connectors.registry import REGISTERED, Connector
+from sqlstream.planning import plan_file
 from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream_operators.codec.exchange import Message
 from sqlstream_operators.plan.spec import WEIGHT_COLUMN, SinkSpec
 from sqlstream_planner.batch.to_duckdb import DuckDBScript, to_duckdb
-from sqlstream_planner.pipeline import Planned, plan_file
+from sqlstream_planner.pipeline import Planned
 from tests.duckdb_batch import empty_duckdb
 from tests.properties.in_process import run_here
 from tests.properties.referee import Rows, assert_same
@@ -94,7 +96,7 @@ class _Folding:
 def collecting() -> Iterator[Collected]:
     """The sink `blackhole` collects what it is given, in this process."""
     collected = Collected()
-    with mock.patch.dict(registry.SINKS, {"blackhole": collected}):
+    with mock.patch.dict(REGISTERED._by_name, {"blackhole": Connector(BLACKHOLE, sink=collected)}):
         yield collected
 
 
@@ -124,10 +126,11 @@ def batch_of(script: DuckDBScript) -> Rows:
     with empty_duckdb() as con:
         for _, view in script.sources:
             con.execute(view)
-        return _rows(con, script.sinks[0][1])
+        return fetched(con, script.sinks[0][1])
 
 
-def _rows(con: duckdb.DuckDBPyConnection, sql: str) -> Rows:
+def fetched(con: duckdb.DuckDBPyConnection, sql: str) -> Rows:
+    """The rows of a query, as Arrow gives them."""
     table = con.sql(sql).to_arrow_table()
     columns = [table[n].to_pylist() for n in table.column_names]
     return [tuple(row) for row in zip(*columns, strict=True)]

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from sqlstream.storage import local_cache
+from sqlstream_planner.diagnostics import DiagnosticError
 from tests.runtime.support import World, rows_of
 
 
@@ -54,3 +57,48 @@ def test_a_rescale_leaves_one_cache_a_shard(tmp_path: Path) -> None:
         world.run(shards=shards, max_epochs=2)
     slots = [p.name for p in (tmp_path / "cache").iterdir() if p.is_dir()]
     assert slots == ["w1-00000-of-00001"]
+
+
+def test_the_folder_and_those_made_above_it_are_for_this_user_alone(tmp_path: Path) -> None:
+    cache = tmp_path / "sqlstream-1" / "cache"
+    local_cache.prepare(cache, "/s", [], 1)
+    assert [p.stat().st_mode & 0o777 for p in (cache.parent, cache)] == [0o700, 0o700]
+    cache.chmod(0o755)
+    local_cache.prepare(cache, "/s", [], 1)
+    assert cache.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("linked", ["sqlstream-1", "sqlstream-1/cache"])
+def test_a_link_that_somebody_laid_is_not_followed(tmp_path: Path, linked: str) -> None:
+    """In a folder that everybody can write, as the temporary folder is."""
+    shared, elsewhere = tmp_path / "tmp", tmp_path / "elsewhere"
+    (elsewhere / "cache").mkdir(parents=True)
+    shared.mkdir()
+    shared.chmod(0o1777)
+    link = shared / linked
+    link.parent.mkdir(exist_ok=True, parents=True)
+    link.symlink_to(elsewhere if linked == "sqlstream-1" else elsewhere / "cache")
+    with pytest.raises(PermissionError, match="symbolic link"):
+        local_cache.prepare(shared / "sqlstream-1" / "cache", "/s", [], 1)
+    assert not list((elsewhere / "cache").iterdir())
+
+
+def test_a_folder_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = tmp_path / "tmp"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    (shared / "sqlstream-1").mkdir()
+    me = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: me + 1)
+    with pytest.raises(PermissionError, match=f"belongs to user {me}"):
+        local_cache.prepare(shared / "sqlstream-1" / "cache", "/s", [], 1)
+
+
+def test_a_run_says_so_in_words(tmp_path: Path) -> None:
+    world = World(tmp_path, rows_of((1, "a")))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "cache").symlink_to(tmp_path / "other")
+    with pytest.raises(DiagnosticError) as caught:
+        world.run()
+    assert caught.value.diagnostics[0].code == "ENV005"
+    assert "symbolic link" in caught.value.diagnostics[0].message

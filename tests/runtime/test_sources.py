@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from sqlstream.planning import plan_file
 from sqlstream.runtime.api import run_pipeline
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
-from sqlstream_planner.pipeline import plan_file
 
 SQL = """
 CREATE TABLE a (ts TIMESTAMP(3), k STRING, WATERMARK FOR ts AS ts - INTERVAL '2' SECOND)

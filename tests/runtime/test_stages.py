@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from sqlstream.planning import plan_file
 from sqlstream.runtime.api import run_pipeline
 from sqlstream.runtime.loop.progress import RunResult
 from sqlstream.runtime.spark.stages import _ROW, SparkJobRunner, is_small, zipped_packages
@@ -28,7 +29,6 @@ from sqlstream_operators.codec.exchange import Message
 from sqlstream_operators.operators.operator import WATERMARK_MIN, Watermarks
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import DiagnosticError
-from sqlstream_planner.pipeline import plan_file
 from tests.runtime.test_manifest import RUN
 
 if TYPE_CHECKING:

@@ -1,7 +1,8 @@
-"""Columns as numbers whose order is the order of SQL, so that numpy sorts and groups rows by them.
+"""Sort columns: columns as numbers whose order is the order of SQL, so that numpy sorts and groups rows by them.
 
-The *words* of a column are one or two arrays of numbers, the first the most significant: rows are equal in SQL
-if all their words are, and less if the first words that differ are. `np.lexsort` takes them (least first).
+A column has one or two sort columns (which of its values are NULL, and the values), the first the most significant:
+rows are equal in SQL if all their sort columns are, and less if the first that differ are. `np.lexsort` takes them
+(least first).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .arrow_types import conform, to_arrow
 from .binary import BYTES, fixed, from_matrix, valid
 from .key_bytes import encode_pieces, join_pieces
 
-Word = npt.NDArray[Any]
+SortColumn = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
 _NUMBERS: dict[Kind, str] = {
@@ -43,16 +44,16 @@ _TEXT = frozenset({Kind.VARCHAR, Kind.BLOB})
 _FLOATS = {Kind.FLOAT: "4", Kind.DOUBLE: "8"}
 
 
-def order_words(rows: pa.Table, order: Sequence[Ordering], columns: Schema) -> list[Word] | None:
-    """The words of an ORDER BY, or None where a column's type has none (nested, INTERVAL, wide numbers).
+def order_columns(rows: pa.Table, order: Sequence[Ordering], columns: Schema) -> list[SortColumn] | None:
+    """The sort columns of an ORDER BY, or None where a column's type has none (nested, INTERVAL, wide numbers).
 
     >>> from sqlstream_operators.plan.schema import Column
     >>> from sqlstream_operators.plan.types import BIGINT
-    >>> [word] = order_words(pa.table({"a": [5, 7]}), [Ordering("a", True)], [Column("a", BIGINT)])
-    >>> bool(word[1] < word[0])
+    >>> [column] = order_columns(pa.table({"a": [5, 7]}), [Ordering("a", True)], [Column("a", BIGINT)])
+    >>> bool(column[1] < column[0])
     True
     """
-    words: list[Word] = []
+    sort_columns: list[SortColumn] = []
     for term in order:
         type_ = column_of(columns, term.column).type
         array = conform(rows.column(term.column), to_arrow(type_))
@@ -62,51 +63,51 @@ def order_words(rows: pa.Table, order: Sequence[Ordering], columns: Schema) -> l
             return None
         values = ~values if term.descending else values
         if present is not None:
-            words.append(present if term.nulls_first else ~present)
+            sort_columns.append(present if term.nulls_first else ~present)
             values = np.where(present, values, values.dtype.type(0))
-        words.append(values)
-    return words
+        sort_columns.append(values)
+    return sort_columns
 
 
-def key_words(rows: pa.Table, columns: Schema) -> list[Word]:
-    """The words of a GROUP BY: equal for rows that are equal in all columns, in some order."""
-    words: list[Word] = []
+def group_columns(rows: pa.Table, columns: Schema) -> list[SortColumn]:
+    """The sort columns of a GROUP BY: equal for rows that are equal in all columns, in some order."""
+    sort_columns: list[SortColumn] = []
     for column in columns:
         array = conform(rows.column(column.name), to_arrow(column.type))
         if column.type.kind in _NUMBERS:
             present = valid(array)
             values = fixed(array, _NUMBERS[column.type.kind])
             if present is not None:
-                words.append(present)
+                sort_columns.append(present)
                 values = np.where(present, values, values.dtype.type(0))
-            words.append(values)
+            sort_columns.append(values)
             continue
         if column.type.kind not in _TEXT:
             joined = join_pieces(encode_pieces([array], [column.type]))
             array = from_matrix(joined) if isinstance(joined, np.ndarray) else joined
         codes = pc.dictionary_encode(array, null_encoding="encode").indices
-        words.append(fixed(codes, "<i4"))
-    return words
+        sort_columns.append(fixed(codes, "<i4"))
+    return sort_columns
 
 
-def sorted_by(words: Sequence[Word], rows: int) -> npt.NDArray[np.int64]:
-    """The places of `rows` rows in the order of their words, equal rows as they stand."""
-    if not words:
+def sort_order(sort_columns: Sequence[SortColumn], rows: int) -> npt.NDArray[np.int64]:
+    """The numbers of `rows` rows in the order of their sort columns, equal rows as they stand."""
+    if not sort_columns:
         return np.arange(rows)
-    return np.lexsort(tuple(reversed(words)))
+    return np.lexsort(tuple(reversed(sort_columns)))
 
 
-def changes(words: Sequence[Word], order: npt.NDArray[np.int64]) -> Mask:
-    """For rows in an order, whether each differs from the one before; the first does."""
+def run_starts(sort_columns: Sequence[SortColumn], order: npt.NDArray[np.int64]) -> Mask:
+    """For rows in an order, whether a run of equal rows starts at each: it differs from the one before, or is the first."""
     differs = np.zeros(len(order), bool)
     differs[:1] = True
-    for word in words:
-        there = word[order]
+    for column in sort_columns:
+        there = column[order]
         differs[1:] |= there[1:] != there[:-1]
     return differs
 
 
-def _ordered(array: pa.Array, type_: SqlType) -> Word | None:
+def _ordered(array: pa.Array, type_: SqlType) -> SortColumn | None:
     """Numbers in the order of the values; what stands at NULLs is arbitrary."""
     kind = type_.kind
     if kind in _NUMBERS:
@@ -121,13 +122,13 @@ def _ordered(array: pa.Array, type_: SqlType) -> Word | None:
         floats[np.isnan(floats)] = np.nan
         bits = floats.view(f"<u{width}")
         top = bits.dtype.type(1 << (8 * int(width) - 1))
-        flipped: Word = np.where(bits & top, ~bits, bits | top)
+        flipped: SortColumn = np.where(bits & top, ~bits, bits | top)
         return flipped
     if kind in _TEXT:
         encoded = pc.dictionary_encode(array.cast(BYTES), null_encoding="encode")
         # A few texts that come again, or all different: the dictionary is sorted, the rows are not.
         ranks = np.empty(len(encoded.dictionary), np.int64)
         ranks[pc.array_sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(ranks))
-        found: Word = ranks[fixed(encoded.indices, "<i4")]
+        found: SortColumn = ranks[fixed(encoded.indices, "<i4")]
         return found
     return None

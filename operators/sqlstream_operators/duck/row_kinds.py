@@ -39,9 +39,9 @@ def to_kinds(table: pa.Table, key: tuple[str, ...] | None, schema: Schema) -> pa
     order = _ordered(rows, weights, key, schema)
     times = np.abs(order.column("w").to_numpy())
     taken = np.repeat(np.arange(len(times)), times)
-    places = order.column(_ROW).to_numpy()[taken]
+    numbers = order.column(_ROW).to_numpy()[taken]
     kinds = order.column("kind").combine_chunks().take(pa.array(taken))
-    return rows.take(pa.array(places)).append_column(KIND_COLUMN, kinds)
+    return rows.take(pa.array(numbers)).append_column(KIND_COLUMN, kinds)
 
 
 def count_changes(table: pa.Table) -> int:

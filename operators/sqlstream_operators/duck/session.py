@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,8 @@ import duckdb
 import pyarrow as pa
 
 from sqlstream_operators.codec.arrow_types import from_arrow, to_arrow
-from sqlstream_operators.errors import DataError, InternalError, OperatorError
+from sqlstream_operators.duck import memory
+from sqlstream_operators.errors import DataError, InternalError, MemoryExhaustedError, OperatorError
 from sqlstream_operators.plan.spec import Column
 from sqlstream_operators.plan.types import Kind, SqlType, parse_type, quote_identifier, quote_literal
 
@@ -42,8 +44,8 @@ class DuckSession:
         self._connection = duckdb.connect(":memory:", config={"threads": 1})
         for setting in _SETTINGS:
             self._connection.execute(setting)
-        self._limit = memory_limit if memory_limit is not None else _default_memory_limit()
-        self._connection.execute(f"SET memory_limit = '{self._limit}B'")
+        self._limit = 0
+        self.limit(memory_limit)
         if temp_directory is not None:
             self._connection.execute("SET temp_directory = $1", [temp_directory])
         self._registered: set[str] = set()
@@ -57,6 +59,13 @@ class DuckSession:
         What is made on it is its maker's to drop: `reset` knows nothing of it.
         """
         return self._connection
+
+    def limit(self, memory_limit: int | None) -> None:
+        """Let DuckDB use so many bytes from now on; None: the default."""
+        wanted = memory_limit if memory_limit is not None else default_memory_limit()
+        if wanted != self._limit:
+            self._connection.execute(f"SET memory_limit = '{wanted}B'")
+            self._limit = wanted
 
     @property
     def broken(self) -> bool:
@@ -173,9 +182,8 @@ class DuckSession:
     def error(self, error: duckdb.Error, sql: str = "") -> OperatorError:
         """What to raise for a DuckDB error: a DataError, unless DuckDB itself failed or ran out of memory."""
         if isinstance(error, duckdb.OutOfMemoryException):
-            return OperatorError(
-                f"a task ran out of DuckDB's memory ({self._limit} bytes): {error}\nin: {sql}"
-            )
+            said = " ".join(str(error).partition("Possible solutions")[0].split())
+            return MemoryExhaustedError(f"DuckDB may use {self._limit >> 20} MiB of memory in a task: {said}")
         if isinstance(error, duckdb.FatalException | duckdb.InternalException):
             self._broken = True
             return InternalError(f"DuckDB failed: {error}\nin: {sql}")
@@ -231,11 +239,13 @@ def _restored(name: str, table: pa.Table, casts: Mapping[str, SqlType]) -> str:
     return f"SELECT {', '.join(columns)} FROM {quote_identifier(name)}"
 
 
+_LEAST_MEMORY = 128 << 20
+
 _worker: list[DuckSession] = []
 
 
-def worker_session() -> DuckSession:
-    """The session of this process, empty.
+def worker_session(memory_limit: int | None = None) -> DuckSession:
+    """The session of this process, empty, with a memory limit (bytes; None: the default).
 
     It is kept between the tasks of a Python worker, because opening one costs more than a small epoch's
     query.
@@ -243,8 +253,9 @@ def worker_session() -> DuckSession:
     if _worker and _worker[0].broken:
         _worker.pop().close()
     if not _worker:
-        _worker.append(DuckSession())
+        _worker.append(DuckSession(memory_limit=memory_limit))
     _worker[0].reset()
+    _worker[0].limit(memory_limit)
     return _worker[0]
 
 
@@ -294,6 +305,7 @@ def _sql_type(text: str) -> SqlType:
         return SqlType(Kind.UNKNOWN)
 
 
-def _default_memory_limit() -> int:
-    pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-    return max(512 << 20, pages * size // 2 // (os.cpu_count() or 1))
+@functools.cache
+def default_memory_limit() -> int:
+    """Bytes for DuckDB in one task: half of the memory of this process's machine or container, divided by its cores."""
+    return max(_LEAST_MEMORY, memory.available() // 2 // (os.cpu_count() or 1))

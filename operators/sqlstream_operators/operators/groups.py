@@ -29,7 +29,7 @@ class Groups:
     def __init__(self, identity: Schema, columns: Sequence[str], rows: pa.Table) -> None:
         self._identity = identity
         self._columns = list(columns)
-        self._places: dict[bytes, int] | None = None
+        self._number_of: dict[bytes, int] | None = None
         self.keys = self._numbered(rows, 0)
 
     def __len__(self) -> int:
@@ -54,9 +54,9 @@ class Groups:
         return np.fromiter(map(known.__getitem__, codes), np.int64, len(codes))
 
     def _known(self) -> dict[bytes, int]:
-        if self._places is None:
-            self._places = dict(zip(self._codes(self.keys), range(len(self)), strict=True))
-        return self._places
+        if self._number_of is None:
+            self._number_of = dict(zip(self._codes(self.keys), range(len(self)), strict=True))
+        return self._number_of
 
     def _numbered(self, rows: pa.Table, first: int) -> pa.Table:
         numbers = pa.array(np.arange(first, first + rows.num_rows))
@@ -69,7 +69,7 @@ class Groups:
         return encode_keys(columns, [column.type for column in self._identity])
 
 
-def canonical(rows: pa.Table, schema: Schema) -> pa.Table:
+def as_stored(rows: pa.Table, schema: Schema) -> pa.Table:
     """`rows` with the columns of `schema` as state gives them back: 0.0 for -0.0, one month for 30 days.
 
     What SQL calls equal may still print differently; after this, it is the same value.

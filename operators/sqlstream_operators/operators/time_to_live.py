@@ -23,8 +23,8 @@ from sqlstream_operators.plan.state_schema import FOUND, TIME, StateSchema
 from sqlstream_operators.plan.state_ttl import AT, EXPIRY, TOUCHED, granularity_us
 from sqlstream_operators.plan.types import quote_identifier
 
-from .clock import Clock
 from .operator import Operator, OperatorContext, OperatorResult, Watermarks
+from .phase_timer import PhaseTimer
 
 _ROWS = "__touched"
 
@@ -60,19 +60,19 @@ class TimeToLive:
         """Forget, run the operator, note which keys were touched."""
         if not self._keys:
             return self._inner.process(inputs, context)
-        clock = Clock()
+        timer = PhaseTimer()
         now = context.now_us - context.now_us % granularity_us(self._ttl_us)
-        with clock.phase("state_us"):
+        with timer.phase("state_us"):
             forgotten, removed = self._forget(context, now)
         result = self._inner.process(inputs, context)
-        with clock.phase("state_us"):
+        with timer.phase("state_us"):
             added = self._touch(inputs, context, now)
         metrics = dict(result.metrics)
         for name, figure in (
             ("forgotten_keys", forgotten),
             ("state_rows_added", added),
             ("state_rows_removed", removed),
-            ("state_us", clock.spent["state_us"]),
+            ("state_us", timer.spent["state_us"]),
         ):
             metrics[name] = metrics.get(name, 0) + figure
         return OperatorResult(result.output, metrics)

@@ -4,11 +4,14 @@ Changes are rows with a weight: WEIGHT_COLUMN (BIGINT, never NULL or 0) says how
 (positive) or goes (negative), as in DBSP's Z-sets (Budiu et al., VLDB 2023). A relation without the column is
 append-only: each row comes once. What an operator emits is consolidated: a row stands in it once, and not at
 all if it came and went within the epoch.
+
+The `kind` of a spec stands for its class in stored plans: a fixed string, whatever the class is called.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from sqlstream_operators.plan.schema import Column, Schema
 from sqlstream_operators.plan.state_schema import StateSchema
@@ -100,6 +103,8 @@ class GroupAggregateSpec:
     epochs' clock) are forgotten, silently.
     """
 
+    kind: ClassVar[str] = "group_aggregate"
+
     state: StateSchema
     keys: Schema
     accumulators: Schema
@@ -111,7 +116,6 @@ class GroupAggregateSpec:
     multisets: tuple[MultisetSpec, ...] = ()
     expiry: ExpirySpec | None = None
     ttl_us: int | None = None
-    kind: str = "group_aggregate"
 
     def __post_init__(self) -> None:
         names = {column.name for column in self.accumulators}
@@ -146,6 +150,8 @@ class DistinctValuesSpec(_Unwatched):
     group may be several; the operator emits them as they are, without a weight.
     """
 
+    kind: ClassVar[str] = "distinct_values"
+
     state: StateSchema
     keys: Schema
     values: Schema
@@ -154,7 +160,6 @@ class DistinctValuesSpec(_Unwatched):
     emit: str
     output: Schema
     ttl_us: int | None = None
-    kind: str = "distinct_values"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +187,8 @@ class TopNSpec(_Unwatched):
     WEIGHT_COLUMN.
     """
 
+    kind: ClassVar[str] = "top_n"
+
     state: StateSchema
     columns: Schema
     partition: tuple[str, ...]
@@ -193,7 +200,6 @@ class TopNSpec(_Unwatched):
     output: Schema
     retracting: bool
     ttl_us: int | None = None
-    kind: str = "top_n"
 
     def __post_init__(self) -> None:
         _check_ranks(self.function, self.limit, self.offset)
@@ -209,13 +215,14 @@ class DeduplicateSpec(_Unwatched):
     WEIGHT_COLUMN.
     """
 
+    kind: ClassVar[str] = "deduplicate"
+
     state: StateSchema
     columns: Schema
     partition: tuple[str, ...]
     order: tuple[Ordering, ...]
     output: Schema
     ttl_us: int | None = None
-    kind: str = "deduplicate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +236,8 @@ class WindowTopNSpec:
     - tick <= W. Output: `output`, append-only.
     """
 
+    kind: ClassVar[str] = "window_top_n"
+
     state: StateSchema
     columns: Schema
     partition: tuple[str, ...]
@@ -240,7 +249,6 @@ class WindowTopNSpec:
     output: Schema
     watermark_sources: tuple[str, ...]
     tick_us: int
-    kind: str = "window_top_n"
 
     def __post_init__(self) -> None:
         _check_ranks(self.function, self.limit, self.offset)
@@ -259,12 +267,13 @@ class ChangelogNormalizeSpec(_Unwatched):
     `duplicate_inserts` (a '+I' of a key that has one).
     """
 
+    kind: ClassVar[str] = "changelog_normalize"
+
     state: StateSchema
     keys: tuple[str, ...]
     columns: Schema
     output: Schema
     ttl_us: int | None = None
-    kind: str = "changelog_normalize"
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,12 +286,13 @@ class FirstRowSpec(_Unwatched):
     `columns`, append-only. Metric: `dropped_rows`.
     """
 
+    kind: ClassVar[str] = "first_row"
+
     state: StateSchema
     keys: tuple[str, ...]
     columns: Schema
     output: Schema
     ttl_us: int | None = None
-    kind: str = "first_row"
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +309,8 @@ class SuppressUntilCloseSpec:
     comes. Ends are at `offset_us` (mod `slice_us`).
     """
 
+    kind: ClassVar[str] = "suppress_until_close"
+
     state: StateSchema
     keys: tuple[str, ...]
     end: str
@@ -310,7 +322,6 @@ class SuppressUntilCloseSpec:
     slice_us: int
     offset_us: int = 0
     final: bool = False
-    kind: str = "suppress_until_close"
 
     def __post_init__(self) -> None:
         if self.end not in self.keys:

@@ -1,9 +1,9 @@
 """Physical plans as JSON and back: typed, strict, and the same text for the same plan.
 
 The codec follows the type hints of the frozen dataclasses: a field whose type is a union of dataclasses
-carries the class in `@type`, SQL types and enums are their text, tuples are lists. Reading refuses fields
-that it does not know and values of a wrong type; a missing field takes its default, so older plans can be
-read.
+carries the `kind` of the class in `@type` (never its name in Python, which may change), SQL types and enums
+are their text, tuples are lists. Reading refuses fields that it does not know and values of a wrong type; a
+missing field takes its default, so older plans can be read.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def encode(hint: Any, value: Any) -> Any:
             return None
         choice, tagged = _member(hint, type(value))
         data = encode(choice, value)
-        return {_TAG: choice.__name__, **data} if tagged else data
+        return {_TAG: choice.kind, **data} if tagged else data
     if dataclasses.is_dataclass(hint):
         hints = _hints(hint)
         return {f.name: encode(hints[f.name], getattr(value, f.name)) for f in dataclasses.fields(hint)}
@@ -107,7 +107,7 @@ def _decode_union(hint: Any, data: Any, where: str) -> Any:
     fields = dict(_expect(dict, data, where))
     name = fields.pop(_TAG, None)
     for member in real:
-        if member.__name__ == name:
+        if member.kind == name:
             return decode(member, fields, where)
     raise ValueError(f"{where}: unknown {_TAG} {name!r}")
 

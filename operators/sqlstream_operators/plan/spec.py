@@ -7,6 +7,9 @@ is passed through by the level between.
 
 Inside a stage, named relations are made in order by *steps* (DuckDB fragments and operators) and leave it by
 *outputs* (an exchange, or a sink).
+
+Where a field may be of several classes, each has a `kind`: the fixed string that stands for it in stored plans. A
+class may be renamed; its kind may not, and no kind is given to another class again.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import ClassVar
 
 from sqlstream_operators.plan.changelog_spec import (
     ChangelogNormalizeSpec,
@@ -107,7 +111,8 @@ class SourceSpec:
 
     `columns` are the physical columns to deliver (already pruned to what the query needs), `physical` all
     that the table declares (a CSV reader needs their order). `filter` is a DuckDB predicate over `columns`
-    that the reader may use to skip data; the fragment applies it again.
+    that the reader may use to skip data; the fragment applies it again. `identity` says which data it is, whatever
+    the table is called: positions are kept under it.
     """
 
     name: str
@@ -121,6 +126,7 @@ class SourceSpec:
     needed_paths: tuple[str, ...] = ()  # dotted nested fields that are used (`bid.price`); () = unknown
     partitioned_by: tuple[str, ...] = ()  # columns whose values are in the files' paths (`k=v/`)
     primary_key: tuple[str, ...] = ()  # of a changelog: an update without its 'before' image will do
+    identity: str = ""
 
     def __post_init__(self) -> None:
         declared = {column.name for column in self.physical}
@@ -187,6 +193,8 @@ class WindowAggregateSpec:
     that distinct table's rows of one window, already deduplicated).
     """
 
+    kind: ClassVar[str] = "window_aggregate"
+
     state: StateSchema
     window: WindowSpec
     keys: Schema
@@ -198,7 +206,6 @@ class WindowAggregateSpec:
     tick_us: int
     distincts: tuple[DistinctSpec, ...] = ()
     distinct_aggregates: tuple[tuple[tuple[str, str], ...], ...] = ()
-    kind: str = "window_aggregate"
 
     def __post_init__(self) -> None:
         if len(self.merge) != len(self.accumulators):
@@ -226,6 +233,8 @@ OperatorSpec = (
 class FragmentStep:
     """DuckDB SQL over relations of this stage; its result is the relation `name`."""
 
+    kind: ClassVar[str] = "fragment"
+
     name: str
     sql: str
     inputs: tuple[str, ...]
@@ -241,6 +250,8 @@ class LateStep:
     `window_start` TIMESTAMP of the first one, `window_end` of the last (NULL: it has no event time), `windows` BIGINT,
     how many there are from the first to the last, `event_time` TIMESTAMP, `row` VARCHAR (JSON).
     """
+
+    kind: ClassVar[str] = "late"
 
     name: str
     input: str
@@ -259,6 +270,8 @@ class LateStep:
 class OperatorStep:
     """A stateful operator; its result is the relation `name`."""
 
+    kind: ClassVar[str] = "operator"
+
     name: str
     operator: OperatorSpec
     inputs: tuple[str, ...]
@@ -271,6 +284,8 @@ Step = FragmentStep | LateStep | OperatorStep
 class SourceInput:
     """The stage reads splits of a source as the relation `name`."""
 
+    kind: ClassVar[str] = "source"
+
     name: str
     source: str
 
@@ -278,6 +293,8 @@ class SourceInput:
 @dataclass(frozen=True, slots=True)
 class ExchangeInput:
     """The stage reads what arrived on an edge as the relation `name`."""
+
+    kind: ClassVar[str] = "exchange"
 
     name: str
     edge: str
@@ -291,6 +308,8 @@ class ExchangeOutput:
     `columns` are shipped, in this order; `keys` name the columns that are hashed.
     """
 
+    kind: ClassVar[str] = "exchange"
+
     input: str
     edge: str
     keys: tuple[str, ...]
@@ -300,6 +319,8 @@ class ExchangeOutput:
 @dataclass(frozen=True, slots=True)
 class SinkOutput:
     """Rows of `input` are written to a sink."""
+
+    kind: ClassVar[str] = "sink"
 
     input: str
     sink: str
@@ -346,6 +367,7 @@ class JobOptions:
     max_files_per_epoch: int | None = None
     target_epoch_us: int | None = None
     single_task_rows: int | None = None
+    task_memory_bytes: int | None = None
     state_dir: str | None = None
 
 

@@ -22,6 +22,7 @@ from sqlstream_operators.errors import StateCorruptionError
 
 from .checkpoint_store import CheckpointStore
 from .delta import decode_delta
+from .private_folder import make_private
 from .rocks import RocksBytes
 from .version import Delta, ShardVersion, StateFile, chain_after, file_digest
 
@@ -168,7 +169,7 @@ class Cache:
         except ValueError as error:
             raise StateCorruptionError(delta.file.name, str(error)) from error
 
-    def keep_pending(self, name: str, content: bytes) -> None:
+    def save_pending(self, name: str, content: bytes) -> None:
         """Keep the delta that was just uploaded, so that the next epoch here need not fetch it from afar."""
         if self._checkpoint.near:
             return
@@ -269,7 +270,8 @@ def _size(content: bytes | Path) -> int:
 
 
 def _try_lock(slot: Path) -> int | None:
-    slot.mkdir(parents=True, exist_ok=True)
+    make_private(slot.parent)
+    slot.mkdir(exist_ok=True)
     handle = os.open(slot / "lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

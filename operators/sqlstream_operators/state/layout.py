@@ -14,8 +14,8 @@ from sqlstream_operators.plan.state_schema import StateField, StateSchema, State
 _TOP = np.uint64(1 << 63)
 
 
-class Place:
-    """A state table with its place in the key space and the value fields of every schema version."""
+class StoredTable:
+    """A state table with its range of keys and the value fields of every schema version."""
 
     def __init__(self, table: StateTable, index: int, versions: dict[int, tuple[StateField, ...]]) -> None:
         self.spec = table
@@ -53,14 +53,14 @@ def _identity(table: StateTable) -> tuple[object, ...]:
     )
 
 
-def time_bound(place: Place, time: int | None, unbounded: bytes) -> bytes:
+def time_bound(stored: StoredTable, time: int | None, unbounded: bytes) -> bytes:
     """The least key of a table with a time (µs) of at least `time`; None: `unbounded`."""
     if time is None:
         return unbounded
     shifted = time + (1 << 63)
     if shifted < 0:
-        return place.prefix
-    return place.after if shifted >> 64 else place.prefix + shifted.to_bytes(8, "big")
+        return stored.prefix
+    return stored.after if shifted >> 64 else stored.prefix + shifted.to_bytes(8, "big")
 
 
 def time_bytes(times: npt.NDArray[np.int64]) -> U8:

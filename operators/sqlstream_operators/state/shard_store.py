@@ -41,14 +41,14 @@ class SnapshotPolicy:
     When the deltas since the last one are larger than it (and than `min_bytes`), so that snapshots cost no
     more than deltas do; or when there are more than `max_deltas` and the files that are not uploaded yet
     are at most `new_bytes_per_delta_byte` times the deltas (and `min_bytes`); at the latest at four times
-    `max_deltas`. `keep_deltas` deltas before the snapshot stay, for caches on other machines that lag
+    `max_deltas`. `retained_deltas` deltas before the snapshot stay, for caches on other machines that lag
     behind.
     """
 
     min_bytes: int = 8 << 20
     max_deltas: int = 32
     new_bytes_per_delta_byte: int = 8
-    keep_deltas: int = 16
+    retained_deltas: int = 16
 
     def due(self, deltas: int, delta_bytes: int, snapshot_bytes: int, new_bytes: Callable[[], int]) -> bool:
         """Whether to take a snapshot now; `new_bytes` says how much it would upload."""
@@ -300,7 +300,7 @@ class ShardStore(StateTables):
             digest = file_digest(content)
             file = StateFile(f"{self._folder}/{self.epoch:08d}-{digest}.delta", len(content), digest)
             self._checkpoint.put(file.name, content)
-            self._cache.keep_pending(file.name, content)
+            self._cache.save_pending(file.name, content)
         deleted = tuple((first.hex(), last.hex()) for first, last in ranges)
         return Delta(self.epoch, file, deleted, len(rows))
 
@@ -334,7 +334,7 @@ class ShardStore(StateTables):
         for past in earlier:
             chains.append(chain_after(chains[-1], past))
         keep = len(earlier) if not self._rescaled else 0
-        first = max(keep - self._policy.keep_deltas, 0) if keep else len(earlier)
+        first = max(keep - self._policy.retained_deltas, 0) if keep else len(earlier)
         return dataclasses.replace(
             new,
             snapshot=snapshot,

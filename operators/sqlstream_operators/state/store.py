@@ -36,7 +36,7 @@ from sqlstream_operators.codec.rows import decode_lists, decode_rows, encode_lis
 from sqlstream_operators.errors import StateError
 from sqlstream_operators.plan.state_schema import FOUND, TIME, StateSchema
 
-from .layout import Place, known_schemas, read_times, time_bound, time_bytes
+from .layout import StoredTable, known_schemas, read_times, time_bound, time_bytes
 from .overlay import Overlay, Row, SortedBytes
 
 
@@ -158,7 +158,7 @@ class StateTables:
         for known in self.schemas:
             for table in known.tables:
                 order.setdefault(table.name, len(order))
-        self._tables: dict[str, Place] = {}
+        self._tables: dict[str, StoredTable] = {}
         for table in schema.tables:
             versions = {
                 i: old.value
@@ -166,49 +166,52 @@ class StateTables:
                 for old in known.tables
                 if old.name == table.name
             }
-            self._tables[table.name] = Place(table, order[table.name], versions)
+            self._tables[table.name] = StoredTable(table, order[table.name], versions)
 
     def get(self, table: str, keys: pa.Table) -> pa.Table:
         """See `StateStore.get`."""
-        place = self._table(table)
-        wanted = self._keys(place, keys)
+        stored = self._table(table)
+        wanted = self._keys(stored, keys)
         distinct = _distinct(wanted)
         there, present = _present(self._fetch(distinct))
         position = np.cumsum(there) - 1
         if wanted != distinct:
-            places = dict(zip(distinct, range(len(distinct)), strict=True))
-            index = np.fromiter(map(places.__getitem__, wanted), np.int64, len(wanted))
+            numbers = dict(zip(distinct, range(len(distinct)), strict=True))
+            index = np.fromiter(map(numbers.__getitem__, wanted), np.int64, len(wanted))
             there, position = there[index], position[index]
-        return self._found(place, present, there, position)
+        return self._found(stored, present, there, position)
 
     @staticmethod
     def _found(
-        place: Place, present: list[bytes], there: npt.NDArray[np.bool_], position: npt.NDArray[np.int64]
+        stored: StoredTable,
+        present: list[bytes],
+        there: npt.NDArray[np.bool_],
+        position: npt.NDArray[np.int64],
     ) -> pa.Table:
         """The values at some positions of those that are present, NULLs where there is none, and FOUND."""
         found = pa.array(there)
-        if not place.spec.value:
+        if not stored.spec.value:
             return pa.Table.from_arrays([found], names=[FOUND])
-        decoded = decode_rows(present, place.spec.value, place.versions)
+        decoded = decode_rows(present, stored.spec.value, stored.versions)
         if not there.all() or not np.array_equal(position, np.arange(len(present))):
             decoded = decoded.take(pa.array(position, mask=~there))
-        return pa.Table.from_arrays([*decoded.columns, found], names=[*place.spec.value_columns, FOUND])
+        return pa.Table.from_arrays([*decoded.columns, found], names=[*stored.spec.value_columns, FOUND])
 
     def sorted_keys(self, table: str, keys: pa.Table) -> tuple[npt.NDArray[np.int64], list[bytes]]:
         """See `StateStore.sorted_keys`."""
-        place = self._table(table)
+        stored = self._table(table)
         if not keys.num_rows:
             return np.zeros(0, np.int64), []
-        encoded = self._encoded(place, keys)
+        encoded = self._encoded(stored, keys)
         order = bytes_order(encoded)
         taken = encoded[order] if isinstance(encoded, np.ndarray) else encoded.take(pa.array(order))
         return order, to_bytes(taken)
 
     def get_sorted(self, table: str, keys: list[bytes]) -> pa.Table:
         """See `StateStore.get_sorted`."""
-        place = self._table(table)
+        stored = self._table(table)
         there, present = _present(self._fetch(keys))
-        return self._found(place, present, there, np.cumsum(there) - 1)
+        return self._found(stored, present, there, np.cumsum(there) - 1)
 
     def put_sorted(self, table: str, keys: list[bytes], rows: pa.Table) -> None:
         """See `StateStore.put_sorted`."""
@@ -226,12 +229,12 @@ class StateTables:
 
     def lists(self, table: str, keys: pa.Table) -> tuple[pa.Table, npt.NDArray[np.int64]]:
         """See `StateStore.lists`."""
-        place = self._table(table)
-        wanted = self._keys(place, keys)
+        stored = self._table(table)
+        wanted = self._keys(stored, keys)
         distinct = _distinct(wanted)
         found = dict(zip(distinct, self._fetch(distinct), strict=True))
         there, present = _present([found[key] for key in wanted])
-        rows, lengths = decode_lists(present, place.spec.value, place.versions)
+        rows, lengths = decode_lists(present, stored.spec.value, stored.versions)
         sizes = np.zeros(len(wanted), np.int64)
         sizes[there] = lengths
         return rows, sizes
@@ -240,9 +243,9 @@ class StateTables:
         """See `StateStore.put_lists`."""
         if not keys.num_rows:
             return
-        place = self._table(table)
-        values = encode_lists(rows, sizes, place.spec.value, self._written_as)
-        self.overlay.write(self._keys(place, keys), values)
+        stored = self._table(table)
+        values = encode_lists(rows, sizes, stored.spec.value, self._written_as)
+        self.overlay.write(self._keys(stored, keys), values)
 
     def delete(self, table: str, keys: pa.Table) -> None:
         """See `StateStore.delete`."""
@@ -250,25 +253,25 @@ class StateTables:
 
     def scan_prefix(self, table: str, keys: pa.Table) -> pa.Table:
         """See `StateStore.scan_prefix`."""
-        place = self._table(table)
+        stored = self._table(table)
         found_keys: list[bytes] = []
         found_values: list[bytes] = []
-        for first, last in self._prefixes(place, keys):
+        for first, last in self._prefixes(stored, keys):
             more, values = self.scan_bytes(first, last)
             found_keys += more
             found_values += values
-        return self._rows(place, found_keys, found_values)
+        return self._rows(stored, found_keys, found_values)
 
     def scan_first(
         self, table: str, keys: pa.Table, most: npt.NDArray[np.int64]
     ) -> tuple[pa.Table, npt.NDArray[np.int64]]:
         """See `StateStore.scan_first`."""
-        place = self._table(table)
+        stored = self._table(table)
         found_keys: list[bytes] = []
         found_values: list[bytes] = []
         sizes = np.zeros(keys.num_rows, np.int64)
-        names = [field.name for field in place.spec.key]
-        for i, (first, rows) in enumerate(zip(self._keys(place, keys, names), most.tolist(), strict=True)):
+        names = [field.name for field in stored.spec.key]
+        for i, (first, rows) in enumerate(zip(self._keys(stored, keys, names), most.tolist(), strict=True)):
             last = first + b"\xff"
             if self.overlay.touches(first, last):
                 more, values = self.scan_bytes(first, last)
@@ -277,18 +280,18 @@ class StateTables:
             found_keys += more[:rows]
             found_values += values[:rows]
             sizes[i] = min(len(more), rows)
-        return self._rows(place, found_keys, found_values), sizes
+        return self._rows(stored, found_keys, found_values), sizes
 
     def ends(self, table: str, keys: pa.Table, *, last: bool) -> pa.Table:
         """See `StateStore.ends`."""
-        place = self._table(table)
-        found = [row for row in self._edges(self._prefixes(place, keys), backwards=last) if row is not None]
-        return self._rows(place, [key for key, _ in found], [value for _, value in found])
+        stored = self._table(table)
+        found = [row for row in self._edges(self._prefixes(stored, keys), backwards=last) if row is not None]
+        return self._rows(stored, [key for key, _ in found], [value for _, value in found])
 
     def scan_time(self, table: str, from_us: int | None, to_us: int | None) -> pa.Table:
         """See `StateStore.scan_time`."""
-        place = self._table(table)
-        return self._rows(place, *self.scan_bytes(*self._time_range(place, from_us, to_us)))
+        stored = self._table(table)
+        return self._rows(stored, *self.scan_bytes(*self._time_range(stored, from_us, to_us)))
 
     def delete_time(self, table: str, from_us: int | None, to_us: int | None) -> None:
         """See `StateStore.delete_time`."""
@@ -308,18 +311,18 @@ class StateTables:
 
     def has_time(self, table: str, times: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """See `StateStore.has_time`."""
-        place = self._table(table)
+        stored = self._table(table)
         distinct, inverse = np.unique(np.asarray(times, np.int64), return_inverse=True)
         found = np.zeros(len(distinct), bool)
         for i, time in enumerate(distinct.tolist()):
-            first, last = self._time_range(place, time, time + 1)
+            first, last = self._time_range(stored, time, time + 1)
             found[i] = self._any(first, last)
         return found[inverse]
 
     def scan_all(self, table: str) -> pa.Table:
         """See `StateStore.scan_all`."""
-        place = self._table(table)
-        return self._rows(place, *self.scan_bytes(place.prefix, place.after))
+        stored = self._table(table)
+        return self._rows(stored, *self.scan_bytes(stored.prefix, stored.after))
 
     def scan_bytes(self, first: bytes, last: bytes) -> tuple[list[bytes], list[bytes]]:
         """The keys and values in [first, last), the epoch's own writes included."""
@@ -448,17 +451,19 @@ class StateTables:
         self._scanned = (first, last, keys, values)
         return keys, values
 
-    def _table(self, name: str) -> Place:
+    def _table(self, name: str) -> StoredTable:
         if name not in self._tables:
             raise KeyError(f"state {self.schema.state_id} has no table {name!r}")
         return self._tables[name]
 
-    def _keys(self, place: Place, rows: pa.Table, names: Sequence[str] | None = None) -> list[bytes]:
-        return to_bytes(self._encoded(place, rows, names)) if rows.num_rows else []
+    def _keys(self, stored: StoredTable, rows: pa.Table, names: Sequence[str] | None = None) -> list[bytes]:
+        return to_bytes(self._encoded(stored, rows, names)) if rows.num_rows else []
 
-    def _encoded(self, place: Place, rows: pa.Table, names: Sequence[str] | None = None) -> U8 | pa.Array:
+    def _encoded(
+        self, stored: StoredTable, rows: pa.Table, names: Sequence[str] | None = None
+    ) -> U8 | pa.Array:
         """The keys of at least one row."""
-        spec, n = place.spec, rows.num_rows
+        spec, n = stored.spec, rows.num_rows
         key = [conform(rows.column(field.name), to_arrow(field.type)) for field in spec.key]
         groups = key_groups(key, self.max_parallelism, rows=n)
         low, high = self.groups
@@ -468,8 +473,8 @@ class StateTables:
                 f"{int(groups.min() if groups.min() < low else groups.max())} "
                 f"came to the shard of groups {low} to {high - 1}"
             )
-        header = np.empty((n, place.header), np.uint8)
-        header[:, 0] = place.index
+        header = np.empty((n, stored.header), np.uint8)
+        header[:, 0] = stored.index
         header[:, -2:] = groups.astype(">u2").view(np.uint8).reshape(n, 2)
         if spec.layout == "time":
             times = conform(rows.column(TIME), pa.int64())
@@ -483,36 +488,36 @@ class StateTables:
         pieces = encode_pieces(arrays, [field.type for field in fields])
         return join_pieces([header, *pieces])
 
-    def _prefixes(self, place: Place, keys: pa.Table) -> list[tuple[bytes, bytes]]:
+    def _prefixes(self, stored: StoredTable, keys: pa.Table) -> list[tuple[bytes, bytes]]:
         """The ranges, in order, of the rows of each of `keys`, which are without sub-key."""
-        names = [field.name for field in place.spec.key]
+        names = [field.name for field in stored.spec.key]
         # What follows is a sub-key, and every encoding begins with a byte 0 or 1.
-        return [(key, key + b"\xff") for key in sorted(set(self._keys(place, keys, names)))]
+        return [(key, key + b"\xff") for key in sorted(set(self._keys(stored, keys, names)))]
 
-    def _rows(self, place: Place, keys: list[bytes], values: list[bytes]) -> pa.Table:
-        spec = place.spec
+    def _rows(self, stored: StoredTable, keys: list[bytes], values: list[bytes]) -> pa.Table:
+        spec = stored.spec
         offsets, data = parts(from_list(keys))
-        columns, ends = decode_columns(data, offsets[:-1] + place.header, offsets[1:], place.key_types)
+        columns, ends = decode_columns(data, offsets[:-1] + stored.header, offsets[1:], stored.key_types)
         if not np.array_equal(ends, offsets[1:]):
             raise StateError(f"state {self.schema.state_id}: a key of {spec.name} is not well formed")
         if spec.layout == "time":
             columns.insert(0, pa.array(read_times(data, offsets[:-1] + 1)))
         if spec.layout == "list":
-            decoded, sizes = decode_lists(values, spec.value, place.versions)
+            decoded, sizes = decode_lists(values, spec.value, stored.versions)
             owners = pa.array(np.repeat(np.arange(len(sizes)), sizes))
             columns = [column.take(owners) for column in columns]
         else:
-            decoded = decode_rows(values, spec.value, place.versions)
+            decoded = decode_rows(values, spec.value, stored.versions)
         return pa.Table.from_arrays(
             [*columns, *(decoded.columns if spec.value else ())],
             names=[*spec.key_columns, *spec.value_columns],
         )
 
     @staticmethod
-    def _time_range(place: Place, from_us: int | None, to_us: int | None) -> tuple[bytes, bytes]:
-        if place.spec.layout != "time":
-            raise ValueError(f"state table {place.spec.name} is not ordered by time")
-        return time_bound(place, from_us, place.prefix), time_bound(place, to_us, place.after)
+    def _time_range(stored: StoredTable, from_us: int | None, to_us: int | None) -> tuple[bytes, bytes]:
+        if stored.spec.layout != "time":
+            raise ValueError(f"state table {stored.spec.name} is not ordered by time")
+        return time_bound(stored, from_us, stored.prefix), time_bound(stored, to_us, stored.after)
 
 
 def _present(values: list[bytes | None]) -> tuple[npt.NDArray[np.bool_], list[bytes]]:

@@ -25,6 +25,7 @@ from sqlstream_operators.duck.relations import Relations
 from sqlstream_operators.plan.spec import LateStep
 from sqlstream_operators.plan.types import quote_literal
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_operators.state.private_folder import make_private
 
 from .epoch import EpochContext
 from .io import BadRow
@@ -116,9 +117,7 @@ class DeadLetters:
 
     def _file(self) -> Path:
         if self._folder is None:
-            parent = Path(self.epoch.local_dir) if self.epoch.local_dir else None
-            if parent is not None:
-                parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            parent = make_private(Path(self.epoch.local_dir)) if self.epoch.local_dir else None
             self._folder = tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX, dir=parent)
         return Path(self._folder.name) / "letters"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,9 +17,9 @@ from sqlstream_operators.codec.exchange import Message, encode, partition
 from sqlstream_operators.duck.relations import Relations, conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import consolidated, empty, with_weight
-from sqlstream_operators.errors import DataError, InternalError
-from sqlstream_operators.operators.clock import Clock
+from sqlstream_operators.errors import DataError, InternalError, MemoryExhaustedError
 from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN, OperatorContext, Watermarks
+from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.operators.registry import emits_changes, operator_of
 from sqlstream_operators.operators.window.windows import closed_upto, window_ends_of_slice
 from sqlstream_operators.plan.spec import (
@@ -62,7 +63,7 @@ class StageRun:
     letters: DeadLetters
     stores: Stores | None = None
     whole_rows: Callable[[], Relations] | None = None
-    clock: Clock = field(default_factory=Clock)
+    timer: PhaseTimer = field(default_factory=PhaseTimer)
     edges: dict[ExchangeOutput, list[pa.Table]] = field(default_factory=dict)
     sinks: dict[str, list[pa.Table]] = field(default_factory=dict)
     late: dict[str, int] = field(default_factory=dict)
@@ -78,17 +79,18 @@ class StageRun:
         """Run a stage whose inputs are in `relations`."""
         once = read_once(stage)
         for step in stage.steps:
-            if isinstance(step, FragmentStep):
-                relations.add_sql(step.name, step.sql, step.inputs)
-                if step.name not in once:
-                    with self.clock.phase("fragment"):
-                        relations.table(step.name)
-            elif isinstance(step, LateStep):
-                self._late(step, relations)
-            else:
-                self._operate(step, relations)
+            with _naming(step.name):
+                if isinstance(step, LateStep):
+                    self._late(step, relations)
+                elif isinstance(step, OperatorStep):
+                    self._operate(step, relations)
+                else:
+                    relations.add_sql(step.name, step.sql, step.inputs)
+                    if step.name not in once:
+                        with self.timer.phase("fragment"):
+                            relations.table(step.name)
         for output in stage.outputs:
-            with self.clock.phase("fragment"):
+            with _naming(output.input), self.timer.phase("fragment"):
                 rows = relations.table(output.input)
             if isinstance(output, SinkOutput):
                 sink = next(spec for spec in self.plan.sinks if spec.name == output.sink)
@@ -105,7 +107,7 @@ class StageRun:
         any_late = any_timeless = False
         names = {step.input: step.name} | {name: f"{name}.kept" for name in step.also}
         for name, kept in names.items():
-            with self.clock.phase("fragment"):
+            with self.timer.phase("fragment"):
                 rows = relations.table(name)
             if rows.num_rows:
                 ends = rows.column(SLICE_COLUMN)
@@ -123,7 +125,7 @@ class StageRun:
             relations.add_table(kept, rows, relations.schema(name))
         if not (any_late or any_timeless):
             return
-        with self.clock.phase("fragment"):
+        with self.timer.phase("fragment"):
             source = relations if self.whole_rows is None else self.whole_rows()
             late = self.letters.late(step, source, marks.late) if any_late else 0
             timeless = self.letters.timeless(step, source, marks.late) if any_timeless else 0
@@ -136,7 +138,7 @@ class StageRun:
         spec = step.operator
         if self.stores is None:
             raise InternalError(f"operator {step.name} is at level 0, where no shard has state")
-        with self.clock.phase("fragment"):
+        with self.timer.phase("fragment"):
             inputs = [relations.table(name) for name in step.inputs]
         marks = Watermarks()
         if spec.watermark_sources:
@@ -166,8 +168,8 @@ class StageRun:
                 raise DataError(f"operator {step.name}: {error.message}", error.sql) from error
             self.state[spec.state.state_id] = store.commit()
         closing = result.metrics.get("close_us", 0)
-        self.clock.spent["close"] += closing
-        self.clock.spent["state"] += (time.perf_counter_ns() - started) // 1000 - closing
+        self.timer.spent["close"] += closing
+        self.timer.spent["state"] += (time.perf_counter_ns() - started) // 1000 - closing
         self.metrics[step.name] = result.metrics
         output = conformed(result.output, spec.output, f"operator {step.name}", [WEIGHT_COLUMN])
         relations.add_table(step.name, output, spec.output)
@@ -186,7 +188,7 @@ class StageRun:
         inputs = {i.edge: i for s in self.plan.stages for i in s.inputs if isinstance(i, ExchangeInput)}
         made = []
         producer = self.level * _LEVEL + self.ordinal
-        with self.clock.phase("encode"):
+        with self.timer.phase("encode"):
             by_edge: dict[str, tuple[ExchangeOutput, list[pa.Table]]] = {}
             for output, tables in self.edges.items():
                 declared = {column.name: column for column in inputs[output.edge].schema}
@@ -206,7 +208,7 @@ class StageRun:
     def staged(self, writers: Writers) -> tuple[StagedPart, ...]:
         """Write what the stages have for sinks, once a sink."""
         parts = []
-        with self.clock.phase("write"):
+        with self.timer.phase("write"):
             for sink in self.plan.sinks:
                 rows = None
                 if sink.name in self.sinks:
@@ -233,10 +235,21 @@ class StageRun:
             parts=parts,
             state=self.state,
             metrics=self.metrics,
-            timings=dict(self.clock.spent),
+            timings=dict(self.timer.spent),
             letters=self.letters.stage(),
             **figures,
         )
+
+
+@contextmanager
+def _naming(step: str) -> Iterator[None]:
+    """Says of memory that ran out inside that it was in this step."""
+    try:
+        yield
+    except MemoryExhaustedError as error:
+        raise MemoryExhaustedError(error.message, error.where or step) from error
+    except MemoryError as error:
+        raise MemoryExhaustedError(f"Python has no memory left ({error or 'MemoryError'})", step) from error
 
 
 def _readers(stage: Stage) -> dict[str, list[str]]:

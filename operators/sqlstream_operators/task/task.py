@@ -53,7 +53,7 @@ def run_source_task(
     is read strictly; if DuckDB refuses, once more without its unreadable rows, which become dead letters.
     Raises DataError, naming the source, if it refuses again.
     """
-    duck = duck or worker_session()
+    duck = duck or worker_session(plan.options.task_memory_bytes)
     source = next((spec for spec in plan.sources if spec.name == source_name), None)
     if source is None:
         raise InternalError(f"the plan has no source {source_name}")
@@ -69,16 +69,18 @@ def run_source_task(
         malformed = 0
         try:
             try:
-                with task.clock.phase("read"):
+                with task.timer.phase("read"):
                     queries = 1 + sum(readings(stage) for stage in stages)
                     reader.open_strict(duck, _SPLIT, split, queries=queries)
                 watermark, rows = _run_source(task, source, stages)
+            except duckdb.OutOfMemoryException:
+                raise
             except (duckdb.Error, DataError):
                 duck.reset()
                 letters.clear()
                 rows_of = _whole(duck, lenient or whole, split, source_name, careful=True)
                 task = StageRun(plan, 0, ordinal, epoch, duck, letters, whole_rows=rows_of)
-                with task.clock.phase("read"):
+                with task.timer.phase("read"):
                     bad = reader.open_careful(duck, _SPLIT, split)
                     malformed = letters.malformed(source_name, bad)
                     del bad
@@ -125,7 +127,7 @@ def _whole(
 
 def _run_source(task: StageRun, source: SourceSpec, stages: list[Stage]) -> tuple[int | None, int]:
     """Run the stages over the opened split; its greatest watermark expression (µs) and its rows."""
-    with task.clock.phase("read"):
+    with task.timer.phase("read"):
         watermark, rows = _figures(task.duck, source)
     for stage in stages:
         relations = Relations(task.duck)
@@ -190,7 +192,7 @@ def run_shard_task(
             arrived[message.edge].append(message)
         if message.edge in later:
             yield message
-    duck = duck or worker_session()
+    duck = duck or worker_session(plan.options.task_memory_bytes)
     with closing(DeadLetters(epoch, task_name(level, shard))) as letters:
         task = StageRun(plan, level, shard, epoch, duck, letters, stores)
         rows = 0

@@ -1,77 +1,17 @@
-"""Changelog files as DuckDB batch SQL: each line's changes in order, and what is left when all have been applied.
-
-Written apart from the reader of these formats, so that it can judge it: JSON functions over the text of a line.
-"""
+"""Changes as DuckDB batch SQL: what is left of a source's changes when all have been applied."""
 
 from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.schema import KIND_COLUMN, Column
-from sqlstream_operators.plan.spec import SourceSpec
-from sqlstream_operators.plan.types import Kind, quote_identifier, quote_literal
+from sqlstream_operators.plan.schema import KIND_COLUMN
+from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_planner.batch.sources import ORDER_COLUMN
 from sqlstream_planner.block import Block
 from sqlstream_planner.logical import Normalize, Scan, column, sql
 
-#: The column of a changelog view that tells in which order its rows stand.
-ORDER_COLUMN = "__order"
-
 _KIND = quote_identifier(KIND_COLUMN)
 _ORDER = quote_identifier(ORDER_COLUMN)
-
-# What of a message `m` (JSON) its changes are: a list of {kind, the row as JSON}, or NULL where it is about no row. In an
-# image `patched`, the values of `old` stand over those of `data`.
-_PATCHED = "json_merge_patch(m -> '$.data', m -> '$.old')"
-_CHANGES = {
-    "debezium-json": """CASE m ->> '$.op'
-    WHEN 'u' THEN [{'kind': '-U', 'image': m -> '$.before'}, {'kind': '+U', 'image': m -> '$.after'}]
-    WHEN 'd' THEN [{'kind': '-D', 'image': m -> '$.before'}]
-    WHEN 'c' THEN [{'kind': '+I', 'image': m -> '$.after'}]
-    WHEN 'r' THEN [{'kind': '+I', 'image': m -> '$.after'}] END""",
-    "changelog-json": "[{'kind': m ->> '$.op', 'image': m -> '$.data'}]",
-    "maxwell-json": f"""CASE m ->> '$.type'
-    WHEN 'update' THEN [{{'kind': '-U', 'image': {_PATCHED}}}, {{'kind': '+U', 'image': m -> '$.data'}}]
-    WHEN 'delete' THEN [{{'kind': '-D', 'image': m -> '$.data'}}]
-    WHEN 'insert' THEN [{{'kind': '+I', 'image': m -> '$.data'}}]
-    WHEN 'bootstrap-insert' THEN [{{'kind': '+I', 'image': m -> '$.data'}}] END""",
-    "canal-json": """flatten(list_transform(range(json_array_length(m, '$.data')::BIGINT), lambda i: CASE m ->> '$.type'
-    WHEN 'UPDATE' THEN [
-      {'kind': '-U', 'image': json_merge_patch(m -> '$.data' -> i::INTEGER, m -> '$.old' -> i::INTEGER)},
-      {'kind': '+U', 'image': m -> '$.data' -> i::INTEGER}]
-    WHEN 'DELETE' THEN [{'kind': '-D', 'image': m -> '$.data' -> i::INTEGER}]
-    WHEN 'INSERT' THEN [{'kind': '+I', 'image': m -> '$.data' -> i::INTEGER}]
-    WHEN 'INIT' THEN [{'kind': '+I', 'image': m -> '$.data' -> i::INTEGER}] END))""",
-}
-
-
-def changelog_view(spec: SourceSpec, listed: str) -> str:
-    """A SELECT of the changes in the files `listed` (a DuckDB list): the columns, the kind, and the order."""
-    format_ = spec.options["format"]
-    message = "json"
-    if spec.options.get("debezium-json.schema-include") == "true":
-        message = "json -> '$.payload'"
-    wanted = "".join(
-        f" AND regexp_full_match(m ->> '$.{key}', {quote_literal(pattern)})"
-        for key in ("database", "table")
-        if (pattern := spec.options.get(f"canal-json.{key}.include")) is not None
-    )
-    items = ", ".join(f"{_value(c)} AS {quote_identifier(c.name)}" for c in spec.physical)
-    return (
-        f"SELECT {items}, change.kind AS {_KIND}, row_number() OVER () AS {_ORDER}\n"
-        f"FROM (\n  SELECT unnest({_CHANGES[format_]}) AS change\n"
-        f"  FROM (SELECT {message} AS m FROM read_ndjson_objects({listed}))\n"
-        f"  WHERE json_type(m) = 'OBJECT'{wanted}\n)"
-    )
-
-
-def _value(c: Column) -> str:
-    """A column of an image, of its declared type."""
-    path = "'$.\"" + c.name.replace("'", "''").replace('"', '\\"') + "\"'"
-    if c.type.kind is Kind.TIMESTAMP:
-        return f"CAST(CAST(change.image ->> {path} AS TIMESTAMPTZ) AT TIME ZONE 'UTC' AS {c.type})"
-    if c.type.kind in (Kind.VARCHAR, Kind.DECIMAL, Kind.TIMESTAMPTZ, Kind.DATE, Kind.TIME):
-        return f"CAST(change.image ->> {path} AS {c.type})"
-    return f"CAST(change.image -> {path} AS {c.type})"
 
 
 def remaining(node: Scan, block: Block) -> Block:

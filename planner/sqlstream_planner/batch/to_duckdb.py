@@ -6,21 +6,17 @@ of accumulators, so that what is judged (partial aggregates, slices, state) take
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.spec import SourceSpec
-from sqlstream_operators.plan.types import TIMESTAMPTZ, Kind, SqlType, quote_identifier, quote_literal
-from sqlstream_planner.batch.batch_changelog import changelog_view, normalized, remaining
-from sqlstream_planner.batch.group_batch import batch_call
-from sqlstream_planner.bind.sinks import CHANGELOG_FORMATS
+from sqlstream_operators.plan.types import TIMESTAMPTZ, quote_identifier
+from sqlstream_planner.aggregates.batch import in_any_order, in_order_of_arrival
+from sqlstream_planner.batch.batch_changelog import normalized, remaining
+from sqlstream_planner.batch.sources import Files, Header, source_view
 from sqlstream_planner.block import Block, compose
-from sqlstream_planner.catalog.options import find_option
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from sqlstream_planner.logical import (
-    AggregateCall,
     GroupAggregate,
     KeepFirst,
     Node,
@@ -31,18 +27,11 @@ from sqlstream_planner.logical import (
     WindowAggregate,
     WindowGate,
     column,
-    order_term,
     sql,
 )
-from sqlstream_planner.operator_plans.aggregates import ORDER_SENSITIVE
 from sqlstream_planner.pipeline import Planned
 from sqlstream_planner.properties import changes
 from sqlstream_planner.window_sql import start_of
-
-#: The files of a source, in the order in which the runtime reads them.
-Files = Callable[[SourceSpec], Sequence[str]]
-#: Whether the CSV files of a source begin with a header line; None lets DuckDB find out.
-Header = Callable[[SourceSpec], bool | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +62,7 @@ def to_duckdb(planned: Planned, files: Files | None = None, header: Header | Non
         if isinstance(node, Scan):
             name = node.source.name
             if name not in sources:
-                sources[name] = _view(planned, node.source, files, header)
+                sources[name] = source_view(planned.catalog, node.source, files, header)
             read = Block(name, quote_identifier(name), (name,), {f.id: column(f.name) for f in node.fields})
             return [remaining(node, read) if node.changelog else read]
         match node:
@@ -138,7 +127,7 @@ def _aggregate(node: WindowAggregate, blocks: list[Block]) -> Block:
     items.append((f'{maker}("__end" - 1000)', node.window_time.id))
     if node.grouping is not None:
         items.append((f"grouping({', '.join(names)})" if names else "0", node.grouping.id))
-    items += [(_call(c), c.field.id) for c in node.calls]
+    items += [(in_order_of_arrival(c), c.field.id) for c in node.calls]
     if node.grouping is None:
         group_by = ", ".join([quoted_end, *names])
     else:
@@ -158,7 +147,7 @@ def _group(node: GroupAggregate, blocks: list[Block]) -> Block:
     items = [(quoted, f.id) for quoted, f in zip(names, node.keys, strict=True)]
     if node.grouping is not None:
         items.append((f"grouping({', '.join(names)})" if names else "0", node.grouping.id))
-    items += [(f"CAST({batch_call(c)} AS {c.field.type})", c.field.id) for c in node.calls]
+    items += [(f"CAST({in_any_order(c)} AS {c.field.type})", c.field.id) for c in node.calls]
     group_by = ", ".join(names) or None
     if node.grouping is not None:
         sets = [f"({', '.join(names[i] for i in s)})" for s in node.sets]
@@ -198,119 +187,5 @@ def _kept(keys: Sequence[str], blocks: list[Block], *, last: bool) -> Block:
     return Block("batch", f"(\n{_indented(kept)}\n) AS kept", (), {id_: column(id_) for id_ in everywhere})
 
 
-def _call(call: AggregateCall) -> str:
-    """The call as DuckDB's own aggregate function."""
-    arguments = [sql(a) for a in call.arguments]
-    conditions = [f"({sql(call.filter)})"] if call.filter is not None else []
-    name = call.name
-    if name == "count" and len(arguments) != 1:
-        conditions += [f"({a}) IS NOT NULL" for a in arguments]
-        arguments = [f"ROW({', '.join(arguments)})"] if call.distinct else ["*"]
-    if name == "collect":
-        name = "list"
-        conditions.append(f"({arguments[0]}) IS NOT NULL")
-    order = ", ".join(order_term(sql(e), descending=d, nulls_first=n) for e, d, n in call.order_by)
-    if call.distinct and name in ORDER_SENSITIVE:
-        direction = "DESC" if call.order_by and call.order_by[0][1] else "ASC"
-        order = f"{arguments[0]} {direction} NULLS LAST"
-    inside = ("DISTINCT " if call.distinct else "") + ", ".join(arguments)
-    inside += f" ORDER BY {order}" if order else ""
-    where = f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
-    return f"CAST({name}({inside}){where} AS {call.field.type})"
-
-
 def _indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.split("\n"))
-
-
-# ------------------------------------------------------------------------------------------------ sources
-
-
-def _view(planned: Planned, spec: SourceSpec, files: Files | None, header: Header | None) -> str:
-    name = quote_identifier(spec.name)
-    paths = list(files(spec)) if files is not None else [_default_path(spec)]
-    listed = "[" + ", ".join(quote_literal(p) for p in paths) + "]"
-    generated = spec.connector != "filesystem"
-    format_ = "parquet" if generated else spec.options.get("format", "")
-    if not generated and format_ == "orc":
-        format_ = "parquet"
-    if format_ in CHANGELOG_FORMATS:
-        return f"CREATE OR REPLACE VIEW {name} AS\n{changelog_view(spec, listed)}"
-    typed = format_ == "parquet"
-    reader = _reader(spec, format_, listed, header)
-    items = [_item(c.name, c.type, typed=typed) for c in spec.physical]
-    items += [_metadata(planned, spec, m.name, m.key, m.type) for m in spec.metadata]
-    note = f"-- {spec.connector}: rows as the generator makes them, as Parquet\n" if generated else ""
-    body = ",\n  ".join(items)
-    return f"{note}CREATE OR REPLACE VIEW {name} AS\nSELECT\n  {body}\nFROM {reader}"
-
-
-def _item(name: str, type_: SqlType, *, typed: bool) -> str:
-    quoted = quote_identifier(name)
-    if type_.kind is Kind.TIMESTAMP and not typed:
-        return f"{quoted} AT TIME ZONE 'UTC' AS {quoted}"  # read with its zone offset, if it has one
-    return f"CAST({quoted} AS {type_}) AS {quoted}"
-
-
-def _reader(spec: SourceSpec, format_: str, listed: str, header: Header | None) -> str:
-    name_column = ", filename = true" if spec.metadata else ""
-    if format_ == "parquet":
-        return f"read_parquet({listed}, union_by_name = true{name_column})"
-    types = {
-        c.name: "TIMESTAMP WITH TIME ZONE" if c.type.kind is Kind.TIMESTAMP else str(c.type)
-        for c in spec.physical
-    }
-    columns = "{" + ", ".join(f"{quote_literal(n)}: {quote_literal(t)}" for n, t in types.items()) + "}"
-    if format_ == "json":
-        return f"read_json({listed}, format = 'newline_delimited', columns = {columns}, ignore_errors = true{name_column})"
-    options = _csv_options(spec, header)
-    return f"read_csv({listed}, columns = {columns}, ignore_errors = true{options}{name_column})"
-
-
-def _csv_options(spec: SourceSpec, header: Header | None) -> str:
-    from sqlstream_planner.catalog.connector_options import CONNECTORS
-
-    known = CONNECTORS["filesystem"].options
-
-    def text(key: str) -> str | None:
-        option = find_option(known, key)
-        return spec.options.get(key, option.default if option is not None else None)
-
-    first = header(spec) if header is not None else None
-    if spec.options.get("csv.header") in ("true", "false"):
-        first = spec.options["csv.header"] == "true"
-    parts = [f", header = {'true' if first else 'false'}"] if first is not None else []
-    parts.append(f", delim = {quote_literal(text('csv.field-delimiter') or ',')}")
-    quote = "" if text("csv.disable-quote-character") == "true" else text("csv.quote-character") or '"'
-    parts.append(f", quote = {quote_literal(quote)}")
-    if text("csv.escape-character"):
-        parts.append(f", escape = {quote_literal(text('csv.escape-character') or '')}")
-    parts.append(", allow_quoted_nulls = false")
-    if text("csv.null-literal") is not None:
-        parts.append(f", nullstr = {quote_literal(text('csv.null-literal') or '')}")
-    if text("csv.allow-comments") == "true":
-        parts.append(", comment = '#'")
-    return "".join(parts)
-
-
-def _metadata(planned: Planned, spec: SourceSpec, name: str, key: str, type_: SqlType) -> str:
-    expressions = {"file.path": "filename", "file.name": "parse_filename(filename)"}
-    if key not in expressions:
-        table = planned.catalog.table(spec.name)
-        raise DiagnosticError(
-            Diagnostic(
-                "GLD001",
-                f"`{name}` of `{spec.name}` is {key}, which the batch SQL for DuckDB has no way to give",
-                table.span if table is not None else None,
-                help="leave the column out of pipelines that are checked against a golden",
-            )
-        )
-    return f"CAST({expressions[key]} AS {type_}) AS {quote_identifier(name)}"
-
-
-def _default_path(spec: SourceSpec) -> str:
-    path = spec.options.get("path")
-    if path is None:
-        return f"{spec.name}.parquet"
-    last = path.rstrip("/").rpartition("/")[2]
-    return path if "." in last or "*" in last else f"{path.rstrip('/')}/*"

@@ -5,39 +5,17 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import INTEGER, NULL, UNKNOWN, SqlType, array
+from sqlstream_planner.aggregates import registry
+from sqlstream_planner.aggregates.function import AggregateFunction
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.dialect import function_name
 from sqlstream_planner.fingerprint import canonical
-from sqlstream_planner.functions import catalogue, translate
+from sqlstream_planner.functions import catalogue
 from sqlstream_planner.functions.calls import written_call
 from sqlstream_planner.logical import AggregateCall, Field, Fields, column
-from sqlstream_planner.operator_plans.aggregates import AGGREGATES, ORDER_SENSITIVE
 from sqlstream_planner.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 
-#: Our names for what Flink calls FIRST_VALUE and LAST_VALUE: by event time.
-_BY_TIME = {"first_value": "arg_min", "last_value": "arg_max", "first": "arg_min", "last": "arg_max"}
-_RENAMED = {
-    "max_by": "arg_max",
-    "min_by": "arg_min",
-    "argmax": "arg_max",
-    "argmin": "arg_min",
-    "group_concat": "string_agg",
-}
 _GROUPING = ("GROUPING", "GROUPING_ID")
-#: Aggregates under names of Flink's and Spark's, as they are written.
-_TRANSLATED = frozenset(t.name.lower() for t in translate.AGGREGATES)
-#: Aggregates whose other arguments are values of each row; those of all others belong to the call.
-_OF_ROWS = frozenset({"count", "arg_min", "arg_max"})
-#: Aggregates whose second argument is a share from 0 to 1 (negative: from the top).
-_SHARES = frozenset({"quantile", "quantile_cont", "quantile_disc"})
-
-_INSTEAD = {
-    "approx_count_distinct": "COUNT(DISTINCT x) is exact",
-    "min": "LEAST(a, b) takes the least value of one row",
-    "max": "GREATEST(a, b) takes the greatest value of one row",
-    "arg_min": "rank the rows: QUALIFY ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= 2",
-    "arg_max": "rank the rows: QUALIFY ROW_NUMBER() OVER (PARTITION BY … ORDER BY … DESC) <= 2",
-}
 
 
 def aggregate_calls(expression: exp.Expr) -> list[exp.Expr]:
@@ -63,11 +41,7 @@ def is_aggregate_call(node: exp.Expr) -> bool:
         return True
     name = _call_name(node)
     return name is not None and (
-        name in AGGREGATES
-        or name in _BY_TIME
-        or name in _RENAMED
-        or name in _TRANSLATED
-        or catalogue.is_aggregate(name)
+        registry.find(name) is not None or registry.is_spelled(name) or catalogue.is_aggregate(name)
     )
 
 
@@ -102,7 +76,7 @@ def _with_named_fields(row: exp.Expr) -> exp.Expr | None:
 
 
 def _shown(name: str) -> str:
-    return {"first": "FIRST_VALUE", "last": "LAST_VALUE"}.get(name, name.upper())
+    return registry.shown(name).upper()
 
 
 def _kept(type_: SqlType) -> SqlType:
@@ -189,63 +163,44 @@ class AggregateCalls:
             self._context.unsupported(
                 node, f"{name.upper()}(DISTINCT *)", help="count the rows of SELECT DISTINCT * in a sub-query"
             )
-        name = _RENAMED.get(name, name)
+        function, by_time = registry.find(name), registry.orders_by_time(name)
         if filter_ is not None:
             self._context.condition(filter_, fields, "FILTER")
-        if order is not None and (name in _BY_TIME or name in ("arg_min", "arg_max")):
+        if function is None:
             self._context.unsupported(
-                order,
-                f"ORDER BY inside {_shown(_call_name(inner) or name)}",
-                help="MIN_BY(x, a) and MAX_BY(x, a) take the x of the row with the least and the greatest a",
+                node,
+                f"the aggregate {name.upper()}",
+                help=registry.instead_of(name) or f"these can: {', '.join(sorted(registry.AGGREGATES))}",
             )
-        if name in _BY_TIME:
+        if order is not None and function.arguments.unordered_help is not None:
+            self._context.unsupported(
+                order, f"ORDER BY inside {_shown(name)}", help=function.arguments.unordered_help
+            )
+        if by_time:
             if self._time_column is None:
                 self._context.fail(
                     node,
                     "SQL049",
-                    f"{name.upper().removesuffix('_VALUE')}_VALUE needs the event-time column to order by",
+                    f"{_shown(name)} needs the event-time column to order by",
                     help="keep it in the sub-query's SELECT list, or name a column to order by: "
-                    f"{'MIN' if name.startswith('first') else 'MAX'}_BY(x, ts)",
+                    f"{function.also[0].upper()}(x, ts)",
                 )
-            name, arguments = _BY_TIME[name], (*arguments, column(self._time_column))
-            typed_node: exp.Expr = exp.Anonymous(this=name, expressions=[a.copy() for a in arguments])
+            arguments = (*arguments, column(self._time_column))
+            typed_node: exp.Expr = exp.Anonymous(
+                this=function.name, expressions=[a.copy() for a in arguments]
+            )
         else:
             typed_node = inner
-        if name not in AGGREGATES or (
-            name in ("min", "max", "arg_min", "arg_max")
-            and len(arguments) > (2 if name.startswith("arg") else 1)
-        ):
-            known = name in AGGREGATES
-            self._context.unsupported(
-                node,
-                f"{_shown(_call_name(inner) or name)} with so many arguments"
-                if known
-                else f"the aggregate {name.upper()}",
-                help=_INSTEAD.get(name, f"these can: {', '.join(sorted(AGGREGATES))}"),
-            )
-        if name == "string_agg" and any(isinstance(a.unnest(), exp.Null) for a in arguments[1:]):
-            self._context.fail(
-                arguments[1], "TYP002", "the separator can't be NULL", help="write '' for no separator"
-            )
-        if name not in _OF_ROWS:
-            for argument in arguments[1:]:
-                if argument.find(exp.Column) is not None:
-                    self._context.unsupported(
-                        argument,
-                        f"{(_call_name(inner) or name).upper()} with another argument in each row",
-                        help="only its first argument can name columns",
-                    )
-        if name == "count" and len(arguments) > 1:
+        self._check_arguments(node, name, function, arguments)
+        name = function.name
+        if function.takes_any_arguments:
             # DuckDB's COUNT takes one argument; Flink's takes several and counts rows without a NULL in them.
-            typed_node = exp.Anonymous(this="count", expressions=[exp.Star()])
-        if name == "count" and distinct and len(arguments) == 1:
-            named = _with_named_fields(arguments[0])
-            if named is not None:
-                arguments, typed_node = (named,), exp.Anonymous(this="count", expressions=[exp.Star()])
-        if name in _SHARES and len(arguments) > 1:
-            self._check_share(arguments[1])
+            named = _with_named_fields(arguments[0]) if distinct and len(arguments) == 1 else None
+            arguments = arguments if named is None else (named,)
+            if len(arguments) > 1 or named is not None:
+                typed_node = exp.Anonymous(this=name, expressions=[exp.Star()])
         typed = self._context.type_of(typed_node, fields, aggregates=True)
-        order_by, order_types = self._order(order, fields, name, node)
+        order_by, order_types = self._order(order, fields, function, node)
         types = tuple(self._context.type_of(a, fields).type for a in arguments)
         if distinct:
             for term, _, _ in order_by:
@@ -267,7 +222,7 @@ class AggregateCalls:
         label = f"{name}({', '.join(c.name for a in arguments for c in a.find_all(exp.Column))})"
         result = AggregateCall(
             Field(self._context.new_id(name), label, _kept(typed.type), typed.nullable),
-            "count" if name == "count_star" else name,
+            function.called or name,
             arguments,
             types,
             distinct,
@@ -278,24 +233,28 @@ class AggregateCalls:
         self._calls[form] = result
         return result
 
-    def _check_share(self, share: exp.Expr) -> None:
-        """DuckDB refuses another share only when it runs."""
-        value = share.unnest()
-        negative = isinstance(value, exp.Neg)
-        number = value.this if negative else value
-        is_number = isinstance(number, exp.Literal) and not number.is_string
-        if isinstance(value, exp.Null) or (is_number and not 0 <= float(number.name) <= 1):
-            self._context.fail(
-                share,
-                "TYP002",
-                f"the share of a quantile can't be {value.sql()}",
-                help="write a number from 0 to 1, such as 0.5",
-            )
+    def _check_arguments(
+        self, node: exp.Expr, name: str, function: AggregateFunction, arguments: tuple[exp.Expr, ...]
+    ) -> None:
+        """Refuses a call of `function`, written as `name`, that can't be run or would fail when it runs."""
+        takes = function.arguments
+        if takes.at_most is not None and len(arguments) > takes.at_most:
+            self._context.unsupported(node, f"{_shown(name)} with so many arguments", help=takes.instead)
+        for argument in arguments[takes.of_rows :] if takes.of_rows is not None else ():
+            if argument.find(exp.Column) is not None:
+                self._context.unsupported(
+                    argument,
+                    f"{name.upper()} with another argument in each row",
+                    help="only its first argument can name columns",
+                )
+        wrong = takes.check(arguments) if takes.check is not None else None
+        if wrong is not None:
+            self._context.fail(wrong.argument, "TYP002", wrong.message, help=wrong.help)
 
     def _order(
-        self, order: exp.Expr | None, fields: Fields, name: str, node: exp.Expr
+        self, order: exp.Expr | None, fields: Fields, function: AggregateFunction, node: exp.Expr
     ) -> tuple[tuple[tuple[exp.Expr, bool, bool], ...], tuple[SqlType, ...]]:
-        if order is None or name not in ORDER_SENSITIVE | {"median"}:
+        if order is None or not function.arguments.ordered:
             return (), ()
         terms = []
         for ordered in order.expressions:

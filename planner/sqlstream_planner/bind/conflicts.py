@@ -6,13 +6,10 @@ from dataclasses import replace
 from typing import NoReturn
 
 from sqlstream_planner.bind.context import BindContext
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, either
 from sqlstream_planner.logical import KeepFirst, Normalize, Sink, TopN
 from sqlstream_planner.properties import changes, keys
 from sqlstream_planner.statements import InsertInto
-
-#: Connectors whose sinks refuse two rows with one key.
-CHECKED = frozenset({"duckdb", "postgres"})
 
 
 def resolve_conflicts(root: Sink, context: BindContext, insert: InsertInto | None) -> Sink:
@@ -41,11 +38,12 @@ def resolve_conflicts(root: Sink, context: BindContext, insert: InsertInto | Non
     updating = changes(root.input)
     match insert.conflict:
         case "ERROR":
-            if sink.connector not in CHECKED:
+            if not context.connectors[sink.connector].sink.checks_keys:
+                able = context.connectors.sinks(lambda c: c.sink.checks_keys)
                 _fail(
                     insert,
                     f"ON CONFLICT DO ERROR, but {sink.connector} can't tell whether a key is taken",
-                    "write to a table with connector 'duckdb' or 'postgres', or choose DO DEDUPLICATE",
+                    f"write to a table with connector {either(able)}, or choose DO DEDUPLICATE",
                 )
             return replace(root, sink=replace(sink, on_conflict="error"))
         case "NOTHING":

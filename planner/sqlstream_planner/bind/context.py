@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import SqlType
 from sqlstream_planner.casts import TypedExpr
+from sqlstream_planner.catalog.descriptor import Connectors
 from sqlstream_planner.datatypes import sql_type_of
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span
 from sqlstream_planner.functions import catalogue
@@ -42,13 +43,14 @@ class Clauses:
 
 @dataclass(slots=True)
 class BindContext:
-    """The rendered file, the ids that were given out, and what the query's clauses say.
+    """The rendered file, the connectors that there are, the ids that were given out, and what the query's clauses say.
 
     `process_times` are the ids of columns that a table declares as PROCTIME(): they may stand there, as they do
     in many a file of Flink's, but can't be read.
     """
 
     rendered: RenderedSql
+    connectors: Connectors = field(default_factory=Connectors)
     warnings: list[Diagnostic] = field(default_factory=list)
     clauses: Clauses = field(default_factory=Clauses)
     process_times: set[str] = field(default_factory=set)

@@ -57,7 +57,8 @@ class _ScriptBinder:
         )
         ttl_us = ttl if isinstance(ttl, int) and ttl else None
         lateness_us = lateness if isinstance(lateness, int) else 0
-        self._context = BindContext(script.rendered, clauses=Clauses(ttl_us, lateness_us, ttl_us))
+        clauses = Clauses(ttl_us, lateness_us, ttl_us)
+        self._context = BindContext(script.rendered, catalog.connectors, clauses=clauses)
         self._tables = Tables(self._context, catalog)
         self._queries = QueryBinder(self._context, self._table)
         self._views: dict[str, Node] = {}
@@ -289,7 +290,7 @@ class _ScriptBinder:
             shown = f.name if names[f.name.lower()] == 1 else f"{f.name}_{names[f.name.lower()]}"
             schema.append(Column(shown, VARCHAR if f.type.kind is Kind.NULL else f.type, f.nullable))
         self._known_types(node, statement.query)
-        spec = SinkSpec(name, "print", {}, tuple(schema))
+        spec = SinkSpec(name, self._catalog.connectors.printing, {}, tuple(schema))
         self._write(spec, _exactly(node, spec, self._context), statement.query)
 
     def _known_types(self, node: Node, query: exp.Expr) -> None:
@@ -377,6 +378,7 @@ class _ScriptBinder:
             max_rows_per_epoch=number("execution.max-rows-per-epoch"),
             max_files_per_epoch=number("execution.max-files-per-epoch"),
             single_task_rows=number("execution.single-task-rows"),
+            task_memory_bytes=number("execution.task-memory"),
             target_epoch_us=number("execution.target-epoch-time"),
             state_dir=text("state.dir"),
         )

@@ -7,6 +7,8 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.catalog.descriptor import Connectors
+from sqlstream_planner.diagnostics import either
 from sqlstream_planner.logical import (
     Filter,
     GroupAggregate,
@@ -20,11 +22,6 @@ from sqlstream_planner.logical import (
 )
 from sqlstream_planner.properties import changes, keys
 
-#: Connectors that can take back rows, and the formats of `filesystem` that can say that a row is taken back.
-UPDATABLE = frozenset({"print", "blackhole", "duckdb", "postgres"})
-#: Connectors whose tables have one row for each PRIMARY KEY.
-KEYED = frozenset({"duckdb", "postgres"})
-CHANGELOG_FORMATS = frozenset({"debezium-json", "changelog-json", "canal-json", "maxwell-json"})
 _EARLY = "a window's result is given early, or corrected by late rows"
 
 
@@ -34,22 +31,22 @@ def check_sink(root: Sink, context: BindContext, at: exp.Expr | None) -> Sink:
     _check_windows(root, context, at)
     updating = changes(root.input)
     format_ = sink.options.get("format", "")
+    connector = context.connectors[sink.connector]
     names = {f.id: c.name for f, c in zip(root.fields, sink.schema, strict=True)}
     known = [tuple(names[id_] for id_ in key) for key in keys(root.input) if all(id_ in names for id_ in key)]
     place = at if at is not None else exp.Null()
-    if updating and sink.connector not in UPDATABLE and format_ not in CHANGELOG_FORMATS:
+    if updating and not connector.takes_changes(format_):
         context.fail(
             place,
             "SQL070",
             f"`{sink.name}` can only be appended to, but rows of this query change after they were given",
             notes=(f"{_why(root.input)}", f"`{sink.name}` is {sink.connector} with format {format_!r}"),
-            help="write to a table with connector 'duckdb' or 'postgres', to 'filesystem' with format "
-            "'debezium-json' or 'changelog-json', or aggregate in windows, which are given once",
+            help=f"write to {_takers(context.connectors)}, or aggregate in windows, which are given once",
         )
     primary = {name.lower() for name in sink.primary_key}
     matches = any({n.lower() for n in key} <= primary for key in known)
     # Rows that are only appended conflict as well: what a table held would depend on how epochs were cut.
-    claimed = updating or sink.connector in KEYED
+    claimed = updating or connector.sink.keyed
     if primary and claimed and not matches and sink.on_conflict != "error":
         unique = (
             f"its rows are unique by {', '.join(known[0])}"
@@ -74,6 +71,17 @@ def check_sink(root: Sink, context: BindContext, at: exp.Expr | None) -> Sink:
     # A row that comes for a key that is taken is an error: the sink is told that it comes, not that it replaces.
     mode = "retract" if updating or sink.on_conflict == "error" else "append"
     return replace(root, sink=replace(sink, changelog=mode, key=best, forgets=forgets))
+
+
+def _takers(connectors: Connectors) -> str:
+    """The tables that can take changes, for people."""
+    tables = connectors.sinks(lambda c: c.sink.keyed)
+    found = [f"a table with connector {either(tables)}"] if tables else []
+    for c in connectors:
+        formats = [f.name for f in c.formats if c.takes_changes(f.name)]
+        if formats and not c.sink.changes:
+            found.append(f"to '{c.name}' with format {either(formats)}")
+    return ", ".join(found)
 
 
 def _check_windows(root: Sink, context: BindContext, at: exp.Expr | None) -> None:

@@ -12,11 +12,11 @@ from sqlstream_operators.plan.spec import SinkSpec, SourceSpec, WatermarkSpec
 from sqlstream_operators.plan.types import TIMESTAMPTZ
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Relation, Scope
-from sqlstream_planner.bind.sinks import CHANGELOG_FORMATS
 from sqlstream_planner.catalog.options import Role
 from sqlstream_planner.catalog.tables import Catalog, TableDef
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, either
 from sqlstream_planner.functions.calls import written_call
+from sqlstream_planner.identity.source import source_identity
 from sqlstream_planner.logical import (
     EventTime,
     Field,
@@ -30,13 +30,6 @@ from sqlstream_planner.logical import (
     substitute,
 )
 from sqlstream_planner.statements import ComputedColumn, MetadataColumn, PhysicalColumn
-
-#: The options that say *which data* a table is. Others (formats' details, rates, a sink's path) may change freely.
-_IDENTITY: dict[str, tuple[str, ...]] = {
-    "filesystem": ("path",),
-    "datagen": ("seed", "base-time", "fields."),
-    "nexmark": ("seed", "base-time", "rate", "out-of-order", "first-event"),
-}
 
 
 @dataclass(slots=True)
@@ -104,6 +97,7 @@ class Tables:
                 expressions.append(column(stored[c.name.lower()].id))
         self.context.process_times.update(fields[i].id for i in unread)
         watermark = self._watermark(table, tuple(fields), expressions, stored)
+        identity = source_identity(table, table.descriptor)
         spec = SourceSpec(
             name=table.name,
             connector=table.connector,
@@ -114,15 +108,16 @@ class Tables:
             watermark=watermark,
             partitioned_by=table.partitioned_by,
             primary_key=table.primary_key.columns if table.primary_key is not None else (),
+            identity=identity.text,
         )
         if watermark is not None:
             time = EventTime((table.name,), watermark.tick_us, direct=True)
             fields = [
                 replace(f, time=time) if f.name.lower() == watermark.column.lower() else f for f in fields
             ]
-        changelog = spec.options.get("format") in CHANGELOG_FORMATS
+        changelog = table.descriptor.gives_changes(table.settings.get("format"))
         scan: Node = Scan(
-            spec, _identity(table), tuple(self._with_time(f, fields) for f in stored.values()), changelog
+            spec, identity, tuple(self._with_time(f, fields) for f in stored.values()), changelog
         )
         if changelog and table.primary_key is not None:
             names = {name.lower() for name in table.primary_key.columns}
@@ -191,7 +186,7 @@ class Tables:
                     "SQL016",
                     f"`{table.name}` can't be written: connector `{table.connector}` is only a source",
                     self.context.span(node) if node is not None else table.span,
-                    help="INSERT INTO a table with connector 'filesystem', 'print' or 'blackhole'",
+                    help=f"INSERT INTO a table with connector {either(self.catalog.connectors.sinks())}",
                 )
             )
         self._not_both(table, node, self.writing, self.reading)
@@ -227,16 +222,6 @@ class Tables:
 def _is_process_time(expression: exp.Expr) -> bool:
     call = written_call(expression)
     return call is not None and call.name.lower() == "proctime"
-
-
-def _identity(table: TableDef) -> str:
-    wanted = _IDENTITY.get(table.connector, ())
-    options = sorted(
-        (o.key, o.value)
-        for o in table.options
-        if any(o.key == w or (w.endswith(".") and o.key.startswith(w)) for w in wanted)
-    )
-    return f"{table.connector}({', '.join(f'{k}={v}' for k, v in options)})"
 
 
 def _rises_with(expression: exp.Expr) -> str | None:

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlstream_operators.plan.types import VARCHAR, Kind, SqlType, quote_identifier
-from sqlstream_planner.catalog.connector_options import ConnectorDef
+from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier
+from sqlstream_planner.catalog.descriptor import ConnectorDescriptor
 from sqlstream_planner.diagnostics import Diagnostic, Span, did_you_mean
 from sqlstream_planner.statements import Column, ComputedColumn, CreateTable, MetadataColumn, PhysicalColumn
-
-METADATA_KEYS: dict[str, SqlType] = {
-    "file.path": VARCHAR,
-    "file.name": VARCHAR,
-    "file.size": SqlType(Kind.BIGINT),
-    "file.modification-time": SqlType(Kind.TIMESTAMPTZ),
-}
-"""What METADATA columns of a filesystem source can be."""
 
 
 def check_columns(table: CreateTable, errors: list[Diagnostic]) -> None:
@@ -89,12 +81,12 @@ def check_watermark(table: CreateTable, errors: list[Diagnostic]) -> None:
         )
 
 
-def check_metadata(table: CreateTable, connector: ConnectorDef, errors: list[Diagnostic]) -> None:
+def check_metadata(table: CreateTable, connector: ConnectorDescriptor, errors: list[Diagnostic]) -> None:
     """The METADATA columns, of which each connector has its own: CAT008."""
     for column in table.columns:
         if not isinstance(column, MetadataColumn):
             continue
-        keys = METADATA_KEYS if connector.name == "filesystem" else {}
+        keys = connector.metadata
         if column.key not in keys:
             near = did_you_mean(column.key, keys)
             errors.append(

@@ -42,6 +42,12 @@ JOB_OPTIONS: tuple[OptionDef, ...] = (
         minimum=0,
     ),
     OptionDef(
+        "execution.task-memory",
+        ValueKind.BYTES,
+        "memory for DuckDB in each task; half of the machine's or container's, divided by its cores, by default",
+        minimum=64 << 20,
+    ),
+    OptionDef(
         "table.exec.source.idle-timeout",
         _D,
         "a source idle for so long holds no watermark back; 0: never",

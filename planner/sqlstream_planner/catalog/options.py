@@ -15,7 +15,10 @@ _N = TypeVar("_N", int, float)
 
 
 class ValueKind(StrEnum):
-    """What an option's text is read as: DURATION gives µs, BYTES a number of bytes, the others themselves."""
+    """What an option's text is read as: DURATION gives µs, BYTES a number of bytes, the others themselves.
+
+    PATH is a path, from the pipeline's folder if it is relative, or a URI.
+    """
 
     STRING = "string"
     INTEGER = "integer"
@@ -26,6 +29,7 @@ class ValueKind(StrEnum):
     ENUM = "enum"
     CHARACTER = "character"
     TIMESTAMP = "timestamp"
+    PATH = "path"
 
 
 class Role(StrEnum):
@@ -43,7 +47,9 @@ class OptionDef:
     """One option: its name (`#` in it stands for a column), what its value is, and whom it concerns.
 
     `default` is text as a user would write it. `choices` belong to ENUM. `minimum` and `maximum` bound
-    numbers.
+    numbers. `changes_rows`: whether a source with another value can give other rows; only what can't may say so,
+    and state and positions are kept when it changes. `secret`: nobody may see the value. `paces`: it says when rows come,
+    so a run that only wants the result leaves it out. `ends`: it gives a source an end that else has none.
     """
 
     name: str
@@ -55,6 +61,10 @@ class OptionDef:
     roles: tuple[Role, ...] = BOTH
     minimum: float | None = None
     maximum: float | None = None
+    changes_rows: bool = True
+    secret: bool = False
+    paces: bool = False
+    ends: bool = False
 
     def __post_init__(self) -> None:
         if (self.kind is ValueKind.ENUM) != bool(self.choices):
@@ -88,7 +98,7 @@ class OptionDef:
     def read(self, text: str) -> OptionValue:
         """The value that `text` stands for. Raises ValueError saying what is accepted."""
         match self.kind:
-            case ValueKind.STRING:
+            case ValueKind.STRING | ValueKind.PATH:
                 return text
             case ValueKind.CHARACTER:
                 value = text.replace("\\t", "\t")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from sqlstream_planner.catalog.columns import check_columns, check_metadata, check_watermark
-from sqlstream_planner.catalog.connector_options import CONNECTORS
+from sqlstream_planner.catalog.descriptor import Connectors
 from sqlstream_planner.catalog.like import merge_like
 from sqlstream_planner.catalog.options import Role
 from sqlstream_planner.catalog.settings import default_settings, read_setting
@@ -24,25 +24,27 @@ from sqlstream_planner.statements import (
 )
 
 
-def read_catalog(script: Script) -> Catalog:
-    """The catalog of `script`.
+def read_catalog(script: Script, connectors: Connectors) -> Catalog:
+    """The catalog of `script`, whose tables are on `connectors`.
 
     Raises DiagnosticError with every mistake: CAT… about declarations, OPT… about options, SET… about
     settings, SQL009 for statements that can't be run.
 
     >>> from sqlstream_planner.parse import parse_file
-    >>> text = "CREATE TABLE t (a INT) WITH ('connector' = 'datagen')"
-    >>> read_catalog(parse_file(text)).table("T").settings["rows-per-second"]
-    10000
+    >>> from sqlstream_planner.testing import CONNECTORS
+    >>> text = "CREATE TABLE t (a INT) WITH ('connector' = 'rows', 'count' = '3')"
+    >>> read_catalog(parse_file(text), CONNECTORS).table("T").settings["count"]
+    3
     """
-    return _Builder(script).build()
+    return _Builder(script, connectors).build()
 
 
 class _Builder:
     """Collects a script's declarations and everything that is wrong with them."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, connectors: Connectors) -> None:
         self.script = script
+        self.connectors = connectors
         self.errors: list[Diagnostic] = []
         self.warnings: list[Diagnostic] = []
         self.declared: dict[str, Span] = {}
@@ -74,6 +76,7 @@ class _Builder:
             MappingProxyType(self.tables),
             MappingProxyType(self.views),
             MappingProxyType(self.settings),
+            self.connectors,
             tuple(self.warnings),
         )
 
@@ -106,16 +109,15 @@ class _Builder:
     def _insert(self, statement: InsertInto) -> None:
         table = self.tables.get(statement.table.lower())
         if table is not None and Role.SINK not in table.roles:
-            sinks = [c.name for c in CONNECTORS.values() if Role.SINK in c.roles]
             what = f"the connector '{table.connector}'"
-            if Role.SINK in CONNECTORS[table.connector].roles:
+            if Role.SINK in table.descriptor.roles:
                 what = f"the format '{table.settings['format']}'"
             self.errors.append(
                 Diagnostic(
                     "OPT006",
                     f"`{table.name}` can't be written: {what} only reads",
                     statement.table_span,
-                    notes=("connectors that write: " + ", ".join(sinks),),
+                    notes=("connectors that write: " + ", ".join(self.connectors.sinks()),),
                 )
             )
 
@@ -131,9 +133,11 @@ class _Builder:
         self.merged[statement.name.lower()] = statement
         check_columns(statement, self.errors)
         check_watermark(statement, self.errors)
-        connector, settings = read_options(statement, self.errors)
+        connector, settings = read_options(statement, self.connectors, self.errors)
         if connector is not None:
             check_metadata(statement, connector, self.errors)
+        if connector is not None and len(self.errors) == before:
+            self.errors.extend(connector.validate(statement, settings))
         if connector is None or len(self.errors) > before:
             return
         self.tables[statement.name.lower()] = TableDef(
@@ -142,7 +146,7 @@ class _Builder:
             statement.watermark,
             statement.primary_key,
             statement.partitioned_by,
-            connector.name,
+            connector,
             statement.options,
             MappingProxyType(settings),
             statement.as_select,

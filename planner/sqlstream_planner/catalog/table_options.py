@@ -4,43 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sqlstream_planner.catalog.connector_options import (
-    CONNECTOR,
-    CONNECTORS,
-    ELSEWHERE,
-    FORMATS,
-    ConnectorDef,
-)
-from sqlstream_planner.catalog.options import OptionDef, OptionValue, find_option, unknown_option, wrong_value
+from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Connectors
+from sqlstream_planner.catalog.options import OptionValue, find_option, unknown_option, wrong_value
 from sqlstream_planner.diagnostics import Diagnostic, did_you_mean
 from sqlstream_planner.statements import CreateTable, Option, PhysicalColumn
 
+#: The option that every table has.
+CONNECTOR = "connector"
+
 
 def read_options(
-    table: CreateTable, errors: list[Diagnostic]
-) -> tuple[ConnectorDef | None, dict[str, OptionValue]]:
+    table: CreateTable, connectors: Connectors, errors: list[Diagnostic]
+) -> tuple[ConnectorDescriptor | None, dict[str, OptionValue]]:
     """The connector of a table, and its options as read, with defaults; adds OPT001 to OPT005 to `errors`."""
     by_key: dict[str, Option] = {}
     for option in table.options:
         if option.key in by_key:
             errors.append(Diagnostic("OPT005", f"`{option.key}` is set twice", option.key_span))
         by_key[option.key] = option
-    connector = _connector(table, by_key, errors)
+    connector = _connector(table, by_key, connectors, errors)
     if connector is None:
         return None, {}
+    format_ = by_key["format"].value if "format" in by_key else None
+    concerned = connector.concerned(format_)
     settings: dict[str, OptionValue] = {
-        o.name: o.read(o.default)
-        for o in connector.options
-        if o.default is not None and not o.is_pattern and _concerns(o, by_key)
+        o.name: o.read(o.default) for o in concerned if o.default is not None and not o.is_pattern
     }
     columns = {c.name for c in table.columns if isinstance(c, PhysicalColumn)}
     for option in table.options:
-        if option.key == CONNECTOR.name:
+        if option.key == CONNECTOR:
             continue
-        known = find_option(connector.options, option.key)
+        known = find_option(connector.all_options, option.key)
         if known is None:
             what = f"the connector '{connector.name}'"
-            concerned = [o for o in connector.options if _concerns(o, by_key)]
             errors.append(unknown_option("OPT002", what, option.key, concerned, option.key_span))
             continue
         if known.is_pattern and known.subject(option.key).split(".")[0] not in columns:
@@ -74,10 +70,10 @@ def read_options(
 
 
 def _connector(
-    table: CreateTable, by_key: Mapping[str, Option], errors: list[Diagnostic]
-) -> ConnectorDef | None:
-    available = "connectors: " + ", ".join(f"{c.name} ({c.description})" for c in CONNECTORS.values())
-    option = by_key.get(CONNECTOR.name)
+    table: CreateTable, by_key: Mapping[str, Option], connectors: Connectors, errors: list[Diagnostic]
+) -> ConnectorDescriptor | None:
+    available = "connectors: " + ", ".join(f"{c.name} ({c.description})" for c in connectors)
+    option = by_key.get(CONNECTOR)
     if option is None:
         errors.append(
             Diagnostic(
@@ -89,10 +85,10 @@ def _connector(
             )
         )
         return None
-    connector = CONNECTORS.get(option.value)
+    connector = connectors.get(option.value)
     if connector is None:
-        near = did_you_mean(option.value, CONNECTORS)
-        known = option.value in ELSEWHERE
+        near = did_you_mean(option.value, connectors.names)
+        known = option.value in connectors.elsewhere
         errors.append(
             Diagnostic(
                 "OPT001",
@@ -105,9 +101,3 @@ def _connector(
             )
         )
     return connector
-
-
-def _concerns(option: OptionDef, by_key: Mapping[str, Option]) -> bool:
-    """Whether an option belongs to the format that is set (`csv.…` says nothing about JSON files)."""
-    prefix = option.name.split(".")[0]
-    return prefix not in FORMATS or ("format" in by_key and by_key["format"].value == prefix)

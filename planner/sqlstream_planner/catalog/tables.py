@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from sqlstream_planner.catalog.connector_options import CONNECTORS, FORMATS
+from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Connectors
 from sqlstream_planner.catalog.options import OptionValue, Role
 from sqlstream_planner.diagnostics import Diagnostic, Span, did_you_mean
 from sqlstream_planner.statements import Column, CreateView, Option, PrimaryKey, Watermark
@@ -26,7 +26,7 @@ class TableDef:
     watermark: Watermark | None
     primary_key: PrimaryKey | None
     partitioned_by: tuple[str, ...]
-    connector: str
+    descriptor: ConnectorDescriptor
     options: tuple[Option, ...]
     settings: Mapping[str, OptionValue]
     as_select: exp.Query | None
@@ -37,9 +37,12 @@ class TableDef:
     @property
     def roles(self) -> tuple[Role, ...]:
         """What the table can be used for."""
-        roles = CONNECTORS[self.connector].roles
-        format_ = self.settings.get("format")
-        return roles if format_ is None else tuple(r for r in roles if r in FORMATS[str(format_)])
+        return self.descriptor.roles_with(self.settings.get("format"))
+
+    @property
+    def connector(self) -> str:
+        """The connector's name."""
+        return self.descriptor.name
 
     def column(self, name: str) -> Column | None:
         """The column of this name, ignoring case."""
@@ -48,11 +51,12 @@ class TableDef:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """What a script declares. Names are looked up ignoring case."""
+    """What a script declares, with the connectors that there are. Names are looked up ignoring case."""
 
     tables: Mapping[str, TableDef]
     views: Mapping[str, CreateView]
     settings: Mapping[str, OptionValue]
+    connectors: Connectors
     warnings: tuple[Diagnostic, ...] = field(default=())
 
     def table(self, name: str) -> TableDef | None:

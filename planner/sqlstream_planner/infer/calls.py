@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import UNKNOWN
 from sqlstream_planner import problems
+from sqlstream_planner.aggregates import registry as aggregates
 from sqlstream_planner.casts import TypedExpr
 from sqlstream_planner.functions import catalogue
 from sqlstream_planner.functions.calls import WrittenCall, written_call
@@ -93,10 +94,10 @@ def _within_group(inference: Inference, node: exp.Expr) -> TypedExpr:
     if call is None:
         return TypedExpr(UNKNOWN)
     ordered = [o.this for o in node.expression.expressions]
-    names = {"percentile_cont": "quantile_cont", "percentile_disc": "quantile_disc"}
-    name = names.get(call.name, call.name)
-    arguments = (*ordered, *call.arguments) if name in (*names.values(), "mode") else call.arguments
-    return call_type(inference, node, WrittenCall(name, tuple(arguments)))
+    function = aggregates.before_within_group(call.name) or aggregates.find(call.name)
+    if function is None or function.within_group is None:
+        return call_type(inference, node, WrittenCall(call.name, call.arguments))
+    return call_type(inference, node, WrittenCall(function.name, (*ordered, *call.arguments)))
 
 
 def _window(inference: Inference, node: exp.Expr) -> TypedExpr:

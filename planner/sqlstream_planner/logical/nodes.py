@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.spec import SinkSpec, SourceSpec, WindowSpec
 from sqlstream_operators.plan.types import SqlType, quote_identifier
+from sqlstream_planner.identity.source import SourceIdentity
 from sqlstream_planner.logical.columns import EventTime, Field, Fields
 from sqlstream_planner.logical.expressions import order_term
 
@@ -42,7 +43,7 @@ class Scan:
     """
 
     source: SourceSpec
-    identity: str
+    identity: SourceIdentity
     fields: Fields
     changelog: bool = False
 

@@ -17,18 +17,16 @@ from sqlstream_operators.plan.changelog_spec import MultisetSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import Layout, StateField, StateTable
 from sqlstream_operators.plan.types import BIGINT, INTEGER, Kind, SqlType, quote_identifier, struct
+from sqlstream_planner.aggregates.parts import row_count
+from sqlstream_planner.aggregates.registry import function_of, values_of
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import canonical, digest
-from sqlstream_planner.logical import AggregateCall, order_term, sql
+from sqlstream_planner.logical import AggregateCall, sql
 from sqlstream_planner.operator_plans.grouping import Grouping, Names, column_hint
-from sqlstream_planner.operator_plans.weighted import row_count, weight_of
+from sqlstream_planner.operator_plans.weights import weight_of
 
 #: Types whose order in the state is not DuckDB's: NULLs inside them come first in the one, last in the other.
 _NESTED = (Kind.ARRAY, Kind.MAP, Kind.STRUCT)
-_LISTS = frozenset({"list", "array_agg", "collect", "string_agg"})
-_PICKS = {"min": "first", "any_value": "first", "arg_min": "first", "max": "last", "arg_max": "last"}
-#: What a call is over no values, where that is not NULL.
-_EMPTY = {"count": "0", "entropy": "0"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +100,7 @@ def plan_counted(
             plan, columns = _plan(identity, served, pick, names)
             plans.append(plan)
             for member, name in zip(served, columns, strict=True):
-                empty = _EMPTY.get(member.call.name)
+                empty = function_of(member.call).empty
                 text = quote_identifier(name)
                 finals[member.call.field.id] = f"coalesce({text}, {empty})" if empty is not None else text
     return tuple(plans), finals
@@ -120,7 +118,8 @@ def _plan(identity: str, members: list[_Wanted], pick: str, names: Names) -> tup
     given = []
     for member in members:
         call = member.call
-        text = _aggregate(call, tuple(name_of[v.fingerprint] for v in member.values))
+        values = tuple(name_of[v.fingerprint] for v in member.values)
+        text = function_of(call).values.over_values(call, values)
         item = (f"CAST({text} AS {call.field.type})", call.field.type)
         if item not in columns:
             columns[item] = names.take(f"{call.name}_{column_hint(first.values[0].expression)}")
@@ -153,23 +152,23 @@ def _identity(wanted: _Wanted, inside: dict[str, str]) -> str:
 
 
 def _wanted(call: AggregateCall, inside: dict[str, str]) -> _Wanted:
-    name = call.name
-    if name in ("arg_min", "arg_max"):
-        return _pair(call, inside)
+    function = function_of(call)
+    if function.values.paired:
+        return _pair(call, inside, function.values.pick)
     x = _value(call.arguments[0], call.argument_types[0], inside)
-    if name == "count":
-        each = zip(call.arguments, call.argument_types, strict=True)
-        return _Wanted(call, tuple(_value(a, t, inside) for a, t in each), call.arguments, "all")
+    if function.arguments.of_rows != 1:
+        values = tuple(_value(a, t, inside) for a, t in values_of(call))
+        return _Wanted(call, values, call.arguments, "all")
     if call.distinct and any(canonical(e, inside) != x.fingerprint for e, _, _ in call.order_by):
         raise InternalError(
-            f"{name}(DISTINCT …) ordered by something else than its argument came to the planner"
+            f"{call.name}(DISTINCT …) ordered by something else than its argument came to the planner"
         )
-    present = () if name in ("list", "array_agg") else (call.arguments[0],)
-    if call.order_by and not call.distinct and (name in _LISTS or name == "any_value"):
+    present = () if function.keeps_nulls else (call.arguments[0],)
+    if call.order_by and not call.distinct and function.order_sensitive:
         terms = zip(call.order_by, call.order_types, strict=True)
         keys = tuple(_value(e, type_, inside) for (e, _, _), type_ in terms)
         return _Wanted(call, (x, *keys), present, "all")
-    pick = _PICKS.get(name, "all") if x.type.kind not in _NESTED else "all"
+    pick = function.values.pick if x.type.kind not in _NESTED else "all"
     return _Wanted(call, (x,), present, pick)
 
 
@@ -177,7 +176,7 @@ def _value(expression: exp.Expr, type_: SqlType, inside: dict[str, str]) -> _Val
     return _Value(expression, INTEGER if type_.kind is Kind.NULL else type_, canonical(expression, inside))
 
 
-def _pair(call: AggregateCall, inside: dict[str, str]) -> _Wanted:
+def _pair(call: AggregateCall, inside: dict[str, str], pick: str) -> _Wanted:
     """ARG_MIN(x, by) and ARG_MAX: one value {by, x}, so that the order of state is by both."""
     x, by = (_value(a, t, inside) for a, t in zip(call.arguments, call.argument_types, strict=True))
     both = exp.Struct(
@@ -188,56 +187,4 @@ def _pair(call: AggregateCall, inside: dict[str, str]) -> _Wanted:
     )
     value = _Value(both, struct(("by", by.type), ("x", x.type)), f"by {by.fingerprint} value {x.fingerprint}")
     nested = x.type.kind in _NESTED or by.type.kind in _NESTED
-    return _Wanted(call, (value,), call.arguments, "all" if nested else _PICKS[call.name])
-
-
-def _aggregate(call: AggregateCall, values: tuple[str, ...]) -> str:
-    """The call over the columns `values` and `count` of the distinct values (and their counts) of a group."""
-    name, x = call.name, values[0]
-    extra = "".join(f", {sql(a)}" for a in call.arguments[1:])
-    if name in ("min", "max", "bool_and", "bool_or", "bit_and", "bit_or"):
-        return f"{name}({x})"
-    if name in ("arg_min", "arg_max"):
-        return f"struct_extract({name.removeprefix('arg_')}({x}), 'x')"
-    order = _order(call, values)
-    if name == "any_value":
-        return f"first({x} ORDER BY {order})" if call.order_by else f"min({x})"
-    if name == "string_agg":
-        separator = sql(call.arguments[1]) if len(call.arguments) > 1 else "','"
-        return f"array_to_string({_repeated(call, f'CAST({x} AS VARCHAR)', order)}, {separator})"
-    if name in _LISTS:
-        return _repeated(call, x, order)
-    if call.distinct:
-        return _over_distinct(call, x, extra)
-    if name == "mode":
-        return f'first({x} ORDER BY "count" DESC, {x})'
-    if name == "bit_xor":
-        return f'bit_xor(CASE WHEN "count" % 2 = 1 THEN {x} ELSE CAST(0 AS {call.argument_types[0]}) END)'
-    return f"list_aggregate({_repeated(call, x, order)}, '{name}'{extra})"
-
-
-def _over_distinct(call: AggregateCall, x: str, extra: str) -> str:
-    match call.name:
-        case "count":
-            return "count(*)"
-        case "mode":
-            return f"min({x})"
-        case name:
-            return f"{name}({x}{extra} ORDER BY {x})"
-
-
-def _repeated(call: AggregateCall, element: str, order: str) -> str:
-    if call.distinct:
-        return f"list({element} ORDER BY {order})"
-    return f'flatten(list(repeat([{element}], "count") ORDER BY {order}))'
-
-
-def _order(call: AggregateCall, values: tuple[str, ...]) -> str:
-    """The call's ORDER BY, and then by value: what is left to chance elsewhere has one answer here."""
-    x = values[0]
-    keys = values[1:] or (x,)
-    terms = [
-        order_term(key, descending=descending, nulls_first=nulls_first)
-        for key, (_, descending, nulls_first) in zip(keys, call.order_by, strict=False)
-    ]
-    return ", ".join([*terms, f"{x} ASC NULLS LAST"])
+    return _Wanted(call, (value,), call.arguments, "all" if nested else pick)

@@ -11,16 +11,19 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from sqlstream_operators.errors import InternalError
 from sqlstream_operators.plan.changelog_spec import DistinctValuesSpec
 from sqlstream_operators.plan.schema import Column, Schema
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.plan.types import BIGINT, INTEGER, Kind, SqlType, quote_identifier
+from sqlstream_planner.aggregates.function import Accumulator, Decomposition
+from sqlstream_planner.aggregates.parts import row_count
+from sqlstream_planner.aggregates.registry import function_of, values_of
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import canonical, digest
 from sqlstream_planner.logical import AggregateCall, sql
-from sqlstream_planner.operator_plans.aggregates import sum_type
 from sqlstream_planner.operator_plans.grouping import Grouping, Names, column_hint
-from sqlstream_planner.operator_plans.weighted import row_count, weight_of
+from sqlstream_planner.operator_plans.weights import weight_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +34,14 @@ class DistinctAccumulator:
     """
 
     name: str
-    type: SqlType
     fingerprint: str
     partial: str
-    counts: bool
+    accumulator: Accumulator
 
     @property
     def merge(self) -> str:
-        """The expression that merges several of it; a count is never NULL."""
-        total = f"sum({quote_identifier(self.name)})"
-        return f"CAST({f'coalesce({total}, 0)' if self.counts else total} AS {self.type})"
+        """The expression that merges several of it."""
+        return self.accumulator.merge.format(f=quote_identifier(self.name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +141,12 @@ class DistinctDraft:
 
 def counts_distinct(call: AggregateCall) -> bool:
     """Whether a DISTINCT call is a sum over the values that came or went."""
-    if call.name in ("sum", "avg", "mean"):
-        type_ = sum_type(call.argument_types[0])
-        return type_ is not None and type_.kind is not Kind.DOUBLE
-    return call.name == "count" and bool(call.arguments)
+    return _over_changes(call) is not None
+
+
+def _over_changes(call: AggregateCall) -> Decomposition | None:
+    over_changes = function_of(call).over_changes
+    return over_changes(call) if over_changes is not None else None
 
 
 def plan_distinct(
@@ -152,7 +155,7 @@ def plan_distinct(
     """The operators that `calls` need, and the calls' values by field id, over the merged accumulators."""
     groups: dict[str, list[AggregateCall]] = {}
     for call in calls:
-        forms = sorted({canonical(a, inside) for a in call.arguments})
+        forms = sorted({canonical(a, inside) for a, _ in values_of(call)})
         groups.setdefault(" ; ".join(forms), []).append(call)
     drafts, finals = [], {}
     for identity, members in sorted(groups.items()):
@@ -166,10 +169,7 @@ def _draft(
     identity: str, members: list[AggregateCall], inside: dict[str, str], names: Names
 ) -> tuple[DistinctDraft, dict[str, str]]:
     first = members[0]
-    by_form = {
-        canonical(a, inside): (a, INTEGER if t.kind is Kind.NULL else t)
-        for a, t in zip(first.arguments, first.argument_types, strict=True)
-    }
+    by_form = {canonical(a, inside): (a, INTEGER if t.kind is Kind.NULL else t) for a, t in values_of(first)}
     values = tuple(
         (names.take(f"value_{column_hint(by_form[f][0])}"), f, by_form[f][1], by_form[f][0])
         for f in sorted(by_form)
@@ -179,12 +179,12 @@ def _draft(
     accumulators: dict[str, DistinctAccumulator] = {}
     finals = {}
 
-    def accumulator(meaning: str, where: str, type_: SqlType, partial: str) -> str:
-        fingerprint = f"distinct {meaning} of {identity}{where}"
+    def kept(accumulator: Accumulator, where: str, change: str) -> str:
+        fingerprint = f"distinct {accumulator.meaning} of {identity}{where}"
         if fingerprint not in accumulators:
-            name = names.take(f"distinct_{meaning}_{hint}")
-            counts = meaning == "count"
-            accumulators[fingerprint] = DistinctAccumulator(name, type_, fingerprint, partial, counts)
+            name = names.take(f"distinct_{accumulator.meaning}_{hint}")
+            partial = accumulator.partial.format(x=quote_identifier(values[0][0]), change=change)
+            accumulators[fingerprint] = DistinctAccumulator(name, fingerprint, partial, accumulator)
         return quote_identifier(accumulators[fingerprint].name)
 
     for call in members:
@@ -197,15 +197,10 @@ def _draft(
             f"CAST({quote_identifier(f'{flag}.{when}')} IS TRUE AS INTEGER)" for when in ("after", "before")
         )
         change = f"({after} - {before})"
-        count = accumulator("count", where, BIGINT, f"sum({change})")
-        final = f"coalesce({count}, 0)"
-        if call.name != "count":
-            type_ = sum_type(call.argument_types[0]) or call.field.type
-            x = f"CAST({quote_identifier(values[0][0])} AS {type_})"
-            total = accumulator("sum", where, type_, f"sum({x} * CAST({change} AS BIGINT))")
-            result = total if call.name == "sum" else f"CAST({total} AS DOUBLE) / {count}"
-            final = f"CASE WHEN {count} > 0 THEN {result} END"
-        finals[call.field.id] = final
+        made = _over_changes(call)
+        if made is None:
+            raise InternalError(f"{call.name}(DISTINCT …) is no sum over changes")
+        finals[call.field.id] = made.final.format(*(kept(a, where, change) for a in made.accumulators))
     draft = DistinctDraft(
         values, tuple(flags[w] for w in sorted(flags)), tuple(accumulators[f] for f in sorted(accumulators))
     )

@@ -9,14 +9,16 @@ from sqlstream_operators.plan.changelog_spec import ExpirySpec, GroupAggregateSp
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import Layout, StateField, StateSchema, StateTable
 from sqlstream_operators.plan.types import BIGINT, quote_identifier
+from sqlstream_planner.aggregates.count import COUNT
+from sqlstream_planner.aggregates.function import Decomposition
+from sqlstream_planner.aggregates.registry import function_of
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import Provenance, digest
 from sqlstream_planner.logical import AggregateCall, Field, GroupAggregate
-from sqlstream_planner.operator_plans.aggregates import DISTINCT_IS_NOOP, Decomposition
 from sqlstream_planner.operator_plans.counted_values import CountedPlan, plan_counted
 from sqlstream_planner.operator_plans.distinct_values import DistinctPlan, counts_distinct, plan_distinct
 from sqlstream_planner.operator_plans.grouping import GROUPING, Grouping, Kept, Names, keep, within
-from sqlstream_planner.operator_plans.weighted import COUNTS, decompose, weight_of
+from sqlstream_planner.operator_plans.weights import weight_of
 
 #: Columns of the operators' own, which no column of the state may be called.
 _RESERVED = ("count", "time", "found", "merged", "changed", WEIGHT_COLUMN)
@@ -55,9 +57,7 @@ class GroupPlan:
         weight = weight_of(grouped)
         partials = {}
         for kept in self.kept:
-            made = decompose(within(kept.call, grouped), weight, retracting=self.retracting)
-            if made is None:
-                raise InternalError(f"{kept.call.name} is no accumulator")
+            made = _decomposed(within(kept.call, grouped), weight, retracting=self.retracting)
             partials[kept.name] = (
                 f"CAST({made.accumulators[kept.position].partial} AS {kept.accumulator.type})"
             )
@@ -84,20 +84,17 @@ def plan_group(node: GroupAggregate, provenance: Provenance, *, retracting: bool
     inside = provenance.columns(node.input)
     names = Names(_RESERVED, {"count": "row_count"})
     grouping = Grouping.of(node.keys, node.key_expressions, node.sets, node.grouping, inside, names)
-    calls = [replace(c, distinct=c.distinct and c.name not in DISTINCT_IS_NOOP) for c in node.calls]
+    calls = [replace(c, distinct=c.distinct and not function_of(c).distinct_is_noop) for c in node.calls]
     # An expiring group's values must go with it, and distinct values of their own operator would not.
     apart = [c for c in calls if c.distinct and node.expiry is None and counts_distinct(c)]
     rest = [c for c in calls if c not in apart]
-    summed = [c for c in rest if not c.distinct and decompose(c, None, retracting=retracting) is not None]
+    summed = [c for c in rest if not c.distinct and _is_decomposed(c, retracting=retracting)]
     valued = [c for c in rest if c not in summed]
 
     def accumulators_of(call: AggregateCall) -> Decomposition:
-        made = decompose(call, None, retracting=retracting)
-        if made is None:
-            raise InternalError(f"{call.name} is no accumulator")
-        return made
+        return _decomposed(call, None, retracting=retracting)
 
-    rows = AggregateCall(Field("count", "count", BIGINT), "count_star", (), ())
+    rows = AggregateCall(Field("count", "count", BIGINT), COUNT.name, (), ())
     exists = [rows] if retracting or not (grouping.keys or summed) else []
     kept, finals = keep([*exists, *summed], accumulators_of, inside, names)
     drafts, distinct_finals = plan_distinct(apart, inside, names)
@@ -108,9 +105,9 @@ def plan_group(node: GroupAggregate, provenance: Provenance, *, retracting: bool
     fields = [StateField(k.name, k.accumulator.type, k.fingerprint) for k in kept]
     for accumulator in (a for d in drafts for a in d.accumulators):
         merges[accumulator.name] = accumulator.merge
-        fields.append(StateField(accumulator.name, accumulator.type, accumulator.fingerprint))
-    counts = {k.name for k in kept if k.accumulator.meaning in COUNTS}
-    counts |= {a.name for d in drafts for a in d.accumulators if a.counts}
+        fields.append(StateField(accumulator.name, accumulator.accumulator.type, accumulator.fingerprint))
+    counts = {k.name for k in kept if k.accumulator.counts}
+    counts |= {a.name for d in drafts for a in d.accumulators if a.accumulator.counts}
     layout: Layout = "time" if node.expiry is not None else "key"
     key = [StateField(k.name, k.field.type, k.fingerprint) for k in grouping.keys]
     acc = StateTable.of("acc", layout, key=key, value=fields)
@@ -147,6 +144,17 @@ def plan_group(node: GroupAggregate, provenance: Provenance, *, retracting: bool
         counted=counted,
     )
     return plan.with_state_id(state.state_id)
+
+
+def _decomposed(call: AggregateCall, weight: str | None, *, retracting: bool) -> Decomposition:
+    made = function_of(call).decomposed(call, weight, retracting=retracting)
+    if made is None:
+        raise InternalError(f"{call.name} is no accumulator")
+    return made
+
+
+def _is_decomposed(call: AggregateCall, *, retracting: bool) -> bool:
+    return function_of(call).decomposed(call, None, retracting=retracting) is not None
 
 
 def _emit(node: GroupAggregate, grouping: Grouping, finals: dict[str, str]) -> str:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_planner.aggregates.function import Accumulator, Decomposition
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import canonical
 from sqlstream_planner.logical import AggregateCall, Field, Fields, sql
-from sqlstream_planner.operator_plans.aggregates import Accumulator, Decomposition
 from sqlstream_planner.operator_plans.time_keys import text_of, time_of
 
 #: The key that tells the rows of several grouping sets apart, in the state.
@@ -195,7 +195,7 @@ def within(call: AggregateCall, block: Block) -> AggregateCall:
 def _over(call: AggregateCall, accumulator: Accumulator, inside: dict[str, str]) -> str:
     """What an accumulator is over: arguments, filter and, where it matters, order."""
     arguments = " ".join(canonical(a, inside) for a in call.arguments)
-    if accumulator.meaning in ("values", "values with nulls", "sum", "moments"):
+    if accumulator.of_first:
         arguments = canonical(call.arguments[0], inside)
     where = f" where {canonical(call.filter, inside)}" if call.filter is not None else ""
     order = ""

@@ -61,10 +61,12 @@ class Keep:
         same = " AND ".join(f"a.{key} IS NOT DISTINCT FROM b.{name}" for key, name in keys) or "TRUE"
         # Without so many values that are not NULL nothing is left out; a NULL stands before or behind all.
         first = f" OR a.{value} IS NULL" if term.nulls_first else ""
-        # A WITH hides a table of the same name from its own query: no table is called so.
+        # A WITH hides a table of the same name from its own query: no table is called so. It stands in a
+        # sub-query, as a WITH can't follow a UNION ALL.
         return (
+            "SELECT * FROM (\n"
             f"WITH __split_rows AS MATERIALIZED (\n  {inner}\n),\n"
             f"__split_last AS (SELECT {listed}{last} AS __last FROM __split_rows{by})\n"
             f"SELECT a.* FROM __split_rows AS a JOIN __split_last AS b ON {same}\n"
-            f"WHERE b.__last IS NULL OR a.{value} {'>=' if term.descending else '<='} b.__last{first}"
+            f"WHERE b.__last IS NULL OR a.{value} {'>=' if term.descending else '<='} b.__last{first}\n) AS t"
         )

@@ -10,10 +10,11 @@ from sqlstream_operators.plan.spec import SLICE_COLUMN, Column, DistinctSpec, Sc
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.plan.types import BIGINT, BOOLEAN, Kind, quote_identifier
 from sqlstream_planner import window_sql
+from sqlstream_planner.aggregates.count import COUNT
+from sqlstream_planner.aggregates.registry import function_of, values_of
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import Provenance, canonical, digest
 from sqlstream_planner.logical import AggregateCall, Field, WindowAggregate, raw, sql
-from sqlstream_planner.operator_plans.aggregates import AGGREGATES, DISTINCT_IS_NOOP, over_distinct
 from sqlstream_planner.operator_plans.grouping import (
     GROUPING,
     Grouping,
@@ -24,7 +25,6 @@ from sqlstream_planner.operator_plans.grouping import (
     within,
 )
 
-_NULLS_MATTER = frozenset({"list", "array_agg"})
 _RESERVED = (SLICE_COLUMN, "window_start", "window_end", "time", "found")
 
 
@@ -83,7 +83,7 @@ class AggregatePlan:
         grouped, items, group_by = self.grouping.grouped(block, [(self._slice(block), SLICE_COLUMN)], ())
         for kept in self.kept:
             call = within(kept.call, block if grouped is block else grouped)
-            text = AGGREGATES[call.name](call).accumulators[kept.position].partial
+            text = function_of(call).append_only(call).accumulators[kept.position].partial
             items.append((f"CAST({text} AS {kept.accumulator.type})", kept.name))
         return grouped.select(items, group_by=group_by)
 
@@ -111,17 +111,18 @@ def plan_aggregate(node: WindowAggregate, provenance: Provenance) -> AggregatePl
     names = Names(_RESERVED)
     grouping = Grouping.of(node.keys, node.key_expressions, node.sets, node.grouping, inside, names)
     key_names = {k.fingerprint: k.name for k in grouping.keys}
-    plain = [c for c in node.calls if not c.distinct or c.name in DISTINCT_IS_NOOP]
-    distinct_calls = [c for c in node.calls if c.distinct and c.name not in DISTINCT_IS_NOOP]
-    rows = AggregateCall(Field("count", "count", BIGINT), "count_star", (), ())
-    ordered, finals = keep(plain or [rows], lambda call: AGGREGATES[call.name](call), inside, names)
+    distinct_calls = [c for c in node.calls if c.distinct and not function_of(c).distinct_is_noop]
+    plain = [c for c in node.calls if c not in distinct_calls]
+    rows = AggregateCall(Field("count", "count", BIGINT), COUNT.name, (), ())
+    ordered, finals = keep(plain or [rows], lambda call: function_of(call).append_only(call), inside, names)
     name_of = {k.fingerprint: k.name for k in ordered}
 
     distinct = _distinct_states(distinct_calls, inside, names)
     for kept_distinct in distinct:
         for call, output, _ in kept_distinct.calls:
             text = quote_identifier(output)
-            finals[call.field.id] = f"coalesce({text}, 0)" if call.name in ("count", "count_star") else text
+            empty = function_of(call).empty
+            finals[call.field.id] = f"coalesce({text}, {empty})" if empty is not None else text
 
     acc = StateTable.of(
         "acc",
@@ -154,7 +155,7 @@ def plan_aggregate(node: WindowAggregate, provenance: Provenance) -> AggregatePl
             tuple(
                 (
                     output,
-                    over_distinct(
+                    function_of(c).over_distinct(
                         c, tuple(quote_identifier(n) for n, _ in s.values), flag and quote_identifier(flag)
                     ),
                 )
@@ -186,13 +187,12 @@ def _distinct_states(
 ) -> tuple[_DistinctState, ...]:
     grouped: dict[str, list[AggregateCall]] = {}
     for call in calls:
-        arguments = call.arguments if call.name == "count" else call.arguments[:1]
-        grouped.setdefault(" ".join(sorted({canonical(a, inside) for a in arguments})), []).append(call)
+        forms = sorted({canonical(a, inside) for a, _ in values_of(call)})
+        grouped.setdefault(" ".join(forms), []).append(call)
     states = []
     for fingerprint, members in sorted(grouped.items()):
         first = members[0]
-        first_arguments = first.arguments if first.name == "count" else first.arguments[:1]
-        by_form = {canonical(a, inside): a for a in first_arguments}
+        by_form = {canonical(a, inside): a for a, _ in values_of(first)}
         value_names = {f: names.take(f"distinct_{column_hint(a)}") for f, a in sorted(by_form.items())}
         flags: dict[str, tuple[str, exp.Expr]] = {}
         outputs: list[tuple[AggregateCall, str, str | None]] = []
@@ -209,7 +209,7 @@ def _distinct_states(
                 name=f"distinct_{digest(fingerprint)}",
                 values=tuple((value_names[f], a) for f, a in sorted(by_form.items())),
                 flags=tuple(flags[c] for c in sorted(flags)),
-                keep_nulls=any(c.name in _NULLS_MATTER for c in members),
+                keep_nulls=any(function_of(c).keeps_nulls for c in members),
                 everything=any(c.filter is None for c in members),
                 calls=tuple(outputs),
             )

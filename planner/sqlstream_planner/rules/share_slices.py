@@ -8,6 +8,7 @@ from typing import cast
 from sqlglot import exp
 
 from sqlstream_operators.plan.spec import WindowKind
+from sqlstream_planner.aggregates.registry import function_of
 from sqlstream_planner.logical import (
     Field,
     Filter,
@@ -22,7 +23,6 @@ from sqlstream_planner.logical import (
     consumers,
     transform,
 )
-from sqlstream_planner.operator_plans.aggregates import ORDER_SENSITIVE
 
 
 def share_slices(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
@@ -48,7 +48,7 @@ def share_slices(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
         if not isinstance(node, WindowAggregate) or node.window.shared_slices:
             return node
         if node.window.kind is not WindowKind.TUMBLE and any(
-            c.name in ORDER_SENSITIVE and not c.order_by for c in node.calls
+            function_of(c).order_sensitive and not c.order_by for c in node.calls
         ):
             return node
         used = set().union(*(columns_of(e) for e in node.key_expressions), *(_reads(node)))

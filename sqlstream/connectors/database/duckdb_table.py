@@ -16,7 +16,14 @@ from typing import Any
 
 import duckdb
 
-from sqlstream.connectors.database.changes import CHANGE_COLUMN, Counts, Mode, consolidate, restored
+from sqlstream.connectors.database.changes import (
+    CHANGE_COLUMN,
+    Counts,
+    Mode,
+    consolidate,
+    memory_bytes,
+    restored,
+)
 from sqlstream.connectors.database.names import (
     EPOCHS_TABLE,
     WORDING,
@@ -100,7 +107,8 @@ class DuckTable:
                 return False
             self._path.parent.mkdir(parents=True, exist_ok=True)
         self._connection = self._connect()
-        for setting in ("SET TimeZone = 'UTC'", "SET python_enable_replacements = false", "BEGIN"):
+        memory = f"SET memory_limit = '{memory_bytes()}B'"
+        for setting in (memory, "SET TimeZone = 'UTC'", "SET python_enable_replacements = false", "BEGIN"):
             self._run(setting)
         if self._schema is None:
             self._schema = str(self._run("SELECT current_schema()").fetchall()[0][0])

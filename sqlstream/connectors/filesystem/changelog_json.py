@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.connectors.filesystem.columns import Wanted, text_item, text_type
+from sqlstream.connectors.filesystem.file_ranges import FileRange, Workspace
 from sqlstream.connectors.filesystem.json import (
     NO_KEY,
     acceptable,
@@ -27,7 +28,6 @@ from sqlstream.connectors.filesystem.json import (
 from sqlstream.connectors.filesystem.json_lines import SKIPPED
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import FileEntry
-from sqlstream.connectors.filesystem.pieces import Piece, Workspace
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.spec import KIND_COLUMN
@@ -90,12 +90,12 @@ DIALECTS: Mapping[str, Dialect] = {
 
 
 def strict_table(
-    duck: DuckSession, wanted: Wanted, options: FileOptions, pieces: Sequence[Piece], work: Workspace
+    duck: DuckSession, wanted: Wanted, options: FileOptions, ranges: Sequence[FileRange], work: Workspace
 ) -> pa.Table:
-    """The changes in the pieces in order. Raises DataError if any message can't be used."""
+    """The changes in the ranges in order. Raises DataError if any message can't be used."""
     lines = ChangelogLines(wanted, options, tombstones=True)
-    paths = [work.text(piece) for piece in pieces]
-    table = duck.query(lines.select(paths, [piece.entry for piece in pieces]))
+    paths = [work.text(file_range) for file_range in ranges]
+    table = duck.query(lines.select(paths, [file_range.entry for file_range in ranges]))
     kinds = table.column(KIND_COLUMN)
     if kinds.null_count:
         # Messages with nothing in them. DuckDB gives the same for `null` and for a message with other keys.

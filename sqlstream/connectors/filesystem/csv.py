@@ -18,17 +18,17 @@ from sqlstream.connectors.filesystem.columns import (
     text_item,
     text_type,
 )
-from sqlstream.connectors.filesystem.cutting import (
+from sqlstream.connectors.filesystem.file_ranges import FileRange, Workspace, compression, open_entry
+from sqlstream.connectors.filesystem.options import FileOptions
+from sqlstream.connectors.filesystem.paths import FileEntry
+from sqlstream.connectors.filesystem.record_boundaries import (
     COMMENT_MARK,
     CsvShape,
     comments_marked,
     count_lines,
-    csv_cut,
+    csv_range_end,
     line_ends_unified,
 )
-from sqlstream.connectors.filesystem.options import FileOptions
-from sqlstream.connectors.filesystem.paths import FileEntry
-from sqlstream.connectors.filesystem.pieces import Piece, Workspace, compression, open_entry
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.types import VARCHAR, quote_literal
@@ -42,7 +42,7 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The columns of a file in its order, whether the piece starts with a header, and how its lines end.
+    """The columns of a file in its order, whether the range starts with a header, and how its lines end.
 
     DuckDB would take the first line end that it sees, also one inside quotes.
     """
@@ -52,28 +52,28 @@ class Layout:
     newline: str = "\n"
 
 
-def strict_sql(wanted: Wanted, options: FileOptions, pieces: Sequence[Piece], work: Workspace) -> str:
-    """A SELECT over the pieces in order; it fails when it is run if any record can't be read."""
-    made = [(_layout(wanted, options, piece), piece) for piece in pieces]
+def strict_sql(wanted: Wanted, options: FileOptions, ranges: Sequence[FileRange], work: Workspace) -> str:
+    """A SELECT over the ranges in order; it fails when it is run if any record can't be read."""
+    made = [(_layout(wanted, options, file_range), file_range) for file_range in ranges]
     parts = []
     for layout, group in itertools.groupby(made, key=lambda item: item[0]):
-        members = [piece for _, piece in group]
-        paths = [_text(work, options, piece) for piece in members]
-        parts.append(_select(wanted, options, layout, paths, [piece.entry for piece in members]))
+        members = [file_range for _, file_range in group]
+        paths = [_text(work, options, file_range) for file_range in members]
+        parts.append(_select(wanted, options, layout, paths, [file_range.entry for file_range in members]))
     return " UNION ALL ".join(parts)
 
 
-def _text(work: Workspace, options: FileOptions, piece: Piece, *, plain: bool = False) -> str:
-    """A local path with the piece's text for DuckDB; comment lines begin with a mark of ours.
+def _text(work: Workspace, options: FileOptions, file_range: FileRange, *, plain: bool = False) -> str:
+    """A local path with the range's text for DuckDB; comment lines begin with a mark of ours.
 
     To DuckDB a comment also begins in the middle of a line, where it is text.
     """
     if not options.csv.comments:
-        return work.text(piece, plain=plain)
-    data = np.fromfile(work.text(piece, plain=True), np.uint8)
+        return work.text(file_range, plain=plain)
+    data = np.fromfile(work.text(file_range, plain=True), np.uint8)
     if np.any(data == COMMENT_MARK):
         raise DataError(
-            f"{piece.entry.path}: has the character U+{COMMENT_MARK:04X}, which can't be read with csv.allow-comments"
+            f"{file_range.entry.path}: has the character U+{COMMENT_MARK:04X}, which can't be read with csv.allow-comments"
         )
     target = work.new_file()
     comments_marked(options.csv, data).tofile(target)
@@ -105,31 +105,31 @@ def _select(
 
 
 def careful(
-    duck: DuckSession, wanted: Wanted, options: FileOptions, piece: Piece, work: Workspace
+    duck: DuckSession, wanted: Wanted, options: FileOptions, file_range: FileRange, work: Workspace
 ) -> tuple[pa.Table, list[BadRow]]:
-    """The readable rows of a piece, and the records that are not.
+    """The readable rows of a range, and the records that are not.
 
     DuckDB gives up on text with line ends of several kinds. They are made one kind; if that does not help,
-    the piece is halved between two records until the part that DuckDB can't read is alone: that is one bad
+    the range is halved between two records until the part that DuckDB can't read is alone: that is one bad
     row.
     """
-    layout = _layout(wanted, options, piece)
-    path = Path(_text(work, options, piece, plain=True))
+    layout = _layout(wanted, options, file_range)
+    path = Path(_text(work, options, file_range, plain=True))
     line = 1
-    if piece.start:
-        with open_entry(piece.entry) as file:
-            line += count_lines(file, 0, piece.start)
+    if file_range.start:
+        with open_entry(file_range.entry) as file:
+            line += count_lines(file, 0, file_range.start)
     size = path.stat().st_size
     with path.open("rb") as file:
-        _, records = csv_cut(options.csv, file, 0, size, size, None, stray_returns=True)
+        _, records = csv_range_end(options.csv, file, 0, size, size, None, stray_returns=True)
     if records is not None:  # well-formed, so it is known which line ends are inside quotes
         unified = work.new_file()
         line_ends_unified(options.csv, np.fromfile(path, np.uint8)).tofile(unified)
         path, layout = unified, Layout(layout.names, layout.header)
     try:
-        return _read(duck, wanted, options, layout, piece.entry, path, line)
+        return _read(duck, wanted, options, layout, file_range.entry, path, line)
     except DataError:
-        return _isolate(duck, wanted, options, layout, piece.entry, path, line, work)
+        return _isolate(duck, wanted, options, layout, file_range.entry, path, line, work)
 
 
 def _isolate(
@@ -161,9 +161,9 @@ def _isolate(
                 bad += refused
             except DataError as error:
                 half = max(1, (end - start) // 2)
-                middle, _ = csv_cut(options.csv, file, start, end, None, half, stray_returns=True)
+                middle, _ = csv_range_end(options.csv, file, start, end, None, half, stray_returns=True)
                 if middle >= end:
-                    middle, _ = csv_cut(options.csv, file, start, end, 1, None, stray_returns=True)
+                    middle, _ = csv_range_end(options.csv, file, start, end, 1, None, stray_returns=True)
                 if middle < end:
                     waiting += [(middle, end), (start, middle)]
                     continue
@@ -217,14 +217,14 @@ def _read(
     return table, bad
 
 
-def _layout(wanted: Wanted, options: FileOptions, piece: Piece) -> Layout:
-    """How the piece is laid out. Raises DataError if a header must be there and does not fit."""
+def _layout(wanted: Wanted, options: FileOptions, file_range: FileRange) -> Layout:
+    """How the range is laid out. Raises DataError if a header must be there and does not fit."""
     declared = wanted.declared
-    if piece.entry.size == 0:
+    if file_range.entry.size == 0:
         return Layout(declared, False)
-    fields, newline = first_record(_head(piece.entry, 0), options.csv)
-    if piece.start:
-        _, newline = first_record(_head(piece.entry, piece.start), options.csv)
+    fields, newline = first_record(_head(file_range.entry, 0), options.csv)
+    if file_range.start:
+        _, newline = first_record(_head(file_range.entry, file_range.start), options.csv)
     if options.csv_header is False:
         return Layout(declared, False, newline)
     positions = {name.strip().lower(): index for index, name in reversed(list(enumerate(fields)))}
@@ -232,15 +232,15 @@ def _layout(wanted: Wanted, options: FileOptions, piece: Piece) -> Layout:
     if all(index is not None for index in found):
         by_position = {index: name for index, name in zip(found, declared, strict=True) if index is not None}
         names = tuple(by_position.get(i, f"\x01{i}") for i in range(len(fields)))
-        return Layout(names, piece.start == 0, newline)
+        return Layout(names, file_range.start == 0, newline)
     if options.csv_header is None:
         return Layout(declared, False, newline)
     in_place = all(index is None or index == place for place, index in enumerate(found))
     if len(fields) == len(declared) and in_place:
-        return Layout(declared, piece.start == 0, newline)
+        return Layout(declared, file_range.start == 0, newline)
     missing = [name for name, index in zip(declared, found, strict=True) if index is None]
     raise DataError(
-        f"{piece.entry.path}: the header has no column {', '.join(missing)}; it has {', '.join(fields)}"
+        f"{file_range.entry.path}: the header has no column {', '.join(missing)}; it has {', '.join(fields)}"
     )
 
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from sqlstream.connectors.api import BadRow
 from sqlstream.connectors.filesystem.columns import EXACT_DIGITS
-from sqlstream.connectors.filesystem.cutting import count_lines
+from sqlstream.connectors.filesystem.file_ranges import FileRange, Workspace, open_entry
 from sqlstream.connectors.filesystem.paths import FileEntry
-from sqlstream.connectors.filesystem.pieces import Piece, Workspace, open_entry
+from sqlstream.connectors.filesystem.record_boundaries import count_lines
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.types import Kind, SqlType
@@ -61,25 +61,25 @@ class LineFormat(Protocol):
 
 
 def careful(
-    duck: DuckSession, format_: LineFormat, piece: Piece, work: Workspace
+    duck: DuckSession, format_: LineFormat, file_range: FileRange, work: Workspace
 ) -> tuple[pa.Table, list[BadRow]]:
-    """The readable rows of a piece, and the lines that are not."""
-    path = Path(work.text(piece, plain=True))
+    """The readable rows of a range, and the lines that are not."""
+    path = Path(work.text(file_range, plain=True))
     line = 1
-    if piece.start:
-        with open_entry(piece.entry) as file:
-            line += count_lines(file, 0, piece.start)
+    if file_range.start:
+        with open_entry(file_range.entry) as file:
+            line += count_lines(file, 0, file_range.start)
     good = work.new_file()
     numbers: list[npt.NDArray[np.int64]] = []
     bad: list[BadRow] = []
     with good.open("wb") as out:
-        for block in _blocks(path, first=piece.start == 0):
+        for block in _blocks(path, first=file_range.start == 0):
             ends = np.flatnonzero(np.frombuffer(block, np.uint8) == _NEWLINE) + 1
             if not len(ends) or ends[-1] < len(block):
                 ends = np.append(ends, len(block))
             starts = np.concatenate([[0], ends[:-1]])
             # To ask every line takes 20 times as long as to read it.
-            readable = not format_.asks_each_line and _readable(duck, format_, block, piece, work)
+            readable = not format_.asks_each_line and _readable(duck, format_, block, file_range, work)
             refused = [] if readable else _refused(duck, format_, block, starts, ends)
             repaired = _repaired(duck, format_, block, starts, ends, refused)
             kept = 0
@@ -91,23 +91,23 @@ def careful(
                     out.write(text)
                     continue
                 if reason != SKIPPED:
-                    bad.append(_bad(piece, line + index, block[starts[index] : ends[index]], reason))
+                    bad.append(_bad(file_range, line + index, block[starts[index] : ends[index]], reason))
             out.write(block[kept:])
             numbers.append(
                 line + np.delete(np.arange(len(ends)), [i for i, _ in refused if i not in repaired])
             )
             line += len(ends)
     try:
-        return duck.query(format_.select([str(good)], [piece.entry])), bad
+        return duck.query(format_.select([str(good)], [file_range.entry])), bad
     except DataError:
         lines = io.BytesIO(good.read_bytes()).readlines()
-        table, more = _isolate(duck, format_, piece, lines, np.concatenate(numbers).tolist(), work)
+        table, more = _isolate(duck, format_, file_range, lines, np.concatenate(numbers).tolist(), work)
         return table, sorted([*bad, *more], key=lambda row: row.line or 0)
 
 
-def _bad(piece: Piece, line: int, raw: bytes, reason: str) -> BadRow:
+def _bad(file_range: FileRange, line: int, raw: bytes, reason: str) -> BadRow:
     text = raw[:RAW_BYTES].decode("utf-8", "replace").rstrip("\r\n")
-    return BadRow(piece.entry.path, line, text, reason)
+    return BadRow(file_range.entry.path, line, text, reason)
 
 
 def _blocks(path: Path, *, first: bool) -> Iterator[bytes]:
@@ -125,12 +125,14 @@ def _blocks(path: Path, *, first: bool) -> Iterator[bytes]:
             yield rest
 
 
-def _readable(duck: DuckSession, format_: LineFormat, block: bytes, piece: Piece, work: Workspace) -> bool:
+def _readable(
+    duck: DuckSession, format_: LineFormat, block: bytes, file_range: FileRange, work: Workspace
+) -> bool:
     """Whether all lines of a block can be read."""
     path = work.new_file()
     path.write_bytes(block)
     try:
-        duck.query(format_.select([str(path)], [piece.entry]))
+        duck.query(format_.select([str(path)], [file_range.entry]))
     except DataError:
         return False
     finally:
@@ -202,7 +204,7 @@ def _has_long_decimal(type_: SqlType) -> bool:
 def _isolate(
     duck: DuckSession,
     format_: LineFormat,
-    piece: Piece,
+    file_range: FileRange,
     lines: Sequence[bytes],
     numbers: Sequence[int],
     work: Workspace,
@@ -220,13 +222,13 @@ def _isolate(
         part = work.new_file()
         part.write_bytes(b"".join(lines[start:end]))
         try:
-            tables.append(duck.query(format_.select([str(part)], [piece.entry])))
+            tables.append(duck.query(format_.select([str(part)], [file_range.entry])))
         except DataError as error:
             if start == end:
                 raise  # not because of any line
             if end - start == 1:
                 reason = error.message.split("\n")[0].replace(f'"{part}"', "").strip()
-                bad.append(_bad(piece, numbers[start], lines[start], reason))
+                bad.append(_bad(file_range, numbers[start], lines[start], reason))
             else:
                 middle = (start + end) // 2
                 waiting += [(middle, end), (start, middle)]

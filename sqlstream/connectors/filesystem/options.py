@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.connectors.filesystem.cutting import CsvShape
+from sqlstream.connectors.filesystem.record_boundaries import CsvShape
 from sqlstream.connectors.options import bad_option, duration_us, flag
 
 CHANGELOG_FORMATS = ("debezium-json", "changelog-json", "canal-json", "maxwell-json")

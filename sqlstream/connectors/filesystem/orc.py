@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyarrow import orc
 
 from sqlstream.connectors.filesystem.columns import Wanted, cast_from, match_names
-from sqlstream.connectors.filesystem.pieces import Piece, Workspace
+from sqlstream.connectors.filesystem.file_ranges import FileRange, Workspace
 from sqlstream_operators.codec.arrow_types import from_arrow
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
@@ -17,18 +17,18 @@ from sqlstream_operators.plan.types import SqlType, quote_identifier
 _FILE = "orc_file"
 
 
-def strict_table(duck: DuckSession, wanted: Wanted, pieces: Sequence[Piece], work: Workspace) -> pa.Table:
-    """The rows of the pieces in order. Raises DataError for a file that is not ORC, or a value that can't be
+def strict_table(duck: DuckSession, wanted: Wanted, ranges: Sequence[FileRange], work: Workspace) -> pa.Table:
+    """The rows of the ranges in order. Raises DataError for a file that is not ORC, or a value that can't be
     cast.
     """
-    return pa.concat_tables([_read(duck, wanted, piece, work) for piece in pieces])
+    return pa.concat_tables([_read(duck, wanted, file_range, work) for file_range in ranges])
 
 
-def _read(duck: DuckSession, wanted: Wanted, piece: Piece, work: Workspace) -> pa.Table:
-    path = piece.entry.path
+def _read(duck: DuckSession, wanted: Wanted, file_range: FileRange, work: Workspace) -> pa.Table:
+    path = file_range.entry.path
     declared = [column.name for column in wanted.columns]
     try:
-        file = orc.ORCFile(work.local(piece.entry))
+        file = orc.ORCFile(work.local(file_range.entry))
         names = match_names(declared, file.schema.names, path)
         present = [name for name in names.values() if name is not None]
         # A column is needed to know how many rows there are.
@@ -43,7 +43,7 @@ def _read(duck: DuckSession, wanted: Wanted, piece: Piece, work: Workspace) -> p
         else:
             value = cast_from(_type(table.schema.field(name).type), quote_identifier(name), column.type)
         items.append(f"{value} AS {quote_identifier(column.name)}")
-    items += wanted.constants([piece.entry])
+    items += wanted.constants([file_range.entry])
     try:
         return duck.query(f"SELECT {', '.join(items) or '1 AS one'} FROM {_FILE}", {_FILE: table})
     except DataError as error:

@@ -1,5 +1,5 @@
-"""Parquet, read by DuckDB where it is: columns and filters are pushed into the scan, a piece is a range of
-rows.
+"""Parquet, read by DuckDB where it is: columns and filters are pushed into the scan, and a file range
+counts rows.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 
 from sqlstream.connectors.api import BadRow
 from sqlstream.connectors.filesystem.columns import Wanted, cast_from, file_list, match_names
+from sqlstream.connectors.filesystem.file_ranges import FileRange, Workspace, check_unchanged
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import FileEntry, open_filesystem
-from sqlstream.connectors.filesystem.pieces import Piece, Workspace, check_unchanged
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.types import SqlType, quote_identifier, quote_literal
@@ -51,23 +51,26 @@ def broken(entry: FileEntry, error: Exception) -> DataError:
 
 
 def strict_sql(
-    duck: DuckSession, wanted: Wanted, options: FileOptions, pieces: Sequence[Piece], work: Workspace
+    duck: DuckSession, wanted: Wanted, options: FileOptions, ranges: Sequence[FileRange], work: Workspace
 ) -> str:
-    """A SELECT over the pieces in order. Raises DataError for a file that is not Parquet or lacks no
+    """A SELECT over the ranges in order. Raises DataError for a file that is not Parquet or lacks no
     column.
     """
-    local = {piece.entry.path: work.local(piece.entry) for piece in pieces}
-    schemas = {piece.entry.path: _schema(duck, piece.entry, local[piece.entry.path]) for piece in pieces}
+    local = {file_range.entry.path: work.local(file_range.entry) for file_range in ranges}
+    schemas = {
+        file_range.entry.path: _schema(duck, file_range.entry, local[file_range.entry.path])
+        for file_range in ranges
+    }
     parts = []
     # Files with one schema are read together; a cut file stands alone.
     for _, group in itertools.groupby(
-        pieces,
+        ranges,
         key=lambda p: (tuple(schemas[p.entry.path].items()), None if p.whole else (p.entry.path, p.start)),
     ):
         members = list(group)
-        paths = [local[piece.entry.path] for piece in members]
+        paths = [local[file_range.entry.path] for file_range in members]
         items = _items(wanted, schemas[members[0].entry.path], members[0].entry)
-        items += wanted.constants([piece.entry for piece in members])
+        items += wanted.constants([file_range.entry for file_range in members])
         parts.append(
             f"SELECT {', '.join(items) or '1 AS one'} FROM read_parquet({file_list(paths)}, "
             f"hive_partitioning = false){_range(members[0])}"
@@ -76,13 +79,13 @@ def strict_sql(
 
 
 def careful(
-    duck: DuckSession, wanted: Wanted, options: FileOptions, piece: Piece, work: Workspace
+    duck: DuckSession, wanted: Wanted, options: FileOptions, file_range: FileRange, work: Workspace
 ) -> tuple[pa.Table, list[BadRow]]:
     """The rows whose values can be cast to the declared types, and the others, by their row number from 1."""
-    path = work.local(piece.entry)
-    schema = _schema(duck, piece.entry, path)
+    path = work.local(file_range.entry)
+    schema = _schema(duck, file_range.entry, path)
     source = f"read_parquet({file_list([path])}, hive_partitioning = false)"
-    names = match_names([c.name for c in wanted.columns], list(schema), piece.entry.path)
+    names = match_names([c.name for c in wanted.columns], list(schema), file_range.entry.path)
     failures = []
     for column in wanted.columns:
         name = names[column.name]
@@ -91,7 +94,7 @@ def careful(
             cast = cast_from(schema[name], raw, column.type)
             failures.append((f"{raw} IS NOT NULL AND TRY({cast}) IS NULL", column.name, column.type, raw))
     if not failures:
-        return _whole(duck, wanted, piece, path, schema), []
+        return _whole(duck, wanted, file_range, path, schema), []
     reason = " ".join(
         f"WHEN {test} THEN {quote_literal(f'column {name}: not a {type_}: ')} || left({raw}::VARCHAR, 200)"
         for test, name, type_, raw in failures
@@ -100,26 +103,26 @@ def careful(
     found = duck.query(
         f"SELECT * FROM (SELECT file_row_number AS row, CASE {reason} END AS reason, "
         f"to_json(struct_pack({', '.join(f'{r} := {r}' for r in raws.split(', '))}))::VARCHAR AS raw "
-        f"FROM {source}{_range(piece)}) WHERE reason IS NOT NULL"
+        f"FROM {source}{_range(file_range)}) WHERE reason IS NOT NULL"
     )
     bad = [
-        BadRow(piece.entry.path, row + 1, raw[:RAW_CHARACTERS], reason)
+        BadRow(file_range.entry.path, row + 1, raw[:RAW_CHARACTERS], reason)
         for row, raw, reason in zip(*(found[n].to_pylist() for n in ("row", "raw", "reason")), strict=True)
     ]
     refused = " OR ".join(f"({test})" for test, _, _, _ in failures)
-    return _whole(duck, wanted, piece, path, schema, f"NOT coalesce({refused}, false)"), bad
+    return _whole(duck, wanted, file_range, path, schema, f"NOT coalesce({refused}, false)"), bad
 
 
 def _whole(
     duck: DuckSession,
     wanted: Wanted,
-    piece: Piece,
+    file_range: FileRange,
     path: str,
     schema: Mapping[str, SqlType | None],
     condition: str = "",
 ) -> pa.Table:
-    items = _items(wanted, schema, piece.entry) + wanted.constants([piece.entry])
-    where = _range(piece)
+    items = _items(wanted, schema, file_range.entry) + wanted.constants([file_range.entry])
+    where = _range(file_range)
     source = f"(SELECT * FROM read_parquet({file_list([path])}, hive_partitioning = false){where}"
     if condition:
         source += f"{' AND' if where else ' WHERE'} {condition}"
@@ -156,8 +159,8 @@ def _schema(duck: DuckSession, entry: FileEntry, path: str) -> dict[str, SqlType
     return found
 
 
-def _range(piece: Piece) -> str:
-    if piece.whole:
+def _range(file_range: FileRange) -> str:
+    if file_range.whole:
         return ""
-    upper = "" if piece.end is None else f" AND file_row_number < {piece.end}"
-    return f" WHERE file_row_number >= {piece.start}{upper}"
+    upper = "" if file_range.end is None else f" AND file_row_number < {file_range.end}"
+    return f" WHERE file_row_number >= {file_range.start}{upper}"

@@ -1,4 +1,4 @@
-"""The task's half of a filesystem source: a split's pieces as a relation in DuckDB."""
+"""The task's half of a filesystem source: a split's ranges as a relation in DuckDB."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sqlstream.connectors.api import BadRow, Split
 from sqlstream.connectors.filesystem import changelog_json, csv, orc, parquet
 from sqlstream.connectors.filesystem.changelog_json import ChangelogLines
 from sqlstream.connectors.filesystem.columns import Wanted
+from sqlstream.connectors.filesystem.file_ranges import FileRange, Workspace
 from sqlstream.connectors.filesystem.json import JsonLines
 from sqlstream.connectors.filesystem.json_lines import careful
 from sqlstream.connectors.filesystem.options import FileOptions
-from sqlstream.connectors.filesystem.pieces import Piece, Workspace
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.spec import SourceSpec
@@ -38,26 +38,28 @@ class FileReader:
         Raises DataError if a file is gone, changed or not of its format; a row that can't be read raises here
         or when the relation is queried.
         """
-        pieces = pieces_of(split)
+        ranges = ranges_of(split)
         if self._options.json_fail_on_missing and self._options.format == "json":
             raise DataError("json.fail-on-missing-field needs each line to be looked at")
         with Workspace() as work:
             match self._options.format:
                 case "orc":
-                    self._register(duck, relation, orc.strict_table(duck, self._wanted, pieces, work))
+                    self._register(duck, relation, orc.strict_table(duck, self._wanted, ranges, work))
                     return
                 case "parquet":
-                    sql = parquet.strict_sql(duck, self._wanted, self._options, pieces, work)
+                    sql = parquet.strict_sql(duck, self._wanted, self._options, ranges, work)
                     several_parses = False
                 case "csv":
-                    sql = csv.strict_sql(self._wanted, self._options, pieces, work)
+                    sql = csv.strict_sql(self._wanted, self._options, ranges, work)
                     several_parses = queries > 1
                 case "json":
                     lines = JsonLines(self._wanted, self._options)
-                    sql = lines.select([work.text(piece) for piece in pieces], [p.entry for p in pieces])
+                    sql = lines.select(
+                        [work.text(file_range) for file_range in ranges], [p.entry for p in ranges]
+                    )
                     several_parses = queries > 1
                 case _:
-                    table = changelog_json.strict_table(duck, self._wanted, self._options, pieces, work)
+                    table = changelog_json.strict_table(duck, self._wanted, self._options, ranges, work)
                     self._register(duck, relation, table)
                     return
             if not work.used and not several_parses:
@@ -75,31 +77,33 @@ class FileReader:
         tables: list[pa.Table] = []
         bad: list[BadRow] = []
         with Workspace() as work:
-            for piece in pieces_of(split):
-                table, refused = self._careful(duck, piece, work)
+            for file_range in ranges_of(split):
+                table, refused = self._careful(duck, file_range, work)
                 tables.append(table)
                 bad += refused
         self._register(duck, relation, pa.concat_tables(tables))
         return bad
 
-    def _careful(self, duck: DuckSession, piece: Piece, work: Workspace) -> tuple[pa.Table, list[BadRow]]:
+    def _careful(
+        self, duck: DuckSession, file_range: FileRange, work: Workspace
+    ) -> tuple[pa.Table, list[BadRow]]:
         wanted, options = self._wanted, self._options
         match options.format:
             case "orc":
-                return orc.strict_table(duck, wanted, [piece], work), []
+                return orc.strict_table(duck, wanted, [file_range], work), []
             case "csv":
-                return csv.careful(duck, wanted, options, piece, work)
+                return csv.careful(duck, wanted, options, file_range, work)
             case "parquet":
-                return parquet.careful(duck, wanted, options, piece, work)
+                return parquet.careful(duck, wanted, options, file_range, work)
             case "json":
-                return careful(duck, JsonLines(wanted, options), piece, work)
+                return careful(duck, JsonLines(wanted, options), file_range, work)
             case _:
-                return careful(duck, ChangelogLines(wanted, options), piece, work)
+                return careful(duck, ChangelogLines(wanted, options), file_range, work)
 
     def _register(self, duck: DuckSession, relation: str, table: pa.Table) -> None:
         duck.register(relation, table, self._wanted.schema)
 
 
-def pieces_of(split: Split) -> list[Piece]:
-    """The pieces that a split consists of."""
-    return [Piece.from_json(item) for item in split.payload["pieces"]]
+def ranges_of(split: Split) -> list[FileRange]:
+    """The ranges that a split consists of."""
+    return [FileRange.from_json(item) for item in split.payload["ranges"]]

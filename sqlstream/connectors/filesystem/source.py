@@ -14,16 +14,16 @@ from pyarrow import orc
 
 from sqlstream.connectors.api import ConnectorContext, Limits, Position, SourcePlan, Split
 from sqlstream.connectors.filesystem import parquet
-from sqlstream.connectors.filesystem.cutting import Cutter, csv_cut, json_cut
+from sqlstream.connectors.filesystem.file_ranges import FileRange, compression, open_entry
 from sqlstream.connectors.filesystem.listing import ListingLog
 from sqlstream.connectors.filesystem.options import CHANGELOG_FORMATS, FileOptions
 from sqlstream.connectors.filesystem.paths import FileEntry, list_files, resolve
-from sqlstream.connectors.filesystem.pieces import Piece, compression, open_entry
+from sqlstream.connectors.filesystem.record_boundaries import RangeEnd, csv_range_end, json_range_end
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.spec import SourceSpec
 
-#: A piece smaller than this is not worth a task of its own, bytes.
-SMALLEST_PIECE = {**dict.fromkeys(("json", "csv", *CHANGELOG_FORMATS), 8 << 20), "parquet": 4 << 20}
+#: A range smaller than this is not worth a task of its own, bytes.
+SMALLEST_RANGE = {**dict.fromkeys(("json", "csv", *CHANGELOG_FORMATS), 8 << 20), "parquet": 4 << 20}
 _SMALLEST_SPLIT = 256 << 10
 _SAMPLE = 64 << 10
 #: How much smaller compressed text is, and how long a line is, where nothing better is known.
@@ -33,9 +33,9 @@ _SHAPES_KEPT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A piece with its estimated bytes and, where they are known, its rows."""
+    """A range with its estimated bytes and, where they are known, its rows."""
 
-    piece: Piece
+    range: FileRange
     bytes: int
     rows: int | None
 
@@ -78,11 +78,12 @@ class FileSource:
         self._clock = clock
         self._location = resolve(self._options.path, context.base_dir)
         self._pattern = re.compile(self._options.path_pattern) if self._options.path_pattern else None
-        self._log = ListingLog(context.store, f"sources/{quote(spec.name, safe='')}", _root(self._location))
+        folder = context.folder or f"sources/{quote(spec.name, safe='')}"
+        self._log = ListingLog(context.store, folder, _root(self._location))
         self._listed_at: float | None = None
-        cutters: dict[str, Cutter] = dict.fromkeys(("json", *CHANGELOG_FORMATS), json_cut)
-        cutters["csv"] = functools.partial(csv_cut, self._options.csv)
-        self._cutter = cutters.get(self._options.format)
+        cutters: dict[str, RangeEnd] = dict.fromkeys(("json", *CHANGELOG_FORMATS), json_range_end)
+        cutters["csv"] = functools.partial(csv_range_end, self._options.csv)
+        self._range_end = cutters.get(self._options.format)
         self._shapes: dict[str, parquet.ParquetShape] = {}
         self._bytes_per_row: float | None = None
 
@@ -116,7 +117,7 @@ class FileSource:
 
     def _budget(self, limits: Limits, entries: Sequence[FileEntry]) -> _Budget:
         """What may be taken. Lines are only counted where the limit is exact: that reads the input once more."""
-        counted = self._cutter is not None and entries and compression(entries[0].path) is None
+        counted = self._range_end is not None and entries and compression(entries[0].path) is None
         if not (limits.about and limits.rows is not None and counted):
             return _Budget(limits.rows, limits.files, limits.bytes)
         if self._bytes_per_row is None:
@@ -139,7 +140,7 @@ class FileSource:
         if self._bytes_per_row is None:
             return None
         waiting = sum(_text_bytes(entry, self._options.format) for entry in entries)
-        if self._cutter is not None:
+        if self._range_end is not None:
             waiting -= int(position["offset"])
         return max(0, round(waiting / self._bytes_per_row))
 
@@ -169,13 +170,13 @@ class FileSource:
         limited = budget.rows is not None or (budget.bytes is not None and budget.bytes < entry.size)
         if self._options.format == "parquet":
             return self._take_parquet(entry, offset, budget, limited)
-        if self._cutter is not None and compression(entry.path) is None:
+        if self._range_end is not None and compression(entry.path) is None:
             return self._take_text(entry, offset, budget, limited)
         rows = None
         if self._options.format == "orc" and limited:
             rows = _orc_rows(entry)
         estimate = rows if rows is not None else entry.size * _PACKED // _LINE
-        budget.take(_Part(Piece(entry), entry.size, rows), max(1, estimate))
+        budget.take(_Part(FileRange(entry), entry.size, rows), max(1, estimate))
         return None
 
     def _take_text(self, entry: FileEntry, offset: int, budget: _Budget, limited: bool) -> int | None:
@@ -183,19 +184,19 @@ class FileSource:
             return None
         end, rows = entry.size, None
         if limited:
-            assert self._cutter is not None
+            assert self._range_end is not None
             with open_entry(entry) as file:
-                end, rows = self._cutter(file, offset, entry.size, budget.rows, budget.bytes)
+                end, rows = self._range_end(file, offset, entry.size, budget.rows, budget.bytes)
         last = end >= entry.size
         # Rows that can't be counted use the budget up. Blank lines count as rows, so `rows` is only a bound.
         used = rows if rows is not None else (budget.rows or 0)
-        budget.take(_Part(Piece(entry, offset, None if last else end), end - offset, None), used)
+        budget.take(_Part(FileRange(entry, offset, None if last else end), end - offset, None), used)
         return None if last else end
 
     def _take_parquet(self, entry: FileEntry, offset: int, budget: _Budget, limited: bool) -> int | None:
         if not limited and offset == 0:
             shape = self._shapes.get(entry.path)
-            budget.take(_Part(Piece(entry), entry.size, None if shape is None else shape.rows), 0)
+            budget.take(_Part(FileRange(entry), entry.size, None if shape is None else shape.rows), 0)
             return None
         shape = self._shape(entry)
         rows = shape.rows - offset
@@ -205,8 +206,8 @@ class FileSource:
             rows = min(rows, max(1, shape.rows * budget.bytes // entry.size))
         last = offset + rows >= shape.rows
         if rows > 0:
-            piece = Piece(entry, offset, None if last else offset + rows)
-            budget.take(_Part(piece, entry.size * rows // shape.rows, rows), rows)
+            file_range = FileRange(entry, offset, None if last else offset + rows)
+            budget.take(_Part(file_range, entry.size * rows // shape.rows, rows), rows)
         return None if last else offset + rows
 
     def _pack(self, parts: Sequence[_Part], tasks: int) -> list[list[_Part]]:
@@ -230,51 +231,51 @@ class FileSource:
                 wanted = round(number * goal) - done
                 if wanted >= rest.bytes:
                     break
-                cut = self._cut(rest, wanted)
+                cut = self._split_at(rest, wanted)
                 if cut is not None:
                     add(cut[0])
                     rest = cut[1]
             add(rest)
         return [_joined(group) for group in groups if group]
 
-    def _cut(self, part: _Part, wanted: int) -> tuple[_Part, _Part] | None:
+    def _split_at(self, part: _Part, wanted: int) -> tuple[_Part, _Part] | None:
         """Cut a part after about `wanted` bytes; None if it is not worth it or can't be done."""
-        smallest = SMALLEST_PIECE.get(self._options.format)
+        smallest = SMALLEST_RANGE.get(self._options.format)
         if smallest is None or wanted < smallest or part.bytes - wanted < smallest:
             return None
-        piece, entry = part.piece, part.piece.entry
+        file_range, entry = part.range, part.range.entry
         if self._options.format == "parquet":
             shape = self._shape(entry)
-            end = shape.rows if piece.end is None else piece.end
-            rows = end - piece.start
-            place = piece.start + max(1, rows * wanted // part.bytes)
-            nearest = min(shape.groups, key=lambda group: abs(group - place))
-            if piece.start < nearest < end and abs(nearest - place) * 4 < place - piece.start:
-                place = nearest  # a row group that is cut is decoded twice
-            if not piece.start < place < end:
+            end = shape.rows if file_range.end is None else file_range.end
+            rows = end - file_range.start
+            boundary = file_range.start + max(1, rows * wanted // part.bytes)
+            nearest = min(shape.groups, key=lambda group: abs(group - boundary))
+            if file_range.start < nearest < end and abs(nearest - boundary) * 4 < boundary - file_range.start:
+                boundary = nearest  # a row group that is cut is decoded twice
+            if not file_range.start < boundary < end:
                 return None
-            first = part.bytes * (place - piece.start) // rows
+            first = part.bytes * (boundary - file_range.start) // rows
             return (
-                _Part(Piece(entry, piece.start, place), first, place - piece.start),
-                _Part(Piece(entry, place, piece.end), part.bytes - first, end - place),
+                _Part(FileRange(entry, file_range.start, boundary), first, boundary - file_range.start),
+                _Part(FileRange(entry, boundary, file_range.end), part.bytes - first, end - boundary),
             )
-        if self._cutter is None or compression(entry.path) is not None:
+        if self._range_end is None or compression(entry.path) is not None:
             return None
-        end = entry.size if piece.end is None else piece.end
+        end = entry.size if file_range.end is None else file_range.end
         with open_entry(entry) as file:
-            place, _ = self._cutter(file, piece.start, end, None, wanted)
-        if place >= end:
+            boundary, _ = self._range_end(file, file_range.start, end, None, wanted)
+        if boundary >= end:
             return None
         return (
-            _Part(Piece(entry, piece.start, place), place - piece.start, None),
-            _Part(Piece(entry, place, piece.end), end - place, None),
+            _Part(FileRange(entry, file_range.start, boundary), boundary - file_range.start, None),
+            _Part(FileRange(entry, boundary, file_range.end), end - boundary, None),
         )
 
     def _split(self, parts: Sequence[_Part]) -> Split:
         known = [part.rows for part in parts if part.rows is not None]
         return Split(
             source=self._name,
-            payload={"pieces": [part.piece.to_json() for part in parts]},
+            payload={"ranges": [part.range.to_json() for part in parts]},
             rows=sum(known) if len(known) == len(parts) else None,
             bytes=sum(part.bytes for part in parts),
         )
@@ -310,9 +311,9 @@ def _joined(parts: Sequence[_Part]) -> list[_Part]:
     made: list[_Part] = []
     for part in parts:
         last = made[-1] if made else None
-        if last is not None and (last.piece.entry, last.piece.end) == (part.piece.entry, part.piece.start):
+        if last is not None and (last.range.entry, last.range.end) == (part.range.entry, part.range.start):
             rows = None if last.rows is None or part.rows is None else last.rows + part.rows
-            whole = Piece(part.piece.entry, last.piece.start, part.piece.end)
+            whole = FileRange(part.range.entry, last.range.start, part.range.end)
             made[-1] = _Part(whole, last.bytes + part.bytes, rows)
         else:
             made.append(part)

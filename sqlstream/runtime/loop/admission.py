@@ -11,11 +11,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from sqlstream.connectors.api import Limits
+from sqlstream.storage.manifest import RowsCap
 
 FIRST_ROWS = 500_000
 LEAST_ROWS = 1_000
 MOST_ROWS = 50_000_000
 DEFAULT_TARGET_S = 2.0
+#: An epoch of so few rows is not planned smaller.
+FEWEST_ROWS = 64
+#: An epoch that did not fit into memory is planned anew with this part of its rows …
+SMALLER = 4
+#: … and twice as many are tried after so many epochs that did.
+CALM_EPOCHS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +45,8 @@ class Admission:
     """The rows that the next epoch may read: `fixed_rows`, or `rows`, which follows the measured rate.
 
     `overhead_s` is what an epoch takes however little it reads, as far as that is known: the least time of
-    an epoch since one had at most a tenth of `most` rows, the most that an epoch has read.
+    an epoch since one had at most a tenth of `most` rows, the most that an epoch has read. `cap` is what memory allows,
+    as far as that is known.
     """
 
     fixed_rows: int | None = None
@@ -47,9 +55,36 @@ class Admission:
     rows: int = FIRST_ROWS
     most: int = 0
     overhead_s: float = 0.0
+    cap: RowsCap | None = None
+
+    def capped(self, rows: int) -> Admission:
+        """The admission after an epoch did not fit into memory and one of `rows` may.
+
+        >>> Admission(rows=500_000).capped(125_000).limit
+        125000
+        """
+        return replace(self, cap=RowsCap(rows))
 
     def after(self, rows: int, seconds: float) -> Admission:
-        """The admission after an epoch that read `rows` in `seconds`.
+        """The admission after an epoch that read `rows` in `seconds`: what time and what memory allow."""
+        return replace(self._in_time(rows, seconds), cap=self._cap_after(rows))
+
+    def _cap_after(self, rows: int) -> RowsCap | None:
+        """What memory allows after an epoch of `rows`: more, once many epochs have had about as many as it allowed.
+
+        >>> Admission(cap=RowsCap(1_000, CALM_EPOCHS - 1))._cap_after(900)
+        RowsCap(rows=2000, epochs=0)
+        """
+        cap = self.cap
+        if cap is None or rows < cap.rows // 2:
+            return cap
+        if cap.epochs + 1 < CALM_EPOCHS:
+            return replace(cap, epochs=cap.epochs + 1)
+        most = self.fixed_rows if self.fixed_rows is not None else MOST_ROWS
+        return RowsCap(cap.rows * 2) if cap.rows * 2 < most else None
+
+    def _in_time(self, rows: int, seconds: float) -> Admission:
+        """What time allows after an epoch that read `rows` in `seconds`.
 
         The time of an epoch beyond its overhead is taken as proportional to its rows, which understates what
         a bigger one can read, so growth is bounded by 4 a step and settles; an epoch that read much less than
@@ -57,11 +92,11 @@ class Admission:
         Where the overhead is more than half of the target, smaller epochs would only read fewer rows in the
         same time: the target is twice the overhead then.
 
-        >>> Admission(rows=1_000_000).after(1_000_000, 4.0).rows
+        >>> Admission(rows=1_000_000)._in_time(1_000_000, 4.0).rows
         500000
-        >>> Admission(rows=1_000_000).after(1_000_000, 0.1).rows
+        >>> Admission(rows=1_000_000)._in_time(1_000_000, 0.1).rows
         4000000
-        >>> Admission(rows=1_000, most=500_000).after(1_000, 3.0).rows
+        >>> Admission(rows=1_000, most=500_000)._in_time(1_000, 3.0).rows
         4000
         """
         if self.fixed_rows is not None or rows <= 0:
@@ -80,7 +115,8 @@ class Admission:
     @property
     def limit(self) -> int:
         """Rows for the next epoch, over all sources."""
-        return self.fixed_rows if self.fixed_rows is not None else self.rows
+        wanted = self.fixed_rows if self.fixed_rows is not None else self.rows
+        return wanted if self.cap is None else min(wanted, self.cap.rows)
 
     def share(
         self,

@@ -10,22 +10,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from sqlstream.runtime.coordination import fencing
 from sqlstream.runtime.loop import watermarks
 from sqlstream.runtime.loop.faults import Faults, no_faults
 from sqlstream.runtime.loop.outputs import Outputs
-from sqlstream.runtime.loop.planning import EpochPlanner, Ready
+from sqlstream.runtime.loop.planning import EpochPlanner, Ready, same_input
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.recovery import Recovered, committed_epoch, recover, void_manifest
-from sqlstream.runtime.loop.reporting import Timer, epoch_report, run_result
+from sqlstream.runtime.loop.reporting import Timer, Totals, epoch_report
 from sqlstream.runtime.loop.run_state import RunState
 from sqlstream.runtime.loop.stop import StopFlag
+from sqlstream.runtime.tasks.failures import EpochTooLargeError, error_of
 from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome, JobRunner
+from sqlstream.runtime.tasks.worker import describe
 from sqlstream.storage.garbage import GarbageCollector
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import CommittedPart, EpochPlan, Manifest, RunInfo, StateVersions
+from sqlstream_operators.errors import MemoryExhaustedError
+
+#: An epoch whose replay has ended so many drivers is not replayed once more, but planned anew, smaller.
+MOST_REPLAYS = 2
 
 
 class EpochLoop:
@@ -62,8 +69,9 @@ class EpochLoop:
         self._state = RunState(lineage)
         self._planner = EpochPlanner(program, settings, self._state, run, clock=clock, wall_clock=wall_clock)
         self._outputs = Outputs(program, journal.store)
-        self._done: list[EpochReport] = []
+        self._done = Totals()
         self._digest: str | None = None
+        self._too_large: EpochPlan | None = None
 
     def run(self) -> RunResult:
         """Recover, then run epochs of a program that fits the state. Raises DiagnosticError."""
@@ -78,23 +86,24 @@ class EpochLoop:
             outcome = self._epochs()
         finally:
             self._outputs.close()
-        return run_result(outcome, self._state.last, self._done, self._clock() - started)
+        return self._done.result(outcome, self._state.last, self._clock() - started)
 
     def _epochs(self) -> str:
         while True:
             self._check_lease()
             if self._stop.requested:
                 return "stopped"
-            if self._settings.max_epochs is not None and len(self._done) >= self._settings.max_epochs:
+            if self._settings.max_epochs is not None and self._done.epochs >= self._settings.max_epochs:
                 return "stopped"
             begun = self._clock()
             ready = self._planner.look()
             if ready.worth_it:
-                report = self._execute(self._written(ready), planning=self._clock() - begun)
-                if self._planner.caught_up(report):
+                plan = self._written(ready)
+                report = self._attempt(plan, planning=self._clock() - begun)
+                if report is not None and self._planner.caught_up(report):
                     self._stop.wait(self._settings.poll_s - (self._clock() - begun))
             elif self._planner.ended(ready):
-                return "exhausted" if self._done else "nothing new"
+                return "exhausted" if self._done.epochs else "nothing new"
             else:
                 self._stop.wait(self._planner.pause())
 
@@ -112,15 +121,55 @@ class EpochLoop:
         ):
             self._outputs.abort_after(found.begun)
             self._state.resume(plan)
-            self._execute(plan, planning=0.0, replayed=True)
-            return
-        void = void_manifest(found.begun, found.last, self._run, self._nothing())
+            if self._journal.replays(plan.epoch) < MOST_REPLAYS or not self._planner.read_less(plan):
+                self._replay(plan)
+                return
+        self._give_up(found.begun)
+
+    def _replay(self, plan: EpochPlan) -> None:
+        """Run an epoch again that an earlier run began; noted, so that one that ends its driver is not replayed for ever."""
+        self._journal.note_replay(plan.epoch)
+        try:
+            self._attempt(plan, planning=0.0, replayed=True)
+        except Exception:
+            self._journal.forget_replays(plan.epoch)
+            raise
+        self._journal.forget_replays(plan.epoch)
+
+    def _give_up(self, epoch: int) -> None:
+        """Void an epoch that is under way: no driver can commit it from now on, its input is read by the next ones."""
+        void = void_manifest(epoch, self._state.last, self._run, self._nothing())
+        void = replace(void, rows_cap=self._planner.rows_cap)
+        committed = committed_epoch(self._state.last)
+        self._check_lease()
         if not self._journal.publish(void):
             raise fencing.lost_manifest(self._journal, void.epoch)
+        fencing.check_head(self._journal, void.epoch)
         self._faults("voided", void.epoch)
-        self._state.void(void)
+        self._journal.forget_replays(epoch)
+        self._state.void(void, self._program)
         self._outputs.abort_after(committed)
         self._collector.committed(void)
+
+    def _attempt(self, plan: EpochPlan, *, planning: float, replayed: bool = False) -> EpochReport | None:
+        """Run a written plan; None if it did not fit into memory: it is given up then, and the next epochs read less.
+
+        Raises EpochTooLargeError if it can't be made smaller; then it stays as it is, for a run with more memory.
+        """
+        try:
+            report = self._execute(plan, planning=planning, replayed=replayed)
+        except EpochTooLargeError as error:
+            before, self._too_large = self._too_large, plan
+            cut = before is None or not same_input(before, plan)
+            if not (cut and self._planner.read_less(plan)):
+                raise error.hopeless(committed_epoch(self._state.last)) from error
+            self._give_up(plan.epoch)
+            self._collector.sweep()
+            if error.runner_lost:
+                raise
+            return None
+        self._too_large = None
+        return report
 
     def _nothing(self) -> Manifest:
         """The manifest before the first epoch."""
@@ -168,9 +217,11 @@ class EpochLoop:
             self._faults("run", plan.epoch)
             self._outputs.prepare(plan.epoch, outcome, previous)
             timer.lap("prepare")
-        except Exception:
+        except Exception as error:
             # If another driver has gone on, that is why: it has taken away what this epoch needs.
             fencing.check_head(self._journal, plan.epoch - 1)
+            if isinstance(error, MemoryError | MemoryExhaustedError):
+                raise error_of(describe(error), plan.epoch) from error
             raise
         self._faults("prepared", plan.epoch)
         self._check_lease()
@@ -190,7 +241,7 @@ class EpochLoop:
         self._faults("collected", plan.epoch)
         self._planner.learn_speed(sum(manifest.rows.values()), timer.total)
         report = epoch_report(manifest, self._state, self._program.sources, timer.seconds, replayed=replayed)
-        self._done.append(report)
+        self._done.add(report)
         self._on_epoch(report)
         return report
 
@@ -248,4 +299,5 @@ class EpochLoop:
             dead_letter_files=outcome.dead_letter_files,
             metrics=outcome.metrics,
             previous=committed_epoch(self._state.last),
+            rows_cap=self._planner.rows_cap,
         )

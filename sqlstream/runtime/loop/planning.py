@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlstream.connectors.api import SourcePlan
 from sqlstream.runtime.loop import watermarks
-from sqlstream.runtime.loop.admission import Pace
+from sqlstream.runtime.loop.admission import FEWEST_ROWS, MOST_ROWS, SMALLER, Pace
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport
+from sqlstream.runtime.loop.recovery import committed_epoch
 from sqlstream.runtime.loop.run_state import RunState
-from sqlstream.storage.manifest import EpochPlan, Manifest, PlannedSource, PlannedSplit, RunInfo, SourceState
+from sqlstream.storage.manifest import (
+    EpochPlan,
+    Manifest,
+    PlannedSource,
+    PlannedSplit,
+    RowsCap,
+    RunInfo,
+    SourceState,
+)
 from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN
 from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec
 from sqlstream_operators.plan.spec import OperatorStep, WatermarkSpec
@@ -65,8 +74,10 @@ class EpochPlanner:
         self._paces: dict[str, Pace] = {}
 
     def start(self) -> None:
-        """Count idle time from now."""
+        """Go on from where the state is: count idle time from now, and keep to what memory allowed before."""
         self._fed = dict.fromkeys(self._state.sources, self._clock())
+        if self._state.last is not None and self._state.last.rows_cap is not None:
+            self._admission = replace(self._admission, cap=self._state.last.rows_cap)
 
     def look(self) -> Ready:
         """Ask the sources what they have, and decide whether an epoch is worth it."""
@@ -99,7 +110,7 @@ class EpochPlanner:
             applied={name: state.applied for name, state in states.items()},
         )
         worth_it = any(plan.splits for plan in plans.values()) or self._closes(states, plans, late)
-        worth_it = worth_it or (self._state.last is None and self._seeded)
+        worth_it = worth_it or (self._seeded and not committed_epoch(self._state.last))
         return Ready(states, plans, late, worth_it)
 
     def plan(self, ready: Ready) -> EpochPlan:
@@ -131,7 +142,23 @@ class EpochPlanner:
             parallelism=self._settings.parallelism,
             sources=tuple(planned),
             now_us=int(self._wall_clock() * 1e6),
+            admitted=self._admission.limit,
         )
+
+    @property
+    def rows_cap(self) -> RowsCap | None:
+        """What memory allows an epoch to read, as far as that is known."""
+        return self._admission.cap
+
+    def read_less(self, plan: EpochPlan) -> bool:
+        """Let the next epochs read less than `plan`, which did not fit into memory; False if it is as small as can be."""
+        rows = min(
+            plan.admitted, sum(_most_rows(split) for source in plan.sources for split in source.splits)
+        )
+        if rows <= FEWEST_ROWS:
+            return False
+        self._admission = self._admission.capped(max(rows // SMALLER, FEWEST_ROWS))
+        return True
 
     def learn_paces(self, manifest: Manifest) -> None:
         """Learn from an epoch, before it is adopted, how fast event time goes on in each source."""
@@ -191,3 +218,20 @@ class EpochPlanner:
             and any(not shard.is_empty for shard in self._state.versions.get(clock.state_id, ()))
             for clock in self.clocks
         )
+
+
+#: A row has at least so many bytes, on average and compressed.
+_ROW_BYTES = 4
+
+
+def _most_rows(split: PlannedSplit) -> int:
+    if split.rows is not None:
+        return split.rows
+    return MOST_ROWS if split.bytes is None else split.bytes // _ROW_BYTES + 1
+
+
+def same_input(one: EpochPlan, other: EpochPlan) -> bool:
+    """Whether two plans read the same, however it is cut into splits."""
+    return {s.name: (s.start, s.next) for s in one.sources} == {
+        s.name: (s.start, s.next) for s in other.sources
+    }

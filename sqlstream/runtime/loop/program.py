@@ -34,12 +34,14 @@ class LoopSettings:
 class Program:
     """What the loop runs: the plan, as text too, its fingerprint, and the driver's halves of its connectors.
 
-    `former_sinks` are those of the program that wrote the last manifest, to commit it again.
+    `source_folders` are the sources' own in the state directory. `former_sinks` are those of the program that wrote the
+    last manifest, to commit it again.
     """
 
     plan: PhysicalPlan
     text: bytes
     fingerprint: str
     sources: Mapping[str, Source]
+    source_folders: Mapping[str, str]
     sinks: Mapping[str, Sink]
     former_sinks: Mapping[str, Sink]

@@ -25,6 +25,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from sqlstream.runtime.loop.source_positions import go_on
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import EpochPlan, Manifest, RunInfo, StateVersions
 from sqlstream_operators.plan import plan_json
@@ -150,24 +151,36 @@ def _states(journal: Journal, last: Manifest, program: PhysicalPlan) -> Iterable
 
 
 def _sources(journal: Journal, last: Manifest, program: PhysicalPlan) -> Iterable[Diagnostic]:
-    before = {source.name: source.connector for source in last.sources}
-    now = {source.name: source.connector for source in program.sources}
-    for name, connector in before.items():
-        if name not in now:
+    known = go_on(last.sources, program.sources)
+    used = {(state.identity, state.folder) for state in known.values()}
+    before = {state.name: state for state in last.sources if (state.identity, state.folder) not in used}
+    new = {spec.name: spec for spec in program.sources if spec.name not in known}
+    for name, state in before.items():
+        if name not in new:
             yield Diagnostic(
                 "STA011",
-                f"the query no longer reads the table `{name}`, whose position is kept with the state",
+                f"the query no longer reads {_data_of(name, program)}, whose position is kept with the state",
                 notes=("if it came back later, rows that arrived meanwhile would be missing or read twice",),
                 help=_WAY_OUT,
             )
-        elif now[name] != connector:
+        elif new[name].connector != state.connector:
             yield Diagnostic(
                 "STA011",
-                f"the table `{name}` was read by the connector '{connector}' and is now '{now[name]}'",
-                notes=(f"a position of '{connector}' means nothing to '{now[name]}'",),
+                f"the table `{name}` was read by the connector '{state.connector}' and is now '{new[name].connector}'",
+                notes=(f"a position of '{state.connector}' means nothing to '{new[name].connector}'",),
                 help=_WAY_OUT,
             )
-    for name in now:
+        else:
+            yield Diagnostic(
+                "STA011",
+                f"the table `{name}` is other data than before",
+                notes=(
+                    *_identity_changes(state.identity, new[name].identity),
+                    "a position in the one means nothing in the other",
+                ),
+                help=_WAY_OUT,
+            )
+    for name in new:
         if name not in before:
             yield Diagnostic(
                 "STA011",
@@ -175,6 +188,26 @@ def _sources(journal: Journal, last: Manifest, program: PhysicalPlan) -> Iterabl
                 notes=("its results would not be those of this query over all the input",),
                 help=_WAY_OUT,
             )
+
+
+def _data_of(name: str, program: PhysicalPlan) -> str:
+    """A table of the former program in words; its name may be that of another one now."""
+    if any(spec.name == name for spec in program.sources):
+        return f"what was the table `{name}`"
+    return f"the table `{name}`"
+
+
+def _identity_changes(before: str, now: str) -> Iterable[str]:
+    """What differs between two identities of sources, in words."""
+    old, new = (json.loads(text) if text else {} for text in (before, now))
+    old, new = ({**identity, **identity.get("options", {})} for identity in (old, new))
+    for key in sorted(old.keys() | new.keys()):
+        if key != "options" and old.get(key) != new.get(key):
+            yield f"{key} was {_shown(old.get(key))} and is {_shown(new.get(key))}"
+
+
+def _shown(value: object) -> str:
+    return "not set" if value is None else f"'{value}'"
 
 
 def _sinks(journal: Journal, last: Manifest, program: PhysicalPlan) -> Iterable[Diagnostic]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from sqlstream.connectors.api import Source
 from sqlstream.runtime.loop.progress import EpochReport, RunResult, shown_watermark
@@ -59,16 +60,24 @@ def epoch_report(
     )
 
 
-def run_result(
-    outcome: str, last: Manifest | None, reports: Sequence[EpochReport], seconds: float
-) -> RunResult:
-    """The totals of a run that ended with `outcome` behind the manifest `last`."""
-    read: Counter[str] = Counter()
-    written: Counter[str] = Counter()
-    letters: Counter[str] = Counter()
-    for report in reports:
-        read.update(report.rows_read)
-        written.update(report.rows_written)
-        letters.update(report.dead_letters)
-    epoch = None if last is None else last.epoch
-    return RunResult(outcome, epoch, len(reports), dict(read), dict(written), dict(letters), seconds)
+@dataclass(slots=True)
+class Totals:
+    """What the epochs of a run did, added up: a run may have millions of them."""
+
+    epochs: int = 0
+    read: Counter[str] = field(default_factory=Counter)
+    written: Counter[str] = field(default_factory=Counter)
+    letters: Counter[str] = field(default_factory=Counter)
+
+    def add(self, report: EpochReport) -> None:
+        """Count one more epoch."""
+        self.epochs += 1
+        self.read.update(report.rows_read)
+        self.written.update(report.rows_written)
+        self.letters.update(report.dead_letters)
+
+    def result(self, outcome: str, last: Manifest | None, seconds: float) -> RunResult:
+        """The totals of a run that ended with `outcome` behind the manifest `last`."""
+        epoch = None if last is None else last.epoch
+        read, written, letters = dict(self.read), dict(self.written), dict(self.letters)
+        return RunResult(outcome, epoch, self.epochs, read, written, letters, seconds)

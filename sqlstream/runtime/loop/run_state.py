@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from sqlstream.runtime.loop import watermarks
 from sqlstream.runtime.loop.program import Program
+from sqlstream.runtime.loop.source_positions import go_on
 from sqlstream.runtime.tasks.job import EpochOutcome
 from sqlstream.storage.manifest import EpochPlan, Manifest, SourceState
+from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_operators.state.version import ShardVersion
 
 
@@ -25,14 +27,9 @@ class RunState:
     def start_from(self, last: Manifest | None, program: Program) -> None:
         """Go on from a manifest, or from the beginning of each source that it does not know."""
         self.last = last
-        known = {} if last is None else {source.name: source for source in last.sources}
-        self.sources = {
-            spec.name: known.get(
-                spec.name,
-                SourceState(spec.name, spec.connector, program.sources[spec.name].initial_position()),
-            )
-            for spec in program.plan.sources
-        }
+        specs = program.plan.sources
+        known = {} if last is None else go_on(last.sources, specs)
+        self.sources = {spec.name: known.get(spec.name) or _beginning(spec, program) for spec in specs}
         if last is not None:
             self.lineage = last.lineage
             self.versions = {
@@ -40,10 +37,9 @@ class RunState:
                 for state in last.states
             }
 
-    def void(self, manifest: Manifest) -> None:
-        """Go on behind an epoch whose number was given up."""
-        self.last = manifest
-        self.lineage = manifest.lineage
+    def void(self, manifest: Manifest, program: Program) -> None:
+        """Go on behind an epoch whose number was given up, from where it began."""
+        self.start_from(manifest, program)
 
     def resume(self, plan: EpochPlan) -> None:
         """Take over what a plan says of sources that had ended and have new input."""
@@ -60,3 +56,14 @@ class RunState:
         self.sources = {state.name: state for state in manifest.sources}
         self.versions = dict(outcome.states)
         self.finished |= {source.name for source in plan.sources if source.exhausted}
+
+
+def _beginning(spec: SourceSpec, program: Program) -> SourceState:
+    """The state of a source of which nothing was read."""
+    return SourceState(
+        spec.name,
+        spec.connector,
+        program.sources[spec.name].initial_position(),
+        identity=spec.identity,
+        folder=program.source_folders[spec.name],
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlstream.storage.manifest import SourceState
 from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN, Watermarks
@@ -142,19 +142,18 @@ def after_epoch(
     resume = max(state.resume, seen, WATERMARK_MIN if closed_up_to is None else closed_up_to)
     if applied != WATERMARK_MAX:
         resume = max(resume, applied)
-    return SourceState(state.name, state.connector, dict(position), exhausted, seen, applied, resume)
+    return replace(
+        state, position=dict(position), exhausted=exhausted, seen=seen, applied=applied, resume=resume
+    )
 
 
 def resumed(state: SourceState) -> SourceState:
     """An exhausted source that has new input: it goes on at its resume watermark."""
-    return SourceState(
-        state.name,
-        state.connector,
-        state.position,
-        False,
-        max(state.seen, state.resume),
-        state.resume,
-        state.resume,
+    return replace(
+        state,
+        exhausted=False,
+        seen=max(state.seen, state.resume),
+        applied=state.resume,
     )
 
 

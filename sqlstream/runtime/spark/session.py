@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlstream.runtime.spark.java import find_java, write_java_home
+from sqlstream_operators.duck import memory
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 if TYPE_CHECKING:
@@ -78,6 +79,11 @@ def package_roots() -> tuple[str, ...]:
     return tuple(roots)
 
 
+def jvm_memory() -> int:
+    """Bytes for the heap of a local master's JVM, which hands blobs on: 2 GiB, or a quarter of what there is."""
+    return min(2 << 30, max(512 << 20, memory.available() // 4))
+
+
 def session_conf(master: str, conf: Mapping[str, str], directory: Path) -> dict[str, str]:
     """All settings of a new session; what the user gave in `conf` wins.
 
@@ -104,7 +110,7 @@ def session_conf(master: str, conf: Mapping[str, str], directory: Path) -> dict[
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.memory": "2g",
+            "spark.driver.memory": f"{jvm_memory() >> 20}m",
             "spark.python.daemon.module": "sqlstream.runtime.spark.worker_daemon",
         }
         roots = package_roots()

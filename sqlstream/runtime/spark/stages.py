@@ -10,6 +10,7 @@ driver, so a task that ran twice reports once, as its rows do.
 from __future__ import annotations
 
 import io
+import re
 import tempfile
 import zipfile
 from collections.abc import Mapping
@@ -18,11 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType
 
 from sqlstream.runtime.spark.session import JOB_CONF, PACKAGES, is_local, start_session
-from sqlstream.runtime.tasks.failures import error_of
+from sqlstream.runtime.tasks.failures import EpochTooLargeError, error_of
 from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome
 from sqlstream.runtime.tasks.outcome import outcome_of
 from sqlstream.runtime.tasks.worker import (
@@ -82,6 +84,26 @@ def _about_rows(size: int | None, most: int) -> int:
     return most + 1 if size is None else -(-size // _ROW_BYTES)
 
 
+#: Signs in the text of a failed job that memory ran out, and what to say of it. A worker process that is killed leaves no
+#: other word than that it has gone.
+_OUT_OF_MEMORY = (
+    (
+        re.compile(r"java\.lang\.OutOfMemoryError|Java heap space|GC overhead limit|SparkOutOfMemoryError"),
+        "Spark's own memory ran out",
+    ),
+    (
+        re.compile(
+            r"Python worker exited unexpectedly|exit(?:ed with)? (?:code|status):? 137|OOMKilled|SIGKILL"
+        ),
+        "a worker process was ended from outside, as the system does when memory runs out",
+    ),
+    (
+        re.compile(r"exceeding (?:physical |virtual )?memory limits|std::bad_alloc|Cannot allocate memory"),
+        "memory ran out",
+    ),
+)
+
+
 class SparkJobRunner:
     """Runs epochs on Spark; see `JobRunner`. `spark` is used through a session of its own."""
 
@@ -124,7 +146,9 @@ class SparkJobRunner:
         try:
             collected = rows.toArrow()
         except PySparkException as error:
-            raise _told(error, job.plan.epoch) from None
+            raise told(str(error), job.plan.epoch) from None
+        except (Py4JError, ConnectionError) as error:
+            raise told(str(error), job.plan.epoch, lost=self._is_lost()) from None
         return outcome_of(job, list(reports_among(from_batches(collected.to_batches()))))
 
     def _staged(self, program: TaskProgram, plan: bytes) -> DataFrame:
@@ -157,6 +181,13 @@ class SparkJobRunner:
             self._ranges[number] = self._spark.range(0, number, 1, number)
         return self._ranges[number]
 
+    def _is_lost(self) -> bool:
+        """Whether Spark can't be asked any more."""
+        try:
+            return bool(self._owner.sparkContext._jsc.sc().isStopped())
+        except Exception:
+            return True
+
     def close(self) -> None:
         """Stop Spark, if this runner has started it."""
         if self._owned:
@@ -165,21 +196,28 @@ class SparkJobRunner:
             self._scratch.cleanup()
 
 
-def _told(error: PySparkException, epoch: int) -> SqlstreamError:
-    """What to tell the user when a job has failed: what the task said, without Spark's stack."""
-    text = str(error)
+def told(text: str, epoch: int, *, lost: bool = False) -> SqlstreamError:
+    """What to tell the user when a job has failed, by the text of the exception: what the task said, without Spark's stack.
+
+    `lost`: Spark's JVM is gone.
+    """
     described = failure_in(text)
     if described is not None:
         return error_of(described, epoch)
-    first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    for sign, what in _OUT_OF_MEMORY:
+        if sign.search(text):
+            return EpochTooLargeError(epoch, what, runner_lost=lost)
+    if lost:
+        return EpochTooLargeError(
+            epoch, "Spark's JVM is gone; the system ends it for want of memory", runner_lost=True
+        )
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason is given")
     return DiagnosticError(
         Diagnostic(
             "ENV004",
             f"Spark could not run epoch {epoch}: {first[:500]}",
             notes=("nothing of the epoch was committed",),
-            help="run again: the run goes on where it stopped. If it stays: fewer rows an epoch "
-            "(--max-rows-per-epoch) or more memory (--conf spark.driver.memory=4g, "
-            "--conf spark.executor.memory=4g)",
+            help="run again: the run goes on where it stopped, and an epoch that fails again is planned anew, smaller",
         )
     )
 

@@ -20,8 +20,8 @@ import pandas as pd  # type: ignore[import-untyped]  # noqa: F401
 import pyspark.daemon
 import pyspark.worker
 
-import sqlstream.connectors.registry
 import sqlstream.runtime.tasks.worker  # noqa: F401
+from sqlstream.connectors.registry import REGISTERED
 
 _serve = pyspark.daemon.worker
 
@@ -35,6 +35,7 @@ def _serve_quietly(sock: socket.socket, authenticated: bool) -> int:
 
 
 if __name__ == "__main__":
+    REGISTERED.preload()
     # Spark's worker collects garbage after every task, which walks through all that was imported unless that is
     # set aside: 42 ms a task. It also keeps the pages shared between the workers.
     gc.collect()

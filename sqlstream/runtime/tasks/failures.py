@@ -8,10 +8,49 @@ from typing import Any
 
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, InternalError, SqlstreamError
 
+#: What to do where reading less at once does not help.
+MORE_MEMORY = (
+    "give tasks more memory (SET 'execution.task-memory' = '4 gb'), run fewer of them at a time (--master 'local[2]'), or, "
+    "where it is Spark's own, --conf spark.driver.memory=4g or --conf spark.executor.memory=4g; then run again: the run "
+    "goes on where it stopped"
+)
+
 #: What DuckDB says of a setting, which a pipeline can't set.
 _SETTING = re.compile(
     r" Use TRY\(\.\.\.\) to return NULL for this expression, or SET [^!]*?division[s]? by zero\."
 )
+
+
+class EpochTooLargeError(DiagnosticError):
+    """An epoch does not fit into memory: it has to be planned smaller.
+
+    `what` says whose memory ran out. `runner_lost`: the runner can't run another epoch.
+    """
+
+    def __init__(self, epoch: int | None, what: str, *, runner_lost: bool = False) -> None:
+        super().__init__(
+            Diagnostic(
+                "ENV007",
+                f"epoch {epoch} does not fit into memory: {what}",
+                notes=("nothing of it was committed",),
+                help=MORE_MEMORY,
+            )
+        )
+        self.epoch = epoch
+        self.what = what
+        self.runner_lost = runner_lost
+
+    def hopeless(self, committed: int) -> DiagnosticError:
+        """The error to raise where the epoch can't be made smaller; `committed` is the last epoch, 0 if there is none."""
+        state = f"the state is as epoch {committed} left it" if committed else "nothing was committed"
+        return DiagnosticError(
+            Diagnostic(
+                "ENV007",
+                f"epoch {self.epoch} does not fit into memory, and can't be made smaller: {self.what}",
+                notes=(state,),
+                help=MORE_MEMORY,
+            )
+        )
 
 
 def error_of(described: Mapping[str, Any], epoch: int | None = None) -> SqlstreamError:
@@ -39,6 +78,9 @@ def error_of(described: Mapping[str, Any], epoch: int | None = None) -> Sqlstrea
                     "the run goes on where it stopped",
                 )
             )
+        case "memory":
+            where = f", in {described['where']}" if described["where"] else ""
+            return EpochTooLargeError(epoch, f"{described['message']}{where}")
         case "state":
             return DiagnosticError(
                 Diagnostic(

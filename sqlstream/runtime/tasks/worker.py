@@ -16,14 +16,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from sqlstream.connectors.api import ConnectorContext, Split
 from sqlstream.runtime.tasks.job import EpochJob
 from sqlstream_operators.codec.exchange import Message
-from sqlstream_operators.errors import DataError, StateError
+from sqlstream_operators.errors import DataError, MemoryExhaustedError, StateError
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
@@ -31,6 +31,9 @@ from sqlstream_operators.task.io import SinkWriter, SplitReader
 from sqlstream_operators.task.report import Report
 from sqlstream_operators.task.task import EpochContext, rocks_stores, run_shard_task, run_source_task
 from sqlstream_planner.diagnostics import DiagnosticError
+
+if TYPE_CHECKING:
+    from sqlstream.connectors.registry import Registry
 
 PART_BYTES = 4 << 20
 ROW = pa.schema(
@@ -59,15 +62,16 @@ class Connectors:
     writer: Callable[[SinkSpec, ConnectorContext], SinkWriter]
 
 
-def registered() -> Connectors:
-    """The connectors of the registry."""
-    from sqlstream.connectors import registry
+def of_registry(registry: Registry) -> Connectors:
+    """The connectors of a registry."""
+    return Connectors(registry.reader, registry.careful_reader, registry.writer)
 
-    return Connectors(
-        lambda spec, base_dir: registry.SOURCES[spec.connector].reader(spec, base_dir),
-        lambda spec, base_dir: registry.SOURCES[spec.connector].careful_reader(spec, base_dir),
-        lambda spec, context: registry.SINKS[spec.connector].writer(spec, context),
-    )
+
+def registered() -> Connectors:
+    """The connectors that there are."""
+    from sqlstream.connectors.registry import REGISTERED
+
+    return of_registry(REGISTERED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,6 +379,14 @@ def describe(error: Exception) -> dict[str, Any]:
         }
     if isinstance(error, DataError):
         return {"kind": "data", "message": error.message, "sql": error.sql}
+    if isinstance(error, MemoryExhaustedError):
+        return {"kind": "memory", "message": error.message, "where": error.where}
+    if isinstance(error, MemoryError):
+        return {
+            "kind": "memory",
+            "message": f"Python has no memory left ({error or 'MemoryError'})",
+            "where": "",
+        }
     if isinstance(error, StateError):
         return {"kind": "state", "message": error.message, "help": error.help}
     trace = "".join(traceback.format_exception(error))

@@ -14,9 +14,9 @@ from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import empty, names_of
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.operators.clock import Clock
-from sqlstream_operators.operators.groups import Int64s, canonical
+from sqlstream_operators.operators.groups import Int64s, as_stored
 from sqlstream_operators.operators.operator import OperatorContext, OperatorResult, Watermarks
+from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.plan.changelog_spec import DistinctValuesSpec
 from sqlstream_operators.plan.schema import Column, Schema
 from sqlstream_operators.plan.state_schema import FOUND
@@ -53,23 +53,23 @@ class DistinctValues:
 
     def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:
         """Count the values, and emit for those that came or went; raises InternalError for bad counts."""
-        clock = Clock()
+        timer = PhaseTimer()
         [rows] = inputs
-        with clock.phase("merge_us"):
+        with timer.phase("merge_us"):
             keys, delta = self._merged(context.state, rows)
         output, added, removed = empty(self._spec.output), 0, 0
         if keys:
-            with clock.phase("state_us"):
+            with timer.phase("state_us"):
                 stored = context.state.get_sorted(_SEEN, keys)
                 changed, added, removed = self._count(delta, keys, stored, context)
-            with clock.phase("emit_us"):
+            with timer.phase("emit_us"):
                 if changed.num_rows:
                     output = self._emit(context.duck, changed)
         metrics = {
             "emitted_rows": output.num_rows,
             "state_rows_added": added,
             "state_rows_removed": removed,
-            **clock.figures("merge_us", "state_us", "emit_us"),
+            **timer.figures("merge_us", "state_us", "emit_us"),
         }
         return OperatorResult(output, metrics)
 
@@ -94,7 +94,7 @@ class DistinctValues:
             columns[flag] = sums
         if not some.all():
             first = first[some]
-        delta = canonical(rows.select(names_of(self._key)).take(pa.array(order[first])), self._key)
+        delta = as_stored(rows.select(names_of(self._key)).take(pa.array(order[first])), self._key)
         for flag, sums in columns.items():
             delta = delta.append_column(flag, pa.array(sums[some]))
         return [keys[i] for i in first.tolist()] if len(first) < len(keys) else keys, delta

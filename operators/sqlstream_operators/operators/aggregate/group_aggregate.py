@@ -23,8 +23,7 @@ from sqlstream_operators.duck.weighted import (
     with_weight,
 )
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.operators.clock import Clock
-from sqlstream_operators.operators.groups import GROUP, Groups, canonical
+from sqlstream_operators.operators.groups import GROUP, Groups, as_stored
 from sqlstream_operators.operators.operator import (
     WATERMARK_MAX,
     WATERMARK_MIN,
@@ -32,6 +31,7 @@ from sqlstream_operators.operators.operator import (
     OperatorResult,
     Watermarks,
 )
+from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.operators.window.windows import Int64s, closed_upto
 from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
@@ -52,7 +52,7 @@ class _Figures:
     added: int = 0
     removed: int = 0
     last_closed: int | None = None
-    clock: Clock = field(default_factory=Clock)
+    timer: PhaseTimer = field(default_factory=PhaseTimer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class _Version:
 class GroupAggregate:
     """Runs a `GroupAggregateSpec`: see there for its inputs, its state and its output.
 
-    A group is known by its keys as state gives them back (`groups.canonical`), so that what was emitted for it
+    A group is known by its keys as state gives them back (`groups.as_stored`), so that what was emitted for it
     can be taken back whichever of several equal keys an epoch brings.
     """
 
@@ -131,7 +131,7 @@ class GroupAggregate:
         figures = _Figures()
         if len(inputs) != 1 + len(self._multisets):
             raise InternalError(f"state {self._spec.state.state_id}: {len(inputs)} inputs")
-        with figures.clock.phase("merge_us"):
+        with figures.timer.phase("merge_us"):
             seeds = self._seeds(context)
             groups, partials, changes = self._touched(inputs, seeds, context)
         if len(groups):
@@ -142,13 +142,13 @@ class GroupAggregate:
             output = self._update(groups, partials, changes, seeded, context, figures)
         else:
             output = empty(with_weight(self._spec.output))
-        with figures.clock.phase("state_us"):
+        with figures.timer.phase("state_us"):
             self._expire(context, figures)
         metrics = {
             "emitted_rows": output.num_rows,
             "state_rows_added": figures.added,
             "state_rows_removed": figures.removed,
-            **figures.clock.figures("merge_us", "state_us", "emit_us"),
+            **figures.timer.figures("merge_us", "state_us", "emit_us"),
         }
         if figures.last_closed is not None:
             metrics["max_closed_end_us"] = figures.last_closed
@@ -196,7 +196,7 @@ class GroupAggregate:
             duck.drop(_INPUT)
         # The count keeps the number of rows where there is no other column.
         merged = conformed(merged, (*schema, _GROUP), f"merged rows of {self._spec.state.state_id}")
-        return canonical(merged, self._spec.keys)
+        return as_stored(merged, self._spec.keys)
 
     def _merges(self) -> list[str]:
         return [
@@ -227,7 +227,7 @@ class GroupAggregate:
         figures: _Figures,
     ) -> pa.Table:
         spec, state = self._spec, context.state
-        with figures.clock.phase("state_us"):
+        with figures.timer.phase("state_us"):
             # The groups' keys are encoded once, for what is read here and what is written below.
             order, state_keys = state.sorted_keys(_ACC, groups.keys)
             stored = state.get_sorted(_ACC, state_keys).take(pa.array(np.argsort(order)))
@@ -241,12 +241,12 @@ class GroupAggregate:
                 self._read_again(context, multiset, groups, before, rows)
                 for multiset, before, rows in zip(self._multisets, before_values, changes, strict=True)
             )
-        with figures.clock.phase("merge_us"):
+        with figures.timer.phase("merge_us"):
             old = _numbered(stored, np.arange(len(groups)), spec.accumulators)
             new = self._merged(context.duck, old.filter(pa.array(found)), partials)
             before = _Version(old, found & (self._present(old) | seeded), before_values)
             after = _Version(new, self._present(new) | seeded, after_values)
-        with figures.clock.phase("state_us"):
+        with figures.timer.phase("state_us"):
             kept = self._kept(after) | seeded
             rows = _beside(groups.keys, new.drop_columns([GROUP]))
             put, gone = kept[order], (found & ~kept)[order]
@@ -254,7 +254,7 @@ class GroupAggregate:
             state.delete_sorted(_ACC, list(compress(state_keys, gone.tolist())))
             figures.added += int((kept & ~found).sum())
             figures.removed += int((found & ~kept).sum())
-        with figures.clock.phase("emit_us"):
+        with figures.timer.phase("emit_us"):
             return self._emit(context.duck, groups, before, after)
 
     @staticmethod

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import concatenated, consolidated, empty, quoted, with_weight
-from sqlstream_operators.operators.groups import GROUP, Groups, Int64s, canonical
+from sqlstream_operators.operators.groups import GROUP, Groups, Int64s, as_stored
 from sqlstream_operators.plan.changelog_spec import MultisetSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.types import BIGINT, quote_identifier
@@ -45,7 +45,7 @@ class Multiset:
         """This epoch's changes, one row (keys, values, WEIGHT_COLUMN) for each value whose count changes."""
         schema: Schema = (*self._keys, *self.spec.values)
         rows = conformed(rows, with_weight(schema), f"multiset {self.spec.name}")
-        return canonical(consolidated(duck, rows, schema), self._keys)
+        return as_stored(consolidated(duck, rows, schema), self._keys)
 
     def read(self, state: StateStore, groups: Groups, chosen: Int64s | None = None) -> ValuesRead:
         """The values that the aggregates see of the chosen groups (None: of all); one seek or scan a group."""

@@ -16,8 +16,8 @@ from sqlstream_operators.codec.key_bytes import encode_pieces, join_pieces
 from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.operators.clock import Clock
 from sqlstream_operators.operators.operator import OperatorContext, OperatorResult, Watermarks
+from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.plan.changelog_spec import ChangelogNormalizeSpec, column_of
 from sqlstream_operators.plan.schema import KIND_COLUMN, WEIGHT_COLUMN, RowKind
 from sqlstream_operators.plan.state_schema import FOUND
@@ -68,18 +68,18 @@ class ChangelogNormalize:
         """Apply the changes in order and emit what became of each key; raises InternalError for an unknown
         kind.
         """
-        clock = Clock()
+        timer = PhaseTimer()
         [rows] = inputs
-        with clock.phase("merge_us"):
+        with timer.phase("merge_us"):
             kinds = self._kinds(rows)
             rows = conformed(rows, self._spec.columns, self._what)
             if not rows.num_rows:
                 return OperatorResult(self._output(rows, rows), {"emitted_rows": 0})
             keys = self._distinct(rows)
             now = rows.take(pa.array(keys.last))
-        with clock.phase("state_us"):
+        with timer.phase("state_us"):
             stored = context.state.get(TABLE, now.select(self._spec.keys))
-        with clock.phase("merge_us"):
+        with timer.phase("merge_us"):
             found = stored.column(FOUND).to_numpy()
             comes = kinds <= _UPDATE_AFTER
             unknown, duplicate = _anomalies(kinds, comes, keys, found)
@@ -90,7 +90,7 @@ class ChangelogNormalize:
             goes, new = np.flatnonzero(found & changed), np.flatnonzero(stays & changed)
             written = now.take(pa.array(new))
             output = self._output(self._before(now, stored, goes), written)
-        with clock.phase("state_us"):
+        with timer.phase("state_us"):
             removed = np.flatnonzero(found & ~stays)
             context.state.delete(TABLE, now.select(self._spec.keys).take(pa.array(removed)))
             context.state.put(TABLE, written)
@@ -100,20 +100,20 @@ class ChangelogNormalize:
             "duplicate_inserts": duplicate,
             "state_rows_added": int(np.count_nonzero(stays & ~found)),
             "state_rows_removed": len(removed),
-            **clock.figures("merge_us", "state_us"),
+            **timer.figures("merge_us", "state_us"),
         }
         return OperatorResult(output, metrics)
 
     def _kinds(self, rows: pa.Table) -> Int64s:
-        """The place of each row's kind in `_KINDS`."""
+        """The number of each row's kind in `_KINDS`."""
         if KIND_COLUMN not in rows.column_names:
             raise InternalError(f"{self._what}: no column {KIND_COLUMN} among {rows.column_names}")
         column = rows.column(KIND_COLUMN)
-        places = pc.index_in(column, value_set=pa.array(_KINDS))
-        if places.null_count:
-            unknown = column.filter(pc.is_null(places)).slice(0, 1).to_pylist()
+        codes = pc.index_in(column, value_set=pa.array(_KINDS))
+        if codes.null_count:
+            unknown = column.filter(pc.is_null(codes)).slice(0, 1).to_pylist()
             raise InternalError(f"{self._what}: {unknown[0]!r} is no kind of change")
-        kinds: Int64s = places.to_numpy().astype(np.int64)
+        kinds: Int64s = codes.to_numpy().astype(np.int64)
         return kinds
 
     def _distinct(self, rows: pa.Table) -> _Keys:
@@ -140,9 +140,9 @@ class ChangelogNormalize:
         result: Bools = found.column(0).to_numpy()
         return result
 
-    def _before(self, now: pa.Table, stored: pa.Table, places: Int64s) -> pa.Table:
+    def _before(self, now: pa.Table, stored: pa.Table, chosen: Int64s) -> pa.Table:
         """The rows that were stored under some of the keys."""
-        keys, values = now.take(pa.array(places)), stored.take(pa.array(places))
+        keys, values = now.take(pa.array(chosen)), stored.take(pa.array(chosen))
         names = now.column_names
         return pa.Table.from_arrays(
             [(values if name in self._values else keys).column(name) for name in names], names=names

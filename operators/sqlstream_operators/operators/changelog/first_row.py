@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.operators.clock import Clock
 from sqlstream_operators.operators.operator import OperatorContext, OperatorResult, Watermarks
+from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.plan.changelog_spec import FirstRowSpec, column_of
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column
 from sqlstream_operators.plan.state_schema import FOUND
@@ -42,35 +42,35 @@ class FirstRow:
 
     def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:
         """Emit rows of keys that are new; raises InternalError if changes come instead of rows."""
-        clock, what = Clock(), f"state {self._spec.state.state_id}"
+        timer, what = PhaseTimer(), f"state {self._spec.state.state_id}"
         [rows] = inputs
         if WEIGHT_COLUMN in rows.column_names:
             raise InternalError(f"{what}: changes came, the plan says appended rows")
-        with clock.phase("merge_us"):
+        with timer.phase("merge_us"):
             rows = conformed(rows, self._spec.columns, what)
             arrived = rows.num_rows
             if not arrived:
                 return OperatorResult(rows, {"emitted_rows": 0})
             rows = rows.take(pa.array(self._first(context.duck, rows)))
-        with clock.phase("state_us"):
+        with timer.phase("state_us"):
             rows = rows.filter(pc.invert(context.state.get(TABLE, rows).column(FOUND)))
             context.state.put(TABLE, rows)
         metrics = {
             "emitted_rows": rows.num_rows,
             "dropped_rows": arrived - rows.num_rows,
             "state_rows_added": rows.num_rows,
-            **clock.figures("merge_us", "state_us"),
+            **timer.figures("merge_us", "state_us"),
         }
         return OperatorResult(rows, metrics)
 
     def _first(self, duck: DuckSession, rows: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """The place of each key's first row, ascending."""
+        """The number of each key's first row, ascending."""
         keys = rows.select(self._spec.keys).append_column(_ARRIVAL, pa.array(np.arange(rows.num_rows)))
         by = ", ".join(quote_identifier(name) for name in self._spec.keys)
         duck.register(_ROWS, keys, (*self._keys, Column(_ARRIVAL, BIGINT)))
         try:
-            found = duck.query(f"SELECT min({_ARRIVAL}) AS place FROM {_ROWS} GROUP BY {by}")
+            found = duck.query(f"SELECT min({_ARRIVAL}) AS first FROM {_ROWS} GROUP BY {by}")
         finally:
             duck.drop(_ROWS)
-        places: np.ndarray[tuple[int], np.dtype[np.int64]] = np.sort(found.column(0).to_numpy())
-        return places
+        first: np.ndarray[tuple[int], np.dtype[np.int64]] = np.sort(found.column(0).to_numpy())
+        return first

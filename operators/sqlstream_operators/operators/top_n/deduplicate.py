@@ -13,8 +13,8 @@ from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import chosen, consolidated, empty, names_of, with_weight
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.operators.clock import Clock
 from sqlstream_operators.operators.operator import OperatorContext, OperatorResult, Watermarks
+from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.plan.changelog_spec import DeduplicateSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import FOUND
@@ -60,21 +60,21 @@ class Deduplicate:
 
     def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:
         """Keep the first row of each key; raises InternalError if changes come instead of rows."""
-        spec, state, clock = self._spec, context.state, Clock()
+        spec, state, timer = self._spec, context.state, PhaseTimer()
         [rows] = inputs
         if WEIGHT_COLUMN in rows.column_names:
             raise InternalError(f"state {spec.state.state_id}: changes came, the plan says appended rows")
         if not rows.num_rows:
             return OperatorResult(empty(with_weight(spec.output)), {"emitted_rows": 0})
-        with clock.phase("merge_us"):
+        with timer.phase("merge_us"):
             rows = conformed(rows, spec.columns, f"state {spec.state.state_id}").combine_chunks()
             found = self._order.sorted(context.duck, rows, 1)
             first = found.order[found.first]
             order, keys = state.sorted_keys(TABLE, chosen(rows, spec.partition, first))
             rows = rows.take(pa.array(first[order]))
-        with clock.phase("state_us"):
+        with timer.phase("state_us"):
             stored = state.get_sorted(TABLE, keys)
-        with clock.phase("merge_us"):
+        with timer.phase("merge_us"):
             there = stored.column(FOUND).to_numpy()
             before = np.flatnonzero(there)
             better = self._better(context.duck, rows.take(pa.array(before)), stored.take(pa.array(before)))
@@ -85,13 +85,13 @@ class Deduplicate:
             output = self._changes(rows.take(pa.array(replaced)), stored.take(pa.array(replaced)), new)
             if projects(spec):
                 output = consolidated(context.duck, output, spec.output)
-        with clock.phase("state_us"):
+        with timer.phase("state_us"):
             state.put_sorted(TABLE, list(compress(keys, comes.tolist())), new)
         metrics = {
             "emitted_rows": output.num_rows,
             "read_rows": len(before),
             "state_rows_added": rows.num_rows - len(before),
-            **clock.figures("merge_us", "state_us"),
+            **timer.figures("merge_us", "state_us"),
         }
         return OperatorResult(output, metrics)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sqlstream_operators.codec.sort_columns import Mask, changes, key_words, order_words, sorted_by
+from sqlstream_operators.codec.sort_columns import Mask, group_columns, order_columns, run_starts, sort_order
 from sqlstream_operators.codec.sort_keys import order_sql, tie_sql
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.operators.groups import Int64s
@@ -21,10 +21,10 @@ _ROWS, _AT = "__ordered_rows", "__at"
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
-    """Rows in their order: `order` is the place of each, everything else is by that order.
+    """Rows in their order: `order` is the number of each, everything else is by that order.
 
     `first` are the beginnings of the partitions, `number` is the partition of each row, counted from 0, and
-    `position` its place in the partition. `apart` says whether a row differs from the one before it.
+    `position` the number of rows before it in the partition. `apart` says whether a row differs from the one before it.
     """
 
     order: Int64s
@@ -50,14 +50,14 @@ class RowOrder:
 
         Rows behind these that are equal in `order` may stand in any order, and count as different.
         """
-        keys = key_words(rows, tuple(c for c in self.columns if c.name in self.partition))
+        keys = group_columns(rows, tuple(c for c in self.columns if c.name in self.partition))
         terms = [term for term in self.order if term.column not in self.partition]
-        words = order_words(rows, terms, self.columns)
-        if words is None:
-            words = [self._codes(duck, rows, order_sql(terms, self._names()), {t.column for t in terms})]
-        order = sorted_by([*keys, *words], rows.num_rows)
-        begins = changes(keys, order)
-        apart = begins | changes(words, order)
+        columns = order_columns(rows, terms, self.columns)
+        if columns is None:
+            columns = [self._codes(duck, rows, order_sql(terms, self._names()), {t.column for t in terms})]
+        order = sort_order([*keys, *columns], rows.num_rows)
+        begins = run_starts(keys, order)
+        apart = begins | run_starts(columns, order)
         first = np.flatnonzero(begins)
         number = np.cumsum(begins) - 1
         position = np.arange(len(order)) - first[number]

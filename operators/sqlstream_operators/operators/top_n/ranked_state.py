@@ -56,7 +56,7 @@ class Merged:
 class RankedState:
     """The state table `rows` of a Top-N: key = partition, sub-key = (sort, row), value = count and other columns.
 
-    The fields are known by their places, so that a user's columns may be called as the spec calls ours: the
+    The fields are known by their positions, so that a user's columns may be called as the spec calls ours: the
     sub-key's are `sort` and `row` in this order, and the count is the value that is no column.
     """
 
@@ -151,24 +151,24 @@ class RankedState:
         kinds = {column.type.kind for column in self._ranking.columns if column.name in names}
         return bool(self._ranking.order) and not kinds & _OTHERWISE_ORDERED
 
-    def first(self, state: StateStore, keys: pa.Table, places: Int64s) -> Counted:
-        """For each key the rows before a place, at least: all that have fewer than so many before them.
+    def first(self, state: StateStore, keys: pa.Table, positions: Int64s) -> Counted:
+        """For each key the rows before a position, at least: all that have fewer than so many before them.
 
         Places are numbers of rows, for DENSE_RANK of orders, and may differ from key to key. Needs `ordered`.
         """
         pieces: list[Counted] = []
-        most = places + _SLACK
+        most = positions + _SLACK
         while keys.num_rows:
             stored, sizes = state.scan_first(TABLE, keys, most)
             loaded = self.loaded(stored)
             owner = np.repeat(np.arange(len(sizes)), sizes)
-            enough = (sizes < most) | (self._before_last(loaded, owner, sizes) >= places)
+            enough = (sizes < most) | (self._before_last(loaded, owner, sizes) >= positions)
             if enough.all():
                 pieces.append(loaded)
                 break
             pieces.append(loaded.take(np.flatnonzero(enough[owner])))
             more = np.flatnonzero(~enough)
-            places, most = places[more], most[more] * 4
+            positions, most = positions[more], most[more] * 4
             if keys.num_columns:  # without columns there is one key, and `take` would lose it
                 keys = keys.take(pa.array(more))
         if len(pieces) == 1:
@@ -232,15 +232,15 @@ class RankedState:
         at, (was, now) = _grouped(duck, digests, [was, now])
         return Merged(rows if at is None else rows.take(pa.array(at)), was, now)
 
-    def write(self, state: StateStore, merged: Merged, kept: Int64s) -> tuple[int, int]:
-        """Make the state hold `kept` copies of each row; gives how many state rows came and went."""
-        put = np.flatnonzero((kept != merged.was) & (kept != 0))
-        gone = np.flatnonzero((kept == 0) & (merged.was != 0))
+    def write(self, state: StateStore, merged: Merged, retained: Int64s) -> tuple[int, int]:
+        """Make the state hold `retained` copies of each row; gives how many state rows came and went."""
+        put = np.flatnonzero((retained != merged.was) & (retained != 0))
+        gone = np.flatnonzero((retained == 0) & (merged.was != 0))
         if len(gone):
             state.delete(TABLE, self._renamed(merged.rows.take(pa.array(gone))))
         if len(put):
             rows = merged.rows if len(put) == merged.rows.num_rows else merged.rows.take(pa.array(put))
-            rows = rows.append_column(self.count, pa.array(kept[put]))
+            rows = rows.append_column(self.count, pa.array(retained[put]))
             state.put(TABLE, self._renamed(rows))
         return int(np.count_nonzero(merged.was[put] == 0)), len(gone)
 

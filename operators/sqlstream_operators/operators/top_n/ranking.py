@@ -1,7 +1,7 @@
 """Ranks of rows within partitions, as one DuckDB window query over Arrow rows with counts.
 
-A row that is there n times takes n places. Its *place* is the number of rows before it: 0 for the first. For
-ROW_NUMBER its copies have the places from there on; for RANK that is the number of rows of lesser order,
+A row that is there n times takes n positions. Its *position* is the number of rows before it: 0 for the first. For
+ROW_NUMBER its copies have the positions from there on; for RANK that is the number of rows of lesser order,
 for DENSE_RANK the number of lesser orders that any row has.
 """
 
@@ -72,10 +72,10 @@ class Ranking:
         at = self._query(duck, rows, [], sql, ties=False).column(0).to_numpy()
         return rows if len(at) == rows.num_rows else rows.take(pa.array(np.sort(at)))
 
-    def places(self, duck: DuckSession, rows: pa.Table, counts: Sequence[Int64s]) -> list[Int64s]:
-        """The place of each row for each of `counts` (how often it is there, not negative).
+    def positions(self, duck: DuckSession, rows: pa.Table, counts: Sequence[Int64s]) -> list[Int64s]:
+        """The position of each row for each of `counts` (how often it is there, not negative).
 
-        The place of a row that is not there means nothing.
+        The position of a row that is not there means nothing.
         """
         if not rows.num_rows:
             return [np.zeros(0, np.int64) for _ in counts]
@@ -86,50 +86,50 @@ class Ranking:
             match self.function:
                 case "row_number":
                     window = f"(PARTITION BY {partition} ORDER BY {ties} ROWS UNBOUNDED PRECEDING)"
-                    place = f"sum({count}) OVER {window} - {count}"
+                    position = f"sum({count}) OVER {window} - {count}"
                 case "rank":
                     frame = "GROUPS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
-                    place = (
+                    position = (
                         f"coalesce(sum({count}) OVER (PARTITION BY {partition} ORDER BY {order} {frame}), 0)"
                     )
                 case _:
                     window = f"(PARTITION BY {partition}, {count} > 0 ORDER BY {order})"
-                    place = f"dense_rank() OVER {window} - 1"
-            selected.append(f"CAST({place} AS BIGINT)")
+                    position = f"dense_rank() OVER {window} - 1"
+            selected.append(f"CAST({position} AS BIGINT)")
         sql = f"SELECT __at, {', '.join(selected)} FROM {_ROWS}"
         found = self._query(duck, rows, counts, sql, ties=self.function == "row_number")
         at, *columns = (column.to_numpy() for column in found.columns)
-        places = [np.empty(rows.num_rows, np.int64) for _ in counts]
-        for found_places, column in zip(places, columns, strict=True):
-            found_places[at] = column
-        return places
+        positions = [np.empty(rows.num_rows, np.int64) for _ in counts]
+        for found_positions, column in zip(positions, columns, strict=True):
+            found_positions[at] = column
+        return positions
 
-    def kept(self, place: Int64s, count: Int64s) -> Int64s:
+    def retained(self, position: Int64s, count: Int64s) -> Int64s:
         """How many copies of each row can be wanted: now, or if rows only come from here on."""
-        room = np.maximum(self.upto - place, 0)
+        room = np.maximum(self.upto - position, 0)
         if self.function == "row_number":
             return np.minimum(count, room)
         return np.where(room > 0, count, 0)
 
-    def bounds(self, place: Int64s, count: Int64s) -> tuple[Int64s, Int64s]:
-        """For ROW_NUMBER the wanted places [first, last) of each row's copies; first = last where none is."""
-        first = np.maximum(place, self.offset)
-        return first, np.maximum(np.minimum(place + count, self.upto), first)
+    def bounds(self, position: Int64s, count: Int64s) -> tuple[Int64s, Int64s]:
+        """For ROW_NUMBER the wanted positions [first, last) of each row's copies; first = last where none is."""
+        first = np.maximum(position, self.offset)
+        return first, np.maximum(np.minimum(position + count, self.upto), first)
 
-    def copies(self, place: Int64s, count: Int64s) -> Int64s:
+    def copies(self, position: Int64s, count: Int64s) -> Int64s:
         """How often each row is in the answer."""
         if self.function == "row_number":
-            first, last = self.bounds(place, count)
+            first, last = self.bounds(position, count)
             return last - first
-        return np.where((place >= self.offset) & (place < self.upto), count, 0)
+        return np.where((position >= self.offset) & (position < self.upto), count, 0)
 
-    def shown(self, place: Int64s, count: Int64s) -> Shown:
+    def shown(self, position: Int64s, count: Int64s) -> Shown:
         """The rows in the answer with their ranks, those of a row together and ascending."""
-        copies = self.copies(place, count)
+        copies = self.copies(position, count)
         rows = np.flatnonzero(copies)
         if self.function != "row_number":
-            return Shown(rows, place[rows] + 1, copies[rows])
-        first, _ = self.bounds(place, count)
+            return Shown(rows, position[rows] + 1, copies[rows])
+        first, _ = self.bounds(position, count)
         ranks = ragged(first[rows] + 1, copies[rows])
         return Shown(np.repeat(rows, copies[rows]), ranks, np.ones(len(ranks), np.int64))
 

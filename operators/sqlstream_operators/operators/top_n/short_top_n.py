@@ -11,9 +11,9 @@ from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import chosen, concatenated, consolidated, empty, names_of, with_weight
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.operators.clock import Clock
-from sqlstream_operators.operators.groups import Int64s, canonical
+from sqlstream_operators.operators.groups import Int64s, as_stored
 from sqlstream_operators.operators.operator import OperatorContext, OperatorResult, Watermarks
+from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.plan.changelog_spec import TopNSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Schema
 
@@ -56,19 +56,19 @@ class ShortTopN:
     def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:
         """Sort, merge, emit; raises InternalError if changes come instead of rows."""
         spec, state, duck = self._spec, context.state, context.duck
-        clock, what = Clock(), f"state {spec.state.state_id}"
+        timer, what = PhaseTimer(), f"state {spec.state.state_id}"
         [rows] = inputs
         if WEIGHT_COLUMN in rows.column_names:
             raise InternalError(f"{what}: changes came, the plan says appended rows")
         if not rows.num_rows or not self._upto:
             return OperatorResult(empty(with_weight(spec.output)), {"emitted_rows": 0})
-        with clock.phase("merge_us"):
-            rows = canonical(conformed(rows, spec.columns, what), self._keys).combine_chunks()
+        with timer.phase("merge_us"):
+            rows = as_stored(conformed(rows, spec.columns, what), self._keys).combine_chunks()
             found = self._order.sorted(duck, rows, self._upto)
             keys = chosen(rows, names_of(self._keys), found.order[found.first])
-        with clock.phase("state_us"):
+        with timer.phase("state_us"):
             stored, sizes = state.lists(TABLE, keys)
-        with clock.phase("merge_us"):
+        with timer.phase("merge_us"):
             new = sizes == 0
             wanted = (found.position < self._upto) & new[found.number]
             at = np.flatnonzero(wanted)
@@ -89,7 +89,7 @@ class ShortTopN:
             output = concatenated(outputs)
             if projects(spec):
                 output = consolidated(duck, output, spec.output)
-        with clock.phase("state_us"):
+        with timer.phase("state_us"):
             for changed_keys, list_rows, list_sizes in lists:
                 state.put_lists(TABLE, changed_keys, list_rows, list_sizes)
         metrics = {
@@ -97,7 +97,7 @@ class ShortTopN:
             "read_rows": stored.num_rows,
             "state_rows_added": int(new.sum()),
             "state_rows_removed": 0,
-            **clock.figures("merge_us", "state_us"),
+            **timer.figures("merge_us", "state_us"),
         }
         return OperatorResult(output, metrics)
 
@@ -128,23 +128,23 @@ class ShortTopN:
         moved = np.zeros(len(found.first), bool)
         moved[found.number[kept & (found.order >= old)]] = True
         touched = moved[found.number]
-        # By row: its place in the order, its group of equal rows.
-        place = np.empty(len(found.order), np.int64)
-        place[found.order] = np.arange(len(found.order))
+        # By row: where it stands in the order, its group of equal rows.
+        stands = np.empty(len(found.order), np.int64)
+        stands[found.order] = np.arange(len(found.order))
         group = np.cumsum(found.apart)
-        own = np.flatnonzero(touched[place[:old]] & (positions >= spec.offset))
+        own = np.flatnonzero(touched[stands[:old]] & (positions >= spec.offset))
         now = np.flatnonzero(kept & touched & (found.position >= spec.offset))
         if spec.rank is None:
             index = np.concatenate([own, found.order[now]])
             sign = np.concatenate([np.full(len(own), -1), np.ones(len(now), np.int64)])
-            members, weight = _added(np.concatenate([group[place[own]], group[now]]), sign)
+            members, weight = _added(np.concatenate([group[stands[own]], group[now]]), sign)
             output = _weighted(rows.take(pa.array(index[members])), spec, None, weight)
         else:
             # What stands now where an old row stood: partitions only grow, so there is something.
-            there = found.first[found.number[place[own]]] + positions[own]
-            goes = own[group[there] != group[place[own]]]
+            there = found.first[found.number[stands[own]]] + positions[own]
+            goes = own[group[there] != group[stands[own]]]
             same = np.zeros(len(found.order), bool)
-            same[there[group[there] == group[place[own]]]] = True
+            same[there[group[there] == group[stands[own]]]] = True
             comes = now[~same[now]]
             index = np.concatenate([goes, found.order[comes]])
             rank = np.concatenate([positions[goes], found.position[comes]]) + 1

@@ -11,8 +11,8 @@ import pyarrow as pa
 from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.weighted import consolidated, empty, with_weight
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.operators.clock import Clock
 from sqlstream_operators.operators.operator import OperatorContext, OperatorResult, Watermarks
+from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.plan.changelog_spec import TopNSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN
 
@@ -41,9 +41,9 @@ class TopN:
 
     def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:
         """Merge, rank, emit; raises InternalError if changes come where the spec promises appended rows."""
-        spec, ranking, state, clock = self._spec, self._ranking, self._state, Clock()
+        spec, ranking, state, timer = self._spec, self._ranking, self._state, PhaseTimer()
         [rows] = inputs
-        with clock.phase("merge_us"):
+        with timer.phase("merge_us"):
             weights = self._weights(rows)
             rows = conformed(rows, spec.columns, f"state {spec.state.state_id}")
             if not spec.retracting:
@@ -52,24 +52,24 @@ class TopN:
             if not arrived.rows.num_rows:
                 return OperatorResult(empty(with_weight(spec.output)), {"emitted_rows": 0})
             keys, gone = state.partitions(context.duck, arrived.rows, np.maximum(-arrived.counts, 0))
-        with clock.phase("state_us"):
+        with timer.phase("state_us"):
             stored = self._stored(context, arrived, keys, gone)
-        with clock.phase("merge_us"):
+        with timer.phase("merge_us"):
             merged = state.merged(context.duck, stored, arrived)
             was, now = np.maximum(merged.was, 0), np.maximum(merged.now, 0)
-            before, after = ranking.places(context.duck, merged.rows, [was, now])
+            before, after = ranking.positions(context.duck, merged.rows, [was, now])
             output = self._changes(merged, (before, was), (after, now))
             if projects(spec):
                 output = consolidated(context.duck, output, spec.output)
-        with clock.phase("state_us"):
-            kept = merged.now if spec.retracting else ranking.kept(after, now)
-            added, removed = state.write(context.state, merged, kept)
+        with timer.phase("state_us"):
+            retained = merged.now if spec.retracting else ranking.retained(after, now)
+            added, removed = state.write(context.state, merged, retained)
         metrics = {
             "emitted_rows": output.num_rows,
             "read_rows": len(stored.counts),
             "state_rows_added": added,
             "state_rows_removed": removed,
-            **clock.figures("merge_us", "state_us"),
+            **timer.figures("merge_us", "state_us"),
         }
         return OperatorResult(output, metrics)
 
@@ -98,7 +98,7 @@ class TopN:
     def _changes(
         self, merged: Merged, before: tuple[Int64s, Int64s], after: tuple[Int64s, Int64s]
     ) -> pa.Table:
-        """What leaves and what enters the answer, given each row's place and count before and after."""
+        """What leaves and what enters the answer, given each row's position and count before and after."""
         ranking, spec = self._ranking, self._spec
         if spec.rank is None:
             weight = ranking.copies(*after) - ranking.copies(*before)

@@ -11,7 +11,6 @@ import pyarrow as pa
 from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.weighted import empty
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.operators.clock import Clock
 from sqlstream_operators.operators.operator import (
     WATERMARK_MAX,
     WATERMARK_MIN,
@@ -19,6 +18,7 @@ from sqlstream_operators.operators.operator import (
     OperatorResult,
     Watermarks,
 )
+from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.operators.window.windows import closed_upto
 from sqlstream_operators.plan.changelog_spec import WindowTopNSpec
 from sqlstream_operators.plan.schema import SLICE_COLUMN, WEIGHT_COLUMN, Column
@@ -34,7 +34,7 @@ class _Figures:
     last: int | None = None
     added: int = 0
     removed: int = 0
-    clock: Clock = field(default_factory=Clock)
+    timer: PhaseTimer = field(default_factory=PhaseTimer)
 
 
 class WindowTopN:
@@ -72,7 +72,7 @@ class WindowTopN:
             "closed_windows": figures.closed,
             "state_rows_added": figures.added,
             "state_rows_removed": figures.removed,
-            **figures.clock.figures("merge_us", "state_us", "close_us"),
+            **figures.timer.figures("merge_us", "state_us", "close_us"),
         }
         if figures.last is not None:
             metrics["max_closed_end_us"] = figures.last
@@ -87,7 +87,7 @@ class WindowTopN:
             raise InternalError(f"{what}: changes came, the plan says appended rows")
         if not rows.num_rows:
             return self._state.empty()
-        with figures.clock.phase("merge_us"):
+        with figures.timer.phase("merge_us"):
             rows = conformed(rows, self._ranking.columns, what)
             ends = rows.column(SLICE_COLUMN).to_numpy()
             if late != WATERMARK_MIN and int(ends.min()) <= late:
@@ -103,7 +103,7 @@ class WindowTopN:
         """Write what can be in the answer of windows that stay open."""
         if not arrived.rows.num_rows:
             return
-        with figures.clock.phase("state_us"):
+        with figures.timer.phase("state_us"):
             state = context.state
             ends = arrived.rows.column(SLICE_COLUMN).to_numpy()
             windows = np.unique(ends)
@@ -112,11 +112,11 @@ class WindowTopN:
             if known.any():
                 keys, _ = self._state.partitions(context.duck, arrived.rows.filter(pa.array(known)))
                 stored = self._state.loaded(state.scan_prefix(TABLE, keys))
-        with figures.clock.phase("merge_us"):
+        with figures.timer.phase("merge_us"):
             merged = self._state.merged(context.duck, stored, arrived)
-            [place] = self._ranking.places(context.duck, merged.rows, [merged.now])
-        with figures.clock.phase("state_us"):
-            added, removed = self._state.write(state, merged, self._ranking.kept(place, merged.now))
+            [position] = self._ranking.positions(context.duck, merged.rows, [merged.now])
+        with figures.timer.phase("state_us"):
+            added, removed = self._state.write(state, merged, self._ranking.retained(position, merged.now))
             figures.added += added
             figures.removed += removed
 
@@ -126,22 +126,22 @@ class WindowTopN:
         """Emit the windows that end in (after, upto] from state and `dying`, and delete their state."""
         if upto <= after:
             return []
-        with figures.clock.phase("state_us"):
+        with figures.timer.phase("state_us"):
             low = None if after == WATERMARK_MIN else after + 1
             high = None if upto == WATERMARK_MAX else upto + 1
             stored = self._state.loaded(context.state.scan_time(TABLE, low, high))
             if len(stored.counts):
                 context.state.delete_time(TABLE, low, high)
                 figures.removed += len(stored.counts)
-        with figures.clock.phase("close_us"):
+        with figures.timer.phase("close_us"):
             merged = self._state.merged(context.duck, stored, dying)
             if not merged.rows.num_rows:
                 return []
             ends = np.unique(merged.rows.column(SLICE_COLUMN).to_numpy())
             figures.closed += len(ends)
             figures.last = int(ends[-1])
-            [place] = self._ranking.places(context.duck, merged.rows, [merged.now])
-            shown = self._ranking.shown(place, merged.now)
+            [position] = self._ranking.positions(context.duck, merged.rows, [merged.now])
+            shown = self._ranking.shown(position, merged.now)
             row, rank = np.repeat(shown.row, shown.copies), np.repeat(shown.rank, shown.copies)
             output = ranked_output(merged.rows.take(pa.array(row)), self._spec.output, self._spec.rank, rank)
         return [output]

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.weighted import with_weight
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.operators.clock import Clock
 from sqlstream_operators.operators.operator import (
     WATERMARK_MAX,
     WATERMARK_MIN,
@@ -19,6 +18,7 @@ from sqlstream_operators.operators.operator import (
     OperatorResult,
     Watermarks,
 )
+from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.plan.changelog_spec import SuppressUntilCloseSpec, column_of
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Schema
 from sqlstream_operators.plan.state_schema import TIME
@@ -59,10 +59,10 @@ class SuppressUntilClose:
 
     def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:
         """Let pass, hold, release; raises InternalError for a row without a window."""
-        clock = Clock()
-        with clock.phase("state_us"):
+        timer = PhaseTimer()
+        with timer.phase("state_us"):
             output, metrics = self._passed_and_released(inputs, context)
-        metrics |= {"emitted_rows": output.num_rows, **clock.figures("state_us")}
+        metrics |= {"emitted_rows": output.num_rows, **timer.figures("state_us")}
         return OperatorResult(output, metrics)
 
     def _passed_and_released(

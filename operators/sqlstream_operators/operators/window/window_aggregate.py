@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import empty
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.operators.clock import Clock
 from sqlstream_operators.operators.operator import (
     WATERMARK_MAX,
     WATERMARK_MIN,
@@ -20,6 +19,7 @@ from sqlstream_operators.operators.operator import (
     OperatorResult,
     Watermarks,
 )
+from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.plan.spec import SLICE_COLUMN, Column, Schema, WindowAggregateSpec
 from sqlstream_operators.plan.state_schema import FOUND, TIME
 from sqlstream_operators.plan.types import BIGINT, BOOLEAN, quote_identifier
@@ -83,7 +83,7 @@ class _Figures:
     ends: list[Int64s] = field(default_factory=list)
     added: int = 0
     removed: int = 0
-    clock: Clock = field(default_factory=Clock)
+    timer: PhaseTimer = field(default_factory=PhaseTimer)
 
 
 class WindowAggregate:
@@ -138,7 +138,7 @@ class WindowAggregate:
             "closed_windows": sum(len(ends) for ends in figures.ends),
             "state_rows_added": figures.added,
             "state_rows_removed": figures.removed,
-            **figures.clock.figures("merge_us", "state_us", "close_us"),
+            **figures.timer.figures("merge_us", "state_us", "close_us"),
         }
         if figures.ends:
             metrics["max_closed_end_us"] = max(int(ends.max()) for ends in figures.ends)
@@ -152,7 +152,7 @@ class WindowAggregate:
         """Merge an epoch's rows into the state; rows of slices that die at `close` are returned instead."""
         if not rows.num_rows:
             return part.empty()
-        with figures.clock.phase("merge_us"):
+        with figures.timer.phase("merge_us"):
             rows = rows.select(part.columns)
             ends = rows.column(SLICE_COLUMN).to_numpy()
             first, last = window_ends_of_slice(self._spec.window, ends)
@@ -177,7 +177,7 @@ class WindowAggregate:
         return dying
 
     def _put(self, part: _Part, rows: pa.Table, context: OperatorContext, figures: _Figures) -> None:
-        with figures.clock.phase("state_us"):
+        with figures.timer.phase("state_us"):
             state = context.state
             ends = rows.column(SLICE_COLUMN).to_numpy()
             slices = np.unique(ends)
@@ -225,7 +225,7 @@ class WindowAggregate:
         window = self._spec.window
         if upto <= after or next_window_end(window, after) > upto:
             return []
-        with figures.clock.phase("state_us"):
+        with figures.timer.phase("state_us"):
             shared = after if after == WATERMARK_MIN else max(after - window.size_us, WATERMARK_MIN)
             low = None if after == WATERMARK_MIN else (shared if window.shared_slices else after) + 1
             high = None if upto == WATERMARK_MAX else upto + 1
@@ -236,7 +236,7 @@ class WindowAggregate:
                 stored = stored.select(part.columns)
                 self._delete(part, stored, context.state, dead, figures)
                 rows.append((stored, extra))
-        with figures.clock.phase("close_us"):
+        with figures.timer.phase("close_us"):
             return self._emit_chunks(context.duck, rows, after, upto, figures)
 
     @staticmethod

@@ -8,6 +8,7 @@ from functools import cache
 import sqlglot
 from sqlglot import exp
 
+from sqlstream_planner.aggregates import registry as aggregates
 from sqlstream_planner.dialect import SqlStream
 from sqlstream_planner.functions.calls import WrittenCall, written_call
 from sqlstream_planner.functions.translate.entry import Context, Translation, TypeOf
@@ -98,13 +99,19 @@ def _rewrite(node: exp.Expr, type_of: TypeOf | None) -> exp.Expr:
     call = written_call(node)
     assert call is not None
     rewritten = _apply(node, call, type_of)
-    if rewritten is node and call.distinct and len(call.arguments) > 1 and call.name != "count":
+    if (
+        rewritten is node
+        and call.distinct
+        and len(call.arguments) > 1
+        and not _takes_any_arguments(call.name)
+    ):
         return _with_modifiers(exp.Anonymous(this=node.this, expressions=list(call.arguments)), call)
     return rewritten
 
 
-#: The aggregates that keep NULLs, so that IGNORE NULLS says something.
-_KEEP_NULLS = ("array_agg", "list")
+def _takes_any_arguments(name: str) -> bool:
+    function = aggregates.find(name)
+    return function is not None and function.takes_any_arguments
 
 
 def _nulls(node: exp.Expr, type_of: TypeOf | None) -> exp.Expr:
@@ -113,7 +120,9 @@ def _nulls(node: exp.Expr, type_of: TypeOf | None) -> exp.Expr:
     if not isinstance(inner, exp.Anonymous | exp.Filter):
         return node  # behind an argument: the call around it is rewritten next
     call = written_call(inner)
-    keeps = call is not None and call.name in _KEEP_NULLS
+    function = aggregates.find(call.name) if call is not None else None
+    # Where NULLs are left out anyway IGNORE NULLS says nothing.
+    keeps = function is not None and function.keeps_nulls
     if isinstance(node, exp.IgnoreNulls):
         if call is None or not keeps:
             return inner
@@ -131,15 +140,13 @@ def _nulls(node: exp.Expr, type_of: TypeOf | None) -> exp.Expr:
     return inner
 
 
-_INVERSE = {"percentile_cont": "quantile_cont", "percentile_disc": "quantile_disc", "mode": "mode"}
-
-
 def _within_group(node: exp.WithinGroup) -> exp.Expr:
     """PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY x) takes x first; LISTAGG's order goes inside."""
     call = written_call(node.this)
     if call is None:
         return node
-    if call.name not in _INVERSE:
+    function = aggregates.before_within_group(call.name)
+    if function is None or function.within_group is None:
         plain = exp.Anonymous(this=call.name, expressions=list(call.arguments))
         return _with_modifiers(plain, WrittenCall(call.name, (), call.distinct, node.expression))
     if len(node.expression.expressions) != 1 or call.distinct:
@@ -151,13 +158,9 @@ def _within_group(node: exp.WithinGroup) -> exp.Expr:
     ordered = node.expression.expressions[0]
     share = list(call.arguments)
     if ordered.args.get("desc") and share:
-        from_top = "1 - (share)"
-        if call.name == "percentile_disc":
-            # Which of two neighbours it is differs from the top: DuckDB counts from there by a negative share.
-            from_top = "CASE WHEN (share) = 0 THEN 1 ELSE -(share) END"
-        template = sqlglot.parse_one(f"({from_top})", dialect=SqlStream)
+        template = sqlglot.parse_one(f"({function.within_group.from_top})", dialect=SqlStream)
         share = [exp.replace_tree(template, lambda n: share[0].copy() if _named_share(n) else n)]
-    return exp.Anonymous(this=_INVERSE[call.name], expressions=[ordered.this, *share])
+    return exp.Anonymous(this=function.name, expressions=[ordered.this, *share])
 
 
 def _named_share(node: exp.Expr) -> bool:

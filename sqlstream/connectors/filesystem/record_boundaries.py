@@ -1,8 +1,8 @@
-"""Finding places where a file can be cut between two records, without parsing it.
+"""Record boundaries: where a file can be divided between two records, without parsing it.
 
 JSON lines end at every newline. In CSV a newline inside quotes does not end a record; quotes are paired by
-counting them, which is right only while they stand where a well-formed file has them. `csv_cut` checks that
-and gives up on the file if they don't: then the rest of it is read in one piece.
+counting them, which is right only while they stand where a well-formed file has them. `csv_range_end` checks that
+and gives up on the file if they don't: then the rest of it is one range.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _NEWLINE, _RETURN, _HASH = 10, 13, 35
 #: The byte that stands for the `#` of a comment line in what DuckDB reads.
 COMMENT_MARK = 3
 
-#: Finds the end of a piece: (file, start, end of the file, most records, bytes wanted) -> (end, records or
+#: Finds the end of a range: (file, start, end of the file, most records, bytes wanted) -> (end, records or
 #: None).
-Cutter = Callable[[BinaryIO, int, int, int | None, int | None], tuple[int, int | None]]
+RangeEnd = Callable[[BinaryIO, int, int, int | None, int | None], tuple[int, int | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ class CsvShape:
     comments: bool = False
 
 
-def json_cut(
+def json_range_end(
     file: BinaryIO, start: int, size: int, records: int | None, wanted: int | None
 ) -> tuple[int, int | None]:
-    """Where a piece that starts at byte `start` ends: after `records` lines, or at the first line end at or
+    """Where a range that starts at byte `start` ends: after `records` lines, or at the first line end at or
     after start + `wanted` bytes if that comes first; the end of the file (`size`) if neither does.
 
     Also returns how many lines that is, if `records` is given.
@@ -61,17 +61,17 @@ def json_cut(
         found = int(np.count_nonzero(ends))
         goal = None if wanted is None else start + wanted - position
         if found >= left or (goal is not None and goal <= len(block)):
-            places = np.flatnonzero(ends) + 1
-            chosen = _pick(places, left, goal)
+            boundaries = np.flatnonzero(ends) + 1
+            chosen = _pick(boundaries, left, goal)
             if chosen is not None:
-                return position + int(places[chosen]), records - left + chosen + 1
+                return position + int(boundaries[chosen]), records - left + chosen + 1
         left -= found
         last = int(block[-1])
         position += len(block)
     return size, records - left + (last != _NEWLINE)
 
 
-def csv_cut(
+def csv_range_end(
     shape: CsvShape,
     file: BinaryIO,
     start: int,
@@ -81,7 +81,7 @@ def csv_cut(
     *,
     stray_returns: bool = False,
 ) -> tuple[int, int | None]:
-    """As `json_cut`, for CSV records from a record's start on.
+    """As `json_range_end`, for CSV records from a record's start on.
 
     (`size`, None) if what is looked at is not well-formed, so that there is no telling where records end. A
     CR without LF is not, because DuckDB may end a record there; unless `stray_returns` says that it does not.

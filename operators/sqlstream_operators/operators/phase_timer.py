@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Clock:
+class PhaseTimer:
     """µs by phase."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Pieces of files: what a split is made of, and how a task gets them as local files that DuckDB can open."""
+"""Ranges of files: what a split is made of, and how a task gets them as local files that DuckDB can open."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DUCKDB_READS = (".gz", ".zst")
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FileRange:
     """A file, or the bytes (json, csv) or rows (parquet) start … end of it; `end` None: to the end of the
     file.
     """
@@ -42,7 +42,7 @@ class Piece:
         return [self.entry.path, self.entry.size, self.entry.modified_us, self.start, self.end]
 
     @classmethod
-    def from_json(cls, data: Sequence[Any]) -> Piece:
+    def from_json(cls, data: Sequence[Any]) -> FileRange:
         """Read what `to_json` wrote."""
         return cls(FileEntry(data[0], data[1], data[2]), data[3], data[4])
 
@@ -126,20 +126,25 @@ class Workspace:
             shutil.copyfileobj(source, out, _COPY)
         return str(target)
 
-    def text(self, piece: Piece, *, plain: bool = False) -> str:
-        """A local path with the piece's text, which DuckDB can open; `plain`: not compressed, whatever it
+    def text(self, file_range: FileRange, *, plain: bool = False) -> str:
+        """A local path with the range's text, which DuckDB can open; `plain`: not compressed, whatever it
         costs.
         """
-        path = piece.entry.path
+        path = file_range.entry.path
         packed = compression(path)
-        if piece.whole and (packed is None or (not plain and path.endswith(_DUCKDB_READS))):
-            return self.local(piece.entry)
+        if file_range.whole and (packed is None or (not plain and path.endswith(_DUCKDB_READS))):
+            return self.local(file_range.entry)
         target = self.new_file()
-        with open_entry(piece.entry) as source, target.open("wb") as out:
+        with open_entry(file_range.entry) as source, target.open("wb") as out:
             if packed is not None:
-                _decompress(piece.entry.path, source, packed, out)
+                _decompress(file_range.entry.path, source, packed, out)
             else:
-                _copy(source, piece.start, piece.entry.size if piece.end is None else piece.end, out)
+                _copy(
+                    source,
+                    file_range.start,
+                    file_range.entry.size if file_range.end is None else file_range.end,
+                    out,
+                )
         return str(target)
 
 

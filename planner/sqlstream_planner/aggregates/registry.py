@@ -1,0 +1,97 @@
+"""Every aggregate function that can be run, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from sqlglot import exp
+
+from sqlstream_operators.errors import InternalError
+from sqlstream_operators.plan.types import SqlType
+from sqlstream_planner.aggregates import (
+    bits,
+    by_order,
+    count,
+    extremes,
+    lists,
+    logic,
+    moments,
+    quantiles,
+    sums,
+)
+from sqlstream_planner.aggregates.function import AggregateFunction
+from sqlstream_planner.logical import AggregateCall
+
+_FAMILIES = (count, sums, extremes, lists, by_order, logic, bits, quantiles, moments)
+
+#: DuckDB's name of every aggregate that can be run -> what is known about it.
+AGGREGATES: Mapping[str, AggregateFunction] = MappingProxyType(
+    {function.name: function for family in _FAMILIES for function in family.FUNCTIONS}
+)
+
+
+def function_of(call: AggregateCall) -> AggregateFunction:
+    """The function of a call in a plan."""
+    function = AGGREGATES.get(call.name)
+    if function is None:
+        raise InternalError(f"a call of {call.name}, which is no aggregate, in a plan")
+    return function
+
+
+def values_of(call: AggregateCall) -> tuple[tuple[exp.Expr, SqlType], ...]:
+    """The arguments of a call that are values of each row, with their types."""
+    each = zip(call.arguments, call.argument_types, strict=True)
+    return tuple(each)[: function_of(call).arguments.of_rows]
+
+
+def find(name: str) -> AggregateFunction | None:
+    """The function that is called `name` or one of its other names (lower case), None if it can't be run.
+
+    >>> find("max_by").name, find("first_value").name, find("upper")
+    ('arg_max', 'arg_min', None)
+    """
+    return AGGREGATES.get(name) or next(
+        (f for f in _functions() if name in f.also or name in f.by_time), None
+    )
+
+
+def orders_by_time(name: str) -> bool:
+    """Whether a function called `name` takes the rows' event time as its second argument.
+
+    >>> orders_by_time("first_value"), orders_by_time("arg_min")
+    (True, False)
+    """
+    return any(name in f.by_time for f in _functions())
+
+
+def shown(name: str) -> str:
+    """A function's name as people know it.
+
+    >>> shown("first"), shown("max_by")
+    ('first_value', 'max_by')
+    """
+    return next((f.by_time[0] for f in _functions() if name in f.by_time), name)
+
+
+def is_spelled(name: str) -> bool:
+    """Whether Flink or Spark call a function `name` (lower case).
+
+    >>> is_spelled("listagg"), is_spelled("string_agg")
+    (True, False)
+    """
+    return any(s.call.partition("(")[0].lower() == name for f in _functions() for s in f.spellings)
+
+
+def instead_of(name: str) -> str | None:
+    """What to write instead of the function `name`, which can't be run; None if nothing is known."""
+    return next((text for f in _functions() for other, text in f.replaces if other == name), None)
+
+
+def before_within_group(name: str) -> AggregateFunction | None:
+    """The function whose name before WITHIN GROUP (ORDER BY x) is `name`."""
+    return next((f for f in _functions() if f.within_group is not None and f.within_group.name == name), None)
+
+
+def _functions() -> Iterator[AggregateFunction]:
+    yield from AGGREGATES.values()

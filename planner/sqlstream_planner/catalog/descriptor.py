@@ -1,0 +1,204 @@
+"""What a connector says of itself, as plain data: all that the planner and the referee know of it.
+
+The planner has no connector of its own. A descriptor lives with its connector, and `Connectors` is handed in.
+Nothing here, and nothing that a descriptor imports, may need Arrow, DuckDB or Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from sqlstream_operators.plan.types import SqlType
+from sqlstream_planner.catalog.options import BOTH, OptionDef, OptionValue, Role, ValueKind
+from sqlstream_planner.diagnostics import InternalError
+
+if TYPE_CHECKING:
+    from sqlstream_operators.plan.spec import SourceSpec
+    from sqlstream_planner.diagnostics import Diagnostic
+    from sqlstream_planner.statements import CreateTable
+
+#: Options as read, by key as written: those that are set, and the defaults of those that are not.
+Settings = Mapping[str, OptionValue]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnLookup:
+    """How a source finds a declared column in its data: what of the declaration decides its values.
+
+    `by_name` and `by_position`: by which of them (both: it may be either). `any_case`: names of the data are
+    compared ignoring case. `alone`: the other columns of the table decide neither this one's values nor which rows
+    there are. The default is the safe one: everything counts.
+    """
+
+    by_name: bool = True
+    by_position: bool = True
+    any_case: bool = False
+    alone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FormatDescriptor:
+    """A format of a connector's data; the names of its `options` start with its own name and a dot.
+
+    `changelog`: its messages are changes of rows, not rows. `lookup` may depend on the options.
+    """
+
+    name: str
+    roles: tuple[Role, ...] = BOTH
+    options: tuple[OptionDef, ...] = ()
+    changelog: bool = False
+    lookup: Callable[[Settings], ColumnLookup] = lambda settings: ColumnLookup()
+
+    def __post_init__(self) -> None:
+        for option in self.options:
+            if not option.name.startswith(f"{self.name}."):
+                raise ValueError(f"{option.name} is no option of the format {self.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkAbilities:
+    """What a sink can do with changes.
+
+    `changes`: rows that were given can be taken back. `keyed`: it is a table that is kept up to date, one row for
+    each PRIMARY KEY. `checks_keys`: it refuses two rows with one key.
+    """
+
+    changes: bool = False
+    keyed: bool = False
+    checks_keys: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFiles:
+    """The files of a source for DuckDB, in the order in which the runtime reads them.
+
+    `header`: whether CSV files begin with a header line; None lets DuckDB find out.
+    """
+
+    paths: tuple[str, ...]
+    header: bool | None = None
+
+
+#: A source in DuckDB's SQL: a SELECT of its physical and metadata columns with their types, and of a changelog the
+#: columns KIND_COLUMN and `batch.sources.ORDER_COLUMN`. Without files it names the table's path. Raises DiagnosticError
+#: (GLD001) for what DuckDB has no way to give.
+BatchForm = Callable[["SourceSpec", BatchFiles | None], str]
+#: What is wrong with a declared table beyond its options' names and values.
+Validation = Callable[["CreateTable", Settings], Iterable["Diagnostic"]]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorDescriptor:
+    """A connector: what a table on it can be used for, its options besides `connector`, and what it can do.
+
+    `options` are those of every format; `formats` with an option `format` that chooses one. `metadata` is what
+    METADATA columns can be. As a source: `bounded` whether it ends, `changelog` whether it gives changes whatever its
+    format, `lookup` of a connector without formats, `batch` how DuckDB reads it (None: the referee is given its rows as
+    Parquet, read by the connector). As a sink: `sink`, where a format may say more.
+    """
+
+    name: str
+    description: str
+    roles: tuple[Role, ...]
+    options: tuple[OptionDef, ...] = ()
+    formats: tuple[FormatDescriptor, ...] = ()
+    metadata: Mapping[str, SqlType] = field(default_factory=lambda: MappingProxyType({}))
+    bounded: Callable[[Settings], bool] = lambda settings: True
+    changelog: bool = False
+    lookup: ColumnLookup = ColumnLookup()
+    sink: SinkAbilities = SinkAbilities()
+    batch: BatchForm | None = None
+    validate: Validation = lambda table, settings: ()
+
+    def __post_init__(self) -> None:
+        if bool(self.formats) != any(option.name == "format" for option in self.all_options):
+            raise ValueError(f"{self.name}: formats and the option 'format' belong together")
+
+    @property
+    def all_options(self) -> tuple[OptionDef, ...]:
+        """The connector's options and those of all its formats."""
+        return (*self.options, *(option for f in self.formats for option in f.options))
+
+    def format(self, name: OptionValue | None) -> FormatDescriptor | None:
+        """The format of this name, ignoring case as the option does; None if there is none."""
+        wanted = str(name).strip().lower()
+        return next((f for f in self.formats if f.name.lower() == wanted), None)
+
+    def concerned(self, format_: OptionValue | None) -> tuple[OptionDef, ...]:
+        """The options that mean something to a table with a format: `csv.…` says nothing about JSON files."""
+        chosen = self.format(format_)
+        return (*self.options, *(chosen.options if chosen is not None else ()))
+
+    def roles_with(self, format_: OptionValue | None) -> tuple[Role, ...]:
+        """What a table with a format can be used for."""
+        chosen = self.format(format_)
+        return self.roles if chosen is None else tuple(r for r in self.roles if r in chosen.roles)
+
+    def gives_changes(self, format_: OptionValue | None) -> bool:
+        """Whether a source with a format gives changes of rows."""
+        chosen = self.format(format_)
+        return self.changelog or (chosen is not None and chosen.changelog)
+
+    def takes_changes(self, format_: OptionValue | None) -> bool:
+        """Whether a sink with a format can take back rows."""
+        chosen = self.format(format_)
+        return self.sink.changes or (chosen is not None and chosen.changelog and Role.SINK in chosen.roles)
+
+    def lookup_with(self, settings: Settings) -> ColumnLookup:
+        """How columns are found by a source with these options."""
+        chosen = self.format(settings.get("format"))
+        return self.lookup if chosen is None else chosen.lookup(settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Connectors:
+    """The connectors that there are, in the order in which messages name them.
+
+    `printing` is the sink of a SELECT by itself. `elsewhere` are names that users know from Flink and that are not
+    here. Raises ValueError if two have one name.
+    """
+
+    descriptors: tuple[ConnectorDescriptor, ...] = ()
+    printing: str = "print"
+    elsewhere: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        names = [d.name for d in self.descriptors]
+        if len(set(names)) != len(names):
+            raise ValueError(f"two connectors have one name: {names}")
+
+    def __iter__(self) -> Iterator[ConnectorDescriptor]:
+        return iter(self.descriptors)
+
+    def __getitem__(self, name: str) -> ConnectorDescriptor:
+        found = self.get(name)
+        if found is None:
+            raise InternalError(f"no connector {name!r} was handed to the planner")
+        return found
+
+    def get(self, name: str) -> ConnectorDescriptor | None:
+        """The connector of this name, None if there is none."""
+        return next((d for d in self.descriptors if d.name == name), None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all."""
+        return tuple(d.name for d in self.descriptors)
+
+    def sinks(self, able: Callable[[ConnectorDescriptor], bool] = lambda descriptor: True) -> tuple[str, ...]:
+        """The names of those that are sinks and `able`."""
+        return tuple(d.name for d in self.descriptors if Role.SINK in d.roles and able(d))
+
+
+def format_option(formats: Sequence[FormatDescriptor]) -> OptionDef:
+    """The option that chooses one of the formats."""
+    return OptionDef(
+        "format",
+        ValueKind.ENUM,
+        "the files' format",
+        required=True,
+        choices=tuple(f.name for f in formats),
+    )

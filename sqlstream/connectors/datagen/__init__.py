@@ -1,0 +1,1 @@
+"""The `datagen` connector: made-up rows, each a function of seed and row number."""

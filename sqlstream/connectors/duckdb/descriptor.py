@@ -1,0 +1,30 @@
+"""What the `duckdb` connector is, to the planner."""
+
+from __future__ import annotations
+
+from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, SinkAbilities
+from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
+
+_SINK = (Role.SINK,)
+
+DESCRIPTOR = ConnectorDescriptor(
+    "duckdb",
+    "a table in a DuckDB file (ours)",
+    _SINK,
+    (
+        OptionDef(
+            "path",
+            ValueKind.PATH,
+            "the DuckDB file; it is created if it is not there",
+            required=True,
+            roles=_SINK,
+        ),
+        OptionDef(
+            "table-name",
+            ValueKind.STRING,
+            "the table, or schema.table; without it the sink's name",
+            roles=_SINK,
+        ),
+    ),
+    sink=SinkAbilities(changes=True, keyed=True, checks_keys=True),
+)

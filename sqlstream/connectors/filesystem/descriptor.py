@@ -1,0 +1,126 @@
+"""What the `filesystem` connector is, to the planner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from sqlstream.connectors.filesystem.formats import FORMATS
+from sqlstream_operators.plan.types import BIGINT, TIMESTAMPTZ, VARCHAR
+from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Settings, format_option
+from sqlstream_planner.catalog.options import BOTH, OptionDef, Role, ValueKind, wrong_value
+from sqlstream_planner.diagnostics import Diagnostic
+from sqlstream_planner.statements import CreateTable
+
+if TYPE_CHECKING:
+    from sqlstream_operators.plan.spec import SourceSpec
+    from sqlstream_planner.catalog.descriptor import BatchFiles
+
+_SOURCE = (Role.SOURCE,)
+_SINK = (Role.SINK,)
+_D, _S, _I = ValueKind.DURATION, ValueKind.STRING, ValueKind.INTEGER
+
+
+def _ended_by_epoch(name: str, default: str) -> OptionDef:
+    return OptionDef(name, _D, "accepted: files end with their epoch", default=default, roles=_SINK)
+
+
+def _committed(
+    name: str, kind: ValueKind, default: str | None = None, choices: tuple[str, ...] = ()
+) -> OptionDef:
+    return OptionDef(
+        name,
+        kind,
+        "accepted: only committed files are visible",
+        default=default,
+        choices=choices,
+        roles=_SINK,
+    )
+
+
+def _batch(spec: SourceSpec, files: BatchFiles | None) -> str:
+    """DuckDB's SQL, whose text is only loaded for the referee: `check` has no time for it."""
+    from sqlstream.connectors.filesystem.batch import batch_select
+
+    return batch_select(spec, files)
+
+
+def _refused(table: CreateTable, settings: Settings) -> Iterable[Diagnostic]:
+    """Options of Flink's that mean something that is not there."""
+    for option in table.options:
+        if option.key == "csv.array-element-delimiter":
+            accepted = "no such option: arrays in CSV are written as [1, 2]"
+        elif option.key == "parquet.utc-timezone" and settings.get(option.key) is False:
+            accepted = "'true': times are UTC"
+        else:
+            continue
+        yield wrong_value("OPT003", option.key, option.value, accepted, option.value_span)
+
+
+DESCRIPTOR = ConnectorDescriptor(
+    "filesystem",
+    "files in a directory",
+    BOTH,
+    (
+        OptionDef("path", ValueKind.PATH, "a directory, a file or a glob, local or a URI", required=True),
+        format_option(FORMATS),
+        OptionDef(
+            "source.monitor-interval",
+            _D,
+            "look for new files this often; without it the source is bounded",
+            roles=_SOURCE,
+            minimum=1,
+            changes_rows=False,
+            paces=True,
+        ),
+        OptionDef("source.path.regex-pattern", _S, "only files whose whole path matches", roles=_SOURCE),
+        OptionDef(
+            "partition.default-name",
+            _S,
+            "the folder for NULL in a partition column",
+            default="__HIVE_DEFAULT_PARTITION__",
+        ),
+        OptionDef(
+            "sink.rolling-policy.file-size",
+            ValueKind.BYTES,
+            "start another file beyond this size",
+            default="128 mb",
+            roles=_SINK,
+            minimum=1,
+        ),
+        _ended_by_epoch("sink.rolling-policy.rollover-interval", "30 min"),
+        _ended_by_epoch("sink.rolling-policy.inactivity-interval", "30 min"),
+        _ended_by_epoch("sink.rolling-policy.check-interval", "1 min"),
+        OptionDef("sink.parallelism", _I, "how many tasks write", roles=_SINK, minimum=1),
+        _committed(
+            "sink.partition-commit.policy.kind", ValueKind.ENUM, choices=("success-file", "metastore")
+        ),
+        _committed(
+            "sink.partition-commit.trigger", ValueKind.ENUM, choices=("process-time", "partition-time")
+        ),
+        _committed("sink.partition-commit.delay", _D),
+        _committed("sink.partition-commit.watermark-time-zone", _S),
+        _committed("partition.time-extractor.timestamp-pattern", _S),
+        _committed("partition.time-extractor.timestamp-formatter", _S),
+        OptionDef(
+            "auto-compaction",
+            ValueKind.BOOLEAN,
+            "accepted: files are written whole",
+            default="false",
+            roles=_SINK,
+        ),
+    ),
+    FORMATS,
+    metadata=MappingProxyType(
+        {
+            "file.path": VARCHAR,
+            "file.name": VARCHAR,
+            "file.size": BIGINT,
+            "file.modification-time": TIMESTAMPTZ,
+        }
+    ),
+    bounded=lambda settings: "source.monitor-interval" not in settings,
+    batch=_batch,
+    validate=_refused,
+)

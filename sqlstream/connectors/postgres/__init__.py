@@ -1,0 +1,1 @@
+"""The `postgres` connector: a table in a PostgreSQL database, kept up to date (what it does is in `database`)."""

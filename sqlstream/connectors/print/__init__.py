@@ -1,0 +1,1 @@
+"""The `print` connector: rows on the terminal."""
