@@ -73,6 +73,7 @@ def run_pipeline(
     lease_beat_s: float = BEAT_S,
     sync: bool = True,
     wall_clock: Callable[[], float] = time.time,
+    sql: str | None = None,
 ) -> RunResult:
     """Run a plan until its bounded sources are exhausted and everything is committed, or `stop` is set.
 
@@ -81,6 +82,7 @@ def run_pipeline(
     `runner` Spark is started on `master` with `conf`, and stopped at the end. `local_dir` is where machines
     cache state (default: under the temporary folder). With `handle_signals`, Ctrl-C and SIGTERM set `stop`
     once Spark runs (Spark installs a handler of its own when it starts). `pins` names files to keep.
+    `sql` is the text that the plan was made of, rendered and without secrets: it is kept with the manifests.
     `wall_clock` (seconds since 1970) is what state with a time to live goes by; each epoch's is in its plan.
     Raises DiagnosticError: exit code 4 if the state does not fit the plan, is damaged, or another run works
     on it; 1 if the data can't be computed or read, or Spark can't run.
@@ -113,7 +115,7 @@ def run_pipeline(
             local_cache.prepare(cache, uri, [state.state_id for state in plan.states], shards)
             local_cache.remove_unused(cache.parent, cache)
             loop = EpochLoop(
-                _program(plan, journal, found.last, connectors or REGISTERED, base),
+                _program(plan, journal, found.last, connectors or REGISTERED, base, sql),
                 journal,
                 runner,
                 GarbageCollector(journal, retained=retained_epochs, pins=pins),
@@ -180,7 +182,12 @@ def _admission(plan: PhysicalPlan, max_rows: int | None) -> Admission:
 
 
 def _program(
-    plan: PhysicalPlan, journal: Journal, last: Manifest | None, connectors: DriverConnectors, base_dir: str
+    plan: PhysicalPlan,
+    journal: Journal,
+    last: Manifest | None,
+    connectors: DriverConnectors,
+    base_dir: str,
+    sql: str | None,
 ) -> Program:
     context = ConnectorContext(journal.store, base_dir)
     text = plan_json.to_text(plan).encode()
@@ -207,6 +214,7 @@ def _program(
         source_folders=folders,
         sinks=sinks,
         former_sinks=former,
+        sql=sql,
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sqlstream.storage.journal import Journal, manifest_name, plan_name
+from sqlstream.storage.journal import Journal, manifest_name, physical_plan_name, plan_name, sql_name
 from sqlstream.storage.manifest import Manifest
 from sqlstream_operators.state import staged_rows
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
@@ -37,8 +37,11 @@ def state_files(manifest: Manifest) -> frozenset[str]:
 
 
 def files_of(manifest: Manifest) -> frozenset[str]:
-    """The names of all files that a manifest needs, of state and of staged rows."""
-    return state_files(manifest) | manifest.staged_files
+    """The names of all files that a manifest needs: of state, of staged rows, and of what it ran."""
+    plans = {physical_plan_name(manifest.plan_digest)}
+    if manifest.sql_digest is not None:
+        plans.add(sql_name(manifest.sql_digest))
+    return state_files(manifest) | manifest.staged_files | plans
 
 
 class GarbageCollector:
@@ -54,18 +57,17 @@ class GarbageCollector:
         self._retained = retained
         self._pins = pins
         self._state_folder = state_folder
-        self._kept: dict[int, tuple[frozenset[str], str]] = {}
+        self._kept: dict[int, frozenset[str]] = {}
 
     def committed(self, manifest: Manifest) -> None:
         """Take note of a new manifest and delete what only manifests before the retained ones named."""
-        self._kept[manifest.epoch] = (files_of(manifest), manifest.plan_digest)
+        self._kept[manifest.epoch] = files_of(manifest)
         dropped = sorted(self._kept)[: -self._retained]
         if not dropped:
             return
         candidates: set[str] = set()
         for epoch in dropped:
-            files, digest = self._kept.pop(epoch)
-            candidates |= {*files, manifest_name(epoch), plan_name(epoch), f"plans/{digest}.json"}
+            candidates |= {*self._kept.pop(epoch), manifest_name(epoch), plan_name(epoch)}
         needed = self._needed()
         # The manifest goes first: one that is there names only files that are there.
         for name in sorted(candidates - needed, key=lambda name: (not name.startswith("epochs/"), name)):
@@ -83,7 +85,7 @@ class GarbageCollector:
                     if epoch == last:
                         raise
                     continue  # an older one is damaged: nothing can be made of it, and nothing needs it
-                self._kept[epoch] = (files_of(manifest), manifest.plan_digest)
+                self._kept[epoch] = files_of(manifest)
         needed = self._needed()
         old = [manifest_name(epoch) for epoch in manifests] + [plan_name(e) for e in plans if e <= last]
         folders = (self._state_folder, staged_rows.FOLDER, "plans")
@@ -94,6 +96,6 @@ class GarbageCollector:
 
     def _needed(self) -> set[str]:
         needed = set(self._pins())
-        for epoch, (files, digest) in self._kept.items():
-            needed |= {*files, manifest_name(epoch), plan_name(epoch), f"plans/{digest}.json"}
+        for epoch, files in self._kept.items():
+            needed |= {*files, manifest_name(epoch), plan_name(epoch)}
         return needed

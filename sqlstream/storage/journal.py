@@ -27,6 +27,16 @@ def manifest_name(epoch: int) -> str:
     return f"epochs/{epoch:06d}{_MANIFEST}"
 
 
+def physical_plan_name(digest: str) -> str:
+    """The name of a physical plan."""
+    return f"plans/{digest}.json"
+
+
+def sql_name(digest: str) -> str:
+    """The name of a job's SQL."""
+    return f"plans/{digest}.sql"
+
+
 def _replays_name(epoch: int) -> str:
     return f"epochs/{epoch:06d}.replays"
 
@@ -127,14 +137,33 @@ class Journal:
     def put_physical_plan(self, content: bytes) -> str:
         """Keep a physical plan under its digest; returns the digest."""
         digest = digest_of(content)
-        name = f"plans/{digest}.json"
+        name = physical_plan_name(digest)
         if not self.store.exists(name):
             self.store.put(name, content)
         return digest
 
+    def put_sql(self, text: str) -> str:
+        """Keep the SQL of a job, without secrets, under its digest; returns the digest."""
+        content = text.encode()
+        digest = digest_of(content)
+        if not self.store.exists(sql_name(digest)):
+            self.store.put(sql_name(digest), content)
+        return digest
+
+    def sql(self, digest: str) -> str:
+        """The SQL of a job that is kept."""
+        name = sql_name(digest)
+        try:
+            content = self.store.get(name)
+        except FileNotFoundError:
+            raise damaged(DamagedFileError(name, "is missing"), self.store) from None
+        if digest_of(content) != digest:
+            raise damaged(DamagedFileError(name, "has another content than its name says"), self.store)
+        return content.decode()
+
     def physical_plan(self, digest: str) -> bytes:
         """A kept physical plan."""
-        name = f"plans/{digest}.json"
+        name = physical_plan_name(digest)
         try:
             content = self.store.get(name)
         except FileNotFoundError:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sqlstream.storage.field_ids import FieldIds, StoredField
 from sqlstream_operators.operators.operator import WATERMARK_MIN, Watermarks
 from sqlstream_operators.state.staged_rows import StagedRows
 
@@ -253,11 +254,17 @@ class SourceState:
 
 @dataclass(frozen=True, slots=True)
 class StateVersions:
-    """The version of one state after an epoch: a ShardVersion as JSON for each shard, in order."""
+    """The version of one state after an epoch: a ShardVersion as JSON for each shard, in order.
+
+    `fields` are the fields that are stored, with ids that are never used again; `identity` is what the state means, a
+    JSON object that only the planner reads (None: it was not told).
+    """
 
     state_id: str
     schema_id: str
     shards: tuple[Mapping[str, Any], ...]
+    fields: tuple[StoredField, ...] = ()
+    identity: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; `from_json` reads it back."""
@@ -265,12 +272,20 @@ class StateVersions:
             "state_id": self.state_id,
             "schema_id": self.schema_id,
             "shards": [dict(shard) for shard in self.shards],
+            "fields": [field.to_json() for field in self.fields],
+            "identity": self.identity and dict(self.identity),
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> StateVersions:
         """Read what `to_json` wrote."""
-        return cls(data["state_id"], data["schema_id"], tuple(data["shards"]))
+        return cls(
+            data["state_id"],
+            data["schema_id"],
+            tuple(data["shards"]),
+            tuple(StoredField.from_json(field) for field in data["fields"]),
+            data["identity"],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,10 +314,11 @@ class Manifest:
 
     `void` marks a number that was given up: a plan that could not be replayed exactly. It carries on the
     parent's positions and state unchanged and fences a driver that may still be running that plan.
-    `plan_digest` names the file with the physical plan (`plans/<digest>.json`). `dead_letters` counts rows
+    `plan_digest` names the file with the physical plan (`plans/<digest>.json`), `sql_digest` the one with the SQL that it
+    was made of, rendered and without secrets (`plans/<digest>.sql`; None: there was none). `dead_letters` counts rows
     by kind, `dead_letter_files` names the files that tasks staged with them. `previous` is the last epoch before
     this one that is not void, 0 if there is none: the epoch that a sink's target must be at before this one is applied.
-    `rows_cap` holds for the epochs after it.
+    `rows_cap` holds for the epochs after it. `last_field_id` is the greatest id that a stored field ever had.
     """
 
     epoch: int
@@ -323,6 +339,13 @@ class Manifest:
     metrics: Mapping[str, int] = field(default_factory=dict)
     previous: int = 0
     rows_cap: RowsCap | None = None
+    sql_digest: str | None = None
+    last_field_id: int = 0
+
+    @property
+    def field_ids(self) -> FieldIds:
+        """The ids of all fields in its states, and the greatest that was ever given."""
+        return FieldIds({state.state_id: state.fields for state in self.states}, self.last_field_id)
 
     @property
     def staged_files(self) -> frozenset[str]:
@@ -352,6 +375,8 @@ class Manifest:
                 "void": self.void,
                 "metrics": dict(self.metrics),
                 "previous": self.previous,
+                "sql": self.sql_digest,
+                "last_field_id": self.last_field_id,
                 "rows_cap": self.rows_cap and [self.rows_cap.rows, self.rows_cap.epochs],
             },
         )
@@ -381,5 +406,7 @@ class Manifest:
             void=content["void"],
             metrics=content["metrics"],
             previous=content["previous"],
+            sql_digest=content["sql"],
+            last_field_id=content["last_field_id"],
             rows_cap=content["rows_cap"] and RowsCap(*content["rows_cap"]),
         )

@@ -425,7 +425,7 @@ def draw_form(chance: Chance, below: Query) -> Form:
     return Form(unnested, {"arrays": arrays, "kept": chance.some(below.columns)})
 
 
-def _window(chance: Chance, view: str, below: Query) -> Form:
+def draw_window(chance: Chance, view: str, below: Query) -> Form:
     step = chance.one([3, 5])
     return Form(
         windowed,
@@ -515,7 +515,7 @@ def generated_file(seed: int) -> File:
             array = chance.one(below.arrays)
             twice = [(array, chance.maybe()), (array, chance.maybe())]
             below = unnested(below, arrays=twice, kept=chance.some((*below.whole, *below.texts)))
-        form = _window(chance, name, below) if below.time and chance.maybe() else draw_form(chance, below)
+        form = draw_window(chance, name, below) if below.time and chance.maybe() else draw_form(chance, below)
         sinks.append(form.over(below))
         sinks += [related(chance, form, below).over(below) for _ in range(chance.number(1, 2))]
         # The same form over another table, if that has the columns.

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sqlstream.planning import plan_file
 from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream_operators.codec.exchange import Message
 from sqlstream_planner.batch.to_duckdb import to_duckdb
-from sqlstream_planner.pipeline import Planned, plan_file
+from sqlstream_planner.pipeline import Planned
 from tests.duckdb_batch import empty_duckdb
 from tests.properties.file_generator import File
 from tests.properties.in_process import run_here

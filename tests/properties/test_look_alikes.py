@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sqlstream_planner.pipeline import plan_file
+from sqlstream.planning import plan_file
 from tests.properties.in_process import run_here
 from tests.properties.referee import Rows, assert_same
 from tests.properties.updating import collecting
@@ -45,7 +45,6 @@ OVER_TIMES = _table("t", "v INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts")
 RANKED = '{"k": 1, "s": "b", "d": 5, "o": 1}\n{"k": 1, "s": "a", "d": 7, "o": 1}\n'
 OVER_RANKED = _table("t", "k INT, s STRING, d INT, o INT")
 TWICE = "t CROSS JOIN UNNEST(a) AS u (x) CROSS JOIN UNNEST(a) AS w (y)"
-SHARED = "state is shared by a text that leaves this out"
 
 
 def _at(text: str) -> datetime:
@@ -58,13 +57,11 @@ CASES = {
         + _table("b", "v INT", source_path_regex__pattern=".*/1.json"),
         {"SELECT COUNT(*) AS n FROM a": [(1,)], "SELECT COUNT(*) AS n FROM b": [(2,)]},
         _files("in", '{"v": 1}\n', '{"v": 2}\n{"v": 3}\n'),
-        SHARED,
     ),
     "types of one column": Case(
         _table("a", "v BIGINT") + _table("b", "v STRING"),
         {"SELECT MAX(v) AS m FROM a": [(10,)], "SELECT MAX(v) AS m FROM b": [("9",)]},
         _files("in", '{"v": 9}\n{"v": 10}\n'),
-        SHARED,
     ),
     "types of one column that is grouped by": Case(
         _table("a", "v DOUBLE") + _table("b", "v INT"),
@@ -73,7 +70,6 @@ CASES = {
             "SELECT COUNT(*) AS n FROM (SELECT v FROM b WHERE v > 1) AS q": [(1,)],
         },
         _files("in", '{"v": 1.2}\n{"v": 2}\n'),
-        SHARED,
     ),
     "tables of a change stream": Case(
         _table("a", "v INT", format_="canal-json", canal__json_table_include="x")
@@ -86,13 +82,11 @@ CASES = {
                 for t in "xyy"
             ),
         ),
-        SHARED,
     ),
     "how many rows are made": Case(
         "CREATE TABLE a (v INT) WITH ('connector' = 'datagen', 'number-of-rows' = '3');\n"
         "CREATE TABLE b (v INT) WITH ('connector' = 'datagen', 'number-of-rows' = '5');\n",
         {"SELECT COUNT(*) AS n FROM a": [(3,)], "SELECT COUNT(*) AS n FROM b": [(5,)]},
-        wrong=SHARED,
     ),
     "an array unnested twice": Case(
         OVER_ITEMS,

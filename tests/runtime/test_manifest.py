@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sqlstream.storage.field_ids import StoredField
 from sqlstream.storage.manifest import (
     CommittedPart,
     DamagedFileError,
@@ -15,6 +16,7 @@ from sqlstream.storage.manifest import (
     Manifest,
     PlannedSource,
     PlannedSplit,
+    RowsCap,
     RunInfo,
     SourceState,
     StateVersions,
@@ -51,8 +53,21 @@ MANIFEST = Manifest(
     plan_digest="d",
     parallelism=3,
     max_parallelism=128,
-    sources=(SourceState("bid", "filesystem", {"files": {}}, True, 7, WATERMARK_MAX, 9),),
-    states=(StateVersions("w", "s", ({"version": 1},)),),
+    sources=(
+        SourceState("bid", "filesystem", {"files": {}}, True, 7, WATERMARK_MAX, 9, "who", "sources/bid"),
+    ),
+    states=(
+        StateVersions(
+            "w",
+            "s",
+            ({"version": 1},),
+            (StoredField(3, "acc", "value", "count(*)", "BIGINT"),),
+            {"form": [1]},
+        ),
+    ),
+    rows_cap=RowsCap(100, 3),
+    sql_digest="e",
+    last_field_id=7,
     sinks={
         "out": (CommittedPart(3, {"file": "x"}),),
         "table": (

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from sqlstream.planning import plan_file
 from sqlstream.runtime.loop.source_positions import go_on
 from sqlstream.storage.manifest import SourceState
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_planner.diagnostics import DiagnosticError
-from sqlstream_planner.pipeline import Planned, plan_file
+from sqlstream_planner.pipeline import Planned
 from tests.properties.in_process import run_here
 from tests.runtime.support import Crash, crash_at, manifests
 

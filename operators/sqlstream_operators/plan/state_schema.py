@@ -8,6 +8,7 @@ library and `types`.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections import Counter
@@ -162,6 +163,9 @@ class StateTable:
 class StateSchema:
     """All the state of one operator: a stable id, what it is for people, and its tables.
 
+    `identity` is what it means, whole, as JSON text that only the planner reads; it is stored with manifests, and schemas
+    that differ in it alone are equal: their bytes are.
+
     >>> from .types import BIGINT, VARCHAR
     >>> table = StateTable.of(
     ...     "sums",
@@ -178,6 +182,7 @@ class StateSchema:
     operator: str
     description: str
     tables: tuple[StateTable, ...]
+    identity: str = dataclasses.field(default="", compare=False)
 
     def __post_init__(self) -> None:
         if not self.state_id:

@@ -8,8 +8,9 @@ whatever breaks off after it leaves sinks that are committed again; `recovery` s
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from sqlstream.runtime.coordination import fencing
@@ -30,6 +31,8 @@ from sqlstream.storage.garbage import GarbageCollector
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import CommittedPart, EpochPlan, Manifest, RunInfo, StateVersions
 from sqlstream_operators.errors import MemoryExhaustedError
+from sqlstream_operators.plan.state_schema import StateSchema
+from sqlstream_operators.state.version import ShardVersion
 
 #: An epoch whose replay has ended so many drivers is not replayed once more, but planned anew, smaller.
 MOST_REPLAYS = 2
@@ -71,6 +74,7 @@ class EpochLoop:
         self._outputs = Outputs(program, journal.store)
         self._done = Totals()
         self._digest: str | None = None
+        self._sql_digest: str | None = None
         self._too_large: EpochPlan | None = None
 
     def run(self) -> RunResult:
@@ -82,7 +86,7 @@ class EpochLoop:
             self._planner.start()
             self._outputs.commit_again(found.last)
             self._decide(found)
-            self._collector.sweep()
+            self._sweep()
             outcome = self._epochs()
         finally:
             self._outputs.close()
@@ -164,7 +168,7 @@ class EpochLoop:
             if not (cut and self._planner.read_less(plan)):
                 raise error.hopeless(committed_epoch(self._state.last)) from error
             self._give_up(plan.epoch)
-            self._collector.sweep()
+            self._sweep()
             if error.runner_lost:
                 raise
             return None
@@ -183,9 +187,9 @@ class EpochLoop:
             parallelism=self._settings.parallelism,
             max_parallelism=self._program.plan.options.max_parallelism,
             sources=tuple(self._state.sources.values()),
-            states=tuple(
-                StateVersions(state.state_id, state.schema_id, ()) for state in self._program.plan.states
-            ),
+            states=tuple(self._versions(state, ()) for state in self._program.plan.states),
+            sql_digest=self._sql_digest,
+            last_field_id=self._state.fields.last,
         )
 
     def _written(self, ready: Ready) -> EpochPlan:
@@ -245,13 +249,19 @@ class EpochLoop:
         self._on_epoch(report)
         return report
 
+    def _sweep(self) -> None:
+        """Delete what no manifest names: this program too, if none does yet; then it is written once more."""
+        self._collector.sweep()
+        self._digest = None
+
     def _kept_program(self) -> str:
-        """The digest under which the physical plan is kept.
+        """The digest under which the physical plan is kept, and beside it the SQL.
 
         It is written once an epoch is under way: from then on no other driver sweeps what no manifest names.
         """
         if self._digest is None:
             self._digest = self._journal.put_physical_plan(self._program.text)
+            self._sql_digest = None if self._program.sql is None else self._journal.put_sql(self._program.sql)
         return self._digest
 
     def _manifest(self, plan: EpochPlan, outcome: EpochOutcome, digest: str) -> Manifest:
@@ -283,12 +293,7 @@ class EpochLoop:
             max_parallelism=self._program.plan.options.max_parallelism,
             sources=tuple(states),
             states=tuple(
-                StateVersions(
-                    state.state_id,
-                    state.schema_id,
-                    tuple(version.to_json() for version in outcome.states[state.state_id]),
-                )
-                for state in self._program.plan.states
+                self._versions(state, outcome.states[state.state_id]) for state in self._program.plan.states
             ),
             sinks={
                 name: tuple(CommittedPart(part.rows, part.payload, part.staged) for part in parts)
@@ -300,4 +305,15 @@ class EpochLoop:
             metrics=outcome.metrics,
             previous=committed_epoch(self._state.last),
             rows_cap=self._planner.rows_cap,
+            sql_digest=self._sql_digest,
+            last_field_id=self._state.fields.last,
+        )
+
+    def _versions(self, state: StateSchema, shards: Iterable[ShardVersion]) -> StateVersions:
+        return StateVersions(
+            state.state_id,
+            state.schema_id,
+            tuple(shard.to_json() for shard in shards),
+            self._state.fields.fields[state.state_id],
+            json.loads(state.identity) if state.identity else None,
         )

@@ -34,8 +34,8 @@ class LoopSettings:
 class Program:
     """What the loop runs: the plan, as text too, its fingerprint, and the driver's halves of its connectors.
 
-    `source_folders` are the sources' own in the state directory. `former_sinks` are those of the program that wrote the
-    last manifest, to commit it again.
+    `sql` is what it was made of, rendered and without secrets (None: it is not told). `source_folders` are the sources' own
+    in the state directory. `former_sinks` are those of the program that wrote the last manifest, to commit it again.
     """
 
     plan: PhysicalPlan
@@ -45,3 +45,4 @@ class Program:
     source_folders: Mapping[str, str]
     sinks: Mapping[str, Sink]
     former_sinks: Mapping[str, Sink]
+    sql: str | None = None

@@ -6,6 +6,7 @@ from sqlstream.runtime.loop import watermarks
 from sqlstream.runtime.loop.program import Program
 from sqlstream.runtime.loop.source_positions import go_on
 from sqlstream.runtime.tasks.job import EpochOutcome
+from sqlstream.storage.field_ids import FieldIds
 from sqlstream.storage.manifest import EpochPlan, Manifest, SourceState
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_operators.state.version import ShardVersion
@@ -14,7 +15,8 @@ from sqlstream_operators.state.version import ShardVersion
 class RunState:
     """The last manifest, the sources' states, the versions of the operators' states, and which input has ended.
 
-    `finished` are the sources from which this run has read all that there is.
+    `fields` are the ids of the program's stored fields, `finished` the sources from which this run has read all that
+    there is.
     """
 
     def __init__(self, lineage: str) -> None:
@@ -23,10 +25,13 @@ class RunState:
         self.sources: dict[str, SourceState] = {}
         self.versions: dict[str, tuple[ShardVersion, ...]] = {}
         self.finished: set[str] = set()
+        self.fields = FieldIds({})
 
     def start_from(self, last: Manifest | None, program: Program) -> None:
         """Go on from a manifest, or from the beginning of each source that it does not know."""
         self.last = last
+        fields = FieldIds({}) if last is None else last.field_ids
+        self.fields = fields.after(program.plan.states)
         specs = program.plan.sources
         known = {} if last is None else go_on(last.sources, specs)
         self.sources = {spec.name: known.get(spec.name) or _beginning(spec, program) for spec in specs}

@@ -1,0 +1,76 @@
+"""Ids of stored fields that are never used again, so that what is in the state can be told whatever a query calls it.
+
+As in Iceberg's schemas: a field keeps its id as long as it is kept with the same meaning and type, a new one gets the
+next id of the state directory, and that of a field which is gone is not given again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlstream_operators.plan.state_schema import StateSchema
+
+
+@dataclass(frozen=True, slots=True)
+class StoredField:
+    """One field of a table of a state: its id, which part of the rows it is in (`key`, `sub_key`, `value`), what it means
+    (the field's fingerprint) and its SQL type.
+    """
+
+    id: int
+    table: str
+    part: str
+    meaning: str
+    type: str
+
+    def to_json(self) -> list[Any]:
+        """Plain JSON data; `from_json` reads it back."""
+        return [self.id, self.table, self.part, self.meaning, self.type]
+
+    @classmethod
+    def from_json(cls, data: list[Any]) -> StoredField:
+        """Read what `to_json` wrote."""
+        return cls(*data)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldIds:
+    """The stored fields of each state, and the greatest id that was ever given in the state directory."""
+
+    fields: Mapping[str, tuple[StoredField, ...]]
+    last: int = 0
+
+    def after(self, states: Iterable[StateSchema]) -> FieldIds:
+        """The fields of these states: those that are here with their ids, the others with new ones.
+
+        >>> from sqlstream_operators.plan.state_schema import StateField, StateTable
+        >>> from sqlstream_operators.plan.types import BIGINT
+        >>> def state(*meanings):
+        ...     fields = [StateField(meaning, BIGINT, meaning) for meaning in meanings]
+        ...     return StateSchema("s", "o", "d", (StateTable.of("t", "key", value=fields),))
+        >>> one = FieldIds({}).after([state("a", "b")])
+        >>> two = one.after([state("a")]).after([state("a", "b")])
+        >>> [(f.meaning, f.id) for f in two.fields["s"]], two.last
+        ([('a', 1), ('b', 3)], 3)
+        """
+        last = self.last
+        found: dict[str, tuple[StoredField, ...]] = {}
+        for state in states:
+            known = {(f.table, f.part, f.meaning, f.type): f for f in self.fields.get(state.state_id, ())}
+            kept = []
+            for key in _described(state):
+                if key not in known:
+                    last += 1
+                    known[key] = StoredField(last, *key)
+                kept.append(known[key])
+            found[state.state_id] = tuple(kept)
+        return FieldIds(found, last)
+
+
+def _described(state: StateSchema) -> Iterable[tuple[str, str, str, str]]:
+    for table in state.tables:
+        for part, fields in (("key", table.key), ("sub_key", table.sub_key), ("value", table.value)):
+            for field in fields:
+                yield table.name, part, field.fingerprint, str(field.type)

@@ -1,0 +1,21 @@
+"""The one place where these tests ask the planner what state means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlstream.planning import plan_file
+
+
+@dataclass(frozen=True, order=True)
+class State:
+    """A state of a plan: its operator, and a text that is equal for another where it can be used as it is."""
+
+    operator: str
+    identity: str
+
+
+def identities(text: str) -> list[State]:
+    """The states of a pipeline, in an order that only their identities decide."""
+    states = plan_file(text, file="pipeline.sql").physical.states
+    return sorted(State(state.operator, f"{state.state_id} {state.schema_id}") for state in states)
