@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -26,7 +27,7 @@ from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream.runtime.tasks.worker import Connectors
 from sqlstream.storage.journal import Journal
 from sqlstream_operators.codec.arrow_types import to_arrow
-from sqlstream_operators.errors import DataError
+from sqlstream_operators.errors import DataError, MemoryExhaustedError
 from sqlstream_operators.plan.spec import WEIGHT_COLUMN, Column, PhysicalPlan, SinkOutput, SinkSpec
 from sqlstream_operators.plan.types import parse_type
 from sqlstream_operators.state import staged_rows
@@ -609,6 +610,36 @@ class TableSinkContract:
         if backend.connector == "postgres":
             assert len(blocks) > 3
             assert max(blocks) < 6 << 20
+
+    def test_what_does_not_fit_in_memory_goes_to_the_disk(
+        self, backend: Backend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """DuckDB may use less than the rows' bytes to put them together; with almost nothing it says so."""
+        job = self.job(backend, key=("k",))
+        parts, rows = [], 200_000
+        for start in range(0, rows, 50_000):
+            numbers = pa.array(range(start, start + 50_000))
+            texts = pc.utf8_lpad(numbers.cast(pa.string()), 800, "0")
+            columns = {"k": numbers, "v": texts, WEIGHT_COLUMN: [1] * 50_000}
+            staged = stage(
+                job.store, f"{staging_folder('target')}/000001", f"0-{start:06d}", pa.table(columns)
+            )
+            parts.append(SinkPart(50_000, staged=staged))
+        memory = [4]
+        for place in ("duckdb_table", "postgres_table"):
+            monkeypatch.setattr(
+                f"sqlstream.connectors.database.{place}.memory_bytes", lambda: memory[0] << 20
+            )
+        with pytest.raises(MemoryExhaustedError, match="DuckDB may use 4 MiB"):
+            job.sink.prepare(1, parts, previous=0)
+        job.start()
+        with pytest.raises(DiagnosticError, match="DuckDB may use 4 MiB") as caught:
+            job.commit(parts)
+        assert "epoch 1 is committed, but not in the table yet" in (caught.value.diagnostics[0].help or "")
+        memory[0] = 128
+        job.start()
+        job.commit_again(parts)
+        assert backend.rows("SELECT count(*), max(v) FROM target") == [(rows, f"{rows - 1:0800d}")]
 
     # -------------------------------------------------------------------------------------------- refusals
 

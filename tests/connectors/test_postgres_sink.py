@@ -179,7 +179,7 @@ def test_numbers_of_every_length(backend: PostgresBackend) -> None:
         schema = {f"s{scale}": f"DECIMAL({precision},{scale})" for scale in range(precision + 1)}
         most = 10**precision - 1
         numbers = [0, 1, -1, most, -most, most // 3, 10 ** (precision - 1), -(10 ** (precision // 2))]
-        rows = [tuple(Decimal(f"{n}E-{scale}") for scale in range(precision + 1)) for n in numbers]
+        rows: list[Row] = [tuple(Decimal(f"{n}E-{scale}") for scale in range(precision + 1)) for n in numbers]
         rows.append((None,) * (precision + 1))
         job = contract.job(backend, schema, changelog="append", name=f"p{precision}", state=f"p{precision}")
         job.epoch(come(*rows))

@@ -36,7 +36,7 @@ from sqlstream.connectors.database.statements import KeyedStatements, columns_of
 from sqlstream.connectors.exactly_once.staged import StagedEpoch
 from sqlstream.connectors.exactly_once.target import Record, Wording, unusable
 from sqlstream.connectors.options import bad_option
-from sqlstream_operators.errors import DataError, InternalError
+from sqlstream_operators.errors import DataError, InternalError, MemoryExhaustedError
 from sqlstream_operators.plan.spec import SinkSpec
 from sqlstream_operators.plan.types import UNKNOWN, Kind, SqlType, parse_type, quote_identifier
 
@@ -156,6 +156,11 @@ class DuckTable:
             return self._connection.execute(sql, parameters)
         except (duckdb.ConversionException, duckdb.ConstraintException, duckdb.OutOfRangeException) as error:
             raise DataError(f"{self.place} can't take a row: {error}", sql) from error
+        except duckdb.OutOfMemoryException as error:
+            said = str(error).partition("\n")[0]  # without its advice on settings
+            raise MemoryExhaustedError(
+                f"DuckDB may use {memory_bytes() >> 20} MiB of memory to write {self.place}: {said}"
+            ) from error
         except duckdb.Error as error:
             raise unusable(self.place, str(error)) from error
 
