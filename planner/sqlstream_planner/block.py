@@ -10,6 +10,7 @@ from sqlglot import exp
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN
 from sqlstream_operators.plan.types import Kind, quote_identifier
 from sqlstream_planner import window_sql
+from sqlstream_planner.functions.as_written import without_marks
 from sqlstream_planner.logical import (
     Fields,
     Filter,
@@ -74,7 +75,7 @@ class Block:
 
     def expression(self, expression: exp.Expr) -> exp.Expr:
         """An expression over column ids, in terms of this block's source."""
-        return substitute(expression, self.columns)
+        return substitute(without_marks(expression), self.columns)
 
 
 def _operand(predicate: exp.Expr) -> str:
@@ -152,7 +153,7 @@ def _size(expression: exp.Expr) -> int:
 def _project(block: Block, node: Project) -> Block:
     uses: dict[str, int] = {}
     for expression in node.expressions:
-        for c in expression.find_all(exp.Column):
+        for c in without_marks(expression).find_all(exp.Column):
             uses[c.name] = uses.get(c.name, 0) + 1
     if any(n * _size(block.columns[id_]) > INLINE_LIMIT for id_, n in uses.items()):
         block = block.nested([*uses, *hidden(block)])

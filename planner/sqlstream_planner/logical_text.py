@@ -7,6 +7,7 @@ from sqlglot import exp
 from sqlstream_operators.plan.spec import WindowKind, WindowSpec
 from sqlstream_planner.bind.windows import duration
 from sqlstream_planner.dialect import duckdb_sql
+from sqlstream_planner.functions.as_written import without_marks
 from sqlstream_planner.logical import (
     Filter,
     GroupAggregate,
@@ -129,4 +130,4 @@ def describe(node: Node) -> str:
 
 def _text(expression: exp.Expr) -> str:
     plain = {c.name: exp.column(c.name) for c in expression.find_all(exp.Column)}
-    return duckdb_sql(substitute(expression, dict(plain)))
+    return duckdb_sql(without_marks(substitute(expression, dict(plain))))

@@ -26,7 +26,7 @@ from sqlstream.runtime.loop.source_positions import go_on, own_folders
 from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
 from sqlstream.runtime.tasks.failures import error_of
 from sqlstream.runtime.tasks.job import JobRunner
-from sqlstream.runtime.tasks.worker import describe
+from sqlstream.runtime.tasks.task_failure import describe
 from sqlstream.storage import local_cache
 from sqlstream.storage.garbage import RETAINED, GarbageCollector, Pins, no_pins
 from sqlstream.storage.journal import Journal, digest_of

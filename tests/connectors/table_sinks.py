@@ -24,7 +24,7 @@ from sqlstream.connectors.exactly_once.target import Target
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.loop.progress import RunResult
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
-from sqlstream.runtime.tasks.worker import Connectors
+from sqlstream.runtime.tasks.task_program import Connectors
 from sqlstream.storage.journal import Journal
 from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.errors import DataError, MemoryExhaustedError

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.operators.operator import WATERMARK_MAX, Watermarks
+from sqlstream_operators.plan.watermarks import WATERMARK_MAX, Watermarks
 from sqlstream_planner.fingerprint import Provenance
 from sqlstream_planner.logical import EventTime, GroupExpiry
 from sqlstream_planner.operator_plans.group_plan import plan_group

@@ -18,7 +18,7 @@ from sqlstream_operators.duck.relations import Relations, conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import consolidated, empty, with_weight
 from sqlstream_operators.errors import DataError, InternalError, MemoryExhaustedError
-from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN, OperatorContext, Watermarks
+from sqlstream_operators.operators.operator import OperatorContext
 from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.operators.registry import emits_changes, operator_of
 from sqlstream_operators.operators.window.windows import closed_upto, window_ends_of_slice
@@ -36,6 +36,7 @@ from sqlstream_operators.plan.spec import (
     Stage,
 )
 from sqlstream_operators.plan.state_schema import StateSchema
+from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 from sqlstream_operators.state.version import ShardVersion
 
 from .dead_letters import DeadLetters

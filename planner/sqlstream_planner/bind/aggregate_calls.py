@@ -11,6 +11,7 @@ from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.dialect import function_name
 from sqlstream_planner.fingerprint import canonical
 from sqlstream_planner.functions import catalogue
+from sqlstream_planner.functions.as_written import without_marks
 from sqlstream_planner.functions.calls import written_call
 from sqlstream_planner.logical import AggregateCall, Field, Fields, column
 from sqlstream_planner.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
@@ -219,7 +220,8 @@ class AggregateCalls:
                         "the type of this is not known, so its values can't be kept in state",
                         help=UNTYPED_HELP,
                     )
-        label = f"{name}({', '.join(c.name for a in arguments for c in a.find_all(exp.Column))})"
+        read = (c.name for a in arguments for c in without_marks(a).find_all(exp.Column))
+        label = f"{name}({', '.join(read)})"
         result = AggregateCall(
             Field(self._context.new_id(name), label, _kept(typed.type), typed.nullable),
             function.called or name,

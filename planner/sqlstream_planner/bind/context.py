@@ -16,8 +16,9 @@ from sqlstream_planner.catalog.descriptor import Connectors
 from sqlstream_planner.datatypes import sql_type_of
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span
 from sqlstream_planner.functions import catalogue
+from sqlstream_planner.functions.as_written import marked
 from sqlstream_planner.functions.calls import written_call
-from sqlstream_planner.functions.translate import translate
+from sqlstream_planner.functions.translate import translate_marked
 from sqlstream_planner.infer import infer, require_boolean
 from sqlstream_planner.logical import Field, Fields
 from sqlstream_planner.parse import span_of
@@ -169,7 +170,7 @@ class BindContext:
             if call is not None and not catalogue.is_deterministic(call.name):
                 self.changes_each_time(node, call.name.upper())
         try:
-            translated = translate(expression, lambda e: infer(e, types, aggregates=True).type)
+            translated = translate_marked(expression, lambda e: infer(e, types, aggregates=True).type)
             return translated.transform(_plain_time_cast)
         except TypeProblem as problem:
             raise DiagnosticError(_as_written(problem.diagnostic(self.span(problem.node)), fields)) from None
@@ -214,7 +215,9 @@ def _plain_time_cast(node: exp.Expr) -> exp.Expr:
     unit = _DIGITS.get(int(sizes[0]))
     if unit is None:
         return plain
-    return exp.Anonymous(this="date_trunc", expressions=[exp.Literal.string(unit), plain])
+    return marked(
+        exp.Anonymous(this="date_trunc", expressions=[exp.Literal.string(unit), plain]), "cast", [node.copy()]
+    )
 
 
 def _types(fields: Fields) -> Mapping[str, tuple[SqlType, bool]]:

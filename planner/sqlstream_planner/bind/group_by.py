@@ -14,6 +14,7 @@ from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.diagnostics import counted
 from sqlstream_planner.dialect import function_name
 from sqlstream_planner.fingerprint import canonical
+from sqlstream_planner.functions.as_written import without_parentheses
 
 
 @dataclass(slots=True)
@@ -130,7 +131,7 @@ class _Reader:
             aliases = {name.lower(): e for name, e in self._items}
             inner = Scope(self._context, self._scope.relations, aliases)
             expression = self._context.translated(inner.resolve(element), self._scope.fields)
-        expression = expression.unnest()
+        expression = without_parentheses(expression)
         inner_aggregates = aggregate_calls(expression)
         if inner_aggregates:
             self._context.fail(

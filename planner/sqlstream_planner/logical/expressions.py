@@ -7,6 +7,8 @@ from collections.abc import Mapping
 import sqlglot
 from sqlglot import exp
 
+from sqlstream_planner.functions.as_written import without_marks
+
 
 def columns_of(expression: exp.Expr) -> set[str]:
     """The ids of the columns that an expression reads.
@@ -44,7 +46,7 @@ def raw(text: str) -> exp.Expr:
 
 def sql(expression: exp.Expr) -> str:
     """An expression as DuckDB SQL."""
-    return expression.sql(dialect="duckdb")
+    return without_marks(expression).sql(dialect="duckdb")
 
 
 def order_term(term: str, *, descending: bool, nulls_first: bool) -> str:

@@ -12,6 +12,7 @@ from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.aggregates.function import Accumulator, Decomposition
 from sqlstream_planner.block import Block
 from sqlstream_planner.fingerprint import canonical
+from sqlstream_planner.functions.as_written import without_marks
 from sqlstream_planner.logical import AggregateCall, Field, Fields, sql
 from sqlstream_planner.operator_plans.time_keys import text_of, time_of
 
@@ -206,11 +207,12 @@ def _over(call: AggregateCall, accumulator: Accumulator, inside: dict[str, str])
 
 
 def _hint(kept: Kept) -> str:
-    arguments = "_".join(c.name for a in kept.call.arguments for c in a.find_all(exp.Column))[:24]
+    plain = (without_marks(a) for a in kept.call.arguments)
+    arguments = "_".join(c.name for a in plain for c in a.find_all(exp.Column))[:24]
     return f"{kept.accumulator.meaning}_{arguments}" if arguments else kept.accumulator.meaning
 
 
 def column_hint(expression: exp.Expr) -> str:
     """A name for people of what an expression computes."""
-    found = expression.find(exp.Column)
+    found = without_marks(expression).find(exp.Column)
     return found.name if found is not None else "value"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sqlstream.connectors.filesystem.paths import FileEntry
-from sqlstream.storage.manifest import decode, encode
+from sqlstream.storage.checked_json import decode, encode
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 

@@ -9,6 +9,7 @@ driver, so a task that ran twice reports once, as its rows do.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import tempfile
@@ -23,20 +24,14 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType
 
+from sqlstream.runtime.spark.map_tasks import ShardTasks, SourceTasks, WholeEpoch, framed
 from sqlstream.runtime.spark.session import JOB_CONF, PACKAGES, is_local, start_session
 from sqlstream.runtime.tasks.failures import EpochTooLargeError, error_of
 from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome
+from sqlstream.runtime.tasks.message_batches import ROW, from_batches
 from sqlstream.runtime.tasks.outcome import outcome_of
-from sqlstream.runtime.tasks.worker import (
-    ROW,
-    ShardTasks,
-    SourceTasks,
-    TaskProgram,
-    WholeEpoch,
-    failure_in,
-    framed,
-    from_batches,
-)
+from sqlstream.runtime.tasks.task_failure import failure_in
+from sqlstream.runtime.tasks.task_program import TaskProgram
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.task.report import reports_among
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, SqlstreamError
@@ -49,7 +44,7 @@ _TYPES: Mapping[pa.DataType, DataType] = {
     pa.string(): StringType(),
     pa.binary(): BinaryType(),
 }
-#: `worker.ROW` for Spark; as an object, because Spark parses text anew for every stage.
+#: `message_batches.ROW` for Spark; as an object, because Spark parses text anew for every stage.
 _ROW = StructType([StructField(field.name, _TYPES[field.type]) for field in ROW])
 
 
@@ -191,7 +186,8 @@ class SparkJobRunner:
     def close(self) -> None:
         """Stop Spark, if this runner has started it."""
         if self._owned:
-            self._owner.stop()
+            with contextlib.suppress(Py4JError, OSError):  # its JVM may be gone, which is told already
+                self._owner.stop()
         if self._scratch is not None:
             self._scratch.cleanup()
 

@@ -12,7 +12,7 @@ from sqlstream_planner.functions.translate.collections_ import COLLECTIONS
 from sqlstream_planner.functions.translate.entry import Translation
 from sqlstream_planner.functions.translate.json_ import JSON_FUNCTIONS
 from sqlstream_planner.functions.translate.math_ import MATH
-from sqlstream_planner.functions.translate.rewrite import translate
+from sqlstream_planner.functions.translate.rewrite import translate, translate_marked
 from sqlstream_planner.functions.translate.strings import STRINGS
 from sqlstream_planner.functions.translate.table import THEMES, TRANSLATIONS
 from sqlstream_planner.functions.translate.times import TIMES
@@ -28,4 +28,5 @@ __all__ = [
     "TRANSLATIONS",
     "Translation",
     "translate",
+    "translate_marked",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 import sqlglot
@@ -10,7 +10,10 @@ from sqlglot import exp
 
 from sqlstream_planner.aggregates import registry as aggregates
 from sqlstream_planner.dialect import SqlStream
+from sqlstream_planner.functions import catalogue
+from sqlstream_planner.functions.as_written import as_written, marked
 from sqlstream_planner.functions.calls import WrittenCall, written_call
+from sqlstream_planner.functions.translate.aggregates import AGGREGATES
 from sqlstream_planner.functions.translate.entry import Context, Translation, TypeOf
 from sqlstream_planner.functions.translate.similar import similar_to
 from sqlstream_planner.functions.translate.table import TRANSLATIONS
@@ -51,20 +54,98 @@ def translate(expression: exp.Expr, type_of: TypeOf | None = None) -> exp.Expr:
     >>> translate(sqlglot.parse_one("NVL(UPPER(a), LOCATE('x', b))", dialect=SqlStream)).sql("duckdb")
     "COALESCE(UPPER(a), STRPOS(b, 'x'))"
     """
-    return _inside_out(expression.copy(), type_of)
+    return _Translation(type_of, marks=False).inside_out(expression.copy(), expression)
 
 
-def _inside_out(node: exp.Expr, type_of: TypeOf | None) -> exp.Expr:
+def translate_marked(expression: exp.Expr, type_of: TypeOf | None = None) -> exp.Expr:
+    """Like `translate`; calls that it changes remember how they were written, see functions/as_written.py.
+
+    >>> by = translate_marked(sqlglot.parse_one("1 + NVL(LOG(a), 2)", dialect=SqlStream)).expression
+    >>> print(by.sql("duckdb"), [a.sql() for a in as_written(by).arguments])
+    (COALESCE(LN(a), 2)) ['LOG(a)', '2']
+    """
+    translation = _Translation(type_of, marks=True)
+    return translation.marked(translation.inside_out(expression.copy(), expression))
+
+
+class _Translation:
+    """The translation of one expression; it knows what its calls were before until they are marked with it."""
+
+    def __init__(self, type_of: TypeOf | None, *, marks: bool) -> None:
+        self._type_of = type_of
+        self._marks = marks
+        # By the id of what became of it, which stands here so that the id stays its own: the call before.
+        self._before: dict[int, tuple[exp.Expr, exp.Expr]] = {}
+
+    def inside_out(self, node: exp.Expr, before: exp.Expr) -> exp.Expr:
+        """Translate `node`, which is a copy of `before`, in place; only arguments of aggregates get their marks."""
+        if as_written(before) is not None:
+            return node  # translated before: it is what a name of the SELECT list stands for
+        for key, value in before.args.items():
+            if isinstance(value, list):
+                pairs = list(zip(node.args[key], value, strict=True))
+                node.set(key, [self.inside_out(n, b) if isinstance(b, exp.Expr) else n for n, b in pairs])
+            elif isinstance(value, exp.Expr):
+                node.set(key, self.inside_out(node.args[key], value))
+        aggregate = _is_aggregate(before)
+        if aggregate and self._marks:
+            _each_child(node, self.marked)
+        rewritten = _rewrite(node, self._type_of)
+        if rewritten is node:
+            return node
+        rewritten.meta.update(node.meta)
+        if not aggregate:
+            self._before[id(rewritten)] = (rewritten, before)
+        return rewritten
+
+    def marked(self, node: exp.Expr) -> exp.Expr:
+        """`node` with marks around the outermost calls that were changed, put there in place."""
+        if as_written(node) is not None:
+            return node
+        found = self._before.get(id(node))
+        if found is None:
+            _each_child(node, self.marked)
+            return node
+        name, arguments = _name_and_arguments(found[1])
+        return marked(node, name, [self._with_aggregates(a.copy(), a) for a in arguments])
+
+    def _with_aggregates(self, node: exp.Expr, before: exp.Expr) -> exp.Expr:
+        """`node`, a copy of `before`, as it is written but for its aggregates, which are as in the translation."""
+        if _is_aggregate(before):
+            return self.inside_out(node, before)
+        _each_child(node, lambda child: self._with_aggregates(child, child.copy()))
+        return node
+
+
+def _each_child(node: exp.Expr, change: Callable[[exp.Expr], exp.Expr]) -> None:
     for key, value in list(node.args.items()):
         if isinstance(value, list):
-            node.set(key, [_inside_out(v, type_of) if isinstance(v, exp.Expr) else v for v in value])
+            node.set(key, [change(v) if isinstance(v, exp.Expr) else v for v in value])
         elif isinstance(value, exp.Expr):
-            node.set(key, _inside_out(value, type_of))
-    rewritten = _rewrite(node, type_of)
-    if rewritten is node:
-        return node
-    rewritten.meta.update(node.meta)
-    return rewritten
+            node.set(key, change(value))
+
+
+def _is_aggregate(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Anonymous):
+        name = str(node.this).lower()
+        return catalogue.is_aggregate(name) or name in _aggregate_names()
+    around = exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls
+    return isinstance(node, around | exp.FirstValue | exp.LastValue)
+
+
+@cache
+def _aggregate_names() -> frozenset[str]:
+    return frozenset(t.name.lower() for t in AGGREGATES)
+
+
+def _name_and_arguments(before: exp.Expr) -> tuple[str, Sequence[exp.Expr]]:
+    if isinstance(before, exp.SimilarTo):
+        return "similar to", (before.this, before.expression)
+    if isinstance(before, exp.Is):
+        return f"is json {before.expression.args.get('this') or ''}".strip(), (before.this,)
+    call = written_call(before)
+    assert call is not None
+    return call.name, call.arguments
 
 
 def _rewrite(node: exp.Expr, type_of: TypeOf | None) -> exp.Expr:
