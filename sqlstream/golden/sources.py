@@ -91,7 +91,11 @@ class InputFiles:
         """The files, if DuckDB reads them as the connector does."""
         if spec.name not in self._found:
             ask = self.registry.batch_input(spec.connector)
-            self._found[spec.name] = None if ask is None else ask(spec, str(self.base_dir.absolute()))
+            self._found[spec.name] = (
+                None
+                if ask is None
+                else ask(self.catalog.secrets.resolved(spec), str(self.base_dir.absolute()))
+            )
         return self._found[spec.name]
 
     def _copied(self, spec: SourceSpec) -> str:
@@ -100,7 +104,7 @@ class InputFiles:
         folder.mkdir()
         base = str(self.base_dir.absolute())
         spec = replace(
-            _bounded(self.catalog, spec),
+            self.catalog.secrets.resolved(_bounded(self.catalog, spec)),
             columns=tuple(c.name for c in spec.physical),
             filter=None,
             needed_paths=(),
