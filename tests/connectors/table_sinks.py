@@ -616,13 +616,14 @@ class TableSinkContract:
     ) -> None:
         """DuckDB may use less than the rows' bytes to put them together; with almost nothing it says so."""
         job = self.job(backend, key=("k",))
+        job.epoch()
         parts, rows = [], 200_000
         for start in range(0, rows, 50_000):
             numbers = pa.array(range(start, start + 50_000))
             texts = pc.utf8_lpad(numbers.cast(pa.string()), 800, "0")
             columns = {"k": numbers, "v": texts, WEIGHT_COLUMN: [1] * 50_000}
             staged = stage(
-                job.store, f"{staging_folder('target')}/000001", f"0-{start:06d}", pa.table(columns)
+                job.store, f"{staging_folder('target')}/000002", f"0-{start:06d}", pa.table(columns)
             )
             parts.append(SinkPart(50_000, staged=staged))
         memory = [4]
@@ -631,14 +632,14 @@ class TableSinkContract:
                 f"sqlstream.connectors.database.{place}.memory_bytes", lambda: memory[0] << 20
             )
         with pytest.raises(MemoryExhaustedError, match="DuckDB may use 4 MiB"):
-            job.sink.prepare(1, parts, previous=0)
+            job.sink.prepare(2, parts, previous=1)
         job.start()
         with pytest.raises(DiagnosticError, match="DuckDB may use 4 MiB") as caught:
-            job.commit(parts)
-        assert "epoch 1 is committed, but not in the table yet" in (caught.value.diagnostics[0].help or "")
+            job.sink.commit(2, parts, previous=1)
+        assert "epoch 2 is committed, but not in the table yet" in (caught.value.diagnostics[0].help or "")
         memory[0] = 128
         job.start()
-        job.commit_again(parts)
+        job.commit(parts)
         assert backend.rows("SELECT count(*), max(v) FROM target") == [(rows, f"{rows - 1:0800d}")]
 
     # -------------------------------------------------------------------------------------------- refusals
