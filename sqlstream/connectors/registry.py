@@ -19,7 +19,7 @@ from sqlstream.connectors.postgres.descriptor import DESCRIPTOR as POSTGRES
 from sqlstream.connectors.print.descriptor import DESCRIPTOR as PRINT
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Connectors
 from sqlstream_planner.diagnostics import InternalError
-from sqlstream_planner.functions.words import words
+from sqlstream_planner.name_lists import names_in
 
 if TYPE_CHECKING:
     from sqlstream.connectors.api import (
@@ -136,7 +136,7 @@ REGISTERED = Registry(
     Connector(POSTGRES, sink="database.factory:PostgresSinkFactory"),
     # Known to users of Flink, and not here.
     elsewhere=frozenset(
-        words(
+        names_in(
             """
             kafka upsert-kafka jdbc hive elasticsearch-6 elasticsearch-7 elasticsearch-8 opensearch
             mongodb kinesis firehose dynamodb pulsar hbase-1.4 hbase-2.2 iceberg paimon delta hudi
