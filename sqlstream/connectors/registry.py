@@ -101,9 +101,9 @@ class Registry:
         """The task's half of a source."""
         return self.source_factory(spec.connector).reader(spec, base_dir)
 
-    def careful_reader(self, spec: SourceSpec, base_dir: str) -> SplitReader:
+    def lenient_reader(self, spec: SourceSpec, base_dir: str) -> SplitReader:
         """The task's half of a source for a split with unreadable rows."""
-        return self.source_factory(spec.connector).careful_reader(spec, base_dir)
+        return self.source_factory(spec.connector).lenient_reader(spec, base_dir)
 
     def writer(self, spec: SinkSpec, context: ConnectorContext) -> SinkWriter:
         """The task's half of a sink."""
