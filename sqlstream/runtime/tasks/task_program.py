@@ -157,8 +157,8 @@ class TaskProgram:
         """The plan, the same in every epoch of a run, as compressed JSON."""
         return _packed(plan_json.to_json(self.plan))
 
-    def epoch_bytes(self, *, state: bool = True, tasks: bool = True) -> bytes:
-        """What is the epoch's own, as compressed JSON: with the `state` and the `tasks` that its readers need."""
+    def epoch_bytes(self, *, state: bool = True, tasks: bool = True, secrets: bool = True) -> bytes:
+        """What is the epoch's own, as compressed JSON: with the `state`, `tasks` and `secrets` that its readers need."""
         context = self.context.to_json()
         if not state:
             context["state"] = {}
@@ -166,8 +166,8 @@ class TaskProgram:
             [[t.ordinal, t.split.source, dict(t.split.payload), t.split.rows, t.split.bytes] for t in task]
             for task in (self.tasks if tasks else ())
         ]
-        secrets = dict(self.secrets.values)
-        return _packed({"context": context, "tasks": listed, "base_dir": self.base_dir, "secrets": secrets})
+        known = dict(self.secrets.values) if secrets else {}
+        return _packed({"context": context, "tasks": listed, "base_dir": self.base_dir, "secrets": known})
 
     @classmethod
     def from_bytes(cls, plan: bytes, epoch: bytes) -> TaskProgram:
