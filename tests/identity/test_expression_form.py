@@ -15,8 +15,8 @@ from sqlstream_planner.functions.as_written import as_written, without_marks
 from sqlstream_planner.functions.translate import AGGREGATES, TRANSLATIONS, translate, translate_marked
 from sqlstream_planner.functions.translate.rewrite import is_translated
 from sqlstream_planner.identity.expression import OPERATORS, expression_form
+from sqlstream_planner.identity.expression.synonyms import SYNONYMS
 from sqlstream_planner.identity.form import Form, form, size, text, walk
-from sqlstream_planner.identity.synonyms import SYNONYMS
 from sqlstream_planner.problems import TypeProblem
 from tests.identity.expressions import FORMS, form_of
 
@@ -218,6 +218,8 @@ NOT i4 = ANY(li) | i4 <> ANY(li)
 i4 <> ALL(li) | i4 <> ANY(li)
 md5(vc) | sha256(vc)
 vc IS JSON | vc IS NOT JSON
+vc IS JSON | vc IS JSON OBJECT
+vc IS JSON ARRAY | vc IS JSON OBJECT
 substring(vc, 1) | substring(vc, 1, 2)
 ARRAY_DISTINCT(li) | list_distinct(li)
 ARRAY_SORT(li) | list_reverse_sort(li)
@@ -289,6 +291,12 @@ def test_a_name_bound_in_one_lambda_is_a_column_outside_of_it() -> None:
         expression_form(parse_expression(f"a = ANY([list_transform(a, x -> x), {c}])"), columns)
         for c in ("x", "y")
     )
+    assert one != other
+
+
+def test_what_a_comprehension_goes_over_is_no_name_of_its_own() -> None:
+    node = parse_expression("[x + 1 FOR x IN x]")
+    one, other = (expression_form(node, {"x": form("column", table)}) for table in ("orders", "users"))
     assert one != other
 
 

@@ -214,6 +214,7 @@ class EpochLoop:
             store_uri=self._journal.store.uri,
             local_dir=self._settings.local_dir,
             base_dir=self._settings.base_dir,
+            secrets=self._program.secrets,
         )
         try:
             outcome = self._runner.run(job)

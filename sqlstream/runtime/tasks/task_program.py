@@ -8,7 +8,7 @@ import json
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.api import ConnectorContext, Split
@@ -20,6 +20,7 @@ from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.task.io import SinkWriter, SplitReader
 from sqlstream_operators.task.report import Report
 from sqlstream_operators.task.task import EpochContext, rocks_stores, run_shard_task, run_source_task
+from sqlstream_planner.secrets import Secrets
 
 if TYPE_CHECKING:
     from sqlstream.connectors.registry import Registry
@@ -67,6 +68,7 @@ class TaskProgram:
     context: EpochContext
     tasks: tuple[tuple[TaskSplit, ...], ...]
     base_dir: str
+    secrets: Secrets = field(default_factory=Secrets)
 
     @classmethod
     def of(cls, job: EpochJob) -> TaskProgram:
@@ -87,11 +89,11 @@ class TaskProgram:
             now_us=job.plan.now_us,
         )
         placed = [TaskSplit(ordinal, split) for ordinal, split in enumerate(splits)]
-        return cls(job.program, context, _spread(placed, job.plan.parallelism), job.base_dir)
+        return cls(job.program, context, _spread(placed, job.plan.parallelism), job.base_dir, job.secrets)
 
     def run_source(self, task: int, connectors: Connectors) -> Iterator[Message]:
         """Run all splits of a level-0 task; reports are among the messages."""
-        specs = {source.name: source for source in self.plan.sources}
+        specs = {source.name: self.secrets.resolved(source) for source in self.plan.sources}
         for one in self.tasks[task]:
             spec = specs[one.split.source]
             reader = connectors.reader(spec, self.base_dir)
@@ -107,7 +109,7 @@ class TaskProgram:
                     one.split,
                     self.context,
                     one.ordinal,
-                    writers=lambda sink: connectors.writer(sink, self._sink_context()),
+                    writers=lambda sink: connectors.writer(self.secrets.resolved(sink), self._sink_context()),
                     whole=whole,
                     lenient=lenient,
                 )
@@ -125,7 +127,7 @@ class TaskProgram:
                 messages,
                 self.context,
                 rocks_stores(self.context, shard),
-                writers=lambda sink: connectors.writer(sink, self._sink_context()),
+                writers=lambda sink: connectors.writer(self.secrets.resolved(sink), self._sink_context()),
             )
         )
 
@@ -155,8 +157,8 @@ class TaskProgram:
         """The plan, the same in every epoch of a run, as compressed JSON."""
         return _packed(plan_json.to_json(self.plan))
 
-    def epoch_bytes(self, *, state: bool = True, tasks: bool = True) -> bytes:
-        """What is the epoch's own, as compressed JSON: with the `state` and the `tasks` that its readers need."""
+    def epoch_bytes(self, *, state: bool = True, tasks: bool = True, secrets: bool = True) -> bytes:
+        """What is the epoch's own, as compressed JSON: with the `state`, `tasks` and `secrets` that its readers need."""
         context = self.context.to_json()
         if not state:
             context["state"] = {}
@@ -164,7 +166,8 @@ class TaskProgram:
             [[t.ordinal, t.split.source, dict(t.split.payload), t.split.rows, t.split.bytes] for t in task]
             for task in (self.tasks if tasks else ())
         ]
-        return _packed({"context": context, "tasks": listed, "base_dir": self.base_dir})
+        known = dict(self.secrets.values) if secrets else {}
+        return _packed({"context": context, "tasks": listed, "base_dir": self.base_dir, "secrets": known})
 
     @classmethod
     def from_bytes(cls, plan: bytes, epoch: bytes) -> TaskProgram:
@@ -178,6 +181,7 @@ class TaskProgram:
                 for task in content["tasks"]
             ),
             content["base_dir"],
+            Secrets(content["secrets"]),
         )
 
 

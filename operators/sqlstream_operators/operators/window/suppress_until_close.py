@@ -91,7 +91,7 @@ class SuppressUntilClose:
                 metrics = {"closed_windows": len(ends), "max_closed_end_us": int(ends[-1])}
                 outputs.append(self._released(stored))
         output = pa.concat_tables(outputs)
-        if spec.weighted and not spec.retracts:
+        if spec.weighted and not spec.emits_changes:
             output = output.drop_columns([WEIGHT_COLUMN])
         return output, metrics
 
