@@ -102,7 +102,7 @@ class SplitReader(Protocol):
         """
         ...
 
-    def open_careful(self, duck: DuckSession, relation: str, split: Split) -> Sequence[BadRow]:
+    def open_lenient(self, duck: DuckSession, relation: str, split: Split) -> Sequence[BadRow]:
         """Make only the readable rows queryable as `relation` and return the others. Called when strict failed."""
         ...
 
@@ -154,12 +154,14 @@ class Sink(Protocol):
 class ConnectorContext:
     """What a connector may use, on the driver and, for sinks, in tasks: the job's checkpoint store (its own folder of
     it) and the base directory that relative paths in options refer to. `folder` is what a source has for itself in the
-    store, whatever its table is called; without one it goes by the table's name.
+    store, whatever its table is called; without one it goes by the table's name. `paced`: a source makes its rows when they
+    are due; the referee has no time for that.
     """
 
     store: CheckpointStore
     base_dir: str
     folder: str = ""
+    paced: bool = True
 
 
 class SourceFactory(Protocol):
@@ -173,7 +175,7 @@ class SourceFactory(Protocol):
         """The task's half; made in the task, so it must come from plain data."""
         ...
 
-    def careful_reader(self, spec: SourceSpec, base_dir: str) -> SplitReader:
+    def lenient_reader(self, spec: SourceSpec, base_dir: str) -> SplitReader:
         """As `reader` of the whole rows, for a split that has unreadable ones.
 
         What `spec` does not read must not make a row unreadable.

@@ -42,7 +42,7 @@ def bounded(planned: Planned) -> PhysicalPlan:
 
 def _bounded(catalog: Catalog, source: SourceSpec) -> SourceSpec:
     descriptor = catalog.connectors[source.connector]
-    pacing = {option.name for option in descriptor.options if option.paces}
+    pacing = {option.name for option in descriptor.options if option.paces and not option.changes_rows}
     ended = replace(source, options={k: v for k, v in source.options.items() if k not in pacing})
     table = catalog.table(source.name)
     if table is None:
@@ -110,7 +110,9 @@ class InputFiles:
             needed_paths=(),
         )
         factory = self.registry.source_factory(spec.connector)
-        source = factory.source(spec, ConnectorContext(CheckpointStore(str(folder / "store")), base))
+        source = factory.source(
+            spec, ConnectorContext(CheckpointStore(str(folder / "store")), base, paced=False)
+        )
         reader = factory.reader(spec, base)
         duck = DuckSession()
         types = {**{c.name: c.type for c in spec.physical}, **{m.name: m.type for m in spec.metadata}}
@@ -128,7 +130,7 @@ class InputFiles:
                     table = duck.query(query)
                 except DataError:
                     duck.drop("source_rows")
-                    reader.open_careful(duck, "source_rows", split)
+                    reader.open_lenient(duck, "source_rows", split)
                     table = duck.query(query)
                 duck.drop("source_rows")
                 pq.write_table(table, folder / f"{number:06d}.parquet")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ import pyarrow as pa
 from sqlstream.runtime.tasks.message_batches import from_batches, to_batches
 from sqlstream.runtime.tasks.task_failure import failures_told
 from sqlstream.runtime.tasks.task_program import TaskProgram, registered
+from sqlstream_planner.secrets import Secrets
 
 
 @functools.lru_cache(maxsize=4)
@@ -61,18 +62,19 @@ class ShardTasks:
 class WholeEpoch:
     """The function for `mapInArrow` that runs all levels of a small epoch in one task.
 
-    It reads the epoch from a file, so that Spark plans it once for all epochs. A task that is left from an
-    epoch before does what the task of this epoch does, as any second attempt of it would.
+    It reads the epoch from a file, so that Spark plans it once for all epochs; passwords are not in the file. A task that
+    is left from an epoch before does what the task of this epoch does, as any second attempt of it would.
     """
 
     file: str
+    secrets: Secrets
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the epoch, if a row comes in."""
         rows = sum(batch.num_rows for batch in batches)
         with failures_told():
             if rows:
-                program = _program(*unframed(Path(self.file).read_bytes()))
+                program = replace(_program(*unframed(Path(self.file).read_bytes())), secrets=self.secrets)
                 yield from to_batches(program.run_all(registered()))
 
 

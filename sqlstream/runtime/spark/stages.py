@@ -35,6 +35,7 @@ from sqlstream.runtime.tasks.task_program import TaskProgram
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.task.report import reports_among
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, SqlstreamError
+from sqlstream_planner.secrets import Secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -109,7 +110,7 @@ class SparkJobRunner:
         self._owned = owned
         self._ranges: dict[int, DataFrame] = {}
         self._plan: tuple[PhysicalPlan, bytes] | None = None
-        self._single: DataFrame | None = None
+        self._single: tuple[Secrets, DataFrame] | None = None
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._one_machine = is_local(spark.conf.get("spark.master") or "")
         for name, value in JOB_CONF.items():
@@ -165,11 +166,12 @@ class SparkJobRunner:
             self._scratch = tempfile.TemporaryDirectory(prefix="sqlstream-epoch-")
         file = Path(self._scratch.name) / "epoch"
         new = file.with_suffix(".new")
-        new.write_bytes(framed(plan, program.epoch_bytes()))
+        new.write_bytes(framed(plan, program.epoch_bytes(secrets=False)))
         new.replace(file)
-        if self._single is None:
-            self._single = self._tasks(1).mapInArrow(WholeEpoch(str(file)), _ROW)
-        return self._single
+        if self._single is None or self._single[0] != program.secrets:
+            task = WholeEpoch(str(file), program.secrets)
+            self._single = program.secrets, self._tasks(1).mapInArrow(task, _ROW)
+        return self._single[1]
 
     def _tasks(self, number: int) -> DataFrame:
         if number not in self._ranges:

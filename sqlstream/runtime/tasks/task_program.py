@@ -36,13 +36,13 @@ class Connectors:
     """How a task comes by the halves of connectors that run in it."""
 
     reader: Callable[[SourceSpec, str], SplitReader]
-    careful_reader: Callable[[SourceSpec, str], SplitReader]
+    lenient_reader: Callable[[SourceSpec, str], SplitReader]
     writer: Callable[[SinkSpec, ConnectorContext], SinkWriter]
 
 
 def of_registry(registry: Registry) -> Connectors:
     """The connectors of a registry."""
-    return Connectors(registry.reader, registry.careful_reader, registry.writer)
+    return Connectors(registry.reader, registry.lenient_reader, registry.writer)
 
 
 def registered() -> Connectors:
@@ -100,7 +100,7 @@ class TaskProgram:
             whole = lenient = None
             if spec != spec.whole:
                 whole = connectors.reader(spec.whole, self.base_dir)
-                lenient = connectors.careful_reader(spec, self.base_dir)
+                lenient = connectors.lenient_reader(spec, self.base_dir)
             yield from _as_messages(
                 run_source_task(
                     self.plan,
@@ -157,8 +157,8 @@ class TaskProgram:
         """The plan, the same in every epoch of a run, as compressed JSON."""
         return _packed(plan_json.to_json(self.plan))
 
-    def epoch_bytes(self, *, state: bool = True, tasks: bool = True) -> bytes:
-        """What is the epoch's own, as compressed JSON: with the `state` and the `tasks` that its readers need."""
+    def epoch_bytes(self, *, state: bool = True, tasks: bool = True, secrets: bool = True) -> bytes:
+        """What is the epoch's own, as compressed JSON: with the `state`, `tasks` and `secrets` that its readers need."""
         context = self.context.to_json()
         if not state:
             context["state"] = {}
@@ -166,8 +166,8 @@ class TaskProgram:
             [[t.ordinal, t.split.source, dict(t.split.payload), t.split.rows, t.split.bytes] for t in task]
             for task in (self.tasks if tasks else ())
         ]
-        secrets = dict(self.secrets.values)
-        return _packed({"context": context, "tasks": listed, "base_dir": self.base_dir, "secrets": secrets})
+        known = dict(self.secrets.values) if secrets else {}
+        return _packed({"context": context, "tasks": listed, "base_dir": self.base_dir, "secrets": known})
 
     @classmethod
     def from_bytes(cls, plan: bytes, epoch: bytes) -> TaskProgram:
