@@ -32,6 +32,11 @@ settings.register_profile(
 settings.load_profile("search" if os.environ.get("SQLSTREAM_SEARCH") == "long" else "fixed")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """An explicit flag for what must not be rewritten by the way."""
+    parser.addoption("--rewrite-identities", action="store_true", help="write tests/identity/goldens anew")
+
+
 Sqlstream = Callable[..., subprocess.CompletedProcess[str]]
 
 

@@ -95,6 +95,8 @@ def sql_type_of(node: exp.Expr) -> SqlType:
             )
         return _SIMPLE[kind]
     if kind in _DECIMALS:
+        if not all(parameter.name.isdigit() for parameter in inside):
+            raise _unknown(node)
         sizes = [int(parameter.name) for parameter in inside]
         precision, scale = [*sizes, 0][:2] if sizes else (18, 3)
         if not (1 <= precision <= 38 and 0 <= scale <= precision):

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from sqlstream_planner.masking import masked_source
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -124,7 +126,7 @@ def counted(number: int, what: str) -> str:
 
 
 def render(diagnostic: Diagnostic, source: str | None) -> str:
-    """The diagnostic as text for a terminal: message, place, source line with a caret, notes, help.
+    """The diagnostic as text for a terminal: message, place, source line with a caret (no passwords), notes, help.
 
     `source` is the text of the file that the span is in, or None when it can't be read.
 
@@ -144,7 +146,7 @@ def render(diagnostic: Diagnostic, source: str | None) -> str:
         number = str(span.line)
         margin = " " * len(number)
         lines.append(f"{margin}--> {span.file}:{span.line}:{span.column}")
-        text = source.split("\n") if source is not None else []
+        text = masked_source(source).split("\n") if source is not None else []
         if 1 <= span.line <= len(text):
             shown = text[span.line - 1].rstrip("\r").replace("\t", " ")
             length = max(1, min(span.length, len(shown) - span.column + 1))

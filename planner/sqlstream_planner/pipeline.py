@@ -16,11 +16,13 @@ from sqlstream_planner.catalog.script import read_catalog
 from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from sqlstream_planner.logical import Sink
+from sqlstream_planner.masked_sql import masked_sql
 from sqlstream_planner.parse import parse_file
 from sqlstream_planner.physical.plan import plan_physical
 from sqlstream_planner.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 from sqlstream_planner.rendered import RenderedSql
 from sqlstream_planner.rules import SETTLE, optimize
+from sqlstream_planner.secrets import Secrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,16 @@ class Planned:
     logical: tuple[Sink, ...]
     physical: PhysicalPlan
     warnings: tuple[Diagnostic, ...]
+
+    @property
+    def secrets(self) -> Secrets:
+        """What the references in the plan stand for; to be given to a run, and to nobody else."""
+        return self.catalog.secrets
+
+    @property
+    def masked_sql(self) -> str:
+        """The SQL that was planned, after templating, without passwords: what may be kept beside the plan."""
+        return masked_sql(self.rendered.text, self.catalog.tables.values(), self.secrets)
 
 
 def plan_file(

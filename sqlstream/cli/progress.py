@@ -16,6 +16,7 @@ from typing import Any, Protocol, Self, TextIO, cast
 
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream_operators.plan.spec import PhysicalPlan
+from sqlstream_planner.secrets import without_secrets
 
 #: What dead letters are called on the terminal, where it is not their own name.
 _KINDS = {"no-time": "without event time"}
@@ -229,7 +230,7 @@ def summary(name: str, plan: PhysicalPlan, result: RunResult, state_dir: str) ->
     lines = [f"{name}: {said}"]
     if result.outcome != "nothing new":
         lines += _table("read", ((n, f"{r:,} rows", "") for n, r in result.rows_read.items()))
-        places = {sink.name: _place(sink.connector, sink.options) for sink in plan.sinks}
+        places = {sink.name: _place(sink.connector, sink.options) for sink in without_secrets(plan).sinks}
         written = ((n, f"{r:,} rows", places.get(n, "")) for n, r in result.rows_written.items())
         lines += _table("wrote", written)
         lines.append(f"  {'epochs':<7}{result.epochs} in {result.seconds:.1f} s")

@@ -85,6 +85,8 @@ def command(
         result = run_pipeline(
             physical,
             state_dir=state,
+            secrets=planned.secrets,
+            sql=planned.masked_sql,
             parallelism=parallelism if parallelism is not None else project.parallelism,
             master=master or project.master or "local[*]",
             conf=conf,

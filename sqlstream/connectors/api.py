@@ -154,12 +154,14 @@ class Sink(Protocol):
 class ConnectorContext:
     """What a connector may use, on the driver and, for sinks, in tasks: the job's checkpoint store (its own folder of
     it) and the base directory that relative paths in options refer to. `folder` is what a source has for itself in the
-    store, whatever its table is called; without one it goes by the table's name.
+    store, whatever its table is called; without one it goes by the table's name. `paced`: a source makes its rows when they
+    are due; the referee has no time for that.
     """
 
     store: CheckpointStore
     base_dir: str
     folder: str = ""
+    paced: bool = True
 
 
 class SourceFactory(Protocol):

@@ -79,6 +79,7 @@ def actual_rows(
         result = run_pipeline(
             plan,
             state_dir=Path(temporary) / "state",
+            secrets=planned.secrets,
             local_dir=Path(temporary) / "cache",
             base_dir=base_dir,
             parallelism=parallelism,

@@ -48,8 +48,8 @@ class CaughtSinks:
         return replace(sink, connector="duckdb", options={"path": str(file), "table-name": _TABLE})
 
     def source(self, spec: SourceSpec, context: ConnectorContext) -> Source:
-        """The registered one."""
-        return self._registry.source(spec, context)
+        """The registered one, without waiting for rows."""
+        return self._registry.source(spec, replace(context, paced=False))
 
     def sink(self, spec: SinkSpec, context: ConnectorContext) -> Sink:
         """The registered one for tables, for all others one that keeps what it is given."""

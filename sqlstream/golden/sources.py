@@ -42,7 +42,7 @@ def bounded(planned: Planned) -> PhysicalPlan:
 
 def _bounded(catalog: Catalog, source: SourceSpec) -> SourceSpec:
     descriptor = catalog.connectors[source.connector]
-    pacing = {option.name for option in descriptor.options if option.paces}
+    pacing = {option.name for option in descriptor.options if option.paces and not option.changes_rows}
     ended = replace(source, options={k: v for k, v in source.options.items() if k not in pacing})
     table = catalog.table(source.name)
     if table is None:
@@ -91,7 +91,11 @@ class InputFiles:
         """The files, if DuckDB reads them as the connector does."""
         if spec.name not in self._found:
             ask = self.registry.batch_input(spec.connector)
-            self._found[spec.name] = None if ask is None else ask(spec, str(self.base_dir.absolute()))
+            self._found[spec.name] = (
+                None
+                if ask is None
+                else ask(self.catalog.secrets.resolved(spec), str(self.base_dir.absolute()))
+            )
         return self._found[spec.name]
 
     def _copied(self, spec: SourceSpec) -> str:
@@ -100,13 +104,15 @@ class InputFiles:
         folder.mkdir()
         base = str(self.base_dir.absolute())
         spec = replace(
-            _bounded(self.catalog, spec),
+            self.catalog.secrets.resolved(_bounded(self.catalog, spec)),
             columns=tuple(c.name for c in spec.physical),
             filter=None,
             needed_paths=(),
         )
         factory = self.registry.source_factory(spec.connector)
-        source = factory.source(spec, ConnectorContext(CheckpointStore(str(folder / "store")), base))
+        source = factory.source(
+            spec, ConnectorContext(CheckpointStore(str(folder / "store")), base, paced=False)
+        )
         reader = factory.reader(spec, base)
         duck = DuckSession()
         types = {**{c.name: c.type for c in spec.physical}, **{m.name: m.type for m in spec.metadata}}

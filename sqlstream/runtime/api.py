@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -11,6 +10,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from secrets import token_hex
 from typing import Protocol
 
 from sqlstream.connectors.api import ConnectorContext, Sink, Source
@@ -26,7 +26,7 @@ from sqlstream.runtime.loop.source_positions import go_on, own_folders
 from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
 from sqlstream.runtime.tasks.failures import error_of
 from sqlstream.runtime.tasks.job import JobRunner
-from sqlstream.runtime.tasks.worker import describe
+from sqlstream.runtime.tasks.task_failure import describe
 from sqlstream.storage import local_cache
 from sqlstream.storage.garbage import RETAINED, GarbageCollector, Pins, no_pins
 from sqlstream.storage.journal import Journal, digest_of
@@ -36,6 +36,7 @@ from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+from sqlstream_planner.secrets import Secrets
 
 
 class DriverConnectors(Protocol):
@@ -54,6 +55,7 @@ def run_pipeline(
     plan: PhysicalPlan,
     *,
     state_dir: str | Path,
+    secrets: Secrets | None = None,
     parallelism: int | None = None,
     master: str = "local[*]",
     conf: Mapping[str, str] | None = None,
@@ -77,6 +79,7 @@ def run_pipeline(
 ) -> RunResult:
     """Run a plan until its bounded sources are exhausted and everything is committed, or `stop` is set.
 
+    `secrets` are what references in the plan stand for (`Planned.secrets`); they are kept nowhere.
     `state_dir` is a path or a URI; a run goes on where the last one on it stopped. `parallelism` is the
     number of shards (default: the plan's option, else that of the last run, else the cores). Without a
     `runner` Spark is started on `master` with `conf`, and stopped at the end. `local_dir` is where machines
@@ -93,7 +96,7 @@ def run_pipeline(
     store = CheckpointStore(uri, sync=sync)
     journal = Journal(store)
     run = RunInfo(
-        run_id=secrets.token_hex(8),
+        run_id=token_hex(8),
         host=socket.gethostname(),
         pid=os.getpid(),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -115,7 +118,9 @@ def run_pipeline(
             local_cache.prepare(cache, uri, [state.state_id for state in plan.states], shards)
             local_cache.remove_unused(cache.parent, cache)
             loop = EpochLoop(
-                _program(plan, journal, found.last, connectors or REGISTERED, base, sql),
+                _program(
+                    plan, secrets or Secrets(), journal, found.last, connectors or REGISTERED, base, sql
+                ),
                 journal,
                 runner,
                 GarbageCollector(journal, retained=retained_epochs, pins=pins),
@@ -129,7 +134,7 @@ def run_pipeline(
                     **({} if poll_s is None else {"poll_s": poll_s}),
                 ),
                 run,
-                lineage=secrets.token_hex(16),
+                lineage=token_hex(16),
                 stop=stop,
                 on_epoch=on_epoch,
                 check_lease=lease.check,
@@ -183,6 +188,7 @@ def _admission(plan: PhysicalPlan, max_rows: int | None) -> Admission:
 
 def _program(
     plan: PhysicalPlan,
+    secrets: Secrets,
     journal: Journal,
     last: Manifest | None,
     connectors: DriverConnectors,
@@ -191,7 +197,7 @@ def _program(
 ) -> Program:
     context = ConnectorContext(journal.store, base_dir)
     text = plan_json.to_text(plan).encode()
-    sinks = {spec.name: connectors.sink(spec, context) for spec in plan.sinks}
+    sinks = {spec.name: connectors.sink(secrets.resolved(spec), context) for spec in plan.sinks}
     former = {}
     if last is not None:
         specs = {spec.name: spec for spec in plan.sinks}
@@ -199,7 +205,7 @@ def _program(
         former = {
             spec.name: sinks[spec.name]
             if specs.get(spec.name) == spec or _takes_over(sinks.get(spec.name), spec)
-            else connectors.sink(spec, context)
+            else connectors.sink(secrets.resolved(spec), context)
             for spec in before.sinks
         }
     folders = own_folders(go_on(() if last is None else last.sources, plan.sources), plan.sources)
@@ -208,12 +214,13 @@ def _program(
         text=text,
         fingerprint=program_fingerprint(plan),
         sources={
-            spec.name: connectors.source(spec, replace(context, folder=folders[spec.name]))
+            spec.name: connectors.source(secrets.resolved(spec), replace(context, folder=folders[spec.name]))
             for spec in plan.sources
         },
         source_folders=folders,
         sinks=sinks,
         former_sinks=former,
+        secrets=secrets,
         sql=sql,
     )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from sqlstream.storage.manifest import DamagedFileError, EpochPlan, Manifest
+from sqlstream.storage.checked_json import DamagedFileError
+from sqlstream.storage.manifest import EpochPlan, Manifest
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from sqlstream_operators.state.private_folder import make_private
 from sqlstream_operators.task.dead_letters import FOLDER_PREFIX
+from sqlstream_operators.task.task import SPILL
 
 _OWNER = "state-dir"
 _SLOT = re.compile(r"^(?P<state>.+)-\d{5}-of-(?P<shards>\d{5})(\.scratch-[0-9a-f]+)?$")
@@ -43,7 +44,8 @@ def prepare(directory: Path, state_uri: str, states: Iterable[str], shards: int)
     for slot in directory.iterdir():
         found = _SLOT.match(slot.name)
         unused = found and (found["state"] not in wanted or int(found["shards"]) != shards)
-        if unused or slot.name.startswith(FOLDER_PREFIX):  # … or of a task that was killed
+        # What tasks that were killed collected or spilled is of no use to anybody.
+        if unused or slot.name.startswith(FOLDER_PREFIX) or slot.name == SPILL:
             shutil.rmtree(slot, ignore_errors=True)
 
 

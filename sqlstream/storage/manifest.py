@@ -8,55 +8,14 @@ and a checksum of itself, so a damaged file is found when it is read and never b
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sqlstream.storage.checked_json import decode, encode
 from sqlstream.storage.field_ids import FieldIds, StoredField
-from sqlstream_operators.operators.operator import WATERMARK_MIN, Watermarks
+from sqlstream_operators.plan.watermarks import WATERMARK_MIN, Watermarks
 from sqlstream_operators.state.staged_rows import StagedRows
-
-FORMAT = 2
-
-
-class DamagedFileError(Exception):
-    """A file of the journal is not what was written; `what` says how it is seen."""
-
-    def __init__(self, path: str, what: str) -> None:
-        super().__init__(f"{path}: {what}")
-        self.path = path
-        self.what = what
-
-
-def encode(kind: str, body: Mapping[str, Any]) -> bytes:
-    """A JSON file with its kind, format version and checksum."""
-    content = {"kind": kind, "format": FORMAT, **body}
-    return json.dumps({**content, "checksum": _checksum(content)}, indent=1).encode() + b"\n"
-
-
-def decode(kind: str, path: str, data: bytes) -> dict[str, Any]:
-    """Read what `encode` wrote. Raises DamagedFileError for anything else."""
-    try:
-        content = json.loads(data)
-    except ValueError:
-        raise DamagedFileError(path, f"is truncated or not JSON ({len(data)} bytes)") from None
-    if not isinstance(content, dict) or content.get("kind") != kind:
-        raise DamagedFileError(path, f"is no {kind} file")
-    if content.get("format") != FORMAT:
-        raise DamagedFileError(
-            path, f"has format {content.get('format')}; this version reads format {FORMAT}"
-        )
-    checksum = content.pop("checksum", None)
-    if checksum != _checksum(content):
-        raise DamagedFileError(path, "has another content than its checksum says")
-    return content
-
-
-def _checksum(content: Mapping[str, Any]) -> str:
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

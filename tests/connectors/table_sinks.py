@@ -20,7 +20,7 @@ from sqlstream.connectors.exactly_once.staged import staging_folder
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.loop.progress import RunResult
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
-from sqlstream.runtime.tasks.worker import Connectors
+from sqlstream.runtime.tasks.task_program import Connectors
 from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.spec import WEIGHT_COLUMN, Column, PhysicalPlan, SinkOutput, SinkSpec

@@ -10,6 +10,7 @@ import pytest
 from sqlstream.connectors.filesystem.formats import FORMATS
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.planning import plan_file
+from sqlstream_planner.catalog.descriptor import ConnectorDescriptor
 from sqlstream_planner.catalog.options import Role
 from sqlstream_planner.diagnostics import DiagnosticError
 
@@ -48,14 +49,54 @@ def test_the_examples_can_be_planned(tmp_path: Path) -> None:
     }
 
 
-def test_every_option_of_the_tables_that_are_kept_up_to_date_is_described() -> None:
-    text = DOCS.read_text()
-    for definition in REGISTERED.descriptors:
-        if not definition.sink.keyed:
-            continue
-        section = text.split(f"\n## {definition.name}\n")[1].split("\n## ")[0]
-        described = set(re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE))
-        assert described == {option.name for option in definition.options}
+#: Options that the text beside the tables speaks of, and how it writes their names.
+IN_PROSE = {
+    "sink.rolling-policy.file-size": "`sink.rolling-policy.file-size` (128 MB)",
+    "sink.rolling-policy.": "the other `sink.rolling-policy.*`",
+    "sink.partition-commit.": "`sink.partition-commit.*`",
+    "partition.time-extractor.": "`partition.time-extractor.*`",
+    "auto-compaction": "`auto-compaction`",
+    "csv.array-element-delimiter": "`csv.array-element-delimiter`",
+    "parquet.utc-timezone": "`parquet.utc-timezone` = `false`",
+    "sink.parallelism": "`sink.parallelism`",
+}
+
+
+def _section(name: str) -> str:
+    return DOCS.read_text().split(f"\n## {name}\n")[1].split("\n## ")[0]
+
+
+def _rows(section: str) -> list[tuple[list[str], str]]:
+    """The rows of the tables of options: the names, with what `and so for` leaves out, and the default."""
+    found = []
+    for table in re.findall(r"\| option \| default \| meaning \|\n\|[-|]+\n((?:\|.*\n)+)", section):
+        for row in table.splitlines():
+            names, default = row.split(" | ")[:2]
+            found.append((re.findall(r"`([^`]+)`", names), default))
+    return found
+
+
+@pytest.mark.parametrize("descriptor", REGISTERED.descriptors.descriptors, ids=lambda d: d.name)
+def test_every_option_is_described_and_no_other(descriptor: ConnectorDescriptor) -> None:
+    section = _section(descriptor.name)
+    known = {o.name.replace("fields.#", "fields.<c>"): o for o in descriptor.all_options}
+    described = set()
+    for names, default in _rows(section):
+        for name in names:
+            whole = f"fields.<c>{name}" if name.startswith(".") else name
+            assert whole in known, f"there is no option {whole}"
+            described.add(whole)
+            if whole.startswith("debezium-json."):
+                described |= {whole.replace("debezium-json", f.name) for f in FORMATS if f.changelog}
+            option = known[whole]
+            if option.required:
+                assert default == "required"
+            elif option.default is not None and len(names) == 1:
+                assert f"`{option.default}`" in default, f"the default of {whole}"
+    for name in known.keys() - described:
+        prose = next((text for prefix, text in IN_PROSE.items() if name.startswith(prefix)), None)
+        assert prose is not None, f"{name} is not described"
+        assert prose in section
 
 
 @pytest.mark.parametrize("format_", [f.name for f in FORMATS if f.changelog])

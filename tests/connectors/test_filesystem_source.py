@@ -14,7 +14,7 @@ import pytest
 from sqlstream.connectors.api import ConnectorContext, Limits
 from sqlstream.connectors.filesystem.paths import glob_pattern, list_files
 from sqlstream.connectors.filesystem.source import FileSource
-from sqlstream.storage.manifest import DamagedFileError
+from sqlstream.storage.checked_json import DamagedFileError
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
 from tests.connectors.harness import context, read_all, read_split, source_spec

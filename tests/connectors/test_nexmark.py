@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from sqlstream.connectors.generators.nexmark import (
     AUCTION,
     BID,
-    COLUMNS,
     DEFAULT_BASE_TIME_US,
     PERSON,
     NexmarkGenerator,
 )
+from sqlstream.connectors.generators.nexmark_columns import COLUMNS
 from sqlstream.connectors.generators.randomness import numbers
 from tests.examples import examples
 

@@ -8,6 +8,7 @@ import pytest
 from sqlstream.connectors.api import Limits, Source, SourceFactory
 from sqlstream.connectors.numbered import NumberedSource
 from sqlstream.connectors.registry import REGISTERED
+from sqlstream.planning import plan_file
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_planner.catalog.options import Role
@@ -147,3 +148,13 @@ def test_what_a_descriptor_says_can_be_made() -> None:
         if connector.sink is not None:
             assert REGISTERED.sink_factory(descriptor.name)
         REGISTERED.batch_input(descriptor.name)
+
+
+def test_columns_that_events_do_not_have_are_told_by_their_place() -> None:
+    text = "CREATE TABLE t (bid ROW<prize BIGINT>, v AS 1) WITH ('connector' = 'nexmark', 'events' = '1');"
+    with pytest.raises(DiagnosticError) as error:
+        plan_file(f"{text} SELECT v FROM t;", file="p.sql")
+    [found] = error.value.diagnostics
+    assert found.help == "did you mean `bid.price`?"
+    assert found.span is not None
+    assert found.span.column == text.index("bid") + 1

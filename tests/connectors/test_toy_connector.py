@@ -14,7 +14,7 @@ from sqlstream.connectors.registry import REGISTERED, Connector, Registry
 from sqlstream.golden.results import actual_rows, expected_rows
 from sqlstream.planning import plan_file
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
-from sqlstream.runtime.tasks.worker import of_registry
+from sqlstream.runtime.tasks.task_program import of_registry
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_planner import explain

@@ -57,12 +57,14 @@ def main(
 
     print("ready", flush=True)
     try:
-        plan = plan_file(folder / "pipeline.sql").physical
+        planned = plan_file(folder / "pipeline.sql")
+        plan = planned.physical
         # These pipelines are small, and what is tested is several tasks.
         options = replace(plan.options, single_task_rows=int(os.environ.get("SINGLE_TASK_ROWS", "0")))
         result = run_pipeline(
             replace(plan, options=options),
             state_dir=folder / "state",
+            secrets=planned.secrets,
             local_dir=folder / "cache",
             base_dir=folder,
             parallelism=parallelism,

@@ -92,6 +92,8 @@ def test_datagen(tmp_path: Path) -> None:
     )
     rows = outcome(tmp_path, options, head="-- golden: var rows=500\n", cut=60)
     assert sum(int(row[2] or 0) for row in rows) == 500
+    # Nobody waits for them, and yet they are a second apart.
+    assert len({row[0] for row in rows}) == 9
 
 
 def test_an_empty_input(tmp_path: Path) -> None:

@@ -35,7 +35,9 @@ def kept_by(form: Form, below: Query, *, changing: bool) -> Kept | None:
     given = form.parameters
     if form.build is distinct:
         columns = ", ".join(given["columns"])
-        return Kept(f"SELECT DISTINCT {columns} FROM ({below.judge}) AS d", len(given["columns"]))
+        counts = ", COUNT(*)" if changing else ""
+        text = f"SELECT {columns}{counts} FROM ({below.judge}) AS d GROUP BY {columns}"
+        return Kept(text, len(given["columns"]))
     if form.build in (grouped, windowed):
         calls = [kept for call in given["calls"] for kept in accumulators(call, changing=changing)]
         changed: dict[str, object] = {"calls": ["COUNT(*)", *calls]}
@@ -62,7 +64,8 @@ def accumulators(call: str, *, changing: bool) -> list[str]:
     argument = argument.removesuffix(")")
     if argument.startswith("DISTINCT "):
         column = argument.removeprefix("DISTINCT ")
-        return [f"list(DISTINCT {column} ORDER BY {column}){tail}"]
+        listed = f"list(DISTINCT {column} ORDER BY {column})"
+        return [listed, f"{listed}{tail}"]  # a window keeps all values, with a flag for each FILTER
     if function in ("MIN", "MAX") and changing:
         return [f"list({argument} ORDER BY {argument}){tail}"]
     counted = [f"COUNT({argument}){tail}"] if function == "SUM" else []

@@ -9,14 +9,14 @@ import pytest
 from sqlglot import exp
 
 from sqlstream_planner.diagnostics import InternalError
-from sqlstream_planner.dialect import SqlSyntaxError, parse_expression
+from sqlstream_planner.dialect import SqlSyntaxError, duckdb_sql, parse_expression
 from sqlstream_planner.functions import catalogue
-from sqlstream_planner.functions.as_written import as_written
-from sqlstream_planner.functions.translate import AGGREGATES, TRANSLATIONS, translate_marked
+from sqlstream_planner.functions.as_written import as_written, without_marks
+from sqlstream_planner.functions.translate import AGGREGATES, TRANSLATIONS, translate, translate_marked
 from sqlstream_planner.functions.translate.rewrite import is_translated
 from sqlstream_planner.identity.expression import OPERATORS, expression_form
+from sqlstream_planner.identity.expression.synonyms import SYNONYMS
 from sqlstream_planner.identity.form import Form, form, size, text, walk
-from sqlstream_planner.identity.synonyms import SYNONYMS
 from sqlstream_planner.problems import TypeProblem
 from tests.identity.expressions import FORMS, form_of
 
@@ -218,6 +218,8 @@ NOT i4 = ANY(li) | i4 <> ANY(li)
 i4 <> ALL(li) | i4 <> ANY(li)
 md5(vc) | sha256(vc)
 vc IS JSON | vc IS NOT JSON
+vc IS JSON | vc IS JSON OBJECT
+vc IS JSON ARRAY | vc IS JSON OBJECT
 substring(vc, 1) | substring(vc, 1, 2)
 ARRAY_DISTINCT(li) | list_distinct(li)
 ARRAY_SORT(li) | list_reverse_sort(li)
@@ -292,6 +294,12 @@ def test_a_name_bound_in_one_lambda_is_a_column_outside_of_it() -> None:
     assert one != other
 
 
+def test_what_a_comprehension_goes_over_is_no_name_of_its_own() -> None:
+    node = parse_expression("[x + 1 FOR x IN x]")
+    one, other = (expression_form(node, {"x": form("column", table)}) for table in ("orders", "users"))
+    assert one != other
+
+
 def test_a_translated_call_is_what_was_written() -> None:
     found = form_of("DAYOFWEEK(da) + 1")
     assert text(found) == '(+ (call "dayofweek" (column "da")) (number "1"))' or text(found) == (
@@ -324,6 +332,33 @@ def test_what_is_translated_is_not_translated_again() -> None:
     again = translate_marked(exp.Paren(this=once.copy()))
     assert again.unnest().sql() == once.unnest().sql()
     assert as_written(again.this) == as_written(once)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DAYOFWEEK(da) * 2",
+        "CONCAT(vc, 'a') LIKE vc",
+        "-EXPM1(db)",
+        "TIMESTAMPADD(DAY, 1, ts) - ts",
+        "BIT_GET(i4, 1) * 2",
+    ],
+)
+def test_without_its_marks_an_expression_is_the_translation(sql: str) -> None:
+    node = parse_expression(sql)
+    assert duckdb_sql(without_marks(translate_marked(node))) == duckdb_sql(translate(node))
+
+
+def test_every_translation_is_the_same_without_its_marks() -> None:
+    columns = ("vc", "i4", "db", "ts", "li", "da")
+    for translation in TRANSLATIONS:
+        arguments = ", ".join(columns[i % len(columns)] for i in range(len(translation.parameters)))
+        node = parse_expression(f"-{translation.name}({arguments}) * 2 || 'a'")
+        try:
+            plain = translate(node)
+        except TypeProblem:
+            continue  # it takes literals
+        assert duckdb_sql(without_marks(translate_marked(node))) == duckdb_sql(plain)
 
 
 def test_synonyms_are_what_duckdb_calls_aliases() -> None:

@@ -72,6 +72,8 @@ def bound(sql: str) -> exp.Expr | None:
         node = translate_marked(parse_expression(sql), lambda e: infer(e, SCOPE).type)
         node = node.transform(_with_fields, copy=False)
         infer(node, SCOPE)
+        if not {c.name for c in node.find_all(exp.Column)} <= SCOPE.keys():
+            return None  # a change made a name of something else a column
     except (TypeProblem, SqlSyntaxError):
         return None
     return node
@@ -113,8 +115,8 @@ def mutated(node: exp.Expr, chosen: random.Random) -> exp.Expr:
     tree = exp.Paren(this=node.copy())
     parts = [
         n for n in tree.walk()
-        if n is not tree and isinstance(n, exp.Condition) and n.arg_key != "to"
-        and not isinstance(n.parent, exp.PropertyEQ | exp.Lambda | exp.Extract | exp.Interval | exp.Cast)
+        if n is not tree and isinstance(n, exp.Condition) and not isinstance(n, exp.PropertyEQ) and n.arg_key != "to"
+        and not isinstance(n.parent, exp.DataTypeParam | exp.PropertyEQ | exp.Lambda | exp.Extract | exp.Interval | exp.Cast)
     ]  # fmt: skip
     if not parts:
         return tree

@@ -101,7 +101,7 @@ def members(seed: int) -> list[tuple[tuple[State, ...], Member]]:
                 form,
                 parameters={**form.parameters, **({"view": other.name} if "view" in form.parameters else {})},
             )
-            forms.append((moved, replace(table_of(other.name, below), time=below.time), other))
+            forms.append((moved, replace(table_of(other.name, below), stateful=0, ties=False), other))
     found = []
     for one, input_, table in forms:
         changing = table.changelog or input_.stateful > 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -88,6 +90,21 @@ def test_our_variables_are_not_relations() -> None:
     with pytest.raises(DataError, match="secret"):
         DUCK.query("SELECT * FROM secret")
     assert secret.num_rows == 1
+
+
+def test_a_workers_session_spills_where_it_is_told_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    duck = worker_session(64 << 20, str(tmp_path / "cache"))
+    duck.connection.execute(
+        "CREATE TEMP TABLE t AS SELECT md5(i::VARCHAR) AS s FROM range(3_000_000) AS t(i)"
+    )
+    assert list((tmp_path / "cache").iterdir())
+    other = worker_session(None, str(tmp_path / "other"))  # the former can't change its folder any more
+    assert other is not duck
+    assert worker_session(None, str(tmp_path / "third")) is other
+    assert ".tmp" not in {p.name for p in tmp_path.iterdir()}
 
 
 def test_a_worker_session_starts_empty() -> None:

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.aggregate.group_aggregate import GroupAggregate
-from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 from sqlstream_operators.plan import types as t
 from sqlstream_operators.plan.changelog_spec import ExpirySpec, GroupAggregateSpec, MultisetSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.plan.types import SqlType
+from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 from tests.examples import examples
 from tests.operators.weighted_cases import (
     Folded,

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import (
     Column,
@@ -32,6 +31,7 @@ from sqlstream_operators.plan.spec import (
     WindowSpec,
 )
 from sqlstream_operators.plan.types import SqlType
+from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 from sqlstream_operators.task.task import EpochContext
 from tests.operators.arrow_strategies import any_types
 from tests.operators.pipelines import window_plan

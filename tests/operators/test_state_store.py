@@ -562,6 +562,11 @@ def test_a_checkpoint_store_keeps_files(tmp_path: Path, scheme: str) -> None:
         checkpoint.put_exclusive("m/1.json", b"second")
     assert checkpoint.get("m/1.json") == b"first"
     assert checkpoint.list("m") == ["m/1.json"]
+    checkpoint.put("n/1.json", b"older")
+    for _ in range(2):  # the second time it is there already
+        checkpoint.move("m/1.json", "n/1.json")
+        assert checkpoint.list("m") == []
+        assert checkpoint.get("n/1.json") == b"first"
 
 
 def test_a_lost_local_disk_is_no_loss(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ import pytest
 from sqlstream_operators.codec.exchange import Message, decode, encode
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError, InternalError
-from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 from sqlstream_operators.plan.spec import (
     SLICE_COLUMN,
     Column,
@@ -39,6 +38,7 @@ from sqlstream_operators.plan.spec import (
 )
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.plan.types import BIGINT, HUGEINT, JSON, TIMESTAMP, VARCHAR
+from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_operators.task.report import REPORT_EDGE, Report
 from sqlstream_operators.task.task import EpochContext, run_shard_task, run_source_task, watermarks_for

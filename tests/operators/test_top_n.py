@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.operators.operator import OperatorContext, Watermarks
+from sqlstream_operators.operators.operator import OperatorContext
 from sqlstream_operators.operators.registry import operator_of
 from sqlstream_operators.operators.top_n import ranked_state as ranked_state_module
 from sqlstream_operators.operators.top_n.top_n import TopN
@@ -25,6 +25,7 @@ from sqlstream_operators.plan.changelog_spec import RANKS, Ordering, TopNSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.plan.types import BIGINT, BLOB
+from sqlstream_operators.plan.watermarks import Watermarks
 from tests.examples import examples
 from tests.operators.ranked_cases import (
     COLUMNS,

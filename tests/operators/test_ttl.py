@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.operators.operator import OperatorContext, Watermarks
+from sqlstream_operators.operators.operator import OperatorContext
 from sqlstream_operators.operators.registry import operator_of
 from sqlstream_operators.operators.time_to_live import TimeToLive
 from sqlstream_operators.plan.changelog_spec import (
@@ -31,6 +31,7 @@ from sqlstream_operators.plan.schema import KIND_COLUMN, WEIGHT_COLUMN, Column, 
 from sqlstream_operators.plan.state_schema import Layout, StateField, StateSchema, StateTable
 from sqlstream_operators.plan.state_ttl import EXPIRY, TOUCHED, granularity_us, with_ttl
 from sqlstream_operators.plan.types import BIGINT, BLOB, VARCHAR
+from sqlstream_operators.plan.watermarks import Watermarks
 from sqlstream_operators.state.memory import MemoryShardStore
 from tests.examples import examples
 

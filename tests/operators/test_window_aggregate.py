@@ -18,13 +18,7 @@ from hypothesis import strategies as st
 
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.operators.operator import (
-    WATERMARK_MAX,
-    WATERMARK_MIN,
-    OperatorContext,
-    OperatorResult,
-    Watermarks,
-)
+from sqlstream_operators.operators.operator import OperatorContext, OperatorResult
 from sqlstream_operators.operators.window.window_aggregate import WindowAggregate
 from sqlstream_operators.plan.spec import (
     SLICE_COLUMN,
@@ -35,6 +29,7 @@ from sqlstream_operators.plan.spec import (
     WindowKind,
     WindowSpec,
 )
+from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 from sqlstream_operators.state.memory import MemoryShardStore
 from sqlstream_operators.task.report import Report
 from sqlstream_operators.task.task import rocks_stores

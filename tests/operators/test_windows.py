@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN
 from sqlstream_operators.operators.window.windows import (
     closed,
     closed_upto,
@@ -19,6 +18,7 @@ from sqlstream_operators.operators.window.windows import (
     window_start,
 )
 from sqlstream_operators.plan.spec import WindowKind, WindowSpec
+from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN
 
 
 def naive_windows(window: WindowSpec, time: int) -> set[tuple[int, int]]:

@@ -13,11 +13,12 @@ import pyarrow as pa
 from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.codec.exchange import partition
 from sqlstream_operators.duck.session import DuckSession
-from sqlstream_operators.operators.operator import OperatorContext, Watermarks
+from sqlstream_operators.operators.operator import OperatorContext
 from sqlstream_operators.operators.registry import operator_of
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.spec import OperatorSpec
 from sqlstream_operators.plan.types import BIGINT
+from sqlstream_operators.plan.watermarks import Watermarks
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.memory import MemoryShardStore
 from sqlstream_operators.state.shard_store import ShardStore

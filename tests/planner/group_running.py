@@ -10,9 +10,10 @@ import pyarrow as pa
 from sqlstream_operators.codec.keys import key_groups, shard_of
 from sqlstream_operators.operators.aggregate.distinct_values import DistinctValues
 from sqlstream_operators.operators.aggregate.group_aggregate import GroupAggregate as GroupOperator
-from sqlstream_operators.operators.operator import OperatorContext, Watermarks
+from sqlstream_operators.operators.operator import OperatorContext
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.types import BIGINT, BOOLEAN, quote_identifier
+from sqlstream_operators.plan.watermarks import Watermarks
 from sqlstream_operators.state.memory import MemoryShardStore
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.operators.distinct_values import DistinctPlan

@@ -20,6 +20,7 @@ FILES = sorted(ERRORS.glob("*.sql"))
 
 #: Codes of the planner that no small file gives, and why.
 ELSEWHERE = {
+    "OPT007": "of a run: in tests/planner/test_secrets.py",
     "SQL000": "the file itself can't be read",
     "SQL008": "in tests/planner/syntax_errors.txt",
     "SQL016": "no connector is only a source and passes the catalog, which says OPT006",

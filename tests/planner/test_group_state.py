@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.operators.operator import WATERMARK_MAX, Watermarks
+from sqlstream_operators.plan.watermarks import WATERMARK_MAX, Watermarks
 from sqlstream_planner.identity.relation import Meanings
 from sqlstream_planner.logical import EventTime, GroupExpiry
 from sqlstream_planner.physical.operators.group_aggregate import plan_group

@@ -376,3 +376,9 @@ def test_a_decimal_keeps_its_digits() -> None:
     scope = {"d": (decimal(12, 4), False)}
     assert str(infer(parse("sum(d)"), scope, aggregates=True).type) == "DECIMAL(38,4)"
     assert infer(parse("d / 2"), scope).type == DOUBLE
+
+
+@pytest.mark.parametrize("written", ["DECIMAL(NULL, 2)", "DECIMAL(a)", "DECIMAL(10, 'x')"])
+def test_a_decimal_of_no_number_of_digits_is_no_type(written: str) -> None:
+    with pytest.raises(TypeProblem, match="there is no type"):
+        infer(parse(f"CAST(1 AS {written})"), {})

@@ -66,7 +66,8 @@ def test_an_option_that_can_change_the_rows_counts(one: str, other: str) -> None
 
 @pytest.mark.parametrize(("one", "other"), SAME_ROWS)
 def test_what_cannot_change_the_rows_does_not_count(one: str, other: str) -> None:
-    assert identity("a BIGINT", one) == identity("a BIGINT", other, name="another_name")
+    columns = "event_type INT" if "nexmark" in one else "a BIGINT"
+    assert identity(columns, one) == identity(columns, other, name="another_name")
 
 
 def test_every_option_counts_unless_its_descriptor_says_otherwise() -> None:

@@ -19,6 +19,7 @@ from sqlstream_planner.functions.translate.java_patterns import strftime_format
 from sqlstream_planner.functions.translate.rewrite import is_translated
 from sqlstream_planner.infer import infer
 from sqlstream_planner.problems import TypeProblem
+from sqlstream_planner.testing import logical
 from tests.planner.typing_referee import parse
 
 
@@ -54,6 +55,19 @@ CASES: list[tuple[str, Any]] = [
     ("'ab' SIMILAR TO 'a[_]%'", False),
     ("'line' || chr(10) || 'break' SIMILAR TO 'line%'", True),
     ("NULL SIMILAR TO 'a%'", None),
+    ("'{}' IS JSON", True),
+    ("'{' IS JSON", False),
+    ("'1' IS JSON VALUE", True),
+    ("'{}' IS JSON OBJECT", True),
+    ("'[1]' IS JSON OBJECT", False),
+    ("'{' IS JSON OBJECT", False),
+    ("'[1]' IS JSON ARRAY", True),
+    ("'1' IS JSON ARRAY", False),
+    ("'1' IS JSON SCALAR", True),
+    ("'null' IS JSON SCALAR", True),
+    ("'{}' IS JSON SCALAR", False),
+    ("'{' IS NOT JSON SCALAR", True),
+    ("NULL IS JSON OBJECT", None),
     ("CHAR_LENGTH('héllo')", 5),
     ("CHARACTER_LENGTH('ab')", 2),
     ("UPPER('ab')", "AB"),
@@ -528,3 +542,14 @@ def test_the_page_of_functions_is_up_to_date() -> None:
     assert page.read_text(encoding="utf-8") == functions_page(), (
         "python -m sqlstream_planner.functions.document"
     )
+
+
+@pytest.mark.parametrize("sql", ["vc IS JSON WITH UNIQUE KEYS", "vc SIMILAR TO 'a!%' ESCAPE '!'"])
+def test_a_form_that_would_mean_something_else_is_refused(sql: str) -> None:
+    with pytest.raises(TypeProblem):
+        translate(parse(sql))
+
+
+def test_a_name_of_the_select_list_is_not_translated_twice() -> None:
+    shown = logical("SELECT DAYOFWEEK(ts) AS d, d * 2 AS e FROM t", rules=())
+    assert "e = ((DAYOFWEEK(ts) + 1)) * 2" in shown

@@ -28,6 +28,7 @@ def run_here(
     """Run `planned` until its input ends; state, cache and paths are in `folder`, nothing is synced or waited for."""
     return run_pipeline(
         planned.physical,
+        secrets=planned.secrets,
         state_dir=folder / state,
         local_dir=folder / "cache",
         base_dir=folder,

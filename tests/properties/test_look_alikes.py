@@ -99,7 +99,6 @@ CASES = {
             ]
         },
         _files("in", ITEMS),
-        "two UNNESTs of one array are one column",
     ),
     "an array unnested twice, filtered": Case(
         OVER_ITEMS,
@@ -118,7 +117,6 @@ CASES = {
             f"SELECT k, SUM(y) AS n FROM {TWICE} WHERE x < y GROUP BY k": [(1, 2)],
         },
         _files("in", ITEMS),
-        "two UNNESTs of one array are one column",
     ),
     "an inner and an outer UNNEST": Case(
         OVER_ITEMS,
@@ -139,7 +137,6 @@ CASES = {
             ],
         },
         _files("in", RANKED),
-        "Top-Ns that differ in what they read share state, ties then differ",
     ),
     "two Top-Ns that differ in payload, the other way round": Case(
         OVER_RANKED,
@@ -187,7 +184,6 @@ CASES = {
             ],
         },
         _files("in", TIMES),
-        "the offset is taken modulo the step",
     ),
     "a rank that one sink shows and the other does not": Case(
         _table("t", "v INT"),
@@ -202,7 +198,6 @@ CASES = {
             ],
         },
         _files("in", '{"v": 2}\n{"v": 1}\n'),
-        "a row whose rank alone changed is taken back and given again",
         rows_per_epoch=1,
     ),
     "the first rows of a table that is read twice": Case(

@@ -25,7 +25,7 @@ from sqlstream.connectors.api import (
 from sqlstream.runtime.api import run_pipeline
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
-from sqlstream.runtime.tasks.worker import Connectors
+from sqlstream.runtime.tasks.task_program import Connectors
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec, WindowKind, WindowSpec
 from tests.operators.pipelines import Row, table_of, window_plan

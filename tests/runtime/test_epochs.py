@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream.runtime.loop.stop import StopFlag
-from sqlstream_operators.operators.operator import WATERMARK_MAX
+from sqlstream_operators.plan.watermarks import WATERMARK_MAX
 from tests.runtime.support import Crash, World, crash_at, manifests, rows_of, tumbling
 
 EVENTS = rows_of(

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sqlstream.storage.checked_json import DamagedFileError
 from sqlstream.storage.field_ids import StoredField
 from sqlstream.storage.manifest import (
     CommittedPart,
-    DamagedFileError,
     EpochPlan,
     Manifest,
     PlannedSource,
@@ -21,7 +21,7 @@ from sqlstream.storage.manifest import (
     SourceState,
     StateVersions,
 )
-from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN, Watermarks
+from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 from sqlstream_operators.state.staged_rows import StagedFile, StagedRows
 
 RUN = RunInfo("ab12", "host", 17, "2026-01-01T00:00:00+00:00")

@@ -20,13 +20,14 @@ from sqlstream.planning import plan_file
 from sqlstream.runtime.api import run_pipeline
 from sqlstream.runtime.loop.progress import RunResult
 from sqlstream.runtime.spark.stages import _ROW, SparkJobRunner, is_small, zipped_packages
-from sqlstream.runtime.tasks import worker
+from sqlstream.runtime.tasks import message_batches
 from sqlstream.runtime.tasks.job import EpochJob, JobRunner
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
-from sqlstream.runtime.tasks.worker import TaskProgram, from_batches, to_batches
+from sqlstream.runtime.tasks.message_batches import from_batches, to_batches
+from sqlstream.runtime.tasks.task_program import TaskProgram
 from sqlstream.storage.manifest import EpochPlan, PlannedSource, PlannedSplit
 from sqlstream_operators.codec.exchange import Message
-from sqlstream_operators.operators.operator import WATERMARK_MIN, Watermarks
+from sqlstream_operators.plan.watermarks import WATERMARK_MIN, Watermarks
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.runtime.test_manifest import RUN
@@ -235,7 +236,7 @@ def test_executors_can_import_our_packages_from_the_zip(tmp_path: Path) -> None:
     target = tmp_path / "packages.zip"
     target.write_bytes(zipped_packages())
     code = (
-        f"import sys; sys.path.insert(0, {str(target)!r}); import sqlstream.runtime.tasks.worker as w; "
+        f"import sys; sys.path.insert(0, {str(target)!r}); import sqlstream.runtime.spark.map_tasks as w; "
         "import sqlstream.connectors.registry; print(w.__file__)"
     )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -245,4 +246,4 @@ def test_executors_can_import_our_packages_from_the_zip(tmp_path: Path) -> None:
     assert done.stdout.startswith(str(target)), done.stderr
     assert b"__pycache__" not in zipped_packages()
     assert io.BytesIO(zipped_packages()).getbuffer().nbytes < 3 << 20
-    assert worker.PART_BYTES < 64 << 20
+    assert message_batches.PART_BYTES < 64 << 20

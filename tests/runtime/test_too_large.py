@@ -9,11 +9,12 @@ import pyarrow as pa
 import pytest
 
 from sqlstream.runtime.loop.admission import CALM_EPOCHS, FEWEST_ROWS, Admission
-from sqlstream.runtime.spark.stages import told
+from sqlstream.runtime.spark.stages import SparkJobRunner, told
 from sqlstream.runtime.tasks.failures import EpochTooLargeError, error_of
 from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
-from sqlstream.runtime.tasks.worker import Connectors, describe
+from sqlstream.runtime.tasks.task_failure import describe
+from sqlstream.runtime.tasks.task_program import Connectors
 from sqlstream.storage.manifest import RowsCap
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import MemoryExhaustedError
@@ -196,6 +197,16 @@ def test_signs_of_memory_in_what_spark_says(text: str) -> None:
     assert not isinstance(told("Job aborted: no route to host", 7), EpochTooLargeError)
 
 
+def test_a_runner_whose_jvm_is_gone_is_closed_without_another_error() -> None:
+    class Session:
+        def stop(self) -> None:
+            raise ConnectionRefusedError
+
+    runner = object.__new__(SparkJobRunner)
+    runner._owner, runner._owned, runner._scratch = Session(), True, None
+    runner.close()
+
+
 def test_a_jvm_that_is_gone_ends_the_run_and_the_next_reads_less(tmp_path: Path) -> None:
     here = world(tmp_path)
 
@@ -203,8 +214,9 @@ def test_a_jvm_that_is_gone_ends_the_run_and_the_next_reads_less(tmp_path: Path)
         def run(self, job: EpochJob) -> EpochOutcome:
             raise told("An error occurred while calling", job.plan.epoch, lost=True)
 
-    with pytest.raises(EpochTooLargeError):
+    with pytest.raises(EpochTooLargeError) as caught:
         here.run(rows=900, runner=Gone(here, fits=900))
+    assert "the next run reads its input in smaller epochs" in caught.value.diagnostics[0].notes
     runner = Cramped(here, fits=900)
     here.run(rows=900, runner=runner)
     assert runner.tried[0] == 225

@@ -15,8 +15,8 @@ from sqlstream.runtime.loop.watermarks import (
     window_clocks,
 )
 from sqlstream.storage.manifest import SourceState
-from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN
 from sqlstream_operators.plan.spec import WindowKind, WindowSpec
+from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN
 from tests.operators.pipelines import window_plan
 
 NAMES = ("a", "b", "c")

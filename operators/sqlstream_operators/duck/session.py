@@ -46,8 +46,8 @@ class DuckSession:
             self._connection.execute(setting)
         self._limit = 0
         self.limit(memory_limit)
-        if temp_directory is not None:
-            self._connection.execute("SET temp_directory = $1", [temp_directory])
+        self._spill: str | None = None
+        self.spill_to(temp_directory)
         self._registered: set[str] = set()
         self._views: set[str] = set()
         self._broken = False
@@ -66,6 +66,16 @@ class DuckSession:
         if wanted != self._limit:
             self._connection.execute(f"SET memory_limit = '{wanted}B'")
             self._limit = wanted
+
+    def spill_to(self, directory: str | None) -> bool:
+        """Put what memory has no room for into a folder from now on (None: where it goes now); False: it is too late."""
+        if directory is not None and directory != self._spill:
+            try:
+                self._connection.execute("SET temp_directory = $1", [directory])
+            except duckdb.Error:
+                return False
+            self._spill = directory
+        return True
 
     @property
     def broken(self) -> bool:
@@ -244,16 +254,16 @@ _LEAST_MEMORY = 128 << 20
 _worker: list[DuckSession] = []
 
 
-def worker_session(memory_limit: int | None = None) -> DuckSession:
-    """The session of this process, empty, with a memory limit (bytes; None: the default).
+def worker_session(memory_limit: int | None = None, spill: str | None = None) -> DuckSession:
+    """The session of this process, empty, with a memory limit (bytes; None: the default), and where it spills to.
 
     It is kept between the tasks of a Python worker, because opening one costs more than a small epoch's
     query.
     """
-    if _worker and _worker[0].broken:
+    if _worker and (_worker[0].broken or not _worker[0].spill_to(spill)):
         _worker.pop().close()
     if not _worker:
-        _worker.append(DuckSession(memory_limit=memory_limit))
+        _worker.append(DuckSession(memory_limit=memory_limit, temp_directory=spill))
     _worker[0].reset()
     _worker[0].limit(memory_limit)
     return _worker[0]

@@ -6,32 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from sqlstream_operators.plan.watermarks import Watermarks
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from sqlstream_operators.duck.session import DuckSession
     from sqlstream_operators.state.store import StateStore
-
-#: Watermark values that mean "nothing read yet" and "the input is complete", in µs.
-WATERMARK_MIN = -(2**63)
-WATERMARK_MAX = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Watermarks:
-    """The watermarks that apply to one operator in one epoch, µs.
-
-    `previous` is the close watermark of the epoch before, `late` decides what is late in this epoch, `close`
-    decides which windows are emitted in it. previous <= late <= close.
-    """
-
-    previous: int = WATERMARK_MIN
-    late: int = WATERMARK_MIN
-    close: int = WATERMARK_MIN
-
-    def __post_init__(self) -> None:
-        if not self.previous <= self.late <= self.close:
-            raise ValueError(f"watermarks go backwards: {self.previous}, {self.late}, {self.close}")
 
 
 @dataclass(frozen=True, slots=True)

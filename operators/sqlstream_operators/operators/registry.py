@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any, cast
 
-from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.aggregate.distinct_values import DistinctValues
 from sqlstream_operators.operators.aggregate.group_aggregate import GroupAggregate
 from sqlstream_operators.operators.changelog.changelog_normalize import ChangelogNormalize
@@ -31,41 +32,30 @@ from .operator import Operator
 from .time_to_live import TimeToLive
 
 
+def _top_n(spec: TopNSpec) -> Operator:
+    """The layout of the state says which: a short Top-N keeps a partition's rows in one value."""
+    return ShortTopN(spec) if spec.state.tables[0].layout == "list" else TopN(spec)
+
+
+#: What makes the operator of each class of specs.
+OPERATORS: Mapping[type[OperatorSpec], Callable[[Any], Operator]] = {
+    WindowAggregateSpec: WindowAggregate,
+    GroupAggregateSpec: GroupAggregate,
+    DistinctValuesSpec: DistinctValues,
+    TopNSpec: _top_n,
+    DeduplicateSpec: Deduplicate,
+    WindowTopNSpec: WindowTopN,
+    ChangelogNormalizeSpec: ChangelogNormalize,
+    FirstRowSpec: FirstRow,
+    SuppressUntilCloseSpec: SuppressUntilClose,
+}
+
+
 def operator_of(spec: OperatorSpec) -> Operator:
-    """The operator that runs a spec."""
-    if isinstance(spec, WindowAggregateSpec | WindowTopNSpec | SuppressUntilCloseSpec):
-        return _operator_of(spec)
-    if spec.ttl_us is not None:
-        lasting = spec.seed if isinstance(spec, GroupAggregateSpec) else None
-        return TimeToLive(_operator_of(replace(spec, ttl_us=None)), spec.state, spec.ttl_us, lasting)
-    return _operator_of(spec)
-
-
-def _operator_of(spec: OperatorSpec) -> Operator:
-    match spec:
-        case WindowAggregateSpec():
-            return WindowAggregate(spec)
-        case GroupAggregateSpec():
-            return GroupAggregate(spec)
-        case DistinctValuesSpec():
-            return DistinctValues(spec)
-        case TopNSpec():
-            return ShortTopN(spec) if spec.state.tables[0].layout == "list" else TopN(spec)
-        case DeduplicateSpec():
-            return Deduplicate(spec)
-        case WindowTopNSpec():
-            return WindowTopN(spec)
-        case ChangelogNormalizeSpec():
-            return ChangelogNormalize(spec)
-        case FirstRowSpec():
-            return FirstRow(spec)
-        case SuppressUntilCloseSpec():
-            return SuppressUntilClose(spec)
-    raise InternalError(f"no operator runs a {spec.kind}")
-
-
-def emits_changes(spec: OperatorSpec) -> bool:
-    """Whether what the operator emits has WEIGHT_COLUMN."""
-    if isinstance(spec, SuppressUntilCloseSpec):
-        return spec.retracts
-    return not isinstance(spec, WindowAggregateSpec | WindowTopNSpec | DistinctValuesSpec)
+    """The operator that runs a spec, in a wrapper that forgets keys if the spec has a time to live."""
+    ttl_us: int | None = getattr(spec, "ttl_us", None)
+    if ttl_us is None:
+        return OPERATORS[type(spec)](spec)
+    operator = OPERATORS[type(spec)](replace(cast(Any, spec), ttl_us=None))
+    lasting = spec.seed if isinstance(spec, GroupAggregateSpec) else None
+    return TimeToLive(operator, spec.state, ttl_us, lasting)

@@ -22,8 +22,9 @@ from sqlstream_operators.plan.schema import Column, Schema
 from sqlstream_operators.plan.state_schema import FOUND, TIME, StateSchema
 from sqlstream_operators.plan.state_ttl import AT, EXPIRY, TOUCHED, granularity_us
 from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_operators.plan.watermarks import Watermarks
 
-from .operator import Operator, OperatorContext, OperatorResult, Watermarks
+from .operator import Operator, OperatorContext, OperatorResult
 from .phase_timer import PhaseTimer
 
 _ROWS = "__touched"

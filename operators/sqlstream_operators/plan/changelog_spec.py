@@ -6,6 +6,7 @@ append-only: each row comes once. What an operator emits is consolidated: a row 
 all if it came and went within the epoch.
 
 The `kind` of a spec stands for its class in stored plans: a fixed string, whatever the class is called.
+`emits_changes` says whether what the operator emits has WEIGHT_COLUMN.
 """
 
 from __future__ import annotations
@@ -104,6 +105,7 @@ class GroupAggregateSpec:
     """
 
     kind: ClassVar[str] = "group_aggregate"
+    emits_changes: ClassVar[bool] = True
 
     state: StateSchema
     keys: Schema
@@ -151,6 +153,7 @@ class DistinctValuesSpec(_Unwatched):
     """
 
     kind: ClassVar[str] = "distinct_values"
+    emits_changes: ClassVar[bool] = False
 
     state: StateSchema
     keys: Schema
@@ -188,6 +191,7 @@ class TopNSpec(_Unwatched):
     """
 
     kind: ClassVar[str] = "top_n"
+    emits_changes: ClassVar[bool] = True
 
     state: StateSchema
     columns: Schema
@@ -216,6 +220,7 @@ class DeduplicateSpec(_Unwatched):
     """
 
     kind: ClassVar[str] = "deduplicate"
+    emits_changes: ClassVar[bool] = True
 
     state: StateSchema
     columns: Schema
@@ -237,6 +242,7 @@ class WindowTopNSpec:
     """
 
     kind: ClassVar[str] = "window_top_n"
+    emits_changes: ClassVar[bool] = False
 
     state: StateSchema
     columns: Schema
@@ -268,6 +274,7 @@ class ChangelogNormalizeSpec(_Unwatched):
     """
 
     kind: ClassVar[str] = "changelog_normalize"
+    emits_changes: ClassVar[bool] = True
 
     state: StateSchema
     keys: tuple[str, ...]
@@ -287,6 +294,7 @@ class FirstRowSpec(_Unwatched):
     """
 
     kind: ClassVar[str] = "first_row"
+    emits_changes: ClassVar[bool] = False
 
     state: StateSchema
     keys: tuple[str, ...]
@@ -305,7 +313,7 @@ class SuppressUntilCloseSpec:
     `keys` (columns, `end` among them: the TIMESTAMP of the window's end). State: table `held`, layout
     'time' (the window's end, µs): key = `keys`, value = the other columns. A window with end E is closed
     at watermark W iff E - tick <= W. Output: `output`, the same columns, with WEIGHT_COLUMN if
-    rows can be taken back (`retracts`); they can't if the result is `final`: no change of a closed window
+    rows can be taken back (`emits_changes`); they can't if the result is `final`: no change of a closed window
     comes. Ends are at `offset_us` (mod `slice_us`).
     """
 
@@ -328,7 +336,7 @@ class SuppressUntilCloseSpec:
             raise ValueError(f"the window's end {self.end!r} is among the keys")
 
     @property
-    def retracts(self) -> bool:
+    def emits_changes(self) -> bool:
         """Whether a row that was given can be taken back."""
         return self.weighted and not self.final
 

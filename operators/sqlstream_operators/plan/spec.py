@@ -194,6 +194,7 @@ class WindowAggregateSpec:
     """
 
     kind: ClassVar[str] = "window_aggregate"
+    emits_changes: ClassVar[bool] = False
 
     state: StateSchema
     window: WindowSpec

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.operators.operator import Watermarks
 from sqlstream_operators.plan.plan_json import decode as decode_json
 from sqlstream_operators.plan.plan_json import encode as encode_json
 from sqlstream_operators.plan.spec import ExchangeInput, ExchangeOutput, LateStep, PhysicalPlan, Stage, Step
+from sqlstream_operators.plan.watermarks import Watermarks
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.shard_store import ShardStore
 from sqlstream_operators.state.version import ShardVersion

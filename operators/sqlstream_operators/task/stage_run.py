@@ -18,9 +18,9 @@ from sqlstream_operators.duck.relations import Relations, conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import consolidated, empty, with_weight
 from sqlstream_operators.errors import DataError, InternalError, MemoryExhaustedError
-from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN, OperatorContext, Watermarks
+from sqlstream_operators.operators.operator import OperatorContext
 from sqlstream_operators.operators.phase_timer import PhaseTimer
-from sqlstream_operators.operators.registry import emits_changes, operator_of
+from sqlstream_operators.operators.registry import operator_of
 from sqlstream_operators.operators.window.windows import closed_upto, window_ends_of_slice
 from sqlstream_operators.plan.spec import (
     SLICE_COLUMN,
@@ -36,6 +36,7 @@ from sqlstream_operators.plan.spec import (
     Stage,
 )
 from sqlstream_operators.plan.state_schema import StateSchema
+from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 from sqlstream_operators.state.version import ShardVersion
 
 from .dead_letters import DeadLetters
@@ -148,7 +149,7 @@ class StageRun:
         if version is not None and operator.idle(inputs, marks, stateless=version.is_empty):
             self.state[spec.state.state_id] = version
             self.metrics[step.name] = {}
-            shape = with_weight(spec.output) if emits_changes(spec) else spec.output
+            shape = with_weight(spec.output) if spec.emits_changes else spec.output
             relations.add_table(step.name, empty(shape), spec.output)
             return
         started = time.perf_counter_ns()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -17,6 +18,7 @@ from sqlstream_operators.duck.weighted import empty
 from sqlstream_operators.errors import DataError, InternalError
 from sqlstream_operators.plan.spec import ExchangeInput, PhysicalPlan, SourceInput, SourceSpec, Stage
 from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_operators.state.private_folder import make_private
 
 from .dead_letters import DeadLetters
 from .epoch import EpochContext, rocks_stores, watermarks_for
@@ -25,6 +27,9 @@ from .report import REPORT_EDGE, Report
 from .stage_run import StageRun, readings, task_name
 
 __all__ = ["EpochContext", "rocks_stores", "run_shard_task", "run_source_task", "watermarks_for"]
+
+SPILL = "spill"
+"""The folder among a machine's caches for what DuckDB has no memory for."""
 
 _SPLIT = "$split"
 _WHOLE = "$split with all columns"
@@ -53,7 +58,7 @@ def run_source_task(
     is read strictly; if DuckDB refuses, once more without its unreadable rows, which become dead letters.
     Raises DataError, naming the source, if it refuses again.
     """
-    duck = duck or worker_session(plan.options.task_memory_bytes)
+    duck = duck or _session(plan, epoch)
     source = next((spec for spec in plan.sources if spec.name == source_name), None)
     if source is None:
         raise InternalError(f"the plan has no source {source_name}")
@@ -102,6 +107,12 @@ def run_source_task(
             watermark=watermark,
             malformed=malformed,
         )
+
+
+def _session(plan: PhysicalPlan, epoch: EpochContext) -> DuckSession:
+    """The session of this process. What does not fit into its memory goes to where the machine caches state."""
+    spill = str(make_private(Path(epoch.local_dir)) / SPILL) if epoch.local_dir else None
+    return worker_session(plan.options.task_memory_bytes, spill)
 
 
 def _whole(
@@ -192,7 +203,7 @@ def run_shard_task(
             arrived[message.edge].append(message)
         if message.edge in later:
             yield message
-    duck = duck or worker_session(plan.options.task_memory_bytes)
+    duck = duck or _session(plan, epoch)
     with closing(DeadLetters(epoch, task_name(level, shard))) as letters:
         task = StageRun(plan, level, shard, epoch, duck, letters, stores)
         rows = 0

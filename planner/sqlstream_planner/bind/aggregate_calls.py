@@ -12,7 +12,6 @@ from sqlstream_planner.dialect import function_name
 from sqlstream_planner.functions import catalogue
 from sqlstream_planner.functions.as_written import without_marks
 from sqlstream_planner.functions.calls import written_call
-from sqlstream_planner.identity.relation import form_over
 from sqlstream_planner.logical import AggregateCall, Field, Fields, column
 from sqlstream_planner.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 
@@ -104,7 +103,7 @@ class AggregateCalls:
 
     def add(self, node: exp.Expr) -> AggregateCall:
         """The call that is written as `node`. Raises DiagnosticError."""
-        form = form_over(node, {}).digest
+        form = self._context.form(node, self._fields)
         if form in self._calls:
             return self._calls[form]
         inner, filter_, order = node, None, None
@@ -202,7 +201,7 @@ class AggregateCalls:
         types = tuple(self._context.type_of(a, fields).type for a in arguments)
         if distinct:
             for term, _, _ in order_by:
-                if form_over(term, {}).digest != form_over(arguments[0], {}).digest:
+                if self._context.form(term, fields) != self._context.form(arguments[0], fields):
                     self._context.unsupported(
                         term,
                         f"{name.upper()}(DISTINCT …) ordered by something else than its argument",

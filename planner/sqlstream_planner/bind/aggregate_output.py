@@ -13,7 +13,6 @@ from sqlstream_planner.bind.group_by import GroupBy
 from sqlstream_planner.bind.window_keys import WindowKeys
 from sqlstream_planner.dialect import function_name
 from sqlstream_planner.functions import catalogue
-from sqlstream_planner.identity.relation import form_over
 from sqlstream_planner.logical import Field, Node, column, raw
 
 _GROUPING = ("GROUPING", "GROUPING_ID")
@@ -37,7 +36,7 @@ class AggregateOutput:
 
     def rewritten(self, expression: exp.Expr) -> exp.Expr:
         """An expression of the SELECT list or HAVING over the output's columns. Raises DiagnosticError."""
-        form = form_over(expression, {}).digest
+        form = self.group_by.form_of(expression)
         if form in self.keys:
             return column(self.keys[form].id)
         if isinstance(expression, exp.Column):
@@ -83,7 +82,7 @@ class AggregateOutput:
         bounds = self.window.positions if self.window is not None else ()
         plain = [f for i, f in enumerate(self.group_by.forms) if i not in bounds]
         for argument in node.expressions:
-            form = form_over(argument, {}).digest
+            form = self.group_by.form_of(argument)
             if form not in plain:
                 self.context.fail(argument, "SQL046", "GROUPING takes columns of GROUP BY")
             positions.append(plain.index(form))

@@ -19,6 +19,7 @@ from sqlstream_planner.functions import catalogue
 from sqlstream_planner.functions.as_written import marked
 from sqlstream_planner.functions.calls import written_call
 from sqlstream_planner.functions.translate import translate_marked
+from sqlstream_planner.identity.relation import Columns, form_over
 from sqlstream_planner.infer import infer, require_boolean
 from sqlstream_planner.logical import Field, Fields
 from sqlstream_planner.parse import span_of
@@ -210,6 +211,12 @@ class BindContext:
     def _types(self, fields: Fields) -> Mapping[str, tuple[SqlType, bool]]:
         around = (f for rows in self.outer for f in rows.read.values())
         return {f.id: (f.type, f.nullable) for f in (*around, *fields)}
+
+    def form(self, expression: exp.Expr, fields: Fields) -> str:
+        """What is equal for resolved expressions over `fields` that compute the same, and for no others."""
+        return form_over(
+            expression, Columns({}, {id_: type_ for id_, (type_, _) in self._types(fields).items()})
+        ).digest
 
     def translated(self, expression: exp.Expr, fields: Fields) -> exp.Expr:
         """A resolved expression with all functions as DuckDB's; refuses non-deterministic ones."""

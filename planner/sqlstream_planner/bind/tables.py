@@ -101,7 +101,7 @@ class Tables:
         spec = SourceSpec(
             name=table.name,
             connector=table.connector,
-            options={o.key: o.value for o in table.options if o.key != "connector"},
+            options=dict(table.stored),
             physical=physical,
             columns=tuple(c.name for c in physical),
             metadata=metadata,
@@ -202,7 +202,7 @@ class Tables:
         return SinkSpec(
             name=table.name,
             connector=table.connector,
-            options={o.key: o.value for o in table.options if o.key != "connector"},
+            options=dict(table.stored),
             schema=columns,
             primary_key=table.primary_key.columns if table.primary_key is not None else (),
             partitioned_by=table.partitioned_by,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from sqlstream_operators.plan.types import SqlType
 from sqlstream_planner.catalog.options import BOTH, OptionDef, OptionValue, Role, ValueKind
 from sqlstream_planner.diagnostics import InternalError
+from sqlstream_planner.masking import SECRET_NAME
 
 if TYPE_CHECKING:
     from sqlstream_operators.plan.spec import SourceSpec
@@ -116,6 +117,9 @@ class ConnectorDescriptor:
     def __post_init__(self) -> None:
         if bool(self.formats) != any(option.name == "format" for option in self.all_options):
             raise ValueError(f"{self.name}: formats and the option 'format' belong together")
+        for option in self.all_options:
+            if SECRET_NAME.search(option.name) and not option.secret:
+                raise ValueError(f"{self.name}: {option.name} is called like a secret and is none")
 
     @property
     def all_options(self) -> tuple[OptionDef, ...]:

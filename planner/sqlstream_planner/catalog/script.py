@@ -9,10 +9,11 @@ from sqlstream_planner.catalog.descriptor import Connectors
 from sqlstream_planner.catalog.like import merge_like
 from sqlstream_planner.catalog.options import Role
 from sqlstream_planner.catalog.settings import default_settings, read_setting
-from sqlstream_planner.catalog.table_options import read_options
+from sqlstream_planner.catalog.table_options import CONNECTOR, read_options
 from sqlstream_planner.catalog.tables import Catalog, TableDef
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
 from sqlstream_planner.parse import Script
+from sqlstream_planner.secrets import Secrets, hidden
 from sqlstream_planner.statements import (
     CreateTable,
     CreateView,
@@ -52,6 +53,7 @@ class _Builder:
         self.tables: dict[str, TableDef] = {}
         self.views: dict[str, CreateView] = {}
         self.settings = default_settings()
+        self.secrets: dict[str, str] = {}
 
     def build(self) -> Catalog:
         for statement in self.script.statements:
@@ -78,6 +80,7 @@ class _Builder:
             MappingProxyType(self.settings),
             self.connectors,
             tuple(self.warnings),
+            Secrets(MappingProxyType(self.secrets)),
         )
 
     def _declare(self, name: str, span: Span, if_not_exists: bool) -> bool:
@@ -140,6 +143,9 @@ class _Builder:
             self.errors.extend(connector.validate(statement, settings))
         if connector is None or len(self.errors) > before:
             return
+        options = [option for option in statement.options if option.key != CONNECTOR]
+        stored, secrets = hidden(statement.name, options, connector.all_options)
+        self.secrets.update(secrets)
         self.tables[statement.name.lower()] = TableDef(
             statement.name,
             statement.columns,
@@ -148,6 +154,7 @@ class _Builder:
             statement.partitioned_by,
             connector,
             statement.options,
+            MappingProxyType(stored),
             MappingProxyType(settings),
             statement.as_select,
             statement.temporary,

@@ -10,6 +10,7 @@ from sqlglot import exp
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Connectors
 from sqlstream_planner.catalog.options import OptionValue, Role
 from sqlstream_planner.diagnostics import Diagnostic, Span, did_you_mean
+from sqlstream_planner.secrets import Secrets
 from sqlstream_planner.statements import Column, CreateView, Option, PrimaryKey, Watermark
 
 
@@ -17,6 +18,7 @@ from sqlstream_planner.statements import Column, CreateView, Option, PrimaryKey,
 class TableDef:
     """A table after LIKE: its columns in order, its options as written and as read.
 
+    `stored` are the options as plans have them: without `connector`, and references for secrets.
     `settings` has a value for every option of the connector that is set or has a default; keys of
     patterns (`fields.#.kind`) are there as written.
     """
@@ -28,6 +30,7 @@ class TableDef:
     partitioned_by: tuple[str, ...]
     descriptor: ConnectorDescriptor
     options: tuple[Option, ...]
+    stored: Mapping[str, str]
     settings: Mapping[str, OptionValue]
     as_select: exp.Query | None
     temporary: bool
@@ -51,13 +54,17 @@ class TableDef:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """What a script declares, with the connectors that there are. Names are looked up ignoring case."""
+    """What a script declares, with the connectors that there are. Names are looked up ignoring case.
+
+    `secrets` are what references in tables' stored options stand for.
+    """
 
     tables: Mapping[str, TableDef]
     views: Mapping[str, CreateView]
     settings: Mapping[str, OptionValue]
     connectors: Connectors
     warnings: tuple[Diagnostic, ...] = field(default=())
+    secrets: Secrets = field(default_factory=Secrets)
 
     def table(self, name: str) -> TableDef | None:
         """The table of this name, or None."""

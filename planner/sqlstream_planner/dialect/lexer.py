@@ -117,6 +117,15 @@ def lex(sql: str) -> Lexed:
     return Lexed(tokens, tuple(h for h in hints if h.start < len(blank)), unclosed)
 
 
+def comments(sql: str) -> list[tuple[int, int]]:
+    """Where the comments of `sql` are: the offsets of each one's start and end.
+
+    >>> comments("SELECT '-- a' -- b")
+    [(14, 18)]
+    """
+    return [found.span() for found in _PIECE.finditer(sql) if found.lastgroup in ("line", "block")]
+
+
 def _plain(token: Token) -> Token:
     """`U&'\\0009'` as the string that it stands for; `token` itself if it is something else."""
     if token.token_type != TokenType.UNICODE_STRING:

@@ -22,8 +22,7 @@ _ARGUMENTS = "written_arguments"
 
 def marked(translated: exp.Expr, name: str, arguments: Sequence[exp.Expr]) -> exp.Paren:
     """`translated` in a parenthesis that remembers the call `name(arguments)`; the nodes are taken, not copied."""
-    inner = translated.this if type(translated) is exp.Paren else translated
-    mark = exp.Paren(this=inner, **{_NAME: name.lower(), _ARGUMENTS: list(arguments)})
+    mark = exp.Paren(this=translated, **{_NAME: name.lower(), _ARGUMENTS: list(arguments)})
     mark.meta.update(translated.meta)
     return mark
 
@@ -42,6 +41,8 @@ def as_written(node: exp.Expr) -> WrittenCall | None:
 def without_marks(expression: exp.Expr) -> exp.Expr:
     """The expression as DuckDB runs it and nothing more; `expression` itself if it has no marks.
 
+    A mark is taken away with its parentheses where the translation stands by itself without them.
+
     >>> from sqlglot import parse_one
     >>> mark = marked(parse_one("ln(a)"), "LOG", [parse_one("a")])
     >>> print(without_marks(mark).sql(), without_marks(parse_one("(a)")).sql())
@@ -52,9 +53,17 @@ def without_marks(expression: exp.Expr) -> exp.Expr:
     plain = exp.Paren(this=expression.copy())  # so that a mark at the root has something around it, too
     for paren in list(plain.find_all(exp.Paren)):
         if _NAME in paren.args:
-            paren.replace(paren.this)
+            paren.replace(_grouped(paren.this))
     inner: exp.Expr = plain.this
     return inner.pop()
+
+
+def _grouped(translated: exp.Expr) -> exp.Expr:
+    """In parentheses if what is around it could be read into it."""
+    operator = isinstance(translated, exp.Binary | exp.Unary | exp.Between | exp.In)
+    if not operator or isinstance(translated, exp.Paren | exp.Dot):
+        return translated
+    return exp.Paren(this=translated.copy())
 
 
 def without_parentheses(expression: exp.Expr) -> exp.Expr:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sqlstream_operators.plan.spec import WindowKind, WindowSpec
+from sqlstream_operators.plan.types import SqlType
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.expression import expression_form
 from sqlstream_planner.identity.form import Form, form, sort_forms
@@ -48,7 +49,22 @@ from sqlstream_planner.logical import (
 )
 from sqlstream_planner.properties.analysis import Analysis
 
-Columns = Mapping[str, Form]
+
+class Columns(dict[str, Form]):
+    """The forms of columns by id, with their `types`: what an operator means depends on what it is applied to."""
+
+    def __init__(self, forms: Mapping[str, Form], types: Mapping[str, SqlType]) -> None:
+        super().__init__(forms)
+        self.types = types
+
+    @classmethod
+    def of(cls, node: Node, forms: Mapping[str, Form]) -> Columns:
+        """The columns of a node."""
+        return cls(forms, {f.id: f.type for f in node.fields})
+
+    def and_of(self, other: Columns) -> Columns:
+        """These and others, which have precedence."""
+        return Columns({**self, **other}, {**self.types, **other.types})
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +119,17 @@ class Meanings:
         return window_form(node.window, self.columns(node.input)[node.time_column])
 
 
+#: Of what reads no column.
+NO_COLUMNS = Columns({}, {})
+
+
 def form_over(expression: exp.Expr, columns: Columns) -> Form:
     """The form of an expression over columns with these forms.
 
     A column that is not among them is one of the query around a sub-query.
     """
     outer = {id_: form("outer column", id_) for id_ in columns_of(expression) if id_ not in columns}
-    return expression_form(expression, {**columns, **outer} if outer else columns)
+    return expression_form(expression, {**columns, **outer} if outer else columns, columns.types)
 
 
 def window_form(window: WindowSpec, time: Form) -> Form:
@@ -181,7 +201,7 @@ class _RowForms(Analysis[Rows]):
             case Scan():
                 return Rows(source_form(node))
             case Values():
-                rows = (form("row", *(form_over(e, {}) for e in row)) for row in node.rows)
+                rows = (form("row", *(form_over(e, NO_COLUMNS) for e in row)) for row in node.rows)
                 return Rows(form("values", *rows))
             case Project() | Sink() | EmitOnClose() | OverWindow():
                 return self(node.input)
@@ -231,6 +251,9 @@ class _ColumnForms(Analysis[Columns]):
         self._meanings = meanings
 
     def of(self, node: Node) -> Columns:
+        return Columns.of(node, self._forms(node))
+
+    def _forms(self, node: Node) -> Mapping[str, Form]:
         meanings = self._meanings
         level = meanings.level(node)
         match node:
@@ -284,7 +307,7 @@ class _ColumnForms(Analysis[Columns]):
                 return self._operator(node)
         return self(node.inputs[0])
 
-    def _elements(self, node: Unnest, level: int) -> Columns:
+    def _elements(self, node: Unnest, level: int) -> Mapping[str, Form]:
         array = self._meanings.expression(node.array, node.input)
         new = {
             f.id: form("element", level, array, n if node.spread else None)
@@ -294,7 +317,7 @@ class _ColumnForms(Analysis[Columns]):
             new[node.ordinality.id] = form("ordinality", level, array)
         return new
 
-    def _groups(self, node: Aggregate, level: int) -> Columns:
+    def _groups(self, node: Aggregate, level: int) -> Mapping[str, Form]:
         inside = self(node.input)
         found: dict[str, Form] = {}
         for f, e in zip(node.keys, node.key_expressions, strict=True):
@@ -327,7 +350,7 @@ class _ColumnForms(Analysis[Columns]):
             *order_forms(node.order, inside),
         )
 
-    def _operator(self, node: WindowAggregate | GroupAggregate) -> Columns:
+    def _operator(self, node: WindowAggregate | GroupAggregate) -> Mapping[str, Form]:
         """The columns of an aggregate are those of what it was made of; it may give a few more of its own."""
         known = self(node.meaning)
         inside = self(node.input)
@@ -349,11 +372,14 @@ class _ColumnForms(Analysis[Columns]):
 def _joined(node: Join, meanings: Meanings) -> Columns:
     """The columns of both sides, each as one of its side."""
     level = meanings.level(node)
-    return {
-        id_: form(side, level, f)
-        for side, input_ in (("left", node.left), ("right", node.right))
-        for id_, f in meanings.columns(input_).items()
-    }
+    left, right = (
+        Columns({id_: form(side, level, f) for id_, f in columns.items()}, columns.types)
+        for side, columns in (
+            ("left", meanings.columns(node.left)),
+            ("right", meanings.columns(node.right)),
+        )
+    )
+    return left.and_of(right)
 
 
 def _cast_columns(given: Fields, wanted: Fields, columns: Columns) -> list[Form]:

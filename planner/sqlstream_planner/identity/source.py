@@ -17,7 +17,7 @@ from sqlstream_planner.catalog.descriptor import ConnectorDescriptor
 from sqlstream_planner.catalog.options import OptionDef, OptionValue, Role, ValueKind, find_option
 from sqlstream_planner.catalog.tables import TableDef
 from sqlstream_planner.diagnostics import InternalError
-from sqlstream_planner.secrets import without_password
+from sqlstream_planner.masking import without_password
 from sqlstream_planner.statements import MetadataColumn, PhysicalColumn
 
 #: Of the form of identities. Another form needs another version, or state would be given away by accident.

@@ -41,7 +41,7 @@ class DatagenFactory:
         speed.
         """
         made = generator(spec)
-        throttled = made.total_rows() is None or "rows-per-second" in spec.options
+        throttled = context.paced and (made.total_rows() is None or "rows-per-second" in spec.options)
         return NumberedSource(
             spec.name,
             made.total_rows(),

@@ -11,11 +11,11 @@ from sqlstream_operators.plan.types import BIGINT, TIMESTAMPTZ, VARCHAR
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Settings, format_option
 from sqlstream_planner.catalog.options import BOTH, OptionDef, Role, ValueKind, wrong_value
 from sqlstream_planner.diagnostics import Diagnostic
-from sqlstream_planner.statements import CreateTable
 
 if TYPE_CHECKING:
     from sqlstream_operators.plan.spec import SourceSpec
     from sqlstream_planner.catalog.descriptor import BatchFiles
+    from sqlstream_planner.statements import CreateTable
 
 _SOURCE = (Role.SOURCE,)
 _SINK = (Role.SINK,)

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from sqlstream.connectors.filesystem.listing import changed, vanished
+from sqlstream.connectors.filesystem.listing import file_changed, file_vanished
 from sqlstream.connectors.filesystem.paths import FileEntry, is_local, open_filesystem
 from sqlstream_operators.errors import DataError
 
@@ -42,9 +42,9 @@ class FileRange:
         return [self.entry.path, self.entry.size, self.entry.modified_us, self.start, self.end]
 
     @classmethod
-    def from_json(cls, data: Sequence[Any]) -> FileRange:
-        """Read what `to_json` wrote."""
-        return cls(FileEntry(data[0], data[1], data[2]), data[3], data[4])
+    def from_json(cls, data: Sequence[Any], credentials: str) -> FileRange:
+        """Read what `to_json` wrote; the file is opened with these credentials."""
+        return cls(FileEntry(data[0], data[1], data[2], credentials), data[3], data[4])
 
 
 def compression(path: str) -> str | None:
@@ -62,15 +62,15 @@ def check_unchanged(entry: FileEntry) -> None:
         try:
             size = Path(entry.path).stat().st_size
         except FileNotFoundError:
-            raise vanished(entry) from None
+            raise file_vanished(entry) from None
     else:
-        filesystem, inside = open_filesystem(entry.path)
+        filesystem, inside = open_filesystem(entry.location)
         found = filesystem.get_file_info(inside).size
         if found is None:
-            raise vanished(entry)
+            raise file_vanished(entry)
         size = found
     if size != entry.size:
-        raise changed(entry, size)
+        raise file_changed(entry, size)
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def open_entry(entry: FileEntry) -> Iterator[BinaryIO]:
             with Path(entry.path).open("rb") as file:
                 yield file
         else:
-            filesystem, inside = open_filesystem(entry.path)
+            filesystem, inside = open_filesystem(entry.location)
             with filesystem.open_input_file(inside) as file:
                 yield file
     except EOFError:
@@ -121,7 +121,7 @@ class Workspace:
         if is_local(entry.path):
             return entry.path
         target = self.new_file(Path(entry.path).suffix)
-        filesystem, inside = open_filesystem(entry.path)
+        filesystem, inside = open_filesystem(entry.location)
         with filesystem.open_input_stream(inside, compression=None) as source, target.open("wb") as out:
             shutil.copyfileobj(source, out, _COPY)
         return str(target)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sqlstream.connectors.filesystem.paths import FileEntry
-from sqlstream.storage.manifest import decode, encode
+from sqlstream.storage.checked_json import decode, encode
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
@@ -21,11 +21,12 @@ _FILES_PER_SEGMENT = 10_000
 class ListingLog:
     """The files of one source: what `append` has added, in that order, over all runs on this store.
 
-    `folder` is where its segments are in the store, `root` the prefix that paths share now. Raises the
+    `folder` is where its segments are in the store, `root` the prefix that paths share now, `credentials` what opens
+    them. Raises the
     manifest module's DamagedFileError when a segment is not what was written.
     """
 
-    def __init__(self, store: CheckpointStore, folder: str, root: str) -> None:
+    def __init__(self, store: CheckpointStore, folder: str, root: str, credentials: str = "") -> None:
         self._store = store
         self._folder = folder
         self._root = root
@@ -39,7 +40,7 @@ class ListingLog:
                     f"incomplete; restore it from a copy of the state directory"
                 )
             for path, size, modified_us in decode(_KIND, store.path(name), store.get(name))["files"]:
-                self._add(FileEntry(self._absolute(path), size, modified_us))
+                self._add(FileEntry(self._absolute(path), size, modified_us, credentials))
             self._segments += 1
 
     @property
@@ -64,7 +65,7 @@ class ListingLog:
             if known is None:
                 fresh.append(entry)
             elif known.size != entry.size:
-                raise changed(known, entry.size)
+                raise file_changed(known, entry.size)
         for start in range(0, len(fresh), _FILES_PER_SEGMENT):
             part = fresh[start : start + _FILES_PER_SEGMENT]
             files = [[self._relative(e.path), e.size, e.modified_us] for e in part]
@@ -88,7 +89,7 @@ class ListingLog:
         return path if path.startswith("/") or "://" in path else self._root + path
 
 
-def changed(entry: FileEntry, size: int) -> DataError:
+def file_changed(entry: FileEntry, size: int) -> DataError:
     """The error for a file that is not what was listed."""
     return DataError(
         f"{entry.path} changed: it had {entry.size} bytes when it was listed and has {size} now. "
@@ -96,7 +97,7 @@ def changed(entry: FileEntry, size: int) -> DataError:
     )
 
 
-def vanished(entry: FileEntry) -> DataError:
+def file_vanished(entry: FileEntry) -> DataError:
     """The error for a file that is gone before it was read."""
     return DataError(
         f"{entry.path} is gone: it had {entry.size} bytes when it was listed and has not been read "

@@ -36,7 +36,7 @@ class ParquetShape:
 def shape(entry: FileEntry) -> ParquetShape:
     """Read a file's footer. Raises DataError if it is not the Parquet file that was listed."""
     check_unchanged(entry)
-    filesystem, inside = open_filesystem(entry.path)
+    filesystem, inside = open_filesystem(entry.location)
     try:
         metadata = pq.read_metadata(inside, filesystem=filesystem)
     except (pa.ArrowException, OSError) as error:

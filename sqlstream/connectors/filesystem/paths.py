@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -17,6 +17,7 @@ from pyarrow import fs
 from sqlstream_operators.errors import DataError
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_CREDENTIALS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+://)([^/?#@]*:[^/?#]*)@")
 _GLOB = re.compile(r"[*?\[{]")
 _DIGITS = re.compile(r"(\d+)")
 
@@ -25,11 +26,19 @@ _DIGITS = re.compile(r"(\d+)")
 class FileEntry:
     """A file as it was listed: `path` is an absolute local path or a URI; size in bytes, time in µs since
     1970.
+
+    `credentials` (`name:password`) open the file and are no part of what it is: paths are kept and shown.
     """
 
     path: str
     size: int
     modified_us: int
+    credentials: str = field(default="", repr=False, compare=False)
+
+    @property
+    def location(self) -> str:
+        """The path or the URI to open the file with."""
+        return self.path.replace("://", f"://{self.credentials}@", 1) if self.credentials else self.path
 
 
 def resolve(path: str, base_dir: str) -> str:
@@ -47,6 +56,18 @@ def resolve(path: str, base_dir: str) -> str:
     return os.path.normpath(Path(base_dir) / Path(path).expanduser())
 
 
+def without_credentials(location: str) -> tuple[str, str]:
+    """A resolved path without the name and password in its URI, and these.
+
+    >>> without_credentials("s3://key:secret@bucket/x"), without_credentials("hdfs://me@host/x")
+    (('s3://bucket/x', 'key:secret'), ('hdfs://me@host/x', ''))
+    """
+    found = _CREDENTIALS.match(location)
+    if found is None:
+        return location, ""
+    return found[1] + location[found.end() :], found[2]
+
+
 def is_local(path: str) -> bool:
     """Whether a resolved path is on this machine's file system."""
     return _URI.match(path) is None
@@ -61,7 +82,11 @@ def open_filesystem(path: str) -> tuple[fs.FileSystem, str]:
     try:
         filesystem, inside = fs.FileSystem.from_uri(path)
     except (OSError, ValueError) as error:
-        raise DataError(f"{path}: can't be opened: {error}") from error
+        public, credentials = without_credentials(path)
+        shown = str(error).replace(path, public)
+        if credentials:
+            shown = shown.replace(credentials.partition(":")[2], "***")
+        raise DataError(f"{public}: can't be opened: {shown}") from None
     return filesystem, inside
 
 
@@ -96,6 +121,11 @@ def list_files(location: str) -> list[FileEntry]:
     path, or the folder that a glob starts in, does not exist.
     """
     filesystem, inside = open_filesystem(location)
+    location, credentials = without_credentials(location)
+    return [replace(entry, credentials=credentials) for entry in _listed(filesystem, inside, location)]
+
+
+def _listed(filesystem: fs.FileSystem, inside: str, location: str) -> list[FileEntry]:
     prefix = location[: len(location) - len(inside)] if location.endswith(inside) else ""
     info = filesystem.get_file_info(inside)
     if info.type == fs.FileType.File:

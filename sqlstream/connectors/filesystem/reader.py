@@ -14,6 +14,7 @@ from sqlstream.connectors.filesystem.file_ranges import FileRange, Workspace
 from sqlstream.connectors.filesystem.json import JsonLines
 from sqlstream.connectors.filesystem.json_lines import careful
 from sqlstream.connectors.filesystem.options import FileOptions
+from sqlstream.connectors.filesystem.paths import without_credentials
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.spec import SourceSpec
@@ -30,6 +31,7 @@ class FileReader:
     def __init__(self, spec: SourceSpec, base_dir: str) -> None:
         self._spec = spec
         self._options = FileOptions.read(spec.options)
+        _, self._credentials = without_credentials(self._options.path)
         self._wanted = Wanted.of(spec)
 
     def open_strict(self, duck: DuckSession, relation: str, split: Split, *, queries: int) -> None:
@@ -38,7 +40,7 @@ class FileReader:
         Raises DataError if a file is gone, changed or not of its format; a row that can't be read raises here
         or when the relation is queried.
         """
-        ranges = ranges_of(split)
+        ranges = ranges_of(split, self._credentials)
         if self._options.json_fail_on_missing and self._options.format == "json":
             raise DataError("json.fail-on-missing-field needs each line to be looked at")
         with Workspace() as work:
@@ -77,7 +79,7 @@ class FileReader:
         tables: list[pa.Table] = []
         bad: list[BadRow] = []
         with Workspace() as work:
-            for file_range in ranges_of(split):
+            for file_range in ranges_of(split, self._credentials):
                 table, refused = self._careful(duck, file_range, work)
                 tables.append(table)
                 bad += refused
@@ -104,6 +106,6 @@ class FileReader:
         duck.register(relation, table, self._wanted.schema)
 
 
-def ranges_of(split: Split) -> list[FileRange]:
-    """The ranges that a split consists of."""
-    return [FileRange.from_json(item) for item in split.payload["ranges"]]
+def ranges_of(split: Split, credentials: str = "") -> list[FileRange]:
+    """The ranges that a split consists of, with what opens their files."""
+    return [FileRange.from_json(item, credentials) for item in split.payload["ranges"]]

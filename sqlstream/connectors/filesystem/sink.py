@@ -22,7 +22,7 @@ from sqlstream.connectors.api import ConnectorContext, SinkPart
 from sqlstream.connectors.filesystem.changelog_writers import CHANGELOG_WRITERS
 from sqlstream.connectors.filesystem.columns import DEFAULT_PARTITION
 from sqlstream.connectors.filesystem.options import FileOptions
-from sqlstream.connectors.filesystem.paths import is_local, open_filesystem, resolve
+from sqlstream.connectors.filesystem.paths import is_local, open_filesystem, resolve, without_credentials
 from sqlstream.connectors.filesystem.writers import WRITERS, Write, writer_session
 from sqlstream.connectors.options import bad_option, size_bytes
 from sqlstream_operators.duck.row_kinds import to_kinds
@@ -146,6 +146,7 @@ class FileSink:
     def __init__(self, spec: SinkSpec, context: ConnectorContext) -> None:
         self._location = resolve(checked_options(spec).path, context.base_dir)
         self._filesystem, self._root = open_filesystem(self._location)
+        self._place, _ = without_credentials(self._location)
         self._store = context.store
         self._table = spec.name
         self._claimed = False
@@ -155,10 +156,10 @@ class FileSink:
         self._claim()
         for staged, final in _files(parts):
             if self._exists(final):
-                raise DataError(f"{self._location}/{final} exists, but epoch {epoch} was not committed yet")
+                raise DataError(f"{self._place}/{final} exists, but epoch {epoch} was not committed yet")
             if not self._exists(staged):
                 raise DataError(
-                    f"{self._location}/{staged} is gone: someone deleted a file that was not committed"
+                    f"{self._place}/{staged} is gone: someone deleted a file that was not committed"
                 )
 
     def commit(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None:
@@ -179,7 +180,7 @@ class FileSink:
                 self._filesystem.move(f"{self._root}/{staged}", f"{self._root}/{final}")
             elif not self._exists(final):
                 raise DataError(
-                    f"{self._location}/{final} is missing: epoch {epoch} is committed, but its staged "
+                    f"{self._place}/{final} is missing: epoch {epoch} is committed, but its staged "
                     f"file was deleted. Start again from a new state directory to write its rows"
                 )
         if not folders:
@@ -221,12 +222,12 @@ class FileSink:
                 owner = json.loads(file.read())
             if owner["state"] != identity:
                 raise DataError(
-                    f"'{self._location}' was written with another state directory. Go on with that state "
+                    f"'{self._place}' was written with another state directory. Go on with that state "
                     f"directory, delete the output directory or choose another path"
                 )
             if owner["table"] != self._table:
                 raise DataError(
-                    f"'{self._location}' is where table {owner['table']} writes: table {self._table} needs "
+                    f"'{self._place}' is where table {owner['table']} writes: table {self._table} needs "
                     f"another path, or delete the output directory"
                 )
         else:

@@ -17,7 +17,7 @@ from sqlstream.connectors.filesystem import parquet
 from sqlstream.connectors.filesystem.file_ranges import FileRange, compression, open_entry
 from sqlstream.connectors.filesystem.listing import ListingLog
 from sqlstream.connectors.filesystem.options import CHANGELOG_FORMATS, FileOptions
-from sqlstream.connectors.filesystem.paths import FileEntry, list_files, resolve
+from sqlstream.connectors.filesystem.paths import FileEntry, list_files, resolve, without_credentials
 from sqlstream.connectors.filesystem.record_boundaries import RangeEnd, csv_range_end, json_range_end
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.spec import SourceSpec
@@ -77,9 +77,10 @@ class FileSource:
         self._options = FileOptions.read(spec.options)
         self._clock = clock
         self._location = resolve(self._options.path, context.base_dir)
+        public, credentials = without_credentials(self._location)
         self._pattern = re.compile(self._options.path_pattern) if self._options.path_pattern else None
         folder = context.folder or f"sources/{quote(spec.name, safe='')}"
-        self._log = ListingLog(context.store, folder, _root(self._location))
+        self._log = ListingLog(context.store, folder, _root(public), credentials)
         self._listed_at: float | None = None
         cutters: dict[str, RangeEnd] = dict.fromkeys(("json", *CHANGELOG_FORMATS), json_range_end)
         cutters["csv"] = functools.partial(csv_range_end, self._options.csv)

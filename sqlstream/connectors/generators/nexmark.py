@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.connectors.generators import arrays, clock
+from sqlstream.connectors.generators.nexmark_columns import COLUMNS
 from sqlstream.connectors.generators.randomness import (
     F64,
     I64,
@@ -31,7 +32,6 @@ from sqlstream.connectors.generators.randomness import (
     uniform_ints,
     words,
 )
-from sqlstream_operators.plan.types import BIGINT, INTEGER, TIMESTAMP, VARCHAR, SqlType, struct
 
 #: 2024-01-01 00:00:00 UTC in µs.
 DEFAULT_BASE_TIME_US = 1_704_067_200_000_000
@@ -40,52 +40,6 @@ PERSON, AUCTION, BID = 0, 1, 2
 EVENTS_PER_CYCLE = 50
 AUCTIONS_PER_CYCLE = 3
 FIRST_ID = 1000
-
-#: What `NexmarkGenerator.generate` returns; TIMESTAMP has milliseconds here (Flink: TIMESTAMP(3)).
-COLUMNS: tuple[tuple[str, SqlType], ...] = (
-    ("event_type", INTEGER),
-    (
-        "person",
-        struct(
-            ("id", BIGINT),
-            ("name", VARCHAR),
-            ("emailAddress", VARCHAR),
-            ("creditCard", VARCHAR),
-            ("city", VARCHAR),
-            ("state", VARCHAR),
-            ("dateTime", TIMESTAMP),
-            ("extra", VARCHAR),
-        ),
-    ),
-    (
-        "auction",
-        struct(
-            ("id", BIGINT),
-            ("itemName", VARCHAR),
-            ("description", VARCHAR),
-            ("initialBid", BIGINT),
-            ("reserve", BIGINT),
-            ("dateTime", TIMESTAMP),
-            ("expires", TIMESTAMP),
-            ("seller", BIGINT),
-            ("category", BIGINT),
-            ("extra", VARCHAR),
-        ),
-    ),
-    (
-        "bid",
-        struct(
-            ("auction", BIGINT),
-            ("bidder", BIGINT),
-            ("price", BIGINT),
-            ("channel", VARCHAR),
-            ("url", VARCHAR),
-            ("dateTime", TIMESTAMP),
-            ("extra", VARCHAR),
-        ),
-    ),
-    ("dateTime", TIMESTAMP),
-)
 
 _HOT_EVERY = 100
 _AUCTIONS_IN_FLIGHT = 100

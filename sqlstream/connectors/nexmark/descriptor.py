@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from sqlstream_planner.catalog.descriptor import ColumnLookup, ConnectorDescriptor
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from sqlstream.connectors.generators.nexmark_columns import unknown_columns
+from sqlstream_planner.catalog.descriptor import ColumnLookup, ConnectorDescriptor, Settings
 from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
+
+if TYPE_CHECKING:
+    from sqlstream_planner.diagnostics import Diagnostic
+    from sqlstream_planner.statements import CreateTable
 
 _SOURCE = (Role.SOURCE,)
 _I = ValueKind.INTEGER
+
+
+def _columns(table: CreateTable, settings: Settings) -> Iterator[Diagnostic]:
+    from sqlstream_planner.statements import PhysicalColumn  # not in tasks, where this module is loaded, too
+
+    return unknown_columns((c.name, c.type, c.span) for c in table.columns if isinstance(c, PhysicalColumn))
+
 
 DESCRIPTOR = ConnectorDescriptor(
     "nexmark",
@@ -50,4 +65,5 @@ DESCRIPTOR = ConnectorDescriptor(
     ),
     bounded=lambda settings: "events" in settings,
     lookup=ColumnLookup(by_position=False, any_case=True, alone=True),
+    validate=_columns,
 )

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from sqlstream.connectors.api import BadRow, ConnectorContext, Split
 from sqlstream.connectors.filesystem.columns import Wanted, paths_of
-from sqlstream.connectors.generators.nexmark import COLUMNS, DEFAULT_BASE_TIME_US, NexmarkGenerator
+from sqlstream.connectors.generators.nexmark import DEFAULT_BASE_TIME_US, NexmarkGenerator
+from sqlstream.connectors.generators.nexmark_columns import COLUMNS, unknown_columns
 from sqlstream.connectors.numbered import NumberedSource, publish
 from sqlstream.connectors.options import duration_us, instant_us, number
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan.spec import SourceSpec
-from sqlstream_operators.plan.types import Kind
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, did_you_mean
+from sqlstream_planner.diagnostics import DiagnosticError
 
 _DEFAULT_RATE = 10_000
 
@@ -53,7 +53,7 @@ class NexmarkFactory:
         return NumberedSource(
             spec.name,
             number(spec.options, "events"),
-            number(spec.options, "rows-per-second", minimum=1),
+            number(spec.options, "rows-per-second", minimum=1) if context.paced else None,
         )
 
     def reader(self, spec: SourceSpec, base_dir: str) -> NexmarkReader:
@@ -67,31 +67,12 @@ class NexmarkFactory:
 
 def generator(spec: SourceSpec) -> NexmarkGenerator:
     """The generator of a table. Raises DiagnosticError for bad options and columns that events don't have."""
-    known = {name.lower(): type_ for name, type_ in COLUMNS}
-    for column in spec.physical:
-        type_ = known.get(column.name.lower())
-        if type_ is None:
-            raise _no_column(column.name, [name for name, _ in COLUMNS])
-        if column.type.kind is Kind.STRUCT:
-            names = [name for name, _ in type_.fields]
-            for field, _ in column.type.fields:
-                if field not in names:
-                    raise _no_column(f"{column.name}.{field}", [f"{column.name}.{n}" for n in names])
+    wrong = list(unknown_columns((column.name, column.type, None) for column in spec.physical))
+    if wrong:
+        raise DiagnosticError(*wrong)
     return NexmarkGenerator(
         seed=number(spec.options, "seed") or 0,
         base_time_us=instant_us(spec.options, "base-time", DEFAULT_BASE_TIME_US),
         rate=number(spec.options, "rate", minimum=1) or _DEFAULT_RATE,
         out_of_order_us=duration_us(spec.options, "out-of-order") or 0,
-    )
-
-
-def _no_column(name: str, known: Sequence[str]) -> DiagnosticError:
-    nearest = did_you_mean(name, known)
-    return DiagnosticError(
-        Diagnostic(
-            "OPT004",
-            f"nexmark has no column `{name}`",
-            notes=(f"it has {', '.join(known)}",),
-            help=f"did you mean `{nearest}`?" if nearest else None,
-        )
     )

@@ -26,7 +26,7 @@ from sqlstream.runtime.loop.run_state import RunState
 from sqlstream.runtime.loop.stop import StopFlag
 from sqlstream.runtime.tasks.failures import EpochTooLargeError, error_of
 from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome, JobRunner
-from sqlstream.runtime.tasks.worker import describe
+from sqlstream.runtime.tasks.task_failure import describe
 from sqlstream.storage.garbage import GarbageCollector
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import CommittedPart, EpochPlan, Manifest, RunInfo, StateVersions
@@ -214,6 +214,7 @@ class EpochLoop:
             store_uri=self._journal.store.uri,
             local_dir=self._settings.local_dir,
             base_dir=self._settings.base_dir,
+            secrets=self._program.secrets,
         )
         try:
             outcome = self._runner.run(job)

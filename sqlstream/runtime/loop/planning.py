@@ -21,9 +21,9 @@ from sqlstream.storage.manifest import (
     RunInfo,
     SourceState,
 )
-from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN
 from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec
 from sqlstream_operators.plan.spec import OperatorStep, WatermarkSpec
+from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN
 
 
 @dataclass(frozen=True, slots=True)

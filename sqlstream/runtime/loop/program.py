@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from sqlstream.connectors.api import Sink, Source
 from sqlstream.runtime.loop.admission import Admission
 from sqlstream_operators.plan.spec import PhysicalPlan
+from sqlstream_planner.secrets import Secrets
 
 #: How long to wait when no source has anything new, unless a source asks for another interval.
 POLL_S = 0.5
@@ -36,6 +37,7 @@ class Program:
 
     `sql` is what it was made of, rendered and without secrets (None: it is not told). `source_folders` are the sources' own
     in the state directory. `former_sinks` are those of the program that wrote the last manifest, to commit it again.
+    `secrets` are what references in the plan stand for.
     """
 
     plan: PhysicalPlan
@@ -46,3 +48,4 @@ class Program:
     sinks: Mapping[str, Sink]
     former_sinks: Mapping[str, Sink]
     sql: str | None = None
+    secrets: Secrets = field(default_factory=Secrets)

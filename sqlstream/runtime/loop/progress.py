@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlstream_operators.operators.operator import WATERMARK_MAX, WATERMARK_MIN
+from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN
 
 
 @dataclass(frozen=True, slots=True)

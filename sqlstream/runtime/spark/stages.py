@@ -9,6 +9,7 @@ driver, so a task that ran twice reports once, as its rows do.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import tempfile
@@ -23,23 +24,18 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType
 
+from sqlstream.runtime.spark.map_tasks import ShardTasks, SourceTasks, WholeEpoch, framed
 from sqlstream.runtime.spark.session import JOB_CONF, PACKAGES, is_local, start_session
 from sqlstream.runtime.tasks.failures import EpochTooLargeError, error_of
 from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome
+from sqlstream.runtime.tasks.message_batches import ROW, from_batches
 from sqlstream.runtime.tasks.outcome import outcome_of
-from sqlstream.runtime.tasks.worker import (
-    ROW,
-    ShardTasks,
-    SourceTasks,
-    TaskProgram,
-    WholeEpoch,
-    failure_in,
-    framed,
-    from_batches,
-)
+from sqlstream.runtime.tasks.task_failure import failure_in
+from sqlstream.runtime.tasks.task_program import TaskProgram
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.task.report import reports_among
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, SqlstreamError
+from sqlstream_planner.secrets import Secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,7 +45,7 @@ _TYPES: Mapping[pa.DataType, DataType] = {
     pa.string(): StringType(),
     pa.binary(): BinaryType(),
 }
-#: `worker.ROW` for Spark; as an object, because Spark parses text anew for every stage.
+#: `message_batches.ROW` for Spark; as an object, because Spark parses text anew for every stage.
 _ROW = StructType([StructField(field.name, _TYPES[field.type]) for field in ROW])
 
 
@@ -114,7 +110,7 @@ class SparkJobRunner:
         self._owned = owned
         self._ranges: dict[int, DataFrame] = {}
         self._plan: tuple[PhysicalPlan, bytes] | None = None
-        self._single: DataFrame | None = None
+        self._single: tuple[Secrets, DataFrame] | None = None
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._one_machine = is_local(spark.conf.get("spark.master") or "")
         for name, value in JOB_CONF.items():
@@ -170,11 +166,12 @@ class SparkJobRunner:
             self._scratch = tempfile.TemporaryDirectory(prefix="sqlstream-epoch-")
         file = Path(self._scratch.name) / "epoch"
         new = file.with_suffix(".new")
-        new.write_bytes(framed(plan, program.epoch_bytes()))
+        new.write_bytes(framed(plan, program.epoch_bytes(secrets=False)))
         new.replace(file)
-        if self._single is None:
-            self._single = self._tasks(1).mapInArrow(WholeEpoch(str(file)), _ROW)
-        return self._single
+        if self._single is None or self._single[0] != program.secrets:
+            task = WholeEpoch(str(file), program.secrets)
+            self._single = program.secrets, self._tasks(1).mapInArrow(task, _ROW)
+        return self._single[1]
 
     def _tasks(self, number: int) -> DataFrame:
         if number not in self._ranges:
@@ -191,7 +188,8 @@ class SparkJobRunner:
     def close(self) -> None:
         """Stop Spark, if this runner has started it."""
         if self._owned:
-            self._owner.stop()
+            with contextlib.suppress(Py4JError, OSError):  # its JVM may be gone, which is told already
+                self._owner.stop()
         if self._scratch is not None:
             self._scratch.cleanup()
 

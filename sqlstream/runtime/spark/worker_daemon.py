@@ -20,7 +20,7 @@ import pandas as pd  # type: ignore[import-untyped]  # noqa: F401
 import pyspark.daemon
 import pyspark.worker
 
-import sqlstream.runtime.tasks.worker  # noqa: F401
+import sqlstream.runtime.spark.map_tasks  # noqa: F401
 from sqlstream.connectors.registry import REGISTERED
 
 _serve = pyspark.daemon.worker

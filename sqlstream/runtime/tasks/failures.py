@@ -28,11 +28,14 @@ class EpochTooLargeError(DiagnosticError):
     """
 
     def __init__(self, epoch: int | None, what: str, *, runner_lost: bool = False) -> None:
+        notes = ["nothing of it was committed"]
+        if runner_lost:
+            notes.append("the next run reads its input in smaller epochs")
         super().__init__(
             Diagnostic(
                 "ENV007",
                 f"epoch {epoch} does not fit into memory: {what}",
-                notes=("nothing of it was committed",),
+                notes=tuple(notes),
                 help=MORE_MEMORY,
             )
         )
@@ -54,7 +57,7 @@ class EpochTooLargeError(DiagnosticError):
 
 
 def error_of(described: Mapping[str, Any], epoch: int | None = None) -> SqlstreamError:
-    """The error to raise for what `worker.describe` told, of a task of `epoch` or of the driver (None)."""
+    """The error to raise for what `task_failure.describe` told, of a task of `epoch` or of the driver (None)."""
     place = () if epoch is None else (f"in epoch {epoch}; nothing of it was committed",)
     match described["kind"]:
         case "diagnostic":

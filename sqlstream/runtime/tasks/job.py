@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from sqlstream.storage.manifest import EpochPlan
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.state.version import ShardVersion
+from sqlstream_planner.secrets import Secrets
 
 if TYPE_CHECKING:
     from sqlstream.connectors.api import SinkPart
@@ -20,7 +21,7 @@ class EpochJob:
 
     `states` has the shards' versions of every state at the parent epoch (none: empty). `store_uri` is the
     state directory, `local_dir` scratch on each machine for caches of state, `base_dir` what relative paths
-    in connector options refer to.
+    in connector options refer to. `secrets` are what references in the program stand for: they go with the job.
     """
 
     program: PhysicalPlan
@@ -29,6 +30,7 @@ class EpochJob:
     store_uri: str
     local_dir: str
     base_dir: str
+    secrets: Secrets = field(default_factory=Secrets)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,15 +10,10 @@ from collections.abc import Callable
 
 from sqlstream.runtime.tasks.failures import error_of
 from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome
+from sqlstream.runtime.tasks.message_batches import from_batches, to_batches
 from sqlstream.runtime.tasks.outcome import outcome_of
-from sqlstream.runtime.tasks.worker import (
-    Connectors,
-    TaskProgram,
-    describe,
-    from_batches,
-    registered,
-    to_batches,
-)
+from sqlstream.runtime.tasks.task_failure import describe
+from sqlstream.runtime.tasks.task_program import Connectors, TaskProgram, registered
 from sqlstream_operators.codec.exchange import Message
 from sqlstream_operators.task.report import reports_among
 from sqlstream_planner.diagnostics import SqlstreamError

@@ -24,19 +24,14 @@ from sqlstream_operators.duck.weighted import (
 )
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.groups import GROUP, Groups, as_stored
-from sqlstream_operators.operators.operator import (
-    WATERMARK_MAX,
-    WATERMARK_MIN,
-    OperatorContext,
-    OperatorResult,
-    Watermarks,
-)
+from sqlstream_operators.operators.operator import OperatorContext, OperatorResult
 from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.operators.window.windows import Int64s, closed_upto
 from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import FOUND, TIME, StateTable
 from sqlstream_operators.plan.types import BIGINT, quote_identifier
+from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 
 from .multisets import Multiset, ValuesRead
 

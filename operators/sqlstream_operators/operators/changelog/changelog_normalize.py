@@ -16,11 +16,12 @@ from sqlstream_operators.codec.key_bytes import encode_pieces, join_pieces
 from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.operators.operator import OperatorContext, OperatorResult, Watermarks
+from sqlstream_operators.operators.operator import OperatorContext, OperatorResult
 from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.plan.changelog_spec import ChangelogNormalizeSpec, column_of
 from sqlstream_operators.plan.schema import KIND_COLUMN, WEIGHT_COLUMN, RowKind
 from sqlstream_operators.plan.state_schema import FOUND
+from sqlstream_operators.plan.watermarks import Watermarks
 
 TABLE = "row"
 

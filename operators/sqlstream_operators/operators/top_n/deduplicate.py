@@ -13,12 +13,13 @@ from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import chosen, consolidated, empty, names_of, with_weight
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.operators.operator import OperatorContext, OperatorResult, Watermarks
+from sqlstream_operators.operators.operator import OperatorContext, OperatorResult
 from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.plan.changelog_spec import DeduplicateSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import FOUND
 from sqlstream_operators.plan.types import BIGINT
+from sqlstream_operators.plan.watermarks import Watermarks
 
 from .ordered_rows import RowOrder
 from .ranking import Int64s, projects

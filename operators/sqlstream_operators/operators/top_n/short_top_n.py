@@ -12,10 +12,11 @@ from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import chosen, concatenated, consolidated, empty, names_of, with_weight
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.groups import Int64s, as_stored
-from sqlstream_operators.operators.operator import OperatorContext, OperatorResult, Watermarks
+from sqlstream_operators.operators.operator import OperatorContext, OperatorResult
 from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.plan.changelog_spec import TopNSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Schema
+from sqlstream_operators.plan.watermarks import Watermarks
 
 from .ordered_rows import RowOrder
 from .ranking import projects, ranked_output

@@ -11,10 +11,11 @@ import pyarrow as pa
 from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.weighted import consolidated, empty, with_weight
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.operators.operator import OperatorContext, OperatorResult, Watermarks
+from sqlstream_operators.operators.operator import OperatorContext, OperatorResult
 from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.plan.changelog_spec import TopNSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN
+from sqlstream_operators.plan.watermarks import Watermarks
 
 from .ranked_state import TABLE, Counted, Merged, RankedState
 from .ranking import Int64s, Ranking, projects, ranked_output

@@ -11,18 +11,13 @@ import pyarrow as pa
 from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.weighted import empty
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.operators.operator import (
-    WATERMARK_MAX,
-    WATERMARK_MIN,
-    OperatorContext,
-    OperatorResult,
-    Watermarks,
-)
+from sqlstream_operators.operators.operator import OperatorContext, OperatorResult
 from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.operators.window.windows import closed_upto
 from sqlstream_operators.plan.changelog_spec import WindowTopNSpec
 from sqlstream_operators.plan.schema import SLICE_COLUMN, WEIGHT_COLUMN, Column
 from sqlstream_operators.plan.types import BIGINT
+from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 
 from .ranked_state import TABLE, Counted, RankedState
 from .ranking import Ranking, ranked_output

@@ -11,17 +11,12 @@ import pyarrow.compute as pc
 from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.weighted import with_weight
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.operators.operator import (
-    WATERMARK_MAX,
-    WATERMARK_MIN,
-    OperatorContext,
-    OperatorResult,
-    Watermarks,
-)
+from sqlstream_operators.operators.operator import OperatorContext, OperatorResult
 from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.plan.changelog_spec import SuppressUntilCloseSpec, column_of
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Schema
 from sqlstream_operators.plan.state_schema import TIME
+from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 
 from .windows import closed_upto
 
@@ -96,7 +91,7 @@ class SuppressUntilClose:
                 metrics = {"closed_windows": len(ends), "max_closed_end_us": int(ends[-1])}
                 outputs.append(self._released(stored))
         output = pa.concat_tables(outputs)
-        if spec.weighted and not spec.retracts:
+        if spec.weighted and not spec.emits_changes:
             output = output.drop_columns([WEIGHT_COLUMN])
         return output, metrics
 

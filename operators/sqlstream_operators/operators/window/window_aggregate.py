@@ -12,17 +12,12 @@ import pyarrow.compute as pc
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import empty
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.operators.operator import (
-    WATERMARK_MAX,
-    WATERMARK_MIN,
-    OperatorContext,
-    OperatorResult,
-    Watermarks,
-)
+from sqlstream_operators.operators.operator import OperatorContext, OperatorResult
 from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.plan.spec import SLICE_COLUMN, Column, Schema, WindowAggregateSpec
 from sqlstream_operators.plan.state_schema import FOUND, TIME
 from sqlstream_operators.plan.types import BIGINT, BOOLEAN, quote_identifier
+from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 from sqlstream_operators.state.store import StateStore
 
 from .windows import (

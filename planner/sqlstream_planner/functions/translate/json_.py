@@ -44,6 +44,22 @@ def _json_exists(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
     return call("json_exists", arguments[0], _path(arguments[1], context))
 
 
+def is_json(node: exp.Is, context: Context) -> exp.Expr:
+    """`x IS JSON [VALUE | OBJECT | ARRAY | SCALAR]`. Raises TypeProblem for WITH UNIQUE KEYS."""
+    if node.expression.args.get("unique"):
+        raise context.refuse("IS JSON … WITH UNIQUE KEYS can't be run", "write IS JSON")
+    valid = call("json_valid", node.this)
+    kind = str(node.expression.this or "VALUE").upper()
+    if kind == "VALUE":
+        return valid
+    type_ = call("json_type", node.this.copy())
+    if kind == "SCALAR":
+        holds: exp.Expr = exp.Not(this=exp.In(this=type_, expressions=[text("OBJECT"), text("ARRAY")]))
+    else:
+        holds = exp.EQ(this=type_, expression=text(kind))
+    return exp.Case(ifs=[exp.If(this=valid, true=holds)], default=valid.copy())
+
+
 JSON_FUNCTIONS = (
     entry(
         "JSON_VALUE(json, path)",

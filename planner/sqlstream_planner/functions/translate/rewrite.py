@@ -15,6 +15,7 @@ from sqlstream_planner.functions.as_written import as_written, marked
 from sqlstream_planner.functions.calls import WrittenCall, written_call
 from sqlstream_planner.functions.translate.aggregates import AGGREGATES
 from sqlstream_planner.functions.translate.entry import Context, Translation, TypeOf
+from sqlstream_planner.functions.translate.json_ import is_json
 from sqlstream_planner.functions.translate.similar import similar_to
 from sqlstream_planner.functions.translate.table import TRANSLATIONS
 
@@ -150,7 +151,7 @@ def _name_and_arguments(before: exp.Expr) -> tuple[str, Sequence[exp.Expr]]:
 
 def _rewrite(node: exp.Expr, type_of: TypeOf | None) -> exp.Expr:
     if isinstance(node, exp.Is) and isinstance(node.expression, exp.JSON):
-        return exp.Anonymous(this="json_valid", expressions=[node.this])
+        return is_json(node, Context(node, type_of))
     if isinstance(node, exp.SimilarTo):
         return similar_to(node, Context(node, type_of))
     if isinstance(node, exp.Overlaps):

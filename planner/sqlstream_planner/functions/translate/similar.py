@@ -17,6 +17,10 @@ def similar_to(node: exp.SimilarTo, context: Context) -> exp.Expr:
     `|`, `*`, `+`, `?`, `{n}`, `()` and `[]` are the same in both.
     """
     pattern = node.expression
+    if isinstance(node.parent, exp.Escape):
+        raise context.refuse(
+            "ESCAPE belongs to LIKE, not to SIMILAR TO", "write LIKE … ESCAPE, or [%] for the character"
+        )
     if not isinstance(pattern, exp.Literal) or not pattern.is_string:
         raise context.refuse(
             "the pattern of SIMILAR TO must be a literal",

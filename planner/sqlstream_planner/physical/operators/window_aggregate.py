@@ -148,7 +148,7 @@ def plan_window_aggregate(planner: Planner, node: Node) -> Block:
 def _plan(planner: Planner, node: WindowAggregate) -> AggregatePlan:
     """Decompose a window aggregate."""
     meanings = planner.meanings
-    inside = {**meanings.columns(node.input), **meanings.columns(node.meaning.inputs[0])}
+    inside = meanings.columns(node.input).and_of(meanings.columns(node.meaning.inputs[0]))
     names = Names(_RESERVED)
     grouping = Grouping.of(node.keys, node.key_expressions, node.sets, node.grouping, inside, names)
     distinct_calls = [c for c in node.calls if c.distinct and not function_of(c).distinct_is_noop]

@@ -10,14 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlstream.runtime.tasks import worker
+from sqlstream.runtime.tasks import message_batches, task_failure
 from sqlstream.runtime.tasks.failures import error_of
 from sqlstream.runtime.tasks.job import EpochJob
-from sqlstream.runtime.tasks.worker import TaskProgram, describe, failure_in, from_batches, to_batches
+from sqlstream.runtime.tasks.message_batches import from_batches, to_batches
+from sqlstream.runtime.tasks.task_failure import describe, failure_in
+from sqlstream.runtime.tasks.task_program import TaskProgram
 from sqlstream.storage.manifest import EpochPlan, PlannedSource, PlannedSplit
 from sqlstream_operators.codec.exchange import Message
 from sqlstream_operators.errors import DataError, StateCorruptionError
-from sqlstream_operators.operators.operator import WATERMARK_MIN, Watermarks
+from sqlstream_operators.plan.watermarks import WATERMARK_MIN, Watermarks
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, InternalError
 from tests.operators.pipelines import window_plan
 from tests.runtime.support import TUMBLE
@@ -34,15 +36,18 @@ from tests.runtime.test_manifest import RUN
 )
 def test_messages_survive_parts_in_any_order(blobs: dict[tuple[str, int, int], bytes], seed: int) -> None:
     messages = [Message(edge, shard, producer, blob) for (edge, shard, producer), blob in blobs.items()]
-    size = worker.PART_BYTES
+    size = message_batches.PART_BYTES
     try:
-        worker.PART_BYTES = 7
+        message_batches.PART_BYTES = 7
         rows = [row for batch in to_batches(messages) for row in batch.to_pylist()]
     finally:
-        worker.PART_BYTES = size
+        message_batches.PART_BYTES = size
     assert all(len(row["blob"]) <= 7 for row in rows)
     random.Random(seed).shuffle(rows)
-    batches = [pa.RecordBatch.from_pylist(rows[i : i + 3], schema=worker.ROW) for i in range(0, len(rows), 3)]
+    batches = [
+        pa.RecordBatch.from_pylist(rows[i : i + 3], schema=message_batches.ROW)
+        for i in range(0, len(rows), 3)
+    ]
     key = lambda m: (m.edge, m.shard, m.producer)  # noqa: E731
     assert sorted(from_batches(batches), key=key) == sorted(messages, key=key)
 
@@ -50,7 +55,7 @@ def test_messages_survive_parts_in_any_order(blobs: dict[tuple[str, int, int], b
 def test_a_missing_part_is_an_error() -> None:
     rows = [{"shard": 0, "edge": "e", "producer": 1, "part": part, "blob": b"x"} for part in (0, 2)]
     with pytest.raises(RuntimeError, match="parts of a blob"):
-        from_batches([pa.RecordBatch.from_pylist(rows, schema=worker.ROW)])
+        from_batches([pa.RecordBatch.from_pylist(rows, schema=message_batches.ROW)])
 
 
 def job(splits: int, shards: int) -> EpochJob:
@@ -86,9 +91,9 @@ def test_a_task_program_travels_as_bytes() -> None:
 def wrapped(error: Exception) -> str:
     """The text of what Spark makes of a task's error."""
     try:
-        with worker._Telling():
+        with task_failure.failures_told():
             raise error
-    except worker.TaskFailureError as failure:
+    except task_failure.TaskFailureError as failure:
         return f"An exception was thrown from the Python worker:\nTraceback …\n{type(failure)}: {failure}\n  at x"
     raise AssertionError
 

@@ -1,0 +1,26 @@
+"""The watermarks of an operator in one epoch, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Watermark values that mean "nothing read yet" and "the input is complete", in µs.
+WATERMARK_MIN = -(2**63)
+WATERMARK_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Watermarks:
+    """The watermarks that apply to one operator in one epoch, µs.
+
+    `previous` is the close watermark of the epoch before, `late` decides what is late in this epoch, `close`
+    decides which windows are emitted in it. previous <= late <= close.
+    """
+
+    previous: int = WATERMARK_MIN
+    late: int = WATERMARK_MIN
+    close: int = WATERMARK_MIN
+
+    def __post_init__(self) -> None:
+        if not self.previous <= self.late <= self.close:
+            raise ValueError(f"watermarks go backwards: {self.previous}, {self.late}, {self.close}")

@@ -1,0 +1,63 @@
+"""The form of what has no operator: the text that DuckDB would run, with what it is applied to taken out."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from sqlstream_planner.dialect import SqlStream
+from sqlstream_planner.functions.as_written import as_written, without_marks
+from sqlstream_planner.identity.expression.calls import as_written_form
+from sqlstream_planner.identity.expression.names import column_form
+from sqlstream_planner.identity.expression.reader import Reader
+from sqlstream_planner.identity.form import Form, form
+
+
+def sql_form(reader: Reader, node: exp.Expr) -> Form:
+    """What DuckDB would run, with `$1`, `$2` … for what it is applied to: the safe form of what is not known."""
+    inputs: list[Form] = []
+
+    def place(part: exp.Expr) -> exp.Expr:
+        found: Form | None = None
+        written = as_written(part)
+        if written is not None and part.find_ancestor(exp.Lambda, exp.Comprehension) is None:
+            found = as_written_form(reader, written)
+        elif isinstance(part, exp.Column) and not _is_bound(part, part.parts[0].name):
+            found = column_form(reader, part)
+        elif isinstance(part, exp.Identifier) and _is_value(part) and not _is_bound(part, part.name):
+            found = reader.parameter(part.name)
+        if found is None:
+            return part
+        if found not in inputs:
+            inputs.append(found)
+        return exp.Placeholder(this=str(inputs.index(found) + 1))
+
+    template = exp.Paren(this=node.copy()).transform(place, copy=False)
+    return form("sql", without_marks(template.this).sql(dialect=SqlStream, comments=False), *inputs)
+
+
+def _is_bound(node: exp.Expr, name: str) -> bool:
+    """Whether a name is a parameter of a lambda that stands around it in the same tree."""
+    inner: exp.Expr = node
+    while inner.parent is not None:
+        around = inner.parent
+        named: list[exp.Expr | None] = []
+        if isinstance(around, exp.Lambda):
+            named = list(around.expressions)
+        elif isinstance(around, exp.Comprehension) and inner.arg_key != "iterator":
+            named = [around.expression, around.args.get("position")]
+        if any(p is not None and p.name.lower() == name.lower() for p in named):
+            return True
+        inner = around
+    return False
+
+
+def _is_value(node: exp.Identifier) -> bool:
+    """Whether an identifier stands for a value, and is no part of a longer name or the name of something."""
+    parent = node.parent
+    if isinstance(parent, exp.Column | exp.Alias | exp.TableAlias | exp.ColumnDef):
+        return False
+    if isinstance(parent, exp.PropertyEQ | exp.Kwarg):
+        return node.arg_key != "this"
+    if isinstance(parent, exp.Dot):
+        return node.arg_key == "this"
+    return not (isinstance(parent, exp.Lambda) and node.arg_key == "expressions")

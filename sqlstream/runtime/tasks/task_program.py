@@ -1,0 +1,206 @@
+"""An epoch as its tasks see it: the program, which task reads which splits, and how both travel to a worker."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sqlstream.connectors.api import ConnectorContext, Split
+from sqlstream.runtime.tasks.job import EpochJob
+from sqlstream_operators.codec.exchange import Message
+from sqlstream_operators.plan import plan_json
+from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_operators.task.io import SinkWriter, SplitReader
+from sqlstream_operators.task.report import Report
+from sqlstream_operators.task.task import EpochContext, rocks_stores, run_shard_task, run_source_task
+from sqlstream_planner.secrets import Secrets
+
+if TYPE_CHECKING:
+    from sqlstream.connectors.registry import Registry
+
+#: Producers of one edge are ordered by (level, ordinal).
+LEVEL = 1 << 24
+#: A level-0 task for each split, up to this many for each shard.
+TASKS_PER_SHARD = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Connectors:
+    """How a task comes by the halves of connectors that run in it."""
+
+    reader: Callable[[SourceSpec, str], SplitReader]
+    careful_reader: Callable[[SourceSpec, str], SplitReader]
+    writer: Callable[[SinkSpec, ConnectorContext], SinkWriter]
+
+
+def of_registry(registry: Registry) -> Connectors:
+    """The connectors of a registry."""
+    return Connectors(registry.reader, registry.careful_reader, registry.writer)
+
+
+def registered() -> Connectors:
+    """The connectors that there are."""
+    from sqlstream.connectors.registry import REGISTERED
+
+    return of_registry(REGISTERED)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSplit:
+    """A split, and its place among all splits of the epoch in the order of the sources."""
+
+    ordinal: int
+    split: Split
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProgram:
+    """An epoch as its tasks see it: the program, the context, and which task reads which splits."""
+
+    plan: PhysicalPlan
+    context: EpochContext
+    tasks: tuple[tuple[TaskSplit, ...], ...]
+    base_dir: str
+    secrets: Secrets = field(default_factory=Secrets)
+
+    @classmethod
+    def of(cls, job: EpochJob) -> TaskProgram:
+        """The program of an epoch's tasks."""
+        splits = [
+            Split(source.name, split.payload, split.rows, split.bytes)
+            for source in job.plan.sources
+            for split in source.splits
+        ]
+        context = EpochContext(
+            epoch=job.plan.epoch,
+            shards=job.plan.parallelism,
+            max_parallelism=job.program.options.max_parallelism,
+            watermarks={source.name: source.watermarks for source in job.plan.sources},
+            state=job.states,
+            checkpoint=job.store_uri,
+            local_dir=job.local_dir,
+            now_us=job.plan.now_us,
+        )
+        placed = [TaskSplit(ordinal, split) for ordinal, split in enumerate(splits)]
+        return cls(job.program, context, _spread(placed, job.plan.parallelism), job.base_dir, job.secrets)
+
+    def run_source(self, task: int, connectors: Connectors) -> Iterator[Message]:
+        """Run all splits of a level-0 task; reports are among the messages."""
+        specs = {source.name: self.secrets.resolved(source) for source in self.plan.sources}
+        for one in self.tasks[task]:
+            spec = specs[one.split.source]
+            reader = connectors.reader(spec, self.base_dir)
+            whole = lenient = None
+            if spec != spec.whole:
+                whole = connectors.reader(spec.whole, self.base_dir)
+                lenient = connectors.careful_reader(spec, self.base_dir)
+            yield from _as_messages(
+                run_source_task(
+                    self.plan,
+                    one.split.source,
+                    reader,
+                    one.split,
+                    self.context,
+                    one.ordinal,
+                    writers=lambda sink: connectors.writer(self.secrets.resolved(sink), self._sink_context()),
+                    whole=whole,
+                    lenient=lenient,
+                )
+            )
+
+    def run_shard(
+        self, level: int, shard: int, messages: Iterable[Message], connectors: Connectors
+    ) -> Iterator[Message]:
+        """Run all stages of a level in a shard; all reports so far are among the messages."""
+        return _as_messages(
+            run_shard_task(
+                self.plan,
+                level,
+                shard,
+                messages,
+                self.context,
+                rocks_stores(self.context, shard),
+                writers=lambda sink: connectors.writer(self.secrets.resolved(sink), self._sink_context()),
+            )
+        )
+
+    def run_all(
+        self, connectors: Connectors, moved: Callable[[list[Message]], list[Message]] = list
+    ) -> list[Message]:
+        """Run all tasks of all levels, one after the other; all reports are among the messages.
+
+        `moved` is what an exchange does to the messages of all tasks of a level.
+        """
+        messages = [m for task in range(len(self.tasks)) for m in self.run_source(task, connectors)]
+        for level in range(1, self.plan.levels):
+            arrived: dict[int, list[Message]] = defaultdict(list)
+            for message in moved(messages):
+                arrived[message.shard].append(message)
+            messages = [
+                message
+                for shard in range(self.context.shards)
+                for message in self.run_shard(level, shard, arrived[shard], connectors)
+            ]
+        return messages
+
+    def _sink_context(self) -> ConnectorContext:
+        return ConnectorContext(CheckpointStore(self.context.checkpoint), self.base_dir)
+
+    def plan_bytes(self) -> bytes:
+        """The plan, the same in every epoch of a run, as compressed JSON."""
+        return _packed(plan_json.to_json(self.plan))
+
+    def epoch_bytes(self, *, state: bool = True, tasks: bool = True, secrets: bool = True) -> bytes:
+        """What is the epoch's own, as compressed JSON: with the `state`, `tasks` and `secrets` that its readers need."""
+        context = self.context.to_json()
+        if not state:
+            context["state"] = {}
+        listed = [
+            [[t.ordinal, t.split.source, dict(t.split.payload), t.split.rows, t.split.bytes] for t in task]
+            for task in (self.tasks if tasks else ())
+        ]
+        known = dict(self.secrets.values) if secrets else {}
+        return _packed({"context": context, "tasks": listed, "base_dir": self.base_dir, "secrets": known})
+
+    @classmethod
+    def from_bytes(cls, plan: bytes, epoch: bytes) -> TaskProgram:
+        """Read what `plan_bytes` and `epoch_bytes` wrote; a plan is decoded once a process."""
+        content = json.loads(zlib.decompress(epoch))
+        return cls(
+            _plan(plan),
+            EpochContext.from_json(content["context"]),
+            tuple(
+                tuple(TaskSplit(ordinal, Split(*split)) for ordinal, *split in task)
+                for task in content["tasks"]
+            ),
+            content["base_dir"],
+            Secrets(content["secrets"]),
+        )
+
+
+def _packed(data: Any) -> bytes:
+    return zlib.compress(json.dumps(data, separators=(",", ":")).encode(), 1)
+
+
+@functools.lru_cache(maxsize=4)
+def _plan(data: bytes) -> PhysicalPlan:
+    return plan_json.from_json(json.loads(zlib.decompress(data)))
+
+
+def _spread(splits: Sequence[TaskSplit], shards: int) -> tuple[tuple[TaskSplit, ...], ...]:
+    """Splits to tasks: one each, or runs of neighbours if there are many; at least one task."""
+    tasks = min(max(len(splits), 1), max(shards * TASKS_PER_SHARD, 1))
+    bounds = [len(splits) * i // tasks for i in range(tasks + 1)]
+    return tuple(tuple(splits[low:high]) for low, high in itertools.pairwise(bounds))
+
+
+def _as_messages(made: Iterable[Message | Report]) -> Iterator[Message]:
+    for one in made:
+        yield one.to_message(one.level * LEVEL + one.ordinal) if isinstance(one, Report) else one

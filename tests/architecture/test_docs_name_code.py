@@ -1,0 +1,75 @@
+"""What the documentation of the code names is there, and the rooms hide nothing."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = (
+    ROOT / "sqlstream",
+    ROOT / "planner" / "sqlstream_planner",
+    ROOT / "operators" / "sqlstream_operators",
+)
+
+
+def there(path: str) -> bool:
+    return any((base / path).exists() for base in (ROOT, *PACKAGES))
+
+
+def test_the_glossary_names_files_that_are_there() -> None:
+    rows = [line for line in (ROOT / "docs/glossary.md").read_text().splitlines() if line.startswith("| ")]
+    named = {path for row in rows for path in re.findall(r"`([a-z_/]+\.py)`", row.rsplit("|", 2)[1])}
+    assert len(named) > 40
+    assert sorted(path for path in named if not there(path)) == []
+
+
+def test_the_glossary_explains_every_term_once() -> None:
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| [^|]* \| `", (ROOT / "docs/glossary.md").read_text(), re.M)
+    assert len(rows) == len(set(rows))
+
+
+def test_the_architecture_names_files_and_folders_that_are_there() -> None:
+    text = (
+        (ROOT / "docs/architecture.md")
+        .read_text()
+        .replace("planner/…/", "")
+        .replace("connectors/<name>/", "")
+    )
+    named = set(re.findall(r"`((?:[a-z_]+/)+(?:[a-z_]+(?:\.py)?)?|[a-z_]+/)`", text))
+    assert named
+    missing = [p for p in named if not there(p) and not there(f"{p}.py")]
+    assert sorted(missing) == []
+
+
+@pytest.mark.parametrize("package", PACKAGES[::2], ids=lambda path: path.name)
+def test_the_init_file_of_a_room_says_what_the_room_is_and_exports_nothing(package: Path) -> None:
+    for file in sorted(package.rglob("__init__.py")):
+        tree = ast.parse(file.read_text())
+        assert ast.get_docstring(tree), f"{file}: no docstring"
+        names = [n for n in tree.body[1:] if not _is_version(n)]
+        assert not names, f"{file}: import from the module that defines the name"
+
+
+def _is_version(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == ["__version__"]
+
+
+def test_plans_can_be_read_where_nothing_is_installed() -> None:
+    """Arrow, DuckDB, RocksDB, numpy and Spark are not even looked for."""
+    code = (
+        "import sys\n"
+        "for name in ('pyarrow', 'duckdb', 'rocksdict', 'numpy', 'pandas', 'pyspark', 'sqlglot'):\n"
+        "    sys.modules[name] = None\n"
+        "import pkgutil, importlib, sqlstream_operators.plan as plan\n"
+        "for module in pkgutil.iter_modules(plan.__path__):\n"
+        "    importlib.import_module(f'sqlstream_operators.plan.{module.name}')\n"
+    )
+    path = f"import sys; sys.path[:0] = {[str(p.parent) for p in PACKAGES]!r}\n"
+    done = subprocess.run([sys.executable, "-c", path + code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
