@@ -208,15 +208,15 @@ class BindContext:
             )
         )
 
-    def _types(self, fields: Fields) -> Mapping[str, tuple[SqlType, bool]]:
-        around = (f for rows in self.outer for f in rows.read.values())
-        return {f.id: (f.type, f.nullable) for f in (*around, *fields)}
-
     def form(self, expression: exp.Expr, fields: Fields) -> str:
         """What is equal for resolved expressions over `fields` that compute the same, and for no others."""
         return form_over(
             expression, Columns({}, {id_: type_ for id_, (type_, _) in self._types(fields).items()})
         ).digest
+
+    def _types(self, fields: Fields) -> Mapping[str, tuple[SqlType, bool]]:
+        around = (f for rows in self.outer for f in rows.read.values())
+        return {f.id: (f.type, f.nullable) for f in (*around, *fields)}
 
     def translated(self, expression: exp.Expr, fields: Fields) -> exp.Expr:
         """A resolved expression with all functions as DuckDB's; refuses non-deterministic ones."""
