@@ -46,7 +46,6 @@ from sqlstream_planner.logical import (
     column,
     raw,
 )
-from sqlstream_planner.testing import CONNECTORS
 from tests.duckdb_batch import empty_duckdb
 
 TABLES = """
@@ -124,7 +123,7 @@ def sink(node: Node, **other: Any) -> Sink:
     if max(names.values()) > 1:
         schema = tuple(Column(f"c{n}", f.type) for n, f in enumerate(node.fields))
     key = other.pop("primary_key", ())
-    return Sink(node, SinkSpec("out", "blackhole", {}, schema, primary_key=key), "out", connectors=CONNECTORS, **other)
+    return Sink(node, SinkSpec("out", "blackhole", {}, schema, primary_key=key), "out", **other)
 
 
 def rows(con: duckdb.DuckDBPyConnection, text: str) -> list[str]:
