@@ -53,7 +53,8 @@ class Secrets:
                         "OPT007",
                         f"the password in `{key}` of `{table}` is not known any more",
                         notes=("passwords are not kept with a plan; they come from the present file",),
-                        help=f"run once more with a file that declares `{table}` with its '{key}'",
+                        help=f"keep the CREATE TABLE of `{table}` in the file, even if nothing writes to it any more, "
+                        "until another epoch is committed: its last one may have to be committed again",
                     )
                 )
             return self.values[found[1]]

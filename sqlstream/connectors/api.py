@@ -102,7 +102,7 @@ class SplitReader(Protocol):
         """
         ...
 
-    def open_careful(self, duck: DuckSession, relation: str, split: Split) -> Sequence[BadRow]:
+    def open_lenient(self, duck: DuckSession, relation: str, split: Split) -> Sequence[BadRow]:
         """Make only the readable rows queryable as `relation` and return the others. Called when strict failed."""
         ...
 
@@ -175,7 +175,7 @@ class SourceFactory(Protocol):
         """The task's half; made in the task, so it must come from plain data."""
         ...
 
-    def careful_reader(self, spec: SourceSpec, base_dir: str) -> SplitReader:
+    def lenient_reader(self, spec: SourceSpec, base_dir: str) -> SplitReader:
         """As `reader` of the whole rows, for a split that has unreadable ones.
 
         What `spec` does not read must not make a row unreadable.

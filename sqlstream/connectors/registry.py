@@ -19,7 +19,7 @@ from sqlstream.connectors.postgres.descriptor import DESCRIPTOR as POSTGRES
 from sqlstream.connectors.print.descriptor import DESCRIPTOR as PRINT
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Connectors
 from sqlstream_planner.diagnostics import InternalError
-from sqlstream_planner.functions.words import words
+from sqlstream_planner.name_lists import names_in
 
 if TYPE_CHECKING:
     from sqlstream.connectors.api import (
@@ -101,9 +101,9 @@ class Registry:
         """The task's half of a source."""
         return self.source_factory(spec.connector).reader(spec, base_dir)
 
-    def careful_reader(self, spec: SourceSpec, base_dir: str) -> SplitReader:
+    def lenient_reader(self, spec: SourceSpec, base_dir: str) -> SplitReader:
         """The task's half of a source for a split with unreadable rows."""
-        return self.source_factory(spec.connector).careful_reader(spec, base_dir)
+        return self.source_factory(spec.connector).lenient_reader(spec, base_dir)
 
     def writer(self, spec: SinkSpec, context: ConnectorContext) -> SinkWriter:
         """The task's half of a sink."""
@@ -136,7 +136,7 @@ REGISTERED = Registry(
     Connector(POSTGRES, sink="database.factory:PostgresSinkFactory"),
     # Known to users of Flink, and not here.
     elsewhere=frozenset(
-        words(
+        names_in(
             """
             kafka upsert-kafka jdbc hive elasticsearch-6 elasticsearch-7 elasticsearch-8 opensearch
             mongodb kinesis firehose dynamodb pulsar hbase-1.4 hbase-2.2 iceberg paimon delta hudi

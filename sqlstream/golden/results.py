@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sqlstream.connectors.registry import REGISTERED, Registry
 from sqlstream.golden.rows import Row, Rows, rows_of
-from sqlstream.golden.sinks import CaughtSinks
+from sqlstream.golden.sinks import CapturedSinks
 from sqlstream.golden.sources import InputFiles, bounded
 from sqlstream.runtime.api import run_pipeline
 from sqlstream.runtime.loop.progress import RunResult
@@ -74,7 +74,7 @@ def actual_rows(
     plan = bounded(planned)
     options = replace(plan.options, max_rows_per_epoch=None, max_files_per_epoch=None, state_dir=None)
     with tempfile.TemporaryDirectory(prefix="sqlstream-golden-") as temporary:
-        sinks = CaughtSinks(Path(temporary), registry)
+        sinks = CapturedSinks(Path(temporary), registry)
         plan = replace(plan, sinks=sinks.redirected(plan.sinks), options=options)
         result = run_pipeline(
             plan,

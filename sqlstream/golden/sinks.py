@@ -24,7 +24,7 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 _TABLE = "golden"
 
 
-class CaughtSinks:
+class CapturedSinks:
     """The connectors of a golden run: the registered sources, and sinks whose rows can be read afterwards.
 
     `folder` is for DuckDB files; it is there as long as rows are read.

@@ -130,7 +130,7 @@ class InputFiles:
                     table = duck.query(query)
                 except DataError:
                     duck.drop("source_rows")
-                    reader.open_careful(duck, "source_rows", split)
+                    reader.open_lenient(duck, "source_rows", split)
                     table = duck.query(query)
                 duck.drop("source_rows")
                 pq.write_table(table, folder / f"{number:06d}.parquet")

@@ -93,7 +93,7 @@ class Read:
 def read_split(
     duck: DuckSession, spec: SourceSpec, base: str, split: Split, *, queries: int = 1
 ) -> tuple[pa.Table, list[BadRow]]:
-    """As a task does it: strict first, careful if that fails."""
+    """As a task does it: strict first, lenient if that fails."""
     reader = FileReader(spec, base)
     try:
         try:
@@ -101,7 +101,7 @@ def read_split(
             return duck.query('SELECT * FROM "r"'), []
         except DataError:
             duck.drop("r")
-            bad = list(reader.open_careful(duck, "r", split))
+            bad = list(reader.open_lenient(duck, "r", split))
             return duck.query('SELECT * FROM "r"'), bad
     finally:
         duck.drop("r")

@@ -228,7 +228,7 @@ JSON_TYPES = st.recursive(
 )
 @given(JSON_TYPES, VALUES)
 def test_careful_is_exactly_as_strict_as_strict(duck: DuckSession, type_: str, value: str) -> None:
-    """A line that strict reads is good in careful mode and gives the same row; one that it refuses is bad."""
+    """A line that strict reads is good in lenient mode and gives the same row; one that it refuses is bad."""
     with tempfile.TemporaryDirectory() as name:
         line = f'{{"a": {value}}}'
         (Path(name) / "alone.json").write_text(line)

@@ -56,7 +56,7 @@ class Squares:
     def reader(self, spec: SourceSpec, base_dir: str) -> Squares:
         return Squares(spec)
 
-    careful_reader = reader
+    lenient_reader = reader
 
     def initial_position(self) -> Position:
         return {"next": 0}
@@ -81,7 +81,7 @@ class Squares:
         values = {"n": numbers, "square": [n * n for n in numbers]}
         duck.register(relation, pa.table({c: pa.array(values[c], pa.int64()) for c in self.spec.columns}))
 
-    def open_careful(self, duck: DuckSession, relation: str, split: Split) -> Sequence[BadRow]:
+    def open_lenient(self, duck: DuckSession, relation: str, split: Split) -> Sequence[BadRow]:
         self.open_strict(duck, relation, split, queries=1)
         return []
 

@@ -261,7 +261,7 @@ class TableReader:
         self.queries.append(queries)
         duck.register(relation, split)
 
-    def open_careful(self, duck: DuckSession, relation: str, split: Any) -> list[Any]:
+    def open_lenient(self, duck: DuckSession, relation: str, split: Any) -> list[Any]:
         duck.register(relation, split)
         return []
 

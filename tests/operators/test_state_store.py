@@ -428,7 +428,7 @@ def test_large_values_that_are_dead_leave_the_disk(tmp_path: Path, pattern: str)
 def test_a_damaged_copy_of_the_last_delta_is_fetched_again(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(CheckpointStore, "near", False)
+    monkeypatch.setattr(CheckpointStore, "is_local", False)
     bench.epoch(sums(("old", 1, 1)))
     bench.epoch(sums(("new", 1, 1)))
     pending = next((bench.root / "a").rglob("pending"))

@@ -95,8 +95,8 @@ class TextReader:
         duck.register("texts", pa.table({"x": pa.array(self.texts)}))
         duck.view(relation, "SELECT CAST(x AS INTEGER) AS a FROM texts")
 
-    def open_careful(self, duck: DuckSession, relation: str, split: Any) -> list[Bad]:
-        self.opened.append("careful")
+    def open_lenient(self, duck: DuckSession, relation: str, split: Any) -> list[Bad]:
+        self.opened.append("lenient")
         duck.register("texts", pa.table({"x": pa.array(self.texts)}))
         duck.view(
             relation, "SELECT TRY_CAST(x AS INTEGER) AS a FROM texts WHERE TRY_CAST(x AS INTEGER) IS NOT NULL"
@@ -128,7 +128,7 @@ def test_unreadable_rows_become_dead_letters(tmp_path: Path) -> None:
     reader = TextReader(["1", "zwei", "3"])
     plan = pass_through("SELECT a FROM t", [Column("a", BIGINT)])
     _, report = run_source(plan, reader, replace(EPOCH, checkpoint=str(tmp_path)))
-    assert reader.opened == ["strict 2", "careful"]
+    assert reader.opened == ["strict 2", "lenient"]
     assert (report.rows, report.malformed) == (3, 1)
     assert report.parts[0].table is not None
     assert report.parts[0].table.to_pydict() == {"a": [1, 3]}
@@ -182,7 +182,7 @@ def test_the_watermark_is_the_maximum_of_its_expression_in_microseconds(
         def open_strict(self, duck: DuckSession, relation: str, split: Any, *, queries: int) -> None:
             duck.view(relation, rows)
 
-        def open_careful(self, duck: DuckSession, relation: str, split: Any) -> list[Any]:
+        def open_lenient(self, duck: DuckSession, relation: str, split: Any) -> list[Any]:
             raise AssertionError
 
     plan = pass_through("SELECT 1 AS a FROM t", [Column("a", BIGINT)], watermark="ts - INTERVAL 5 SECOND")

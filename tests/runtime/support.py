@@ -76,7 +76,7 @@ class RowReader:
     def open_strict(self, duck: DuckSession, relation: str, split: Any, *, queries: int) -> None:
         duck.register(relation, table_of(self.rows[split.payload["from"] : split.payload["to"]]))
 
-    def open_careful(self, duck: DuckSession, relation: str, split: Any) -> Sequence[BadRow]:
+    def open_lenient(self, duck: DuckSession, relation: str, split: Any) -> Sequence[BadRow]:
         self.open_strict(duck, relation, split, queries=1)
         return []
 

@@ -144,6 +144,30 @@ def test_another_password_goes_on_with_the_same_plan(tmp_path: Path) -> None:
     assert {options["password"] for options in second.opened} == {"new"}
 
 
+def test_a_sink_that_is_left_out_needs_its_password_once_more(tmp_path: Path) -> None:
+    """Its last epoch is committed again, in case that it was not; from then on nobody asks for it."""
+    _inputs(tmp_path)
+    both = SQL + (
+        "CREATE TABLE other (k INT, s BIGINT) WITH ('connector' = 'blackhole');"
+        "INSERT INTO other SELECT k, SUM(v) FROM t GROUP BY k;"
+    )
+    declared = both.replace("INSERT INTO out SELECT k, SUM(v) FROM t GROUP BY k;", "")
+    start = declared.index("CREATE TABLE out")
+    gone = declared[:start] + declared[declared.index(");", start) + 2 :]
+    words = {"password": PASSWORD, "literal": "it"}
+    _run(tmp_path, both.format(**words), Vault(), max_epochs=1)
+    with pytest.raises(DiagnosticError) as caught:
+        _run(tmp_path, gone.format(**words), Vault())
+    [found] = caught.value.diagnostics
+    assert found.code == "OPT007"
+    assert found.help is not None
+    assert "keep the CREATE TABLE of `out`" in found.help
+    former = Vault()
+    _run(tmp_path, declared.format(**words), former, max_epochs=1)
+    assert {options["password"] for options in former.opened} == {PASSWORD}
+    _run(tmp_path, gone.format(**words), Vault())
+
+
 def test_a_plan_without_its_secrets_is_not_run(tmp_path: Path) -> None:
     _inputs(tmp_path)
     registry = REGISTERED.with_connector(Connector(VAULT, sink=Vault()))

@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlstream.runtime.loop.watermarks import (
-    WindowClock,
+    WindowEnds,
     after_epoch,
     effective,
     planned,
     resumed,
     source_groups,
-    window_clocks,
+    window_ends,
 )
 from sqlstream.storage.manifest import SourceState
 from sqlstream_operators.plan.spec import WindowKind, WindowSpec
@@ -81,19 +81,19 @@ def test_the_resume_watermark_covers_every_closed_window() -> None:
 
 
 @given(st.integers(1, 60), st.integers(-30, 30), st.integers(1, 5), TIMES, st.integers(0, 100))
-def test_a_clock_strikes_when_the_watermark_passes_a_window_end(
+def test_windows_close_when_the_watermark_passes_a_window_end(
     slice_us: int, offset: int, tick: int, before: int, more: int
 ) -> None:
-    clock = WindowClock("w", ("t",), slice_us, offset, tick, "s")
+    known = WindowEnds("w", ("t",), slice_us, offset, tick, "s")
     after = before + more
     ends = [end for end in range(before - 10, after + 10) if (end - offset) % slice_us == 0]
     closes = [end for end in ends if end - tick <= after and not end - tick <= before]
-    assert clock.strikes(before, after) == bool(closes)
+    assert known.closes_any(before, after) == bool(closes)
 
 
-def test_groups_and_clocks_of_a_plan() -> None:
+def test_groups_and_window_ends_of_a_plan() -> None:
     plan = window_plan(WindowSpec(WindowKind.HOP, 10, 4, offset_us=-1))
     assert source_groups(plan) == (frozenset({"bid"}),)
-    (clock,) = window_clocks(plan)
-    assert (clock.step, clock.slice_us, clock.offset_us, clock.state_id) == ("agg", 2, -1, "w1")
-    assert clock.strikes(WATERMARK_MIN, 100)
+    (ends,) = window_ends(plan)
+    assert (ends.step, ends.slice_us, ends.offset_us, ends.state_id) == ("agg", 2, -1, "w1")
+    assert ends.closes_any(WATERMARK_MIN, 100)

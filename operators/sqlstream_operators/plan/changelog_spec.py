@@ -21,7 +21,7 @@ PICKS = ("first", "last", "all")
 RANKS = ("row_number", "rank", "dense_rank")
 
 
-class _Unwatched:
+class _NoWatermark:
     """What a spec has whose operator no watermark moves."""
 
     __slots__ = ()
@@ -135,7 +135,7 @@ class GroupAggregateSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class DistinctValuesSpec(_Unwatched):
+class DistinctValuesSpec(_NoWatermark):
     """Counts how often each value is in each group, and emits partial aggregates over the values that came or
     went.
 
@@ -175,7 +175,7 @@ class Ordering:
 
 
 @dataclass(frozen=True, slots=True)
-class TopNSpec(_Unwatched):
+class TopNSpec(_NoWatermark):
     """The rows of each partition whose rank is in (offset, offset + limit], kept up to date.
 
     Input: `columns` (the partition's among them), and WEIGHT_COLUMN if `retracting`. Rows that are equal
@@ -210,7 +210,7 @@ class TopNSpec(_Unwatched):
 
 
 @dataclass(frozen=True, slots=True)
-class DeduplicateSpec(_Unwatched):
+class DeduplicateSpec(_NoWatermark):
     """The first row of each partition by `order` over append-only input: Top-N with N = 1, and one stored row
     a key.
 
@@ -261,7 +261,7 @@ class WindowTopNSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangelogNormalizeSpec(_Unwatched):
+class ChangelogNormalizeSpec(_NoWatermark):
     """Makes a changelog with a primary key consistent: every key has one row or none, whatever the source
     says.
 
@@ -284,7 +284,7 @@ class ChangelogNormalizeSpec(_Unwatched):
 
 
 @dataclass(frozen=True, slots=True)
-class FirstRowSpec(_Unwatched):
+class FirstRowSpec(_NoWatermark):
     """The first row of each key that comes, of rows that only come; the others are dropped.
 
     Flink's Deduplicate with keep=FirstRow, by arrival; what ON CONFLICT DO NOTHING writes.

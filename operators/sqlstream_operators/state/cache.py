@@ -171,7 +171,7 @@ class Cache:
 
     def save_pending(self, name: str, content: bytes) -> None:
         """Keep the delta that was just uploaded, so that the next epoch here need not fetch it from afar."""
-        if self._checkpoint.near:
+        if self._checkpoint.is_local:
             return
         pending = self.slot / "pending"
         pending.mkdir(exist_ok=True)

@@ -55,7 +55,7 @@ class CheckpointStore:
         return _reopen, (self.uri, self.sync, self.settle_seconds)
 
     @property
-    def near(self) -> bool:
+    def is_local(self) -> bool:
         """Whether files are on a file system of this machine: reading one again is as fast as from a copy."""
         return self._local is not None
 

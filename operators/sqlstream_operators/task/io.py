@@ -42,7 +42,7 @@ class SplitReader(Protocol):
     def open_strict(self, duck: DuckSession, relation: str, split: Any, *, queries: int) -> None:
         """Make `relation` queryable; `queries` tells how many queries will read it."""
 
-    def open_careful(self, duck: DuckSession, relation: str, split: Any) -> Sequence[BadRow]:
+    def open_lenient(self, duck: DuckSession, relation: str, split: Any) -> Sequence[BadRow]:
         """Make only the readable rows queryable as `relation` and return the others."""
 
 

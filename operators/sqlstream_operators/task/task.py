@@ -69,7 +69,7 @@ def run_source_task(
                 f"stage {stage.id} reads other sources than {source_name}: a task has one split"
             )
     with closing(DeadLetters(epoch, task_name(0, ordinal))) as letters:
-        rows_of = _whole(duck, whole, split, source_name, careful=False)
+        rows_of = _whole(duck, whole, split, source_name, lenient=False)
         task = StageRun(plan, 0, ordinal, epoch, duck, letters, whole_rows=rows_of)
         malformed = 0
         try:
@@ -83,10 +83,10 @@ def run_source_task(
             except (duckdb.Error, DataError):
                 duck.reset()
                 letters.clear()
-                rows_of = _whole(duck, lenient or whole, split, source_name, careful=True)
+                rows_of = _whole(duck, lenient or whole, split, source_name, lenient=True)
                 task = StageRun(plan, 0, ordinal, epoch, duck, letters, whole_rows=rows_of)
                 with task.timer.phase("read"):
-                    bad = reader.open_careful(duck, _SPLIT, split)
+                    bad = reader.open_lenient(duck, _SPLIT, split)
                     malformed = letters.malformed(source_name, bad)
                     del bad
                 watermark, rows = _run_source(task, source, stages)
@@ -116,7 +116,7 @@ def _session(plan: PhysicalPlan, epoch: EpochContext) -> DuckSession:
 
 
 def _whole(
-    duck: DuckSession, reader: SplitReader | None, split: Any, source: str, *, careful: bool
+    duck: DuckSession, reader: SplitReader | None, split: Any, source: str, *, lenient: bool
 ) -> Callable[[], Relations] | None:
     """Opens the split once more with all its columns, when that is first needed."""
     if reader is None:
@@ -125,8 +125,8 @@ def _whole(
 
     def relations() -> Relations:
         if not opened:
-            if careful:
-                reader.open_careful(duck, _WHOLE, split)
+            if lenient:
+                reader.open_lenient(duck, _WHOLE, split)
             else:
                 reader.open_strict(duck, _WHOLE, split, queries=1)
             opened.append(Relations(duck))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sqlstream_planner.catalog.options import OptionDef, ValueKind
-from sqlstream_planner.functions.words import words
+from sqlstream_planner.name_lists import names_in
 
 _I, _S, _D = ValueKind.INTEGER, ValueKind.STRING, ValueKind.DURATION
 
@@ -82,7 +82,7 @@ JOB_OPTIONS: tuple[OptionDef, ...] = (
     ),
 )
 
-HARMLESS_PREFIXES: tuple[str, ...] = words(
+HARMLESS_PREFIXES: tuple[str, ...] = names_in(
     """
     akka. classloader. cluster. client. containerized. env. execution.attached
     execution.buffer-timeout execution.checkpointing. execution.savepoint-restore-mode

@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import cache
 from importlib import resources
 
-from sqlstream_planner.functions.words import words
+from sqlstream_planner.name_lists import names_in
 
 
 class FunctionKind(StrEnum):
@@ -110,7 +110,7 @@ AGGREGATE_MACROS = {
     "json_group_structure": ("ANY", "JSON"),
 }
 # `list_sum(l)` is `list_aggregate(l, 'sum')`.
-LIST_AGGREGATES = words(
+LIST_AGGREGATES = names_in(
     """
     any_value approx_count_distinct avg bit_and bit_or bit_xor bool_and bool_or count entropy first
     histogram kurtosis kurtosis_pop last mad max median min mode product sem skewness stddev_pop
@@ -120,7 +120,7 @@ LIST_AGGREGATES = words(
 
 # Names of Flink, Spark and the SQL standard for functions that DuckDB does not list as volatile by that name.
 _MORE_VOLATILE = frozenset(
-    words(
+    names_in(
         """
     current_date current_time current_timestamp localtime localtimestamp now today rand rand_integer
     random uuid gen_random_uuid proctime current_row_timestamp unix_timestamp_now

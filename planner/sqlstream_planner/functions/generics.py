@@ -31,7 +31,7 @@ from sqlstream_operators.plan.types import (
 )
 from sqlstream_planner.casts import TypedExpr, common_type, decimal_of
 from sqlstream_planner.functions.catalogue import LIST_AGGREGATES
-from sqlstream_planner.functions.words import words
+from sqlstream_planner.name_lists import names_in
 
 
 class NotTypableError(Exception):
@@ -249,7 +249,7 @@ def _equi_width_bins(call: Call) -> SqlType:
 
 _DOUBLE_PARTS = frozenset({"epoch", "julian"})
 DATE_PARTS = frozenset(
-    words(
+    names_in(
         """
     century centuries day days dayofmonth d dayofweek dow weekday dayofyear doy decade decades epoch era
     hour hours hr hrs h isodow isoyear julian microsecond microseconds us usec usecs usecond useconds
@@ -326,7 +326,7 @@ def _unknown(_: Call) -> SqlType:
     return UNKNOWN
 
 
-_SAME_AS_FIRST = words(
+_SAME_AS_FIRST = names_in(
     """
     abs @ any_value arbitrary first last mode
     list_resize array_resize first_value last_value nth_value fill array_pop_back array_pop_front
@@ -346,7 +346,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("avg", "mean"), _double),
     **dict.fromkeys(("min", "max"), _min_max),
     **dict.fromkeys(
-        words(
+        names_in(
             """
     arg_min arg_max argmin argmax min_by max_by arg_min_null arg_max_null arg_min_nulls_last
     arg_max_nulls_last
@@ -401,7 +401,7 @@ RULES: dict[str, Rule] = {
 
 # Functions whose type depends on a value, or is a type that we have no columns of.
 TYPE_UNKNOWN = frozenset(
-    words(
+    names_in(
         """
     from_json from_json_strict json_transform json_transform_strict list_zip array_zip row struct_values
     decimal_division struct_extract_at current_setting getvariable

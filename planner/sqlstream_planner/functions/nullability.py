@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sqlstream_planner.casts import TypedExpr
-from sqlstream_planner.functions.words import words
+from sqlstream_planner.name_lists import names_in
 
 # With no NULL among the arguments these never give NULL.
 _NEVER_NULL = frozenset(
-    words(
+    names_in(
         """
     abs upper lower length char_length character_length concat concat_ws trim ltrim rtrim lpad rpad
     replace reverse repeat left right substring substr strpos instr position starts_with ends_with
@@ -28,7 +28,7 @@ _NEVER_NULL = frozenset(
 _SKIP_NULLS = frozenset({"coalesce", "ifnull", "greatest", "least", "concat_ws"})
 # These are not NULL, whatever the arguments are.
 COUNTS = frozenset(
-    words(
+    names_in(
         """
     count count_star approx_count_distinct regr_count concat typeof hash struct_pack list_value
     list_pack json_object json_array row_number rank dense_rank rank_dense cume_dist percent_rank ntile

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sqlstream.connectors.api import BadRow, ConnectorContext, Split
-from sqlstream.connectors.filesystem.columns import Wanted
+from sqlstream.connectors.filesystem.columns import ReadColumns
 from sqlstream.connectors.generators.datagen import DatagenGenerator
 from sqlstream.connectors.numbered import NumberedSource, publish
 from sqlstream.connectors.options import number
@@ -18,14 +18,14 @@ class DatagenReader:
 
     def __init__(self, spec: SourceSpec) -> None:
         self._generator = generator(spec)
-        self._wanted = Wanted.of(spec)
+        self._wanted = ReadColumns.of(spec)
 
     def open_strict(self, duck: DuckSession, relation: str, split: Split, *, queries: int) -> None:
         """Make the split's rows queryable."""
         table = self._generator.generate(int(split.payload["first"]), int(split.payload["count"]))
         publish(duck, relation, table, self._wanted.columns)
 
-    def open_careful(self, duck: DuckSession, relation: str, split: Split) -> Sequence[BadRow]:
+    def open_lenient(self, duck: DuckSession, relation: str, split: Split) -> Sequence[BadRow]:
         """The same: no row is malformed."""
         self.open_strict(duck, relation, split, queries=1)
         return []
@@ -53,7 +53,7 @@ class DatagenFactory:
         """The task's half."""
         return DatagenReader(spec)
 
-    def careful_reader(self, spec: SourceSpec, base_dir: str) -> DatagenReader:
+    def lenient_reader(self, spec: SourceSpec, base_dir: str) -> DatagenReader:
         """The task's half for whole rows: none is malformed."""
         return DatagenReader(spec.whole)
 

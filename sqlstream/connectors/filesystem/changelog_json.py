@@ -2,7 +2,7 @@
 
 Each message becomes one row for each change of a row, with KIND_COLUMN behind the other columns. A message is
 read with the types of the table's columns; one that can't be used makes the whole SELECT fail, and is then
-found by `json_lines.careful`.
+found by `json_lines.lenient`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.connectors.filesystem.columns import Wanted, text_item, text_type
+from sqlstream.connectors.filesystem.columns import ReadColumns, text_item, text_type
 from sqlstream.connectors.filesystem.file_ranges import FileRange, Workspace
 from sqlstream.connectors.filesystem.json import (
     NO_KEY,
@@ -90,7 +90,7 @@ DIALECTS: Mapping[str, Dialect] = {
 
 
 def strict_table(
-    duck: DuckSession, wanted: Wanted, options: FileOptions, ranges: Sequence[FileRange], work: Workspace
+    duck: DuckSession, wanted: ReadColumns, options: FileOptions, ranges: Sequence[FileRange], work: Workspace
 ) -> pa.Table:
     """The changes in the ranges in order. Raises DataError if any message can't be used."""
     lines = ChangelogLines(wanted, options, tombstones=True)
@@ -110,7 +110,7 @@ def strict_table(
 class ChangelogLines:
     """A line is a message; see `LineFormat`. With `tombstones` a message of NULLs gives a row without a kind."""
 
-    wanted: Wanted
+    wanted: ReadColumns
     options: FileOptions
     tombstones: bool = False
 

@@ -27,7 +27,7 @@ METADATA_KEYS = ("file.path", "file.name", "file.size", "file.modification-time"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ReadColumns:
     """What a reader delivers: `columns` that are in the files (types without the nested fields that nobody
     needs), `partitions` whose values are in the paths, then metadata. `declared`: all columns in the files.
     """
@@ -43,7 +43,7 @@ class Wanted:
         return self.columns + self.partitions + tuple(Column(m.name, m.type) for m in self.spec.metadata)
 
     @classmethod
-    def of(cls, spec: SourceSpec) -> Wanted:
+    def of(cls, spec: SourceSpec) -> ReadColumns:
         """The columns of a source, in the order in which it wants them."""
         declared = {column.name: column for column in spec.physical}
         apart = {name.lower() for name in spec.partitioned_by}

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sqlstream.connectors.api import BadRow
 from sqlstream.connectors.filesystem.columns import (
-    Wanted,
+    ReadColumns,
     column_map,
     file_list,
     text_item,
@@ -52,7 +52,9 @@ class Layout:
     newline: str = "\n"
 
 
-def strict_sql(wanted: Wanted, options: FileOptions, ranges: Sequence[FileRange], work: Workspace) -> str:
+def strict_sql(
+    wanted: ReadColumns, options: FileOptions, ranges: Sequence[FileRange], work: Workspace
+) -> str:
     """A SELECT over the ranges in order; it fails when it is run if any record can't be read."""
     made = [(_layout(wanted, options, file_range), file_range) for file_range in ranges]
     parts = []
@@ -81,7 +83,7 @@ def _text(work: Workspace, options: FileOptions, file_range: FileRange, *, plain
 
 
 def _select(
-    wanted: Wanted,
+    wanted: ReadColumns,
     options: FileOptions,
     layout: Layout,
     paths: Sequence[str],
@@ -104,8 +106,8 @@ def _select(
     )
 
 
-def careful(
-    duck: DuckSession, wanted: Wanted, options: FileOptions, file_range: FileRange, work: Workspace
+def lenient(
+    duck: DuckSession, wanted: ReadColumns, options: FileOptions, file_range: FileRange, work: Workspace
 ) -> tuple[pa.Table, list[BadRow]]:
     """The readable rows of a range, and the records that are not.
 
@@ -134,7 +136,7 @@ def careful(
 
 def _isolate(
     duck: DuckSession,
-    wanted: Wanted,
+    wanted: ReadColumns,
     options: FileOptions,
     layout: Layout,
     entry: FileEntry,
@@ -183,7 +185,7 @@ def _part(path: Path, start: int, end: int, work: Workspace) -> Path:
 
 def _read(
     duck: DuckSession,
-    wanted: Wanted,
+    wanted: ReadColumns,
     options: FileOptions,
     layout: Layout,
     entry: FileEntry,
@@ -217,7 +219,7 @@ def _read(
     return table, bad
 
 
-def _layout(wanted: Wanted, options: FileOptions, file_range: FileRange) -> Layout:
+def _layout(wanted: ReadColumns, options: FileOptions, file_range: FileRange) -> Layout:
     """How the range is laid out. Raises DataError if a header must be there and does not fit."""
     declared = wanted.declared
     if file_range.entry.size == 0:

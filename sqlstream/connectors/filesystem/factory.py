@@ -23,7 +23,7 @@ class FileSourceFactory:
         """The task's half."""
         return FileReader(spec, base_dir)
 
-    def careful_reader(self, spec: SourceSpec, base_dir: str) -> FileReader:
+    def lenient_reader(self, spec: SourceSpec, base_dir: str) -> FileReader:
         """The task's half for whole rows; the columns that `spec` does not read are taken as they are, as text."""
         read = set(spec.columns)
         unread = tuple(column.name for column in spec.physical if column.name not in read)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlstream.connectors.filesystem.columns import (
-    Wanted,
+    ReadColumns,
     column_map,
     file_list,
     from_text,
@@ -26,7 +26,7 @@ NO_KEY = "\x01"
 class JsonLines:
     """A line is a row; see `LineFormat`."""
 
-    wanted: Wanted
+    wanted: ReadColumns
     options: FileOptions
 
     @property

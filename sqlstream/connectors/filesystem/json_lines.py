@@ -60,7 +60,7 @@ class LineFormat(Protocol):
         ...
 
 
-def careful(
+def lenient(
     duck: DuckSession, format_: LineFormat, file_range: FileRange, work: Workspace
 ) -> tuple[pa.Table, list[BadRow]]:
     """The readable rows of a range, and the lines that are not."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyarrow import orc
 
-from sqlstream.connectors.filesystem.columns import Wanted, cast_from, match_names
+from sqlstream.connectors.filesystem.columns import ReadColumns, cast_from, match_names
 from sqlstream.connectors.filesystem.file_ranges import FileRange, Workspace
 from sqlstream_operators.codec.arrow_types import from_arrow
 from sqlstream_operators.duck.session import DuckSession
@@ -17,14 +17,16 @@ from sqlstream_operators.plan.types import SqlType, quote_identifier
 _FILE = "orc_file"
 
 
-def strict_table(duck: DuckSession, wanted: Wanted, ranges: Sequence[FileRange], work: Workspace) -> pa.Table:
+def strict_table(
+    duck: DuckSession, wanted: ReadColumns, ranges: Sequence[FileRange], work: Workspace
+) -> pa.Table:
     """The rows of the ranges in order. Raises DataError for a file that is not ORC, or a value that can't be
     cast.
     """
     return pa.concat_tables([_read(duck, wanted, file_range, work) for file_range in ranges])
 
 
-def _read(duck: DuckSession, wanted: Wanted, file_range: FileRange, work: Workspace) -> pa.Table:
+def _read(duck: DuckSession, wanted: ReadColumns, file_range: FileRange, work: Workspace) -> pa.Table:
     path = file_range.entry.path
     declared = [column.name for column in wanted.columns]
     try:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sqlstream.connectors.api import BadRow
-from sqlstream.connectors.filesystem.columns import Wanted, cast_from, file_list, match_names
+from sqlstream.connectors.filesystem.columns import ReadColumns, cast_from, file_list, match_names
 from sqlstream.connectors.filesystem.file_ranges import FileRange, Workspace, check_unchanged
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import FileEntry, open_filesystem
@@ -51,7 +51,7 @@ def broken(entry: FileEntry, error: Exception) -> DataError:
 
 
 def strict_sql(
-    duck: DuckSession, wanted: Wanted, options: FileOptions, ranges: Sequence[FileRange], work: Workspace
+    duck: DuckSession, wanted: ReadColumns, options: FileOptions, ranges: Sequence[FileRange], work: Workspace
 ) -> str:
     """A SELECT over the ranges in order. Raises DataError for a file that is not Parquet or lacks no
     column.
@@ -78,8 +78,8 @@ def strict_sql(
     return " UNION ALL ".join(parts)
 
 
-def careful(
-    duck: DuckSession, wanted: Wanted, options: FileOptions, file_range: FileRange, work: Workspace
+def lenient(
+    duck: DuckSession, wanted: ReadColumns, options: FileOptions, file_range: FileRange, work: Workspace
 ) -> tuple[pa.Table, list[BadRow]]:
     """The rows whose values can be cast to the declared types, and the others, by their row number from 1."""
     path = work.local(file_range.entry)
@@ -115,7 +115,7 @@ def careful(
 
 def _whole(
     duck: DuckSession,
-    wanted: Wanted,
+    wanted: ReadColumns,
     file_range: FileRange,
     path: str,
     schema: Mapping[str, SqlType | None],
@@ -129,7 +129,7 @@ def _whole(
     return duck.query(f"SELECT {', '.join(items) or '1 AS one'} FROM {source})")
 
 
-def _items(wanted: Wanted, schema: Mapping[str, SqlType | None], entry: FileEntry) -> list[str]:
+def _items(wanted: ReadColumns, schema: Mapping[str, SqlType | None], entry: FileEntry) -> list[str]:
     """SELECT items of the wanted columns; NULL for a column that this file does not have."""
     names = match_names([column.name for column in wanted.columns], list(schema), entry.path)
     items = []

@@ -9,10 +9,10 @@ import pyarrow as pa
 from sqlstream.connectors.api import BadRow, Split
 from sqlstream.connectors.filesystem import changelog_json, csv, orc, parquet
 from sqlstream.connectors.filesystem.changelog_json import ChangelogLines
-from sqlstream.connectors.filesystem.columns import Wanted
+from sqlstream.connectors.filesystem.columns import ReadColumns
 from sqlstream.connectors.filesystem.file_ranges import FileRange, Workspace
 from sqlstream.connectors.filesystem.json import JsonLines
-from sqlstream.connectors.filesystem.json_lines import careful
+from sqlstream.connectors.filesystem.json_lines import lenient
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import without_credentials
 from sqlstream_operators.duck.session import DuckSession
@@ -32,7 +32,7 @@ class FileReader:
         self._spec = spec
         self._options = FileOptions.read(spec.options)
         _, self._credentials = without_credentials(self._options.path)
-        self._wanted = Wanted.of(spec)
+        self._wanted = ReadColumns.of(spec)
 
     def open_strict(self, duck: DuckSession, relation: str, split: Split, *, queries: int) -> None:
         """Make all rows of the split queryable.
@@ -71,7 +71,7 @@ class FileReader:
                 sql = f"SELECT * FROM ({sql}) WHERE {self._spec.filter}"
             self._register(duck, relation, duck.query(sql))
 
-    def open_careful(self, duck: DuckSession, relation: str, split: Split) -> Sequence[BadRow]:
+    def open_lenient(self, duck: DuckSession, relation: str, split: Split) -> Sequence[BadRow]:
         """Make the readable rows queryable and return the others.
 
         Raises DataError if nothing of a file can be read: gone, changed, or not of its format.
@@ -80,13 +80,13 @@ class FileReader:
         bad: list[BadRow] = []
         with Workspace() as work:
             for file_range in ranges_of(split, self._credentials):
-                table, refused = self._careful(duck, file_range, work)
+                table, refused = self._lenient(duck, file_range, work)
                 tables.append(table)
                 bad += refused
         self._register(duck, relation, pa.concat_tables(tables))
         return bad
 
-    def _careful(
+    def _lenient(
         self, duck: DuckSession, file_range: FileRange, work: Workspace
     ) -> tuple[pa.Table, list[BadRow]]:
         wanted, options = self._wanted, self._options
@@ -94,13 +94,13 @@ class FileReader:
             case "orc":
                 return orc.strict_table(duck, wanted, [file_range], work), []
             case "csv":
-                return csv.careful(duck, wanted, options, file_range, work)
+                return csv.lenient(duck, wanted, options, file_range, work)
             case "parquet":
-                return parquet.careful(duck, wanted, options, file_range, work)
+                return parquet.lenient(duck, wanted, options, file_range, work)
             case "json":
-                return careful(duck, JsonLines(wanted, options), file_range, work)
+                return lenient(duck, JsonLines(wanted, options), file_range, work)
             case _:
-                return careful(duck, ChangelogLines(wanted, options), file_range, work)
+                return lenient(duck, ChangelogLines(wanted, options), file_range, work)
 
     def _register(self, duck: DuckSession, relation: str, table: pa.Table) -> None:
         duck.register(relation, table, self._wanted.schema)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sqlstream.connectors.api import BadRow, ConnectorContext, Split
-from sqlstream.connectors.filesystem.columns import Wanted, paths_of
+from sqlstream.connectors.filesystem.columns import ReadColumns, paths_of
 from sqlstream.connectors.generators.nexmark import DEFAULT_BASE_TIME_US, NexmarkGenerator
 from sqlstream.connectors.generators.nexmark_columns import COLUMNS, unknown_columns
 from sqlstream.connectors.numbered import NumberedSource, publish
@@ -23,7 +23,7 @@ class NexmarkReader:
     def __init__(self, spec: SourceSpec) -> None:
         self._generator = generator(spec)
         self._first = number(spec.options, "first-event") or 0
-        self._wanted = Wanted.of(spec)
+        self._wanted = ReadColumns.of(spec)
         known = {name.lower(): name for name, _ in COLUMNS}
         self._needed = []
         for column in spec.columns:
@@ -38,7 +38,7 @@ class NexmarkReader:
         table = self._generator.generate(first, count, self._needed or ["event_type"])
         publish(duck, relation, table, self._wanted.columns)
 
-    def open_careful(self, duck: DuckSession, relation: str, split: Split) -> Sequence[BadRow]:
+    def open_lenient(self, duck: DuckSession, relation: str, split: Split) -> Sequence[BadRow]:
         """The same: no event is malformed."""
         self.open_strict(duck, relation, split, queries=1)
         return []
@@ -60,7 +60,7 @@ class NexmarkFactory:
         """The task's half."""
         return NexmarkReader(spec)
 
-    def careful_reader(self, spec: SourceSpec, base_dir: str) -> NexmarkReader:
+    def lenient_reader(self, spec: SourceSpec, base_dir: str) -> NexmarkReader:
         """The task's half for whole rows: none is malformed."""
         return NexmarkReader(spec.whole)
 

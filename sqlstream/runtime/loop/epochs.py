@@ -166,7 +166,7 @@ class EpochLoop:
             before, self._too_large = self._too_large, plan
             cut = before is None or not same_input(before, plan)
             if not (cut and self._planner.read_less(plan)):
-                raise error.hopeless(committed_epoch(self._state.last)) from error
+                raise error.unrecoverable(committed_epoch(self._state.last)) from error
             self._give_up(plan.epoch)
             self._sweep()
             if error.runner_lost:
@@ -269,9 +269,9 @@ class EpochLoop:
         states = []
         for source in plan.sources:
             closed = [
-                outcome.closed[clock.step] - clock.tick_us
-                for clock in self._planner.clocks
-                if source.name in clock.sources and clock.step in outcome.closed
+                outcome.closed[ends.step] - ends.tick_us
+                for ends in self._planner.window_ends
+                if source.name in ends.sources and ends.step in outcome.closed
             ]
             states.append(
                 watermarks.after_epoch(

@@ -39,7 +39,7 @@ class Ready:
 class EpochPlanner:
     """Plans the epochs of one run, each behind where `state` is; `clock` tells when a source was idle for long.
 
-    `clocks` are those of all operators that a watermark moves.
+    `window_ends` are those of all operators that a watermark moves.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class EpochPlanner:
         self._wall_clock = wall_clock
         self._admission = settings.admission
         self._groups = watermarks.source_groups(self._plan)
-        self.clocks = watermarks.window_clocks(self._plan)
+        self.window_ends = watermarks.window_ends(self._plan)
         # A global aggregate has a row before any input: its first epoch runs whether there is input or not.
         self._seeded = any(
             isinstance(step, OperatorStep)
@@ -214,9 +214,9 @@ class EpochPlanner:
             for name, mark in late.items()
         }
         return any(
-            clock.strikes(clock.least(before), clock.least(after))
-            and any(not shard.is_empty for shard in self._state.versions.get(clock.state_id, ()))
-            for clock in self.clocks
+            ends.closes_any(ends.least(before), ends.least(after))
+            and any(not shard.is_empty for shard in self._state.versions.get(ends.state_id, ()))
+            for ends in self.window_ends
         )
 
 

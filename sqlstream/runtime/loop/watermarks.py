@@ -38,7 +38,7 @@ def source_groups(plan: PhysicalPlan) -> tuple[frozenset[str], ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class WindowClock:
+class WindowEnds:
     """When windows of one operator can close: all ends are at offset (mod slice); times in µs.
 
     An operator that only sees the ends of windows, not how they are cut, may close one at any tick. A slice of 0: what
@@ -53,8 +53,8 @@ class WindowClock:
     state_id: str
 
     @classmethod
-    def of(cls, step: OperatorStep) -> WindowClock | None:
-        """The clock of an operator, None if no watermark moves it."""
+    def of(cls, step: OperatorStep) -> WindowEnds | None:
+        """The ends of an operator, None if no watermark moves it."""
         spec = step.operator
         if isinstance(spec, WindowAggregateSpec):
             window, tick = spec.window, spec.tick_us
@@ -77,23 +77,23 @@ class WindowClock:
     def last_closed(self, watermark: int) -> int:
         """The number of the last window end that is closed at a watermark.
 
-        >>> clock = WindowClock("w", ("t",), slice_us=10, offset_us=0, tick_us=1, state_id="s")
-        >>> clock.last_closed(98), clock.last_closed(99)
+        >>> ends = WindowEnds("w", ("t",), slice_us=10, offset_us=0, tick_us=1, state_id="s")
+        >>> ends.last_closed(98), ends.last_closed(99)
         (9, 10)
         """
         return (watermark + self.tick_us - self.offset_us) // self.slice_us
 
-    def strikes(self, before: int, after: int) -> bool:
+    def closes_any(self, before: int, after: int) -> bool:
         """Whether any window end is closed at `after` that was not at `before`."""
         if not self.slice_us:
             return before < after == WATERMARK_MAX
         return self.last_closed(after) > self.last_closed(before)
 
 
-def window_clocks(plan: PhysicalPlan) -> tuple[WindowClock, ...]:
-    """The clocks of all operators that a watermark moves."""
+def window_ends(plan: PhysicalPlan) -> tuple[WindowEnds, ...]:
+    """The window ends of all operators that a watermark moves."""
     steps = [step for stage in plan.stages for step in stage.steps if isinstance(step, OperatorStep)]
-    return tuple(clock for step in steps if (clock := WindowClock.of(step)) is not None)
+    return tuple(ends for step in steps if (ends := WindowEnds.of(step)) is not None)
 
 
 def effective(

@@ -43,7 +43,7 @@ class EpochTooLargeError(DiagnosticError):
         self.what = what
         self.runner_lost = runner_lost
 
-    def hopeless(self, committed: int) -> DiagnosticError:
+    def unrecoverable(self, committed: int) -> DiagnosticError:
         """The error to raise where the epoch can't be made smaller; `committed` is the last epoch, 0 if there is none."""
         state = f"the state is as epoch {committed} left it" if committed else "nothing was committed"
         return DiagnosticError(

@@ -36,13 +36,13 @@ class Connectors:
     """How a task comes by the halves of connectors that run in it."""
 
     reader: Callable[[SourceSpec, str], SplitReader]
-    careful_reader: Callable[[SourceSpec, str], SplitReader]
+    lenient_reader: Callable[[SourceSpec, str], SplitReader]
     writer: Callable[[SinkSpec, ConnectorContext], SinkWriter]
 
 
 def of_registry(registry: Registry) -> Connectors:
     """The connectors of a registry."""
-    return Connectors(registry.reader, registry.careful_reader, registry.writer)
+    return Connectors(registry.reader, registry.lenient_reader, registry.writer)
 
 
 def registered() -> Connectors:
@@ -100,7 +100,7 @@ class TaskProgram:
             whole = lenient = None
             if spec != spec.whole:
                 whole = connectors.reader(spec.whole, self.base_dir)
-                lenient = connectors.careful_reader(spec, self.base_dir)
+                lenient = connectors.lenient_reader(spec, self.base_dir)
             yield from _as_messages(
                 run_source_task(
                     self.plan,

@@ -33,15 +33,15 @@ _KEYS = "__keys"
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountedRows:
     """Distinct rows (the columns of the ranking, `sort` and `row`) and how often each is there."""
 
     rows: pa.Table
     counts: Int64s
 
-    def take(self, index: npt.NDArray[np.intp]) -> Counted:
+    def take(self, index: npt.NDArray[np.intp]) -> CountedRows:
         """Some of the rows."""
-        return Counted(self.rows.take(pa.array(index)), self.counts[index])
+        return CountedRows(self.rows.take(pa.array(index)), self.counts[index])
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +91,15 @@ class RankedState:
 
     @property
     def names(self) -> list[str]:
-        """The columns of `Counted.rows`."""
+        """The columns of `CountedRows.rows`."""
         return [column.name for column in self.schema]
 
-    def empty(self) -> Counted:
+    def empty(self) -> CountedRows:
         """No rows."""
         schema = pa.schema([(column.name, to_arrow(column.type)) for column in self.schema])
-        return Counted(schema.empty_table(), np.zeros(0, np.int64))
+        return CountedRows(schema.empty_table(), np.zeros(0, np.int64))
 
-    def arrived(self, duck: DuckSession, rows: pa.Table, weights: Int64s | None) -> Counted:
+    def arrived(self, duck: DuckSession, rows: pa.Table, weights: Int64s | None) -> CountedRows:
         """Rows of the ranking's columns as distinct rows; those whose weights (default: 1) add to 0 are left out."""
         columns = self._ranking.columns
         arrays = [conform(rows.column(column.name), to_arrow(column.type)) for column in columns]
@@ -116,7 +116,7 @@ class RankedState:
             rows = rows.take(pa.array(at))
             digests = [digests[i] for i in at.tolist()]
         rows = rows.append_column(self.sort, sort_keys(rows, self._ranking.order, columns))
-        return Counted(rows.append_column(self.row, digest_array(digests)), counts)
+        return CountedRows(rows.append_column(self.row, digest_array(digests)), counts)
 
     def partitions(
         self, duck: DuckSession, rows: pa.Table, amounts: Int64s | None = None
@@ -151,12 +151,12 @@ class RankedState:
         kinds = {column.type.kind for column in self._ranking.columns if column.name in names}
         return bool(self._ranking.order) and not kinds & _OTHERWISE_ORDERED
 
-    def first(self, state: StateStore, keys: pa.Table, positions: Int64s) -> Counted:
+    def first(self, state: StateStore, keys: pa.Table, positions: Int64s) -> CountedRows:
         """For each key the rows before a position, at least: all that have fewer than so many before them.
 
         Places are numbers of rows, for DENSE_RANK of orders, and may differ from key to key. Needs `ordered`.
         """
-        pieces: list[Counted] = []
+        pieces: list[CountedRows] = []
         most = positions + _SLACK
         while keys.num_rows:
             stored, sizes = state.scan_first(TABLE, keys, most)
@@ -174,9 +174,9 @@ class RankedState:
         if len(pieces) == 1:
             return pieces[0]
         rows = pa.concat_tables([piece.rows for piece in pieces])
-        return Counted(rows, np.concatenate([piece.counts for piece in pieces]))
+        return CountedRows(rows, np.concatenate([piece.counts for piece in pieces]))
 
-    def _before_last(self, loaded: Counted, owner: Int64s, sizes: Int64s) -> Int64s:
+    def _before_last(self, loaded: CountedRows, owner: Int64s, sizes: Int64s) -> Int64s:
         """For each key how many rows (DENSE_RANK: orders) lie before those with the last order that was read."""
         if not len(owner):
             return np.zeros(len(sizes), np.int64)
@@ -193,14 +193,14 @@ class RankedState:
         np.add.at(totals, owner[before], amounts[before])
         return totals
 
-    def stored(self, state: StateStore, arrived: Counted) -> Counted:
+    def stored(self, state: StateStore, arrived: CountedRows) -> CountedRows:
         """Those of the rows that arrived that state has, as it has them."""
         found = state.get(TABLE, self._renamed(arrived.rows))
         at = np.flatnonzero(found.column(FOUND).to_numpy())
         counts = found.column(self.count).take(pa.array(at)).to_numpy().astype(np.int64)
-        return Counted(arrived.rows.take(pa.array(at)), counts)
+        return CountedRows(arrived.rows.take(pa.array(at)), counts)
 
-    def joined(self, first: Counted, other: Counted) -> Counted:
+    def joined(self, first: CountedRows, other: CountedRows) -> CountedRows:
         """The rows of either; those of both as `first` has them."""
         there = set(first.rows.column(self.row).to_pylist())
         more = [digest not in there for digest in other.rows.column(self.row).to_pylist()]
@@ -208,9 +208,9 @@ class RankedState:
             return first
         rest = other.take(np.flatnonzero(more))
         rows = pa.concat_tables([first.rows, rest.rows])
-        return Counted(rows, np.concatenate([first.counts, rest.counts]))
+        return CountedRows(rows, np.concatenate([first.counts, rest.counts]))
 
-    def loaded(self, stored: pa.Table) -> Counted:
+    def loaded(self, stored: pa.Table) -> CountedRows:
         """Rows as a scan of the state gave them."""
         if self._timed:
             stored = stored.rename_columns(
@@ -218,9 +218,9 @@ class RankedState:
             )
         counts = stored.column(self.count).to_numpy().astype(np.int64)
         arrays = [conform(stored.column(c.name), to_arrow(c.type)) for c in self.schema]
-        return Counted(pa.Table.from_arrays(arrays, names=self.names), counts)
+        return CountedRows(pa.Table.from_arrays(arrays, names=self.names), counts)
 
-    def merged(self, duck: DuckSession, stored: Counted, arrived: Counted) -> Merged:
+    def merged(self, duck: DuckSession, stored: CountedRows, arrived: CountedRows) -> Merged:
         """Stored rows and this epoch's changes to them, each distinct row once."""
         none = np.zeros(len(stored.counts), np.int64), np.zeros(len(arrived.counts), np.int64)
         was = np.concatenate([stored.counts, none[1]])

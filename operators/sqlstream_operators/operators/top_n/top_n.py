@@ -17,7 +17,7 @@ from sqlstream_operators.plan.changelog_spec import TopNSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN
 from sqlstream_operators.plan.watermarks import Watermarks
 
-from .ranked_state import TABLE, Counted, Merged, RankedState
+from .ranked_state import TABLE, CountedRows, Merged, RankedState
 from .ranking import Int64s, Ranking, projects, ranked_output
 
 
@@ -74,7 +74,9 @@ class TopN:
         }
         return OperatorResult(output, metrics)
 
-    def _stored(self, context: OperatorContext, arrived: Counted, keys: pa.Table, gone: Int64s) -> Counted:
+    def _stored(
+        self, context: OperatorContext, arrived: CountedRows, keys: pa.Table, gone: Int64s
+    ) -> CountedRows:
         """What has to be ranked of state, given the keys that rows came to and how many go from each at most.
 
         Of a long partition that may lose rows these are as many more than the answer can have as it may lose,

@@ -19,7 +19,7 @@ from sqlstream_operators.plan.schema import SLICE_COLUMN, WEIGHT_COLUMN, Column
 from sqlstream_operators.plan.types import BIGINT
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 
-from .ranked_state import TABLE, Counted, RankedState
+from .ranked_state import TABLE, CountedRows, RankedState
 from .ranking import Ranking, ranked_output
 
 
@@ -75,7 +75,7 @@ class WindowTopN:
 
     def _merge_in(
         self, context: OperatorContext, rows: pa.Table, late: int, close: int, figures: _Figures
-    ) -> Counted:
+    ) -> CountedRows:
         """Merge an epoch's rows into the state; those of windows that end by `close` are returned instead."""
         what = f"state {self._spec.state.state_id}"
         if WEIGHT_COLUMN in rows.column_names:
@@ -94,7 +94,7 @@ class WindowTopN:
         self._keep(context, arrived.take(np.flatnonzero(~dies)), figures)
         return arrived.take(np.flatnonzero(dies))
 
-    def _keep(self, context: OperatorContext, arrived: Counted, figures: _Figures) -> None:
+    def _keep(self, context: OperatorContext, arrived: CountedRows, figures: _Figures) -> None:
         """Write what can be in the answer of windows that stay open."""
         if not arrived.rows.num_rows:
             return
@@ -116,7 +116,7 @@ class WindowTopN:
             figures.removed += removed
 
     def _close(
-        self, context: OperatorContext, dying: Counted, after: int, upto: int, figures: _Figures
+        self, context: OperatorContext, dying: CountedRows, after: int, upto: int, figures: _Figures
     ) -> list[pa.Table]:
         """Emit the windows that end in (after, upto] from state and `dying`, and delete their state."""
         if upto <= after:
