@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from sqlstream.connectors.api import ConnectorContext, SinkPart
+from sqlstream.connectors.database.postgres_connection import PostgresConnection
 from sqlstream.connectors.exactly_once.sink import ExactlyOnceSink
-from sqlstream.connectors.exactly_once.staged import staging_folder
+from sqlstream.connectors.exactly_once.staged import StagedEpoch, StagingWriter, staging_folder
+from sqlstream.connectors.exactly_once.target import Target
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.loop.progress import RunResult
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream.runtime.tasks.task_program import Connectors
+from sqlstream.storage.journal import Journal
 from sqlstream_operators.codec.arrow_types import to_arrow
-from sqlstream_operators.errors import DataError
+from sqlstream_operators.errors import DataError, MemoryExhaustedError
 from sqlstream_operators.plan.spec import WEIGHT_COLUMN, Column, PhysicalPlan, SinkOutput, SinkSpec
 from sqlstream_operators.plan.types import parse_type
+from sqlstream_operators.state import staged_rows
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
-from sqlstream_operators.state.staged_rows import INLINE_BYTES, stage
+from sqlstream_operators.state.staged_rows import BATCH_ROWS, FOLDER, INLINE_BYTES, stage
+from sqlstream_planner.diagnostics import DiagnosticError
 from tests.examples import examples
 from tests.operators.pipelines import window_plan
 from tests.runtime.support import (
@@ -151,8 +158,34 @@ def go(*rows: Row) -> Delta:
 _numbers = itertools.count()
 
 
+class _Watched:
+    """A target that tells of each step before and after it is done."""
+
+    def __init__(self, target: Target, tell: Callable[[str, bool], None]) -> None:
+        self._target, self._tell = target, tell
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._target, name)
+        if name in ("place", "wording", "owns_all_rows", "release", "close"):
+            return found
+
+        def step(*arguments: Any, **options: Any) -> Any:
+            self._tell(name, False)
+            result = found(*arguments, **options)
+            self._tell(name, True)
+            return result
+
+        return step
+
+
 class TableWorld(World):
-    """Runs of a window count into the table `target`, whose sink is the registry's."""
+    """Runs of a window count into the table `target`, whose sink is the registry's.
+
+    All rows are staged in files. `broken` is called with each step that the sink takes at its target: its name, and
+    whether it has been done; what it raises ends the run there.
+    """
+
+    broken: Callable[[str, bool], None] | None = None
 
     @classmethod
     def over(cls, backend: Backend, key: tuple[str, ...]) -> TableWorld:
@@ -184,13 +217,21 @@ class TableWorld(World):
         assert backend.rows("SELECT epoch FROM sqlstream_epochs") == [(max(manifests(self.state)),)]
 
     def sink(self, spec: SinkSpec, context: ConnectorContext) -> Any:
-        return REGISTERED.sink(spec, context)
+        made = REGISTERED.sink(spec, context)
+        if self.broken is not None:
+            assert isinstance(made, ExactlyOnceSink)
+            made._target = cast(Target, _Watched(made._target, self.broken))
+        return made
+
+    @property
+    def staged(self) -> set[str]:
+        return {name for name in self.files() if name.startswith(FOLDER)}
 
     def run(self, **options: Any) -> RunResult:
         connectors = Connectors(
             lambda spec, base: RowReader(self.rows),
             lambda spec, base: RowReader(self.rows),
-            REGISTERED.writer,
+            lambda spec, context: StagingWriter(spec, context, inline_bytes=0),
         )
         return super().run(runner=InProcessRunner(2, connectors), base_dir=self.folder, **options)
 
@@ -419,6 +460,187 @@ class TableSinkContract:
             world.run(faults=crash_at(point, 2))
         world.run()
         world.check(backend)
+
+    @pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
+    @pytest.mark.parametrize("step", ["open", "record", "apply", "write_record", "commit"])
+    def test_runs_that_are_broken_off_at_the_target(self, backend: Backend, step: str, done: bool) -> None:
+        """The driver dies before and after each step of the third epoch, the first with rows, at the target."""
+        world = TableWorld.over(backend, ("window_start", "k"))
+        world.run(max_epochs=2)
+        taken: list[str] = []
+
+        def broken(name: str, has_been: bool) -> None:
+            taken.append(name)
+            reached = "apply" in taken if step == "commit" else max(manifests(world.state)) == 2
+            if reached and (name, has_been) == (step, done):
+                raise Crash(name)
+
+        world.broken = broken
+        with pytest.raises(Crash):
+            world.run()
+        world.broken = None
+        world.run()
+        world.check(backend)
+
+    @pytest.mark.parametrize("key", [(), ("window_start", "k")])
+    def test_staged_rows_that_can_not_be_read_to_the_end(
+        self, backend: Backend, key: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world = TableWorld.over(backend, key)
+        whole = staged_rows.batches
+
+        def some(store: CheckpointStore, rows: Iterable[staged_rows.StagedRows]) -> Iterator[pa.RecordBatch]:
+            yield from itertools.islice(whole(store, rows), 1)
+            raise OSError("the disk is gone")
+
+        monkeypatch.setattr("sqlstream.connectors.exactly_once.staged.batches", some)
+        with pytest.raises(DiagnosticError, match="can't be read or written: the disk is gone"):
+            world.run()
+        monkeypatch.undo()
+        world.run()
+        world.check(backend)
+
+    def test_a_committed_epoch_whose_staged_rows_are_gone(self, backend: Backend) -> None:
+        world = TableWorld.over(backend, ())
+        with pytest.raises(Crash):
+            world.run(faults=crash_at("published", 3))
+        (lost,) = world.staged
+        (world.state / lost).unlink()
+        with pytest.raises(DiagnosticError, match="are gone, though a manifest names them") as caught:
+            world.run()
+        assert caught.value.diagnostics[0].code == "STA003"
+        assert caught.value.exit_code == 4
+        assert lost in caught.value.diagnostics[0].message
+
+    def test_staged_rows_are_kept_as_long_as_their_manifest(self, backend: Backend) -> None:
+        world = TableWorld.over(backend, ())
+        world.run(retained_epochs=2)
+        journal = Journal(CheckpointStore(world.state))
+        last = manifests(world.state)
+        assert len(last) == 2
+        named = frozenset[str]().union(*(journal.manifest(epoch).staged_files for epoch in last))
+        assert named
+        assert world.staged == named
+
+    def test_what_a_lost_epoch_staged_is_swept(self, backend: Backend) -> None:
+        """An epoch is given up because the program has changed; nothing of it stays, in the store or the table."""
+        world = TableWorld.over(backend, ())
+        with pytest.raises(Crash):
+            world.run(faults=crash_at("prepared", 3))
+        (lost,) = world.staged
+        world.run(shards=3, max_epochs=1)
+        assert lost not in world.staged
+        assert not any("/000003/" in name for name in world.staged)
+        assert backend.rows("SELECT epoch FROM sqlstream_epochs") == [(4,)]
+        world.run(shards=3)
+        world.check(backend)
+
+    def test_parts_in_any_order(self, backend: Backend) -> None:
+        for number, order in enumerate([(0, 1, 2, 3), (3, 2, 1, 0), (1, 3, 0, 2), (2, 0, 3, 1)]):
+            deltas = [go((1, "a")), come((1, "b")), [*come((2, "x")), *go((1, "b"))], come((1, "c"))]
+            for key in ((), ("k",)):
+                name = f"t{len(key)}_{number}"
+                job = self.job(backend, key=key, name=name, state=name)
+                job.epoch(come((1, "a")))
+                job.epoch(*(deltas[place] for place in order))
+                assert job.rows() == [(1, "c"), (2, "x")], order
+                job.sink.close()
+
+    def test_few_rows_make_no_file(self, backend: Backend) -> None:
+        job = self.job(backend)
+        rows = pa.table({"k": range(10), "v": ["some text"] * 10, WEIGHT_COLUMN: [1] * 10})
+        part = StagingWriter(job.spec, ConnectorContext(job.store, "/")).write(rows, epoch=1, task="0-0")
+        job.sink.prepare(1, [part], previous=0)
+        job.commit([part])
+        assert [name for name in job.store.list() if name.startswith(FOLDER)] == []
+        assert len(job.rows()) == 10
+
+    @pytest.mark.parametrize("changelog", ["append", "retract"])
+    @pytest.mark.parametrize("key", [(), ("k",)])
+    def test_a_large_epoch_is_read_in_batches_within_one_transaction(
+        self, backend: Backend, key: tuple[str, ...], changelog: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        job = self.job(backend, key=key, changelog=changelog)
+        read, blocks, files, most = [], [], set[int](), 0
+        batches, blocks_of, opened = StagedEpoch._batches, PostgresConnection.copy, CheckpointStore.open
+
+        def batches_seen(self: StagedEpoch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+            for batch in batches(self, schema):
+                read.append(batch.num_rows)
+                yield batch
+
+        def copy_seen(self: Any, table: str, names: Any, made: Any) -> None:
+            def seen() -> Iterator[Any]:
+                for block in made:
+                    blocks.append(len(block))
+                    yield block
+
+            blocks_of(self, table, names, seen())
+
+        def open_seen(self: CheckpointStore, name: str) -> pa.NativeFile:
+            nonlocal most
+            file = opened(self, name)
+            files.add(id(file))
+            weakref.finalize(file, files.discard, id(file))
+            most = max(most, len(files))
+            return file
+
+        monkeypatch.setattr(StagedEpoch, "_batches", batches_seen)
+        monkeypatch.setattr(PostgresConnection, "copy", copy_seen)
+        monkeypatch.setattr(CheckpointStore, "open", open_seen)
+        rows, parts = 300_000, []
+        folder = f"{staging_folder(job.spec.name)}/000001"
+        for start in range(0, rows, 100_000):
+            table = pa.table({"k": range(start, start + 100_000), "v": ["some text"] * 100_000})
+            if changelog == "retract":
+                table = table.append_column(WEIGHT_COLUMN, pa.repeat(pa.scalar(1, pa.int64()), 100_000))
+            staged = stage(job.store, folder, f"0-{start:06d}", table, file_bytes=1 << 20)
+            assert len(staged.files) > 1
+            parts.append(SinkPart(100_000, staged=staged))
+        job.sink.prepare(1, parts, previous=0)
+        assert backend.rows("SELECT count(*) FROM target") == [(0,)]
+        job.commit(parts)
+        assert backend.rows("SELECT count(*), count(DISTINCT k), min(v) FROM target") == [
+            (rows, rows, "some text")
+        ]
+        assert sum(read) == rows
+        assert len(read) > 6
+        assert max(read) <= BATCH_ROWS
+        assert most <= 2
+        if backend.connector == "postgres":
+            assert len(blocks) > 3
+            assert max(blocks) < 6 << 20
+
+    def test_what_does_not_fit_in_memory_goes_to_the_disk(
+        self, backend: Backend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """DuckDB may use less than the rows' bytes to put them together; with almost nothing it says so."""
+        job = self.job(backend, key=("k",))
+        job.epoch()
+        parts, rows = [], 200_000
+        for start in range(0, rows, 50_000):
+            numbers = pa.array(range(start, start + 50_000))
+            texts = pc.utf8_lpad(numbers.cast(pa.string()), 800, "0")
+            columns = {"k": numbers, "v": texts, WEIGHT_COLUMN: [1] * 50_000}
+            staged = stage(
+                job.store, f"{staging_folder('target')}/000002", f"0-{start:06d}", pa.table(columns)
+            )
+            parts.append(SinkPart(50_000, staged=staged))
+        memory = [4]
+        for place in ("duckdb_table", "postgres_table"):
+            monkeypatch.setattr(
+                f"sqlstream.connectors.database.{place}.memory_bytes", lambda: memory[0] << 20
+            )
+        with pytest.raises(MemoryExhaustedError, match="DuckDB may use 4 MiB"):
+            job.sink.prepare(2, parts, previous=1)
+        job.start()
+        with pytest.raises(DiagnosticError, match="DuckDB may use 4 MiB") as caught:
+            job.sink.commit(2, parts, previous=1)
+        assert "epoch 2 is committed, but not in the table yet" in (caught.value.diagnostics[0].help or "")
+        memory[0] = 128
+        job.start()
+        job.commit(parts)
+        assert backend.rows("SELECT count(*), max(v) FROM target") == [(rows, f"{rows - 1:0800d}")]
 
     # -------------------------------------------------------------------------------------------- refusals
 

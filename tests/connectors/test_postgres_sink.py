@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -141,6 +142,65 @@ def test_values_of_all_types_are_replaced_by_key(backend: PostgresBackend) -> No
     assert job.rows() == [(1, *nothing), (2, *shown)]
     job.epoch(go((1, *nothing), (2, *last)))
     assert job.rows() == []
+
+
+#: A type, a wider one of a table of the user's, and values.
+WIDER: list[tuple[str, str, list[Any]]] = [
+    ("TINYINT", "integer", [-128, 127]),
+    ("SMALLINT", "numeric", [-32768, 9999, 10000, 0]),
+    ("INTEGER", "bigint", [-(2**31), 2**31 - 1]),
+    ("BIGINT", "numeric", [-(2**63), 2**63 - 1, 10**12]),
+    ("UBIGINT", "numeric", [2**64 - 1, 0]),
+    ("FLOAT", "double precision", [1.5, float("inf")]),
+    ("DECIMAL(10,2)", "numeric(20,5)", [Decimal("12345678.90"), Decimal("-0.01")]),
+    ("DECIMAL(10,2)", "numeric", [Decimal("12345678.90"), Decimal("0.00")]),
+    ("VARCHAR", "character varying", ["", "ü"]),
+]
+
+
+@pytest.mark.parametrize(("type_", "there", "values"), WIDER)
+@pytest.mark.parametrize("changelog", ["append", "retract"])
+def test_a_table_with_wider_types(
+    backend: PostgresBackend, type_: str, there: str, values: list[Any], changelog: str
+) -> None:
+    backend.rows(f"CREATE TABLE target (n INTEGER, v {there})")
+    job = contract.job(backend, {"n": "SMALLINT", "v": type_}, changelog=changelog)
+    rows = list(enumerate([*values, None]))
+    job.epoch(come(*rows))
+    assert job.rows() == rows
+    if changelog == "retract":
+        job.epoch(go(*rows))
+        assert job.rows() == []
+
+
+def test_numbers_of_every_length(backend: PostgresBackend) -> None:
+    """Digits go in groups of four to each side of the point: every precision with every scale."""
+    for precision in (1, 4, 5, 18, 19, 38):
+        schema = {f"s{scale}": f"DECIMAL({precision},{scale})" for scale in range(precision + 1)}
+        most = 10**precision - 1
+        numbers = [0, 1, -1, most, -most, most // 3, 10 ** (precision - 1), -(10 ** (precision // 2))]
+        rows: list[Row] = [tuple(Decimal(f"{n}E-{scale}") for scale in range(precision + 1)) for n in numbers]
+        rows.append((None,) * (precision + 1))
+        job = contract.job(backend, schema, changelog="append", name=f"p{precision}", state=f"p{precision}")
+        job.epoch(come(*rows))
+        assert Counter(job.rows()) == Counter(rows)
+        texts = backend.rows(f"SELECT s{precision - 1}::text FROM p{precision} WHERE s0 = 1")
+        assert (f"{Decimal(1).scaleb(1 - precision):f}",) in texts
+        job.sink.close()
+
+
+def test_arrays_of_every_length(backend: PostgresBackend) -> None:
+    job = contract.job(backend, {"n": "BIGINT", "v": "VARCHAR[]", "d": "DECIMAL(38,3)[]"}, changelog="append")
+    rows: list[Row] = [
+        (
+            n,
+            None if n % 5 == 0 else ["x" * i or None for i in range(n % 7)],
+            [Decimal(i) for i in range(n % 3)],
+        )
+        for n in range(50)
+    ]
+    job.epoch(come(*rows))
+    assert job.rows() == rows
 
 
 @pytest.mark.parametrize("type_", [v[0] for v in VALUES])

@@ -62,6 +62,8 @@ def accumulators(call: str, *, changing: bool) -> list[str]:
     tail = f" FILTER {condition.removesuffix(' AS BIGINT)')}" if condition else ""
     function, _, argument = inside.removesuffix(" AS BIGINT)").partition("(")
     argument = argument.removesuffix(")")
+    if function in ("MIN", "MAX"):
+        argument = argument.removeprefix("DISTINCT ")
     if argument.startswith("DISTINCT "):
         column = argument.removeprefix("DISTINCT ")
         listed = f"list(DISTINCT {column} ORDER BY {column})"
@@ -98,6 +100,7 @@ class Worlds:
 
     def __init__(self, sources: Sequence[Source], count: int = 3) -> None:
         self._sources, self._count = sources, count
+        self._rows: dict[Kept, list[Counter[Row]]] = {}
 
     @cached_property
     def _opened(self) -> list[duckdb.DuckDBPyConnection]:
@@ -119,8 +122,21 @@ class Worlds:
             made.append(con)
         return made
 
+    def fits(self, sql: str) -> bool:
+        """Whether a query's columns are there."""
+        try:
+            self._opened[0].sql(sql)
+        except duckdb.BinderException:
+            return False
+        return True
+
     def rows(self, kept: Kept) -> list[Counter[Row]]:
         """The rows that a state holds, in each world."""
+        if kept not in self._rows:
+            self._rows[kept] = self._fetched(kept)
+        return self._rows[kept]
+
+    def _fetched(self, kept: Kept) -> list[Counter[Row]]:
         return [
             Counter(_canonical(row, kept.keys) for row in con.execute(kept.sql).fetchall())
             for con in self._opened

@@ -8,6 +8,7 @@ such a sink is judged by the batch SQL of a file in which it stands alone.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -27,6 +28,57 @@ AGGREGATES = (
     "COUNT(*) FILTER (WHERE {c} > 1)",
     "COUNT(DISTINCT {c}) FILTER (WHERE {c} <> 2)",
     "CAST(SUM({c}) FILTER (WHERE {c} >= 1) AS BIGINT)",
+)
+
+#: Conditions on a whole-number column: some are one condition, most only look like one.
+CONDITIONS = (
+    "{c} < {o}",
+    "{o} >= {c}",
+    "{c} <> {o}",
+    "{c} <= 1",
+    "{c} < 2",
+    "1 >= {c}",
+    "NOT {c} > 1",
+    "{c} = 1",
+    "{c} <> 1",
+    "NOT {c} = 1",
+    "{c} IN (1)",
+    "{c} IN (1, 2)",
+    "{c} = 1 OR {c} = 2",
+    "{c} BETWEEN 1 AND 2",
+    "{c} >= 1 AND {c} <= 2",
+    "{c} IS NOT NULL",
+    "{c} IS DISTINCT FROM 1",
+    "({c} = 1) IS NOT TRUE",
+    "COALESCE({c}, 1) = 1",
+    "COALESCE({c}, 2) = 1",
+    "CAST({c} AS SMALLINT) < 2",
+)
+#: Whole numbers made of one.
+COMPUTED = (
+    "{c} + {o}",
+    "{c} - {o}",
+    "{c} + 1",
+    "1 + {c}",
+    "{c} + 2",
+    "{c} - 1",
+    "1 - {c}",
+    "-{c}",
+    "ABS({c})",
+    "ABS({c} - 1)",
+    "{c} % 2",
+    "{c} % 3",
+    "COALESCE({c}, 0)",
+    "COALESCE({c}, 1)",
+    "NULLIF({c}, 1)",
+    "CASE WHEN {c} > 1 THEN 1 ELSE 0 END",
+    "CASE WHEN {c} > 1 THEN 0 ELSE 1 END",
+    "CASE WHEN {c} >= 1 THEN 1 ELSE 0 END",
+    "CAST({c} AS BIGINT)",
+    "CAST(CAST({c} AS DOUBLE) / 2 AS BIGINT)",
+    "CAST(CAST({c} AS DECIMAL(10, 1)) * 1.5 AS BIGINT)",
+    "GREATEST({c}, 1)",
+    "LEAST({c}, 1)",
 )
 
 
@@ -188,8 +240,15 @@ def _over(below: Query, ours: str, **change: Any) -> Query:
     )
 
 
-def filtered(below: Query, *, column: str, bound: int) -> Query:
-    return _over(below, f"SELECT {', '.join(below.columns)} FROM {{q}} AS f WHERE {column} <= {bound}")
+def filtered(below: Query, *, where: str) -> Query:
+    return _over(below, f"SELECT {', '.join(below.columns)} FROM {{q}} AS f WHERE {where}")
+
+
+def computed(below: Query, *, expression: str) -> Query:
+    """One column more."""
+    name = f"z{1 + max((int(c[1:]) for c in below.columns if c[0] == 'z'), default=-1)}"
+    items = [*below.columns, f"{expression} AS {name}"]
+    return _over(below, f"SELECT {', '.join(items)} FROM {{q}} AS z", whole=(*below.whole, name))
 
 
 def renamed(below: Query, *, prefix: str) -> Query:
@@ -323,7 +382,7 @@ def together(below: Query, *, other: Query, operator: str) -> Query:
 def windowed(
     below: Query,
     *,
-    view: str,
+    view: str | None,
     kind: str,
     step: int,
     size: int,
@@ -332,17 +391,22 @@ def windowed(
     calls: Sequence[str],
     early: bool,
 ) -> Query:
-    """Aggregates over the windows of a view (or table); seconds."""
+    """Aggregates over the windows of a view (or table), or of the query itself; seconds."""
     lengths = {"TUMBLE": [size], "HOP": [step, size], "CUMULATE": [step, size]}[kind]
     intervals = ", ".join(f"INTERVAL '{n}' SECOND" for n in [*lengths, *([offset] if offset else [])])
-    table = f"TABLE({kind}(TABLE {view}, DESCRIPTOR({below.time}), {intervals}))"
+    given = f"TABLE {view}" if view else f"({below.ours})"
+    rows = view or f"({below.judge}) AS w0"
+    table = f"TABLE({kind}({given}, DESCRIPTOR({below.time}), {intervals}))"
     items = ["window_start", "window_end", *(f"{k} AS g{n}" for n, k in enumerate(keys))]
     items += [f"{c} AS a{n}" for n, c in enumerate(calls)]
     group = ", ".join(["window_start", "window_end", *keys])
     text = f"SELECT {', '.join(items)} FROM {{w}} GROUP BY {group}"
     return Query(
         text.replace("{w}", table) + (" EMIT CHANGES" if early else ""),
-        text.replace("{w}", f"({_windows(view, below.time or '', kind, step, size, offset)}) AS w"),
+        text.replace(
+            "{w}",
+            f"({_windows(rows, below.time or '', kind, step, size, offset)}) AS w",
+        ),
         (*(f"g{n}" for n, k in enumerate(keys) if k in below.whole), *(f"a{n}" for n in range(len(calls)))),
         ties=below.ties,
         at_end=not early,
@@ -377,6 +441,11 @@ _FUNCTIONS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
 _CONDITIONS = ("= 1", "<= 2", "<= 3", "BETWEEN 2 AND 3")
 
 
+def _filled(chance: Chance, templates: Sequence[str], below: Query) -> str:
+    """One of the templates with columns in it."""
+    return chance.one(templates).format(c=chance.one(below.whole), o=chance.one(below.whole))
+
+
 def _order(chance: Chance, below: Query) -> list[tuple[str, str]]:
     return [(column, chance.one(_DIRECTIONS)) for column in chance.some(below.whole, 1, 2)]
 
@@ -388,7 +457,7 @@ def _calls(chance: Chance, below: Query) -> list[str]:
 def draw_form(chance: Chance, below: Query) -> Form:
     """A form that can stand over a query."""
     flat = (*below.whole, *below.texts)
-    kinds = ["group", "group", "top", "top", "limit", "distinct", "filter"]
+    kinds = ["group", "group", "top", "top", "limit", "distinct", "filter", "compute"]
     kinds += ["unnest"] * 3 if below.arrays else []
     kinds += ["group"] * 3 if len([c for c in below.columns if c[0] == "e"]) > 1 else []
     match chance.one(kinds):
@@ -420,12 +489,14 @@ def draw_form(chance: Chance, below: Query) -> Form:
         case "distinct":
             return Form(distinct, {"columns": chance.some(flat)})
         case "filter":
-            return Form(filtered, {"column": chance.one(below.whole), "bound": chance.number(0, 3)})
+            return Form(filtered, {"where": _filled(chance, CONDITIONS, below)})
+        case "compute":
+            return Form(computed, {"expression": _filled(chance, COMPUTED, below)})
     arrays = [(chance.one(below.arrays), chance.maybe()) for _ in range(chance.number(1, 2))]
     return Form(unnested, {"arrays": arrays, "kept": chance.some(below.columns)})
 
 
-def draw_window(chance: Chance, view: str, below: Query) -> Form:
+def draw_window(chance: Chance, view: str | None, below: Query) -> Form:
     step = chance.one([3, 5])
     return Form(
         windowed,
@@ -442,24 +513,62 @@ def draw_window(chance: Chance, view: str, below: Query) -> Form:
     )
 
 
+def _exchanged(value: Any, names: Mapping[str, str]) -> Any:
+    """The value of a parameter with other names of columns in it."""
+    if isinstance(value, str):
+        return re.sub(r"\b[a-z]\w*\b", lambda found: names.get(found[0], found[0]), value)
+    if isinstance(value, list | tuple):
+        return type(value)(_exchanged(item, names) for item in value)
+    return value
+
+
+def _other_call(chance: Chance, call: str, below: Query) -> str:
+    """The same aggregate of another column, with or without DISTINCT, or another one of the same column."""
+    match chance.one(["column", "distinct", "function"]):
+        case "column":
+            return str(_exchanged(call, {c: chance.one(below.whole) for c in below.whole}))
+        case "distinct":
+            return (
+                call.replace("DISTINCT ", "")
+                if "DISTINCT" in call
+                else re.sub(r"\((?=[a-z])", "(DISTINCT ", call, count=1)
+            )
+    column = next((c for c in below.whole if re.search(rf"\b{c}\b", call)), below.whole[0])
+    return chance.one(AGGREGATES).format(c=column)
+
+
 def related(chance: Chance, form: Form, below: Query) -> Form:
-    """The form with one parameter that is another, or as it is."""
+    """The form with one parameter that is another, or with two columns exchanged, or as it is."""
     changed = dict(form.parameters)
+    if len(below.whole) > 1 and chance.maybe(0.3):
+        one, other = chance.some(below.whole, 2, 2)
+        names = {one: other, other: one}
+        return replace(
+            form, parameters={k: v if k == "view" else _exchanged(v, names) for k, v in changed.items()}
+        )
     name = chance.one([*changed, "nothing"])
     flat = (*below.whole, *below.texts)
     match name:
         case "payload" | "columns":
             changed[name] = chance.some(flat)
         case "order":
-            other = [(column, chance.one(_DIRECTIONS)) for column, _ in changed[name]]
-            changed[name] = chance.one([other, _order(chance, below), changed[name][::-1]])
+            turned = [(column, chance.one(_DIRECTIONS)) for column, _ in changed[name]]
+            changed[name] = chance.one([turned, _order(chance, below), changed[name][::-1]])
         case "having":
             changed[name] = chance.one(_HAVINGS)
         case "calls":
-            changed[name] = chance.one([changed[name][::-1], changed[name][:1], _calls(chance, below)])
+            first, *others = changed[name]
+            swapped = [_other_call(chance, first, below), *others]
+            changed[name] = chance.one(
+                [changed[name][::-1], [first], _calls(chance, below), swapped, swapped]
+            )
         case "keys" | "partition":
             changed[name] = chance.one([changed[name][::-1], chance.some(flat, 0, 1)])
-        case "limit" | "bound":
+        case "where":
+            changed[name] = _filled(chance, CONDITIONS, below)
+        case "expression":
+            changed[name] = _filled(chance, COMPUTED, below)
+        case "limit":
             changed[name] = chance.number(1, 3)
         case "offset":
             changed[name] = chance.number(0, 5)

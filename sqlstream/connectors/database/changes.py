@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from sqlstream_operators.duck import memory
 from sqlstream_operators.duck.session import is_lossy
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.spec import WEIGHT_COLUMN, Column, SinkSpec
@@ -28,6 +29,11 @@ CHANGE_COLUMN = "__change"
 Run = Callable[[str], Sequence[tuple[Any, ...]]]
 
 _SEVERAL = "__several"
+
+
+def memory_bytes() -> int:
+    """What DuckDB may use on the driver to apply an epoch; beyond it, it spills to disk."""
+    return max(256 << 20, memory.available() // 4)
 
 
 class Mode(Enum):

@@ -16,7 +16,14 @@ from typing import Any
 
 import duckdb
 
-from sqlstream.connectors.database.changes import CHANGE_COLUMN, Counts, Mode, consolidate, restored
+from sqlstream.connectors.database.changes import (
+    CHANGE_COLUMN,
+    Counts,
+    Mode,
+    consolidate,
+    memory_bytes,
+    restored,
+)
 from sqlstream.connectors.database.names import (
     EPOCHS_TABLE,
     WORDING,
@@ -29,7 +36,7 @@ from sqlstream.connectors.database.statements import KeyedStatements, columns_of
 from sqlstream.connectors.exactly_once.staged import StagedEpoch
 from sqlstream.connectors.exactly_once.target import Record, Wording, unusable
 from sqlstream.connectors.options import bad_option
-from sqlstream_operators.errors import DataError, InternalError
+from sqlstream_operators.errors import DataError, InternalError, MemoryExhaustedError
 from sqlstream_operators.plan.spec import SinkSpec
 from sqlstream_operators.plan.types import UNKNOWN, Kind, SqlType, parse_type, quote_identifier
 
@@ -100,7 +107,8 @@ class DuckTable:
                 return False
             self._path.parent.mkdir(parents=True, exist_ok=True)
         self._connection = self._connect()
-        for setting in ("SET TimeZone = 'UTC'", "SET python_enable_replacements = false", "BEGIN"):
+        memory = f"SET memory_limit = '{memory_bytes()}B'"
+        for setting in (memory, "SET TimeZone = 'UTC'", "SET python_enable_replacements = false", "BEGIN"):
             self._run(setting)
         if self._schema is None:
             self._schema = str(self._run("SELECT current_schema()").fetchall()[0][0])
@@ -148,6 +156,11 @@ class DuckTable:
             return self._connection.execute(sql, parameters)
         except (duckdb.ConversionException, duckdb.ConstraintException, duckdb.OutOfRangeException) as error:
             raise DataError(f"{self.place} can't take a row: {error}", sql) from error
+        except duckdb.OutOfMemoryException as error:
+            said = str(error).partition("\n")[0]  # without its advice on settings
+            raise MemoryExhaustedError(
+                f"DuckDB may use {memory_bytes() >> 20} MiB of memory to write {self.place}: {said}"
+            ) from error
         except duckdb.Error as error:
             raise unusable(self.place, str(error)) from error
 
@@ -262,7 +275,8 @@ class DuckTable:
             rows.check()
             raise
         finally:
-            self._connection.unregister(_ROWS)
+            with contextlib.suppress(duckdb.Error):  # after an error the transaction takes nothing more
+                self._connection.unregister(_ROWS)
 
     def _apply(self, rows: str) -> None:
         names = [column.name for column in self._spec.schema]

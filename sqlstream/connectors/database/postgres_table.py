@@ -14,7 +14,14 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from sqlstream.connectors.database.changes import CHANGE_COLUMN, Counts, Mode, consolidate, restored
+from sqlstream.connectors.database.changes import (
+    CHANGE_COLUMN,
+    Counts,
+    Mode,
+    consolidate,
+    memory_bytes,
+    restored,
+)
 from sqlstream.connectors.database.names import (
     EPOCHS_TABLE,
     WORDING,
@@ -37,8 +44,8 @@ from sqlstream_operators.plan.types import BIGINT, quote_identifier
 
 _CHANGES = "pg_temp.sqlstream_changes"
 _ROWS, _CONSOLIDATED = "sqlstream_rows", "temp.sqlstream_changes"
-#: What DuckDB may use to consolidate an epoch's changes; beyond it, it spills to the temporary folder.
-MEMORY_BYTES = 1 << 30
+#: What DuckDB may use at most to consolidate an epoch's changes.
+_MOST_MEMORY = 1 << 30
 #: PostgreSQL cuts longer names off, silently.
 _LONGEST_NAME = 63
 
@@ -210,7 +217,9 @@ class PostgresTable:
         """Apply rows by the primary key, or copy by copy. Raises DataError for a row that is not there."""
         if self._duck is None:
             self._spill = tempfile.TemporaryDirectory(prefix="sqlstream-spill-")
-            self._duck = DuckSession(memory_limit=MEMORY_BYTES, temp_directory=self._spill.name)
+            self._duck = DuckSession(
+                memory_limit=min(_MOST_MEMORY, memory_bytes()), temp_directory=self._spill.name
+            )
         try:
             if self._mode is Mode.APPEND:
                 self._append(self._duck, rows)

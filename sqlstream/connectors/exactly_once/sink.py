@@ -15,7 +15,7 @@ from dataclasses import replace
 from sqlstream.connectors.api import ConnectorContext, SinkPart
 from sqlstream.connectors.exactly_once.staged import StagedEpoch
 from sqlstream.connectors.exactly_once.target import LostConnectionError, Record, Target, unusable
-from sqlstream_operators.errors import DataError
+from sqlstream_operators.errors import DataError, MemoryExhaustedError
 from sqlstream_operators.plan.spec import SinkSpec
 
 #: Who a state directory is, for what its sinks write; the filesystem sink uses the same file.
@@ -67,7 +67,15 @@ class ExactlyOnceSink:
             else:
                 return
         rows = StagedEpoch(self._store, self._spec, parts)
-        self._try(lambda: self._apply_again(epoch, previous, rows))
+        try:
+            self._try(lambda: self._apply_again(epoch, previous, rows))
+        except MemoryExhaustedError as error:  # it is too late to give the epoch up for smaller ones
+            raise unusable(
+                self._target.place,
+                error.message,
+                f"epoch {epoch} is committed, but not in the {self._target.wording.noun} yet: run again where the driver "
+                "has more memory; nothing is lost",
+            ) from error
 
     def abort_uncommitted(self, last_epoch: int) -> None:
         """Look whether the target is this job's; what later epochs staged is swept with all that no manifest names.

@@ -17,6 +17,7 @@ from sqlstream_operators.state.staged_rows import (
     BATCH_BYTES,
     BATCH_ROWS,
     FOLDER,
+    INLINE_BYTES,
     StagedRows,
     batches,
     stage,
@@ -26,13 +27,17 @@ from sqlstream_operators.state.staged_rows import (
 class StagingWriter:
     """The task's half of a sink: keeps the rows in the checkpoint store, where nobody but the driver looks."""
 
-    def __init__(self, spec: SinkSpec, context: ConnectorContext) -> None:
+    def __init__(
+        self, spec: SinkSpec, context: ConnectorContext, *, inline_bytes: int = INLINE_BYTES
+    ) -> None:
         self._store = context.store
         self._folder = staging_folder(spec.name)
+        self._inline_bytes = inline_bytes
 
     def write(self, table: pa.Table, *, epoch: int, task: str) -> SinkPart:
         """Stage the rows; durable when this returns."""
-        staged = stage(self._store, f"{self._folder}/{epoch:06d}", task, table)
+        folder = f"{self._folder}/{epoch:06d}"
+        staged = stage(self._store, folder, task, table, inline_bytes=self._inline_bytes)
         return SinkPart(table.num_rows, staged=staged)
 
 
