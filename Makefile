@@ -53,7 +53,7 @@ imports: setup
 	$(BIN)/lint-imports
 
 search: setup
-	SQLSTREAM_SEARCH=long SQLSTREAM_EXAMPLES=2000 $(BIN)/python -m pytest -q tests/properties tests/operators/test_state_properties.py
+	SQLSTREAM_SEARCH=long SQLSTREAM_EXAMPLES=2000 $(BIN)/python -m pytest -q tests/properties tests/identity tests/operators/state/test_state_properties.py
 	SQLSTREAM_SEARCH=long SQLSTREAM_EXAMPLES=300 $(BIN)/python -m pytest -q -m "$(FAST)" tests/operators tests/planner tests/identity tests/connectors
 
 bench: setup

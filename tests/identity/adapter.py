@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlstream.planning import plan_file
 
-#: The version of the form in which identities are stored; goldens of one version never change.
-FORM_VERSION = 0
+#: The versions of the form in which identities are stored; goldens of one version never change.
+FORM_VERSION: tuple[int, ...] = (0,)
 
 
 @dataclass(frozen=True, order=True)

@@ -10,7 +10,10 @@ writes the files anew; it refuses while any file of the same version would chang
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,15 +25,18 @@ TABLES = (HERE / "tables.sql").read_text()
 
 
 def queries() -> dict[str, str]:
-    """File name -> query: the blocks of goldens.txt, and the first query of each block of same.txt and different.txt."""
+    """File name -> query: goldens.txt, the first query of each block of same.txt, and all of different.txt."""
     found: dict[str, str] = {}
     for file in ("goldens.txt", "same.txt", "different.txt"):
         for block in (HERE / file).read_text().split("\n# ")[1:]:
             name, _, body = block.partition("\n")
             slug = "_".join("".join(c if c.isalnum() else " " for c in name.lower()).split())
-            stem = f"{file.removesuffix('.txt')}-{slug}"
-            assert stem not in found, name
-            found[stem] = body.partition("\n==")[0].strip()
+            for number, query in enumerate(re.split(r"^==.*\n", body, flags=re.MULTILINE)):
+                if number and file == "same.txt":
+                    break
+                stem = f"{file.removesuffix('.txt')}-{slug}{f'-{number}' if number else ''}"
+                assert stem not in found, name
+                found[stem] = query.strip()
     return found
 
 
@@ -38,15 +44,27 @@ QUERIES = queries()
 
 
 def text_of(query: str) -> str:
-    """The golden text: the version, the query, and the identities as JSON."""
-    identities = json.dumps(
-        stored_identities(f"{TABLES}{query};"), indent=1, sort_keys=True, ensure_ascii=False
-    )
-    return f"version {FORM_VERSION}\n{query}\n\n{identities}\n"
+    """The golden text: the version, the query, and the identities of its states."""
+    identities = "\n\n".join(_shown(one) for one in stored_identities(f"{TABLES}{query};"))
+    return f"version {'.'.join(map(str, FORM_VERSION))}\n{query}\n\n{identities}\n"
 
 
-def version_of(text: str) -> int:
-    return int(text.partition("\n")[0].removeprefix("version "))
+def _shown(identity: Mapping[str, Any]) -> str:
+    """All of an identity, each form on a line of its own with its number in front."""
+    forms = [f"{number:4} {_json(form)}" for number, form in enumerate(identity["forms"])]
+    roots = [f"{key}: {_json(value)}" for key, value in sorted(identity["roots"].items())]
+    rest = [
+        f"{key}: {_json(value)}" for key, value in sorted(identity.items()) if key not in ("forms", "roots")
+    ]
+    return "\n".join([*rest, *roots, *forms])
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def version_of(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.partition("\n")[0].removeprefix("version ").split(".")))
 
 
 @pytest.mark.xfail(strict=True, raises=NotImplementedError, reason="awaits identities that are stored whole")

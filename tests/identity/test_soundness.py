@@ -16,7 +16,7 @@ from functools import cache
 import pytest
 
 from sqlstream_planner.diagnostics import DiagnosticError
-from tests.examples import examples
+from tests.examples import seeds
 from tests.identity.adapter import State, identities
 from tests.identity.meaning import Kept, Worlds, kept_by
 from tests.properties.file_generator import (
@@ -176,7 +176,7 @@ def worlds() -> Worlds:
 
 @pytest.fixture(scope="module")
 def members(worlds: Worlds) -> list[Member]:
-    return list(drawn_members(range(examples(60)), worlds))
+    return list(drawn_members(seeds(60), worlds))
 
 
 def test_one_identity_is_one_content(members: list[Member], worlds: Worlds) -> None:

@@ -12,7 +12,7 @@ from sqlstream_operators.plan.schema import WEIGHT_COLUMN
 from sqlstream_operators.plan.spec import OperatorSpec
 from sqlstream_operators.plan.watermarks import Watermarks
 from sqlstream_operators.state.memory import MemoryShardStore
-from tests.operators.test_ttl import DUCK, SPECS, inputs
+from tests.operators.test_time_to_live import DUCK, SPECS, inputs
 
 
 def test_every_spec_has_an_operator() -> None:

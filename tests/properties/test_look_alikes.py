@@ -118,6 +118,22 @@ CASES = {
         },
         _files("in", ITEMS),
     ),
+    "the first of pairs of elements": Case(
+        OVER_ITEMS,
+        {f"SELECT x, y FROM {TWICE} ORDER BY x, y DESC LIMIT 1": [(1, 2)]},
+        _files("in", ITEMS),
+    ),
+    "elements of a view that has elements of the same array": Case(
+        OVER_ITEMS + "CREATE VIEW e AS SELECT k, a, x FROM t CROSS JOIN UNNEST(a) AS u (x);\n",
+        {
+            "SELECT x, y, COUNT(*) AS n FROM e CROSS JOIN UNNEST(a) AS w (y) WHERE x > y GROUP BY x, y": [
+                (2, 1, 1)
+            ],
+            "SELECT x, COUNT(*) AS n FROM e CROSS JOIN UNNEST(a) AS w (y) WHERE x < y GROUP BY x": [(1, 1)],
+        },
+        _files("in", ITEMS),
+        "two UNNESTs of one array are one column",
+    ),
     "an inner and an outer UNNEST": Case(
         OVER_ITEMS,
         {

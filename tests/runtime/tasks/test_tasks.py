@@ -23,7 +23,7 @@ from sqlstream_operators.plan.watermarks import WATERMARK_MIN, Watermarks
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, InternalError
 from tests.operators.pipelines import window_plan
 from tests.runtime.support import TUMBLE
-from tests.runtime.test_manifest import RUN
+from tests.storage.test_manifest import RUN
 
 
 @given(

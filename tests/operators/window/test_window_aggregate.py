@@ -35,7 +35,7 @@ from sqlstream_operators.task.report import Report
 from sqlstream_operators.task.task import rocks_stores
 from tests.examples import examples
 from tests.operators.pipelines import TICK, Driver, MemoryStores, Row, table_of, window_plan, without_timings
-from tests.operators.test_windows import naive_windows
+from tests.operators.window.test_windows import naive_windows
 
 DUCK = DuckSession()
 BATCH = duckdb.connect(config={"threads": 1})

@@ -18,7 +18,7 @@ from sqlstream_operators.plan.changelog_spec import DistinctValuesSpec
 from sqlstream_operators.plan.schema import Column, Schema
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from tests.examples import examples
-from tests.operators.test_group_aggregate import Change, add, histories
+from tests.operators.aggregate.test_group_aggregate import Change, add, histories
 from tests.operators.weighted_cases import DUCK, Folded, Shards, batch, partials, rows_of, table
 
 INPUT: Schema = (Column("k", t.INTEGER), Column("j", t.VARCHAR), Column("v", t.INTEGER))

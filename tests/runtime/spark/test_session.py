@@ -12,7 +12,7 @@ import pytest
 from sqlstream.runtime.spark.session import is_local, package_roots, session_conf, start_session
 from sqlstream_planner.diagnostics import DiagnosticError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from sqlstream_operators.codec.exchange import Message
 from sqlstream_operators.plan.watermarks import WATERMARK_MIN, Watermarks
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import DiagnosticError
-from tests.runtime.test_manifest import RUN
+from tests.storage.test_manifest import RUN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
