@@ -132,7 +132,6 @@ CASES = {
             "SELECT x, COUNT(*) AS n FROM e CROSS JOIN UNNEST(a) AS w (y) WHERE x < y GROUP BY x": [(1, 1)],
         },
         _files("in", ITEMS),
-        "two UNNESTs of one array are one column",
     ),
     "an inner and an outer UNNEST": Case(
         OVER_ITEMS,
