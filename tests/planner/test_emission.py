@@ -10,7 +10,7 @@ from sqlstream.planning import plan_file
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import OperatorStep, PhysicalPlan
 from sqlstream_planner.diagnostics import DiagnosticError
-from sqlstream_planner.explain import explain_json, explain_text
+from sqlstream_planner.explain.plan import explain_json, explain_text
 from sqlstream_planner.logical.text import logical_text
 from sqlstream_planner.pipeline import Planned
 

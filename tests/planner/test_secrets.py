@@ -9,7 +9,7 @@ import pytest
 
 from sqlstream.planning import plan_file
 from sqlstream_operators.plan import plan_json
-from sqlstream_planner import explain
+from sqlstream_planner.explain import plan as explain
 from sqlstream_planner.batch.to_duckdb import to_duckdb
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor
 from sqlstream_planner.catalog.options import BOTH, OptionDef, ValueKind

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sqlstream.planning import plan_file
 from sqlstream_operators.plan.spec import FragmentStep
 from sqlstream_operators.plan.types import BIGINT, DOUBLE, VARCHAR, SqlType
-from sqlstream_planner.explain import explain_text
+from sqlstream_planner.explain.plan import explain_text
 from sqlstream_planner.logical import ColumnId, Field, OrderTerm
 from sqlstream_planner.physical.top_filter import Keep
 from tests.examples import examples

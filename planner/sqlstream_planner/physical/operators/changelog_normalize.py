@@ -43,3 +43,11 @@ def plan_changelog_normalize(planner: Planner, node: Node) -> Block:
     rows = RowsInput((*columns, Column(KIND_COLUMN, VARCHAR, False)), tuple(f.id for f in fields))
     name = planner.stages.name(spec.kind)
     return run_over_rows(planner, node, spec, rows, planner.blocks(node.input), weighted=True, name=name)
+
+
+def explain_changelog_normalize(name: str, spec: ChangelogNormalizeSpec) -> list[str]:
+    """The lines of the operator's step."""
+    return [
+        f"  {name} = last change of each key, state {spec.state.state_id}",
+        f"    keys {', '.join(spec.keys)}",
+    ]

@@ -24,6 +24,7 @@ from sqlstream_planner.identity.state import StateIdentity, Stored, StoredTable
 from sqlstream_planner.logical import AggregateCall, column, sql
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.grouping import Grouping, Names, column_hint
+from sqlstream_planner.physical.operators.explained import columns_text, one_line
 from sqlstream_planner.physical.places import each
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.stages import Shipment
@@ -235,3 +236,14 @@ def plan_distinct_values(
     draft.run(name, spec, planner.stages.ship(blocks, [shipment], keys))
     columns: dict[str, exp.Expr] = {c.name: column(c.name) for c in spec.output}
     return Block(name, quote_identifier(name), (name,), columns)
+
+
+def explain_distinct_values(name: str, spec: DistinctValuesSpec) -> list[str]:
+    """The lines of the operator's step."""
+    counted = "counted" if spec.retracting else "seen once"
+    return [
+        f"  {name} = values that come or go, {counted}, state {spec.state.state_id}",
+        f"    keys {columns_text(spec.keys) or 'none'}",
+        f"    values {columns_text(spec.values)} with {', '.join(spec.flags)}",
+        one_line("for each change", spec.emit),
+    ]

@@ -39,3 +39,11 @@ def plan_first_row(planner: Planner, node: Node) -> Block:
     rows = RowsInput(columns, tuple(f.id for f in fields))
     name = planner.stages.name(spec.kind)
     return run_over_rows(planner, node, spec, rows, planner.blocks(node.input), weighted=False, name=name)
+
+
+def explain_first_row(name: str, spec: FirstRowSpec) -> list[str]:
+    """The lines of the operator's step."""
+    return [
+        f"  {name} = first row that comes of each key, state {spec.state.state_id}",
+        f"    keys {', '.join(spec.keys)}",
+    ]

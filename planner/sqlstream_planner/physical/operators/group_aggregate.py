@@ -30,6 +30,7 @@ from sqlstream_planner.logical import (
     columns_of,
     sql,
 )
+from sqlstream_planner.logical.text import duration
 from sqlstream_planner.physical.block import Block, weight
 from sqlstream_planner.physical.grouping import GROUPING, Grouping, Kept, Names, keep, within
 from sqlstream_planner.physical.late_rows import LateRows
@@ -40,6 +41,7 @@ from sqlstream_planner.physical.operators.distinct_values import (
     plan_distinct,
     plan_distinct_values,
 )
+from sqlstream_planner.physical.operators.explained import columns_text, one_line
 from sqlstream_planner.physical.places import by_place, each, reads_of, result_of
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.stages import Shipment
@@ -349,3 +351,23 @@ def _describe(node: GroupAggregate) -> str:
     calls = ", ".join(c.field.name for c in node.calls)
     keys = ", ".join(f.name for f in node.keys) or "no keys"
     return f"groups by {keys}: {calls or 'no aggregates'}"
+
+
+def explain_group_aggregate(name: str, spec: GroupAggregateSpec) -> list[str]:
+    """The lines of the operator's step."""
+    lines = [f"  {name} = merge, kept up to date, state {spec.state.state_id}"]
+    lines.append(f"    keys {columns_text(spec.keys) or 'none'}")
+    for c, merge in zip(spec.accumulators, spec.merge, strict=True):
+        mark = ", the group's rows" if c.name == spec.presence else ""
+        lines.append(f"    {c.name} {c.type} = {merge}{mark}")
+    for multiset in spec.multisets:
+        read = {"first": "the first is read", "last": "the last is read", "all": "all are read"}[
+            multiset.pick
+        ]
+        lines.append(f"    multiset of {columns_text(multiset.values)}, {read}")
+        for c, text in zip(multiset.columns, multiset.aggregates, strict=True):
+            lines.append(f"      {c.name} {c.type} = {text}")
+    if spec.expiry is not None:
+        late = f", {duration(spec.expiry.lateness_us)} late" if spec.expiry.lateness_us else ""
+        lines.append(f"    groups go when the watermark passes {spec.expiry.column}{late}")
+    return [*lines, one_line("for each group that changed", spec.emit)]

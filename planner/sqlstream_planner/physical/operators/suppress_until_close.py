@@ -87,3 +87,11 @@ def _name(expression: exp.Expr) -> str:
     if not isinstance(expression, exp.Column):
         raise InternalError("a column of a group aggregate is computed")
     return expression.name
+
+
+def explain_suppress_until_close(name: str, spec: SuppressUntilCloseSpec) -> list[str]:
+    """The lines of the operator's step."""
+    return [
+        f"  {name} = held until the window closes, corrections pass, state {spec.state.state_id}",
+        f"    keys {', '.join(spec.keys)}, window end {spec.end}",
+    ]

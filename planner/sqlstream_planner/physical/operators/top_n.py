@@ -14,6 +14,7 @@ from sqlstream_planner.identity.relation import Columns, order_forms
 from sqlstream_planner.identity.state import StateIdentity, Stored, StoredTable
 from sqlstream_planner.logical import Fields, Node, TopN
 from sqlstream_planner.physical.block import Block
+from sqlstream_planner.physical.operators.explained import order_text
 from sqlstream_planner.physical.operators.over_rows import (
     RowsInput,
     columns_of_rows,
@@ -196,3 +197,24 @@ class _Top:
 
     def _keep(self, limit: int) -> Keep:
         return Keep(self.node.partition, tuple(self.node.order), self.fields, limit)
+
+
+def explain_top_n(name: str, spec: TopNSpec | WindowTopNSpec) -> list[str]:
+    """The lines of the operator's step."""
+    kept = "every row is kept" if isinstance(spec, TopNSpec) and spec.retracting else "the best are kept"
+    when = "when a window closes" if isinstance(spec, WindowTopNSpec) else "kept up to date"
+    return [
+        f"  {name} = {spec.function} {spec.offset + 1} to {spec.offset + spec.limit}, {when}, "
+        f"state {spec.state.state_id}, {kept}",
+        f"    partition {', '.join(spec.partition) or 'none'}",
+        f"    order {order_text(spec.order) or 'by all columns'}",
+    ]
+
+
+def explain_deduplicate(name: str, spec: DeduplicateSpec) -> list[str]:
+    """The lines of the operator's step."""
+    return [
+        f"  {name} = first row of each key, state {spec.state.state_id}",
+        f"    partition {', '.join(spec.partition)}",
+        f"    order {order_text(spec.order)}",
+    ]

@@ -17,6 +17,7 @@ from sqlstream_planner.identity.form import Data, Form, form, sort_forms
 from sqlstream_planner.identity.relation import Columns, form_over
 from sqlstream_planner.identity.state import StateIdentity, Stored, StoredTable
 from sqlstream_planner.logical import AggregateCall, Field, Node, WindowAggregate, raw, sql
+from sqlstream_planner.logical.text import describe_window
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.grouping import (
     GROUPING,
@@ -28,6 +29,7 @@ from sqlstream_planner.physical.grouping import (
     within,
 )
 from sqlstream_planner.physical.late_rows import LateRows
+from sqlstream_planner.physical.operators.explained import columns_text
 from sqlstream_planner.physical.places import by_place, each, result_of
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.stages import Shipment
@@ -292,3 +294,18 @@ def _describe(node: WindowAggregate) -> str:
     calls = ", ".join(c.field.name for c in node.calls)
     keys = ", ".join(f.name for f in node.keys) or "no keys"
     return f"{node.window.kind} window by {keys}: {calls or 'no aggregates'}"
+
+
+def explain_window_aggregate(name: str, spec: WindowAggregateSpec) -> list[str]:
+    """The lines of the operator's step."""
+    lines = [f"  {name} = merge, state {spec.state.state_id}, {describe_window(spec.window, 'event time')}"]
+    lines.append(f"    keys {columns_text(spec.keys) or 'none'}")
+    for column, merge in zip(spec.accumulators, spec.merge, strict=True):
+        lines.append(f"    {column.name} {column.type} = {merge}")
+    for distinct in spec.distincts:
+        lines.append(
+            f"    distinct {columns_text(distinct.values)}"
+            + (f" with {', '.join(distinct.flags)}" if distinct.flags else "")
+        )
+    lines.append(f"    when a window closes: {spec.emit}")
+    return lines

@@ -21,7 +21,7 @@ from sqlstream_operators.plan.spec import (
 )
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.plan.state_ttl import EXPIRY
-from sqlstream_planner.explain_operators import operator_lines, operator_title
+from sqlstream_planner.explain.operators import operator_lines, operator_title
 from sqlstream_planner.logical import (
     FirstRow,
     GroupAggregate,
