@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from sqlstream_planner.masking import masked_source
+from sqlstream_planner.secrets.masking import masked_source
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,14 +15,14 @@ from sqlstream_planner.catalog.descriptor import Connectors
 from sqlstream_planner.catalog.script import read_catalog
 from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 from sqlstream_planner.logical import Sink
-from sqlstream_planner.masked_sql import masked_sql
-from sqlstream_planner.parse import parse_file
 from sqlstream_planner.physical.plan import plan_physical
-from sqlstream_planner.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
-from sqlstream_planner.rendered import RenderedSql
 from sqlstream_planner.rules import SETTLE, optimize
-from sqlstream_planner.secrets import Secrets
+from sqlstream_planner.secrets.masked_sql import masked_sql
+from sqlstream_planner.secrets.references import Secrets
+from sqlstream_planner.sql.parse import parse_file
+from sqlstream_planner.sql.rendered import RenderedSql
 
 
 @dataclass(frozen=True, slots=True)

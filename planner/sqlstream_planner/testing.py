@@ -7,10 +7,10 @@ from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Connectors
 from sqlstream_planner.catalog.options import BOTH, OptionDef, Role, ValueKind
 from sqlstream_planner.catalog.script import read_catalog
 from sqlstream_planner.logical.text import logical_text
-from sqlstream_planner.parse import parse_file
 from sqlstream_planner.rules import SETTLE, Rule, optimize
 from sqlstream_planner.rules.normalize.merge_projections import merge_projections
 from sqlstream_planner.rules.streaming.node_rules import NodeRule, in_one_pass
+from sqlstream_planner.sql.parse import parse_file
 
 CONNECTORS = Connectors(
     (

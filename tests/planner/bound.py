@@ -9,8 +9,8 @@ from sqlstream_planner.batch.queries import query_of
 from sqlstream_planner.bind.script import bind_script
 from sqlstream_planner.catalog.script import read_catalog
 from sqlstream_planner.logical import Sink
-from sqlstream_planner.parse import parse_file
 from sqlstream_planner.rules import SETTLE, optimize
+from sqlstream_planner.sql.parse import parse_file
 
 _WITH = "WITH ('connector' = 'filesystem', 'path' = '{0}', 'format' = 'json')"
 DECLARED = f"""

@@ -8,12 +8,12 @@ from sqlstream_operators.plan.types import INTEGER, NULL, UNKNOWN, SqlType, arra
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.aggregates.function import AggregateFunction
 from sqlstream_planner.bind.context import BindContext
-from sqlstream_planner.dialect import function_name
-from sqlstream_planner.functions import catalogue
-from sqlstream_planner.functions.as_written import without_marks
-from sqlstream_planner.functions.calls import written_call
+from sqlstream_planner.expressions.functions import catalogue
+from sqlstream_planner.expressions.functions.as_written import without_marks
+from sqlstream_planner.expressions.functions.calls import written_call
+from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 from sqlstream_planner.logical import AggregateCall, Field, Fields, column
-from sqlstream_planner.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
+from sqlstream_planner.sql.dialect import function_name
 
 _GROUPING = ("GROUPING", "GROUPING_ID")
 

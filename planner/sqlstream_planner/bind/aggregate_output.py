@@ -11,9 +11,9 @@ from sqlstream_planner.bind.aggregate_calls import AggregateCalls, is_aggregate_
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.group_by import GroupBy
 from sqlstream_planner.bind.window_keys import WindowKeys
-from sqlstream_planner.dialect import function_name
-from sqlstream_planner.functions import catalogue
+from sqlstream_planner.expressions.functions import catalogue
 from sqlstream_planner.logical import Field, Node, column, raw
+from sqlstream_planner.sql.dialect import function_name
 
 _GROUPING = ("GROUPING", "GROUPING_ID")
 

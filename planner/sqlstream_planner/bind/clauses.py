@@ -7,7 +7,7 @@ from sqlglot import exp
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.catalog.options import parse_duration
 from sqlstream_planner.diagnostics import Diagnostic, did_you_mean
-from sqlstream_planner.dialect import WindowTvf, function_name
+from sqlstream_planner.sql.dialect import WindowTvf, function_name
 
 
 def state_ttl(context: BindContext, query: exp.Select) -> int | None:

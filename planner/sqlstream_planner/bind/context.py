@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, NoReturn
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import SqlType
-from sqlstream_planner.casts import TypedExpr
 from sqlstream_planner.catalog.descriptor import Connectors
-from sqlstream_planner.datatypes import sql_type_of
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, not_run_yet, refuse
-from sqlstream_planner.functions import catalogue
-from sqlstream_planner.functions.as_written import marked
-from sqlstream_planner.functions.calls import written_call
-from sqlstream_planner.functions.translate import translate_marked
+from sqlstream_planner.expressions.casts import TypedExpr
+from sqlstream_planner.expressions.datatypes import sql_type_of
+from sqlstream_planner.expressions.functions import catalogue
+from sqlstream_planner.expressions.functions.as_written import marked
+from sqlstream_planner.expressions.functions.calls import written_call
+from sqlstream_planner.expressions.functions.translate import translate_marked
+from sqlstream_planner.expressions.infer import infer, require_boolean
+from sqlstream_planner.expressions.problems import TypeProblem
 from sqlstream_planner.identity.relation import Columns, form_over
-from sqlstream_planner.infer import infer, require_boolean
 from sqlstream_planner.logical import Field, Fields
-from sqlstream_planner.parse import span_of
-from sqlstream_planner.problems import TypeProblem
-from sqlstream_planner.rendered import RenderedSql
+from sqlstream_planner.sql.parse import span_of
+from sqlstream_planner.sql.rendered import RenderedSql
 
 if TYPE_CHECKING:
     from sqlstream_planner.bind.scope import Scope

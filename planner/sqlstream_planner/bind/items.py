@@ -7,8 +7,8 @@ from sqlglot.errors import UnsupportedError
 
 from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.scope import Scope
-from sqlstream_planner.dialect import duckdb_sql
 from sqlstream_planner.logical import Field, Node, Project, column, sql
+from sqlstream_planner.sql.dialect import duckdb_sql
 
 
 def expand_items(context: BindContext, query: exp.Select, scope: Scope) -> list[tuple[str, exp.Expr]]:

@@ -9,10 +9,10 @@ from sqlglot import exp
 
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Scope
-from sqlstream_planner.casts import common_type
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, did_you_mean
-from sqlstream_planner.dialect import range_of
+from sqlstream_planner.expressions.casts import common_type
 from sqlstream_planner.logical import Field, Join, JoinKind, Node, Project, column, walk
+from sqlstream_planner.sql.dialect import range_of
 
 _KINDS = {
     ("", ""): JoinKind.INNER,

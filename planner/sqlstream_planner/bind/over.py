@@ -11,8 +11,7 @@ from sqlstream_planner.aggregates import registry
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.diagnostics import did_you_mean
-from sqlstream_planner.dialect import duckdb_sql
-from sqlstream_planner.functions.calls import written_call
+from sqlstream_planner.expressions.functions.calls import written_call
 from sqlstream_planner.logical import (
     ColumnId,
     Emission,
@@ -26,6 +25,7 @@ from sqlstream_planner.logical import (
     sql,
 )
 from sqlstream_planner.logical.parts import RANK_FUNCTIONS
+from sqlstream_planner.sql.dialect import duckdb_sql
 
 #: Functions that mean nothing without an order.
 NEED_ORDER = frozenset(

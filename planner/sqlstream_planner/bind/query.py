@@ -23,9 +23,8 @@ from sqlstream_planner.bind.subqueries import SubqueryBinder
 from sqlstream_planner.bind.unnest import bind_unnest, unnested_array
 from sqlstream_planner.bind.values import bind_values, no_rows_but_one
 from sqlstream_planner.bind.windows import bind_tvf
-from sqlstream_planner.casts import common_type
 from sqlstream_planner.diagnostics import DiagnosticError
-from sqlstream_planner.dialect import WindowTvf, duckdb_sql
+from sqlstream_planner.expressions.casts import common_type
 from sqlstream_planner.logical import (
     EmitOnClose,
     EventTime,
@@ -38,6 +37,7 @@ from sqlstream_planner.logical import (
     column,
     union_all,
 )
+from sqlstream_planner.sql.dialect import WindowTvf, duckdb_sql
 
 #: Finds a table or view by name and binds a reference to it.
 TableLookup = Callable[[exp.Table], Node]

@@ -13,13 +13,13 @@ from sqlstream_operators.plan.types import VARCHAR, Kind
 from sqlstream_planner.bind.context import BindContext, Clauses, fresh
 from sqlstream_planner.bind.query import QueryBinder
 from sqlstream_planner.bind.tables import Tables
-from sqlstream_planner.casts import Assignment, assignable, can_cast_explicitly
 from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
+from sqlstream_planner.expressions.casts import Assignment, assignable, can_cast_explicitly
+from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 from sqlstream_planner.logical import ConflictAction, Field, Node, Project, Sink, column
-from sqlstream_planner.parse import Script
-from sqlstream_planner.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
-from sqlstream_planner.statements import CreateTable, CreateView, InsertInto, Select, StatementSet
+from sqlstream_planner.sql.parse import Script
+from sqlstream_planner.sql.statements import CreateTable, CreateView, InsertInto, Select, StatementSet
 
 
 @dataclass(frozen=True, slots=True)

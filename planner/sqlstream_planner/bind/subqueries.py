@@ -13,7 +13,6 @@ from sqlstream_planner.bind.context import BindContext, OuterRows
 from sqlstream_planner.bind.items import output_name
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.diagnostics import Span, counted
-from sqlstream_planner.dialect.positions import range_of, set_range
 from sqlstream_planner.logical import (
     Apply,
     ColumnId,
@@ -24,6 +23,7 @@ from sqlstream_planner.logical import (
     substitute,
     transform,
 )
+from sqlstream_planner.sql.dialect.positions import range_of, set_range
 
 _COMPARISONS: Mapping[type[exp.Expr], str] = {
     exp.EQ: "=",

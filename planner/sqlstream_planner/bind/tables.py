@@ -15,7 +15,7 @@ from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.catalog.options import Role
 from sqlstream_planner.catalog.tables import Catalog, TableDef
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, either
-from sqlstream_planner.functions.calls import written_call
+from sqlstream_planner.expressions.functions.calls import written_call
 from sqlstream_planner.identity.source import source_identity
 from sqlstream_planner.logical import (
     ColumnId,
@@ -29,7 +29,7 @@ from sqlstream_planner.logical import (
     sql,
     substitute,
 )
-from sqlstream_planner.statements import ComputedColumn, MetadataColumn, PhysicalColumn
+from sqlstream_planner.sql.statements import ComputedColumn, MetadataColumn, PhysicalColumn
 
 
 @dataclass(slots=True)

@@ -11,8 +11,8 @@ from sqlstream_operators.plan.types import BIGINT, Kind, SqlType
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.diagnostics import counted
-from sqlstream_planner.dialect import function_name
 from sqlstream_planner.logical import Field, Node, Unnest
+from sqlstream_planner.sql.dialect import function_name
 
 
 def unnested_array(context: BindContext, join: exp.Join) -> exp.Expr | None:

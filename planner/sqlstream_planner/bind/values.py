@@ -6,8 +6,8 @@ from sqlglot import exp
 
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Scope
-from sqlstream_planner.casts import common_type
 from sqlstream_planner.diagnostics import counted
+from sqlstream_planner.expressions.casts import common_type
 from sqlstream_planner.logical import Field, Values
 
 

@@ -11,8 +11,6 @@ from sqlstream_operators.plan.types import TIMESTAMP
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.diagnostics import Diagnostic
-from sqlstream_planner.dialect import WindowTvf, constant_value
-from sqlstream_planner.dialect.tvf import USAGE
 from sqlstream_planner.logical import (
     ColumnId,
     EventTime,
@@ -24,6 +22,8 @@ from sqlstream_planner.logical import (
     column,
 )
 from sqlstream_planner.logical.text import duration
+from sqlstream_planner.sql.dialect import WindowTvf, constant_value
+from sqlstream_planner.sql.dialect.tvf import USAGE
 
 _LENGTHS = {"TUMBLE": ("size",), "HOP": ("slide", "size"), "CUMULATE": ("step", "size")}
 

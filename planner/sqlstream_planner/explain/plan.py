@@ -35,7 +35,7 @@ from sqlstream_planner.logical import (
 from sqlstream_planner.logical.text import duration, logical_text
 from sqlstream_planner.pipeline import Planned
 from sqlstream_planner.properties.summary import Properties, Summary
-from sqlstream_planner.secrets import without_secrets
+from sqlstream_planner.secrets.references import without_secrets
 
 
 def explain_text(planned: Planned) -> str:

@@ -8,7 +8,7 @@ import sqlglot
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import quote_identifier
-from sqlstream_planner.functions.as_written import without_marks
+from sqlstream_planner.expressions.functions.as_written import without_marks
 
 
 def columns_of(expression: exp.Expr) -> set[str]:

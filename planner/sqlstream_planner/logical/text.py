@@ -5,7 +5,6 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sqlstream_operators.plan.spec import WindowKind, WindowSpec
-from sqlstream_planner.dialect import duckdb_sql
 from sqlstream_planner.logical.algebra import (
     Aggregate,
     Apply,
@@ -34,6 +33,7 @@ from sqlstream_planner.logical.streaming import (
     WindowAggregate,
 )
 from sqlstream_planner.logical.tree import consumers
+from sqlstream_planner.sql.dialect import duckdb_sql
 
 
 def logical_text(roots: tuple[Sink, ...]) -> str:

@@ -11,7 +11,7 @@ from sqlstream_operators.plan.schema import WEIGHT_COLUMN
 from sqlstream_operators.plan.types import Kind, quote_identifier
 from sqlstream_planner import window_sql
 from sqlstream_planner.diagnostics import InternalError
-from sqlstream_planner.functions.as_written import without_marks
+from sqlstream_planner.expressions.functions.as_written import without_marks
 from sqlstream_planner.logical import (
     Fields,
     Filter,

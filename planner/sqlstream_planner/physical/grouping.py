@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.aggregates.function import Accumulator, Decomposition
-from sqlstream_planner.functions.as_written import without_marks
+from sqlstream_planner.expressions.functions.as_written import without_marks
 from sqlstream_planner.identity.form import Form, form, sort_forms
 from sqlstream_planner.identity.relation import Columns, call_form, form_over
 from sqlstream_planner.identity.state import Stored

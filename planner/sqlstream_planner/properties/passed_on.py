@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import UNKNOWN, SqlType
-from sqlstream_planner.datatypes import sql_type_of
-from sqlstream_planner.injective import keeps_apart
+from sqlstream_planner.expressions.datatypes import sql_type_of
+from sqlstream_planner.expressions.injective import keeps_apart
 from sqlstream_planner.logical import Fields, Node
 
 
