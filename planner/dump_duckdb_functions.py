@@ -1,4 +1,4 @@
-"""Write planner/sqlstream_planner/functions/data/duckdb_functions.json from the installed DuckDB.
+"""Write planner/sqlstream_planner/expressions/functions/data/duckdb_functions.json from the installed DuckDB.
 
 Facts only: name, kind, parameter types, variadic type, return type. Internal functions, collations and
 everything that is not a scalar, aggregate or window function is left out. Run after each DuckDB upgrade:
@@ -14,7 +14,7 @@ from typing import Any
 
 import duckdb
 
-TARGET = Path(__file__).parent / "sqlstream_planner" / "functions" / "data" / "duckdb_functions.json"
+TARGET = Path(__file__).parent / "sqlstream_planner" / "expressions" / "functions" / "data" / "duckdb_functions.json"
 INTERNAL = (
     "__",
     "collate_",

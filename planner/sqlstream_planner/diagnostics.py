@@ -9,9 +9,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
-from sqlstream_planner.masking import masked_source
+from sqlstream_planner.secrets.masking import masked_source
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,22 @@ class DiagnosticError(SqlstreamError):
 
 class InternalError(SqlstreamError):
     """A bug of sqlstream, not of the user: report it with the message. Exit code 70."""
+
+
+#: What to do where something can't be run and nothing better is known.
+SUPPORTED = "docs/sql.md lists what can be run"
+
+
+def refuse(
+    at: Span | None, code: str, message: str, *, notes: tuple[str, ...] = (), help: str | None = None
+) -> NoReturn:
+    """Refuse what the user wrote at a place. Raises DiagnosticError."""
+    raise DiagnosticError(Diagnostic(code, message, at, notes, help))
+
+
+def not_run_yet(at: Span | None, what: str, help: str | None = None) -> NoReturn:
+    """Refuse valid SQL that can't be run. Raises DiagnosticError."""
+    refuse(at, "SQL100", f"{what} can't be run yet", help=help or SUPPORTED)
 
 
 def either(names: Iterable[str]) -> str:

@@ -15,27 +15,27 @@ from sqlstream_planner.catalog.descriptor import Connectors
 from sqlstream_planner.catalog.script import read_catalog
 from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 from sqlstream_planner.logical import Sink
-from sqlstream_planner.masked_sql import masked_sql
-from sqlstream_planner.parse import parse_file
 from sqlstream_planner.physical.plan import plan_physical
-from sqlstream_planner.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
-from sqlstream_planner.rendered import RenderedSql
-from sqlstream_planner.rules import optimize
-from sqlstream_planner.secrets import Secrets
+from sqlstream_planner.rules import SETTLE, optimize
+from sqlstream_planner.secrets.masked_sql import masked_sql
+from sqlstream_planner.secrets.references import Secrets
+from sqlstream_planner.sql.parse import parse_file
+from sqlstream_planner.sql.rendered import RenderedSql
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
     """Everything that is known about a file before it runs.
 
-    `bound` is the plan as written (the batch SQL is made from it), `logical` the optimised one, `physical`
-    what runs.
+    `algebra` is what the file means (the referee's SQL is made of it), `logical` the streaming plan, `physical` what
+    runs.
     """
 
     rendered: RenderedSql
     catalog: Catalog
-    bound: tuple[Sink, ...]
+    algebra: tuple[Sink, ...]
     logical: tuple[Sink, ...]
     physical: PhysicalPlan
     warnings: tuple[Diagnostic, ...]
@@ -67,7 +67,8 @@ def plan_file(
     script = parse_file(source, file=file, variables=variables, env=env, search_path=search_path)
     catalog = read_catalog(script, connectors)
     bound = bind_script(script, catalog)
-    logical = optimize(bound.roots)
+    algebra = optimize(bound.roots, SETTLE)
+    logical = optimize(algebra)
     try:
         physical = plan_physical(logical, bound.options)
     except UntypedFieldError as error:
@@ -78,4 +79,4 @@ def plan_file(
                 help=UNTYPED_HELP,
             )
         ) from error
-    return Planned(script.rendered, catalog, bound.roots, logical, physical, bound.warnings)
+    return Planned(script.rendered, catalog, algebra, logical, physical, bound.warnings)

@@ -6,9 +6,11 @@ from sqlstream_planner.bind.script import bind_script
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Connectors, SinkAbilities
 from sqlstream_planner.catalog.options import BOTH, OptionDef, Role, ValueKind
 from sqlstream_planner.catalog.script import read_catalog
-from sqlstream_planner.logical_text import logical_text
-from sqlstream_planner.parse import parse_file
-from sqlstream_planner.rules import Rule, optimize
+from sqlstream_planner.logical.text import logical_text
+from sqlstream_planner.rules import SETTLE, Rule, optimize
+from sqlstream_planner.rules.normalize.merge_projections import merge_projections
+from sqlstream_planner.rules.streaming.node_rules import NodeRule, in_one_pass
+from sqlstream_planner.sql.parse import parse_file
 
 CONNECTORS = Connectors(
     (
@@ -22,6 +24,7 @@ CONNECTORS = Connectors(
             ),
             sink=SinkAbilities(changes=True),
         ),
+        ConnectorDescriptor("changes", "changes of rows, from nowhere", (Role.SOURCE,), changelog=True),
         ConnectorDescriptor("print", "rows on the terminal", (Role.SINK,), sink=SinkAbilities(changes=True)),
     )
 )
@@ -32,8 +35,13 @@ WITH ('connector' = 'rows');
 """
 
 
+def streaming(*rules: NodeRule) -> tuple[Rule, ...]:
+    """The rule that applies these node rules, for `logical`; projections that only rename are merged."""
+    return (in_one_pass(*rules), merge_projections)
+
+
 def logical(query: str, *, rules: tuple[Rule, ...], declarations: str = TABLE) -> str:
     """The logical plan of `query` after `rules`, as text."""
     script = parse_file(declarations + query)
     roots = bind_script(script, read_catalog(script, CONNECTORS)).roots
-    return logical_text(optimize(roots, rules))
+    return logical_text(optimize(roots, (*SETTLE, *rules)))

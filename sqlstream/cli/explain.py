@@ -37,7 +37,7 @@ def command(file: Path, format_: str, variables: tuple[str, ...], profile: str |
 
         text = to_duckdb(planned).text
     else:
-        from sqlstream_planner import explain
+        from sqlstream_planner.explain import plan as explain
 
         text = {
             "text": explain.explain_text,

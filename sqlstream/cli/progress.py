@@ -16,7 +16,7 @@ from typing import Any, Protocol, Self, TextIO, cast
 
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream_operators.plan.spec import PhysicalPlan
-from sqlstream_planner.secrets import without_secrets
+from sqlstream_planner.secrets.references import without_secrets
 
 #: What dead letters are called on the terminal, where it is not their own name.
 _KINDS = {"no-time": "without event time"}

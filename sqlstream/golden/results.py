@@ -28,7 +28,7 @@ def expected_rows(planned: Planned, base_dir: Path, registry: Registry = REGISTE
     for rows that a sink's PRIMARY KEY forbids, DataError when DuckDB refuses.
     """
     bounded(planned)
-    sources = {n.source.name: n.source for n in walk(planned.bound) if isinstance(n, Scan)}
+    sources = {n.source.name: n.source for n in walk(planned.algebra) if isinstance(n, Scan)}
     with tempfile.TemporaryDirectory(prefix="sqlstream-golden-") as temporary:
         inputs = InputFiles(planned.catalog, base_dir, Path(temporary), registry)
         script = to_duckdb(planned, inputs.files, inputs.header)
@@ -40,7 +40,7 @@ def expected_rows(planned: Planned, base_dir: Path, registry: Registry = REGISTE
             selects.setdefault(name, []).append(select)
         sinks = {sink.name: sink for sink in planned.physical.sinks}
         expected = {
-            name: rows_of(duck, "\nUNION ALL\n".join(parts), sinks[name].schema)
+            name: rows_of(duck, "\nUNION ALL\n".join(f"({part})" for part in parts), sinks[name].schema)
             for name, parts in selects.items()
         }
     for name, rows in expected.items():

@@ -36,7 +36,7 @@ from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
-from sqlstream_planner.secrets import Secrets
+from sqlstream_planner.secrets.references import Secrets
 
 
 class DriverConnectors(Protocol):

@@ -17,11 +17,11 @@ from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream.runtime.tasks.task_program import of_registry
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan.spec import SourceSpec
-from sqlstream_planner import explain
 from sqlstream_planner.batch.to_duckdb import to_duckdb
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor
 from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
 from sqlstream_planner.diagnostics import DiagnosticError
+from sqlstream_planner.explain import plan as explain
 
 SOURCE = (Role.SOURCE,)
 SQUARES = ConnectorDescriptor(

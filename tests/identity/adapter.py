@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
 from sqlstream.planning import plan_file
+from sqlstream_planner.identity import expression, source, state
 
 #: The versions of the form in which identities are stored; goldens of one version never change.
-FORM_VERSION: tuple[int, ...] = (0,)
+FORM_VERSION = (state.VERSION, source.VERSION, expression.FORM_VERSION)
 
 
 @dataclass(frozen=True, order=True)
@@ -22,9 +24,9 @@ class State:
 def identities(text: str) -> list[State]:
     """The states of a pipeline, in an order that only their identities decide."""
     states = plan_file(text, file="pipeline.sql").physical.states
-    return sorted(State(state.operator, f"{state.state_id} {state.schema_id}") for state in states)
+    return sorted(State(one.operator, f"{one.state_id} {one.schema_id}") for one in states)
 
 
 def stored_identities(text: str) -> list[Any]:
     """The states' identities as they are stored with a manifest: plain data."""
-    raise NotImplementedError("identities are not stored yet")
+    return [json.loads(one.identity) for one in plan_file(text, file="pipeline.sql").physical.states]

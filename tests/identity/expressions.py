@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlstream_planner.dialect import parse_expression
-from sqlstream_planner.functions.translate import translate_marked
+from sqlstream_planner.expressions.functions.translate import translate_marked
+from sqlstream_planner.expressions.infer import infer
 from sqlstream_planner.identity.expression import expression_form
 from sqlstream_planner.identity.form import Form, form
-from sqlstream_planner.infer import infer
+from sqlstream_planner.sql.dialect import parse_expression
 from tests.planner.typing_referee import SCOPE
 
 FORMS = {name: form("column", name) for name in SCOPE}

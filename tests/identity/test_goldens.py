@@ -67,7 +67,6 @@ def version_of(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.partition("\n")[0].removeprefix("version ").split(".")))
 
 
-@pytest.mark.xfail(strict=True, raises=NotImplementedError, reason="awaits identities that are stored whole")
 @pytest.mark.parametrize("name", QUERIES)
 def test_identities_are_those_of_the_goldens(name: str, request: pytest.FixtureRequest) -> None:
     file, text = GOLDENS / f"{name}.txt", text_of(QUERIES[name])

@@ -17,11 +17,19 @@ from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_operators.plan.types import BIGINT, SqlType, parse_type, quote_identifier
 from sqlstream_planner.aggregates.batch import in_any_order
-from sqlstream_planner.block import Block
-from sqlstream_planner.fingerprint import Provenance
+from sqlstream_planner.identity.relation import Meanings
 from sqlstream_planner.identity.source import ColumnIdentity, SourceIdentity
-from sqlstream_planner.logical import AggregateCall, Field, GroupAggregate, GroupExpiry, Scan, column
-from sqlstream_planner.operator_plans.group_plan import GroupPlan, plan_group
+from sqlstream_planner.logical import (
+    Aggregate,
+    AggregateCall,
+    Field,
+    GroupAggregate,
+    GroupExpiry,
+    Scan,
+    column,
+)
+from sqlstream_planner.physical.block import Block
+from sqlstream_planner.physical.operators.group_aggregate import GroupPlan, plan_group
 
 COLUMNS: dict[str, SqlType] = {
     name: parse_type(type_)
@@ -127,7 +135,10 @@ class Shape:
         fields = tuple(Field(f"key{i}", f"key{i}", _typed(k)) for i, k in enumerate(self.keys))
         grouping = Field("gid", "grouping_id", BIGINT, False) if self.sets is not None else None
         sets = self.sets if self.sets is not None else (tuple(range(len(self.keys))),)
-        return GroupAggregate(scan(), fields, expressions, sets, grouping, tuple(calls), expiry)
+        meaning = Aggregate(scan(), fields, expressions, sets, grouping, tuple(calls))
+        return GroupAggregate(
+            meaning.input, fields, expressions, sets, grouping, tuple(calls), meaning, expiry
+        )
 
     def batch(self, calls: Sequence[AggregateCall]) -> str:
         """The query over relation `folded`, as a person would write it."""
@@ -146,7 +157,7 @@ def plan(
     shape: Shape, calls: Sequence[AggregateCall], *, retracting: bool, expiry: GroupExpiry | None = None
 ) -> GroupPlan:
     """The plan of a shape and calls."""
-    return plan_group(shape.node(calls, expiry), Provenance(), retracting=retracting)
+    return plan_group(Meanings(), shape.node(calls, expiry), retracting=retracting)
 
 
 # ------------------------------------------------------------------------------------------------ rows

@@ -15,9 +15,9 @@ from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.types import BIGINT, BOOLEAN, quote_identifier
 from sqlstream_operators.plan.watermarks import Watermarks
 from sqlstream_operators.state.memory import MemoryShardStore
-from sqlstream_planner.block import Block
-from sqlstream_planner.operator_plans.distinct_values import DistinctPlan
-from sqlstream_planner.operator_plans.group_plan import GroupPlan
+from sqlstream_planner.physical.block import Block
+from sqlstream_planner.physical.operators.distinct_values import DistinctPlan
+from sqlstream_planner.physical.operators.group_aggregate import GroupPlan
 from tests.planner.group_cases import DUCK, GROUPS, Epoch, Row, blocks, union
 
 
@@ -25,15 +25,15 @@ def interpreted(plan_: GroupPlan, epochs: Sequence[Epoch]) -> list[Row]:
     """What a plan's SQL gives after all epochs, put together naively in DuckDB tables."""
     spec, connection = plan_.spec, DUCK.connection
     _create("partials", plan_.partial_schema)
-    for counted, schema in zip(spec.multisets, plan_.counted_schemas, strict=True):
+    for counted, schema in zip(spec.multisets, plan_.multiset_schemas, strict=True):
         _create(counted.name, schema)
     seen: list[Counter[Row]] = [Counter() for _ in plan_.distinct]
     for epoch in epochs:
         parts = blocks(epoch, retracting=plan_.retracting)
         _insert("partials", union([plan_.partial_sql(b) for b in parts], plan_.partial_schema))
         for position, counted in enumerate(spec.multisets):
-            texts = [plan_.counted_sql(b, position) for b in parts]
-            _insert(counted.name, union(texts, plan_.counted_schemas[position]))
+            texts = [plan_.multiset_sql(b, position) for b in parts]
+            _insert(counted.name, union(texts, plan_.multiset_schemas[position]))
         for distinct, known in zip(plan_.distinct, seen, strict=True):
             _distinct(distinct, parts, known)
     if spec.seed is not None:
@@ -162,8 +162,8 @@ class Running:
                 partials.append(result.output.select(partials[0].column_names).cast(partials[0].schema))
         inputs = [pa.concat_tables(partials)]
         for position in range(len(plan_.spec.multisets)):
-            texts = [plan_.counted_sql(b, position) for b in parts]
-            inputs.append(union(texts, plan_.counted_schemas[position]))
+            texts = [plan_.multiset_sql(b, position) for b in parts]
+            inputs.append(union(texts, plan_.multiset_schemas[position]))
         keys = [f.name for f in plan_.spec.state.table("acc").key]
         for store, own_inputs in self._shared(inputs, [keys] * len(inputs), self.stores):
             # As the runtime does: whether it is idle is only asked after its first epoch.

@@ -24,7 +24,7 @@ from sqlstream_planner.aggregates.function import (
 from sqlstream_planner.aggregates.kept_values import holistic
 from sqlstream_planner.aggregates.parts import AS_LIST, argument, filter_of, over_distinct
 from sqlstream_planner.diagnostics import DiagnosticError
-from sqlstream_planner.logical import AggregateCall, GroupAggregate, walk
+from sqlstream_planner.logical import Aggregate, AggregateCall, walk
 from tests.properties.updating import TABLE, check
 
 _WINDOW = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND))"
@@ -124,7 +124,7 @@ def _meanings(name: str) -> list[frozenset[str]]:
     """What the accumulators of a function mean, over rows that only come and over rows that come and go."""
     query = SETTINGS["append-only"].format(f"{name}({_arguments(name)}) AS z")
     planned = plan_file(f"{TABLE}CREATE TABLE o WITH ('connector' = 'blackhole') AS {query};", file="f.sql")
-    [call] = [c for n in walk(planned.bound) if isinstance(n, GroupAggregate) for c in n.calls]
+    [call] = [c for n in walk(planned.algebra) if isinstance(n, Aggregate) for c in n.calls]
     forms = []
     for retracting in (False, True):
         made = registry.function_of(call).decomposed(call, None, retracting=retracting)

@@ -28,7 +28,7 @@ from sqlstream_operators.plan.types import (
     map_of,
     struct,
 )
-from sqlstream_planner.casts import (
+from sqlstream_planner.expressions.casts import (
     Assignment,
     TypedExpr,
     assignable,

@@ -13,7 +13,7 @@ from sqlstream_planner.catalog.options import OptionDef, ValueKind, find_option,
 from sqlstream_planner.catalog.script import read_catalog
 from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, render
-from sqlstream_planner.parse import parse_file
+from sqlstream_planner.sql.parse import parse_file
 
 FILES = "'connector' = 'filesystem', 'path' = '/data', 'format' = 'json'"
 BASE = f"""CREATE TABLE base (

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from sqlstream_planner.dialect import (
+from sqlstream_planner.sql.dialect import (
     IntervalValue,
     SqlSyntaxError,
     WindowTvf,
@@ -19,8 +19,8 @@ from sqlstream_planner.dialect import (
     parse_expression,
     range_of,
 )
-from sqlstream_planner.parse import parse_file
-from sqlstream_planner.statements import Select
+from sqlstream_planner.sql.parse import parse_file
+from sqlstream_planner.sql.statements import Select
 
 ROW = """
     SELECT 7 AS i, -3 AS j, NULL::INTEGER AS n, 2.5 AS d, 1.25::DOUBLE AS f, 'Straße, a' AS s, '' AS e,

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from sqlstream_operators.plan.types import UNKNOWN, SqlType
-from sqlstream_planner.functions import catalogue
-from sqlstream_planner.functions.catalogue import Function, FunctionKind, Overload
-from sqlstream_planner.functions.generics import TYPE_UNKNOWN
-from sqlstream_planner.problems import TypeProblem
+from sqlstream_planner.expressions.functions import catalogue
+from sqlstream_planner.expressions.functions.catalogue import Function, FunctionKind, Overload
+from sqlstream_planner.expressions.functions.generics import TYPE_UNKNOWN
+from sqlstream_planner.expressions.problems import TypeProblem
 from tests.planner.typing_referee import judged, our_type, parse
 
 ROOT = Path(__file__).parents[2]
@@ -178,7 +178,7 @@ def test_the_catalogue_loads_in_a_few_milliseconds() -> None:
 
 def test_importing_the_types_brings_in_nothing_heavy() -> None:
     code = (
-        "import sys, sqlstream_planner.infer, sqlstream_planner.functions.translate\n"
+        "import sys, sqlstream_planner.expressions.infer, sqlstream_planner.expressions.functions.translate\n"
         "heavy = {'duckdb', 'pyarrow', 'numpy', 'rocksdict', 'pyspark', 'pandas'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )

@@ -20,8 +20,8 @@ from sqlstream_operators.plan.types import (
     struct,
 )
 from sqlstream_planner.diagnostics import Span
-from sqlstream_planner.infer import infer, require_boolean
-from sqlstream_planner.problems import TypeProblem
+from sqlstream_planner.expressions.infer import infer, require_boolean
+from sqlstream_planner.expressions.problems import TypeProblem
 from tests.planner.typing_referee import COLUMNS, agrees, duckdb_type, our_type, parse
 
 LITERALS = [

@@ -13,9 +13,9 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import Kind
 from sqlstream_planner.diagnostics import DiagnosticError, render
-from sqlstream_planner.dialect import WindowTvf
-from sqlstream_planner.parse import parse_file, span_of
-from sqlstream_planner.statements import (
+from sqlstream_planner.sql.dialect import WindowTvf
+from sqlstream_planner.sql.parse import parse_file, span_of
+from sqlstream_planner.sql.statements import (
     ComputedColumn,
     CreateTable,
     CreateView,

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, render
-from sqlstream_planner.rendered import RenderedSql
-from sqlstream_planner.template import render_template
+from sqlstream_planner.sql.rendered import RenderedSql
+from sqlstream_planner.sql.template import render_template
 
 MACROS = "{% macro window(table, minutes=1) -%}\nTUMBLE(TABLE {{ table }}, {{ minutes }})\n{%- endmacro %}"
 PART = "-- part\nSELECT oops FROM {{ t }};\n"

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from sqlstream_planner.operator_plans.time_keys import text_of, time_of
+from sqlstream_planner.physical.time_keys import text_of, time_of
 from tests.duckdb_batch import empty_duckdb
 from tests.examples import examples
 

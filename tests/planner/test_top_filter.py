@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from sqlstream.planning import plan_file
 from sqlstream_operators.plan.spec import FragmentStep
 from sqlstream_operators.plan.types import BIGINT, DOUBLE, VARCHAR, SqlType
-from sqlstream_planner.explain import explain_text
-from sqlstream_planner.logical import Field, OrderTerm
-from sqlstream_planner.operator_plans.top_filter import Keep
+from sqlstream_planner.explain.plan import explain_text
+from sqlstream_planner.logical import ColumnId, Field, OrderTerm
+from sqlstream_planner.physical.top_filter import Keep
 from tests.examples import examples
 
 DUCK = duckdb.connect(config={"threads": 1})
@@ -50,7 +50,7 @@ def test_all_rows_that_can_be_wanted_stay(
     DUCK.execute(f"CREATE OR REPLACE TABLE t (k BIGINT, v {type_}, w VARCHAR)")
     if rows:
         DUCK.executemany("INSERT INTO t VALUES ($1, $2, $3)", rows)
-    order = OrderTerm("v", descending, nulls_first)
+    order = OrderTerm(ColumnId("v"), descending, nulls_first)
     keep = Keep(partition, (order,), fields(type_), limit)
     by = f"PARTITION BY {', '.join(partition)} " if partition else ""
     ties = "k ASC NULLS FIRST, v ASC NULLS FIRST, w ASC NULLS FIRST"
@@ -65,12 +65,12 @@ def test_all_rows_that_can_be_wanted_stay(
 @pytest.mark.parametrize("name", ["a", "b", "r", "l", "t"])
 def test_a_table_may_have_any_name(name: str) -> None:
     DUCK.execute(f'CREATE OR REPLACE TABLE "{name}" AS SELECT 1 AS k, 2 AS v, NULL AS w')
-    keep = Keep(("k",), (OrderTerm("v", True, False),), fields(BIGINT), 1)
+    keep = Keep(("k",), (OrderTerm(ColumnId("v"), True, False),), fields(BIGINT), 1)
     assert rows_of(keep.sql(f'SELECT k, v, w FROM "{name}"')) == Counter([(1, 2, None)])
 
 
 def test_several_terms_and_other_types_are_left_to_the_window() -> None:
-    one, two = OrderTerm("v", True, False), OrderTerm("w", False, False)
+    one, two = OrderTerm(ColumnId("v"), True, False), OrderTerm(ColumnId("w"), False, False)
     assert "QUALIFY" not in Keep(("k",), (one,), fields(BIGINT), 2).sql("SELECT 1")
     for keep in (
         Keep(("k",), (one, two), fields(BIGINT), 2),

@@ -12,13 +12,13 @@ import sqlglot
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import BIGINT, BLOB, SqlType
-from sqlstream_planner.dialect import SqlStream, duckdb_sql
-from sqlstream_planner.functions.document import functions_page
-from sqlstream_planner.functions.translate import TRANSLATIONS, translate
-from sqlstream_planner.functions.translate.java_patterns import strftime_format
-from sqlstream_planner.functions.translate.rewrite import is_translated
-from sqlstream_planner.infer import infer
-from sqlstream_planner.problems import TypeProblem
+from sqlstream_planner.expressions.functions.document import functions_page
+from sqlstream_planner.expressions.functions.translate import TRANSLATIONS, translate
+from sqlstream_planner.expressions.functions.translate.java_patterns import strftime_format
+from sqlstream_planner.expressions.functions.translate.rewrite import is_translated
+from sqlstream_planner.expressions.infer import infer
+from sqlstream_planner.expressions.problems import TypeProblem
+from sqlstream_planner.sql.dialect import SqlStream, duckdb_sql
 from sqlstream_planner.testing import logical
 from tests.planner.typing_referee import parse
 
@@ -540,7 +540,7 @@ def test_the_page_of_functions_is_up_to_date() -> None:
 
     page = Path(__file__).parents[2] / "docs" / "functions.md"
     assert page.read_text(encoding="utf-8") == functions_page(), (
-        "python -m sqlstream_planner.functions.document"
+        "python -m sqlstream_planner.expressions.functions.document"
     )
 
 

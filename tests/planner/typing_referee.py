@@ -11,10 +11,10 @@ import sqlglot
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import NULL, UNKNOWN, SqlType
-from sqlstream_planner.datatypes import sql_type_of
-from sqlstream_planner.dialect import SqlStream, duckdb_sql
-from sqlstream_planner.infer import infer
-from sqlstream_planner.problems import TypeProblem
+from sqlstream_planner.expressions.datatypes import sql_type_of
+from sqlstream_planner.expressions.infer import infer
+from sqlstream_planner.expressions.problems import TypeProblem
+from sqlstream_planner.sql.dialect import SqlStream, duckdb_sql
 
 COLUMNS = {
     "bo": "BOOLEAN",

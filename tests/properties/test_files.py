@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +13,6 @@ from tests.properties.file_generator import generated_file
 from tests.properties.files import check_file
 
 
-@pytest.mark.xfail(strict=True, reason="two UNNESTs of one array are one column")
 @settings(
     max_examples=examples(25),
     # A seed has nothing to shrink.

@@ -27,7 +27,7 @@ from sqlstream_operators.plan.spec import SinkSpec
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, SinkAbilities
 from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
 from sqlstream_planner.diagnostics import DiagnosticError
-from sqlstream_planner.secrets import Secrets
+from sqlstream_planner.secrets.references import Secrets
 
 PASSWORD = "S3CRET"
 SINK = (Role.SINK,)

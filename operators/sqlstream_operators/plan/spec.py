@@ -232,13 +232,17 @@ OperatorSpec = (
 
 @dataclass(frozen=True, slots=True)
 class FragmentStep:
-    """DuckDB SQL over relations of this stage; its result is the relation `name`."""
+    """DuckDB SQL over relations of this stage; its result is the relation `name`.
+
+    `materialized`: it is computed once even if a single fragment reads it, which may name it several times.
+    """
 
     kind: ClassVar[str] = "fragment"
 
     name: str
     sql: str
     inputs: tuple[str, ...]
+    materialized: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,7 +161,7 @@ class StateTable:
 
 @dataclass(frozen=True, slots=True)
 class StateSchema:
-    """All the state of one operator: a stable id, what it is for people, and its tables.
+    """All the state of one operator: a stable id, what it is for people, its tables, and what it means.
 
     `identity` is what it means, whole, as JSON text that only the planner reads; it is stored with manifests, and schemas
     that differ in it alone are equal: their bytes are.
@@ -221,6 +221,7 @@ class StateSchema:
             "operator": self.operator,
             "description": self.description,
             "tables": [table.to_json() for table in self.tables],
+            "identity": self.identity,
         }
 
     @classmethod
@@ -231,4 +232,5 @@ class StateSchema:
             data["operator"],
             data["description"],
             tuple(StateTable.from_json(table) for table in data["tables"]),
+            data.get("identity", ""),
         )

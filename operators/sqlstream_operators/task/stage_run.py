@@ -271,7 +271,12 @@ def _readers(stage: Stage) -> dict[str, list[str]]:
 def read_once(stage: Stage) -> frozenset[str]:
     """The fragments that at most one other fragment reads: they are part of its query."""
     readers = _readers(stage)
-    return frozenset(step.name for step in stage.steps if readers[step.name] in ([], ["fragment"]))
+    return frozenset(
+        step.name
+        for step in stage.steps
+        if readers[step.name] in ([], ["fragment"])
+        and not (isinstance(step, FragmentStep) and step.materialized)
+    )
 
 
 def readings(stage: Stage) -> int:

@@ -8,13 +8,12 @@ from sqlstream_operators.plan.types import INTEGER, NULL, UNKNOWN, SqlType, arra
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.aggregates.function import AggregateFunction
 from sqlstream_planner.bind.context import BindContext
-from sqlstream_planner.dialect import function_name
-from sqlstream_planner.fingerprint import canonical
-from sqlstream_planner.functions import catalogue
-from sqlstream_planner.functions.as_written import without_marks
-from sqlstream_planner.functions.calls import written_call
+from sqlstream_planner.expressions.functions import catalogue
+from sqlstream_planner.expressions.functions.as_written import without_marks
+from sqlstream_planner.expressions.functions.calls import written_call
+from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 from sqlstream_planner.logical import AggregateCall, Field, Fields, column
-from sqlstream_planner.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
+from sqlstream_planner.sql.dialect import function_name
 
 _GROUPING = ("GROUPING", "GROUPING_ID")
 
@@ -88,14 +87,11 @@ def _kept(type_: SqlType) -> SqlType:
 class AggregateCalls:
     """The calls of one SELECT over the columns `fields`; calls that are written the same are one.
 
-    `time_column` orders FIRST_VALUE and LAST_VALUE. `once`: they are of a window that is given once.
+    `time_column` orders FIRST_VALUE and LAST_VALUE.
     """
 
-    def __init__(
-        self, context: BindContext, fields: Fields, time_column: str | None, *, once: bool = False
-    ) -> None:
+    def __init__(self, context: BindContext, fields: Fields, time_column: str | None) -> None:
         self._context = context
-        self._once = once
         self._fields = fields
         self._time_column = time_column
         self._calls: dict[str, AggregateCall] = {}
@@ -107,7 +103,7 @@ class AggregateCalls:
 
     def add(self, node: exp.Expr) -> AggregateCall:
         """The call that is written as `node`. Raises DiagnosticError."""
-        form = canonical(node, {})
+        form = self._context.form(node, self._fields)
         if form in self._calls:
             return self._calls[form]
         inner, filter_, order = node, None, None
@@ -201,11 +197,11 @@ class AggregateCalls:
             if len(arguments) > 1 or named is not None:
                 typed_node = exp.Anonymous(this=name, expressions=[exp.Star()])
         typed = self._context.type_of(typed_node, fields, aggregates=True)
-        order_by, order_types = self._order(order, fields, function, node)
+        order_by, order_types = self._order(order, fields, function)
         types = tuple(self._context.type_of(a, fields).type for a in arguments)
         if distinct:
             for term, _, _ in order_by:
-                if canonical(term, {}) != canonical(arguments[0], {}):
+                if self._context.form(term, fields) != self._context.form(arguments[0], fields):
                     self._context.unsupported(
                         term,
                         f"{name.upper()}(DISTINCT …) ordered by something else than its argument",
@@ -231,6 +227,7 @@ class AggregateCalls:
             filter_,
             order_by,
             order_types,
+            self._context.span(node),
         )
         self._calls[form] = result
         return result
@@ -254,7 +251,7 @@ class AggregateCalls:
             self._context.fail(wrong.argument, "TYP002", wrong.message, help=wrong.help)
 
     def _order(
-        self, order: exp.Expr | None, fields: Fields, function: AggregateFunction, node: exp.Expr
+        self, order: exp.Expr | None, fields: Fields, function: AggregateFunction
     ) -> tuple[tuple[tuple[exp.Expr, bool, bool], ...], tuple[SqlType, ...]]:
         if order is None or not function.arguments.ordered:
             return (), ()
@@ -264,10 +261,4 @@ class AggregateCalls:
             descending = bool(isinstance(ordered, exp.Ordered) and ordered.args.get("desc"))
             nulls_first = bool(isinstance(ordered, exp.Ordered) and ordered.args.get("nulls_first"))
             terms.append((inner, descending, nulls_first))
-        if self._once and len({d for _, d, _ in terms}) > 1:
-            self._context.unsupported(
-                node,
-                "ORDER BY with both ASC and DESC inside an aggregate of a window",
-                help="it can with EMIT CHANGES, and in a GROUP BY without a window",
-            )
         return tuple(terms), tuple(self._context.type_of(e, fields).type for e, _, _ in terms)

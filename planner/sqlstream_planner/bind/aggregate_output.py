@@ -11,19 +11,18 @@ from sqlstream_planner.bind.aggregate_calls import AggregateCalls, is_aggregate_
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.group_by import GroupBy
 from sqlstream_planner.bind.window_keys import WindowKeys
-from sqlstream_planner.dialect import function_name
-from sqlstream_planner.fingerprint import canonical
-from sqlstream_planner.functions import catalogue
+from sqlstream_planner.expressions.functions import catalogue
 from sqlstream_planner.logical import Field, Node, column, raw
+from sqlstream_planner.sql.dialect import function_name
 
 _GROUPING = ("GROUPING", "GROUPING_ID")
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateOutput:
-    """What an aggregate over `node` gives: `keys` by their canonical forms, `bounds` by their roles, `grouping`.
+    """What an aggregate over `node` gives: `keys` by their canonical forms, bounds of its `window`, `grouping`.
 
-    The calls that expressions have are added to `calls`.
+    The calls that expressions have are added to `calls`. `of_groups`: ids of columns that are added to the groups.
     """
 
     context: BindContext
@@ -31,13 +30,13 @@ class AggregateOutput:
     group_by: GroupBy
     window: WindowKeys | None
     keys: Mapping[str, Field]
-    bounds: Mapping[str, Field]
     grouping: Field | None
     calls: AggregateCalls
+    of_groups: frozenset[str] = frozenset()
 
     def rewritten(self, expression: exp.Expr) -> exp.Expr:
         """An expression of the SELECT list or HAVING over the output's columns. Raises DiagnosticError."""
-        form = canonical(expression, {})
+        form = self.group_by.form_of(expression)
         if form in self.keys:
             return column(self.keys[form].id)
         if isinstance(expression, exp.Column):
@@ -58,13 +57,15 @@ class AggregateOutput:
 
     def _column(self, node: exp.Column) -> exp.Expr:
         f = next((f for f in self.node.fields if f.id == node.name), None)
+        if node.name in self.of_groups or (f is None and self.context.outer_field(node.name) is not None):
+            return node.copy()
         if (
             self.window is not None
             and f is not None
             and f.window is not None
             and f.window.window == self.window.marker.window
         ):
-            return column(self.bounds[f.window.role].id)
+            return column(self.window.bound(f.window.role).id)
         name = f.name if f is not None else node.name
         around = node.find_ancestor(exp.Anonymous)
         if around is not None and catalogue.lookup(around.name) is None:
@@ -81,7 +82,7 @@ class AggregateOutput:
         bounds = self.window.positions if self.window is not None else ()
         plain = [f for i, f in enumerate(self.group_by.forms) if i not in bounds]
         for argument in node.expressions:
-            form = canonical(argument, {})
+            form = self.group_by.form_of(argument)
             if form not in plain:
                 self.context.fail(argument, "SQL046", "GROUPING takes columns of GROUP BY")
             positions.append(plain.index(form))

@@ -1,4 +1,4 @@
-"""Clauses of a query about how it is run: EMIT at its end, and the hint STATE_TTL behind SELECT."""
+"""Clauses of a query about how it is run: the hint STATE_TTL behind SELECT."""
 
 from __future__ import annotations
 
@@ -7,79 +7,7 @@ from sqlglot import exp
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.catalog.options import parse_duration
 from sqlstream_planner.diagnostics import Diagnostic, did_you_mean
-from sqlstream_planner.dialect import WindowTvf, function_name
-from sqlstream_planner.logical import (
-    GroupAggregate,
-    Node,
-    Normalize,
-    Rank,
-    Scan,
-    TopN,
-    WindowAggregate,
-    WindowGate,
-    walk,
-)
-from sqlstream_planner.properties import changes
-
-_WINDOW = "FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end"
-
-
-def check_emit(context: BindContext, emit: exp.Expr, node: Node) -> None:
-    """Raises DiagnosticError where the bound query can't be given as its EMIT says."""
-    if emit.name == "CHANGES":
-        return
-    nodes = walk((node,))
-    ranks = [
-        n for n in nodes if isinstance(n, Rank) and not n.early and not changes(n.input) and _in_window(n)
-    ]
-    if not ranks and not any(isinstance(n, WindowAggregate | WindowGate) for n in nodes):
-        context.fail(
-            emit,
-            "SQL065",
-            "EMIT ON WINDOW CLOSE, but the query has no window that closes",
-            notes=("a result is only final when a watermark says that nothing more comes for it",),
-            help=(
-                "rank in windows: PARTITION BY window_start, window_end; "
-                if any(isinstance(n, Rank) for n in nodes)
-                else f"aggregate in windows: SELECT window_end, COUNT(*) {_WINDOW}; "
-            )
-            + "or leave EMIT ON WINDOW CLOSE out: the result is then kept up to date",
-        )
-    if any(_updates(n) for n in _outside_windows(node) if n not in ranks):
-        context.fail(
-            emit,
-            "SQL065",
-            "EMIT ON WINDOW CLOSE, but the result changes after windows have closed",
-            notes=(
-                "outside of the window something is kept up to date: an aggregate, a rank, DISTINCT or a LIMIT",
-            ),
-            help="leave EMIT ON WINDOW CLOSE out, or put it behind the sub-query that aggregates in windows",
-        )
-
-
-def _outside_windows(node: Node) -> list[Node]:
-    """The nodes whose changes no window holds back until it closes."""
-    if isinstance(node, WindowGate | WindowAggregate):
-        return []
-    return [node, *(below for i in node.inputs for below in _outside_windows(i))]
-
-
-def _in_window(rank: Rank) -> bool:
-    ends = {f.id for f in rank.input.fields if f.window is not None and f.window.role == "end"}
-    return bool(ends & set(rank.partition))
-
-
-def _updates(node: Node) -> bool:
-    match node:
-        case GroupAggregate():
-            return changes(node)
-        case TopN():
-            return node.window_end is None
-        case Rank() | Normalize():
-            return True
-        case Scan():
-            return node.changelog
-    return False
+from sqlstream_planner.sql.dialect import WindowTvf, function_name
 
 
 def state_ttl(context: BindContext, query: exp.Select) -> int | None:

@@ -6,26 +6,28 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import SqlType
-from sqlstream_planner.casts import TypedExpr
 from sqlstream_planner.catalog.descriptor import Connectors
-from sqlstream_planner.datatypes import sql_type_of
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span
-from sqlstream_planner.functions import catalogue
-from sqlstream_planner.functions.as_written import marked
-from sqlstream_planner.functions.calls import written_call
-from sqlstream_planner.functions.translate import translate_marked
-from sqlstream_planner.infer import infer, require_boolean
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, not_run_yet, refuse
+from sqlstream_planner.expressions.casts import TypedExpr
+from sqlstream_planner.expressions.datatypes import sql_type_of
+from sqlstream_planner.expressions.functions import catalogue
+from sqlstream_planner.expressions.functions.as_written import marked
+from sqlstream_planner.expressions.functions.calls import written_call
+from sqlstream_planner.expressions.functions.translate import translate_marked
+from sqlstream_planner.expressions.infer import infer, require_boolean
+from sqlstream_planner.expressions.problems import TypeProblem
+from sqlstream_planner.identity.relation import Columns, form_over
 from sqlstream_planner.logical import Field, Fields
-from sqlstream_planner.parse import span_of
-from sqlstream_planner.problems import TypeProblem
-from sqlstream_planner.rendered import RenderedSql
+from sqlstream_planner.sql.parse import span_of
+from sqlstream_planner.sql.rendered import RenderedSql
 
-SUPPORTED = "docs/sql.md lists what can be run"
+if TYPE_CHECKING:
+    from sqlstream_planner.bind.scope import Scope
 
 
 @dataclass(slots=True)
@@ -43,11 +45,23 @@ class Clauses:
 
 
 @dataclass(slots=True)
+class OuterRows:
+    """The rows around a sub-query: the columns in `scope`, and those that the sub-query has `read`, by their ids, with
+    where it first names them.
+    """
+
+    scope: Scope
+    read: dict[str, Field] = field(default_factory=dict)
+    written: dict[str, exp.Column] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class BindContext:
     """The rendered file, the connectors that there are, the ids that were given out, and what the query's clauses say.
 
     `process_times` are the ids of columns that a table declares as PROCTIME(): they may stand there, as they do
-    in many a file of Flink's, but can't be read.
+    in many a file of Flink's, but can't be read. `outer`: the rows around the sub-query that is being bound, the
+    outermost first.
     """
 
     rendered: RenderedSql
@@ -55,29 +69,67 @@ class BindContext:
     warnings: list[Diagnostic] = field(default_factory=list)
     clauses: Clauses = field(default_factory=Clauses)
     process_times: set[str] = field(default_factory=set)
+    outer: list[OuterRows] = field(default_factory=list)
     _ids: set[str] = field(default_factory=set)
+    _numbers: dict[str, int] = field(default_factory=dict)
 
     def new_id(self, name: str) -> str:
         """A column id that no other column of the plan has, ignoring case: the name itself if it is free."""
         base = re.sub(r"[^\w.$]+", "_", name).strip("_") or "column"
         if base.startswith("__"):
             base = f"c{base}"
-        candidate, number = base, 1
+        candidate, number = base, self._numbers.get(base.lower(), 1)
         while candidate.lower() in self._ids:
             number += 1
             candidate = f"{base}_{number}"
+        self._numbers[base.lower()] = number
         self._ids.add(candidate.lower())
         return candidate
 
     @contextmanager
     def apart(self) -> Iterator[None]:
         """Bind a view: the clauses of the query that reads it are not the view's."""
-        before = self.clauses
-        self.clauses = replace(before, ttl_us=before.default_ttl_us, changes=False)
+        before, outer = self.clauses, self.outer
+        self.clauses, self.outer = replace(before, ttl_us=before.default_ttl_us, changes=False), []
         try:
             yield
         finally:
-            self.clauses = before
+            self.clauses, self.outer = before, outer
+
+    @contextmanager
+    def apart_from_rows(self) -> Iterator[None]:
+        """Bind a table, which reads nothing of the rows around a sub-query."""
+        outer, self.outer = self.outer, []
+        try:
+            yield
+        finally:
+            self.outer = outer
+
+    @contextmanager
+    def around(self, rows: OuterRows) -> Iterator[None]:
+        """Bind a sub-query, which may read `rows`."""
+        self.outer.append(rows)
+        try:
+            yield
+        finally:
+            self.outer.pop()
+
+    def outer_column(self, node: exp.Column) -> exp.Expr | None:
+        """The column of the rows around the sub-query that a name means, the innermost first; None if there is none."""
+        for rows in reversed(self.outer):
+            found = rows.scope.find(node)
+            if found is not None:
+                [id_] = (c.name for c in found.find_all(exp.Column))
+                f = rows.scope.by_id(id_)
+                assert f is not None
+                rows.read[id_] = replace(f, time=None, window=None)
+                rows.written.setdefault(id_, node)
+                return found
+        return None
+
+    def outer_field(self, id_: str) -> Field | None:
+        """The column of the rows around the sub-query with this id."""
+        return next((rows.read[id_] for rows in self.outer if id_ in rows.read), None)
 
     def span(self, node: exp.Expr) -> Span:
         """The place of a syntax node."""
@@ -87,11 +139,11 @@ class BindContext:
         self, node: exp.Expr, code: str, message: str, *, notes: tuple[str, ...] = (), help: str | None = None
     ) -> NoReturn:
         """Refuse the user's SQL at `node`."""
-        raise DiagnosticError(Diagnostic(code, message, self.span(node), notes, help))
+        refuse(self.span(node), code, message, notes=notes, help=help)
 
     def unsupported(self, node: exp.Expr, what: str, help: str | None = None) -> NoReturn:
         """Refuse a construct that is valid SQL but can't be run."""
-        self.fail(node, "SQL100", f"{what} can't be run yet", help=help or SUPPORTED)
+        not_run_yet(self.span(node), what, help)
 
     def _warn_of_null(self, node: exp.Expr) -> None:
         span = self.span(node)
@@ -108,15 +160,19 @@ class BindContext:
             )
         )
 
-    def type_of(self, expression: exp.Expr, fields: Fields, *, aggregates: bool = False) -> TypedExpr:
+    def type_of(
+        self, expression: exp.Expr, fields: Fields, *, aggregates: bool = False, windows: bool = False
+    ) -> TypedExpr:
         """The type of a resolved expression over `fields`; a type problem becomes a diagnostic."""
         return self._typed(
-            lambda: infer(expression, _types(fields), aggregates=aggregates), expression, fields
+            lambda: infer(expression, self._types(fields), aggregates=aggregates, windows=windows),
+            expression,
+            fields,
         )
 
     def condition(self, expression: exp.Expr, fields: Fields, what: str) -> TypedExpr:
         """Like `type_of` for a condition, which must be BOOLEAN. `what` names the clause."""
-        return self._typed(lambda: require_boolean(expression, _types(fields), what), expression, fields)
+        return self._typed(lambda: require_boolean(expression, self._types(fields), what), expression, fields)
 
     def _typed(self, run: Callable[[], TypedExpr], expression: exp.Expr, fields: Fields) -> TypedExpr:
         try:
@@ -152,9 +208,19 @@ class BindContext:
             )
         )
 
+    def form(self, expression: exp.Expr, fields: Fields) -> str:
+        """What is equal for resolved expressions over `fields` that compute the same, and for no others."""
+        return form_over(
+            expression, Columns({}, {id_: type_ for id_, (type_, _) in self._types(fields).items()})
+        ).digest
+
+    def _types(self, fields: Fields) -> Mapping[str, tuple[SqlType, bool]]:
+        around = (f for rows in self.outer for f in rows.read.values())
+        return {f.id: (f.type, f.nullable) for f in (*around, *fields)}
+
     def translated(self, expression: exp.Expr, fields: Fields) -> exp.Expr:
         """A resolved expression with all functions as DuckDB's; refuses non-deterministic ones."""
-        types = _types(fields)
+        types = self._types(fields)
         for node in expression.walk():
             if isinstance(node, exp.Query | exp.Exists):
                 self.refuse_subquery(node)
@@ -218,10 +284,6 @@ def _plain_time_cast(node: exp.Expr) -> exp.Expr:
     return marked(
         exp.Anonymous(this="date_trunc", expressions=[exp.Literal.string(unit), plain]), "cast", [node.copy()]
     )
-
-
-def _types(fields: Fields) -> Mapping[str, tuple[SqlType, bool]]:
-    return {f.id: (f.type, f.nullable) for f in fields}
 
 
 def fresh(field_: Field, context: BindContext, name: str | None = None) -> Field:

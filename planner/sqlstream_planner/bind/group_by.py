@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -12,15 +13,15 @@ from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.group_window import GROUP_WINDOWS, window_column
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.diagnostics import counted
-from sqlstream_planner.dialect import function_name
-from sqlstream_planner.fingerprint import canonical
-from sqlstream_planner.functions.as_written import without_parentheses
+from sqlstream_planner.expressions.functions.as_written import without_parentheses
+from sqlstream_planner.sql.dialect import function_name
 
 
 @dataclass(slots=True)
 class GroupBy:
-    """GROUP BY, resolved: plain keys and what each grouping set has of them."""
+    """GROUP BY, resolved: plain keys and what each grouping set has of them; `form_of` says which keys are equal."""
 
+    form_of: Callable[[exp.Expr], str]
     keys: list[exp.Expr] = field(default_factory=list)
     forms: list[str] = field(default_factory=list)
     sets: list[tuple[int, ...]] = field(default_factory=list)
@@ -28,7 +29,7 @@ class GroupBy:
 
     def key(self, expression: exp.Expr) -> int:
         """The position of a key, added if it is new."""
-        form = canonical(expression, {})
+        form = self.form_of(expression)
         if form not in self.forms:
             self.forms.append(form)
             self.keys.append(expression)
@@ -58,7 +59,7 @@ class _Reader:
         self._items = items
         self._scope = scope
         self._windowed = windowed
-        self._group_by = GroupBy()
+        self._group_by = GroupBy(lambda expression: context.form(expression, scope.fields))
 
     def read(self, group: exp.Expr | None) -> GroupBy:
         group_by = self._group_by

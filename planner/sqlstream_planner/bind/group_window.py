@@ -9,8 +9,8 @@ from sqlglot import exp
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.bind.windows import bind_group_window
-from sqlstream_planner.dialect import constant_value, duckdb_sql, function_name
 from sqlstream_planner.logical import Node
+from sqlstream_planner.sql.dialect import constant_value, duckdb_sql, function_name
 
 GROUP_WINDOWS = ("TUMBLE", "HOP", "SESSION", "CUMULATE")
 #: The relation with the window's columns, which GROUP BY and the SELECT list name by their function alone.

@@ -7,8 +7,8 @@ from sqlglot.errors import UnsupportedError
 
 from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.scope import Scope
-from sqlstream_planner.dialect import duckdb_sql
 from sqlstream_planner.logical import Field, Node, Project, column, sql
+from sqlstream_planner.sql.dialect import duckdb_sql
 
 
 def expand_items(context: BindContext, query: exp.Select, scope: Scope) -> list[tuple[str, exp.Expr]]:
@@ -78,8 +78,10 @@ def _expanded(
     dropped = {e.name.lower() for e in (star.args.get("except_") or star.args.get("except") or [])}
     replaced = {e.alias.lower(): e.this for e in (star.args.get("replace") or [])}
     items = []
+    qualified = isinstance(item, exp.Column) and bool(item.table)
     for relation in relations:
-        for f in relation.fields if not relation.hidden else ():
+        shown = relation.fields if qualified else relation.bare
+        for f in shown if not relation.hidden else ():
             if f.name.lower() in dropped:
                 continue
             if f.id in context.process_times:
@@ -100,8 +102,11 @@ def project(
     fields = []
     for name, expression in items:
         bare = expression.unnest()
-        if isinstance(bare, exp.Column):
-            fields.append(fresh(by_id[bare.name], context, name))
+        known = by_id.get(bare.name) if isinstance(bare, exp.Column) else None
+        if known is None and isinstance(bare, exp.Column):
+            known = context.outer_field(bare.name)
+        if known is not None:
+            fields.append(fresh(known, context, name))
             continue
         typed = context.type_of(expression, node.fields, aggregates=aggregates)
         fields.append(Field(context.new_id(name), name, typed.type, typed.nullable))

@@ -1,4 +1,4 @@
-"""ORDER BY … LIMIT … OFFSET of a whole query: a Top-N without a partition."""
+"""ORDER BY … LIMIT … OFFSET of a whole query."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.items import output_name
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.diagnostics import counted
-from sqlstream_planner.logical import Field, Node, OrderTerm, Project, TopN, column
+from sqlstream_planner.logical import ColumnId, Field, Node, OrderLimit, OrderTerm, Project, column
 
 
 def has_limit(query: exp.Query) -> bool:
@@ -96,7 +96,7 @@ def bind_limit(
                     notes=(f"they are {', '.join(f.name for f in node.fields)}",),
                     help="give the expression a name in the SELECT list and order by that",
                 )
-            aliases = {f.name.lower(): e for f, e in zip(node.fields, node.expressions, strict=True)}
+            aliases = {f.name.lower(): e for f, e in zip(node.fields, node.items, strict=True)}
             resolved = context.translated(
                 Scope(context, scope.relations, aliases).resolve(inner), scope.fields
             )
@@ -106,20 +106,19 @@ def bind_limit(
             id_ = made.id
         descending = bool(isinstance(ordered, exp.Ordered) and ordered.args.get("desc"))
         nulls_first = bool(isinstance(ordered, exp.Ordered) and ordered.args.get("nulls_first"))
-        terms.append(OrderTerm(id_, descending, nulls_first))
+        terms.append(OrderTerm(ColumnId(id_), descending, nulls_first))
     shown = node.fields
     if extra:
         assert isinstance(node, Project)
         node = Project(
             node.input,
             (*node.fields, *(f for f, _ in extra)),
-            (*node.expressions, *(e for _, e in extra)),
+            (*node.items, *(e for _, e in extra)),
         )
-    # One partition, which every row touches: it has no time to live.
-    top = TopN(node, (), tuple(terms), "row_number", count, skipped, None)
+    limited = OrderLimit(node, tuple(terms), count, skipped)
     if not extra:
-        return top
-    return Project(top, tuple(fresh(f, context) for f in shown), tuple(column(f.id) for f in shown))
+        return limited
+    return Project(limited, tuple(fresh(f, context) for f in shown), tuple(column(f.id) for f in shown))
 
 
 def _check_term(context: BindContext, node: Node, inner: exp.Expr) -> None:

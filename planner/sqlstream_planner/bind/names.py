@@ -16,14 +16,6 @@ _CLAUSES = ("expressions", "where", "group", "having", "qualify", "order")
 _UNKNOWN = frozenset({"SQL010", "SQL012"})
 
 
-def refuse_subqueries(context: BindContext, query: exp.Select) -> None:
-    """Refuse sub-queries in the expressions of a SELECT. Raises DiagnosticError."""
-    for clause in _clauses(query):
-        found = clause.find(exp.Query, exp.Exists)
-        if found is not None:
-            context.refuse_subquery(found)
-
-
 def with_unknown_names(
     error: DiagnosticError, context: BindContext, query: exp.Select, relations: Sequence[Relation]
 ) -> DiagnosticError:
@@ -36,6 +28,8 @@ def with_unknown_names(
             bare = len(column.parts) == 1
             if isinstance(column.this, exp.Star) or (bare and column.name.lower() in given):
                 continue
+            if column.find_ancestor(exp.Query) is not query:
+                continue  # of a sub-query, which tells itself what it does not know
             if column.find_ancestor(exp.Lambda) is None:
                 found += _unknown(scope, column)
     in_order = sorted(found, key=_place)

@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NoReturn
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.types import BIGINT, Kind, SqlType
+from sqlstream_operators.plan.types import SqlType
 from sqlstream_planner.bind.aggregate import bind_aggregate, is_aggregate_query
-from sqlstream_planner.bind.clauses import check_emit, state_ttl, warn_hint
+from sqlstream_planner.bind.clauses import state_ttl, warn_hint
 from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.items import expand_items, project
+from sqlstream_planner.bind.joins import Item, bind_join, crossed, is_comma, with_time_lost
 from sqlstream_planner.bind.limits import bind_limit, has_limit, with_ordered, without_last
-from sqlstream_planner.bind.names import refuse_subqueries, windowed, with_unknown_names
+from sqlstream_planner.bind.names import windowed, with_unknown_names
+from sqlstream_planner.bind.over import bind_overs
 from sqlstream_planner.bind.ranked_groups import ranks_groups, split
-from sqlstream_planner.bind.ranking import bind_overs
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.bind.sets import distinct, set_operation
+from sqlstream_planner.bind.subqueries import SubqueryBinder
+from sqlstream_planner.bind.unnest import bind_unnest, unnested_array
+from sqlstream_planner.bind.values import bind_values, no_rows_but_one
 from sqlstream_planner.bind.windows import bind_tvf
-from sqlstream_planner.casts import common_type
-from sqlstream_planner.diagnostics import DiagnosticError, counted
-from sqlstream_planner.dialect import WindowTvf, duckdb_sql, function_name
-from sqlstream_planner.logical import EventTime, Field, Filter, Node, Project, Union, Unnest, column
+from sqlstream_planner.diagnostics import DiagnosticError
+from sqlstream_planner.expressions.casts import common_type
+from sqlstream_planner.logical import (
+    EmitOnClose,
+    EventTime,
+    Field,
+    Filter,
+    Node,
+    Project,
+    SetOperation,
+    SetOperator,
+    column,
+    union_all,
+)
+from sqlstream_planner.sql.dialect import WindowTvf, duckdb_sql
 
 #: Finds a table or view by name and binds a reference to it.
 TableLookup = Callable[[exp.Table], Node]
@@ -87,8 +101,7 @@ class QueryBinder:
             node = self._bind(query, dict(ctes or {}))
         finally:
             clauses.changes = before
-        check_emit(self.context, emit, node)
-        return node
+        return node if emit.name == "CHANGES" else EmitOnClose(node, self.context.span(emit))
 
     def _bind(self, query: exp.Expr, ctes: dict[str, Node]) -> Node:
         if isinstance(query, exp.Paren | exp.Subquery) and isinstance(query.this, exp.Query):
@@ -116,7 +129,7 @@ class QueryBinder:
         if isinstance(query, exp.Select):
             return self._select(query, ctes)
         if isinstance(query, exp.Values):
-            self.context.unsupported(query, "VALUES", help="put the rows into a file and read it as a table")
+            return bind_values(self.context, query)
         self.context.unsupported(query, type(query).__name__.upper())
 
     # ----------------------------------------------------------------------------------------- set operations
@@ -132,12 +145,13 @@ class QueryBinder:
             union = self.union_of(query, (left, right))
             return union if all_ else distinct(self.context, union)
         # Branches of a UNION ALL inside are one operand here.
-        operands = tuple(self._reference(side) if isinstance(side, Union) else side for side in (left, right))
-        return set_operation(self.context, self.union_of(query, operands), kind, all_=all_)
+        operands = tuple(self._reference(side) if _is_union_all(side) else side for side in (left, right))
+        operator = SetOperator(kind)
+        return set_operation(self.context, self.union_of(query, operands), operator, all_=all_)
 
-    def union_of(self, node: exp.Expr, parts: tuple[Node, ...]) -> Union:
+    def union_of(self, node: exp.Expr, parts: tuple[Node, ...]) -> SetOperation:
         """UNION ALL of bound queries; `node` is where a mismatch is reported."""
-        branches = [b for p in parts for b in (p.branches if isinstance(p, Union) else (p,))]
+        branches = [b for p in parts for b in (p.inputs if _is_union_all(p) else (p,))]
         first = branches[0]
         for branch in branches[1:]:
             if len(branch.fields) != len(first.fields):
@@ -165,7 +179,7 @@ class QueryBinder:
                     f.window if all(s.window == f.window for s in same) else None,
                 )
             )
-        return Union(tuple(branches), tuple(fields))
+        return union_all(branches, tuple(fields))
 
     def _common_type(self, node: exp.Expr, types: list[SqlType], name: str) -> SqlType:
         type_ = common_type(types)
@@ -184,29 +198,38 @@ class QueryBinder:
     def _select(self, query: exp.Select, ctes: Mapping[str, Node]) -> Node:
         self._refuse(query, _CLAUSES)
         node, scope = self._from(query, ctes)
-        refuse_subqueries(self.context, query)
         clauses = self.context.clauses
         clauses.ttl_us = state_ttl(self.context, query)
         try:
-            return self._select_from(query, node, scope)
+            return self._select_from(query, node, scope, ctes)
         except DiagnosticError as error:
+            error = with_time_lost(error, node)
             raise with_unknown_names(error, self.context, query, scope.relations) from None
         finally:
             clauses.ttl_us = clauses.default_ttl_us
 
-    def _select_from(self, query: exp.Select, node: Node, scope: Scope) -> Node:
+    def _select_from(self, query: exp.Select, node: Node, scope: Scope, ctes: Mapping[str, Node]) -> Node:
+        subqueries = SubqueryBinder(self.context, lambda inner: self.bind(inner, ctes))
         where = query.args.get("where")
         if where is not None:
             later = frozenset(e.alias.lower() for e in query.expressions if isinstance(e, exp.Alias))
-            node = self._filter(where.this, node, replace(scope, later=later), "WHERE")
+            predicate, node, inner = subqueries.below(where.this, node, replace(scope, later=later))
+            node = self._filter(predicate, node, inner, "WHERE")
         if is_aggregate_query(query):
+            query, node, scope = subqueries.inside_calls(query, node, scope)
+            query, values, scope = subqueries.above(query, scope, aggregates=True)
             if not ranks_groups(query):
                 query, hidden = with_ordered(query)
-                node = self._finished(query, bind_aggregate(self.context, query, node, scope), None)
+                groups = bind_aggregate(self.context, query, node, scope, values)
+                node = self._finished(query, groups, None)
                 return without_last(self.context, node, hidden) if hidden else node
-            groups, query = split(query, scope)
-            node = bind_aggregate(self.context, groups, node, scope)
+            grouping, query = split(query, scope)
+            node = bind_aggregate(self.context, grouping, node, scope, values)
             scope = Scope(self.context, (Relation(None, node.fields),))
+        else:
+            query, values, scope = subqueries.above(query, scope)
+            for value in values:
+                node = value.beside(node)
         having = query.args.get("having")
         if having is not None:
             self.context.fail(having, "SQL040", "HAVING without GROUP BY", help="write WHERE")
@@ -214,8 +237,8 @@ class QueryBinder:
         qualify = query.args.get("qualify")
         if qualify is not None:
             items = expand_items(self.context, query, scope)
-            inner = Scope(self.context, scope.relations, {name.lower(): e for name, e in items})
-            node = self._filter(qualify.this, node, inner, "QUALIFY")
+            aliased = Scope(self.context, scope.relations, {name.lower(): e for name, e in items})
+            node = self._filter(qualify.this, node, aliased, "QUALIFY")
         items = expand_items(self.context, query, scope)
         return self._finished(query, project(self.context, node, items), scope)
 
@@ -240,14 +263,40 @@ class QueryBinder:
     def _from(self, query: exp.Select, ctes: Mapping[str, Node]) -> tuple[Node, Scope]:
         from_ = query.args.get("from_") or query.args.get("from")
         if from_ is None:
-            self.context.unsupported(
-                query, "SELECT without FROM", help="read a table, such as SELECT … FROM bid"
-            )
-        node, relation = self._item(from_.this, ctes)
-        scope = Scope(self.context, (relation,))
-        for join in [*(from_.this.args.get("joins") or []), *(query.args.get("joins") or [])]:
-            node, scope = self._join(join, node, scope)
-        return node, scope
+            return no_rows_but_one(self.context, query), Scope(self.context, ())
+        item = self._joined(from_.this, query.args.get("joins") or [], ctes)
+        return item.node, item.scope
+
+    def _joined(self, first: exp.Expr, joins: Sequence[exp.Join], ctes: Mapping[str, Node]) -> Item:
+        """An item of FROM and what is joined with it; JOIN binds closer than a comma."""
+        apart: list[tuple[Item, exp.Join | None]] = []
+        item = self._named_item(first, ctes)
+        comma: exp.Join | None = None
+        for join in [*(first.args.get("joins") or []), *joins]:
+            array = unnested_array(self.context, join)
+            if array is not None:
+                item, comma = crossed([*apart, (item, comma)]), None
+                item = Item(*bind_unnest(self.context, join, array, item.node, item.scope))
+                apart = []
+            elif is_comma(self.context, join):
+                apart.append((item, comma))
+                item, comma = self._joined(join.this, (), ctes), join
+            else:
+                item = bind_join(join, item, self._joined(join.this, (), ctes))
+        return crossed([*apart, (item, comma)])
+
+    def _named_item(self, item: exp.Expr, ctes: Mapping[str, Node]) -> Item:
+        if isinstance(item, exp.Subquery) and not isinstance(item.this, exp.Query):
+            inner = self._joined(item.this, (), ctes)
+            alias = item.args.get("alias")
+            if alias is None:
+                return inner
+            shown = tuple(f for r in inner.scope.relations for f in r.bare)
+            rows = Project(inner.node, shown, tuple(column(f.id) for f in shown))
+            node, relation = self._aliased(rows, alias, item, None)
+            return Item(node, Scope(self.context, (relation,)))
+        node, relation = self._item(item, ctes)
+        return Item(node, Scope(self.context, (relation,)))
 
     def _item(self, item: exp.Expr, ctes: Mapping[str, Node]) -> tuple[Node, Relation]:
         self._refuse(item, _TABLE_CLAUSES)
@@ -259,9 +308,10 @@ class QueryBinder:
             try:
                 bound = bind_tvf(self.context, item.this, data, table)
             except DiagnosticError as error:
+                error = with_time_lost(error, data)
                 select = item.find_ancestor(exp.Select)
                 if select is None or select.args.get("joins"):
-                    raise
+                    raise error from None
                 relation = windowed(data, alias.name if alias is not None else None)
                 raise with_unknown_names(error, self.context, select, [relation]) from None
             return self._aliased(bound, alias, item, None)
@@ -271,7 +321,7 @@ class QueryBinder:
         if isinstance(item, exp.Subquery):
             return self._aliased(self.bind(item.this, ctes), alias, item, None)
         if isinstance(item, exp.Values):
-            self.context.unsupported(item, "VALUES", help="put the rows into a file and read it as a table")
+            return self._aliased(bind_values(self.context, item), alias, item, None)
         if isinstance(item, exp.Lateral | exp.Unnest):
             self.context.unsupported(
                 item,
@@ -291,7 +341,8 @@ class QueryBinder:
         assert isinstance(item, exp.Table)
         if not item.args.get("db") and item.name.lower() in ctes:
             return self._reference(ctes[item.name.lower()]), item.name
-        return self.tables(item), item.name
+        with self.context.apart_from_rows():
+            return self.tables(item), item.name
 
     def _reference(self, node: Node) -> Node:
         """A reference to a shared node under ids of its own."""
@@ -321,109 +372,6 @@ class QueryBinder:
         fields = tuple(fresh(f, self.context, n) for f, n in zip(node.fields, names, strict=True))
         return Project(node, fields, tuple(column(f.id) for f in node.fields))
 
-    def _join(self, join: exp.Join, node: Node, scope: Scope) -> tuple[Node, Scope]:
-        item = join.this
-        array, ordinality, outer = None, False, (join.args.get("side") or "").upper() == "LEFT"
-        if isinstance(item, exp.Unnest):
-            array = item.expressions[0] if len(item.expressions) == 1 else None
-            ordinality = bool(item.args.get("offset"))
-        elif isinstance(item, exp.Lateral) and isinstance(item.this, exp.Unnest):
-            array = item.this.expressions[0]
-            ordinality = bool(item.this.args.get("offset"))
-        elif isinstance(item, exp.Lateral) and function_name(item.this) == "UNNEST":
-            array = item.this.expressions[0]
-        elif isinstance(item, exp.Lateral):
-            self._refuse_lateral(item)
-        method, side, kind_of = (str(join.args.get(w) or "").upper() for w in ("method", "side", "kind"))
-        plain = not method and side in ("", "LEFT") and kind_of in ("", "CROSS", "INNER", "OUTER")
-        if array is None or not plain:
-            kind = " ".join(w for w in (method, side, kind_of) if w)
-            self.context.unsupported(
-                join, f"{kind} JOIN".strip(), help="CROSS JOIN UNNEST(array) can; other joins are planned"
-            )
-        on = join.args.get("on") or next(iter(join.args.get("using") or []), None)
-        if on is not None and not (isinstance(on, exp.Boolean) and on.this is True):
-            self.context.unsupported(
-                on, "a join condition with UNNEST", help="write ON TRUE, and the condition in WHERE"
-            )
-        resolved = self.context.translated(scope.resolve(array), scope.fields)
-        typed = self.context.type_of(resolved, scope.fields)
-        element = typed.type.element
-        if typed.type.kind is Kind.MAP and typed.type.key is not None and typed.type.value is not None:
-            resolved = exp.Anonymous(this="map_entries", expressions=[resolved])
-            element = SqlType(Kind.STRUCT, fields=(("key", typed.type.key), ("value", typed.type.value)))
-        elif typed.type.kind is not Kind.ARRAY or element is None:
-            self.context.fail(
-                array,
-                "SQL033",
-                f"UNNEST needs an array or a map, but this is {typed.type}",
-                help="write CROSS JOIN UNNEST(an_array) AS u (item)",
-            )
-        alias = item.args.get("alias")
-        names = [c.name for c in (alias.args.get("columns") or [])] if alias is not None else []
-        offset = item.args.get("offset") or (
-            item.this.args.get("offset") if isinstance(item, exp.Lateral) else None
-        )
-        if isinstance(offset, exp.Identifier) and offset.name not in names:
-            names.append(offset.name)
-        return self._unnest(item, node, scope, resolved, element, names, ordinality, outer, alias)
-
-    def _refuse_lateral(self, item: exp.Lateral) -> NoReturn:
-        if isinstance(item.this, exp.Subquery):
-            self.context.unsupported(
-                item,
-                "a LATERAL sub-query",
-                help="the first rows of each group: SELECT … FROM t QUALIFY ROW_NUMBER() OVER "
-                "(PARTITION BY k ORDER BY v DESC) <= 3",
-            )
-        self.context.unsupported(
-            item,
-            f"the table function {function_name(item.this) or item.this.sql()}",
-            help="UNNEST of an array or map can, such as CROSS JOIN UNNEST(string_split(s, ',')) AS u (word)",
-        )
-
-    def _unnest(
-        self,
-        item: exp.Expr,
-        node: Node,
-        scope: Scope,
-        array: exp.Expr,
-        element: SqlType,
-        names: list[str],
-        ordinality: bool,
-        outer: bool,
-        alias: exp.Expr | None,
-    ) -> tuple[Node, Scope]:
-        wanted = len(names) - (1 if ordinality and names else 0)
-        spread = element.kind is Kind.STRUCT and wanted != 1
-        inner = [(n, t) for n, t in element.fields] if spread else [("element", element)]
-        if names and wanted != len(inner):
-            self.context.fail(
-                item,
-                "SQL032",
-                f"UNNEST gives {counted(len(inner), 'column')}, but {wanted} are named",
-                notes=(f"its elements are {element}",),
-            )
-        given = names[: len(inner)] if names else [n for n, _ in inner]
-        if spread:
-            # The struct's own names are needed to take the fields out; the user's come with the projection below.
-            given_inner = [n for n, _ in inner]
-        else:
-            given_inner = given
-        fields = tuple(
-            Field(self.context.new_id(n), n, t) for n, (_, t) in zip(given_inner, inner, strict=True)
-        )
-        number = None
-        if ordinality:
-            name = names[-1] if names else "ordinality"
-            number = Field(self.context.new_id(name), name, BIGINT, outer)
-        bound: Node = Unnest(node, array, fields, spread, number, outer)
-        shown = tuple(replace(f, name=n) for f, n in zip(fields, given, strict=True)) + (
-            (number,) if number else ()
-        )
-        relation = Relation(alias.name if alias is not None and alias.name else None, shown)
-        return bound, Scope(self.context, (*scope.relations, relation))
-
     # ---------------------------------------------------------------------------------------------- refusals
 
     def _refuse(self, node: exp.Expr, clauses: Mapping[str, str]) -> None:
@@ -434,6 +382,10 @@ class QueryBinder:
                 self.context.unsupported(
                     at if isinstance(at, exp.Expr) else node, what, help=_INSTEAD.get(what)
                 )
+
+
+def _is_union_all(node: Node) -> bool:
+    return isinstance(node, SetOperation) and node.is_union_all
 
 
 def _combines(node: exp.Expr) -> str:

@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from sqlstream_planner.bind.aggregate_calls import is_aggregate_call
 from sqlstream_planner.bind.items import output_name
-from sqlstream_planner.bind.ranking import windows_of
+from sqlstream_planner.bind.over import windows_of
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.logical import sql
 
@@ -61,6 +61,13 @@ def split(query: exp.Select, scope: Scope) -> tuple[exp.Select, exp.Select]:
                 *((term.this for term in order.expressions) if order is not None else []),
             ]:
                 read.replace(given(read))
+            function = node.this
+            while isinstance(function, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+                if isinstance(function, exp.Filter):
+                    rewrite(function.expression.this)
+                function = function.this
+            for argument in list(function.iter_expressions()):
+                rewrite(argument)
         elif is_aggregate_call(node) or isinstance(node, exp.Column):
             if not (isinstance(node, exp.Column) and not node.table and node.name.lower() in ranks):
                 node.replace(given(node))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import Kind
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.diagnostics import did_you_mean
-from sqlstream_planner.logical import Field, Fields, column
+from sqlstream_planner.logical import Field, Fields, Node, column
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +18,32 @@ class Relation:
     """What one item of FROM brings: its alias (None: columns without a table name) and its columns.
 
     `hidden`: columns that were made for the binder and are not part of `*`. `last`: a bare name means one of
-    them only if no other relation has it.
+    them only if no other relation has it. `merged`: what a bare name (lower-case) and `*` mean instead, or None for
+    nothing, since a JOIN … USING made one column of two.
     """
 
     alias: str | None
     fields: Fields
     hidden: bool = False
     last: bool = False
+    merged: Mapping[str, Field | None] = field(default_factory=dict)
+
+    @property
+    def bare(self) -> Fields:
+        """What `*` gives, and names without the relation's."""
+        shown = (self.merged.get(f.name.lower(), f) for f in self.fields)
+        return tuple(f for f in shown if f is not None)
+
+    def given_by(self, node: Node) -> Relation:
+        """The same, knowing of its columns what `node` gives them as."""
+        known = {f.id: f for f in node.fields}
+        fields = tuple(_renamed(known.get(f.id, f), f.name) for f in self.fields)
+        merged = {name: f and known.get(f.id, f) for name, f in self.merged.items()}
+        return replace(self, fields=fields, merged=merged)
+
+
+def _renamed(f: Field, name: str) -> Field:
+    return f if f.name == name else replace(f, name=name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +63,21 @@ class Scope:
     @property
     def fields(self) -> Fields:
         """All columns, left to right."""
-        return tuple(f for r in self.relations for f in r.fields)
+        every = (f for r in self.relations for f in (*r.fields, *r.bare))
+        return tuple({f.id: f for f in every}.values())
 
     def by_id(self, id_: str) -> Field | None:
         """The field with this id."""
         return next((f for f in self.fields if f.id == id_), None)
 
     def resolve(self, expression: exp.Expr) -> exp.Expr:
-        """A copy of the expression whose columns are ids of this scope, places kept."""
+        """A copy of the expression whose columns are ids of this scope, places kept.
+
+        Raises DiagnosticError for unknown and ambiguous names, and for a sub-query that nothing has taken out.
+        """
+        inside = expression.find(exp.Query, exp.Exists)
+        if inside is not None:
+            self.context.refuse_subquery(inside)
 
         def swap(node: exp.Expr) -> exp.Expr:
             if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
@@ -67,6 +93,20 @@ class Scope:
 
     def _column(self, node: exp.Column) -> exp.Expr:
         parts = [p.name for p in node.parts]
+        found = self.find(node)
+        if found is not None:
+            return found
+        if len(parts) == 1 and parts[0].lower() in self.aliases:
+            return exp.paren(self.aliases[parts[0].lower()].copy(), copy=False)
+        outer = self.context.outer_column(node)
+        if outer is not None:
+            return outer
+        self._unknown(node, parts)
+        raise AssertionError
+
+    def find(self, node: exp.Column) -> exp.Expr | None:
+        """The column of a relation that a name means, perhaps a field of it; None if there is none."""
+        parts = [p.name for p in node.parts]
         for qualified in (True, False):
             if qualified and len(parts) < 2:
                 continue
@@ -76,10 +116,7 @@ class Scope:
                 for name in parts[2 if qualified else 1 :]:
                     result = exp.Dot(this=result, expression=exp.to_identifier(name, quoted=True))
                 return result
-        if len(parts) == 1 and parts[0].lower() in self.aliases:
-            return exp.paren(self.aliases[parts[0].lower()].copy(), copy=False)
-        self._unknown(node, parts)
-        raise AssertionError
+        return None
 
     def _find(self, node: exp.Column, table: str | None, name: str) -> Field | None:
         places = [
@@ -87,10 +124,15 @@ class Scope:
             for r in self.relations
             if table is None or (r.alias is not None and r.alias.lower() == table.lower())
         ]
-        named = [(r, f) for r in places for f in r.fields if f.name.lower() == name.lower()]
+        named = [
+            (r, f)
+            for r in places
+            for f in (r.bare if table is None else r.fields)
+            if f.name.lower() == name.lower()
+        ]
         matches = [f for r, f in named if table is not None or not r.last] or [f for _, f in named]
         if len(matches) > 1:
-            owners = [r.alias for r in self.relations for f in r.fields if f in matches]
+            owners = [r.alias for r, f in named if f in matches]
             shown = " and in ".join(f"`{o}`" if o else "a sub-query without a name" for o in owners)
             apart = next((o for o in owners if o and owners.count(o) == 1), None)
             self.context.fail(
@@ -114,6 +156,11 @@ class Scope:
         name = ".".join(parts)
         tables = [r.alias for r in self.relations if r.alias is not None and not r.last]
         if len(parts) > 1 and parts[0].lower() not in (t.lower() for t in tables):
+            for rows in reversed(self.context.outer):
+                if any(
+                    r.alias is not None and r.alias.lower() == parts[0].lower() for r in rows.scope.relations
+                ):
+                    rows.scope._unknown(node, parts)
             known = [f.name for f in self.fields]
             near = did_you_mean(parts[0], [*tables, *known])
             self.context.fail(

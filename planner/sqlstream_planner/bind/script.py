@@ -10,25 +10,21 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.spec import Column, JobOptions, SinkSpec
 from sqlstream_operators.plan.types import VARCHAR, Kind
-from sqlstream_planner.bind.conflicts import resolve_conflicts
 from sqlstream_planner.bind.context import BindContext, Clauses, fresh
 from sqlstream_planner.bind.query import QueryBinder
-from sqlstream_planner.bind.ranking import fold_ranks
-from sqlstream_planner.bind.sinks import check_sink
 from sqlstream_planner.bind.tables import Tables
-from sqlstream_planner.casts import Assignment, assignable, can_cast_explicitly
 from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
-from sqlstream_planner.logical import Field, Node, Project, Sink, column
-from sqlstream_planner.parse import Script
-from sqlstream_planner.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
-from sqlstream_planner.rules.prune_columns import settle_ties
-from sqlstream_planner.statements import CreateTable, InsertInto, Select, StatementSet
+from sqlstream_planner.expressions.casts import Assignment, assignable, can_cast_explicitly
+from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
+from sqlstream_planner.logical import ConflictAction, Field, Node, Project, Sink, column
+from sqlstream_planner.sql.parse import Script
+from sqlstream_planner.sql.statements import CreateTable, CreateView, InsertInto, Select, StatementSet
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The logical plan of a file: one root a sink, the job's options, warnings."""
+    """The relational algebra of a file: one root a sink, the job's options, warnings."""
 
     roots: tuple[Sink, ...]
     options: JobOptions
@@ -91,10 +87,7 @@ class _ScriptBinder:
                     help="add INSERT INTO a_sink SELECT …, or a SELECT by itself, whose result is printed",
                 )
             )
-        roots = fold_ranks(tuple(self._root(w) for w in self._writes.values()), self._context)
-        roots = tuple(resolve_conflicts(root, self._context, self._insert_of(root)) for root in roots)
-        roots = settle_ties(roots)
-        roots = tuple(check_sink(root, self._context, self._writes[root.sink.name].at) for root in roots)
+        roots = tuple(self._root(write) for write in self._writes.values())
         warnings = (*self._catalog.warnings, *self._context.warnings)
         return Bound(roots, self._options(), warnings)
 
@@ -109,10 +102,17 @@ class _ScriptBinder:
         node = inputs[0]
         if len(inputs) > 1:
             node = self._queries.union_of(write.at or exp.Null(), tuple(inputs))
-        return Sink(node, write.sink, write.sink.name)
-
-    def _insert_of(self, root: Sink) -> InsertInto | None:
-        return self._writes[root.sink.name].insert
+        insert = write.insert
+        return Sink(
+            node,
+            write.sink,
+            write.sink.name,
+            ConflictAction(insert.conflict) if insert is not None and insert.conflict is not None else None,
+            self._context.clauses.default_ttl_us,
+            self._context.span(write.at) if write.at is not None else None,
+            insert.conflict_span if insert is not None else None,
+            self._context.connectors,
+        )
 
     # ------------------------------------------------------------------------------------------- statements
 
@@ -138,7 +138,7 @@ class _ScriptBinder:
                     "SQL100", "INSERT OVERWRITE can't be run yet", statement.span, help="write INSERT INTO"
                 )
             )
-        node = self._queries.bind(statement.query)
+        node = self._bind_query(statement.query)
         sink = self._tables.sink(table, statement.query)
         before = self._writes.get(sink.name)
         if before is not None and before.insert is not None and before.insert.conflict != statement.conflict:
@@ -260,7 +260,7 @@ class _ScriptBinder:
         assert statement.as_select is not None
         table = self._catalog.table(statement.name)
         assert table is not None
-        node = self._queries.bind(statement.as_select)
+        node = self._bind_query(statement.as_select)
         self._unique_names(node, statement.as_select)
         self._known_types(node, statement.as_select)
         spec = self._tables.sink(table, None)
@@ -280,7 +280,7 @@ class _ScriptBinder:
         )
 
     def _select(self, statement: Select, number: int) -> None:
-        node = self._queries.bind(statement.query)
+        node = self._bind_query(statement.query)
         self._known_types(node, statement.query)
         name = "result" if number == 1 else f"result_{number}"
         names: dict[str, int] = {}
@@ -327,14 +327,39 @@ class _ScriptBinder:
         view = self._catalog.view(name)
         if view is None:
             return self._tables.scan(self._tables.find(name, item), item)
-        key = view.name.lower()
-        if key in self._binding:
+        if view.name.lower() in self._binding:
             self._context.fail(
                 item,
                 "SQL055",
                 f"view `{view.name}` reads itself",
                 help="a view can only read what is declared before it",
             )
+        node = self._view(view, item)
+        fields = tuple(fresh(f, self._context) for f in node.fields)
+        return Project(node, fields, tuple(column(f.id) for f in node.fields))
+
+    def _bind_query(self, query: exp.Expr) -> Node:
+        """The node of a statement's query. The views that it reads are bound first, the deepest before all.
+
+        They would be bound where they are met, too, but a chain of views would nest calls as deep as it is long.
+        """
+        stack = [(name, False) for name in _tables_of(query)]
+        entered: set[str] = set()
+        while stack:
+            name, read = stack.pop()
+            view = self._catalog.view(name)
+            if view is None or view.name.lower() in self._views:
+                continue
+            if read:
+                self._view(view, view.query)
+            elif view.name.lower() not in entered:  # else it reads itself, which is refused where it is bound
+                entered.add(view.name.lower())
+                stack.append((name, True))
+                stack += [(below, False) for below in _tables_of(view.query)]
+        return self._queries.bind(query)
+
+    def _view(self, view: CreateView, item: exp.Expr) -> Node:
+        key = view.name.lower()
         if key not in self._views:
             self._binding.append(key)
             try:
@@ -342,13 +367,12 @@ class _ScriptBinder:
                     node = self._queries.bind(view.query)
             finally:
                 self._binding.pop()
-            self._unique_names(node, view.query) if not view.columns else None
             if view.columns:
                 node = self._view_columns(view.columns, node, item)
+            else:
+                self._unique_names(node, view.query)
             self._views[key] = node
-        node = self._views[key]
-        fields = tuple(fresh(f, self._context) for f in node.fields)
-        return Project(node, fields, tuple(column(f.id) for f in node.fields))
+        return self._views[key]
 
     def _view_columns(self, names: tuple[str, ...], node: Node, item: exp.Expr) -> Node:
         if len(names) != len(node.fields):
@@ -382,6 +406,13 @@ class _ScriptBinder:
             target_epoch_us=number("execution.target-epoch-time"),
             state_dir=text("state.dir"),
         )
+
+
+def _tables_of(query: exp.Expr) -> list[str]:
+    """The names in FROM that are not of the query's own CTEs."""
+    own = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
+    names = (".".join(p.name for p in table.parts) for table in query.find_all(exp.Table))
+    return list(dict.fromkeys(name for name in names if name and name.lower() not in own))
 
 
 def _cast(expression: exp.Expr, c: Column) -> exp.Expr:

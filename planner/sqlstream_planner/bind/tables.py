@@ -15,21 +15,21 @@ from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.catalog.options import Role
 from sqlstream_planner.catalog.tables import Catalog, TableDef
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, either
-from sqlstream_planner.functions.calls import written_call
+from sqlstream_planner.expressions.functions.calls import written_call
 from sqlstream_planner.identity.source import source_identity
 from sqlstream_planner.logical import (
+    ColumnId,
     EventTime,
     Field,
     Fields,
     Node,
-    Normalize,
     Project,
     Scan,
     column,
     sql,
     substitute,
 )
-from sqlstream_planner.statements import ComputedColumn, MetadataColumn, PhysicalColumn
+from sqlstream_planner.sql.statements import ComputedColumn, MetadataColumn, PhysicalColumn
 
 
 @dataclass(slots=True)
@@ -116,13 +116,17 @@ class Tables:
                 replace(f, time=time) if f.name.lower() == watermark.column.lower() else f for f in fields
             ]
         changelog = table.descriptor.gives_changes(table.settings.get("format"))
-        scan: Node = Scan(
-            spec, identity, tuple(self._with_time(f, fields) for f in stored.values()), changelog
+        names = (
+            {name.lower() for name in table.primary_key.columns} if table.primary_key is not None else set()
         )
-        if changelog and table.primary_key is not None:
-            names = {name.lower() for name in table.primary_key.columns}
-            keys = tuple(f.id for f in scan.fields if f.name.lower() in names)
-            scan = Normalize(scan, keys, self.context.clauses.default_ttl_us)
+        scan = Scan(
+            spec,
+            identity,
+            tuple(self._with_time(f, fields) for f in stored.values()),
+            changelog,
+            tuple(ColumnId(f.id) for f in stored.values() if changelog and f.name.lower() in names),
+            self.context.clauses.default_ttl_us if changelog else None,
+        )
         if all(isinstance(e, exp.Column) for e in expressions):
             return scan
         # A computed column is a new column: the stored ones keep their ids through the projection.

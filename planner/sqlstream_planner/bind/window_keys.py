@@ -1,45 +1,77 @@
-"""Which window a GROUP BY is over: its keys that are bounds of a window, and the columns that aggregating needs."""
+"""Which window a GROUP BY is over: its keys that are bounds of a window, and the bounds that follow from them."""
 
 from __future__ import annotations
 
-from collections.abc import Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
 from sqlstream_operators.plan.spec import WindowKind
-from sqlstream_operators.plan.types import TIMESTAMP, SqlType
+from sqlstream_operators.plan.types import TIMESTAMP, Kind, SqlType
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.group_by import GroupBy
-from sqlstream_planner.logical import EventTime, Field, Node, Project, WindowColumn, column
+from sqlstream_planner.logical import Field, Node, Project, WindowColumn, column, raw
+from sqlstream_planner.window_sql import start_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class WindowKeys:
-    """The window that rows are grouped by: `node` are the rows, `end` their column with its end.
+    """The window that rows are grouped by; `positions` are the keys of the GROUP BY that are bounds of it.
 
-    `positions` are the keys of the GROUP BY that are bounds of it.
+    `given` are the columns of the result with a bound, by role ('start', 'end', 'time'): those that are grouped by, and
+    those that were `derived` from them for whoever reads them.
     """
 
+    context: BindContext
     marker: WindowColumn
-    node: Node
-    end: str
-    positions: Set[int]
+    positions: tuple[int, ...]
+    given: dict[str, Field] = field(default_factory=dict)
+    derived: list[tuple[Field, exp.Expr]] = field(default_factory=list)
+    time_type: SqlType = TIMESTAMP
 
-    def bounds(self, context: BindContext) -> dict[str, Field]:
-        """The columns of the result with the window's start, end and time."""
-        return {role: self._bound(context, role) for role in ("start", "end", "time")}
+    def key(self, f: Field) -> Field:
+        """The result's column of a key that is the bound `f` of the window."""
+        assert f.window is not None
+        made = self._field(f.window.role, f.name)
+        self.given.setdefault(f.window.role, made)
+        return made
 
-    def _bound(self, context: BindContext, role: str) -> Field:
-        name = f"window_{role}"
-        type_: SqlType = TIMESTAMP
-        if role == "time":
-            for f in self.node.fields:
-                if f.window is not None and f.window.role == "time":
-                    type_ = f.type
-        after = EventTime(self.marker.time.sources, self.marker.time.tick_us, direct=False)
-        mark = WindowColumn(role, replace(self.marker.window, shared_slices=True), after)
-        return Field(context.new_id(name), name, type_, False, after if role == "time" else None, mark)
+    def bound(self, role: str) -> Field:
+        """The result's column with a bound; one that is not grouped by follows from one that is."""
+        if role not in self.given:
+            self.given[role] = self._field(role, f"window_{role}")
+            self.derived.append((self.given[role], raw(self._text(role))))
+        return self.given[role]
+
+    def with_derived(self, node: Node) -> Node:
+        """The aggregate with the bounds that were derived."""
+        if not self.derived:
+            return node
+        fields = (*node.fields, *(f for f, _ in self.derived))
+        return Project(node, fields, (*(column(f.id) for f in node.fields), *(e for _, e in self.derived)))
+
+    def _field(self, role: str, name: str) -> Field:
+        after = replace(self.marker.time, direct=False)
+        mark = WindowColumn(role, self.marker.window, after)
+        type_ = self.time_type if role == "time" else TIMESTAMP
+        return Field(self.context.new_id(name), name, type_, False, after if role == "time" else None, mark)
+
+    def _text(self, role: str) -> str:
+        derived = {f.id for f, _ in self.derived}
+        known = {r: f for r, f in self.given.items() if r != role and f.id not in derived}
+        window = self.marker.window
+        if "end" in known:
+            end = f'epoch_us("{known["end"].id}")'
+        elif "time" in known:
+            end = f'(epoch_us("{known["time"].id}") + 1000)'
+        else:
+            end = f'(epoch_us("{known["start"].id}") + {window.size_us})'
+        if role == "start":
+            return f"make_timestamp({start_of(window, end)})"
+        if role == "end":
+            return f"make_timestamp({end})"
+        maker = "make_timestamptz" if self.time_type.kind is Kind.TIMESTAMPTZ else "make_timestamp"
+        return f"{maker}({end} - 1000)"
 
 
 def window_keys(context: BindContext, query: exp.Select, node: Node, group_by: GroupBy) -> WindowKeys | None:
@@ -73,31 +105,5 @@ def window_keys(context: BindContext, query: exp.Select, node: Node, group_by: G
                 "a grouping set has no window",
                 help="write window_start and window_end beside GROUPING SETS, ROLLUP or CUBE, not inside",
             )
-    node, end = _with_end(context, node, marker)
-    return WindowKeys(marker, node, end, frozenset(markers))
-
-
-def time_column(node: Node) -> str | None:
-    """The column that rows are ordered by in time: their own event time, else their window's."""
-    candidates = [f for f in node.fields if f.time is not None and f.window is None]
-    if candidates:
-        return candidates[0].id
-    return next((f.id for f in node.fields if f.window is not None and f.window.role == "time"), None)
-
-
-def _with_end(context: BindContext, node: Node, marker: WindowColumn) -> tuple[Node, str]:
-    """The rows with a column that has the window's end, and its id."""
-    mine = [f for f in node.fields if f.window is not None and f.window.window == marker.window]
-    for f in mine:
-        if f.window is not None and f.window.role == "end":
-            return node, f.id
-    f = mine[0]
-    assert f.window is not None
-    shift = 1_000 if f.window.role == "time" else marker.window.size_us
-    end = Field(
-        context.new_id("window_end"), "window_end", TIMESTAMP, False, window=replace(marker, role="end")
-    )
-    microseconds = exp.Interval(this=exp.Literal.string(str(shift)), unit=exp.Var(this="MICROSECOND"))
-    expression = exp.Add(this=column(f.id), expression=microseconds)
-    columns = (*(column(x.id) for x in node.fields), expression)
-    return Project(node, (*node.fields, end), columns), end.id
+    times = [f.type for f in node.fields if f.window is not None and f.window.role == "time"]
+    return WindowKeys(context, marker, tuple(markers), time_type=times[-1] if times else TIMESTAMP)

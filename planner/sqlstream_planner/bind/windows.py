@@ -11,9 +11,19 @@ from sqlstream_operators.plan.types import TIMESTAMP
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.diagnostics import Diagnostic
-from sqlstream_planner.dialect import WindowTvf, constant_value
-from sqlstream_planner.dialect.tvf import USAGE
-from sqlstream_planner.logical import EventTime, Field, Node, Project, Window, WindowColumn, column
+from sqlstream_planner.logical import (
+    ColumnId,
+    EventTime,
+    Field,
+    Node,
+    Project,
+    WindowColumn,
+    WindowFunction,
+    column,
+)
+from sqlstream_planner.logical.text import duration
+from sqlstream_planner.sql.dialect import WindowTvf, constant_value
+from sqlstream_planner.sql.dialect.tvf import USAGE
 
 _LENGTHS = {"TUMBLE": ("size",), "HOP": ("slide", "size"), "CUMULATE": ("step", "size")}
 
@@ -61,7 +71,7 @@ def bind_tvf(context: BindContext, tvf: WindowTvf, data: Node, table: str) -> No
 
 def bind_group_window(
     context: BindContext, call: exp.Expr, name: str, arguments: list[exp.Expr], data: Node, scope: Scope
-) -> Window:
+) -> WindowFunction:
     """The window node of the older `GROUP BY TUMBLE(ts, INTERVAL …)`; HOP is (ts, slide, size)."""
     kind = name.upper()
     if kind not in ("TUMBLE", "HOP"):
@@ -89,8 +99,8 @@ def bind_group_window(
     return window_over(context, data, time, _spec(context, call, kind, lengths, offset))
 
 
-def window_over(context: BindContext, data: Node, time: Field, spec: WindowSpec) -> Window:
-    """A Window node with fresh window columns.
+def window_over(context: BindContext, data: Node, time: Field, spec: WindowSpec) -> WindowFunction:
+    """A WindowFunction node with fresh window columns.
 
     Bounds of an earlier window that `data` has are plain values from here on: rows that meet in them may
     still be in different windows of this one.
@@ -111,10 +121,10 @@ def window_over(context: BindContext, data: Node, time: Field, spec: WindowSpec)
             window=WindowColumn(role, spec, after),
         )
 
-    return Window(
+    return WindowFunction(
         data,
         spec,
-        time.id,
+        ColumnId(time.id),
         bound("window_start", "start"),
         bound("window_end", "end"),
         bound("window_time", "time"),
@@ -216,21 +226,3 @@ def _spec(
             help=f"use a size of {duration(max(1, round(size / step)) * step)}, or another step",
         )
     return WindowSpec(WindowKind.CUMULATE, size, step, offset)
-
-
-def duration(micros: int) -> str:
-    """A length of time for people.
-
-    >>> duration(90_000_000), duration(1_500)
-    ('90 seconds', '1500 microseconds')
-    """
-    for unit, length in (
-        ("day", 86_400_000_000),
-        ("hour", 3_600_000_000),
-        ("minute", 60_000_000),
-        ("second", 1_000_000),
-    ):
-        if micros % length == 0:
-            count = micros // length
-            return f"{count} {unit}{'' if abs(count) == 1 else 's'}"
-    return f"{micros} microseconds"

@@ -7,7 +7,13 @@ from collections.abc import Iterable
 from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor
 from sqlstream_planner.diagnostics import Diagnostic, Span, did_you_mean
-from sqlstream_planner.statements import Column, ComputedColumn, CreateTable, MetadataColumn, PhysicalColumn
+from sqlstream_planner.sql.statements import (
+    Column,
+    ComputedColumn,
+    CreateTable,
+    MetadataColumn,
+    PhysicalColumn,
+)
 
 
 def check_columns(table: CreateTable, errors: list[Diagnostic]) -> None:

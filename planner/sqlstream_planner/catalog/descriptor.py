@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from sqlstream_operators.plan.types import SqlType
 from sqlstream_planner.catalog.options import BOTH, OptionDef, OptionValue, Role, ValueKind
 from sqlstream_planner.diagnostics import InternalError
-from sqlstream_planner.masking import SECRET_NAME
+from sqlstream_planner.secrets.masking import SECRET_NAME
 
 if TYPE_CHECKING:
     from sqlstream_operators.plan.spec import SourceSpec
     from sqlstream_planner.diagnostics import Diagnostic
-    from sqlstream_planner.statements import CreateTable
+    from sqlstream_planner.sql.statements import CreateTable
 
 #: Options as read, by key as written: those that are set, and the defaults of those that are not.
 Settings = Mapping[str, OptionValue]

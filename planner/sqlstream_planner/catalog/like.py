@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from sqlstream_planner.diagnostics import Diagnostic
-from sqlstream_planner.statements import (
+from sqlstream_planner.sql.statements import (
     Column,
     ComputedColumn,
     CreateTable,

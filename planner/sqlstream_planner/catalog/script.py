@@ -12,9 +12,9 @@ from sqlstream_planner.catalog.settings import default_settings, read_setting
 from sqlstream_planner.catalog.table_options import CONNECTOR, read_options
 from sqlstream_planner.catalog.tables import Catalog, TableDef
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
-from sqlstream_planner.parse import Script
-from sqlstream_planner.secrets import Secrets, hidden
-from sqlstream_planner.statements import (
+from sqlstream_planner.secrets.references import Secrets, hidden
+from sqlstream_planner.sql.parse import Script
+from sqlstream_planner.sql.statements import (
     CreateTable,
     CreateView,
     InsertInto,
@@ -31,7 +31,7 @@ def read_catalog(script: Script, connectors: Connectors) -> Catalog:
     Raises DiagnosticError with every mistake: CAT… about declarations, OPT… about options, SET… about
     settings, SQL009 for statements that can't be run.
 
-    >>> from sqlstream_planner.parse import parse_file
+    >>> from sqlstream_planner.sql.parse import parse_file
     >>> from sqlstream_planner.testing import CONNECTORS
     >>> text = "CREATE TABLE t (a INT) WITH ('connector' = 'rows', 'count' = '3')"
     >>> read_catalog(parse_file(text), CONNECTORS).table("T").settings["count"]

@@ -7,7 +7,7 @@ import difflib
 from sqlstream_planner.catalog.job_options import JOB_OPTIONS, REFUSED, is_harmless
 from sqlstream_planner.catalog.options import OptionValue, find_option, wrong_value
 from sqlstream_planner.diagnostics import Diagnostic, did_you_mean
-from sqlstream_planner.statements import SetOption
+from sqlstream_planner.sql.statements import SetOption
 
 
 def default_settings() -> dict[str, OptionValue]:

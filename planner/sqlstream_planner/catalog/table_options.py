@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Connectors
 from sqlstream_planner.catalog.options import OptionValue, find_option, unknown_option, wrong_value
 from sqlstream_planner.diagnostics import Diagnostic, did_you_mean
-from sqlstream_planner.statements import CreateTable, Option, PhysicalColumn
+from sqlstream_planner.sql.statements import CreateTable, Option, PhysicalColumn
 
 #: The option that every table has.
 CONNECTOR = "connector"

@@ -17,8 +17,8 @@ from sqlstream_planner.catalog.descriptor import ConnectorDescriptor
 from sqlstream_planner.catalog.options import OptionDef, OptionValue, Role, ValueKind, find_option
 from sqlstream_planner.catalog.tables import TableDef
 from sqlstream_planner.diagnostics import InternalError
-from sqlstream_planner.masking import without_password
-from sqlstream_planner.statements import MetadataColumn, PhysicalColumn
+from sqlstream_planner.secrets.masking import without_password
+from sqlstream_planner.sql.statements import MetadataColumn, PhysicalColumn
 
 #: Of the form of identities. Another form needs another version, or state would be given away by accident.
 VERSION = 1
@@ -116,7 +116,7 @@ def source_identity(table: TableDef, descriptor: ConnectorDescriptor) -> SourceI
     """The identity of a table that is read.
 
     >>> from sqlstream_planner.catalog.script import read_catalog
-    >>> from sqlstream_planner.parse import parse_file
+    >>> from sqlstream_planner.sql.parse import parse_file
     >>> from sqlstream_planner.testing import CONNECTORS
     >>> text = "CREATE TABLE t (a INT, b AS a + 1) WITH ('connector' = 'rows', 'count' = '03', 'wait' = '1 s')"
     >>> table = read_catalog(parse_file(text), CONNECTORS).table("t")

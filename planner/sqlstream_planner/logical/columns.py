@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sqlstream_operators.plan.spec import WindowSpec
 from sqlstream_operators.plan.types import SqlType
+from sqlstream_planner.logical.node import ColumnId
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +45,10 @@ class Field:
 
 
 Fields = tuple[Field, ...]
+
+
+def time_column(fields: Fields) -> ColumnId | None:
+    """The column that rows are ordered by in time: their own event time, else their window's."""
+    times = [f for f in fields if f.time is not None and f.window is None]
+    times += [f for f in fields if f.window is not None and f.window.role == "time"]
+    return ColumnId(times[0].id) if times else None

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import sqlglot
 from sqlglot import exp
 
-from sqlstream_planner.functions.as_written import without_marks
+from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_planner.expressions.functions.as_written import without_marks
 
 
 def columns_of(expression: exp.Expr) -> set[str]:
@@ -17,11 +18,13 @@ def columns_of(expression: exp.Expr) -> set[str]:
     >>> sorted(columns_of(parse_one("a + f(b)")))
     ['a', 'b']
     """
+    if isinstance(expression, exp.Column):
+        return {expression.name}
     return {c.name for c in expression.find_all(exp.Column)}
 
 
 def substitute(expression: exp.Expr, replacements: Mapping[str, exp.Expr]) -> exp.Expr:
-    """A copy of `expression` in which columns are replaced by expressions, by id.
+    """`expression` with columns replaced by expressions, by id: a copy, or itself if nothing is replaced.
 
     >>> from sqlglot import parse_one
     >>> substitute(parse_one("a + b"), {"a": parse_one("x * 2")}).sql()
@@ -36,6 +39,10 @@ def substitute(expression: exp.Expr, replacements: Mapping[str, exp.Expr]) -> ex
             )
         return node
 
+    if isinstance(expression, exp.Column):
+        return swap(expression)
+    if not columns_of(expression) & replacements.keys():
+        return expression
     return expression.copy().transform(swap, copy=False)
 
 
@@ -46,6 +53,12 @@ def raw(text: str) -> exp.Expr:
 
 def sql(expression: exp.Expr) -> str:
     """An expression as DuckDB SQL."""
+    if (
+        isinstance(expression, exp.Column)
+        and len(expression.parts) == 1
+        and expression.this.args.get("quoted")
+    ):
+        return quote_identifier(expression.name)
     return without_marks(expression).sql(dialect="duckdb")
 
 
@@ -61,3 +74,21 @@ def order_term(term: str, *, descending: bool, nulls_first: bool) -> str:
 def column(id_: str) -> exp.Column:
     """A reference to a column by id."""
     return exp.column(exp.to_identifier(id_, quoted=True))
+
+
+def conjuncts(predicate: exp.Expr) -> list[exp.Expr]:
+    """The operands of the top-level ANDs of a predicate.
+
+    >>> from sqlglot import parse_one
+    >>> [e.sql() for e in conjuncts(parse_one("a AND (b AND c) AND (d OR e)"))]
+    ['a', 'b', 'c', '(d OR e)']
+    """
+    found, stack = [], [predicate]
+    while stack:
+        top = stack.pop()
+        bare = top.unnest()
+        if isinstance(bare, exp.And):
+            stack += [bare.expression, bare.this]
+        else:
+            found.append(top)
+    return found

@@ -1,56 +1,53 @@
-"""Walking over plans, and rewriting them. Nodes are never changed: a rewrite makes new ones."""
+"""Walking over plans, and rewriting them. Nodes are never changed: a rewrite makes new ones.
+
+Nothing here recurses: a plan may be deeper than Python's stack. Every node is visited once, however many consumers
+it has.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from typing import TypeVar, cast
 
-from sqlstream_planner.logical.nodes import Node, Scan, Union
+from sqlstream_planner.logical.node import Node
 
-
-def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
-    """The same node over other inputs; the node itself if they are the very same."""
-    if all(a is b for a, b in zip(node.inputs, inputs, strict=True)):
-        return node
-    if isinstance(node, Scan):
-        return node
-    if isinstance(node, Union):
-        return replace(node, branches=inputs)
-    return replace(node, input=inputs[0])  # type: ignore[arg-type]  # a rule keeps a WindowGate's input a group
+_NodeT = TypeVar("_NodeT", bound=Node)
 
 
-def transform(roots: tuple[Node, ...], rewrite: Callable[[Node], Node]) -> tuple[Node, ...]:
-    """Rewrite a plan bottom up; a node that several consumers share is rewritten once and stays shared."""
-    done: dict[int, Node] = {}
-
-    def visit(node: Node) -> Node:
-        if id(node) not in done:
-            done[id(node)] = rewrite(with_inputs(node, tuple(visit(i) for i in node.inputs)))
-        return done[id(node)]
-
-    return tuple(visit(root) for root in roots)
-
-
-def walk(roots: tuple[Node, ...]) -> list[Node]:
+def walk(roots: Sequence[Node]) -> list[Node]:
     """Every node once, inputs before their consumers."""
     seen: set[int] = set()
     order: list[Node] = []
-
-    def visit(node: Node) -> None:
-        if id(node) in seen:
-            return
-        seen.add(id(node))
-        for child in node.inputs:
-            visit(child)
-        order.append(node)
-
-    for root in roots:
-        visit(root)
+    stack = [(root, False) for root in reversed(roots)]
+    while stack:
+        node, entered = stack.pop()
+        if entered:
+            order.append(node)
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((node, True))
+            stack += [(child, False) for child in reversed(node.inputs)]
     return order
 
 
-def consumers(roots: tuple[Node, ...]) -> dict[int, int]:
-    """How many nodes read each node, by `id(node)`."""
+def transform(roots: Sequence[_NodeT], rewrite: Callable[[Node], Node]) -> tuple[_NodeT, ...]:
+    """Rewrite bottom up: `rewrite` gets each node over its rewritten inputs, once, and gives what stands for it.
+
+    A root must stay what it is (a Sink a Sink).
+    """
+    return rebuild(roots, lambda node, _: rewrite(node))
+
+
+def rebuild(roots: Sequence[_NodeT], rewrite: Callable[[Node, Node], Node]) -> tuple[_NodeT, ...]:
+    """As `transform`, where `rewrite` gets the original node as well, by which an analysis knows it."""
+    made: dict[int, Node] = {}
+    for node in walk(roots):
+        made[id(node)] = rewrite(node.with_inputs(tuple(made[id(i)] for i in node.inputs)), node)
+    return tuple(cast(_NodeT, made[id(root)]) for root in roots)
+
+
+def consumers(roots: Sequence[Node]) -> dict[int, int]:
+    """How many nodes read each node, by `id(node)`; one that reads it twice counts twice."""
     count: dict[int, int] = {}
     for node in walk(roots):
         for child in node.inputs:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from sqlstream_operators.plan.spec import WEIGHT_COLUMN, LateStep, WindowSpec
 from sqlstream_planner import window_sql
-from sqlstream_planner.block import NUMBER_COLUMN, ROW_COLUMN, Block, weight
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.logical import EventTime, raw, sql
+from sqlstream_planner.physical.block import NUMBER_COLUMN, ROW_COLUMN, Block, weight
 from sqlstream_planner.physical.places import each, reads_of
 
 

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from sqlglot import exp
 
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN
 from sqlstream_operators.plan.types import quote_identifier
-from sqlstream_planner.block import Block
 from sqlstream_planner.logical import Node, column
-
-
-class BlocksOf(Protocol):
-    """Gives the blocks of a node: with `rows` the source rows too, with `timeless` those without an event time."""
-
-    def __call__(self, node: Node, *, rows: bool = False, timeless: bool = False) -> list[Block]:
-        """The blocks whose rows together are the node's rows."""
+from sqlstream_planner.physical.block import Block
 
 
 def each(make: Callable[[Block], str]) -> Callable[[Sequence[Block]], str]:

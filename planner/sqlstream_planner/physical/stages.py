@@ -17,7 +17,7 @@ from sqlstream_operators.plan.spec import (
     Stage,
     Step,
 )
-from sqlstream_planner.block import Block
+from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.late_rows import LateRows
 from sqlstream_planner.physical.places import by_place, reads_of
 

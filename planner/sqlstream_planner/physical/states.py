@@ -15,8 +15,6 @@ from sqlstream_operators.plan.changelog_spec import (
 )
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.plan.state_ttl import with_ttl
-from sqlstream_planner.operator_plans.group_plan import GroupPlan
-from sqlstream_planner.operator_plans.window_aggregates import AggregatePlan
 
 _Keyed: TypeAlias = (
     GroupAggregateSpec
@@ -27,45 +25,46 @@ _Keyed: TypeAlias = (
     | FirstRowSpec
 )
 _SpecT = TypeVar("_SpecT", bound=_Keyed)
-_PlanT = TypeVar("_PlanT", AggregatePlan, GroupPlan)
 
 
 class States:
-    """The state schemas of the operators that are planned so far."""
+    """The state schemas of the operators that are planned so far.
 
-    def __init__(self) -> None:
+    How long a state is kept is no part of its id, so that it may be changed. Where two operators of one plan differ in
+    nothing else they are `ambiguous`, and must be planned with `ttl_in_ids`: which of them came first in the file must
+    not decide which state is whose.
+    """
+
+    def __init__(self, *, ttl_in_ids: bool = False) -> None:
         self._schemas: dict[str, StateSchema] = {}
+        self._ttls: dict[str, int | None] = {}
+        self._ttl_in_ids = ttl_in_ids
+        self.ambiguous = False
 
     @property
     def all(self) -> tuple[StateSchema, ...]:
         """Every state, in the order in which they were added."""
         return tuple(self._schemas.values())
 
-    def disambiguated(self, plan: _PlanT) -> _PlanT:
-        """The plan with a state id of its own: two aggregates over the same groups need two states."""
-        if plan.spec.state.state_id not in self._schemas:
-            return plan
-        return plan.with_state_id(self._free_id(plan.distinguishing_state_id))
+    def add(self, state: StateSchema, ttl_us: int | None = None) -> StateSchema:
+        """Add a state, under an id that no other has.
 
-    def add(self, state: StateSchema) -> StateSchema:
-        """Add a state, under an id that no other has."""
-        state = replace(state, state_id=self._free_id(state.state_id))
-        self._schemas[state.state_id] = state
-        return state
-
-    def keep(self, spec: _SpecT, ttl_us: int | None) -> _SpecT:
-        """The spec with a state of its own, which is added, and, where that has keys, its time to live in µs."""
-        state = self.add(spec.state)
-        if ttl_us is None or not state.tables[0].key:
-            return replace(spec, state=state)
-        state = with_ttl(state)
-        self._schemas[state.state_id] = state
-        return replace(spec, state=state, ttl_us=ttl_us)
-
-    def _free_id(self, state_id: str) -> str:
-        """The id, with a number behind it where a state has it."""
-        wanted, number = state_id, 1
+        Two operators whose states mean the same were written in two ways: which of them gets which number behind the
+        id makes no difference, since both keep the same.
+        """
+        id_ = f"{state.state_id}-ttl{ttl_us}" if self._ttl_in_ids and ttl_us is not None else state.state_id
+        wanted, number = id_, 1
         while wanted in self._schemas:
             number += 1
-            wanted = f"{state_id}-{number}"
-        return wanted
+            wanted = f"{id_}-{number}"
+        self.ambiguous |= self._ttls.setdefault(id_, ttl_us) != ttl_us
+        self._schemas[wanted] = replace(state, state_id=wanted)
+        return self._schemas[wanted]
+
+    def keep(self, spec: _SpecT, ttl_us: int | None) -> _SpecT:
+        """The spec with its state, which is added, and, where that has keys, its time to live in µs."""
+        if ttl_us is None or not spec.state.tables[0].key:
+            return replace(spec, state=self.add(spec.state))
+        state = with_ttl(self.add(spec.state, ttl_us))
+        self._schemas[state.state_id] = state
+        return replace(spec, state=state, ttl_us=ttl_us)

@@ -1,32 +1,58 @@
-"""Rewrites of the logical plan, one a file, in the order in which they run."""
+"""Rewrites of the plan, one a file, in groups, in the order in which they run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from sqlstream_planner.rules.check import Check
+from sqlstream_planner.rules.normalize.merge_projections import merge_projections
+from sqlstream_planner.rules.normalize.settle_ties import settle_ties
+from sqlstream_planner.rules.normalize.share_equal_subplans import share_equal_subplans
+from sqlstream_planner.rules.prune.prune_columns import prune_columns
+from sqlstream_planner.rules.rule import Roots, Rule
+from sqlstream_planner.rules.streaming.aggregates import aggregates
+from sqlstream_planner.rules.streaming.changelog_tables import changelog_tables
+from sqlstream_planner.rules.streaming.conflicts import conflicts
+from sqlstream_planner.rules.streaming.emit_on_close import emit_on_close
+from sqlstream_planner.rules.streaming.node_rules import NodeRule, in_one_pass
+from sqlstream_planner.rules.streaming.not_run_yet import refuse_what_has_no_operator
+from sqlstream_planner.rules.streaming.set_operations import set_operations
+from sqlstream_planner.rules.streaming.share_slices import share_slices
+from sqlstream_planner.rules.streaming.sink_changelogs import sink_changelogs
+from sqlstream_planner.rules.streaming.top_n import top_n
 
-from sqlstream_planner.diagnostics import InternalError
-from sqlstream_planner.logical import Fields, Sink
-from sqlstream_planner.rules.merge_projects import merge_projects
-from sqlstream_planner.rules.prune_columns import prune_columns
-from sqlstream_planner.rules.share_slices import share_slices
-
-Rule = Callable[[tuple[Sink, ...]], tuple[Sink, ...]]
-
+#: What SQL leaves open is settled; the referee's SQL is written of what these give.
+SETTLE: tuple[Rule, ...] = (settle_ties,)
+#: Algebra to algebra.
+NORMALIZE: tuple[Rule, ...] = (share_equal_subplans, merge_projections)
+#: Sub-queries to joins. None yet: an Apply is refused.
+DECORRELATE: tuple[Rule, ...] = ()
+#: Algebra to operators, node by node from the sources up.
+OPERATORS: tuple[NodeRule, ...] = (
+    changelog_tables,
+    set_operations,
+    aggregates,
+    top_n,
+    emit_on_close,
+    conflicts,
+)
+STREAMING: tuple[Rule, ...] = (
+    in_one_pass(*OPERATORS),
+    refuse_what_has_no_operator,
+    sink_changelogs,
+    share_slices,
+)
 #: Filters need no rule: a stateless chain over a scan is one fragment, and DuckDB pushes its WHERE into the
 #: reader. The watermark is taken over all rows that were read, so a reader must not be handed a filter.
-#: Every rule keeps the meaning and the schema of each root.
-RULES: tuple[Rule, ...] = (merge_projects, share_slices, prune_columns)
+PRUNE: tuple[Rule, ...] = (merge_projections, prune_columns)
+
+__all__ = ["NORMALIZE", "OPERATORS", "PRUNE", "RULES", "SETTLE", "STREAMING", "Rule", "optimize"]
+
+RULES: tuple[Rule, ...] = (*NORMALIZE, *DECORRELATE, *STREAMING, *PRUNE)
 
 
-def optimize(roots: tuple[Sink, ...], rules: tuple[Rule, ...] = RULES) -> tuple[Sink, ...]:
-    """Run the rules in order. Raises InternalError naming the rule that changed what a sink receives."""
+def optimize(roots: Roots, rules: tuple[Rule, ...] = RULES) -> Roots:
+    """Run the rules in order. Raises InternalError naming the rule that broke a node, a sink's columns or its key."""
+    check = Check(roots)
     for rule in rules:
-        before = [_schema(r.fields) for r in roots]
         roots = rule(roots)
-        if [_schema(r.fields) for r in roots] != before:
-            raise InternalError(f"rule {rule.__name__} changed the columns of a sink")
+        check.after(rule.__name__, roots)
     return roots
-
-
-def _schema(fields: Fields) -> list[tuple[str, str]]:
-    return [(f.name, str(f.type)) for f in fields]

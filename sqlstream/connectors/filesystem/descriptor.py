@@ -15,7 +15,7 @@ from sqlstream_planner.diagnostics import Diagnostic
 if TYPE_CHECKING:
     from sqlstream_operators.plan.spec import SourceSpec
     from sqlstream_planner.catalog.descriptor import BatchFiles
-    from sqlstream_planner.statements import CreateTable
+    from sqlstream_planner.sql.statements import CreateTable
 
 _SOURCE = (Role.SOURCE,)
 _SINK = (Role.SINK,)

@@ -11,14 +11,16 @@ from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
 
 if TYPE_CHECKING:
     from sqlstream_planner.diagnostics import Diagnostic
-    from sqlstream_planner.statements import CreateTable
+    from sqlstream_planner.sql.statements import CreateTable
 
 _SOURCE = (Role.SOURCE,)
 _I = ValueKind.INTEGER
 
 
 def _columns(table: CreateTable, settings: Settings) -> Iterator[Diagnostic]:
-    from sqlstream_planner.statements import PhysicalColumn  # not in tasks, where this module is loaded, too
+    from sqlstream_planner.sql.statements import (
+        PhysicalColumn,  # not in tasks, where this module is loaded, too
+    )
 
     return unknown_columns((c.name, c.type, c.span) for c in table.columns if isinstance(c, PhysicalColumn))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from sqlstream.connectors.api import Sink, Source
 from sqlstream.runtime.loop.admission import Admission
 from sqlstream_operators.plan.spec import PhysicalPlan
-from sqlstream_planner.secrets import Secrets
+from sqlstream_planner.secrets.references import Secrets
 
 #: How long to wait when no source has anything new, unless a source asks for another interval.
 POLL_S = 0.5

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sqlstream.runtime.tasks.message_batches import from_batches, to_batches
 from sqlstream.runtime.tasks.task_failure import failures_told
 from sqlstream.runtime.tasks.task_program import TaskProgram, registered
-from sqlstream_planner.secrets import Secrets
+from sqlstream_planner.secrets.references import Secrets
 
 
 @functools.lru_cache(maxsize=4)

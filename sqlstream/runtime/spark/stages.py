@@ -35,7 +35,7 @@ from sqlstream.runtime.tasks.task_program import TaskProgram
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.task.report import reports_among
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, SqlstreamError
-from sqlstream_planner.secrets import Secrets
+from sqlstream_planner.secrets.references import Secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from sqlstream.storage.manifest import EpochPlan
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.state.version import ShardVersion
-from sqlstream_planner.secrets import Secrets
+from sqlstream_planner.secrets.references import Secrets
 
 if TYPE_CHECKING:
     from sqlstream.connectors.api import SinkPart

@@ -20,7 +20,7 @@ from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.task.io import SinkWriter, SplitReader
 from sqlstream_operators.task.report import Report
 from sqlstream_operators.task.task import EpochContext, rocks_stores, run_shard_task, run_source_task
-from sqlstream_planner.secrets import Secrets
+from sqlstream_planner.secrets.references import Secrets
 
 if TYPE_CHECKING:
     from sqlstream.connectors.registry import Registry

@@ -62,7 +62,7 @@ def expression_form(
     they are arrays, and a BETWEEN b AND c is two comparisons if b and c have one type. Raises InternalError for a
     column that is not in `columns`.
 
-    >>> from sqlstream_planner.dialect import parse_expression
+    >>> from sqlstream_planner.sql.dialect import parse_expression
     >>> from sqlstream_planner.identity.form import text
     >>> columns = {name: Form("column", (name,)) for name in ("a", "b")}
     >>> def of(sql): return expression_form(parse_expression(sql), columns)

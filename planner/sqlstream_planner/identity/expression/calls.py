@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from sqlstream_planner.functions.calls import WrittenCall, written_call
-from sqlstream_planner.functions.translate.rewrite import is_translated
+from sqlstream_planner.expressions.functions.calls import WrittenCall, written_call
+from sqlstream_planner.expressions.functions.translate.rewrite import is_translated
 from sqlstream_planner.identity.expression.nested import struct_form
 from sqlstream_planner.identity.expression.reader import Handler, Reader
 from sqlstream_planner.identity.expression.synonyms import SYNONYMS

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from sqlstream_planner.diagnostics import InternalError
-from sqlstream_planner.dialect import constant_value
 from sqlstream_planner.identity.expression.reader import Handler, Reader, has_only
 from sqlstream_planner.identity.form import Form, form
+from sqlstream_planner.sql.dialect import constant_value
 
 
 def column_form(reader: Reader, node: exp.Expr) -> Form | None:

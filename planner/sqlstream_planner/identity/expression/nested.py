@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 from sqlglot.expressions import apply_index_offset
 
-from sqlstream_planner.dialect import SqlStream
 from sqlstream_planner.identity.expression.reader import Handler, Reader, has_only
 from sqlstream_planner.identity.form import Form, form
+from sqlstream_planner.sql.dialect import SqlStream
 
 
 def _dot(reader: Reader, node: exp.Expr) -> Form | None:

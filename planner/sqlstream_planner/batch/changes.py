@@ -1,0 +1,60 @@
+"""Which results change after they were given, as the language says it: docs/sql.md and docs/updates.md.
+
+The referee must know it, since aggregates over rows that only come take them in the order in which they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlstream_planner.logical import (
+    Aggregate,
+    Fields,
+    Node,
+    OrderLimit,
+    OverWindow,
+    Scan,
+    SetOperation,
+    SetOperator,
+    walk,
+)
+
+
+def changing(roots: Sequence[Node]) -> dict[int, bool]:
+    """By `id(node)`, whether rows that the node gave may go again or be replaced."""
+    found: dict[int, bool] = {}
+    for node in walk(roots):
+        found[id(node)] = _changes(node, any(found[id(i)] for i in node.inputs))
+    return found
+
+
+def in_order_of_arrival(node: Aggregate, changes: Mapping[int, bool]) -> bool:
+    """Whether the groups are of windows that are given once, made of rows that only come."""
+    emission = node.emission
+    return _in_windows(node.keys) and not (
+        emission.changes or emission.lateness_us or changes[id(node.input)]
+    )
+
+
+def _changes(node: Node, below: bool) -> bool:
+    match node:
+        case Scan():
+            return node.changelog
+        case Aggregate():
+            # A window is given when it closes; then late rows correct it, if they are allowed.
+            if _in_windows(node.keys) and not (node.emission.changes or node.emission.lateness_us):
+                return False
+            # DISTINCT over rows that stay: a row that was given once is never taken back.
+            return bool(node.calls) or node.grouping is not None or not node.keys or below
+        case SetOperation():
+            return below or not (node.is_union_all or node.operator is SetOperator.UNION)
+        case OverWindow():
+            partition = [f for f in node.input.fields if f.id in node.partition]
+            return below or node.emission.changes or not _in_windows(tuple(partition), "end")
+        case OrderLimit():
+            return True
+    return below
+
+
+def _in_windows(keys: Fields, *roles: str) -> bool:
+    return any(f.window is not None and f.window.role in (roles or (f.window.role,)) for f in keys)

@@ -1,0 +1,219 @@
+"""OVER: each becomes a column that a node below the SELECT adds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sqlglot import exp
+
+from sqlstream_planner.aggregates import registry
+from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.bind.scope import Relation, Scope
+from sqlstream_planner.diagnostics import did_you_mean
+from sqlstream_planner.expressions.functions.calls import written_call
+from sqlstream_planner.logical import (
+    ColumnId,
+    Emission,
+    Field,
+    Node,
+    OrderTerm,
+    OverWindow,
+    Project,
+    WindowCall,
+    column,
+    sql,
+)
+from sqlstream_planner.logical.parts import RANK_FUNCTIONS
+from sqlstream_planner.sql.dialect import duckdb_sql
+
+#: Functions that mean nothing without an order.
+NEED_ORDER = frozenset(
+    {"row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead"}
+)
+
+
+def bind_overs(
+    context: BindContext, query: exp.Select, node: Node, scope: Scope
+) -> tuple[exp.Select, Node, Scope]:
+    """Every OVER of the SELECT list and QUALIFY as a column that an `OverWindow` below adds; the query reads that column.
+
+    Raises DiagnosticError.
+    """
+    places = [*query.expressions, *([query.args["qualify"]] if query.args.get("qualify") else [])]
+    overs = [w for place in places for w in windows_of(place)]
+    if not overs:
+        return query, node, scope
+    named = {w.name.lower(): w for w in query.args.get("windows") or []}
+    made: dict[str, Field] = {}
+    held: dict[str, str] = {}
+    query = query.copy()
+    places = [*query.expressions, *([query.args["qualify"]] if query.args.get("qualify") else [])]
+    for window in [w for place in places for w in windows_of(place)]:
+        text = duckdb_sql(window)
+        if text not in made:
+            node, made[text] = _over(context, window, node, scope, named, held)
+        id_ = made[text].id
+        # A bare ROW_NUMBER() OVER (…) in the SELECT list keeps its text as its name.
+        replacement: exp.Expr = exp.column(exp.to_identifier(id_, quoted=True))
+        replacement.meta.update(window.meta)
+        if window.parent is query:
+            window.replace(
+                exp.alias_(
+                    replacement, text.lower() if len(text) <= 40 else _short_name(made[text]), quoted=True
+                )
+            )
+        else:
+            window.replace(replacement)
+    fields = tuple(replace(f, name=f.id) for f in made.values())
+    return query, node, Scope(context, (*scope.relations, Relation(None, fields, hidden=True)), held=held)
+
+
+def _short_name(f: Field) -> str:
+    return "rank" if f.name in RANK_FUNCTIONS else f.name
+
+
+def windows_of(expression: exp.Expr) -> list[exp.Window]:
+    """The OVERs of an expression, without those of sub-queries."""
+    found: list[exp.Window] = []
+
+    def visit(node: exp.Expr) -> None:
+        if isinstance(node, exp.Window):
+            found.append(node)
+        elif not isinstance(node, exp.Query | exp.Subquery):
+            for child in node.iter_expressions():
+                visit(child)
+
+    visit(expression)
+    return found
+
+
+def _over(
+    context: BindContext,
+    window: exp.Window,
+    node: Node,
+    scope: Scope,
+    named: Mapping[str, exp.Expr],
+    held: dict[str, str],
+) -> tuple[Node, Field]:
+    """An `OverWindow` over `node` and its column; expressions of PARTITION BY that it computes are added to `held`."""
+    spec = _spec(context, window, named)
+    call = _call(context, window, scope, _frame(context, spec))
+    order = spec.args.get("order")
+    terms = order.expressions if order is not None else []
+    if call.name in NEED_ORDER and not terms:
+        name = call.name.upper()
+        context.fail(
+            window,
+            "SQL060",
+            f"{name} without ORDER BY {'has no row before or behind' if call.arguments else 'ranks nothing'}",
+            help=f"write {name}({'…' if call.arguments else ''}) OVER (PARTITION BY … ORDER BY … DESC)",
+        )
+    added: list[tuple[Field, exp.Expr]] = []
+
+    def as_column(expression: exp.Expr) -> ColumnId:
+        resolved = context.translated(scope.resolve(expression), scope.fields)
+        bare = resolved.unnest()
+        if isinstance(bare, exp.Column) and scope.by_id(bare.name) is not None:
+            return ColumnId(bare.name)
+        if sql(bare) in held:
+            return ColumnId(held[sql(bare)])
+        typed = context.type_of(resolved, scope.fields)
+        made = Field(context.new_id("over"), "over", typed.type, typed.nullable)
+        added.append((made, resolved))
+        return ColumnId(made.id)
+
+    partition = tuple(dict.fromkeys(as_column(e) for e in spec.args.get("partition_by") or []))
+    # Who selects what the rows are partitioned by, reads the key of the result.
+    held.update((sql(e.unnest()), f.id) for f, e in added)
+    ordered = tuple(
+        OrderTerm(as_column(o.this), bool(o.args.get("desc")), bool(o.args.get("nulls_first"))) for o in terms
+    )
+    if added:
+        fields = (*node.fields, *(f for f, _ in added))
+        node = Project(node, fields, (*(column(f.id) for f in node.fields), *(e for _, e in added)))
+    clauses = context.clauses
+    over = OverWindow(
+        node,
+        partition,
+        ordered,
+        call,
+        emission=Emission(clauses.changes),
+        ttl_us=clauses.ttl_us,
+        at=context.span(window),
+    )
+    return over, call.field
+
+
+def _spec(context: BindContext, window: exp.Expr, named: Mapping[str, exp.Expr]) -> exp.Expr:
+    """What a window says, with what the named window says that it begins with."""
+    alias = window.args.get("alias")
+    if alias is None:
+        return window
+    known = {name: w for name, w in named.items() if w is not window}
+    if alias.name.lower() not in known:
+        near = did_you_mean(alias.name, known)
+        context.fail(
+            alias,
+            "SQL038",
+            f"no window is called `{alias.name}`",
+            help=f"did you mean `{near}`?" if near else f"write WINDOW {alias.name} AS (…) behind HAVING",
+        )
+    spec = _spec(context, known.pop(alias.name.lower()), known).copy()
+    for part in ("order", "spec"):  # OVER (w ORDER BY …) adds to what w says
+        if window.args.get(part) is not None:
+            spec.set(part, window.args[part].copy())
+    return spec
+
+
+def _frame(context: BindContext, spec: exp.Expr) -> str:
+    """The ROWS, RANGE or GROUPS of a window as DuckDB SQL, '' if it has none."""
+    frame = spec.args.get("spec")
+    if frame is None:
+        return ""
+    named = frame.find(exp.Column, exp.Query)
+    if named is not None:
+        context.unsupported(named, "a frame that differs from row to row", help="write a constant length")
+    return duckdb_sql(frame)
+
+
+def _call(context: BindContext, window: exp.Window, scope: Scope, frame: str) -> WindowCall:
+    """The function of an OVER. Raises DiagnosticError."""
+    written = _translated(context, scope.resolve(window.this), scope)
+    typed = context.type_of(exp.Window(this=written.copy()), scope.fields, windows=True)
+    inner, filter_, ignore_nulls = written, None, False
+    while isinstance(inner, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+        ignore_nulls = ignore_nulls or isinstance(inner, exp.IgnoreNulls)
+        if isinstance(inner, exp.Filter):
+            filter_ = inner.expression.this
+            context.condition(filter_, scope.fields, "FILTER")
+        inner = inner.this
+    call = written_call(inner)
+    if call is None or call.order is not None:
+        shown = duckdb_sql(window.this).split("(")[0].upper()
+        context.unsupported(window, f"ORDER BY or WITHIN GROUP inside {shown} OVER")
+    arguments = tuple(a for a in call.arguments if not isinstance(a, exp.Star))
+    function = registry.find(call.name) if not registry.orders_by_time(call.name) else None
+    name = call.name if function is None else function.called or function.name
+    return WindowCall(
+        Field(context.new_id(name), name, typed.type, typed.nullable),
+        "count" if name == "count_star" else name,
+        arguments,
+        tuple(context.type_of(a, scope.fields).type for a in arguments),
+        call.distinct,
+        filter_,
+        ignore_nulls,
+        frame,
+    )
+
+
+def _translated(context: BindContext, function: exp.Expr, scope: Scope) -> exp.Expr:
+    """A function of an OVER as DuckDB's. FIRST_VALUE and kin mean another thing there than in a GROUP BY."""
+    inner = function
+    while isinstance(inner, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+        inner = inner.this
+    if not isinstance(inner, exp.FirstValue | exp.LastValue | exp.NthValue):
+        return context.translated(function, scope.fields)
+    for argument in list(inner.iter_expressions()):
+        argument.replace(context.translated(argument, scope.fields))
+    return function

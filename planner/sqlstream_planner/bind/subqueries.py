@@ -1,0 +1,241 @@
+"""Sub-queries in expressions: each becomes a column that an Apply adds to the rows around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from sqlstream_operators.plan.types import BOOLEAN
+from sqlstream_planner.bind.aggregate_calls import is_aggregate_call
+from sqlstream_planner.bind.context import BindContext, OuterRows
+from sqlstream_planner.bind.items import output_name
+from sqlstream_planner.bind.scope import Relation, Scope
+from sqlstream_planner.diagnostics import Span, counted
+from sqlstream_planner.logical import (
+    Apply,
+    ColumnId,
+    Field,
+    Node,
+    SubqueryKind,
+    column,
+    substitute,
+    transform,
+)
+from sqlstream_planner.sql.dialect.positions import range_of, set_range
+
+_COMPARISONS: Mapping[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BoundSubquery:
+    """A sub-query that some rows are still to be given: `outer` are the columns of theirs that it reads, by their ids,
+    as it is written.
+    """
+
+    query: Node
+    kind: SubqueryKind
+    result: Field
+    outer: Mapping[str, exp.Column]
+    operand: tuple[exp.Expr, ...]
+    comparison: str
+    at: Span
+
+    def beside(self, node: Node) -> Apply:
+        """The rows of `node` with the sub-query's value beside each."""
+        outer = tuple(ColumnId(id_) for id_ in self.outer)
+        return Apply(node, self.query, self.kind, self.result, outer, self.operand, self.comparison, self.at)
+
+    def over(self, rewritten: Callable[[exp.Expr], exp.Expr]) -> BoundSubquery:
+        """The same over other rows, whose columns `rewritten` gives for columns of those that it was bound over."""
+        new = {id_: rewritten(_at(column(id_), written)) for id_, written in self.outer.items()}
+        operand = tuple(rewritten(e) for e in self.operand)
+        if all(isinstance(e, exp.Column) and e.name == id_ for id_, e in new.items()):
+            return replace(self, operand=operand)
+
+        def moved(node: Node) -> Node:
+            node = node.with_expressions(lambda e: substitute(e, new) if e.find(exp.Column) else e)
+            return node.with_references(lambda r: ColumnId(new[r].name) if r in new else r)
+
+        [query] = transform([self.query], moved)
+        return replace(
+            self, query=query, operand=operand, outer={e.name: self.outer[id_] for id_, e in new.items()}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SubqueryBinder:
+    """Binds the sub-queries of one SELECT; `bind` binds a query."""
+
+    context: BindContext
+    bind: Callable[[exp.Expr], Node]
+
+    def below(self, predicate: exp.Expr, node: Node, scope: Scope) -> tuple[exp.Expr, Node, Scope]:
+        """A condition over columns that hold its sub-queries' values, the rows that have them, and their scope."""
+        around = exp.Paren(this=predicate.copy())
+        found, scope = self._replaced([around], scope)
+        for subquery in found:
+            node = subquery.beside(node)
+        return around.this, node, scope
+
+    def inside_calls(self, query: exp.Select, node: Node, scope: Scope) -> tuple[exp.Select, Node, Scope]:
+        """The same for the sub-queries inside aggregate functions of a SELECT."""
+        query = query.copy()
+        places = [call for place in _places(query) for call in _calls(place)]
+        found, scope = self._replaced(places, scope)
+        for subquery in found:
+            node = subquery.beside(node)
+        return query, node, scope
+
+    def above(
+        self, query: exp.Select, scope: Scope, *, aggregates: bool = False
+    ) -> tuple[exp.Select, tuple[BoundSubquery, ...], Scope]:
+        """The SELECT list, HAVING and QUALIFY over columns that hold their sub-queries' values, which some node must add."""
+        query = query.copy()
+        found, scope = self._replaced(_places(query), scope, aggregates=aggregates)
+        return query, tuple(found), scope
+
+    def _replaced(
+        self, places: Sequence[exp.Expr], scope: Scope, *, aggregates: bool = False
+    ) -> tuple[list[BoundSubquery], Scope]:
+        """Replace the sub-queries that stand in some syntax by columns; operands may name those of sub-queries before."""
+        made: list[BoundSubquery] = []
+        for place in places:
+            for node in list(_outermost(place)):
+                bound = self._bound(node, _with_results(scope, made), aggregates)
+                made.append(bound)
+                _put(node, bound)
+        return made, _with_results(scope, made)
+
+    def _bound(self, node: exp.Expr, scope: Scope, aggregates: bool) -> BoundSubquery:
+        context = self.context
+        kind, operands, comparison, written = _parts(node)
+        rows = OuterRows(scope)
+        ttl_us = context.clauses.ttl_us
+        with context.around(rows):
+            query = self.bind(written)
+        context.clauses.ttl_us = ttl_us
+        if kind is SubqueryKind.SCALAR:
+            _check_count(context, written, query, 1, "a sub-query that stands for a value")
+        elif kind is not SubqueryKind.EXISTS:
+            _check_count(context, written, query, len(operands), f"what {kind} compares with")
+        resolved = tuple(context.translated(scope.resolve(e), scope.fields) for e in operands)
+        for operand, f, at in zip(resolved, query.fields, operands, strict=False):
+            compared = exp.EQ(this=operand.copy(), expression=column(f.id))
+            compared.meta.update(at.meta)
+            context.type_of(compared, (*scope.fields, *query.fields), aggregates=aggregates)
+        given = query.fields[0]
+        if kind is SubqueryKind.SCALAR:
+            result = Field(context.new_id("subquery"), given.name, given.type)
+        else:
+            id_ = context.new_id(kind.value.lower())
+            result = Field(id_, id_, BOOLEAN, kind is not SubqueryKind.EXISTS)
+        return BoundSubquery(
+            query, kind, result, rows.written, resolved, comparison, context.span(_place(node, written))
+        )
+
+
+def _places(query: exp.Select) -> list[exp.Expr]:
+    clauses = [query.args.get(key) for key in ("having", "qualify")]
+    return [*query.expressions, *(c for c in clauses if isinstance(c, exp.Expr))]
+
+
+def _calls(expression: exp.Expr) -> Iterator[exp.Expr]:
+    """The outermost aggregate calls of an expression, not those of its sub-queries."""
+    if is_aggregate_call(expression):
+        yield expression
+    elif not isinstance(expression, exp.Query):
+        for child in list(expression.iter_expressions()):
+            yield from _calls(child)
+
+
+def _outermost(expression: exp.Expr) -> Iterator[exp.Expr]:
+    """What stands for the value of a sub-query in an expression; those in the operand of one come before it."""
+    membership = isinstance(expression, exp.In) and expression.args.get("query") is not None
+    compared = type(expression) in _COMPARISONS and _quantified(expression.expression) is not None
+    if membership or compared:
+        yield from _outermost(expression.this)
+        yield expression
+    elif isinstance(expression, exp.Exists | exp.Query):
+        yield expression
+    else:
+        for child in list(expression.iter_expressions()):
+            yield from _outermost(child)
+
+
+def _quantified(side: exp.Expr) -> exp.Expr | None:
+    """The sub-query of ANY or ALL; None of an array."""
+    if not isinstance(side, exp.Any | exp.All):
+        return None
+    inner: exp.Expr = side.this.unnest()
+    return inner if isinstance(inner, exp.Query) else None
+
+
+def _parts(node: exp.Expr) -> tuple[SubqueryKind, tuple[exp.Expr, ...], str, exp.Expr]:
+    """What a sub-query is asked, its operands, the comparison, and the query."""
+    match node:
+        case exp.Exists():
+            return SubqueryKind.EXISTS, (), "=", node.this
+        case exp.In():
+            return SubqueryKind.IN, _row(node.this), "=", node.args["query"]
+        case exp.Query():
+            return SubqueryKind.SCALAR, (), "=", node
+    query = _quantified(node.expression)
+    assert query is not None
+    kind = SubqueryKind.ALL if isinstance(node.expression, exp.All) else SubqueryKind.ANY
+    return kind, _row(node.this), _COMPARISONS[type(node)], query
+
+
+def _row(operand: exp.Expr) -> tuple[exp.Expr, ...]:
+    bare = operand.unnest()
+    return tuple(bare.expressions) if isinstance(bare, exp.Tuple) else (operand,)
+
+
+def _at(made: exp.Column, written: exp.Column) -> exp.Column:
+    found = range_of(written)
+    if found is not None:
+        set_range(made, *found)
+    return made
+
+
+def _place(node: exp.Expr, written: exp.Expr) -> exp.Expr:
+    return node if isinstance(node, exp.Exists) else written
+
+
+def _with_results(scope: Scope, made: Sequence[BoundSubquery]) -> Scope:
+    if not made:
+        return scope
+    # No name of the user's begins so, and ids are told apart anyway.
+    results = tuple(replace(s.result, name=s.result.id) for s in made)
+    return replace(scope, relations=(*scope.relations, Relation(None, results, hidden=True, last=True)))
+
+
+def _put(node: exp.Expr, bound: BoundSubquery) -> None:
+    """Put the column with a sub-query's value where it stands; an item of a SELECT list keeps its name."""
+    made: exp.Expr = exp.column(exp.to_identifier(bound.result.id, quoted=True))
+    made.meta.update(node.meta)
+    select = node.parent
+    if isinstance(select, exp.Select) and node.arg_key == "expressions":
+        name = output_name(node, select.expressions.index(node))
+        made = exp.alias_(made, name, quoted=True, copy=False)
+        made.meta.update(node.meta)
+    node.replace(made)
+
+
+def _check_count(context: BindContext, written: exp.Expr, query: Node, count: int, what: str) -> None:
+    if len(query.fields) != count:
+        context.fail(
+            written,
+            "SQL036",
+            f"{what} gives {counted(len(query.fields), 'column')}, not {count}",
+            notes=(f"it gives {', '.join(f.name for f in query.fields)}",),
+            help="select one column" if count == 1 else "select as many columns as are compared",
+        )

@@ -1,0 +1,115 @@
+"""UNNEST in FROM: each row beside the elements of one of its arrays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NoReturn
+
+from sqlglot import exp
+
+from sqlstream_operators.plan.types import BIGINT, Kind, SqlType
+from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.bind.scope import Relation, Scope
+from sqlstream_planner.diagnostics import counted
+from sqlstream_planner.logical import Field, Node, Unnest
+from sqlstream_planner.sql.dialect import function_name
+
+
+def unnested_array(context: BindContext, join: exp.Join) -> exp.Expr | None:
+    """The array that a JOIN takes apart; None if it joins something else. Raises DiagnosticError for a LATERAL
+    that is no UNNEST.
+    """
+    item = join.this
+    if isinstance(item, exp.Unnest):
+        if len(item.expressions) > 1:
+            context.unsupported(item, "UNNEST of several arrays", help="unnest one after the other")
+        only: exp.Expr = item.expressions[0]
+        return only
+    if not isinstance(item, exp.Lateral):
+        return None
+    if isinstance(item.this, exp.Unnest) or function_name(item.this) == "UNNEST":
+        array: exp.Expr = item.this.expressions[0]
+        return array
+    _refuse_lateral(context, item)
+
+
+def bind_unnest(
+    context: BindContext, join: exp.Join, array: exp.Expr, node: Node, scope: Scope
+) -> tuple[Node, Scope]:
+    """The rows of `node` beside the elements of `array`, which may read them. Raises DiagnosticError."""
+    item = join.this
+    method, side, kind_of = (str(join.args.get(w) or "").upper() for w in ("method", "side", "kind"))
+    if method or side not in ("", "LEFT") or kind_of not in ("", "CROSS", "INNER", "OUTER"):
+        kind = " ".join(w for w in (method, side, kind_of) if w)
+        context.unsupported(
+            join, f"{kind} JOIN", help="CROSS JOIN UNNEST(array) and LEFT JOIN UNNEST(array) can"
+        )
+    on = join.args.get("on") or next(iter(join.args.get("using") or []), None)
+    if on is not None and not (isinstance(on, exp.Boolean) and on.this is True):
+        context.unsupported(
+            on, "a join condition with UNNEST", help="write ON TRUE, and the condition in WHERE"
+        )
+    resolved = context.translated(scope.resolve(array), scope.fields)
+    typed = context.type_of(resolved, scope.fields)
+    element = typed.type.element
+    if typed.type.kind is Kind.MAP and typed.type.key is not None and typed.type.value is not None:
+        resolved = exp.Anonymous(this="map_entries", expressions=[resolved])
+        element = SqlType(Kind.STRUCT, fields=(("key", typed.type.key), ("value", typed.type.value)))
+    elif typed.type.kind is not Kind.ARRAY or element is None:
+        context.fail(
+            array,
+            "SQL033",
+            f"UNNEST needs an array or a map, but this is {typed.type}",
+            help="write CROSS JOIN UNNEST(an_array) AS u (item)",
+        )
+    alias = item.args.get("alias")
+    names = [c.name for c in (alias.args.get("columns") or [])] if alias is not None else []
+    offset = item.args.get("offset") or (
+        item.this.args.get("offset") if isinstance(item, exp.Lateral) else None
+    )
+    if isinstance(offset, exp.Identifier) and offset.name not in names:
+        names.append(offset.name)
+    ordinality = bool(offset)
+    outer = side == "LEFT"
+    wanted = len(names) - (1 if ordinality and names else 0)
+    spread = element.kind is Kind.STRUCT and wanted != 1
+    inner = [(n, t) for n, t in element.fields] if spread else [("element", element)]
+    if names and wanted != len(inner):
+        context.fail(
+            item,
+            "SQL032",
+            f"UNNEST gives {counted(len(inner), 'column')}, but {wanted} are named",
+            notes=(f"its elements are {element}",),
+        )
+    given = names[: len(inner)] if names else [n for n, _ in inner]
+    if spread:
+        # The struct's own names are needed to take the fields out; the user's come with the projection below.
+        given_inner = [n for n, _ in inner]
+    else:
+        given_inner = given
+    fields = tuple(Field(context.new_id(n), n, t) for n, (_, t) in zip(given_inner, inner, strict=True))
+    number = None
+    if ordinality:
+        name = names[-1] if names else "ordinality"
+        number = Field(context.new_id(name), name, BIGINT, outer)
+    bound: Node = Unnest(node, resolved, fields, spread, number, outer)
+    shown = tuple(replace(f, name=n) for f, n in zip(fields, given, strict=True)) + (
+        (number,) if number else ()
+    )
+    relation = Relation(alias.name if alias is not None and alias.name else None, shown)
+    return bound, Scope(context, (*scope.relations, relation))
+
+
+def _refuse_lateral(context: BindContext, item: exp.Lateral) -> NoReturn:
+    if isinstance(item.this, exp.Subquery):
+        context.unsupported(
+            item,
+            "a LATERAL sub-query",
+            help="the first rows of each group: SELECT … FROM t QUALIFY ROW_NUMBER() OVER "
+            "(PARTITION BY k ORDER BY v DESC) <= 3",
+        )
+    context.unsupported(
+        item,
+        f"the table function {function_name(item.this) or item.this.sql()}",
+        help="UNNEST of an array or map can, such as CROSS JOIN UNNEST(string_split(s, ',')) AS u (word)",
+    )

@@ -1,0 +1,49 @@
+"""VALUES: rows that are written out."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.bind.scope import Scope
+from sqlstream_planner.diagnostics import counted
+from sqlstream_planner.expressions.casts import common_type
+from sqlstream_planner.logical import Field, Values
+
+
+def bind_values(context: BindContext, item: exp.Values) -> Values:
+    """The rows of VALUES, each column of the type that all its values can have; names are DuckDB's, col0 and so on.
+
+    Raises DiagnosticError.
+    """
+    scope = Scope(context, ())
+    rows = [tuple(row.expressions) if isinstance(row, exp.Tuple) else (row,) for row in item.expressions]
+    for row, written in zip(rows, item.expressions, strict=True):
+        if len(row) != len(rows[0]):
+            context.fail(
+                written,
+                "SQL037",
+                f"a row of {counted(len(row), 'value')} in VALUES of {len(rows[0])}",
+                help="give each row as many values",
+            )
+    resolved = [tuple(context.translated(scope.resolve(e), ()) for e in row) for row in rows]
+    fields = []
+    for position, column in enumerate(zip(*resolved, strict=True)):
+        typed = [context.type_of(e, ()) for e in column]
+        type_ = common_type([t.type for t in typed])
+        if type_ is None:
+            shown = " and ".join(dict.fromkeys(str(t.type) for t in typed))
+            context.fail(
+                rows[0][position],
+                "SQL031",
+                f"column {position + 1} of these VALUES is {shown}",
+                help="cast them to one type",
+            )
+        name = f"col{position}"
+        fields.append(Field(context.new_id(name), name, type_, any(t.nullable for t in typed)))
+    return Values(tuple(fields), tuple(resolved), context.span(item))
+
+
+def no_rows_but_one(context: BindContext, query: exp.Select) -> Values:
+    """What a SELECT without FROM reads: one row without columns."""
+    return Values((), ((),), context.span(query))

@@ -1,0 +1,210 @@
+"""Plans for people and for tools: text, JSON and Mermaid, stable from run to run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from sqlstream_operators.plan import plan_json
+from sqlstream_operators.plan.spec import (
+    ExchangeInput,
+    ExchangeOutput,
+    FragmentStep,
+    LateStep,
+    OperatorStep,
+    PhysicalPlan,
+    SinkOutput,
+    SourceInput,
+    SourceSpec,
+    Stage,
+)
+from sqlstream_operators.plan.state_schema import StateSchema
+from sqlstream_operators.plan.state_ttl import EXPIRY
+from sqlstream_planner.explain.operators import operator_lines, operator_title
+from sqlstream_planner.logical import (
+    FirstRow,
+    GroupAggregate,
+    Node,
+    Sink,
+    SuppressUntilClose,
+    TopN,
+    WindowAggregate,
+    walk,
+)
+from sqlstream_planner.logical.text import duration, logical_text
+from sqlstream_planner.pipeline import Planned
+from sqlstream_planner.properties.summary import Properties, Summary
+from sqlstream_planner.secrets.references import without_secrets
+
+
+def explain_text(planned: Planned) -> str:
+    """The logical plan with each node's properties, then stages, then state."""
+    parts = ["== Logical plan ==", logical_text(planned.logical)]
+    parts += ["", "== Properties ==", *_property_lines(planned.logical)]
+    parts += ["", "== Stages =="]
+    for source in planned.physical.sources:
+        parts += _source_lines(source)
+    for stage in planned.physical.stages:
+        parts += _stage_lines(planned.physical, stage)
+    parts += ["", "== State =="]
+    parts += _state_lines(planned.physical) or ["none: every row is done with when its epoch is"]
+    return "\n".join(parts) + "\n"
+
+
+def explain_json(planned: Planned) -> str:
+    """The plan as one JSON object: `logical` (text), `properties`, `physical` (the plan that runs)."""
+    document: dict[str, Any] = {
+        "logical": logical_text(planned.logical).split("\n"),
+        "properties": [{"node": name, **found.to_json()} for name, found in _properties(planned.logical)],
+        "physical": json.loads(plan_json.to_text(without_secrets(planned.physical))),
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def explain_mermaid(planned: Planned) -> str:
+    """The stages as a Mermaid flowchart."""
+    plan = planned.physical
+    lines = ["flowchart LR"]
+    ids: dict[str, str] = {}
+
+    def id_of(name: str) -> str:
+        return ids.setdefault(name, f"n{len(ids)}")
+
+    for source in plan.sources:
+        lines.append(f'  {id_of("source " + source.name)}[("{source.name}<br/>{source.connector}")]')
+    for stage in plan.stages:
+        lines.append(f'  {id_of("stage " + stage.id)}["{"<br/>".join(_stage_words(stage))}"]')
+    for sink in plan.sinks:
+        lines.append(f'  {id_of("sink " + sink.name)}[/"{sink.name}<br/>{sink.connector}"/]')
+    readers = {i.edge: s.id for s in plan.stages for i in s.inputs if isinstance(i, ExchangeInput)}
+    for stage in plan.stages:
+        me = id_of("stage " + stage.id)
+        for stage_input in stage.inputs:
+            if isinstance(stage_input, SourceInput):
+                lines.append(f"  {id_of('source ' + stage_input.source)} --> {me}")
+        for output in stage.outputs:
+            if isinstance(output, SinkOutput):
+                lines.append(f"  {me} --> {id_of('sink ' + output.sink)}")
+            else:
+                keys = ", ".join(output.keys) or "one shard"
+                lines.append(f'  {me} -->|"{keys}"| {id_of("stage " + readers[output.edge])}')
+    return "\n".join(lines) + "\n"
+
+
+def _stage_words(stage: Stage) -> list[str]:
+    words = [stage.id]
+    for step in stage.steps:
+        if isinstance(step, OperatorStep):
+            words.append(operator_title(step.operator))
+        elif isinstance(step, FragmentStep) and step.name.endswith(".partial"):
+            words.append("partial aggregate")
+    return words
+
+
+# --------------------------------------------------------------------------------------------- properties
+
+
+def _properties(roots: tuple[Sink, ...]) -> Iterable[tuple[str, Properties]]:
+    names: dict[str, int] = {}
+    summary = Summary()
+    for node in walk(roots):
+        kind = _name(node)
+        names[kind] = names.get(kind, 0) + 1
+        number = f" {names[kind]}" if names[kind] > 1 else ""
+        yield f"{kind}{number}", summary.of(node)
+
+
+def _name(node: Node) -> str:
+    if isinstance(node, Sink):
+        return f"sink {node.label}"
+    if isinstance(node, WindowAggregate):
+        return "window aggregate"
+    if isinstance(node, GroupAggregate):
+        return "group aggregate" if node.calls or not node.keys else "distinct"
+    if isinstance(node, TopN):
+        return "top n"
+    if isinstance(node, SuppressUntilClose):
+        return "window gate"
+    if isinstance(node, FirstRow):
+        return "first row"
+    return type(node).__name__.lower() + (f" {node.source.name}" if hasattr(node, "source") else "")
+
+
+def _property_lines(roots: tuple[Sink, ...]) -> list[str]:
+    return [f"{name}: {found.text()}" for name, found in _properties(roots)]
+
+
+# ------------------------------------------------------------------------------------------------- stages
+
+
+def _source_lines(source: SourceSpec) -> list[str]:
+    lines = [f"source {source.name} ({source.connector})"]
+    listed = ", ".join((*source.columns, *(m.name for m in source.metadata)))
+    lines.append(f"  reads {listed}")
+    nested = [p for p in source.needed_paths if "." in p]
+    if nested:
+        lines.append(f"  of nested columns only {', '.join(nested)}")
+    if source.watermark is not None:
+        idle = source.watermark.idle_timeout_us
+        lines.append(
+            f"  watermark max({source.watermark.expression})"
+            + (f", idle after {duration(idle)}" if idle else "")
+        )
+    return lines
+
+
+def _stage_lines(plan: PhysicalPlan, stage: Stage) -> list[str]:
+    where = "one task a split" if stage.level == 0 else "one task a shard"
+    lines = [f"stage {stage.id} (level {stage.level}, {where})"]
+    for step in stage.steps:
+        if isinstance(step, FragmentStep):
+            lines.append(f"  {step.name} = DuckDB")
+            lines += [f"    {line}" for line in step.sql.split("\n")]
+        elif isinstance(step, LateStep):
+            sources = ", ".join(step.watermark_sources)
+            late = f", {duration(step.lateness_us)} late" if step.lateness_us else ""
+            lines.append(
+                f"  {step.name} = {step.input} without closed windows (watermark of {sources}{late})"
+            )
+        else:
+            lines += operator_lines(step.name, step.operator)
+    for output in stage.outputs:
+        if isinstance(output, ExchangeOutput):
+            keys = f"hash({', '.join(output.keys)})" if output.keys else "one shard"
+            lines.append(f"  exchange {output.input} by {keys}")
+        else:
+            sink = next(s for s in plan.sinks if s.name == output.sink)
+            lines.append(f"  write {output.input} to {sink.name} ({sink.connector}, {sink.changelog})")
+    return lines
+
+
+def _state_lines(plan: PhysicalPlan) -> list[str]:
+    lines = []
+    for state in plan.states:
+        lines.append(f"{state.state_id} {state.operator}: {state.description}")
+        for table in state.tables:
+            by = {"key": "key", "time": "time, key", "list": "key, its rows as one value"}[table.layout]
+            lines.append(f"  table {table.name}, by {by}")
+            for part, fields in (("key", table.key), ("sub-key", table.sub_key), ("value", table.value)):
+                lines += [f"    {part} {f.name} {f.type}: {f.fingerprint}" for f in fields]
+        lines.append(f"  {_bound(state)}")
+    return lines
+
+
+def _bound(state: StateSchema) -> str:
+    """What keeps a state from growing for ever, or what would."""
+    if any(table.name == EXPIRY for table in state.tables):
+        return "bounded by its time to live: keys that nothing touched for so long are forgotten"
+    if all(table.layout == "time" for table in state.tables):
+        return "bounded: rows go when the watermark closes their last window"
+    if all(not table.key and not table.sub_key for table in state.tables):
+        if any(table.layout == "list" for table in state.tables):
+            return "bounded by the limit"
+        return "bounded: one row"
+    if state.operator == "top_n" and not state.tables[0].key:
+        return "bounded by the limit where rows are only appended"
+    return (
+        "unbounded: it grows with the number of keys; SET 'table.exec.state.ttl' = '1 d' or the hint "
+        "/*+ STATE_TTL('table' = '1d') */ forgets keys that nothing touched for so long, or group by a window"
+    )

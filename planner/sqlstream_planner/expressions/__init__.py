@@ -1,0 +1,1 @@
+"""Expressions: their types, their functions, casts between types."""

@@ -1,0 +1,127 @@
+"""A type as written in SQL (Flink's, Spark's or DuckDB's spelling) to a SqlType."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from sqlstream_operators.plan.types import (
+    BIGINT,
+    BLOB,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    HUGEINT,
+    INTEGER,
+    INTERVAL,
+    JSON,
+    NULL,
+    SMALLINT,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    TINYINT,
+    UUID,
+    VARCHAR,
+    Kind,
+    SqlType,
+    array,
+    decimal,
+    map_of,
+    struct,
+)
+from sqlstream_planner.expressions import problems
+from sqlstream_planner.expressions.problems import TypeProblem
+
+_T = exp.DType
+_SIMPLE: dict[exp.DType, SqlType] = {
+    _T.BOOLEAN: BOOLEAN,
+    _T.TINYINT: TINYINT,
+    _T.SMALLINT: SMALLINT,
+    _T.INT: INTEGER,
+    _T.BIGINT: BIGINT,
+    _T.INT128: HUGEINT,
+    _T.UTINYINT: SqlType(Kind.UTINYINT),
+    _T.USMALLINT: SqlType(Kind.USMALLINT),
+    _T.UINT: SqlType(Kind.UINTEGER),
+    _T.UBIGINT: SqlType(Kind.UBIGINT),
+    _T.FLOAT: FLOAT,
+    _T.DOUBLE: DOUBLE,
+    _T.TEXT: VARCHAR,
+    _T.VARCHAR: VARCHAR,
+    _T.CHAR: VARCHAR,
+    _T.NCHAR: VARCHAR,
+    _T.NVARCHAR: VARCHAR,
+    _T.BPCHAR: VARCHAR,
+    _T.VARBINARY: BLOB,
+    _T.BINARY: BLOB,
+    _T.BLOB: BLOB,
+    _T.DATE: DATE,
+    _T.TIME: TIME,
+    _T.TIMESTAMP: TIMESTAMP,
+    _T.TIMESTAMPNTZ: TIMESTAMP,
+    _T.DATETIME: TIMESTAMP,
+    _T.TIMESTAMPTZ: TIMESTAMPTZ,
+    _T.TIMESTAMPLTZ: TIMESTAMPTZ,
+    _T.INTERVAL: INTERVAL,
+    _T.UUID: UUID,
+    _T.JSON: JSON,
+    _T.NULL: NULL,
+}
+_TIMES = (_T.TIMESTAMP, _T.TIMESTAMPNTZ, _T.TIMESTAMPTZ, _T.TIMESTAMPLTZ, _T.DATETIME, _T.TIME)
+_DECIMALS = (_T.DECIMAL, _T.BIGDECIMAL, _T.UDECIMAL)
+_MICROSECONDS = 6
+
+
+def sql_type_of(node: exp.Expr) -> SqlType:
+    """The SqlType of a type in the AST. Raises TypeProblem if columns can't have it.
+
+    >>> import sqlglot
+    >>> print(sql_type_of(sqlglot.parse_one("CAST(x AS MAP(VARCHAR, DECIMAL(10,2)[]))", dialect="duckdb").to))
+    MAP(VARCHAR, DECIMAL(10,2)[])
+    """
+    if isinstance(node, exp.Interval):
+        return INTERVAL
+    if not isinstance(node, exp.DataType):
+        raise _unknown(node)
+    kind, inside = node.this, node.expressions
+    if kind in _SIMPLE:
+        if kind in _TIMES and inside and int(inside[0].name) > _MICROSECONDS:
+            raise TypeProblem(
+                node,
+                problems.UNKNOWN_TYPE,
+                f"{node.sql(dialect='duckdb')}: time is kept in microseconds",
+                help=f"write a precision of at most {_MICROSECONDS}",
+            )
+        return _SIMPLE[kind]
+    if kind in _DECIMALS:
+        if not all(parameter.name.isdigit() for parameter in inside):
+            raise _unknown(node)
+        sizes = [int(parameter.name) for parameter in inside]
+        precision, scale = [*sizes, 0][:2] if sizes else (18, 3)
+        if not (1 <= precision <= 38 and 0 <= scale <= precision):
+            raise TypeProblem(
+                node,
+                problems.UNKNOWN_TYPE,
+                f"DECIMAL({precision},{scale}): 1 to 38 digits, the scale at most as many",
+            )
+        return decimal(precision, scale)
+    if kind in (_T.ARRAY, _T.LIST) and len(inside) == 1 and not node.args.get("values"):
+        return array(sql_type_of(inside[0]))
+    if kind is _T.MAP and len(inside) == 2:
+        return map_of(sql_type_of(inside[0]), sql_type_of(inside[1]))
+    if kind is _T.STRUCT and inside:
+        return struct(*((field.name, sql_type_of(field.args["kind"])) for field in inside))
+    raise _unknown(node)
+
+
+def _unknown(node: exp.Expr) -> TypeProblem:
+    names = sorted(
+        {str(t) for t in _SIMPLE.values()} | {"DECIMAL(p, s)", "t[]", "MAP(k, v)", "STRUCT(name t, …)"}
+    )
+    return TypeProblem(
+        node,
+        problems.UNKNOWN_TYPE,
+        f"there is no type `{node.sql(dialect='duckdb')}`",
+        ("types: " + ", ".join(names),),
+    )

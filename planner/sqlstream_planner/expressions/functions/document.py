@@ -1,0 +1,67 @@
+"""docs/functions.md, written from the tables.
+
+PYTHONPATH=planner:operators python -m sqlstream_planner.expressions.functions.document > docs/functions.md
+"""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+
+from sqlstream_planner.expressions.functions import catalogue
+from sqlstream_planner.expressions.functions.translate.table import THEMES
+
+_HEAD = """\
+# Functions
+
+Scalar expressions and aggregates are DuckDB's: every name under "DuckDB's functions" can be called and means
+what DuckDB says. Names and forms of Flink and Spark are rewritten to them, in the tables that follow.
+
+Rules where systems differ:
+
+- A call that DuckDB has and that means the same in Flink and Spark is left alone (UPPER, LPAD, ROUND …).
+- Where Flink and Spark agree and DuckDB differs for the same call, theirs is meant: CONCAT with a NULL is
+  NULL, LOG(x) is natural, DAYOFWEEK counts from Sunday = 1, REGEXP_REPLACE replaces every match.
+- Where Flink and Spark disagree with each other, DuckDB's meaning is kept: GREATEST and LEAST skip NULLs,
+  REGEXP_EXTRACT gives the whole match and '' if there is none, SUBSTRING counts from 1.
+- Operators, casts, EXTRACT and DATE_PART are DuckDB's: 7 / 2 is 3.5, CAST(2.5 AS INT) rounds (TRUNC(x) cuts), a DATE
+  plus an INTERVAL is a TIMESTAMP, in EXTRACT(DOW …) Sunday is 0, CAST(x AS CHAR(2)) does not cut.
+- Regular expressions are RE2's, without look-around and back-references.
+- All times are UTC; there is no session time zone.
+- What has no exact counterpart is refused with an error, never approximated.
+
+An argument list such as `(string, index)` names the arguments of the DuckDB form beside it.
+"""
+_VOLATILE = """
+## Refused because a replay would give another answer
+
+After a failure the same rows are computed again; these functions would give another result then. Take the
+time from the data (an event-time column), and ids from a hash of the row.
+"""
+
+
+def functions_page() -> str:
+    """The text of docs/functions.md."""
+    lines = [_HEAD]
+    for theme, translations in THEMES:
+        lines += [f"## {theme}", "", "| Call | From | In DuckDB | Meaning |", "|---|---|---|---|"]
+        for translation in translations:
+            call = f"{translation.name}({', '.join(p.rstrip('_') for p in translation.parameters)})"
+            template = translation.template
+            for parameter in translation.parameters:
+                if parameter.endswith("_"):
+                    template = template.replace(parameter, parameter.rstrip("_"))
+            cells = (f"`{call}`", translation.system, f"`{template}`", translation.meaning)
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        lines.append("")
+    lines += [_VOLATILE.lstrip("\n"), _wrapped(catalogue.volatile_names()), ""]
+    lines += ["## DuckDB's functions", "", _wrapped(catalogue.names()), ""]
+    return "\n".join(lines)
+
+
+def _wrapped(names: tuple[str, ...]) -> str:
+    return textwrap.fill(", ".join(names), 110, break_long_words=False)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(functions_page())

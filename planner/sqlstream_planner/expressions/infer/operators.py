@@ -1,0 +1,123 @@
+"""Operators, and the syntax that stands for a function: casts, EXTRACT, AT TIME ZONE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp
+
+from sqlstream_operators.plan.types import UNKNOWN, VARCHAR
+from sqlstream_planner.expressions import problems
+from sqlstream_planner.expressions.casts import TypedExpr, can_cast_explicitly, literal_type
+from sqlstream_planner.expressions.datatypes import sql_type_of
+from sqlstream_planner.expressions.functions.generics import NotTypableError, part_type
+from sqlstream_planner.expressions.functions.suggestions import cast_help
+from sqlstream_planner.expressions.infer.inference import Handler, Inference
+from sqlstream_planner.expressions.infer.resolution import known_function, resolved
+from sqlstream_planner.expressions.infer.texts import instead_of, never
+from sqlstream_planner.expressions.problems import TypeProblem
+
+_BINARY: dict[type[exp.Expr], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.IntDiv: "//",
+    exp.Mod: "%",
+    exp.Pow: "**",
+    exp.DPipe: "||",
+    exp.BitwiseAnd: "&",
+    exp.BitwiseOr: "|",
+    exp.BitwiseXor: "xor",
+    exp.BitwiseLeftShift: "<<",
+    exp.BitwiseRightShift: ">>",
+    exp.Like: "~~",
+    exp.ILike: "~~*",
+    exp.Glob: "~~~",
+    exp.SimilarTo: "regexp_full_match",
+    exp.RegexpLike: "regexp_matches",
+    exp.RegexpILike: "regexp_matches",
+    exp.ArrayContainsAll: "@>",
+    exp.ArrayContainedBy: "<@",
+    exp.ArrayOverlaps: "&&",
+}
+_UNARY: dict[type[exp.Expr], str] = {exp.BitwiseNot: "~", exp.Abs: "abs"}
+
+
+def _binary(inference: Inference, node: exp.Expr) -> TypedExpr:
+    return operator(inference, node, _BINARY[type(node)], [node.this, node.expression])
+
+
+def _unary(inference: Inference, node: exp.Expr) -> TypedExpr:
+    return operator(inference, node, _UNARY[type(node)], [node.this])
+
+
+def operator(inference: Inference, node: exp.Expr, name: str, operands: Sequence[exp.Expr]) -> TypedExpr:
+    """The type of an operator, which is a function by the name `name`."""
+    typed = [inference.type_of(operand) for operand in operands]
+    return resolved(node, known_function(name), typed, operands)
+
+
+def _negative(inference: Inference, node: exp.Expr) -> TypedExpr:
+    typed = inference.type_of(node.this)
+    if isinstance(typed.literal, int):
+        return TypedExpr(literal_type(-typed.literal), False, -typed.literal)
+    return operator(inference, node, "-", [node.this])
+
+
+def _cast(inference: Inference, node: exp.Expr) -> TypedExpr:
+    from_ = inference.type_of(node.this)
+    to = sql_type_of(node.args["to"])
+    if not can_cast_explicitly(from_.type, to):
+        raise TypeProblem(
+            node,
+            problems.BAD_CAST,
+            f"{from_.type} can't be cast to {to}",
+            help=cast_help(from_.type, to, node.this),
+        )
+    if isinstance(from_.literal, str) and not isinstance(node, exp.TryCast) and never(from_.literal, to):
+        raise TypeProblem(
+            node, problems.BAD_CAST, f"'{from_.literal}' can't be cast to {to}", help=instead_of(to)
+        )
+    return TypedExpr(to, from_.nullable or isinstance(node, exp.TryCast))
+
+
+def _extract(inference: Inference, node: exp.Expr) -> TypedExpr:
+    typed = inference.type_of(node.expression)
+    part = TypedExpr(VARCHAR, False, node.this.name.lower())
+    resolved(node, known_function("date_part"), [part, typed], [node.this, node.expression])
+    try:
+        return TypedExpr(part_type(str(part.literal)), typed.nullable)
+    except NotTypableError as reason:
+        raise TypeProblem(node, problems.WRONG_ARGUMENTS, str(reason)) from None
+
+
+def _at_time_zone(inference: Inference, node: exp.Expr) -> TypedExpr:
+    operands = [node.args["zone"], node.this]
+    return resolved(node, known_function("timezone"), [inference.type_of(o) for o in operands], operands)
+
+
+def _paren(inference: Inference, node: exp.Expr) -> TypedExpr:
+    return inference.type_of(node.this)
+
+
+def _tuple(inference: Inference, node: exp.Expr) -> TypedExpr:
+    for item in node.expressions:
+        inference.type_of(item)
+    return TypedExpr(UNKNOWN, False)
+
+
+HANDLERS: Mapping[type[exp.Expr], Handler] = {
+    **dict.fromkeys(_BINARY, _binary),
+    **dict.fromkeys(_UNARY, _unary),
+    exp.Neg: _negative,
+    exp.Cast: _cast,
+    exp.TryCast: _cast,
+    exp.Extract: _extract,
+    exp.AtTimeZone: _at_time_zone,
+    exp.Paren: _paren,
+    exp.Alias: _paren,
+    exp.Collate: _paren,
+    exp.Escape: _paren,
+    exp.Tuple: _tuple,
+}

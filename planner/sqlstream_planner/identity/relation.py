@@ -1,0 +1,421 @@
+"""What relations and columns mean: forms of the relational algebra, whatever things are called.
+
+The form of a relation says which rows it has, without regard to its columns; the form of a column says what it holds in
+each of these rows. Both are read together: a column's form is understood in the relation that it is a column of. So
+that it can be understood in one way only, everything that makes rows or values of its own (an element of an UNNEST, a
+window, a branch of a UNION, a group, a rank) is named with its *level*, the number of such things on the way down to
+the sources: the same array unnested twice is two things. Projections make nothing, and filters commute with what
+copies rows, so that a view or a sub-query around a part of a query changes no form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from sqlstream_operators.plan.spec import WindowKind, WindowSpec
+from sqlstream_operators.plan.types import SqlType
+from sqlstream_planner.diagnostics import InternalError
+from sqlstream_planner.identity.expression import expression_form
+from sqlstream_planner.identity.form import Form, form, sort_forms
+from sqlstream_planner.identity.source import compact
+from sqlstream_planner.logical import (
+    Aggregate,
+    AggregateCall,
+    Apply,
+    EmitOnClose,
+    Field,
+    Fields,
+    Filter,
+    GroupAggregate,
+    Join,
+    Node,
+    OrderLimit,
+    OrderTerm,
+    OverWindow,
+    Project,
+    Scan,
+    SetOperation,
+    Sink,
+    SuppressUntilClose,
+    TopN,
+    Unnest,
+    Values,
+    WindowAggregate,
+    WindowFunction,
+    columns_of,
+)
+from sqlstream_planner.properties.analysis import Analysis
+
+
+class Columns(dict[str, Form]):
+    """The forms of columns by id, with their `types`: what an operator means depends on what it is applied to."""
+
+    def __init__(self, forms: Mapping[str, Form], types: Mapping[str, SqlType]) -> None:
+        super().__init__(forms)
+        self.types = types
+
+    @classmethod
+    def of(cls, node: Node, forms: Mapping[str, Form]) -> Columns:
+        """The columns of a node."""
+        return cls(forms, {f.id: f.type for f in node.fields})
+
+    def and_of(self, other: Columns) -> Columns:
+        """These and others, which have precedence."""
+        return Columns({**self, **other}, {**self.types, **other.types})
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Which rows a relation has: those of `base` for which all of `conditions` hold."""
+
+    base: Form
+    conditions: frozenset[Form] = frozenset()
+
+    @property
+    def form(self) -> Form:
+        """Both as one form."""
+        if not self.conditions:
+            return self.base
+        return form("filter", self.base, *sort_forms(self.conditions))
+
+
+class Meanings:
+    """The forms of the relations and columns of one plan, computed once a node."""
+
+    def __init__(self) -> None:
+        self._levels = _Levels()
+        self._columns = _ColumnForms(self)
+        self._rows = _RowForms(self)
+
+    def relation(self, node: Node) -> Form:
+        """Which rows a node of the algebra has."""
+        return self._rows(node).form
+
+    def columns(self, node: Node) -> Columns:
+        """What each of a node's columns holds, by the column's id."""
+        return self._columns(node)
+
+    def expression(self, expression: exp.Expr, node: Node) -> Form:
+        """What an expression over `node`'s columns computes."""
+        return form_over(expression, self.columns(node))
+
+    def call(self, call: AggregateCall, node: Node) -> Form:
+        """What an aggregate call over `node`'s rows computes."""
+        return call_form(call, self.columns(node))
+
+    def level(self, node: Node) -> int:
+        """How many things that make rows or values of their own are on the longest way from `node` to a source."""
+        return self._levels(node)
+
+    def rows(self, node: Node) -> Rows:
+        """As `relation`, its conditions apart."""
+        return self._rows(node)
+
+    def window(self, node: WindowFunction) -> Form:
+        """Which windows a window function makes."""
+        return window_form(node.window, self.columns(node.input)[node.time_column])
+
+
+#: Of what reads no column.
+NO_COLUMNS = Columns({}, {})
+
+
+def form_over(expression: exp.Expr, columns: Columns) -> Form:
+    """The form of an expression over columns with these forms.
+
+    A column that is not among them is one of the query around a sub-query.
+    """
+    outer = {id_: form("outer column", id_) for id_ in columns_of(expression) if id_ not in columns}
+    return expression_form(expression, {**columns, **outer} if outer else columns, columns.types)
+
+
+def window_form(window: WindowSpec, time: Form) -> Form:
+    """Which windows a time falls into: lengths in µs, and the offset as far as it matters.
+
+    Windows of TUMBLE and HOP repeat after a slide, those of CUMULATE after a whole cycle.
+    """
+    period = window.size_us if window.kind is WindowKind.CUMULATE else window.slide_us
+    return form("window", window.kind.value, window.size_us, window.slide_us, window.offset_us % period, time)
+
+
+def call_form(call: AggregateCall, columns: Columns) -> Form:
+    """The form of an aggregate call over columns with these forms."""
+    order = (
+        form("order", form_over(e, columns), "desc" if descending else "asc", "first" if nulls else "last")
+        for e, descending, nulls in call.order_by
+    )
+    return form(
+        "aggregate call",
+        call.name,
+        "distinct" if call.distinct else None,
+        form("arguments", *(form_over(a, columns) for a in call.arguments)),
+        form_over(call.filter, columns) if call.filter is not None else None,
+        *order,
+    )
+
+
+def order_forms(terms: Iterable[OrderTerm], columns: Columns) -> tuple[Form, ...]:
+    """The forms of the terms of an ORDER BY."""
+    return tuple(
+        form(
+            "order",
+            columns[t.column],
+            "desc" if t.descending else "asc",
+            "first" if t.nulls_first else "last",
+        )
+        for t in terms
+    )
+
+
+def source_form(node: Scan) -> Form:
+    """Which rows a source has."""
+    return form("source", compact(node.identity.rows))
+
+
+def source_column_form(node: Scan, source: Form, name: str) -> Form:
+    """What a stored column of a source holds."""
+    meaning = node.identity.column(name)
+    return form("column", source, compact({k: v for k, v in meaning.items() if k != "source"}))
+
+
+class _Levels(Analysis[int]):
+    def of(self, node: Node) -> int:
+        if isinstance(node, WindowAggregate | GroupAggregate | SuppressUntilClose | TopN):
+            return self(node.meaning)
+        below = max((self(i) for i in node.inputs), default=0)
+        passing = isinstance(node, Scan | Values | Project | Filter | Sink | EmitOnClose | OrderLimit)
+        return below if passing else below + 1
+
+
+class _RowForms(Analysis[Rows]):
+    def __init__(self, meanings: Meanings) -> None:
+        super().__init__()
+        self._meanings = meanings
+
+    def of(self, node: Node) -> Rows:
+        meanings = self._meanings
+        match node:
+            case Scan():
+                return Rows(source_form(node))
+            case Values():
+                rows = (form("row", *(form_over(e, NO_COLUMNS) for e in row)) for row in node.rows)
+                return Rows(form("values", *rows))
+            case Project() | Sink() | EmitOnClose() | OverWindow():
+                return self(node.input)
+            case Filter():
+                below = self(node.input)
+                predicate = meanings.expression(node.predicate, node.input)
+                return Rows(below.base, below.conditions | set(_conjuncts(predicate)))
+            case WindowFunction():
+                below = self(node.input)
+                return Rows(form("windows", below.base, meanings.window(node)), below.conditions)
+            case Unnest():
+                below = self(node.input)
+                array = meanings.expression(node.array, node.input)
+                kind = "outer" if node.outer else "inner"
+                return Rows(form("unnest", below.base, array, kind), below.conditions)
+            case SetOperation() if node.is_union_all:
+                return Rows(form("union", *(self(b).form for b in node.branches)))
+            case SetOperation():
+                branches = (
+                    form("branch", self(b).form, *_cast_columns(b.fields, node.fields, meanings.columns(b)))
+                    for b in node.branches
+                )
+                return Rows(form(node.operator.lower(), "all" if node.all_ else "distinct", *branches))
+            case Aggregate():
+                sets = sort_forms(
+                    form("set", *sort_forms(set(keys))) for keys in _grouping_sets(node, meanings)
+                )
+                return Rows(form("groups", self(node.input).form, *sets))
+            case OrderLimit():
+                columns = meanings.columns(node.input)
+                terms = order_forms(node.order, columns)
+                ties = form("ties", *(columns[t] for t in node.ties or ()))
+                return Rows(form("limit", self(node.input).form, node.limit, node.offset, ties, *terms))
+            case Join():
+                condition = form_over(node.condition, _joined(node, meanings)) if node.condition else None
+                return Rows(
+                    form("join", node.kind.value, self(node.left).form, self(node.right).form, condition)
+                )
+            case Apply():
+                return self(node.input)
+        raise InternalError(f"the rows of a {type(node).__name__} are asked of what it was made of")
+
+
+class _ColumnForms(Analysis[Columns]):
+    def __init__(self, meanings: Meanings) -> None:
+        super().__init__()
+        self._meanings = meanings
+
+    def of(self, node: Node) -> Columns:
+        return Columns.of(node, self._forms(node))
+
+    def _forms(self, node: Node) -> Mapping[str, Form]:
+        meanings = self._meanings
+        level = meanings.level(node)
+        match node:
+            case Scan():
+                source = source_form(node)
+                return {f.id: source_column_form(node, source, f.name) for f in node.fields}
+            case Values():
+                return {f.id: form("value", level, n) for n, f in enumerate(node.fields)}
+            case Project():
+                inside = self(node.input)
+                return {f.id: form_over(e, inside) for f, e in zip(node.fields, node.items, strict=True)}
+            case WindowFunction():
+                window = meanings.window(node)
+                bounds = {"start": node.start, "end": node.end, "time": node.time}
+                new = {f.id: form(f"window {role}", level, window) for role, f in bounds.items()}
+                return {**self(node.input), **new}
+            case Unnest():
+                return {**self(node.input), **self._elements(node, level)}
+            case SetOperation() if node.is_union_all:
+                branches = [_cast_columns(b.fields, node.fields, self(b)) for b in node.branches]
+                return {
+                    f.id: forms[0] if len(set(forms)) == 1 else form("either", level, *forms)
+                    for f, forms in zip(node.fields, zip(*branches, strict=True), strict=True)
+                }
+            case SetOperation():
+                return {f.id: form("set column", level, n) for n, f in enumerate(node.fields)}
+            case Aggregate():
+                return self._groups(node, level)
+            case OverWindow():
+                return {**self(node.input), node.call.field.id: self._over(node, level)}
+            case Join():
+                joined = _joined(node, meanings)
+                return {f.id: joined[f.id] for f in node.fields}
+            case Apply():
+                inside = self(node.query)
+                value = form(
+                    "sub-query",
+                    level,
+                    node.kind.value,
+                    node.comparison,
+                    meanings.relation(node.query),
+                    form("gives", *(inside[f.id] for f in node.query.fields)),
+                    *(form_over(e, self(node.input)) for e in node.operand),
+                )
+                return {**self(node.input), node.result.id: value}
+            case TopN():
+                ranked = self(node.meaning)
+                mine = {node.rank.id: ranked[node.rank.id]} if node.rank is not None else {}
+                return {**self(node.input), **mine}
+            case WindowAggregate() | GroupAggregate():
+                return self._operator(node)
+        return self(node.inputs[0])
+
+    def _elements(self, node: Unnest, level: int) -> Mapping[str, Form]:
+        array = self._meanings.expression(node.array, node.input)
+        new = {
+            f.id: form("element", level, array, n if node.spread else None)
+            for n, f in enumerate(node.element)
+        }
+        if node.ordinality is not None:
+            new[node.ordinality.id] = form("ordinality", level, array)
+        return new
+
+    def _groups(self, node: Aggregate, level: int) -> Mapping[str, Form]:
+        inside = self(node.input)
+        found: dict[str, Form] = {}
+        for f, e in zip(node.keys, node.key_expressions, strict=True):
+            key = form_over(e, inside)
+            # In a grouping set that has it not, a key is NULL: it is not what it is grouped by then.
+            bound = f.window is not None
+            found[f.id] = key if node.grouping is None or bound else form("key", level, key)
+        if node.grouping is not None:
+            found[node.grouping.id] = form("grouping", level, *_plain_keys(node, inside))
+        for call in node.calls:
+            found[call.field.id] = form("aggregate", level, call_form(call, inside))
+        return found
+
+    def _over(self, node: OverWindow, level: int) -> Form:
+        inside = self(node.input)
+        call = node.call
+        numbered = call.name == "row_number"
+        return form(
+            "over",
+            level,
+            self._meanings.relation(node.input),
+            call.name,
+            "distinct" if call.distinct else None,
+            "ignore nulls" if call.ignore_nulls else None,
+            call.frame,
+            form("arguments", *(form_over(a, inside) for a in call.arguments)),
+            form_over(call.filter, inside) if call.filter is not None else None,
+            form("partition", *sort_forms({inside[id_] for id_ in node.partition})),
+            form("ties", *(inside[id_] for id_ in node.ties or ())) if numbered else None,
+            *order_forms(node.order, inside),
+        )
+
+    def _operator(self, node: WindowAggregate | GroupAggregate) -> Mapping[str, Form]:
+        """The columns of an aggregate are those of what it was made of; it may give a few more of its own."""
+        known = self(node.meaning)
+        inside = self(node.input)
+        level = self._meanings.level(node)
+        found: dict[str, Form] = {}
+        for f in node.fields:
+            if f.id in known:
+                found[f.id] = known[f.id]
+            elif f.window is not None:
+                spec = f.window.window
+                found[f.id] = form(
+                    f"window {f.window.role}", level, spec.kind.value, spec.size_us, spec.slide_us
+                )
+        for call in node.calls:
+            found.setdefault(call.field.id, form("aggregate", level, call_form(call, inside)))
+        return found
+
+
+def _joined(node: Join, meanings: Meanings) -> Columns:
+    """The columns of both sides, each as one of its side."""
+    level = meanings.level(node)
+    left, right = (
+        Columns({id_: form(side, level, f) for id_, f in columns.items()}, columns.types)
+        for side, columns in (
+            ("left", meanings.columns(node.left)),
+            ("right", meanings.columns(node.right)),
+        )
+    )
+    return left.and_of(right)
+
+
+def _cast_columns(given: Fields, wanted: Fields, columns: Columns) -> list[Form]:
+    """The columns of a branch as a set operation takes them: of the type that is common to all."""
+    return [
+        columns[g.id] if g.type == w.type else form("cast", columns[g.id], str(w.type))
+        for g, w in zip(given, wanted, strict=True)
+    ]
+
+
+def _conjuncts(predicate: Form) -> tuple[Form, ...]:
+    if predicate.op != "and":
+        return (predicate,)
+    return tuple(a for a in predicate.args if isinstance(a, Form))
+
+
+def _plain_keys(node: Aggregate, inside: Columns) -> list[Form]:
+    """What is grouped by, in the query's order, without bounds of windows."""
+    return [
+        form_over(e, inside) for f, e in zip(node.keys, node.key_expressions, strict=True) if f.window is None
+    ]
+
+
+def _grouping_sets(node: Aggregate, meanings: Meanings) -> list[list[Form]]:
+    """What each grouping set groups by; any bound of a window stands for the window."""
+    inside = meanings.columns(node.input)
+
+    def key(f: Field, e: exp.Expr) -> Form:
+        found = form_over(e, inside)
+        if f.window is None:
+            return found
+        return form("in window", *found.args) if _is_bound(found) else found
+
+    keys = [key(f, e) for f, e in zip(node.keys, node.key_expressions, strict=True)]
+    return [[keys[i] for i in chosen] for chosen in node.sets]
+
+
+def _is_bound(found: Form) -> bool:
+    return found.op in ("window start", "window end", "window time")

@@ -1,0 +1,317 @@
+"""Relational algebra: what a query means, and nothing of how it is run.
+
+These are all the nodes that the binder makes. Top-N, deduplication, windows that close, or the counts of an
+INTERSECT are no algebra: rules make the nodes of `streaming` of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from sqlstream_operators.plan.spec import SinkSpec, SourceSpec, WindowSpec
+from sqlstream_planner.catalog.descriptor import Connectors
+from sqlstream_planner.diagnostics import Span
+from sqlstream_planner.identity.source import SourceIdentity
+from sqlstream_planner.logical.columns import Field, Fields
+from sqlstream_planner.logical.node import APART, ColumnId, Node
+from sqlstream_planner.logical.parts import (
+    ON_CLOSE,
+    AggregateCall,
+    ConflictAction,
+    Emission,
+    JoinKind,
+    OrderTerm,
+    SetOperator,
+    SubqueryKind,
+    WindowCall,
+)
+
+NO_CONNECTORS = Connectors()
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Leaf(Node):
+    """A node that reads no other."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """No inputs."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class UnaryNode(Node):
+    """A node over one input."""
+
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The one input."""
+        return (self.input,)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PassingNode(UnaryNode):
+    """A node that gives its input's columns as they are."""
+
+    @property
+    def fields(self) -> Fields:
+        """The input's fields."""
+        return self.input.fields
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Scan(Leaf):
+    """A source table; `fields` are its physical and metadata columns.
+
+    `changelog`: what is read are changes, each with its kind; the rows of the table are what they leave, by the columns
+    `primary_key` where there is one. `ttl_us`: a key that nothing touched for so long is forgotten.
+    """
+
+    source: SourceSpec
+    identity: SourceIdentity
+    fields: Fields
+    changelog: bool = False
+    primary_key: tuple[ColumnId, ...] = ()
+    ttl_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Values(Leaf):
+    """Rows that are written out, one expression a field in each."""
+
+    fields: Fields
+    rows: tuple[tuple[exp.Expr, ...], ...]
+    at: Span | None = field(default=None, metadata=APART)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Project(UnaryNode):
+    """Computes `items` for each row, one for each of `fields`."""
+
+    fields: Fields
+    items: tuple[exp.Expr, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.fields) != len(self.items):
+            raise ValueError("one expression per field")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Filter(PassingNode):
+    """Keeps the rows for which `predicate` is true."""
+
+    predicate: exp.Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class WindowFunction(UnaryNode):
+    """TUMBLE, HOP or CUMULATE: copies each row into every window that its `time_column` falls into.
+
+    Adds `start`, `end` (TIMESTAMP, window bounds) and `time` (end - 1 ms, an event-time attribute).
+    """
+
+    window: WindowSpec
+    time_column: ColumnId
+    start: Field
+    end: Field
+    time: Field
+
+    @property
+    def fields(self) -> Fields:
+        """The input's fields and the three window columns."""
+        return (*self.input.fields, self.start, self.end, self.time)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Unnest(UnaryNode):
+    """Cross join of each row with the elements of an array (`outer`: keep rows whose array is empty).
+
+    `element` are the new columns: one for scalars, one a field for an array of structs; `ordinality` counts
+    from 1.
+    """
+
+    array: exp.Expr
+    element: Fields
+    spread: bool
+    ordinality: Field | None
+    outer: bool
+
+    @property
+    def fields(self) -> Fields:
+        """The input's fields and the new ones."""
+        extra = (self.ordinality,) if self.ordinality is not None else ()
+        return (*self.input.fields, *self.element, *extra)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Join(Node):
+    """Pairs of rows of two inputs for which `condition` is true (None: all pairs).
+
+    An outer join gives rows without a partner beside NULLs; SEMI and ANTI give only rows of `left`.
+    """
+
+    left: Node
+    right: Node
+    kind: JoinKind
+    condition: exp.Expr | None
+    at: Span | None = field(default=None, metadata=APART)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """Left, then right."""
+        return (self.left, self.right)
+
+    @property
+    def fields(self) -> Fields:
+        """The fields of both, nullable where a row may have no partner. Nothing is said of their times."""
+        if self.kind in (JoinKind.SEMI, JoinKind.ANTI):
+            return self.left.fields
+        left, right = (tuple(replace(f, time=None, window=None) for f in side.fields) for side in self.inputs)
+        if self.kind in (JoinKind.RIGHT, JoinKind.FULL):
+            left = tuple(replace(f, nullable=True) for f in left)
+        if self.kind in (JoinKind.LEFT, JoinKind.FULL):
+            right = tuple(replace(f, nullable=True) for f in right)
+        return (*left, *right)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Apply(Node):
+    """Adds the value of a sub-query for each row of `input`: the dependent join of Neumann and Kemper (2015).
+
+    `query` is the sub-query; it may read `outer`, columns of the input. `result` is a value (SCALAR), or TRUE, FALSE or
+    NULL: EXISTS, or how `operand` compares (`comparison`, as =) with ANY or ALL of the rows (IN is = ANY).
+    """
+
+    input: Node
+    query: Node
+    kind: SubqueryKind
+    result: Field
+    outer: tuple[ColumnId, ...] = ()
+    operand: tuple[exp.Expr, ...] = ()
+    comparison: str = "="
+    at: Span | None = field(default=None, metadata=APART)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The rows, then the sub-query."""
+        return (self.input, self.query)
+
+    @property
+    def fields(self) -> Fields:
+        """The input's fields and the sub-query's value."""
+        return (*self.input.fields, self.result)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Aggregate(UnaryNode):
+    """Groups rows by keys.
+
+    `sets` are the grouping sets as positions in `keys` (one set of all keys if the query has none), `grouping` the
+    field of the grouping id where there are several. Without calls it is DISTINCT. `emission` says when groups of
+    windows are given; `ttl_us`: a group that nothing touched for so long is forgotten.
+    """
+
+    keys: Fields
+    key_expressions: tuple[exp.Expr, ...]
+    sets: tuple[tuple[int, ...], ...]
+    grouping: Field | None
+    calls: tuple[AggregateCall, ...]
+    emission: Emission = ON_CLOSE
+    ttl_us: int | None = None
+    at: Span | None = field(default=None, metadata=APART)
+
+    @property
+    def fields(self) -> Fields:
+        """Keys, the grouping id if there is one, and the aggregates."""
+        grouping = (self.grouping,) if self.grouping is not None else ()
+        return (*self.keys, *grouping, *(c.field for c in self.calls))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SetOperation(Node):
+    """UNION, INTERSECT or EXCEPT of branches, columns matched by position; with `all_` rows count as often as they come.
+
+    UNION ALL has any number of branches, the others have two.
+    """
+
+    branches: tuple[Node, ...]
+    fields: Fields
+    operator: SetOperator = SetOperator.UNION
+    all_: bool = True
+    ttl_us: int | None = None
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The branches."""
+        return self.branches
+
+    @property
+    def is_union_all(self) -> bool:
+        """Whether it only puts the rows of its branches together."""
+        return self.operator is SetOperator.UNION and self.all_
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class OverWindow(UnaryNode):
+    """Adds `call` of each row over the rows of its partition.
+
+    `ties` are, for a function that ranks, the columns of the input that the query reads (None until `settle_ties` has
+    looked): ROW_NUMBER ranks rows that are equal in all of `order` by them, ascending, NULLs first. `at` is the OVER in
+    the user's text.
+    """
+
+    partition: tuple[ColumnId, ...]
+    order: tuple[OrderTerm, ...]
+    call: WindowCall
+    ties: tuple[ColumnId, ...] | None = None
+    emission: Emission = ON_CLOSE
+    ttl_us: int | None = None
+    at: Span | None = field(default=None, metadata=APART)
+
+    @property
+    def fields(self) -> Fields:
+        """The input's fields and the function's."""
+        return (*self.input.fields, self.call.field)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class OrderLimit(PassingNode):
+    """ORDER BY … LIMIT … OFFSET: `limit` rows after the first `offset` by `order`, then by `ties` as in `OverWindow`."""
+
+    order: tuple[OrderTerm, ...]
+    limit: int
+    offset: int
+    ties: tuple[ColumnId, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class EmitOnClose(PassingNode):
+    """EMIT ON WINDOW CLOSE behind a query: its result is given when windows close, and never changes."""
+
+    at: Span | None = field(default=None, metadata=APART)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Sink(PassingNode):
+    """Writes its input's columns, by position, to a sink table. `label` is how the user wrote it.
+
+    `conflict` is what ON CONFLICT says, at `conflict_at`. `connectors` are those that there are.
+    """
+
+    sink: SinkSpec
+    label: str
+    conflict: ConflictAction | None = None
+    ttl_us: int | None = None
+    at: Span | None = field(default=None, metadata=APART)
+    conflict_at: Span | None = field(default=None, metadata=APART)
+    connectors: Connectors = field(default=NO_CONNECTORS, metadata=APART)
+
+
+def union_all(branches: Sequence[Node], fields: Fields) -> SetOperation:
+    """UNION ALL of the branches."""
+    return SetOperation(tuple(branches), fields)

@@ -1,0 +1,123 @@
+"""What nodes are made of besides fields and expressions: calls, terms of an order, frames, clauses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from dataclasses import field as attribute
+from enum import StrEnum
+
+from sqlglot import exp
+
+from sqlstream_operators.plan.types import SqlType, quote_identifier
+from sqlstream_planner.diagnostics import Span
+from sqlstream_planner.logical.columns import Field
+from sqlstream_planner.logical.expressions import order_term
+from sqlstream_planner.logical.node import APART, ColumnId, Part
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall(Part):
+    """One aggregate function call; arguments refer to the input's column ids.
+
+    `name` is DuckDB's lower-case name. `order_by`: (expression, descending, nulls first).
+    """
+
+    field: Field
+    name: str
+    arguments: tuple[exp.Expr, ...]
+    argument_types: tuple[SqlType, ...]
+    distinct: bool = False
+    filter: exp.Expr | None = None
+    order_by: tuple[tuple[exp.Expr, bool, bool], ...] = ()
+    order_types: tuple[SqlType, ...] = ()
+    at: Span | None = attribute(default=None, compare=False, metadata=APART)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderTerm(Part):
+    """One term of an ORDER BY: a column of the input by id."""
+
+    column: ColumnId
+    descending: bool
+    nulls_first: bool
+
+    @property
+    def sql(self) -> str:
+        """The term in DuckDB SQL.
+
+        >>> OrderTerm(ColumnId("price"), descending=True, nulls_first=False).sql
+        '"price" DESC NULLS LAST'
+        """
+        return order_term(
+            quote_identifier(self.column), descending=self.descending, nulls_first=self.nulls_first
+        )
+
+
+#: The functions of an OVER that number the rows of a partition, so that a condition on them bounds it.
+RANK_FUNCTIONS = frozenset({"row_number", "rank", "dense_rank"})
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCall(Part):
+    """One function of an OVER: `name` is DuckDB's, `frame` its ROWS, RANGE or GROUPS in DuckDB SQL ('' by default)."""
+
+    field: Field
+    name: str
+    arguments: tuple[exp.Expr, ...] = ()
+    argument_types: tuple[SqlType, ...] = ()
+    distinct: bool = False
+    filter: exp.Expr | None = None
+    ignore_nulls: bool = False
+    frame: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Emission(Part):
+    """When a result in windows is given: with `changes`, while a window is open; and for `lateness_us` after its end
+    late rows correct it.
+    """
+
+    changes: bool = False
+    lateness_us: int = 0
+
+
+#: Results in windows are given once, when the watermark closes the window.
+ON_CLOSE = Emission()
+
+
+class JoinKind(StrEnum):
+    """How rows of two relations are combined."""
+
+    INNER = "INNER"
+    LEFT = "LEFT"
+    RIGHT = "RIGHT"
+    FULL = "FULL"
+    SEMI = "SEMI"
+    ANTI = "ANTI"
+    CROSS = "CROSS"
+
+
+class SetOperator(StrEnum):
+    """What a set operation makes of its branches."""
+
+    UNION = "UNION"
+    INTERSECT = "INTERSECT"
+    EXCEPT = "EXCEPT"
+
+
+class SubqueryKind(StrEnum):
+    """What a sub-query in an expression stands for."""
+
+    SCALAR = "scalar"
+    EXISTS = "EXISTS"
+    IN = "IN"
+    ANY = "ANY"
+    ALL = "ALL"
+
+
+class ConflictAction(StrEnum):
+    """ON CONFLICT DO …: what becomes of rows of a query that claim one row of the sink."""
+
+    ERROR = "ERROR"
+    NOTHING = "NOTHING"
+    DEDUPLICATE = "DEDUPLICATE"

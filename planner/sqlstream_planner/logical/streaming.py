@@ -1,0 +1,150 @@
+"""The operators of a streaming plan, which keep state; rules make them of relational algebra.
+
+Stateless nodes of the algebra (Scan, Project, Filter, WindowFunction, Unnest, UNION ALL, Sink) stand between them as
+they are. Each operator has `meaning`, the relational node whose rows it gives: what its state means is derived from
+that, never from how it is computed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from sqlstream_operators.plan.spec import WindowSpec
+from sqlstream_planner.logical.algebra import PassingNode, UnaryNode
+from sqlstream_planner.logical.columns import EventTime, Field, Fields
+from sqlstream_planner.logical.node import APART, ColumnId, Node, Part
+from sqlstream_planner.logical.parts import AggregateCall, OrderTerm
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class WindowAggregate(UnaryNode):
+    """Groups rows by window and keys; emits each window once, when the watermark closes it.
+
+    `slice_column` is the time column that slices are cut from when `window.shared_slices`; otherwise the
+    column that holds the window's end. `sets` are the grouping sets as positions in `keys` (one set of all
+    keys if the query has none), `grouping` the field of the grouping id where there are several.
+    `time_column` orders FIRST_VALUE and LAST_VALUE.
+    """
+
+    window: WindowSpec
+    slice_column: ColumnId
+    time: EventTime
+    time_column: ColumnId | None
+    keys: Fields
+    key_expressions: tuple[exp.Expr, ...]
+    sets: tuple[tuple[int, ...], ...]
+    grouping: Field | None
+    calls: tuple[AggregateCall, ...]
+    start: Field
+    end: Field
+    window_time: Field
+    meaning: Node = field(metadata=APART)
+
+    @property
+    def fields(self) -> Fields:
+        """Keys, window bounds, the grouping id if there is one, and the aggregates."""
+        grouping = (self.grouping,) if self.grouping is not None else ()
+        return (*self.keys, self.start, self.end, self.window_time, *grouping, *(c.field for c in self.calls))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupExpiry(Part):
+    """Says when a group can't change any more: the key at `position`, a window's end, is behind the watermark of
+    `time`'s sources by `lateness_us`.
+    """
+
+    position: int
+    time: EventTime
+    lateness_us: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class GroupAggregate(UnaryNode):
+    """Groups rows by keys without an end in time; its result changes as rows come and go.
+
+    `sets` are the grouping sets as positions in `keys` (one set of all keys if the query has none), `grouping` the
+    field of the grouping id where there are several. `expiry`: a key that bounds the state (EMIT CHANGES of a window).
+    `ttl_us`: a group that nothing touched for so long is forgotten.
+    """
+
+    keys: Fields
+    key_expressions: tuple[exp.Expr, ...]
+    sets: tuple[tuple[int, ...], ...]
+    grouping: Field | None
+    calls: tuple[AggregateCall, ...]
+    meaning: Node = field(metadata=APART)
+    expiry: GroupExpiry | None = None
+    ttl_us: int | None = None
+
+    @property
+    def fields(self) -> Fields:
+        """Keys, the grouping id if there is one, and the aggregates."""
+        grouping = (self.grouping,) if self.grouping is not None else ()
+        return (*self.keys, *grouping, *(c.field for c in self.calls))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SuppressUntilClose(PassingNode):
+    """Holds the changing results of a window's groups back until the watermark closes it, and lets corrections pass.
+
+    `input` is the group aggregate; its `expiry` says which window a row belongs to and how late corrections may be.
+    """
+
+    input: GroupAggregate
+    window: WindowSpec
+    meaning: Node = field(metadata=APART)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TopN(UnaryNode):
+    """The rows of each partition whose rank is in (offset, offset + limit].
+
+    `function` is row_number, rank or dense_rank; `rank` its field if the query gives it. Rows that are equal in all of
+    `order` are ranked by `ties`, ascending, NULLs first. `window_end` is the column with a window's end where the
+    partition has one: then a window's rows are given once, when it closes. `ttl_us`: a partition that nothing touched
+    for so long is forgotten. `meaning` gives the ranked rows, those beyond the limit too.
+    """
+
+    partition: tuple[ColumnId, ...]
+    order: tuple[OrderTerm, ...]
+    function: str
+    limit: int
+    offset: int
+    rank: Field | None
+    ties: tuple[ColumnId, ...]
+    meaning: Node = field(metadata=APART)
+    window_end: ColumnId | None = None
+    time: EventTime | None = None
+    ttl_us: int | None = None
+
+    @property
+    def fields(self) -> Fields:
+        """The input's fields, and the rank if it is given."""
+        return (*self.input.fields, *((self.rank,) if self.rank is not None else ()))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ChangelogNormalize(PassingNode):
+    """Makes a changelog consistent: at most one row for each of `keys`, the last that came.
+
+    `ttl_us`: a key that nothing touched for so long is forgotten.
+    """
+
+    keys: tuple[ColumnId, ...]
+    meaning: Node = field(metadata=APART)
+    ttl_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class FirstRow(PassingNode):
+    """The first row that came for each of `keys`, of rows that only come (Flink's Deduplicate, keep=FirstRow)."""
+
+    keys: tuple[ColumnId, ...]
+    meaning: Node = field(metadata=APART)
+    ttl_us: int | None = None
+
+
+Operator = WindowAggregate | GroupAggregate | SuppressUntilClose | TopN | ChangelogNormalize | FirstRow
+"""The nodes that keep state."""

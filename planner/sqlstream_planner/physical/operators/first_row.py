@@ -1,0 +1,49 @@
+"""FirstRow: the first row that comes of each key, of rows that only come."""
+
+from __future__ import annotations
+
+from sqlstream_operators.plan.changelog_spec import FirstRowSpec
+from sqlstream_planner.diagnostics import InternalError
+from sqlstream_planner.identity.state import StateIdentity, StoredTable
+from sqlstream_planner.logical import FirstRow, Node
+from sqlstream_planner.physical.block import Block
+from sqlstream_planner.physical.operators.over_rows import (
+    RowsInput,
+    columns_of_rows,
+    run_over_rows,
+    stored_fields,
+)
+from sqlstream_planner.physical.planner import Planner
+
+
+def plan_first_row(planner: Planner, node: Node) -> Block:
+    """The stage that remembers which keys came."""
+    if not isinstance(node, FirstRow):
+        raise InternalError(f"a {type(node).__name__} is no first row")
+    meanings = planner.meanings.columns(node.input)
+    fields = node.input.fields
+    key = stored_fields(tuple(f for f in fields if f.id in node.keys), meanings)
+    identity = StateIdentity(
+        "keys that came",
+        planner.meanings.relation(node.meaning),
+        tuple(s.meaning for s in key),
+        {"time to live": node.ttl_us},
+        (StoredTable("row", "key", key),),
+    )
+    names = ", ".join(f.name for f in fields if f.id in node.keys)
+    state = identity.schema("first_row", f"each {names} that came")
+    columns = columns_of_rows(fields)
+    spec = planner.states.keep(
+        FirstRowSpec(state, tuple(f.name for f in state.tables[0].key), columns, columns), node.ttl_us
+    )
+    rows = RowsInput(columns, tuple(f.id for f in fields))
+    name = planner.stages.name(spec.kind)
+    return run_over_rows(planner, node, spec, rows, planner.blocks(node.input), weighted=False, name=name)
+
+
+def explain_first_row(name: str, spec: FirstRowSpec) -> list[str]:
+    """The lines of the operator's step."""
+    return [
+        f"  {name} = first row that comes of each key, state {spec.state.state_id}",
+        f"    keys {', '.join(spec.keys)}",
+    ]

@@ -1,0 +1,77 @@
+"""The operators: how each one's node is planned, and how what runs is explained. One line an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlstream_operators.plan.changelog_spec import (
+    ChangelogNormalizeSpec,
+    DeduplicateSpec,
+    DistinctValuesSpec,
+    FirstRowSpec,
+    GroupAggregateSpec,
+    SuppressUntilCloseSpec,
+    TopNSpec,
+    WindowTopNSpec,
+)
+from sqlstream_operators.plan.spec import OperatorSpec, WindowAggregateSpec
+from sqlstream_planner.logical import (
+    ChangelogNormalize,
+    FirstRow,
+    GroupAggregate,
+    Node,
+    TopN,
+    WindowAggregate,
+)
+from sqlstream_planner.logical import SuppressUntilClose as Suppress
+from sqlstream_planner.physical.block import Block
+from sqlstream_planner.physical.operators import changelog_normalize as changelog
+from sqlstream_planner.physical.operators import distinct_values, first_row, top_n
+from sqlstream_planner.physical.operators import group_aggregate as group
+from sqlstream_planner.physical.operators import suppress_until_close as suppress
+from sqlstream_planner.physical.operators import window_aggregate as window
+from sqlstream_planner.physical.planner import Operators, Planner
+
+#: Makes the lines of an operator's step in `explain` of the step's name and the spec.
+Explain = Callable[[str, Any], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedOperator:
+    """How the node of an operator is planned, and how each spec that may come of it is explained."""
+
+    plan: Callable[[Planner, Node], Block]
+    explain: Mapping[type[OperatorSpec], Explain]
+
+
+_TOP_N: Mapping[type[OperatorSpec], Explain] = {
+    TopNSpec: top_n.explain_top_n,
+    WindowTopNSpec: top_n.explain_top_n,
+    DeduplicateSpec: top_n.explain_deduplicate,
+}
+_GROUP: Mapping[type[OperatorSpec], Explain] = {
+    GroupAggregateSpec: group.explain_group_aggregate,
+    DistinctValuesSpec: distinct_values.explain_distinct_values,
+}
+
+BY_NODE: Mapping[type[Node], PlannedOperator] = {
+    WindowAggregate: PlannedOperator(
+        window.plan_window_aggregate, {WindowAggregateSpec: window.explain_window_aggregate}
+    ),
+    GroupAggregate: PlannedOperator(group.plan_group_aggregate, _GROUP),
+    Suppress: PlannedOperator(
+        suppress.plan_suppress_until_close, {SuppressUntilCloseSpec: suppress.explain_suppress_until_close}
+    ),
+    TopN: PlannedOperator(top_n.plan_top_n, _TOP_N),
+    ChangelogNormalize: PlannedOperator(
+        changelog.plan_changelog_normalize, {ChangelogNormalizeSpec: changelog.explain_changelog_normalize}
+    ),
+    FirstRow: PlannedOperator(first_row.plan_first_row, {FirstRowSpec: first_row.explain_first_row}),
+}
+
+OPERATORS: Operators = {node: operator.plan for node, operator in BY_NODE.items()}
+EXPLANATIONS: Mapping[type[OperatorSpec], Explain] = {
+    spec: explain for operator in BY_NODE.values() for spec, explain in operator.explain.items()
+}

@@ -1,0 +1,119 @@
+"""What the planning of every operator shares: the stages and states so far, and what is known of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from sqlglot import exp
+
+from sqlstream_operators.plan.schema import KIND_COLUMN, WEIGHT_COLUMN
+from sqlstream_operators.plan.spec import SourceSpec
+from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_planner.identity.relation import Meanings
+from sqlstream_planner.logical import EventTime, Field, Node, Scan, column, consumers, raw, sql
+from sqlstream_planner.physical.block import Block, with_rows
+from sqlstream_planner.physical.fragments import Fragments
+from sqlstream_planner.physical.late_rows import LateRows
+from sqlstream_planner.physical.places import by_place
+from sqlstream_planner.physical.stages import Stages
+from sqlstream_planner.physical.states import States
+from sqlstream_planner.properties.changelog import Changes
+
+
+class Planner:
+    """Plans the operators of one streaming plan, each once.
+
+    `operators` gives for each kind of node how it is planned: the function makes its stage and gives the block with its
+    result.
+    """
+
+    def __init__(
+        self,
+        roots: Sequence[Node],
+        sources: Mapping[str, SourceSpec],
+        operators: Operators,
+        *,
+        ttl_in_ids: bool = False,
+    ) -> None:
+        self.stages = Stages()
+        self.states = States(ttl_in_ids=ttl_in_ids)
+        self.meanings = Meanings()
+        self.changes = Changes()
+        self._sources = sources
+        self._operators = operators
+        self._results: dict[int, tuple[Node, Block]] = {}
+        self._fragments = Fragments(self.stages, consumers(roots), self._leaf)
+
+    def blocks(self, node: Node, *, rows: bool = False, timeless: bool = False) -> list[Block]:
+        """The blocks whose rows together are the node's rows.
+
+        `rows`: with the source rows as JSON, for dead letters. `timeless`: with rows that have no event time.
+        """
+        return self._fragments.blocks(node, rows=rows, timeless=timeless)
+
+    def result(self, node: Node) -> Block:
+        """Where an operator's result is; its stage is made when it is first asked for."""
+        if id(node) not in self._results:
+            self._results[id(node)] = (node, self._operators[type(node)](self, node))
+        return self._results[id(node)][1]
+
+    def is_operator(self, node: Node) -> bool:
+        """Whether a node keeps state."""
+        return type(node) in self._operators
+
+    def late_rows(
+        self, name: str, input_: Node, end: Field, time: EventTime, lateness_us: int = 0
+    ) -> LateRows | None:
+        """The rows of an operator's input whose window is closed; `end` is its column with the window's end."""
+        if end.window is None or not time.direct:
+            return None
+        # The column with a row's own event time tells how late it is.
+        event_time = next((f.id for f in input_.fields if f.time is not None and f.window is None), None)
+        return LateRows(
+            operator=name,
+            window=replace(end.window.window, shared_slices=False),
+            slice_column=end.id,
+            time_column=event_time,
+            time=time,
+            rows=by_place(self.blocks(input_, rows=True, timeless=True)),
+            lateness_us=lateness_us,
+        )
+
+    def _leaf(self, node: Node, rows: bool) -> list[Block] | None:
+        if isinstance(node, Scan):
+            return [self._scan(node, rows=rows)]
+        if not self.is_operator(node):
+            return None
+        block = self.result(node)
+        return [_with_row(block, node) if rows else block]
+
+    def _scan(self, node: Scan, *, rows: bool) -> Block:
+        source = self._sources[node.source.name]
+        columns: dict[str, exp.Expr] = {f.id: column(f.name) for f in node.fields}
+        if node.changelog:
+            kind = quote_identifier(KIND_COLUMN)
+            columns[KIND_COLUMN] = column(KIND_COLUMN)
+            columns[WEIGHT_COLUMN] = raw(f"CASE WHEN {kind} IN ('+I', '+U') THEN 1 ELSE -1 END")
+        place = self.stages.reading(source.name)
+        block = Block(place, quote_identifier(source.name), (source.name,), columns)
+        if not rows:
+            return block
+        return with_rows(block, _as_json({c.name: quote_identifier(c.name) for c in source.physical}))
+
+
+#: By the class of node, how it is planned.
+Operators: TypeAlias = Mapping[type[Node], Callable[[Planner, Node], Block]]
+
+
+def _with_row(block: Block, node: Node) -> Block:
+    """What an operator gives, whole: it stands for the source's row where that can't be told any more."""
+    row = _as_json({f.name: sql(block.columns[f.id]) for f in node.fields})
+    return with_rows(block, row)
+
+
+def _as_json(items: Mapping[str, str]) -> exp.Expr:
+    """SQL expressions by their names as one JSON object."""
+    packed = ", ".join(f"{quote_identifier(name)} := {text}" for name, text in items.items())
+    return raw(f"CAST(to_json(struct_pack({packed})) AS VARCHAR)")

@@ -1,0 +1,39 @@
+"""An analysis: a function of nodes that is computed once for each, however deep the plan."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
+
+from sqlstream_planner.logical.node import Node
+
+_FoundT = TypeVar("_FoundT")
+
+
+class Analysis(ABC, Generic[_FoundT]):
+    """Tells something of each node, from what it tells of the node's inputs.
+
+    Nodes are known by identity and kept, so that no other can take a known one's place. Inputs are
+    computed first, without recursion: a plan may be deeper than Python's stack.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[Node, _FoundT]] = {}
+
+    def __call__(self, node: Node) -> _FoundT:
+        """What is known of `node`."""
+        stack = [node]
+        while stack:
+            top = stack[-1]
+            missing = [i for i in top.inputs if id(i) not in self._found]
+            if id(top) not in self._found and not missing:
+                self._found[id(top)] = (top, self.of(top))
+            if id(top) in self._found:
+                stack.pop()
+            else:
+                stack += missing
+        return self._found[id(node)][1]
+
+    @abstractmethod
+    def of(self, node: Node) -> _FoundT:
+        """Computes it for one node; `self(input)` is at hand for each input."""

@@ -1,0 +1,105 @@
+"""The sets of columns that are known to be unique."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from sqlstream_operators.plan.spec import WindowKind
+from sqlstream_planner.logical import (
+    ChangelogNormalize,
+    Filter,
+    FirstRow,
+    GroupAggregate,
+    Node,
+    Project,
+    Sink,
+    SuppressUntilClose,
+    TopN,
+    WindowAggregate,
+    columns_of,
+)
+from sqlstream_planner.properties.analysis import Analysis
+from sqlstream_planner.properties.constants import Constants
+from sqlstream_planner.properties.passed_on import passed_on
+
+Key = tuple[str, ...]
+
+
+class UniqueKeys(Analysis[tuple[Key, ...]]):
+    """The sets of column ids that are known to be unique in a node's output, the best first; of a streaming plan."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._constants = Constants()
+
+    def of(self, node: Node) -> tuple[Key, ...]:
+        """Computed of a node from its inputs."""
+        match node:
+            case WindowAggregate():
+                grouping = (node.grouping.id,) if node.grouping is not None else ()
+                return ((*(f.id for f in node.keys), node.end.id, *grouping),)
+            case GroupAggregate():
+                return self._of_groups(node)
+            case ChangelogNormalize():
+                return (node.keys,)
+            case FirstRow():
+                return (node.keys, *self(node.input))
+            case TopN():
+                numbered = node.function == "row_number"
+                found: list[Key] = [node.partition] if node.limit <= 1 and numbered else []
+                if node.rank is not None and numbered:
+                    found.append((*node.partition, node.rank.id))
+                return (*found, *self(node.input))
+            case Project():
+                return self._of_projection(node)
+            case Filter() | Sink() | SuppressUntilClose():
+                return self(node.inputs[0])
+        return ()
+
+    def _of_groups(self, node: GroupAggregate) -> tuple[Key, ...]:
+        """The group's keys; then fewer of them that are enough: those that vary, and keys of the input among them."""
+        every = tuple(f.id for f in node.keys)
+        if node.grouping is not None:
+            return ((*every, node.grouping.id),)
+        same = self._constants.among(node.keys, node.key_expressions, node.input)
+        varying = tuple(id_ for id_ in every if id_ not in same)
+        plain = passed_on(node.keys, node.key_expressions, node.input)
+        inside = [
+            tuple(plain[id_] for id_ in key) for key in self(node.input) if all(id_ in plain for id_ in key)
+        ]
+        return tuple(dict.fromkeys([every, varying, *inside]))
+
+    def _of_projection(self, node: Project) -> tuple[Key, ...]:
+        kept = passed_on(node.fields, node.items, node.input)
+        below = self(node.input)
+        found = [tuple(kept[id_] for id_ in key) for key in below if all(id_ in kept for id_ in key)]
+        for end, instead in _stand_ins(node):
+            known = {**kept, end: instead}
+            found += [
+                tuple(known[id_] for id_ in key)
+                for key in below
+                if end in key and all(id_ in known for id_ in key)
+            ]
+        return tuple(found)
+
+
+def _stand_ins(node: Project) -> list[tuple[str, str]]:
+    """Columns of the input with a window's end, and of the output what tells windows apart as well: start or time."""
+    bounds = {f.id: f.window for f in node.input.fields if f.window is not None}
+    ends = {
+        f.window.window: f.id for f in node.input.fields if f.window is not None and f.window.role == "end"
+    }
+    found = []
+    for f, e in zip(node.fields, node.items, strict=True):
+        from_ = columns_of(e)
+        if f.window is None or len(from_) != 1 or not from_ <= bounds.keys() or f.window.window not in ends:
+            continue
+        bare = isinstance(e, exp.Column)
+        if bare and bounds[e.name].role == "end":
+            continue
+        # The windows of one CUMULATE cycle have one start.
+        if f.window.role == "time" or (
+            f.window.role == "start" and f.window.window.kind is not WindowKind.CUMULATE
+        ):
+            found.append((ends[f.window.window], f.id))
+    return found

@@ -1,0 +1,90 @@
+"""What is checked after every rule, so that a rule that breaks a plan is named at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+
+from sqlstream_planner.diagnostics import InternalError
+from sqlstream_planner.logical import (
+    Aggregate,
+    Apply,
+    Fields,
+    Node,
+    OrderLimit,
+    OverWindow,
+    SetOperation,
+    Sink,
+    columns_of,
+    walk,
+)
+from sqlstream_planner.logical.algebra import EmitOnClose
+from sqlstream_planner.properties.changelog import Changes
+from sqlstream_planner.properties.unique_keys import UniqueKeys
+
+
+class Check:
+    """Remembers what a plan was before, to compare.
+
+    Of every node: each column that it reads is given by its inputs, and no two of its own have one id. Of every sink: it
+    gets the same columns; and once the plan is a streaming one, the same changelog mode and no key less.
+    """
+
+    def __init__(self, roots: Sequence[Sink]) -> None:
+        self._schemas = {r.label: _schema(r.fields) for r in roots}
+        self._sound: dict[int, Node] = {}
+        self._changes, self._keys = Changes(), UniqueKeys()
+        self._before: dict[str, tuple[bool, frozenset[frozenset[int]]]] = {}
+        self.after("bind", roots)
+
+    def after(self, rule: str, roots: Sequence[Sink]) -> None:
+        """Raises InternalError that names `rule`."""
+        if {r.label: _schema(r.fields) for r in roots} != self._schemas:
+            raise InternalError(f"rule {rule} changed the columns of a sink")
+        nodes = walk(roots)
+        outer = {id_ for node in nodes if isinstance(node, Apply) for id_ in node.outer}
+        for node in nodes:
+            if id(node) not in self._sound:
+                _check_node(rule, node, outer)
+                self._sound[id(node)] = node
+        if any(_is_relational(node) for node in nodes):
+            return
+        for root in roots:
+            positions = {f.id: n for n, f in enumerate(root.fields)}
+            known = frozenset(
+                frozenset(positions[id_] for id_ in key)
+                for key in self._keys(root)
+                if all(id_ in positions for id_ in key)
+            )
+            mode = self._changes(root)
+            before = self._before.get(root.label)
+            if root.conflict is not None:
+                before = None  # ON CONFLICT is there to change them
+            if before is not None and before[0] != mode:
+                raise InternalError(f"rule {rule} changed the changelog mode of {root.label}")
+            if before is not None and not before[1] <= known:
+                raise InternalError(f"rule {rule} lost a key of {root.label}")
+            self._before[root.label] = (mode, known)
+
+
+def _is_relational(node: Node) -> bool:
+    """Whether a node is algebra that the streaming rules have not yet replaced."""
+    return isinstance(node, Aggregate | OverWindow | OrderLimit | EmitOnClose) or (
+        isinstance(node, SetOperation) and not node.is_union_all
+    )
+
+
+def _check_node(rule: str, node: Node, outer: Set[str]) -> None:
+    own = [f.id for f in node.fields]
+    if len(set(own)) != len(own):
+        raise InternalError(f"rule {rule} made a {type(node).__name__} with two columns of one id")
+    given = {f.id for i in node.inputs for f in i.fields}
+    read = set().union(*(columns_of(e) for e in node.expressions()), node.references())
+    # The columns of a scan are its own.
+    unknown = read - given - outer - (set(own) if not node.inputs else set())
+    if unknown:
+        raise InternalError(f"rule {rule} made a {type(node).__name__} that reads unknown {sorted(unknown)}")
+
+
+def _schema(fields: Fields) -> list[str]:
+    """Columns by position, as a sink takes them; what they are called is the sink's own."""
+    return [str(f.type) for f in fields]

@@ -1,0 +1,1 @@
+"""Rules over relational algebra that give relational algebra: one form of what is equal."""

@@ -1,0 +1,118 @@
+"""Two sub-plans that are the same but for the ids of their columns  ->  one, which both consumers read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields as attributes
+from typing import Any
+
+from sqlglot import exp
+
+from sqlstream_planner.logical import (
+    Apply,
+    ColumnId,
+    Field,
+    Fields,
+    Join,
+    Node,
+    Project,
+    Sink,
+    column,
+    columns_of,
+    sql,
+    substitute,
+    walk,
+)
+from sqlstream_planner.logical.node import Part
+
+
+def share_equal_subplans(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
+    """Make one node of all nodes that are structurally equal.
+
+    Nodes are equal if every attribute is, over inputs that are the same: only the ids and the names of columns may
+    differ, and places in the file. What state means takes no part in it: two nodes that mean the same in two spellings
+    stay two, which costs work, while two that differ in anything are never taken for one.
+
+    >>> from sqlstream_planner.testing import logical
+    >>> print(logical("SELECT a AS x FROM t UNION ALL SELECT a AS y FROM t", rules=(share_equal_subplans,)))
+    sink result
+      project x = x_2
+        union all
+          [1] project x = a
+            scan t (a, c, ts)
+          [1]
+    """
+    shared: dict[object, Node] = {}
+    made: dict[int, Node] = {}
+    for node in walk(roots):
+        inputs = _told_apart(node, tuple(made[id(i)] for i in node.inputs))
+        renamed = _renamed(node, inputs)
+        made[id(node)] = (
+            renamed if isinstance(node, Sink) else shared.setdefault(_structure(renamed), renamed)
+        )
+    return tuple(root for root in (made[id(r)] for r in roots) if isinstance(root, Sink))
+
+
+def _told_apart(node: Node, inputs: tuple[Node, ...]) -> tuple[Node, ...]:
+    """The inputs, columns under the ids that they had where others would not do: in a Join of a relation with itself,
+    and around a sub-query, which names them deep inside.
+    """
+    if not isinstance(node, Join | Apply):
+        return inputs
+    told: list[Node] = []
+    for before, after in zip(node.inputs, inputs, strict=True):
+        taken = {f.id for i in told for f in i.fields}
+        if isinstance(node, Apply) or any(f.id in taken for f in after.fields):
+            after = _under(after, before.fields)
+        told.append(after)
+    return tuple(told)
+
+
+def _under(node: Node, fields: Fields) -> Node:
+    if tuple(f.id for f in node.fields) == tuple(f.id for f in fields):
+        return node
+    return Project(node, fields, tuple(column(f.id) for f in node.fields))
+
+
+def _renamed(node: Node, inputs: tuple[Node, ...]) -> Node:
+    """The node over other inputs, whose columns stand at the same positions under other ids."""
+    ids = {
+        old.id: new.id
+        for before, after in zip(node.inputs, inputs, strict=True)
+        for old, new in zip(before.fields, after.fields, strict=True)
+        if old.id != new.id
+    }
+    node = node.with_inputs(inputs)
+    if not ids:
+        return node
+    columns = {old: column(new) for old, new in ids.items()}
+    renamed = node.with_expressions(lambda e: substitute(e, columns) if columns.keys() & columns_of(e) else e)
+    return renamed.with_references(lambda r: ColumnId(ids.get(r, r)))
+
+
+def _structure(node: Node) -> object:
+    """Everything that a node is, with columns of its inputs by position."""
+    positions = {f.id: f"#{n}.{p}" for n, i in enumerate(node.inputs) for p, f in enumerate(i.fields)}
+    own = tuple(_value(getattr(node, name), positions) for name in node.own_attributes())
+    return type(node), tuple(id(i) for i in node.inputs), own
+
+
+def _value(value: Any, positions: Mapping[str, str]) -> object:
+    if isinstance(value, exp.Column):
+        return exp.Column, positions.get(value.name, value.name)
+    if isinstance(value, exp.Expr):
+        named = {id_: column(positions[id_]) for id_ in columns_of(value) if id_ in positions}
+        return type(value), sql(substitute(value, named))
+    if isinstance(value, ColumnId):
+        return positions.get(value, value)
+    if isinstance(value, Field):
+        return str(value.type), value.nullable, repr(value.time), repr(value.window)
+    if isinstance(value, tuple):
+        return tuple(_value(v, positions) for v in value)
+    if isinstance(value, Part):
+        return type(value), tuple(
+            _value(getattr(value, a.name), positions)
+            for a in attributes(value)
+            if not a.metadata.get("apart", False)
+        )
+    return type(value), repr(value)

@@ -1,0 +1,1 @@
+"""Rules that leave out what nobody needs."""

@@ -1,0 +1,203 @@
+"""GROUP BY  ->  a window aggregate, which gives each window once, or a group aggregate, which is kept up to date."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from sqlstream_operators.plan.spec import WindowSpec
+from sqlstream_operators.plan.types import TIMESTAMP, Kind, SqlType
+from sqlstream_planner.diagnostics import not_run_yet
+from sqlstream_planner.logical import (
+    Aggregate,
+    ColumnId,
+    EventTime,
+    Field,
+    GroupAggregate,
+    GroupExpiry,
+    Node,
+    Project,
+    SuppressUntilClose,
+    WindowAggregate,
+    WindowColumn,
+    column,
+    raw,
+    time_column,
+)
+from sqlstream_planner.rules.streaming.node_rules import Streaming
+from sqlstream_planner.window_sql import start_of
+
+
+def aggregates(node: Node, streaming: Streaming) -> Node | None:
+    """Choose how each Aggregate runs, by its keys, its emission and whether its input changes.
+
+    Keys that are bounds of a window make it an aggregate over windows. Over rows that stay, a window is given once, when
+    the watermark closes it (WindowAggregate). With EMIT CHANGES, with allowed lateness, or over rows that change its
+    groups are kept up to date until they expire (GroupAggregate), without EMIT CHANGES behind a SuppressUntilClose
+    that holds them back until the window closes.
+
+    >>> from sqlstream_planner.testing import logical, streaming
+    >>> tumble = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
+    >>> print(logical(f"SELECT window_end, a FROM {tumble} GROUP BY window_end, a", rules=streaming(aggregates)))
+    sink result
+      project window_end = window_end_2, a = a_2
+        window aggregate TUMBLE(size 1 minute of window_end) by a calls none
+          window TUMBLE(size 1 minute of ts)
+            scan t (a, c, ts)
+    """
+    if not isinstance(node, Aggregate):
+        return None
+    meaning = streaming.meaning(node)
+    window = _window_of(node)
+    if window is None:
+        return GroupAggregate(
+            node.input,
+            node.keys,
+            node.key_expressions,
+            node.sets,
+            node.grouping,
+            node.calls,
+            meaning,
+            ttl_us=node.ttl_us,
+        )
+    changing = node.emission.changes or node.emission.lateness_us > 0 or streaming.changes(node.input)
+    return _kept_up_to_date(window, meaning) if changing else _given_once(window, meaning)
+
+
+@dataclass(frozen=True, slots=True)
+class _Windowed:
+    """An Aggregate over windows: `marker` is of the first of the keys at `bounds`, `rows` its input with `end`, the
+    column that has the window's end.
+    """
+
+    node: Aggregate
+    marker: WindowColumn
+    bounds: tuple[int, ...]
+    rows: Node
+    end: ColumnId
+
+    @property
+    def window(self) -> WindowSpec:
+        return self.marker.window
+
+    @property
+    def after(self) -> EventTime:
+        return replace(self.marker.time, direct=False)
+
+    def bound(self, role: str) -> Field:
+        """The result's column with a bound, which the query may not give."""
+        keys = [self.node.keys[i] for i in self.bounds]
+        for key in keys:
+            if key.window is not None and key.window.role == role:
+                return key
+        type_ = self._time_type() if role == "time" else TIMESTAMP
+        mark = WindowColumn(role, self.window, self.after)
+        time = self.after if role == "time" else None
+        return Field(f"{keys[0].id}.{role}", f"window_{role}", type_, False, time, mark)
+
+    def _time_type(self) -> SqlType:
+        times = [f.type for f in self.rows.fields if f.window is not None and f.window.role == "time"]
+        return times[-1] if times else TIMESTAMP
+
+    def result(self, node: Node, columns: dict[str, exp.Expr]) -> Node:
+        """The Aggregate's columns from those of the operator; `columns` are bounds by their roles."""
+        items = []
+        for f in self.node.fields:
+            bound = f.window is not None and f.id in {self.node.keys[i].id for i in self.bounds}
+            items.append(columns[f.window.role] if bound and f.window is not None else column(f.id))
+        return Project(node, self.node.fields, tuple(items))
+
+
+def _window_of(node: Aggregate) -> _Windowed | None:
+    """The window that an Aggregate is over: that of its first key that is a bound of one."""
+    bounds = tuple(i for i, key in enumerate(node.keys) if key.window is not None)
+    if not bounds:
+        return None
+    read = node.key_expressions[bounds[0]].unnest()
+    f = next(f for f in node.input.fields if f.id == read.name)
+    assert f.window is not None
+    same = [x for x in node.input.fields if x.window is not None and x.window.window == f.window.window]
+    for x in same:
+        if x.window is not None and x.window.role == "end":
+            return _Windowed(node, f.window, bounds, node.input, ColumnId(x.id))
+    shift = 1_000 if f.window.role == "time" else f.window.window.size_us
+    end = Field(f"{f.id}.end", "window_end", TIMESTAMP, False, window=replace(f.window, role="end"))
+    microseconds = exp.Interval(this=exp.Literal.string(str(shift)), unit=exp.Var(this="MICROSECOND"))
+    expression = exp.Add(this=column(f.id), expression=microseconds)
+    columns = (*(column(x.id) for x in node.input.fields), expression)
+    return _Windowed(
+        node, f.window, bounds, Project(node.input, (*node.input.fields, end), columns), ColumnId(end.id)
+    )
+
+
+def _plain(
+    windowed: _Windowed,
+) -> tuple[tuple[Field, ...], tuple[exp.Expr, ...], tuple[tuple[int, ...], ...]]:
+    """The keys that are no bounds of the window, their expressions, and the grouping sets over them."""
+    node, first = windowed.node, len(windowed.bounds)
+    sets = tuple(tuple(i - first for i in chosen if i >= first) for chosen in node.sets)
+    return node.keys[first:], node.key_expressions[first:], sets
+
+
+def _given_once(windowed: _Windowed, meaning: Node) -> Node:
+    """The groups of each window, given once, when it closes."""
+    node = windowed.node
+    for call in node.calls:
+        if len({descending for _, descending, _ in call.order_by}) > 1:
+            not_run_yet(
+                call.at,
+                "ORDER BY with both ASC and DESC inside an aggregate of a window",
+                "it can with EMIT CHANGES, and in a GROUP BY without a window",
+            )
+    keys, expressions, sets = _plain(windowed)
+    start, end, time = (windowed.bound(role) for role in ("start", "end", "time"))
+    aggregate = WindowAggregate(
+        input=windowed.rows,
+        window=replace(windowed.window, shared_slices=False),
+        slice_column=windowed.end,
+        time=windowed.marker.time,
+        time_column=time_column(windowed.rows.fields),
+        keys=keys,
+        key_expressions=expressions,
+        sets=sets,
+        grouping=node.grouping,
+        calls=node.calls,
+        start=start,
+        end=end,
+        window_time=time,
+        meaning=meaning,
+    )
+    return windowed.result(
+        aggregate, {"start": column(start.id), "end": column(end.id), "time": column(time.id)}
+    )
+
+
+def _kept_up_to_date(windowed: _Windowed, meaning: Node) -> Node:
+    """The groups of each window, kept up to date, by the window's end as the first key."""
+    node = windowed.node
+    end = windowed.bound("end")
+    keys, expressions, sets = _plain(windowed)
+    grouped = GroupAggregate(
+        windowed.rows,
+        (end, *(replace(k, time=None) for k in keys)),
+        (column(windowed.end), *expressions),
+        tuple((0, *(i + 1 for i in chosen)) for chosen in sets),
+        node.grouping,
+        node.calls,
+        meaning,
+        GroupExpiry(0, windowed.marker.time, node.emission.lateness_us),
+    )
+    given: Node = grouped
+    if not node.emission.changes:
+        given = SuppressUntilClose(grouped, windowed.window, meaning)
+    us = f'epoch_us("{end.id}")'
+    maker = "make_timestamptz" if windowed.bound("time").type.kind is Kind.TIMESTAMPTZ else "make_timestamp"
+    return windowed.result(
+        given,
+        {
+            "start": raw(f"make_timestamp({start_of(windowed.window, us)})"),
+            "end": column(end.id),
+            "time": raw(f"{maker}({us} - 1000)"),
+        },
+    )

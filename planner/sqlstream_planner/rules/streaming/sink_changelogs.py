@@ -1,0 +1,168 @@
+"""A sink  ->  the same, knowing what changes it gets: whether it can take them is checked here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlstream_planner.catalog.descriptor import Connectors
+from sqlstream_planner.diagnostics import either, refuse
+from sqlstream_planner.logical import (
+    ChangelogNormalize,
+    GroupAggregate,
+    Node,
+    Sink,
+    TopN,
+    WindowFunction,
+    transform,
+    walk,
+)
+from sqlstream_planner.properties.analysis import Analysis
+from sqlstream_planner.properties.changelog import Changes
+from sqlstream_planner.properties.unique_keys import UniqueKeys
+
+_EARLY = "a window's result is given early, or corrected by late rows"
+
+
+def sink_changelogs(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
+    """Tell each sink the changelog mode and the key of what it gets. Raises DiagnosticError where it can't take that."""
+    changes, keys = Changes(), UniqueKeys()
+    by_query, anytime = _ChangesByQuery(changes), _ChangesAnytime(changes)
+
+    def rewrite(node: Node) -> Node:
+        if not isinstance(node, Sink):
+            return node
+        _check_windows(node, changes, by_query, anytime)
+        return _informed(node, changes, keys)
+
+    return transform(roots, rewrite)
+
+
+def _informed(root: Sink, changes: Changes, keys: UniqueKeys) -> Sink:
+    sink = root.sink
+    updating = changes(root.input)
+    format_ = sink.options.get("format", "")
+    connector = root.connectors[sink.connector]
+    names = {f.id: c.name for f, c in zip(root.fields, sink.schema, strict=True)}
+    known = [tuple(names[id_] for id_ in key) for key in keys(root.input) if all(id_ in names for id_ in key)]
+    if updating and not connector.takes_changes(format_):
+        refuse(
+            root.at,
+            "SQL070",
+            f"`{sink.name}` can only be appended to, but rows of this query change after they were given",
+            notes=(
+                f"{_why(root.input, changes)}",
+                f"`{sink.name}` is {sink.connector} with format {format_!r}",
+            ),
+            help=f"write to {_takers(root.connectors)}, or aggregate in windows, which are given once",
+        )
+    primary = {name.lower() for name in sink.primary_key}
+    matches = any({n.lower() for n in key} <= primary for key in known)
+    # Rows that are only appended conflict as well: what a table held would depend on how epochs were cut.
+    claimed = updating or connector.sink.keyed
+    if primary and claimed and not matches and sink.on_conflict != "error":
+        unique = (
+            f"its rows are unique by {', '.join(known[0])}"
+            if known
+            else "no columns of it are known to be unique"
+        )
+        refuse(
+            root.at,
+            "SQL071",
+            f"the PRIMARY KEY of `{sink.name}` is ({', '.join(sink.primary_key)}), but the query's key is another",
+            notes=(unique, "two rows of the query could claim one row of the table"),
+            help=(
+                f"declare PRIMARY KEY ({', '.join(known[0])}) NOT ENFORCED"
+                if known
+                else f"make one row of each key: … QUALIFY ROW_NUMBER() OVER (PARTITION BY "
+                f"{', '.join(sink.primary_key)} ORDER BY …) = 1"
+            )
+            + "; or say what to do: INSERT INTO … SELECT … ON CONFLICT DO DEDUPLICATE",
+        )
+    best = next((key for key in known if {n.lower() for n in key} <= primary), known[0] if known else None)
+    forgets = any(getattr(node, "ttl_us", None) is not None for node in walk((root,)))
+    # A row that comes for a key that is taken is an error: the sink is told that it comes, not that it replaces.
+    mode = "retract" if updating or sink.on_conflict == "error" else "append"
+    return replace(root, sink=replace(sink, changelog=mode, key=best, forgets=forgets))
+
+
+def _takers(connectors: Connectors) -> str:
+    """The tables that can take changes, for people."""
+    tables = connectors.sinks(lambda c: c.sink.keyed)
+    found = [f"a table with connector {either(tables)}"] if tables else []
+    for c in connectors:
+        formats = [f.name for f in c.formats if c.takes_changes(f.name)]
+        if formats and not c.sink.changes:
+            found.append(f"to '{c.name}' with format {either(formats)}")
+    return ", ".join(found)
+
+
+def _check_windows(root: Sink, changes: Changes, by_query: Analysis[bool], anytime: Analysis[bool]) -> None:
+    """A window is emitted once: of rows that go again, it takes those of a source, whose changes have a time.
+
+    What an operator takes back it does because of other rows, whenever they come: windows would have closed.
+    """
+    for node in walk((root,)):
+        if (isinstance(node, WindowFunction) and by_query(node.input)) or (
+            isinstance(node, GroupAggregate) and node.expiry is not None and anytime(node.input)
+        ):
+            why = _why(node.input, changes)
+            without = (
+                "leave EMIT CHANGES and allow-lateness out of what is inside, or " if why == _EARLY else ""
+            )
+            refuse(
+                root.at,
+                "SQL072",
+                "a window over rows that change after they were given",
+                notes=(why, "a window's result is given once, when the watermark closes it"),
+                help=f"{without}group by a time that you compute, such as date_trunc('minute', ts), "
+                "without a window function",
+            )
+
+
+class _ChangesByQuery(Analysis[bool]):
+    """Whether rows of a node change because of what the query does with them."""
+
+    def __init__(self, changes: Changes) -> None:
+        super().__init__()
+        self._changes = changes
+
+    def of(self, node: Node) -> bool:
+        if not self._changes(node):
+            return False
+        return isinstance(node, GroupAggregate | TopN) or any(self(i) for i in node.inputs)
+
+
+class _ChangesAnytime(Analysis[bool]):
+    """Whether rows of a window change because of rows outside of it, so also when it has closed."""
+
+    def __init__(self, changes: Changes) -> None:
+        super().__init__()
+        self._changes = changes
+
+    def of(self, node: Node) -> bool:
+        if not self._changes(node):
+            return False
+        if isinstance(node, TopN):
+            windows = {f.id for f in node.input.fields if f.window is not None and f.window.role == "end"}
+            if not windows & set(node.partition):
+                return True
+        if isinstance(node, GroupAggregate) and node.expiry is None:
+            return True
+        return any(self(i) for i in node.inputs)
+
+
+def _why(node: Node, changes: Changes) -> str:
+    """Which part of the query makes rows change, for people."""
+    below: Node = node
+    while not isinstance(below, GroupAggregate | TopN | ChangelogNormalize):
+        changing = [i for i in below.inputs if len(below.inputs) == 1 or changes(i)]
+        if not changing:
+            return "its source gives changes"
+        below = changing[0]
+    if isinstance(below, GroupAggregate):
+        if below.expiry is not None:
+            return _EARLY
+        return "an aggregate without a window changes with every row" if below.calls else "its input changes"
+    if isinstance(below, TopN):
+        return "a row leaves the first few when a better one comes"
+    return "its source gives changes"

@@ -1,0 +1,1 @@
+"""Passwords: kept out of plans, and out of what people see."""

@@ -1,0 +1,67 @@
+"""Flink's streaming SQL with DuckDB's scalar expressions, as a sqlglot dialect."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import ErrorLevel
+
+from sqlstream_planner.sql.dialect.intervals import IntervalValue, constant_value
+from sqlstream_planner.sql.dialect.lexer import SqlStreamTokenizer, lex
+from sqlstream_planner.sql.dialect.nodes import WindowTvf
+from sqlstream_planner.sql.dialect.parser import SqlStreamParser, SqlSyntaxError
+from sqlstream_planner.sql.dialect.positions import range_of
+
+__all__ = [
+    "IntervalValue",
+    "SqlStream",
+    "SqlSyntaxError",
+    "WindowTvf",
+    "constant_value",
+    "duckdb_sql",
+    "function_name",
+    "parse_expression",
+    "range_of",
+]
+
+
+class SqlStream(DuckDB):
+    """The dialect: our tokens and grammar in, DuckDB's SQL out."""
+
+    Tokenizer = SqlStreamTokenizer
+    Parser = SqlStreamParser  # type: ignore[assignment]  # sqlglot's attribute is no variable for mypy
+
+
+def duckdb_sql(node: exp.Expr) -> str:
+    """`node` as DuckDB SQL on one line, without comments.
+
+    Raises sqlglot's UnsupportedError rather than write something that means something else.
+    """
+    return node.sql(dialect=SqlStream, comments=False, unsupported_level=ErrorLevel.RAISE)
+
+
+def parse_expression(text: str) -> exp.Expr:
+    """One scalar expression, for tools and tests. Raises SqlSyntaxError.
+
+    >>> print(duckdb_sql(parse_expression("POSITION('b' IN `a`) / 2")))
+    STRPOS("a", 'b') / 2
+    """
+    parser = SqlStreamParser(dialect=SqlStream())
+    lexed = lex(text)
+    if lexed.unclosed is not None:
+        start = lexed.unclosed.start
+        raise SqlSyntaxError(f"`{lexed.unclosed.mark}` is never closed", start, start + 1, code="SQL007")
+    parser.start(lexed.tokens, text)
+    found = parser.expression_here("an expression")
+    if not parser.at_end:
+        parser.fail_at_token(parser._curr, None)
+    return found
+
+
+def function_name(node: exp.Expr) -> str | None:
+    """The upper-case name of the function that `node` calls, or None when it is no plain call."""
+    if isinstance(node, exp.Anonymous):
+        return node.name.upper()
+    if isinstance(node, (exp.FirstValue, exp.LastValue, exp.NthValue, exp.Lead, exp.Lag)):
+        return node.sql_name()
+    return None

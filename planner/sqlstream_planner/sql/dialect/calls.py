@@ -1,0 +1,214 @@
+"""Calls with a grammar of their own, read into plain calls of the functions that they stand for."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NoReturn
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
+
+from sqlstream_planner.sql.dialect.intervals import unit_name
+from sqlstream_planner.sql.dialect.positions import range_of
+
+if TYPE_CHECKING:
+    from sqlstream_planner.sql.dialect.parser import SqlStreamParser
+
+_ARROW = "arrow"
+_OPERATORS = (exp.Binary, exp.Unary, exp.Between, exp.In)
+_MISSING = re.compile(r"Required (?:argument|keyword): '(\w+)' missing for .*?(\w+)'?>?$")
+_EXPECTATIONS = {
+    "Expecting )": "expected `)`",
+    "Expecting (": "expected `(`",
+    "Expected ]": "expected `]`",
+    "Expecting ]": "expected `]`",
+    "Expected }": "expected `}`",
+    "Expecting >": "expected `>`",
+    "Expected AS after CAST": "CAST needs AS and a type, as in CAST(x AS INT)",
+    "Expected TYPE after CAST": "expected a type",
+    "Expected type after '::'": "expected a type after `::`",
+    "Expected FROM or comma after EXTRACT": "EXTRACT needs FROM, as in EXTRACT(YEAR FROM ts)",
+    "Expected END after CASE": "expected END to close CASE",
+    "Expected CTE to have alias": "a CTE needs AS, as in WITH t AS (SELECT …)",
+    "Failed to parse any statement following CTE": "expected SELECT after WITH … AS (…)",
+    "Expecting IN": "expected IN",
+}
+
+
+def expectation(message: str) -> str | None:
+    """What sqlglot's error `message` says was expected, in our words, or None if it says nothing."""
+    found = _MISSING.search(message)
+    if found is not None:
+        return "an expression is missing here"
+    if message.startswith("Expected table name"):
+        return "expected a table name"
+    return _EXPECTATIONS.get(message)
+
+
+def arrow(p: SqlStreamParser, name: str, this: exp.Expr, path: exp.Expr | None) -> exp.Expr:
+    """`x -> 'path'` and `x ->> 'path'` as calls, where no operator stands beside the arrow."""
+    for operand in (this, path):
+        if isinstance(operand, _OPERATORS) and not isinstance(operand, (exp.Paren, exp.Neg, exp.Dot)):
+            _refuse_arrow(operand)
+    call = p.call(name, this, path)
+    call.meta[_ARROW] = True
+    return call
+
+
+def refuse_bare_arrow(node: exp.Expr) -> None:
+    """Fail when an operand of the operator `node` is an arrow without parentheses.
+
+    DuckDB gives `->` a lower precedence than `=` and `+`, PostgreSQL a higher one: either reading surprises.
+    """
+    if isinstance(node, _OPERATORS) and not isinstance(node, exp.Paren):
+        for child in node.iter_expressions():
+            if child._meta and _ARROW in child._meta:
+                _refuse_arrow(child)
+
+
+def _refuse_arrow(node: exp.Expr) -> NoReturn:
+    from sqlstream_planner.sql.dialect.parser import SqlSyntaxError
+
+    start, end = range_of(node) or (0, 1)
+    raise SqlSyntaxError(
+        "an arrow beside another operator needs parentheses", start, end, help="write (x -> 'path') = y"
+    )
+
+
+def substring(p: SqlStreamParser) -> exp.Expr:
+    """SUBSTRING(x, a, b) and SUBSTRING(x FROM a FOR b)."""
+    arguments = p._parse_csv(p._parse_disjunction)
+    if p._match(TokenType.FROM):
+        arguments.append(p.expression_here("the position"))
+    elif p.at("FOR"):
+        arguments.append(exp.Literal.number(1))
+    if p._match(TokenType.FOR):
+        arguments.append(p.expression_here("the length"))
+    return p.call("SUBSTRING", *arguments)
+
+
+def trim(p: SqlStreamParser) -> exp.Expr:
+    """TRIM(x), TRIM(x, chars), TRIM([BOTH | LEADING | TRAILING] [chars] FROM x)."""
+    side = next((s for s in ("BOTH", "LEADING", "TRAILING") if p.take(s)), None)
+    name = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}.get(side or "", "TRIM")
+    if p._match(TokenType.FROM):
+        return p.call(name, p.expression_here("the string to trim"))
+    first = p.expression_here("the string to trim")
+    if p._match(TokenType.FROM):
+        return p.call(name, p.expression_here("the string to trim"), first)
+    if p.take(","):
+        return p.call(name, first, p.expression_here("the characters to trim"))
+    return p.call(name, first)
+
+
+def position(p: SqlStreamParser) -> exp.Expr:
+    """POSITION(needle IN haystack) as DuckDB's STRPOS(haystack, needle)."""
+    needle = p._parse_bitwise()
+    if p._match(TokenType.IN):
+        return p.call("STRPOS", p.expression_here("the string to search in"), needle)
+    arguments = [needle]
+    while p.take(","):
+        arguments.append(p.expression_here("an argument"))
+    return p.call("POSITION", *arguments)
+
+
+def overlay(p: SqlStreamParser) -> exp.Expr:
+    """OVERLAY(x PLACING y FROM a [FOR b]) as OVERLAY(x, y, a[, b])."""
+    arguments = [p.expression_here("a string")]
+    for word in ("PLACING", "FROM", "FOR"):
+        if p.take(word) or p.take(","):
+            arguments.append(p.expression_here(f"what follows {word}"))
+    return p.call("OVERLAY", *arguments)
+
+
+def round_to_unit(p: SqlStreamParser, name: str) -> exp.Expr:
+    """FLOOR(x), and FLOOR(ts TO HOUR) as FLOOR_TO('HOUR', ts); CEIL alike."""
+    arguments = p._parse_csv(p._parse_disjunction)
+    if not (len(arguments) == 1 and p.take("TO")):
+        return p.call(name, *arguments)
+    at = p._curr
+    unit = unit_name(at.text) if at else None
+    if unit is None:
+        p.fail_here("a unit of time, such as HOUR")
+    p._advance()
+    name = "FLOOR_TO" if name == "FLOOR" else "CEIL_TO"
+    return p.call(name, exp.Literal.string(unit), arguments[0])
+
+
+def unit_first(p: SqlStreamParser, name: str) -> exp.Expr:
+    """TIMESTAMPADD(HOUR, …) and kin: the unit becomes a string, as DuckDB's functions want it."""
+    arguments: list[exp.Expr] = []
+    token = p._curr
+    if token and token.token_type != TokenType.STRING and p._next.token_type == TokenType.COMMA:
+        unit = unit_name(token.text)
+        if unit is not None and token.token_type != TokenType.IDENTIFIER:
+            p._advance()
+            arguments.append(p.expression(exp.Literal.string(unit), token))
+            p.take(",")
+    arguments.extend(p._parse_csv(p._parse_disjunction))
+    return p.call(name, *arguments)
+
+
+def map_literal(p: SqlStreamParser) -> exp.Expr:
+    """Flink's MAP['k', 1, 'l', 2] as DuckDB's MAP(['k', 'l'], [1, 2])."""
+    p._advance(2)
+    items = p._parse_csv(p._parse_disjunction)
+    p.expect("]", after="the entries of MAP")
+    if len(items) % 2:
+        p.fail_at_token(p._prev, "MAP[…] needs a value for every key")
+    keys = p.expression(exp.Array(expressions=items[0::2]))
+    values = p.expression(exp.Array(expressions=items[1::2]))
+    return p.expression(exp.Map(keys=keys, values=values))
+
+
+def json_value(p: SqlStreamParser) -> exp.Expr:
+    """JSON_VALUE(x, path [RETURNING type] [NULL ON EMPTY] [NULL ON ERROR])."""
+    arguments = p._parse_csv(p._parse_disjunction)
+    to = p.data_type() if p.take("RETURNING") else None
+    _only_null_on_trouble(p)
+    call = p.call("JSON_VALUE", *arguments)
+    return call if to is None else p.expression(exp.TryCast(this=call, to=to))
+
+
+def json_path_call(p: SqlStreamParser, name: str) -> exp.Expr:
+    """JSON_QUERY(x, path) and JSON_EXISTS(x, path), with their behaviour when none is written."""
+    arguments = p._parse_csv(p._parse_disjunction)
+    if name == "JSON_QUERY":
+        p.take("WITHOUT", "WRAPPER")
+        p.take("WITHOUT", "ARRAY", "WRAPPER")
+        _only_null_on_trouble(p)
+    else:
+        p.take("FALSE", "ON", "ERROR")
+    return p.call(name, *arguments)
+
+
+def _only_null_on_trouble(p: SqlStreamParser) -> None:
+    while not p.at(")"):
+        if not (p.take("NULL", "ON", "EMPTY") or p.take("NULL", "ON", "ERROR")):
+            p.fail_at_token(p._curr, "only NULL ON EMPTY and NULL ON ERROR can be run")
+
+
+def json_object(p: SqlStreamParser) -> exp.Expr:
+    """JSON_OBJECT(KEY 'a' VALUE x, …) and JSON_OBJECT('a', x, …)."""
+    arguments: list[exp.Expr] = []
+    while not p.at(")"):
+        p.take("KEY")
+        arguments.append(p.expression_here("a key"))
+        if p.take("VALUE") or p.take(":"):
+            arguments.append(p.expression_here("a value"))
+        if not p.take(","):
+            break
+    p.take("NULL", "ON", "NULL")
+    return p.call("JSON_OBJECT", *arguments)
+
+
+def refuse_json_aggregate(p: SqlStreamParser, name: str) -> NoReturn:
+    """JSON_ARRAYAGG and JSON_OBJECTAGG, whose arguments have a grammar of their own, are refused by name."""
+    from sqlstream_planner.sql.dialect.parser import SqlSyntaxError
+
+    instead = "CAST(to_json(ARRAY_AGG(x)) AS VARCHAR) gives the values as a JSON array"
+    if name == "JSON_OBJECTAGG":
+        instead = "CAST(to_json(ARRAY_AGG({'key': k, 'value': v})) AS VARCHAR) gives an array of the pairs"
+    at = p._tokens[p._index - 2]
+    message = f"the aggregate {name} can't be run yet"
+    raise SqlSyntaxError(message, at.start, at.end + 1, help=instead, code="SQL100")

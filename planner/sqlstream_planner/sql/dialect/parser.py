@@ -1,0 +1,572 @@
+"""Tokens -> sqlglot expressions, for DuckDB's expressions and queries plus what only Flink has.
+
+Function calls mean what their name says and nothing else: every `name(…)` becomes `exp.Anonymous` with the
+name as written, because sqlglot's own classes rewrite calls between dialects (DuckDB's TO_TIMESTAMP is not
+Flink's). Calls with a grammar of their own are rewritten to plain calls of DuckDB functions, or keep their
+sqlglot class: CAST, TRY_CAST, EXTRACT, CASE, EXISTS, IN, LIKE, intervals, `MAP {…}`, CURRENT_TIMESTAMP and
+its like, and FIRST_VALUE, LAST_VALUE, NTH_VALUE, LEAD and LAG (sqlglot only writes IGNORE NULLS for those).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from itertools import pairwise
+from typing import Any, ClassVar, NoReturn, TypeVar
+
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel, ParseError
+from sqlglot.parsers.duckdb import DuckDBParser
+from sqlglot.tokenizer_core import Token, TokenType
+
+from sqlstream_planner.diagnostics import did_you_mean
+from sqlstream_planner.sql.dialect import calls, intervals, tvf
+from sqlstream_planner.sql.dialect.lexer import HintBook, HintText, lex
+from sqlstream_planner.sql.dialect.positions import own_range, set_range
+
+TYPE_NAMES = (
+    "BOOLEAN", "TINYINT", "SMALLINT", "INT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL",
+    "STRING", "VARCHAR", "CHAR", "BYTES", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ", "INTERVAL", "UUID",
+    "JSON", "ARRAY", "MAP", "ROW",
+)  # fmt: skip
+
+T = TypeVar("T")
+E = TypeVar("E", bound=exp.Expr)
+
+WINDOW_TVFS = tvf.ARGUMENTS.keys()
+_ENDS_A_LIST = frozenset(
+    {TokenType.COMMA, TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.FROM}
+)
+
+
+class SqlSyntaxError(ParseError):
+    """A statement does not parse: what is wrong, on which range of the text, and how to mend it."""
+
+    def __init__(
+        self, message: str, start: int, end: int, *, help: str | None = None, code: str = "SQL001"
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.start = start
+        self.end = end
+        self.help = help
+        self.code = code
+
+
+class SqlStreamParser(DuckDBParser):
+    """sqlglot's DuckDB parser with Flink's syntax, a range on every node, and errors with a place."""
+
+    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {
+        "FIRST_VALUE": exp.FirstValue.from_arg_list,
+        "LAST_VALUE": exp.LastValue.from_arg_list,
+        "NTH_VALUE": exp.NthValue.from_arg_list,
+        "LEAD": exp.Lead.from_arg_list,
+        "LAG": exp.Lag.from_arg_list,
+    }
+    FUNC_TOKENS: ClassVar[set[TokenType]] = DuckDBParser.FUNC_TOKENS | {TokenType.SESSION}
+    FUNCTION_PARSERS: ClassVar[dict[str, Callable[[Any], Any]]] = {
+        "CAST": lambda self: self._parse_cast(True),
+        "TRY_CAST": lambda self: self._parse_cast(False, safe=True),
+        "EXTRACT": lambda self: self._parse_extract(),
+        "SUBSTRING": lambda self: calls.substring(self),
+        "TRIM": lambda self: calls.trim(self),
+        "POSITION": lambda self: calls.position(self),
+        "OVERLAY": lambda self: calls.overlay(self),
+        "CEIL": lambda self: calls.round_to_unit(self, "CEIL"),
+        "CEILING": lambda self: calls.round_to_unit(self, "CEILING"),
+        "FLOOR": lambda self: calls.round_to_unit(self, "FLOOR"),
+        "TIMESTAMPADD": lambda self: calls.unit_first(self, "TIMESTAMPADD"),
+        "TIMESTAMPDIFF": lambda self: calls.unit_first(self, "TIMESTAMPDIFF"),
+        "DATEADD": lambda self: calls.unit_first(self, "DATEADD"),
+        "DATEDIFF": lambda self: calls.unit_first(self, "DATEDIFF"),
+        "JSON_VALUE": lambda self: calls.json_value(self),
+        "JSON_QUERY": lambda self: calls.json_path_call(self, "JSON_QUERY"),
+        "JSON_EXISTS": lambda self: calls.json_path_call(self, "JSON_EXISTS"),
+        "JSON_OBJECT": lambda self: calls.json_object(self),
+        "JSON_ARRAYAGG": lambda self: calls.refuse_json_aggregate(self, "JSON_ARRAYAGG"),
+        "JSON_OBJECTAGG": lambda self: calls.refuse_json_aggregate(self, "JSON_OBJECTAGG"),
+    }
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[[Any], Any]]] = {
+        name: DuckDBParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE", "MAP", "@")
+    }
+    JSON_OPERATORS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        TokenType.ARROW: lambda self, this, path: calls.arrow(self, "json_extract", this, path),
+        TokenType.DARROW: lambda self, this, path: calls.arrow(self, "json_extract_string", this, path),
+    }
+    SET_OP_MODIFIERS: ClassVar[set[str]] = DuckDBParser.SET_OP_MODIFIERS | {"emit"}
+    PRIMARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        **DuckDBParser.PRIMARY_PARSERS,
+        TokenType.HEX_STRING: lambda self, token: self._parse_hex(token),
+    }
+
+    def __init__(self, dialect: Any = None, **options: Any) -> None:
+        options["error_level"] = ErrorLevel.IMMEDIATE
+        super().__init__(dialect=dialect, **options)
+        self._hints = HintBook(())
+        self._stop = 0
+        self._type_depth = 0
+
+    # ---- entry, for whoever reads statements -------------------------------------------------------------
+
+    def start(
+        self, tokens: Sequence[Token], sql: str, hints: HintBook | None = None, stop: int | None = None
+    ) -> None:
+        """Begin to read one statement's tokens (no semicolon); `sql` is the text their offsets point into.
+
+        `stop` is where the statement ends: its semicolon, or the end of the text.
+        """
+        self.reset()
+        self.sql = sql
+        self._hints = hints if hints is not None else HintBook(())
+        self._stop = len(sql) if stop is None else stop
+        self._type_depth = 0
+        self._chunks = [list(tokens)]
+        self._advance_chunk()
+
+    @property
+    def here(self) -> int:
+        """The offset where the next token starts, or where the last one ended at the end of the statement."""
+        if self._curr:
+            return self._curr.start
+        return self._prev.end + 1 if self._prev else 0
+
+    @property
+    def hints_until(self) -> int:
+        """The offset before which a hint that follows the last token must start."""
+        return self._curr.start if self._curr else self._stop
+
+    @property
+    def last_end(self) -> int:
+        """The offset behind the last token that was read."""
+        return self._prev.end + 1 if self._prev else self.here
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the statement is read to its end."""
+        return not self._curr
+
+    def at(self, *words: str) -> bool:
+        """Whether the next tokens are these words."""
+        return self._match_text_seq(*words, advance=False)
+
+    def take(self, *words: str) -> bool:
+        """Read these words (upper case, or a mark such as `(`) if they are next."""
+        return self._match_text_seq(*words)
+
+    def expect(self, *words: str, after: str | None = None) -> None:
+        """Read these words or fail saying that they were expected."""
+        if not self.take(*words):
+            self.fail_here(f"`{' '.join(words)}`", after=after)
+
+    def identifier(self, what: str) -> exp.Identifier:
+        """Read one name; `what` says in the error which."""
+        start = self.here
+        token = self._curr
+        if not token or token.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.L_PAREN):
+            self.fail_here(what)
+        found = self._parse_id_var(any_token=False) or (
+            self._parse_id_var(any_token=True) if token.text[:1].isalpha() else None
+        )
+        if not isinstance(found, exp.Identifier):
+            self.fail_here(what)
+        set_range(found, start, self.last_end)
+        return found
+
+    def table_name(self, what: str = "a table name") -> exp.Table:
+        """Read a table name of one to three parts."""
+        start = self.here
+        parts = [self.identifier(what)]
+        while self.take("."):
+            parts.append(self.identifier(what))
+        table = exp.Table(
+            this=parts[-1],
+            db=parts[-2] if len(parts) > 1 else None,
+            catalog=parts[-3] if len(parts) > 2 else None,
+        )
+        set_range(table, start, self.last_end)
+        return table
+
+    def string(self, what: str) -> exp.Literal:
+        """Read one string in single quotes; `what` says in the error which."""
+        token = self._curr
+        if token and token.token_type == TokenType.STRING:
+            self._advance()
+            literal = exp.Literal.string(token.text)
+            set_range(literal, token.start, token.end + 1)
+            return literal
+        if token and token.token_type == TokenType.IDENTIFIER and self.sql[token.start] == '"':
+            raise SqlSyntaxError(
+                f"{what} must be a string in single quotes",
+                token.start,
+                token.end + 1,
+                help=f"write '{token.text}': double quotes are for names",
+                code="SQL006",
+            )
+        return self.fail_here(f"{what} in single quotes")
+
+    def expression_here(self, what: str) -> exp.Expr:
+        """Read one scalar expression; `what` says in the error which."""
+        found = self._guarded(self._parse_disjunction)
+        if found is None:
+            self.fail_here(what)
+        return found
+
+    def data_type(self, what: str = "a type") -> exp.DataType:
+        """Read one type, without NOT NULL."""
+        start = self.here
+        index = self._index
+        found = self._guarded(lambda: self._parse_types(schema=True))
+        if not isinstance(found, exp.DataType):
+            self._retreat(index)
+            self.fail_here(what)
+        set_range(found, start, self.last_end)
+        return found
+
+    def query(self) -> exp.Expr:
+        """Read a query: SELECT, VALUES, set operations, with CTEs, in parentheses or not."""
+        found = self._guarded(self._parse_ddl_select)
+        if found is None:
+            self.fail_here("a query")
+        return found
+
+    def _guarded(self, parse: Callable[[], T]) -> T:
+        """Run a parser of sqlglot's: it trips over some broken texts instead of reporting them."""
+        try:
+            return parse()
+        except SqlSyntaxError:
+            raise
+        except RecursionError:
+            self.fail_at_token(self._prev or None, "this is nested too deeply")
+        except (ParseError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            token = self._curr or self._prev
+            raise SqlSyntaxError(
+                f"can't read this near `{self.sql[token.start : token.end + 1]}`", token.start, token.end + 1
+            ) from error
+
+    def hints_between(self, start: int, end: int) -> list[HintText]:
+        """Take the hints in `[start, end)` that nothing has taken."""
+        return self._hints.take(start, end)
+
+    def call(self, name: str, *arguments: exp.Expr | None) -> exp.Anonymous:
+        """A call of function `name`."""
+        return self.expression(exp.Anonymous(this=name, expressions=[a for a in arguments if a is not None]))
+
+    # ---- errors ------------------------------------------------------------------------------------------
+
+    def fail_here(self, expected: str, *, after: str | None = None) -> NoReturn:
+        """Fail at the next token, which is not what was `expected`."""
+        behind = f" after {after}" if after else ""
+        self.fail_at_token(self._curr or None, f"expected {expected}{behind}")
+
+    def fail_at_token(self, token: Token | None, expected: str | None, help: str | None = None) -> NoReturn:
+        """Fail at `token`, or at the end of the statement if there is none."""
+        if token:
+            message = f"unexpected `{self.sql[token.start : token.end + 1]}`"
+            start, end = token.start, token.end + 1
+        else:
+            message = "the statement ends too early"
+            end = self._tokens[-1].end + 1 if self._tokens else 0
+            start = max(end - 1, 0)
+        if expected:
+            message = f"{message}: {expected}"
+        raise SqlSyntaxError(message, start, end, help=help, code="SQL001" if token else "SQL002")
+
+    def raise_error(self, message: str, token: Token | None = None) -> None:
+        """Turn what sqlglot complains about into our failure, with the place it happened at."""
+        del token  # sqlglot sometimes blames the token before the one that is wrong
+        self.fail_at_token(self._curr or None, calls.expectation(message))
+
+    # ---- what sqlglot calls ------------------------------------------------------------------------------
+
+    def expression(self, instance: E, token: Token | None = None, comments: list[str] | None = None) -> E:
+        """Finish a node: validate it and record the range that it was read from."""
+        calls.refuse_bare_arrow(instance)
+        node = super().expression(instance, token, comments)
+        if token is not None:
+            set_range(node, token.start, token.end + 1)
+        elif own_range(node) is None and self._prev:
+            start = self._prev.start
+            for child in node.iter_expressions():
+                found = own_range(child)
+                if found is not None and found[0] < start:
+                    start = found[0]
+            set_range(node, start, self._prev.end + 1)
+        return node
+
+    def _ranged(self, start: int, node: T) -> T:
+        if isinstance(node, exp.Expr) and self._prev:
+            set_range(node, start, self._prev.end + 1)
+        return node
+
+    def _parse_csv(self, parse_method: Callable[[], T | None], sep: TokenType = TokenType.COMMA) -> list[T]:
+        items: list[T] = []
+        while True:
+            item = parse_method()
+            if item is not None:
+                items.append(item)
+            comma = self._curr
+            if not self._match(sep):
+                return items
+            if not self._curr or self._curr.token_type in _ENDS_A_LIST:
+                raise SqlSyntaxError(
+                    "nothing follows this comma",
+                    comma.start,
+                    comma.end + 1,
+                    help="remove the comma, or write what is missing behind it",
+                )
+
+    def _parse_primary(self) -> exp.Expr | None:
+        start = self.here
+        if self._match_pair(TokenType.DOT, TokenType.NUMBER):
+            # sqlglot writes 0.5, which is another type (DECIMAL(2,1)) than .5.
+            return self._ranged(start, exp.Literal.number(f".{self._prev.text}"))
+        return self._ranged(start, super()._parse_primary())
+
+    def _parse_type(
+        self, parse_interval: bool = True, fallback_to_identifier: bool = False
+    ) -> exp.Expr | None:
+        start = self.here
+        index = self._index
+        typed = self._curr.token_type in self.TYPE_TOKENS and self._curr.token_type != TokenType.INTERVAL
+        if typed and not fallback_to_identifier:
+            data_type = self._parse_types(check_func=True, allow_identifiers=False)
+            token = self._curr
+            if isinstance(data_type, exp.DataType) and token.token_type == TokenType.STRING:
+                # sqlglot reads DATE '…'::VARCHAR as DATE ('…'::VARCHAR).
+                self._advance()
+                literal = self.expression(exp.Literal.string(token.text), token)
+                cast = self._ranged(start, self.expression(exp.Cast(this=literal, to=data_type)))
+                return self._ranged(start, self._parse_column_ops(cast))
+            self._retreat(index)
+        return self._ranged(start, super()._parse_type(parse_interval, fallback_to_identifier))
+
+    def _parse_unary(self) -> exp.Expr | None:
+        start = self.here
+        return self._ranged(start, super()._parse_unary())
+
+    def _parse_column(self) -> exp.Expr | None:
+        start = self.here
+        return self._ranged(start, super()._parse_column())
+
+    def _parse_function_call(
+        self,
+        functions: dict[str, Callable[..., Any]] | None = None,
+        anonymous: bool = False,
+        optional_parens: bool = True,
+        any_token: bool = False,
+    ) -> exp.Expr | None:
+        start = self.here
+        if self._curr.token_type == TokenType.MAP and self._next.token_type == TokenType.L_BRACKET:
+            return self._ranged(start, calls.map_literal(self))
+        return self._ranged(
+            start, super()._parse_function_call(functions, anonymous, optional_parens, any_token)
+        )
+
+    def _parse_cube_or_rollup(self, with_prefix: bool = False) -> exp.Cube | exp.Rollup | None:
+        # sqlglot reads no comparison in the parentheses: CUBE (k, price > 5).
+        for token, kind in ((TokenType.CUBE, exp.Cube), (TokenType.ROLLUP, exp.Rollup)):
+            if self._match(token):
+                items = [] if with_prefix else self._parse_wrapped_csv(self._parse_disjunction)
+                return self.expression(kind(expressions=items))
+        return None
+
+    def _parse_window(self, this: exp.Expr | None, alias: bool = False) -> exp.Expr | None:
+        if isinstance(this, exp.Func) and self._prev.token_type == TokenType.R_PAREN:
+            begin = (this._meta or {}).get("start")
+            if begin is not None:
+                set_range(this, begin, self._prev.end + 1)
+        return super()._parse_window(this, alias)
+
+    def _parse_types(
+        self,
+        check_func: bool = False,
+        schema: bool = False,
+        allow_identifiers: bool = True,
+        with_collation: bool = False,
+    ) -> exp.Expr | None:
+        start = self.here
+        first = self._index
+        if self._curr.token_type in self.TYPE_TOKENS and self._next.token_type == TokenType.ARRAY:
+            return self._parse_array_of(self._curr)
+        self._type_depth += 1
+        try:
+            found = super()._parse_types(check_func, schema, allow_identifiers, with_collation)
+        finally:
+            self._type_depth -= 1
+        if isinstance(found, exp.DataType) and self._type_depth and not self.take("NOT", "NULL"):
+            self.take("NULL")
+        for before, token in pairwise(self._tokens[first : self._index]):
+            if token.token_type == TokenType.ARRAY and before.token_type in (TokenType.R_PAREN, TokenType.GT):
+                self.fail_at_token(token, None, "write ARRAY<type>")
+        if isinstance(found, exp.DataType):
+            for child in found.expressions:
+                # `ROW<a INT NOT NULL>`: DuckDB has no constraint inside a type.
+                if isinstance(child, exp.ColumnDef):
+                    child.set("constraints", None)
+        return self._ranged(start, found)
+
+    def _parse_array_of(self, token: Token) -> exp.DataType:
+        # After `INT ARRAY` sqlglot goes on reading what follows as a list of sizes.
+        single = SqlStreamParser(dialect=self.dialect)
+        single.start([token], self.sql)
+        element = single.data_type()
+        self._advance(2)
+        array = exp.DataType(this=exp.DType.ARRAY, expressions=[element], nested=True)
+        return self._ranged(token.start, array)
+
+    def _parse_struct_types(self, type_required: bool = False) -> exp.Expr | None:
+        found = super()._parse_struct_types(type_required)
+        self._match(TokenType.STRING)  # ROW<a INT 'a comment'>
+        return found
+
+    def _parse_user_defined_type(self, identifier: exp.Identifier) -> exp.Expr | None:
+        near = did_you_mean(identifier.name, TYPE_NAMES)
+        start, end = own_range(identifier) or (self._prev.start, self._prev.end + 1)
+        raise SqlSyntaxError(
+            f"unknown type `{identifier.name}`",
+            start,
+            end,
+            help=f"did you mean {near}?" if near else "types are " + ", ".join(TYPE_NAMES),
+            code="SQL003",
+        )
+
+    def _parse_interval(
+        self, require_interval: bool = True, parse_function_unit: bool = True
+    ) -> exp.Add | exp.Interval | None:
+        start = self.here
+        literal = self._curr.token_type == TokenType.INTERVAL and self._next.token_type == TokenType.STRING
+        if literal:
+            self._advance()
+            found: exp.Add | exp.Interval | None = self._parse_interval_literal()
+        else:
+            found = super()._parse_interval(require_interval, parse_function_unit)
+        if isinstance(found, exp.Interval):
+            try:
+                found = intervals.normalized(found)
+            except ValueError as error:
+                raise SqlSyntaxError(str(error), start, self.last_end, code="SQL005") from None
+        return self._ranged(start, found)
+
+    def _parse_interval_literal(self) -> exp.Interval:
+        # sqlglot reads '1 day 02:03' as '1 day'.
+        text = self._curr.text
+        self._advance()
+        value = exp.Literal.string(text)
+        if any(c.isalpha() for c in text) or self._curr.token_type == TokenType.STRING:
+            return exp.Interval(this=value)
+        unit = self._parse_interval_unit()
+        if unit is not None and self.take("TO"):
+            return exp.Interval(
+                this=value, unit=exp.IntervalSpan(this=unit, expression=self._parse_interval_unit())
+            )
+        return exp.Interval(this=value, unit=unit)
+
+    def _parse_interval_unit(self) -> exp.Var | None:
+        token = self._curr
+        if token.token_type != TokenType.VAR and intervals.unit_name(token.text) is None:
+            return None
+        self._advance()
+        if self._match(TokenType.L_PAREN):  # SECOND(3): the precision changes nothing
+            self._match(TokenType.NUMBER)
+            self.expect(")", after="the precision")
+        return self.expression(exp.Var(this=token.text.upper()), token)
+
+    def _parse_select(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        start = self.here
+        found = super()._parse_select(*args, **kwargs)
+        if found is not None and self.last_end > start:
+            self._ranged(start, found)
+        return found
+
+    def _parse_query_modifiers(self, this: Any) -> Any:
+        found = super()._parse_query_modifiers(this)
+        if isinstance(found, exp.Query):
+            self._parse_emit(found)
+        return found
+
+    def _parse_emit(self, query: exp.Query) -> None:
+        """EMIT CHANGES or EMIT ON WINDOW CLOSE at the end of a query, as its argument `emit`."""
+        if not self._at_emit():
+            return
+        start = self.here
+        if query.args.get("emit") is not None:
+            self.fail_at_token(self._curr, "a query has one EMIT")
+        self.take("EMIT")
+        if not self.take("CHANGES"):
+            self.take("ON", "WINDOW", "CLOSE")
+        words = "CHANGES" if self._prev.text.upper() == "CHANGES" else "ON WINDOW CLOSE"
+        query.set("emit", self._ranged(start, exp.Var(this=words)))
+
+    def _at_emit(self) -> bool:
+        return self.at("EMIT", "CHANGES") or self.at("EMIT", "ON", "WINDOW", "CLOSE")
+
+    def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
+        return None if self._at_emit() else super()._parse_table_alias(alias_tokens)
+
+    def _parse_hint(self) -> exp.Hint | None:
+        return self.hint_node(self._prev.end + 1, self.hints_until)
+
+    def hint_node(self, start: int, end: int) -> exp.Hint | None:
+        """The hints written in `[start, end)` as one `exp.Hint` of calls, or None."""
+        calls_: list[exp.Expr] = []
+        texts = self.hints_between(start, end)
+        for hint in texts:
+            sub = SqlStreamParser(dialect=self.dialect)
+            padded = " " * hint.start + hint.text
+            sub.start(lex(padded).tokens, padded)
+            calls_.extend(sub._parse_csv(sub._parse_hint_call))
+            if not sub.at_end:
+                sub.fail_here("a comma or the end of the hint")
+        if not calls_:
+            return None
+        node = exp.Hint(expressions=calls_)
+        set_range(node, texts[0].start, texts[-1].end)
+        return node
+
+    def _parse_hint_call(self) -> exp.Expr:
+        start = self.here
+        name = self.identifier("the name of a hint")
+        arguments: list[exp.Expr] = []
+        if self.take("("):
+            arguments = self._parse_csv(self._parse_disjunction)
+            self.expect(")")
+        return self._ranged(start, exp.Anonymous(this=name.name, expressions=arguments))
+
+    def _parse_table(
+        self,
+        schema: bool = False,
+        joins: bool = False,
+        alias_tokens: Collection[TokenType] | None = None,
+        parse_bracket: bool = False,
+        is_db_reference: bool = False,
+        parse_partition: bool = False,
+        consume_pipe: bool = False,
+    ) -> exp.Expr | None:
+        start = self.here
+        found = None if schema else tvf.parse_table_function(self)
+        if found is None:
+            found = super()._parse_table(
+                schema, joins, alias_tokens, parse_bracket, is_db_reference, parse_partition, consume_pipe
+            )
+        else:
+            alias = self._parse_table_alias(alias_tokens=alias_tokens or self.TABLE_ALIAS_TOKENS)
+            if alias:
+                found.set("alias", alias)
+            if joins:
+                for join in self._parse_joins():
+                    found.append("joins", join)
+        if found is not None:
+            self._ranged(start, found)
+            hint = self.hint_node(start, self.hints_until)
+            if hint is not None:
+                found.set("hints", [hint])
+        return found
+
+    def _parse_hex(self, token: Token) -> exp.Expr:
+        if self.sql[token.start : token.start + 2].lower() == "0x":
+            raise SqlSyntaxError(
+                f"`{self.sql[token.start : token.end + 1]}` is not a number",
+                token.start,
+                token.end + 1,
+                help=f"write {int(token.text, 16)}, or x'{token.text}' for bytes",
+            )
+        return self.expression(exp.HexString(this=token.text), token)

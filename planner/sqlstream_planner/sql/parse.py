@@ -1,0 +1,96 @@
+"""A pipeline file -> statements: templating, then one statement after the other, all errors at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from sqlglot import exp
+
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span
+from sqlstream_planner.sql.chunks import chunks
+from sqlstream_planner.sql.dialect import SqlSyntaxError, range_of
+from sqlstream_planner.sql.dialect.lexer import HintBook, lex
+from sqlstream_planner.sql.mistakes import help_for
+from sqlstream_planner.sql.rendered import RenderedSql
+from sqlstream_planner.sql.statement_reader.reader import StatementReader
+from sqlstream_planner.sql.statements import (
+    Statement,
+)
+from sqlstream_planner.sql.template import render_template
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A parsed file: its statements in order, and the text that they were read from."""
+
+    statements: tuple[Statement, ...]
+    rendered: RenderedSql
+
+
+def parse_file(
+    source: Path | str,
+    *,
+    file: str | None = None,
+    variables: Mapping[str, Any] = MappingProxyType({}),
+    env: Mapping[str, str] = MappingProxyType({}),
+    search_path: Sequence[Path] = (),
+) -> Script:
+    """Render and parse a file (a Path), or text given as a str under the name `file`.
+
+    Raises DiagnosticError with one diagnostic for each statement that does not parse, or the first one of
+    the template.
+
+    >>> parse_file("SET 'pipeline.name' = 'x'; SELECT 1").statements[0].key
+    'pipeline.name'
+    """
+    if isinstance(source, Path):
+        name = str(source) if file is None else file
+        try:
+            text = source.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise DiagnosticError(
+                Diagnostic("SQL000", f"can't read `{source}`: {error}"), exit_code=2
+            ) from None
+    else:
+        name, text = file or "<sql>", source
+    return parse_rendered(render_template(text, name, variables=variables, env=env, search_path=search_path))
+
+
+def parse_rendered(rendered: RenderedSql) -> Script:
+    """Parse rendered text. Raises DiagnosticError with one diagnostic for each statement that fails."""
+    sql = rendered.text
+    lexed = lex(sql)
+    hints = HintBook(lexed.hints)
+    problems: list[Diagnostic] = []
+    statements: list[Statement] = []
+    for chunk in chunks(lexed.tokens, len(sql)):
+        reader = StatementReader(rendered, hints)
+        try:
+            statements.append(reader.read(chunk))
+        except SqlSyntaxError as failure:
+            help_ = failure.help or help_for(failure, chunk.tokens)
+            span = rendered.span(failure.start, failure.end)
+            problems.append(Diagnostic(failure.code, failure.message, span, (), help_))
+            hints.take(chunk.start, chunk.stop)
+    if lexed.unclosed is not None:
+        problems.append(_unclosed(rendered, lexed.unclosed.mark, lexed.unclosed.start))
+    if problems:
+        raise DiagnosticError(*problems)
+    return Script(tuple(statements), rendered)
+
+
+def span_of(node: exp.Expr, rendered: RenderedSql) -> Span:
+    """Where `node` is in the user's file; the start of the file for a node that nobody wrote."""
+    found = range_of(node)
+    return rendered.span(*found) if found is not None else rendered.span(0, 1)
+
+
+def _unclosed(rendered: RenderedSql, mark: str, start: int) -> Diagnostic:
+    what = {"'": "string", '"': "name", "`": "name", "/*": "comment"}[mark]
+    close = "*/" if mark == "/*" else mark
+    span = rendered.span(start, start + len(mark))
+    return Diagnostic("SQL007", f"this {what} is never closed", span, (), f"close it with {close}")

@@ -1,0 +1,422 @@
+"""Jinja in SQL files: sandboxed, with a map from the rendered text back to the user's own lines.
+
+The text that is parsed is what Jinja renders from the files as they are. To map it back, the files are
+rendered a second time with invisible marks that carry their place; if the marked rendering without its
+marks is another text (a template that measures or compares its own output), the map is made by comparing
+lines instead, so a mark can never change what runs.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
+from sqlstream_planner.sql.rendered import RenderedSql, Segment, line_starts
+
+if TYPE_CHECKING:
+    from jinja2.sandbox import SandboxedEnvironment
+
+MAX_ITERATIONS = 100_000
+"""How many numbers all `range()` calls of one rendering may give together."""
+MAX_OUTPUT = 16 * 1024 * 1024
+"""How many characters a rendered file may have."""
+MAX_FILES = 200
+"""How many loads of included and imported files one rendering may do."""
+
+_MARK_OPEN, _MARK_CLOSE = "\U0010f800", "\U0010f801"
+_MARK_DIGITS = 0x10F810
+_MARK = re.compile(f"{_MARK_OPEN}([\U0010f810-\U0010f81f]+){_MARK_CLOSE}")
+_HAS_JINJA = re.compile(r"\{\{|\{%|\{#")
+_MISSING: Any = object()
+
+
+def render_template(
+    text: str,
+    file: str,
+    *,
+    variables: Mapping[str, Any] = MappingProxyType({}),
+    env: Mapping[str, str] = MappingProxyType({}),
+    search_path: Sequence[Path] = (),
+) -> RenderedSql:
+    """Render `text`, the content of `file`, with `var()` and `env_var()`, includes, imports and macros.
+
+    `variables` are what `--var` and the project set. Templates are found beside the file, in the `macros`
+    folder there, and in `search_path`; nothing outside of those can be read. Raises DiagnosticError (TPL…).
+
+    >>> render_template("SELECT {{ var('x', 1) }}", "q.sql").text
+    'SELECT 1'
+    """
+    if not _HAS_JINJA.search(text):
+        return RenderedSql.plain(text, file)
+    folder = Path(file).parent
+    found = {root.resolve(): root for root in reversed([folder, folder / "macros", *search_path])}
+    roots = tuple(reversed(found.values()))
+    plain = _Rendering(text, file, roots, variables, env, marked=False)
+    output = plain.run()
+    marked_output = _Rendering(text, file, roots, variables, env, marked=True).run()
+    sources = plain.sources
+    segments = _segments(marked_output, output, list(sources), sources, file)
+    return RenderedSql(output, file, segments, MappingProxyType(dict(sources)))
+
+
+class _RefusedError(Exception):
+    """A template asked for something that it may not have or that does not exist."""
+
+    def __init__(self, code: str, message: str, *, help: str | None = None, word: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.help = help
+        self.word = word
+
+
+class _Rendering:
+    """One rendering of a file, with or without marks."""
+
+    def __init__(
+        self,
+        text: str,
+        file: str,
+        roots: Sequence[Path],
+        variables: Mapping[str, Any],
+        env: Mapping[str, str],
+        *,
+        marked: bool,
+    ) -> None:
+        self.file = file
+        self.roots = roots
+        self.variables = variables
+        self.env = env
+        self.marked = marked
+        # Jinja counts lines with \n only and rewrites the other kinds to it.
+        self.sources: dict[str, str] = {file: _newlines(text)}
+        self.iterations = 0
+        self.loads = 0
+        self.jinja = self._environment()
+
+    def run(self) -> str:
+        """The rendered text."""
+        import jinja2
+
+        parts: list[str] = []
+        size = 0
+        try:
+            for part in self.jinja.get_template(self.file).generate():
+                parts.append(part)
+                size += len(part)
+                if size > MAX_OUTPUT:
+                    raise _RefusedError("TPL007", f"the template writes more than {MAX_OUTPUT:,} characters")
+        except _RefusedError as error:
+            self._fail(error.code, error.message, error, help=error.help, word=error.word)
+        except jinja2.TemplateSyntaxError as error:
+            where = error.filename if error.filename in self.sources else self.file
+            message = error.message or "the template does not parse"
+            # What Jinja says where no name follows, as in LIKE '{%'.
+            as_text = message == "tag name expected" or message.startswith("unexpected char")
+            help_ = "as text, `{%` is written {{ '{%' }}" if as_text else None
+            self._report("TPL001", message, str(where), error.lineno, None, help_)
+        except jinja2.TemplateNotFound as error:
+            self._missing(error)
+        except OverflowError as error:
+            self._fail("TPL007", str(error), error)
+        except jinja2.exceptions.SecurityError as error:
+            self._fail("TPL004", str(error), error, help="templates have no access to Python's inside")
+        except jinja2.UndefinedError as error:
+            self._undefined(error)
+        except RecursionError as error:
+            self._fail("TPL007", "the template includes or calls itself without an end", error)
+        except (jinja2.TemplateError, ArithmeticError, AttributeError) as error:
+            self._fail("TPL008", str(error) or type(error).__name__, error)
+        except (LookupError, TypeError, ValueError) as error:
+            self._fail("TPL008", str(error) or type(error).__name__, error)
+        return "".join(parts)
+
+    # ---- what templates can call -------------------------------------------------------------------------
+
+    def _environment(self) -> SandboxedEnvironment:
+        import jinja2
+        from jinja2.sandbox import SandboxedEnvironment
+
+        rendering = self
+
+        class Loader(jinja2.BaseLoader):
+            def get_source(
+                self, environment: jinja2.Environment, template: str
+            ) -> tuple[str, str, Callable[[], bool]]:
+                return rendering._load(environment, template)
+
+        class Sandbox(SandboxedEnvironment):
+            intercepted_binops = frozenset({"*", "**"})
+
+            def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+                _bounded_binop(operator, left, right)
+                return super().call_binop(context, operator, left, right)
+
+        jinja = Sandbox(
+            loader=Loader(),
+            undefined=jinja2.StrictUndefined,
+            autoescape=False,
+            keep_trailing_newline=True,
+            cache_size=0,
+            extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"],
+        )
+        jinja.globals.clear()
+        namespace = jinja2.utils.Namespace
+        jinja.globals.update(
+            var=self._var, env_var=self._env_var, range=self._range, dict=dict, namespace=namespace
+        )
+        # A rendering must give the same text every time.
+        del jinja.filters["random"]
+        return jinja
+
+    def _var(self, name: str, default: Any = _MISSING) -> Any:
+        if name in self.variables:
+            return self.variables[name]
+        if default is not _MISSING:
+            return default
+        near = did_you_mean(name, self.variables)
+        hint = f"pass --var {name}=…, or give a default: var('{name}', …)"
+        if near is not None:
+            hint = f"did you mean '{near}'? Else {hint}"
+        raise _RefusedError("TPL005", f"the variable `{name}` is not set", help=hint, word=f"var('{name}'")
+
+    def _env_var(self, name: str, default: Any = _MISSING) -> Any:
+        if name in self.env:
+            return self.env[name]
+        if default is not _MISSING:
+            return default
+        raise _RefusedError(
+            "TPL006",
+            f"the environment variable `{name}` is not set",
+            help=f"export {name}=…, or give a default: env_var('{name}', …)",
+            word=f"env_var('{name}'",
+        )
+
+    def _range(self, *arguments: int) -> range:
+        numbers = range(*arguments)
+        self.iterations += len(numbers)
+        if self.iterations > MAX_ITERATIONS:
+            raise _RefusedError(
+                "TPL007", f"the template's loops run more than {MAX_ITERATIONS:,} times", word="range("
+            )
+        return numbers
+
+    # ---- files -------------------------------------------------------------------------------------------
+
+    def _load(self, environment: Any, name: str) -> tuple[str, str, Callable[[], bool]]:
+        import jinja2
+
+        self.loads += 1
+        if self.loads > MAX_FILES:
+            raise _RefusedError("TPL007", f"the template loads more than {MAX_FILES} files")
+        if name == self.file:
+            text = self.sources[self.file]
+            return self._mark(environment, name, text), name, lambda: True
+        parts = Path(name).parts
+        if not parts or Path(name).is_absolute() or ".." in parts or "\\" in name:
+            raise _RefusedError(
+                "TPL004", f"`{name}` is outside of the folders that templates may read", word=name
+            )
+        for root in self.roots:
+            path = root / name
+            # A link may not lead out of the folder either.
+            if path.is_file() and path.resolve().is_relative_to(root.resolve()):
+                try:
+                    text = _newlines(path.read_text(encoding="utf-8"))
+                except UnicodeDecodeError:
+                    raise _RefusedError("TPL003", f"`{path}` is not UTF-8 text", word=name) from None
+                shown = str(path)
+                self.sources.setdefault(shown, text)
+                return self._mark(environment, shown, text), shown, lambda: True
+        raise jinja2.TemplateNotFound(name)
+
+    def _mark(self, environment: Any, file: str, text: str) -> str:
+        if not self.marked:
+            return text
+        number = list(self.sources).index(file)
+        parts: list[str] = []
+        position = 0
+        in_raw = False
+        try:
+            tokens = list(environment.lexer.tokeniter(text, file, file))
+        except Exception:
+            return text  # It does not lex: compiling it says why.
+        starts: list[int] = []
+        for _, _, value in tokens:
+            # Only blanks that `{%-` strips can lie between two tokens.
+            found = text.find(value, position)
+            starts.append(found)
+            position = found + len(value)
+        for index, (_, kind, value) in enumerate(tokens):
+            start = starts[index]
+            if kind == "raw_begin":
+                in_raw = True
+            elif kind == "raw_end":
+                in_raw = False
+            if kind == "data" and value:
+                parts.append(_mark_text(number, start, 0))
+            elif kind == "variable_begin" and not in_raw:
+                end = next((i for i in range(index, len(tokens)) if tokens[i][1] == "variable_end"), index)
+                stop = starts[end] + len(tokens[end][2].rstrip())
+                parts.append(_mark_text(number, start, stop - start))
+            parts.append(value)
+        return "".join(parts)
+
+    # ---- errors ------------------------------------------------------------------------------------------
+
+    def _missing(self, error: Any) -> NoReturn:
+        name = error.name or (error.templates[0] if error.templates else "?")
+        existing = sorted(
+            str(path.relative_to(root))
+            for root in self.roots
+            if root.is_dir()
+            for path in (*root.glob("*.sql"), *root.glob("*.jinja"))
+        )
+        near = did_you_mean(str(name), existing)
+        self._fail(
+            "TPL003",
+            f"there is no template `{name}`",
+            error,
+            notes=("looked in " + ", ".join(str(root) for root in self.roots),),
+            help=f"did you mean '{near}'?" if near else None,
+            word=str(name),
+        )
+
+    def _undefined(self, error: Exception) -> NoReturn:
+        found = re.search(r"'([^']*)'", str(error))
+        name = found.group(1) if found else None
+        known = ("var", "env_var", "range", "dict", "namespace")
+        near = did_you_mean(name, known) if name else None
+        hint = None
+        if near is not None:
+            hint = f"did you mean `{near}`?"
+        elif name is not None and name in self.variables:
+            hint = f"write {{{{ var('{name}') }}}}"
+        elif name is not None and str(error) == f"'{name}' is undefined":
+            hint = f"write {{{{ var('{name}') }}}} and pass --var {name}=…"
+        self._fail("TPL002", str(error), error, help=hint, word=name.split(".")[-1] if name else None)
+
+    def _fail(
+        self,
+        code: str,
+        message: str,
+        error: BaseException,
+        *,
+        notes: tuple[str, ...] = (),
+        help: str | None = None,
+        word: str | None = None,
+    ) -> NoReturn:
+        file, line = self.file, 1
+        for frame, number in traceback.walk_tb(error.__traceback__):
+            if frame.f_code.co_filename in self.sources:
+                file, line = frame.f_code.co_filename, number
+        self._report(code, message, file, line, word, help, notes)
+
+    def _report(
+        self,
+        code: str,
+        message: str,
+        file: str,
+        line: int,
+        word: str | None,
+        help: str | None,
+        notes: tuple[str, ...] = (),
+    ) -> NoReturn:
+        lines = self.sources[file].split("\n")
+        line = max(1, min(line, len(lines)))
+        text = lines[line - 1]
+        column, length = _place(text, word)
+        if word is not None and word not in text:
+            # Jinja names the line where a statement starts; the word may be further down.
+            for number, other in enumerate(lines, start=1):
+                if word in other:
+                    line, (column, length) = number, _place(other, word)
+                    break
+        span = Span(file, line, column, length)
+        raise DiagnosticError(Diagnostic(code, _unmark(message), span, notes, help))
+
+
+def _place(text: str, word: str | None) -> tuple[int, int]:
+    at = text.find(word) if word else -1
+    if at >= 0 and word is not None:
+        return at + 1, len(word)
+    begin = re.search(r"\{[{%#]", text)
+    if begin is not None:
+        end = re.compile(r"[%}#]\}").search(text, begin.end())
+        return begin.start() + 1, (end.end() if end else len(text)) - begin.start()
+    stripped = len(text) - len(text.lstrip())
+    return stripped + 1, max(1, len(text.strip()))
+
+
+def _bounded_binop(operator: str, left: Any, right: Any) -> None:
+    if operator == "**" and isinstance(right, (int, float)) and abs(right) > 1000:
+        raise OverflowError("the exponent is too large")
+    if operator == "*":
+        for sequence, count in ((left, right), (right, left)):
+            repeats = isinstance(count, int) and isinstance(sequence, (str, list, tuple, bytes))
+            if repeats and len(sequence) * count > MAX_OUTPUT:
+                raise OverflowError("the repeated text is too long")
+
+
+def _newlines(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+# ---- marks -----------------------------------------------------------------------------------------------
+
+
+def _mark_text(source: int, offset: int, length: int) -> str:
+    digits = "".join(f"{number:08x}" for number in (source, offset, length))
+    return _MARK_OPEN + "".join(chr(_MARK_DIGITS + int(d, 16)) for d in digits) + _MARK_CLOSE
+
+
+def _marks(text: str) -> Iterator[tuple[int, int, int, int, int]]:
+    """Each mark: where it starts and ends in `text`, and the source, offset and length that it carries."""
+    for found in _MARK.finditer(text):
+        digits = "".join(f"{ord(c) - _MARK_DIGITS:x}" for c in found.group(1))
+        if len(digits) == 24:
+            yield found.start(), found.end(), int(digits[:8], 16), int(digits[8:16], 16), int(digits[16:], 16)
+
+
+def _unmark(text: str) -> str:
+    return _MARK.sub("", text)
+
+
+def _segments(
+    marked: str, output: str, files: list[str], sources: Mapping[str, str], file: str
+) -> tuple[Segment, ...]:
+    segments = [Segment(0, file, 0, True)]
+    size = 0
+    done = 0
+    for start, end, source, offset, length in _marks(marked):
+        if source >= len(files):
+            continue
+        size += start - done
+        done = end
+        segments.append(Segment(size, files[source], offset, length == 0, length))
+    if _unmark(marked) != output:
+        return _segments_by_lines(output, sources[file], file)
+    # Of several marks at one offset the last one is whose text follows.
+    kept = [s for s, following in zip(segments, [*segments[1:], None], strict=True)
+            if following is None or following.start > s.start]  # fmt: skip
+    return tuple(kept)
+
+
+def _segments_by_lines(output: str, source: str, file: str) -> tuple[Segment, ...]:
+    out_lines, source_lines = output.split("\n"), source.split("\n")
+    out_starts, source_starts = line_starts(output), line_starts(source)
+    segments: list[Segment] = []
+    matcher = difflib.SequenceMatcher(a=source_lines, b=out_lines, autojunk=False)
+    for kind, a0, a1, b0, b1 in matcher.get_opcodes():
+        for row in range(b0, b1):
+            at = min(a0 + row - b0, max(a1 - 1, 0), len(source_lines) - 1)
+            same = kind == "equal"
+            length = 0 if same else max(1, len(source_lines[at]))
+            segments.append(Segment(out_starts[row], file, source_starts[at], same, length))
+    return tuple(segments) or (Segment(0, file, 0, True),)

@@ -1,0 +1,74 @@
+"""Mistakes in joins, sub-queries, OVER and VALUES are told before it is told what can't be run; each with its place."""
+
+from __future__ import annotations
+
+import pytest
+
+from sqlstream.planning import plan_file
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+from tests.planner.bound import DECLARED
+
+#: A query, with the place of its message between ⟦ and ⟧, the code, and what the message says.
+REFUSED = [
+    ("SELECT t.k FROM t, ⟦u⟧", "SQL100", "CROSS JOIN can't be run yet"),
+    ("SELECT t.k FROM t JOIN ⟦u ON t.k = u.k⟧", "SQL100", "JOIN can't be run yet"),
+    ("SELECT t.k FROM t LEFT JOIN ⟦u USING (k)⟧", "SQL100", "LEFT JOIN can't be run yet"),
+    ("SELECT t.k FROM t ASOF JOIN ⟦u ON t.k = u.k⟧", "SQL100", "ASOF JOIN can't be run yet"),
+    ("SELECT t.k FROM t JOIN ⟦u⟧", "SQL035", "JOIN without a condition"),
+    ("SELECT t.k FROM t NATURAL JOIN ⟦q⟧", "SQL035", "NATURAL JOIN of two tables without a column"),
+    ("SELECT t.k FROM t JOIN ⟦t⟧ ON TRUE", "SQL018", "two items of FROM are called `t`"),
+    ("SELECT t.k FROM t JOIN u ON t.k = ⟦u.kk⟧", "SQL010", "unknown column `u.kk`"),
+    ("SELECT t.k FROM t JOIN u ON ⟦t.s = u.k⟧", "TYP003", "VARCHAR can't be compared with INTEGER"),
+    ("SELECT ⟦k⟧ FROM t JOIN u ON t.k = u.k", "SQL011", "column `k` is ambiguous"),
+    ("SELECT t.k FROM t JOIN u USING (⟦x⟧)", "SQL010", "unknown column `x`"),
+    (
+        "SELECT t.k FROM t JOIN (SELECT s AS v FROM u) AS z USING (⟦v⟧)",
+        "SQL031",
+        "INTEGER on the left and VARCHAR",
+    ),
+    ("SELECT q.a FROM q, u JOIN t ON ⟦q.a⟧ = t.k", "SQL012", "neither a table nor a column `q` is in scope"),
+    ("SELECT t.k FROM t JOIN u ON t.k IN (⟦SELECT a FROM q⟧)", "SQL100", "a sub-query inside an expression"),
+    ("SELECT ⟦FIRST_VALUE(v)⟧ AS f FROM t JOIN u ON t.k = u.k", "SQL100", "event time of rows behind a JOIN"),
+    ("SELECT k FROM t WHERE k IN (⟦SELECT k FROM u⟧)", "SQL100", "IN with a sub-query can't be run yet"),
+    (
+        "SELECT k FROM t WHERE ⟦EXISTS (SELECT 1 FROM u)⟧",
+        "SQL100",
+        "EXISTS with a sub-query can't be run yet",
+    ),
+    ("SELECT k FROM t WHERE v > ⟦(SELECT AVG(w) FROM u)⟧", "SQL100", "a sub-query inside an expression"),
+    ("SELECT k FROM t WHERE ⟦k⟧ IN (SELECT s FROM u)", "TYP003", "INTEGER can't be compared with VARCHAR"),
+    ("SELECT k FROM t WHERE v > ⟦(SELECT w, k FROM u)⟧", "SQL036", "gives 2 columns, not 1"),
+    ("SELECT k FROM t WHERE (k, v) IN (⟦SELECT w FROM u⟧)", "SQL036", "gives 1 column, not 2"),
+    ("SELECT (SELECT MAX(⟦nope⟧) FROM u) AS m FROM t", "SQL010", "unknown column `nope`"),
+    ("SELECT (SELECT MAX(w) FROM u WHERE u.k = ⟦t.kk⟧) AS m FROM t", "SQL010", "unknown column `t.kk`"),
+    (
+        "SELECT s, (SELECT MAX(w) FROM u WHERE u.k = ⟦t.k⟧) AS m, COUNT(*) AS n FROM t GROUP BY s",
+        "SQL045",
+        "`k` is neither in GROUP BY",
+    ),
+    ("SELECT ⟦SUM(v) OVER (PARTITION BY k)⟧ AS n FROM t", "SQL100", "SUM OVER can't be run yet"),
+    ("SELECT ⟦LAG(v) OVER (PARTITION BY k)⟧ AS n FROM t", "SQL060", "LAG without ORDER BY"),
+    ("SELECT SUM(v) OVER (ORDER BY ⟦nope⟧) AS n FROM t", "SQL010", "unknown column `nope`"),
+    ("SELECT SUM(v) OVER ⟦w⟧ AS n FROM t", "SQL038", "no window is called `w`"),
+    (
+        "SELECT SUM(v) OVER (ORDER BY x ROWS ⟦k⟧ PRECEDING) AS n FROM t",
+        "SQL100",
+        "a frame that differs from row to row",
+    ),
+    ("⟦SELECT 1 AS x⟧", "SQL100", "SELECT without FROM can't be run yet"),
+    ("SELECT x FROM ⟦(VALUES (1)) AS r (x)⟧", "SQL100", "VALUES can't be run yet"),
+    ("SELECT x FROM (VALUES (⟦1⟧), ('a')) AS r (x)", "SQL031", "is INTEGER and VARCHAR"),
+]
+
+
+@pytest.mark.parametrize(("marked", "code", "said"), REFUSED)
+def test_what_is_told_and_where(marked: str, code: str, said: str) -> None:
+    query = marked.replace("⟦", "").replace("⟧", "")
+    start = "CREATE TABLE out WITH ('connector' = 'blackhole') AS "
+    with pytest.raises(DiagnosticError) as caught:
+        plan_file(f"{DECLARED}{start}{query};")
+    found: Diagnostic = caught.value.diagnostics[0]
+    assert (found.code, said in found.message) == (code, True), found
+    assert found.span is not None
+    column = found.span.column - len(start) - 1
+    assert query[column : column + found.span.length] == marked.split("⟦")[1].split("⟧")[0]
