@@ -14,7 +14,14 @@ from typing import Any
 
 import duckdb
 
-TARGET = Path(__file__).parent / "sqlstream_planner" / "expressions" / "functions" / "data" / "duckdb_functions.json"
+TARGET = (
+    Path(__file__).parent
+    / "sqlstream_planner"
+    / "expressions"
+    / "functions"
+    / "data"
+    / "duckdb_functions.json"
+)
 INTERNAL = (
     "__",
     "collate_",

@@ -166,7 +166,7 @@ class _Watched:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._target, name)
-        if name in ("place", "wording", "owns_all_rows", "release", "close"):
+        if name in ("location", "wording", "owns_all_rows", "release", "close"):
             return found
 
         def step(*arguments: Any, **options: Any) -> Any:

@@ -83,7 +83,7 @@ class DuckTable:
                 )
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The table and its file."""
         return f"table {self._name} in '{self._path}'"
 
@@ -139,10 +139,10 @@ class DuckTable:
             except duckdb.Error as error:
                 locked = "lock on file" in str(error) or "different configuration" in str(error)
                 if not locked:
-                    raise unusable(self.place, str(error), None) from None
+                    raise unusable(self.location, str(error), None) from None
                 if self._clock() >= until:
                     raise unusable(
-                        self.place,
+                        self.location,
                         f"another process has the file open ({error})",
                         "close it there and run again: the run goes on where it stopped, and nothing is lost. "
                         "A DuckDB file can be read between epochs only",
@@ -151,18 +151,18 @@ class DuckTable:
 
     def _run(self, sql: str, parameters: Sequence[Any] | None = None) -> duckdb.DuckDBPyConnection:
         if self._connection is None:
-            raise InternalError(f"{self.place} is not open")
+            raise InternalError(f"{self.location} is not open")
         try:
             return self._connection.execute(sql, parameters)
         except (duckdb.ConversionException, duckdb.ConstraintException, duckdb.OutOfRangeException) as error:
-            raise DataError(f"{self.place} can't take a row: {error}", sql) from error
+            raise DataError(f"{self.location} can't take a row: {error}", sql) from error
         except duckdb.OutOfMemoryException as error:
             said = str(error).partition("\n")[0]  # without its advice on settings
             raise MemoryExhaustedError(
-                f"DuckDB may use {memory_bytes() >> 20} MiB of memory to write {self.place}: {said}"
+                f"DuckDB may use {memory_bytes() >> 20} MiB of memory to write {self.location}: {said}"
             ) from error
         except duckdb.Error as error:
-            raise unusable(self.place, str(error)) from error
+            raise unusable(self.location, str(error)) from error
 
     def _changed(self, sql: str) -> int:
         return int(self._run(sql).fetchall()[0][0])
@@ -220,7 +220,7 @@ class DuckTable:
         extra = [name for name in there if name not in wanted and name not in needless]
         if missing or extra:
             raise shape_error(
-                self.place,
+                self.location,
                 [f"{name} {type_}" for name, type_, _, _ in rows],
                 [f"{column.name} {column.type}" for column in self._spec.schema],
             )
@@ -234,7 +234,7 @@ class DuckTable:
             ).fetchall()
             if key not in [sorted(str(name).lower() for name in names) for (names,) in keys]:
                 raise DataError(
-                    f"{self.place} has no PRIMARY KEY ({', '.join(self._spec.primary_key)}), which table "
+                    f"{self.location} has no PRIMARY KEY ({', '.join(self._spec.primary_key)}), which table "
                     f"{self._spec.name} declares. Drop the table, so that it is created with it"
                 )
 
@@ -267,7 +267,7 @@ class DuckTable:
     def apply(self, rows: StagedEpoch) -> None:
         """Apply rows by the primary key, or copy by copy. Raises DataError for a row that is not there."""
         if self._connection is None:
-            raise InternalError(f"{self.place} is not open")
+            raise InternalError(f"{self.location} is not open")
         self._connection.register(_ROWS, rows.reader())
         try:
             self._apply(restored(_ROWS, rows.columns))
@@ -299,7 +299,7 @@ class DuckTable:
         self._run(f"DROP TABLE {changes}")
 
     def _unexpected(self, made: int, expected: int) -> InternalError:
-        return InternalError(f"{self.place}: {made} rows changed instead of {expected}")
+        return InternalError(f"{self.location}: {made} rows changed instead of {expected}")
 
     def _apply_multiset(self, source: str, names: Sequence[str], counts: Counts) -> None:
         listed = columns_of(names)
@@ -333,17 +333,17 @@ class DuckTable:
                 f"SELECT {texts} FROM {goes} AS d WHERE __goes > "
                 f"(SELECT count(*) FROM {rows} AS r WHERE r.__number = d.__number) LIMIT 1"
             ).fetchall()[0]
-            raise not_there(self.place, names, row)
+            raise not_there(self.location, names, row)
         deleted = self._changed(f"DELETE FROM {self._table} WHERE rowid IN (SELECT __row FROM {rows})")
         if deleted != expected:
-            raise InternalError(f"{self.place}: {deleted} rows were deleted instead of {expected}")
+            raise InternalError(f"{self.location}: {deleted} rows were deleted instead of {expected}")
         self._run(f"DROP TABLE {goes}")
         self._run(f"DROP TABLE {rows}")
 
     def _refuse_if(self, query: str, what: str) -> None:
         found = self._run(query).fetchall()
         if found:
-            raise key_error(self.place, self._spec.primary_key, found[0], what)
+            raise key_error(self.location, self._spec.primary_key, found[0], what)
 
 
 def _type(text: str) -> SqlType:

@@ -42,10 +42,10 @@ def _plain(part: str) -> str:
     return part[1:-1].replace('""', '"') if part.startswith('"') else part
 
 
-def shape_error(place: str, there: Sequence[str], wanted: Sequence[str]) -> DataError:
+def shape_error(location: str, there: Sequence[str], wanted: Sequence[str]) -> DataError:
     """The error for a table that has other columns than the sink."""
     return DataError(
-        f"{place} has the columns ({', '.join(there)}), but the pipeline gives ({', '.join(wanted)}). "
+        f"{location} has the columns ({', '.join(there)}), but the pipeline gives ({', '.join(wanted)}). "
         f"Drop the table, so that it is created, or declare the same columns"
     )
 
@@ -59,13 +59,13 @@ MISSING = "goes or changes, but the table has no row with this key"
 TAKEN = "comes, but the table has a row with this key that does not go"
 
 
-def key_error(place: str, key: Sequence[str], values: Sequence[object], what: str) -> DataError:
+def key_error(location: str, key: Sequence[str], values: Sequence[object], what: str) -> DataError:
     """The error for a key whose change does not fit the table; `what` is MISSING or TAKEN."""
-    return DataError(f"{place}: the row with {shown(key, values)} {what}. {_CAUSES}")
+    return DataError(f"{location}: the row with {shown(key, values)} {what}. {_CAUSES}")
 
 
-def not_there(place: str, names: Sequence[str], values: Sequence[object]) -> DataError:
+def not_there(location: str, names: Sequence[str], values: Sequence[object]) -> DataError:
     """The error for a row that goes more often than the table has it."""
     return DataError(
-        f"{place}: the row with {shown(names, values)} goes, but the table does not have it so often. {_CAUSES}"
+        f"{location}: the row with {shown(names, values)} goes, but the table does not have it so often. {_CAUSES}"
     )

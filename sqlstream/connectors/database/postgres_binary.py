@@ -204,8 +204,8 @@ def _numeric(column: pa.Array) -> pa.Array:
         rest = rest.view(np.uint64)  # also of the least, whose absolute value is no int64
     after = -(-scale // 4)
     digits: list[npt.NDArray[Any]] = []
-    for place in range(after):
-        missing = 4 * after - scale if place == 0 else 0
+    for group in range(after):
+        missing = 4 * after - scale if group == 0 else 0
         unit = 10 ** (4 - missing)
         digits.append(rest % unit * 10**missing)
         rest = rest // unit
@@ -217,8 +217,8 @@ def _numeric(column: pa.Array) -> pa.Array:
     made[:, 1] = len(digits) - after - 1
     made[:, 2] = np.where(negative, 0x4000, 0)
     made[:, 3] = scale
-    for place, digit in enumerate(reversed(digits)):
-        made[:, 4 + place] = digit.astype(np.int16)
+    for position, digit in enumerate(reversed(digits)):
+        made[:, 4 + position] = digit.astype(np.int16)
     return _fields(made.view(f"V{made.itemsize * made.shape[1]}").reshape(len(values)), valid)
 
 

@@ -41,7 +41,7 @@ class PostgresConnection:
         where = self._parameters
         host = where.get("host") or where.get("hostaddr") or "localhost"
         port = f":{where['port']}" if where.get("port") else ""
-        self.place = f"table {table} in postgresql://{host}{port}/{where.get('dbname') or ''}"
+        self.location = f"table {table} in postgresql://{host}{port}/{where.get('dbname') or ''}"
 
     def connect(self) -> None:
         """Open the connection if it is not open."""
@@ -55,7 +55,7 @@ class PostgresConnection:
         for setting in _SETTINGS:
             self.run(setting)
         if self._open.info.server_version < OLDEST:
-            raise unusable(self.place, "PostgreSQL 14 or newer is needed")
+            raise unusable(self.location, "PostgreSQL 14 or newer is needed")
 
     def run(self, sql: str, parameters: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows, if it has any."""
@@ -122,10 +122,10 @@ class PostgresConnection:
             return LostConnectionError(self._safe(error))
         state = error.sqlstate or ""
         if state.startswith(("21", "22", "23")):
-            return DataError(f"{self.place} can't take a row: {self._safe(error)}", sql)
+            return DataError(f"{self.location} can't take a row: {self._safe(error)}", sql)
         if state.startswith("55P03"):
-            return unusable(self.place, f"someone else holds a lock on it ({self._safe(error)})")
-        return unusable(self.place, self._safe(error))
+            return unusable(self.location, f"someone else holds a lock on it ({self._safe(error)})")
+        return unusable(self.location, self._safe(error))
 
     def _safe(self, error: Exception) -> str:
         text = " ".join(str(error).split())

@@ -65,9 +65,9 @@ class PostgresTable:
         self._spill: tempfile.TemporaryDirectory[str] | None = None
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The table and its database."""
-        return self._connection.place
+        return self._connection.location
 
     @property
     def wording(self) -> Wording:
@@ -90,7 +90,7 @@ class PostgresTable:
             found = self._connection.run("SELECT current_schema()")[0][0]
             if found is None:
                 raise unusable(
-                    self.place, "its search_path names no schema", "write 'table-name' as schema.table"
+                    self.location, "its search_path names no schema", "write 'table-name' as schema.table"
                 )
             self._schema = str(found)
         return True
@@ -99,7 +99,7 @@ class PostgresTable:
         """Commit the transaction; the connection stays."""
         done = self._connection.status("COMMIT")
         if done != "COMMIT":
-            raise InternalError(f"{self.place}: the server did a {done} instead of a COMMIT")
+            raise InternalError(f"{self.location}: the server did a {done} instead of a COMMIT")
 
     def release(self) -> None:
         """Roll back the transaction, if there is one."""
@@ -132,7 +132,7 @@ class PostgresTable:
             [self._schema, name],
         )
         if found and found[0][0] != "r":
-            raise unusable(self.place, f"{name} is no ordinary table", "choose another 'table-name'")
+            raise unusable(self.location, f"{name} is no ordinary table", "choose another 'table-name'")
         return bool(found)
 
     def record(self, *, lock: bool) -> Record | None:
@@ -166,7 +166,7 @@ class PostgresTable:
         fits = all(c.name in there and holds(there[c.name], c.type) for c in self._spec.schema)
         if not fits or any(needed and name not in names for name, _, needed in rows):
             raise shape_error(
-                self.place,
+                self.location,
                 [f"{name} {type_}" for name, type_ in there.items()],
                 [f"{column.name} {postgres_type(column.type)}" for column in self._spec.schema],
             )
@@ -181,7 +181,7 @@ class PostgresTable:
             )
             if sorted(self._spec.primary_key) not in [sorted(key) for (key,) in keys]:
                 raise DataError(
-                    f"{self.place} has no PRIMARY KEY ({', '.join(self._spec.primary_key)}), which table "
+                    f"{self.location} has no PRIMARY KEY ({', '.join(self._spec.primary_key)}), which table "
                     f"{self._spec.name} declares. Add it, or drop the table, so that it is created with it"
                 )
 
@@ -309,7 +309,7 @@ class PostgresTable:
     def _refuse_if(self, query: str, what: str) -> None:
         found = self._connection.run(query)
         if found:
-            raise key_error(self.place, self._spec.primary_key, found[0], what)
+            raise key_error(self.location, self._spec.primary_key, found[0], what)
 
     def _delete_copies(self, names: Sequence[str], *, expected: int) -> None:
         """Delete as many copies of each row as go. Raises DataError naming a row that has fewer.
@@ -348,10 +348,10 @@ class PostgresTable:
         )
         if not missing:
             raise self._interfered(deleted, expected)
-        raise not_there(self.place, names, missing[0])
+        raise not_there(self.location, names, missing[0])
 
     def _interfered(self, made: int, expected: int) -> DataError:
         return DataError(
-            f"{self.place}: {made} rows changed instead of {expected}: a trigger or a rule of the "
+            f"{self.location}: {made} rows changed instead of {expected}: a trigger or a rule of the "
             f"table keeps rows back, or someone else changes it at the same time"
         )

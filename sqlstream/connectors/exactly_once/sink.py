@@ -71,7 +71,7 @@ class ExactlyOnceSink:
             self._try(lambda: self._apply_again(epoch, previous, rows))
         except MemoryExhaustedError as error:  # it is too late to give the epoch up for smaller ones
             raise unusable(
-                self._target.place,
+                self._target.location,
                 error.message,
                 f"epoch {epoch} is committed, but not in the {self._target.wording.noun} yet: run again where the driver "
                 "has more memory; nothing is lost",
@@ -108,7 +108,7 @@ class ExactlyOnceSink:
             except LostConnectionError as error:
                 self._target.release()
                 if attempt + 1 == ATTEMPTS:
-                    raise unusable(self._target.place, str(error)) from None
+                    raise unusable(self._target.location, str(error)) from None
                 self._wait(PAUSE_S * (1 + attempt))
             except BaseException:
                 self._target.release()
@@ -186,11 +186,11 @@ class ExactlyOnceSink:
         words = self._target.wording
         if record.job == self._identity():
             raise DataError(
-                f"{self._target.place} is where table {record.sink} writes: give table {self._spec.name} "
+                f"{self._target.location} is where table {record.sink} writes: give table {self._spec.name} "
                 f"another '{words.name_option}'"
             )
         raise DataError(
-            f"{self._target.place} was written with another state directory, up to its epoch {record.epoch}. "
+            f"{self._target.location} was written with another state directory, up to its epoch {record.epoch}. "
             f"Go on with that state directory, drop the {words.noun} ({words.drop}), or choose another "
             f"'{words.name_option}'"
         )
@@ -206,14 +206,14 @@ class ExactlyOnceSink:
         if self._target.owns_all_rows and not self._target.is_empty():
             words = self._target.wording
             raise DataError(
-                f"{self._target.place} has rows that this pipeline did not write, and would not be equal to the "
+                f"{self._target.location} has rows that this pipeline did not write, and would not be equal to the "
                 f"query's result. Empty the {words.noun} (DELETE FROM), drop it, or choose another "
                 f"'{words.name_option}'"
             )
 
     def _ahead(self, there: int, here: int) -> DataError:
         return DataError(
-            f"{self._target.place} has the rows of epoch {there}, but this state directory is at epoch {here}: it "
+            f"{self._target.location} has the rows of epoch {there}, but this state directory is at epoch {here}: it "
             f"was restored from an older copy. Drop the {self._target.wording.noun} and start over with a new state "
             f"directory"
         )
@@ -221,7 +221,7 @@ class ExactlyOnceSink:
     def _behind(self, there: int, here: int) -> DataError:
         noun = self._target.wording.noun
         return DataError(
-            f"{self._target.place} has the rows up to epoch {there}, but this state directory has given it epoch "
+            f"{self._target.location} has the rows up to epoch {there}, but this state directory has given it epoch "
             f"{here}: the {noun} was restored from an older copy. Restore the newer one, or drop the {noun} and start "
             f"over with a new state directory"
         )
@@ -229,7 +229,7 @@ class ExactlyOnceSink:
     def _dropped(self, epoch: int) -> DataError:
         words = self._target.wording
         return DataError(
-            f"{self._target.place}: the {words.noun} or {words.record} is gone, and with it the rows up to epoch "
+            f"{self._target.location}: the {words.noun} or {words.record} is gone, and with it the rows up to epoch "
             f"{epoch}. Restore it, or drop what is left and start over with a new state directory"
         )
 

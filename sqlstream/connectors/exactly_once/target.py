@@ -45,7 +45,7 @@ class Target(Protocol):
     """
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The target and where it is, for messages; no password."""
         ...
 
@@ -110,12 +110,12 @@ class Target(Protocol):
         ...
 
 
-def unusable(place: str, what: str, help_: str | None = None) -> DiagnosticError:
+def unusable(location: str, what: str, help_: str | None = None) -> DiagnosticError:
     """The error for a target that can't be reached or refuses to work."""
     return DiagnosticError(
         Diagnostic(
             "ENV006",
-            f"{place} can't be written: {what}",
+            f"{location} can't be written: {what}",
             help=help_
             or "run again when this is mended: the run goes on where it stopped, and nothing is lost",
         )
