@@ -91,10 +91,10 @@ CALLS = {text: call(text) for text in (*PLAIN, *DISTINCT)}
 
 
 @MODES
-@pytest.mark.parametrize("start", range(0, len(CALLS), 6))
+@pytest.mark.parametrize("start", range(0, len(CALLS), 12))
 def test_every_aggregate(start: int, retracting: bool) -> None:
-    """Six at a time over ties, NULLs and duplicates, for keys, part of them, and everything."""
-    shape, calls = SHAPES[4], list(CALLS.values())[start : start + 6]
+    """Twelve at a time over ties, NULLs and duplicates, for keys, part of them, and everything."""
+    shape, calls = SHAPES[4], list(CALLS.values())[start : start + 12]
     epochs = fixed_epochs(retracting=retracting)
     assert_same(
         interpreted(plan(shape, calls, retracting=retracting), epochs), expected(shape, calls, epochs)
@@ -102,10 +102,10 @@ def test_every_aggregate(start: int, retracting: bool) -> None:
 
 
 @MODES
-@pytest.mark.parametrize("start", range(0, len(CALLS), 10))
+@pytest.mark.parametrize("start", range(0, len(CALLS), 30))
 def test_the_operators(start: int, retracting: bool) -> None:
-    """Ten aggregates at a time by the real operators on two shards, after every epoch."""
-    calls = list(CALLS.values())[start : start + 10]
+    """Thirty aggregates at a time by the real operators on two shards, after every epoch."""
+    calls = list(CALLS.values())[start : start + 30]
     shape = SHAPES[4] if retracting else SHAPES[1]
     running = Running(plan(shape, calls, retracting=retracting), shards=2)
     epochs = fixed_epochs(retracting=retracting)
