@@ -120,7 +120,7 @@ def plan_window_aggregate(planner: Planner, node: Node) -> Block:
     if not isinstance(node, WindowAggregate):
         raise InternalError(f"a {type(node).__name__} is no window aggregate")
     plan = _plan(planner, node)
-    spec = replace(plan.spec, state=planner.states.add(plan.spec.state))
+    spec = replace(plan.spec, state=planner.states.add(plan.spec.state, planner.ttls(node)))
     name = planner.stages.name("window_aggregate")
     # Rows without a time are taken out with the late ones.
     blocks = planner.blocks(node.input, timeless=node.time.direct)
