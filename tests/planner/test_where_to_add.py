@@ -43,7 +43,7 @@ def plan_tap(planner: Planner, node: Node) -> Block:
     [below] = planner.blocks(node.inputs[0])
     name = planner.stages.name("tap")
     items = [(f'"{f.name}"', f.id) for f in node.fields]
-    planner.stages[below.place].steps.append(FragmentStep(name, below.select(items), below.reads))
+    planner.stages[below.stage].steps.append(FragmentStep(name, below.select(items), below.reads))
     return replace(below, source=name, reads=(name,), where=())
 
 

@@ -221,7 +221,6 @@ class StateSchema:
             "operator": self.operator,
             "description": self.description,
             "tables": [table.to_json() for table in self.tables],
-            "identity": self.identity,
         }
 
     @classmethod
@@ -232,5 +231,4 @@ class StateSchema:
             data["operator"],
             data["description"],
             tuple(StateTable.from_json(table) for table in data["tables"]),
-            data.get("identity", ""),
         )

@@ -32,8 +32,6 @@ def _beside(node: OverWindow, below: Select, text: str) -> str:
 
 def _called(call: WindowCall) -> str:
     inside = ", ".join(sql(a) for a in call.arguments)
-    if not call.arguments and call.name == "count":
-        inside = "*"
     distinct = "DISTINCT " if call.distinct else ""
     nulls = " IGNORE NULLS" if call.ignore_nulls else ""
     where = f" FILTER (WHERE {sql(call.filter)})" if call.filter is not None else ""

@@ -197,7 +197,7 @@ def _call(context: BindContext, window: exp.Window, scope: Scope, frame: str) ->
     name = call.name if function is None else function.called or function.name
     return WindowCall(
         Field(context.new_id(name), name, typed.type, typed.nullable),
-        "count" if name == "count_star" else name,
+        name,
         arguments,
         tuple(context.type_of(a, scope.fields).type for a in arguments),
         call.distinct,

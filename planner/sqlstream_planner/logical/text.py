@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sqlstream_operators.plan.spec import WindowKind, WindowSpec
+from sqlstream_planner.expressions.functions.as_written import without_marks
 from sqlstream_planner.logical.algebra import (
     Aggregate,
     Apply,
@@ -186,4 +187,4 @@ def _order(terms: tuple[OrderTerm, ...]) -> str:
 
 def _text(expression: exp.Expr) -> str:
     plain = {c.name: exp.column(c.name) for c in expression.find_all(exp.Column)}
-    return duckdb_sql(substitute(expression, dict(plain)))
+    return duckdb_sql(without_marks(substitute(expression, dict(plain))))

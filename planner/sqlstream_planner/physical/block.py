@@ -1,4 +1,4 @@
-"""Composes stateless logical nodes into flat DuckDB SELECTs, one block for each place that rows come from."""
+"""Composes stateless logical nodes into flat DuckDB SELECTs, one block for each stage that rows come from."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ HIDDEN = (ROW_COLUMN, NUMBER_COLUMN, WEIGHT_COLUMN)
 class Block:
     """One SELECT without grouping: `FROM source WHERE …`, and what each column id is in terms of it.
 
-    `place` says where the rows are (a stage's id, or anything else that the caller tells apart); `reads` are
+    `stage` says where the rows are (a stage's id, or anything else that the caller tells apart); `reads` are
     the relations that `source` names. `multiplied`: a row there may be several rows of the block.
     """
 
-    place: str
+    stage: str
     source: str
     reads: tuple[str, ...]
     columns: dict[str, exp.Expr]

@@ -10,7 +10,7 @@ from sqlstream_operators.plan.spec import WEIGHT_COLUMN, FragmentStep
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.logical import Node, column, sql
 from sqlstream_planner.physical.block import Block, stateless, weight
-from sqlstream_planner.physical.places import by_place, reads_of
+from sqlstream_planner.physical.by_stage import by_stage, reads_of
 from sqlstream_planner.physical.stages import Stages
 
 #: The blocks of a scan (with the source rows if asked for) or an operator; None of a stateless node.
@@ -54,12 +54,12 @@ class Fragments:
         return self._composed[id(node), rows, timeless][1]
 
     def _once(self, node: Node, blocks: list[Block], *, materialized: bool) -> list[Block]:
-        places = by_place(blocks)
-        if self._consumers.get(id(node), 0) < 2 or len(places) == len(blocks):
+        stages = by_stage(blocks)
+        if self._consumers.get(id(node), 0) < 2 or len(stages) == len(blocks):
             return blocks
-        return [self._relation(place, here, materialized) for place, here in places.items()]
+        return [self._relation(stage, here, materialized) for stage, here in stages.items()]
 
-    def _relation(self, place: str, blocks: Sequence[Block], materialized: bool) -> Block:
+    def _relation(self, stage: str, blocks: Sequence[Block], materialized: bool) -> Block:
         """Several blocks of one stage as one relation of it."""
         names = [id_ for id_ in blocks[0].columns if all(id_ in b.columns for b in blocks)]
         weighted = any(WEIGHT_COLUMN in b.columns for b in blocks)
@@ -72,7 +72,7 @@ class Fragments:
         step = FragmentStep(
             self._stages.name("shared"), "\nUNION ALL\n".join(texts), reads_of(blocks), materialized
         )
-        self._stages[place].steps.append(step)
+        self._stages[stage].steps.append(step)
         columns: dict[str, exp.Expr] = {name: column(name) for name in names}
         # A row of the source may be in several of the blocks.
-        return Block(place, quote_identifier(step.name), (step.name,), columns, multiplied=True)
+        return Block(stage, quote_identifier(step.name), (step.name,), columns, multiplied=True)

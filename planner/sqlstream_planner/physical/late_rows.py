@@ -10,16 +10,16 @@ from sqlstream_planner import window_sql
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.logical import EventTime, raw, sql
 from sqlstream_planner.physical.block import NUMBER_COLUMN, ROW_COLUMN, Block, weight
-from sqlstream_planner.physical.places import each, reads_of
+from sqlstream_planner.physical.by_stage import each, reads_of
 
 
 @dataclass(frozen=True, slots=True)
 class LateRows:
     """What decides which rows are too late for an operator.
 
-    `rows` are the blocks of its input by their places, with the source rows; `slice_column` (that slices are cut
+    `rows` are the blocks of its input by their stages, with the source rows; `slice_column` (that slices are cut
     from, else with the end of the window) and `time_column` are columns of it. `lateness_us`: by how much a row
-    may come later than the watermark of `time`. `kept` names what is left of the first relation at a place; without
+    may come later than the watermark of `time`. `kept` names what is left of the first relation of a stage; without
     it that is called after the relation.
     """
 
@@ -32,9 +32,9 @@ class LateRows:
     lateness_us: int = 0
     kept: str | None = None
 
-    def step(self, place: str, relations: Sequence[str]) -> LateStep:
-        """The step that takes the late rows out of the relations at a place."""
-        rows = self.rows[place]
+    def step(self, stage: str, relations: Sequence[str]) -> LateStep:
+        """The step that takes the late rows out of the relations of a stage."""
+        rows = self.rows[stage]
         return LateStep(
             name=self.kept or f"{relations[0]}.kept",
             input=relations[0],

@@ -17,7 +17,7 @@ from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.logical import Node, Scan, Sink, sql, walk
 from sqlstream_planner.physical.block import weight
 from sqlstream_planner.physical.operators.registry import OPERATORS
-from sqlstream_planner.physical.places import by_place, reads_of
+from sqlstream_planner.physical.by_stage import by_stage, reads_of
 from sqlstream_planner.physical.planner import Operators, Planner
 from sqlstream_planner.properties.consolidated import Consolidated
 
@@ -52,7 +52,7 @@ def _planned(planner: Planner, roots: Sequence[Node]) -> Planner:
 
 def _write(planner: Planner, root: Sink, *, consolidated: bool) -> None:
     """The steps and outputs that bring a sink its rows."""
-    for place, blocks in by_place(planner.blocks(root.input)).items():
+    for stage, blocks in by_stage(planner.blocks(root.input)).items():
         weighted = root.sink.changelog != "append"
         rows = []
         for b in blocks:
@@ -64,8 +64,8 @@ def _write(planner: Planner, root: Sink, *, consolidated: bool) -> None:
         if weighted and not consolidated:
             text = _consolidated([c.name for c in root.sink.schema], text)
         step = FragmentStep(planner.stages.name(f"{root.sink.name}.rows"), text, reads_of(blocks))
-        planner.stages[place].steps.append(step)
-        planner.stages[place].outputs.append(SinkOutput(step.name, root.sink.name))
+        planner.stages[stage].steps.append(step)
+        planner.stages[stage].outputs.append(SinkOutput(step.name, root.sink.name))
 
 
 def _consolidated(columns: Sequence[str], changes_sql: str) -> str:

@@ -16,7 +16,7 @@ from sqlstream_planner.logical import EventTime, Field, Node, Scan, column, cons
 from sqlstream_planner.physical.block import Block, with_rows
 from sqlstream_planner.physical.fragments import Fragments
 from sqlstream_planner.physical.late_rows import LateRows
-from sqlstream_planner.physical.places import by_place
+from sqlstream_planner.physical.by_stage import by_stage
 from sqlstream_planner.physical.stages import Stages
 from sqlstream_planner.physical.states import States
 from sqlstream_planner.properties.changelog import Changes
@@ -77,7 +77,7 @@ class Planner:
             slice_column=end.id,
             time_column=event_time,
             time=time,
-            rows=by_place(self.blocks(input_, rows=True, timeless=True)),
+            rows=by_stage(self.blocks(input_, rows=True, timeless=True)),
             lateness_us=lateness_us,
         )
 
@@ -96,8 +96,8 @@ class Planner:
             kind = quote_identifier(KIND_COLUMN)
             columns[KIND_COLUMN] = column(KIND_COLUMN)
             columns[WEIGHT_COLUMN] = raw(f"CASE WHEN {kind} IN ('+I', '+U') THEN 1 ELSE -1 END")
-        place = self.stages.reading(source.name)
-        block = Block(place, quote_identifier(source.name), (source.name,), columns)
+        stage = self.stages.reading(source.name)
+        block = Block(stage, quote_identifier(source.name), (source.name,), columns)
         if not rows:
             return block
         return with_rows(block, _as_json({c.name: quote_identifier(c.name) for c in source.physical}))

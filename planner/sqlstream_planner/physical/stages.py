@@ -19,7 +19,7 @@ from sqlstream_operators.plan.spec import (
 )
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.late_rows import LateRows
-from sqlstream_planner.physical.places import by_place, reads_of
+from sqlstream_planner.physical.by_stage import by_stage, reads_of
 
 
 @dataclass(slots=True)
@@ -56,14 +56,14 @@ class Shipment:
 
 
 class Stages:
-    """The stages of a plan by their ids; a block's place is one of them."""
+    """The stages of a plan by their ids; a block's `stage` is one of them."""
 
     def __init__(self) -> None:
         self._drafts: dict[str, Draft] = {}
         self._names: dict[str, int] = {}
 
-    def __getitem__(self, place: str) -> Draft:
-        return self._drafts[place]
+    def __getitem__(self, stage: str) -> Draft:
+        return self._drafts[stage]
 
     def built(self) -> tuple[Stage, ...]:
         """All stages, each behind those that it reads."""
@@ -75,15 +75,15 @@ class Stages:
         return f"{prefix}_{self._names[prefix]}"
 
     def reading(self, source: str) -> str:
-        """The place of a source's rows; its stage is made when it is first asked for."""
-        place = f"scan:{source}"
-        if place not in self._drafts:
-            self._drafts[place] = Draft(place, 0, inputs=[SourceInput(source, source)])
-        return place
+        """The id of the stage that reads a source; it is made when it is first asked for."""
+        stage = f"scan:{source}"
+        if stage not in self._drafts:
+            self._drafts[stage] = Draft(stage, 0, inputs=[SourceInput(source, source)])
+        return stage
 
     def behind(self, name: str, blocks: Sequence[Block]) -> Draft:
         """A new stage, which reads what the stages of some blocks ship to it."""
-        draft = Draft(name, 1 + max(self._drafts[b.place].level for b in blocks))
+        draft = Draft(name, 1 + max(self._drafts[b.stage].level for b in blocks))
         self._drafts[name] = draft
         return draft
 
@@ -95,8 +95,8 @@ class Stages:
         late: LateRows | None = None,
     ) -> list[ExchangeInput]:
         """Send what `shipments` make of the blocks by `keys`, each over its edge, without the rows that are `late`."""
-        for place, here in by_place(blocks).items():
-            draft = self._drafts[place]
+        for stage, here in by_stage(blocks).items():
+            draft = self._drafts[stage]
             reads = reads_of(here)
             made = []
             for shipment in shipments:
@@ -105,7 +105,7 @@ class Stages:
                 draft.steps.append(step)
                 made.append(step.name)
             if late is not None:
-                taken = late.step(place, made)
+                taken = late.step(stage, made)
                 draft.steps.append(taken)
                 made = [taken.name, *(f"{other}.kept" for other in taken.also)]
             for relation, shipment in zip(made, shipments, strict=True):

@@ -42,7 +42,7 @@ from sqlstream_planner.physical.operators.distinct_values import (
     plan_distinct_values,
 )
 from sqlstream_planner.physical.operators.explained import columns_text, one_line
-from sqlstream_planner.physical.places import by_place, each, reads_of, result_of
+from sqlstream_planner.physical.by_stage import by_stage, each, reads_of, result_of
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.stages import Shipment
 from sqlstream_planner.physical.time_keys import text_of, time_of
@@ -147,7 +147,7 @@ def _late_groups(planner: Planner, name: str, node: GroupAggregate) -> LateRows 
 def _computed(planner: Planner, name: str, blocks: list[Block], wanted: Sequence[str]) -> list[Block]:
     """The rows of some blocks as one relation a stage, which several fragments then read."""
     made = []
-    for place, here in by_place(blocks).items():
+    for stage, here in by_stage(blocks).items():
         weighted = any(WEIGHT_COLUMN in b.columns for b in here)
         times = {id_: _times(here, id_) for id_ in wanted}
         texts = []
@@ -155,14 +155,14 @@ def _computed(planner: Planner, name: str, blocks: list[Block], wanted: Sequence
             items = [(sql(columns[n]), id_) for id_, (columns, _) in times.items()] or [("1", "__one")]
             texts.append(b.select([*items, *([(sql(weight(b)), WEIGHT_COLUMN)] if weighted else [])]))
         step = FragmentStep(planner.stages.name(f"{name}.rows"), "\nUNION ALL\n".join(texts), reads_of(here))
-        planner.stages[place].steps.append(step)
+        planner.stages[stage].steps.append(step)
         columns: dict[str, exp.Expr] = {
             id_: column(id_) if layout is None else text_of(column(id_), layout)
             for id_, (_, layout) in times.items()
         }
         if weighted:
             columns[WEIGHT_COLUMN] = column(WEIGHT_COLUMN)
-        made.append(Block(place, quote_identifier(step.name), (step.name,), columns))
+        made.append(Block(stage, quote_identifier(step.name), (step.name,), columns))
     return made
 
 

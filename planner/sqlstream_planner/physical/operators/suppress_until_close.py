@@ -27,11 +27,11 @@ def plan_suppress_until_close(planner: Planner, node: Node) -> Block:
     spec = _spec(planner, node, groups)
     spec = replace(spec, state=planner.states.add(spec.state))
     name = planner.stages.name(spec.kind)
-    planner.stages[groups.place].steps.append(OperatorStep(name, spec, groups.reads))
+    planner.stages[groups.stage].steps.append(OperatorStep(name, spec, groups.reads))
     columns: dict[str, exp.Expr] = {f.id: groups.columns[f.id] for f in node.fields}
     if planner.changes(node):
         columns |= hidden(groups)
-    return Block(groups.place, quote_identifier(name), (name,), columns)
+    return Block(groups.stage, quote_identifier(name), (name,), columns)
 
 
 def _spec(planner: Planner, node: SuppressUntilClose, groups: Block) -> SuppressUntilCloseSpec:

@@ -30,7 +30,7 @@ from sqlstream_planner.physical.grouping import (
 )
 from sqlstream_planner.physical.late_rows import LateRows
 from sqlstream_planner.physical.operators.explained import columns_text
-from sqlstream_planner.physical.places import by_place, each, result_of
+from sqlstream_planner.physical.by_stage import by_stage, each, result_of
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.stages import Shipment
 
@@ -132,7 +132,7 @@ def plan_window_aggregate(planner: Planner, node: Node) -> Block:
             slice_column=node.slice_column,
             time_column=node.time_column,
             time=node.time,
-            rows=by_place(planner.blocks(node.input, rows=True, timeless=True)),
+            rows=by_stage(planner.blocks(node.input, rows=True, timeless=True)),
             kept=f"{name}.kept",
         )
     draft = planner.stages.behind(name, blocks)

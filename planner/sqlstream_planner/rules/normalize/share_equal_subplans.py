@@ -45,7 +45,7 @@ def share_equal_subplans(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
     shared: dict[object, Node] = {}
     made: dict[int, Node] = {}
     for node in walk(roots):
-        inputs = _told_apart(node, tuple(made[id(i)] for i in node.inputs))
+        inputs = _disambiguated(node, tuple(made[id(i)] for i in node.inputs))
         renamed = _renamed(node, inputs)
         made[id(node)] = (
             renamed if isinstance(node, Sink) else shared.setdefault(_structure(renamed), renamed)
@@ -53,19 +53,19 @@ def share_equal_subplans(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
     return tuple(root for root in (made[id(r)] for r in roots) if isinstance(root, Sink))
 
 
-def _told_apart(node: Node, inputs: tuple[Node, ...]) -> tuple[Node, ...]:
+def _disambiguated(node: Node, inputs: tuple[Node, ...]) -> tuple[Node, ...]:
     """The inputs, columns under the ids that they had where others would not do: in a Join of a relation with itself,
     and around a sub-query, which names them deep inside.
     """
     if not isinstance(node, Join | Apply):
         return inputs
-    told: list[Node] = []
+    found: list[Node] = []
     for before, after in zip(node.inputs, inputs, strict=True):
-        taken = {f.id for i in told for f in i.fields}
+        taken = {f.id for i in found for f in i.fields}
         if isinstance(node, Apply) or any(f.id in taken for f in after.fields):
             after = _under(after, before.fields)
-        told.append(after)
-    return tuple(told)
+        found.append(after)
+    return tuple(found)
 
 
 def _under(node: Node, fields: Fields) -> Node:
@@ -91,8 +91,9 @@ def _renamed(node: Node, inputs: tuple[Node, ...]) -> Node:
 
 
 def _structure(node: Node) -> object:
-    """Everything that a node is, with columns of its inputs by position."""
-    positions = {f.id: f"#{n}.{p}" for n, i in enumerate(node.inputs) for p, f in enumerate(i.fields)}
+    """Everything that a node is, with columns by position: its own, and those of its inputs."""
+    positions = {f.id: f"#{p}" for p, f in enumerate(node.fields)}
+    positions |= {f.id: f"#{n}.{p}" for n, i in enumerate(node.inputs) for p, f in enumerate(i.fields)}
     own = tuple(_value(getattr(node, name), positions) for name in node.own_attributes())
     return type(node), tuple(id(i) for i in node.inputs), own
 

@@ -1,4 +1,4 @@
-"""Blocks by their places: the stages that their rows are in."""
+"""Blocks by their stages: the stages that their rows are in."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def reads_of(blocks: Sequence[Block]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for block in blocks for name in block.reads))
 
 
-def by_place(blocks: Sequence[Block]) -> dict[str, list[Block]]:
-    """The blocks of each place."""
+def by_stage(blocks: Sequence[Block]) -> dict[str, list[Block]]:
+    """The blocks of each stage, by its id."""
     grouped: dict[str, list[Block]] = {}
     for block in blocks:
-        grouped.setdefault(block.place, []).append(block)
+        grouped.setdefault(block.stage, []).append(block)
     return grouped
 
 
