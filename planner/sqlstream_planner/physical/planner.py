@@ -14,9 +14,9 @@ from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.identity.relation import Meanings
 from sqlstream_planner.logical import EventTime, Field, Node, Scan, column, consumers, raw, sql
 from sqlstream_planner.physical.block import Block, with_rows
+from sqlstream_planner.physical.by_stage import by_stage
 from sqlstream_planner.physical.fragments import Fragments
 from sqlstream_planner.physical.late_rows import LateRows
-from sqlstream_planner.physical.by_stage import by_stage
 from sqlstream_planner.physical.stages import Stages
 from sqlstream_planner.physical.states import States
 from sqlstream_planner.properties.changelog import Changes

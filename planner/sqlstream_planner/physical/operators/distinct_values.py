@@ -23,9 +23,9 @@ from sqlstream_planner.identity.relation import Columns, form_over
 from sqlstream_planner.identity.state import StateIdentity, Stored, StoredTable
 from sqlstream_planner.logical import AggregateCall, column, sql
 from sqlstream_planner.physical.block import Block
+from sqlstream_planner.physical.by_stage import each
 from sqlstream_planner.physical.grouping import Grouping, Names, column_hint
 from sqlstream_planner.physical.operators.explained import columns_text, one_line
-from sqlstream_planner.physical.by_stage import each
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.stages import Shipment
 from sqlstream_planner.physical.weights import weight_of

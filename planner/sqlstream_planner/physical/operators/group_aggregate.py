@@ -32,6 +32,7 @@ from sqlstream_planner.logical import (
 )
 from sqlstream_planner.logical.text import duration
 from sqlstream_planner.physical.block import Block, weight
+from sqlstream_planner.physical.by_stage import by_stage, each, reads_of, result_of
 from sqlstream_planner.physical.grouping import GROUPING, Grouping, Kept, Names, keep, within
 from sqlstream_planner.physical.late_rows import LateRows
 from sqlstream_planner.physical.multisets import MultisetPlan, plan_multisets
@@ -42,7 +43,6 @@ from sqlstream_planner.physical.operators.distinct_values import (
     plan_distinct_values,
 )
 from sqlstream_planner.physical.operators.explained import columns_text, one_line
-from sqlstream_planner.physical.by_stage import by_stage, each, reads_of, result_of
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.stages import Shipment
 from sqlstream_planner.physical.time_keys import text_of, time_of
