@@ -43,6 +43,7 @@ TIMES = "".join(f'{{"v": {n}, "ts": "2024-01-01 00:00:{n:02d}"}}\n' for n in (1,
 OVER_TIMES = _table("t", "v INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts")
 RANKED = '{"k": 1, "s": "b", "d": 5, "o": 1}\n{"k": 1, "s": "a", "d": 7, "o": 1}\n'
 OVER_RANKED = _table("t", "k INT, s STRING, d INT, o INT")
+OVER_TWO_OF_ONE = _table("t", "v INT") + "CREATE VIEW q AS SELECT v AS a, v AS b FROM t;\n"
 TWICE = "t CROSS JOIN UNNEST(a) AS u (x) CROSS JOIN UNNEST(a) AS w (y)"
 
 
@@ -235,6 +236,41 @@ CASES = {
             "SELECT v FROM t ORDER BY v LIMIT 1 OFFSET 1": [(2,)],
         },
         _files("in", '{"v": 1}\n{"v": null}\n{"v": 2}\n'),
+    ),
+    "grouping sets over columns that are equal": Case(
+        OVER_TWO_OF_ONE,
+        {
+            "SELECT a, b, COUNT(*) AS n FROM q GROUP BY GROUPING SETS ((a), (b))": [
+                (1, None, 2),
+                (2, None, 1),
+                (None, 1, 2),
+                (None, 2, 1),
+            ],
+            "SELECT a, b, COUNT(*) AS n FROM q GROUP BY GROUPING SETS ((a, b), (b))": [
+                (1, 1, 2),
+                (2, 2, 1),
+                (None, 1, 2),
+                (None, 2, 1),
+            ],
+            "SELECT a, b, COUNT(DISTINCT a) AS n FROM q GROUP BY ROLLUP (b, a)": [
+                (1, 1, 1),
+                (2, 2, 1),
+                (None, 1, 1),
+                (None, 2, 1),
+                (None, None, 2),
+            ],
+            "SELECT a, GROUPING(b) AS i, COUNT(*) AS n FROM q GROUP BY CUBE (a, b)": [
+                (1, 0, 2),
+                (2, 0, 1),
+                (1, 1, 2),
+                (2, 1, 1),
+                (None, 0, 2),
+                (None, 0, 1),
+                (None, 1, 3),
+            ],
+        },
+        _files("in", '{"v": 1}\n{"v": 2}\n{"v": 1}\n'),
+        rows_per_epoch=2,
     ),
     "casts to types that differ in their scale": Case(
         _table("t", "v DECIMAL(10, 2)"),

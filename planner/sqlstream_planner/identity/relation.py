@@ -157,6 +157,25 @@ def call_form(call: AggregateCall, columns: Columns) -> Form:
     )
 
 
+def key_forms(
+    keys: Fields, expressions: Iterable[exp.Expr], grouping: Field | None, columns: Columns
+) -> list[Form]:
+    """The forms of what is grouped by.
+
+    Of several grouping sets (`grouping` tells their rows apart), one may have a key that another has not: keys that
+    are equal are not one key then, and each after the first is numbered. A window's bounds are in every set.
+    """
+    met: dict[Form, int] = {}
+    found = []
+    for f, e in zip(keys, expressions, strict=True):
+        key = form_over(e, columns)
+        if grouping is not None and f.window is None:
+            met[key] = times = met.get(key, 0) + 1
+            key = form("key again", times, key) if times > 1 else key
+        found.append(key)
+    return found
+
+
 def order_forms(terms: Iterable[OrderTerm], columns: Columns) -> tuple[Form, ...]:
     """The forms of the terms of an ORDER BY."""
     return tuple(
@@ -320,8 +339,8 @@ class _ColumnForms(Analysis[Columns]):
     def _groups(self, node: Aggregate, level: int) -> Mapping[str, Form]:
         inside = self(node.input)
         found: dict[str, Form] = {}
-        for f, e in zip(node.keys, node.key_expressions, strict=True):
-            key = form_over(e, inside)
+        forms = key_forms(node.keys, node.key_expressions, node.grouping, inside)
+        for f, key in zip(node.keys, forms, strict=True):
             # In a grouping set that has it not, a key is NULL: it is not what it is grouped by then.
             bound = f.window is not None
             found[f.id] = key if node.grouping is None or bound else form("key", level, key)
@@ -399,22 +418,18 @@ def _conjuncts(predicate: Form) -> tuple[Form, ...]:
 
 def _plain_keys(node: Aggregate, inside: Columns) -> list[Form]:
     """What is grouped by, in the query's order, without bounds of windows."""
-    return [
-        form_over(e, inside) for f, e in zip(node.keys, node.key_expressions, strict=True) if f.window is None
-    ]
+    forms = key_forms(node.keys, node.key_expressions, node.grouping, inside)
+    return [key for f, key in zip(node.keys, forms, strict=True) if f.window is None]
 
 
 def _grouping_sets(node: Aggregate, meanings: Meanings) -> list[list[Form]]:
     """What each grouping set groups by; any bound of a window stands for the window."""
     inside = meanings.columns(node.input)
-
-    def key(f: Field, e: exp.Expr) -> Form:
-        found = form_over(e, inside)
-        if f.window is None:
-            return found
-        return form("in window", *found.args) if _is_bound(found) else found
-
-    keys = [key(f, e) for f, e in zip(node.keys, node.key_expressions, strict=True)]
+    forms = key_forms(node.keys, node.key_expressions, node.grouping, inside)
+    keys = [
+        form("in window", *found.args) if f.window is not None and _is_bound(found) else found
+        for f, found in zip(node.keys, forms, strict=True)
+    ]
     return [[keys[i] for i in chosen] for chosen in node.sets]
 
 

@@ -12,7 +12,7 @@ from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.aggregates.function import Accumulator, Decomposition
 from sqlstream_planner.expressions.functions.as_written import without_marks
 from sqlstream_planner.identity.form import Form, form, sort_forms
-from sqlstream_planner.identity.relation import Columns, call_form, form_over
+from sqlstream_planner.identity.relation import Columns, call_form, key_forms
 from sqlstream_planner.identity.state import Stored
 from sqlstream_planner.logical import AggregateCall, Field, Fields, sql
 from sqlstream_planner.physical.block import Block
@@ -66,7 +66,8 @@ class GroupKey:
 class Grouping:
     """A GROUP BY: as the query has it (`fields`, `expressions`, `sets`, `grouping`), and `keys` in state order.
 
-    `names` are the state's names of `fields`; two that mean the same have one.
+    `names` are the state's names of `fields`; two that mean the same have one. `set_forms` are what each grouping set
+    groups by.
     """
 
     fields: Fields
@@ -75,6 +76,7 @@ class Grouping:
     grouping: Field | None
     keys: tuple[GroupKey, ...]
     names: tuple[str, ...]
+    set_forms: tuple[Form, ...]
 
     @classmethod
     def of(
@@ -86,9 +88,12 @@ class Grouping:
         inside: Columns,
         names: Names,
     ) -> Grouping:
-        """Finds the keys: each meaning once; the grouping id is a key too. `inside` are the meanings of columns."""
+        """Finds the keys: each meaning once (but see `key_forms`); the grouping id is a key too.
+
+        `inside` are the meanings of columns.
+        """
         keys: dict[Form, GroupKey] = {}
-        forms = [form_over(e, inside) for e in expressions]
+        forms = key_forms(fields, expressions, grouping, inside)
         for f, expression, meaning in zip(fields, expressions, forms, strict=True):
             if meaning not in keys:
                 keys[meaning] = GroupKey(names.take(f.name), meaning, f, expression)
@@ -97,7 +102,8 @@ class Grouping:
             meaning = form("grouping", *forms)
             keys[meaning] = GroupKey(GROUPING, meaning, grouping, exp.Null())
         ordered = tuple(keys[meaning] for meaning in sort_forms(keys))
-        return cls(fields, expressions, sets, grouping, ordered, listed)
+        set_forms = sort_forms(form("set", *sort_forms({forms[i] for i in chosen})) for chosen in sets)
+        return cls(fields, expressions, sets, grouping, ordered, listed, set_forms)
 
     def grouped(
         self, block: Block, leading: Sequence[Item], values: Sequence[Item]

@@ -17,7 +17,7 @@ from sqlstream_planner.aggregates.count import COUNT
 from sqlstream_planner.aggregates.function import Decomposition
 from sqlstream_planner.aggregates.registry import function_of
 from sqlstream_planner.diagnostics import InternalError
-from sqlstream_planner.identity.form import Data, form, sort_forms
+from sqlstream_planner.identity.form import Data
 from sqlstream_planner.identity.relation import Columns, Meanings, form_over
 from sqlstream_planner.identity.state import StateIdentity, StoredTable
 from sqlstream_planner.logical import (
@@ -292,10 +292,7 @@ def _attributes(
         "time to live": node.ttl_us,
         "expires": form_over(node.key_expressions[expiry.position], inside) if expiry is not None else None,
         "lateness": expiry.lateness_us if expiry is not None else None,
-        "grouping sets": sort_forms(
-            form("set", *sort_forms({form_over(node.key_expressions[i], inside) for i in chosen}))
-            for chosen in node.sets
-        ),
+        "grouping sets": grouping.set_forms,
     }
 
 

@@ -12,7 +12,7 @@ from sqlstream_operators.plan.spec import OperatorStep
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.form import form
-from sqlstream_planner.identity.relation import form_over
+from sqlstream_planner.identity.relation import key_forms
 from sqlstream_planner.identity.state import StateIdentity, Stored, StoredTable
 from sqlstream_planner.logical import Node, SuppressUntilClose
 from sqlstream_planner.physical.block import Block, hidden
@@ -46,7 +46,7 @@ def _spec(planner: Planner, node: SuppressUntilClose, groups: Block) -> Suppress
     inside = planner.meanings.columns(group.input)
     given = planner.meanings.columns(group)
     names = {f.id: _name(groups.columns[f.id]) for f in node.fields}
-    forms = [form_over(e, inside) for e in group.key_expressions]
+    forms = key_forms(group.keys, group.key_expressions, group.grouping, inside)
     keys: dict[str, Stored] = {}
     for f, meaning in zip(group.keys, forms, strict=True):
         keys.setdefault(meaning.digest, Stored(names[f.id], f.type, meaning))

@@ -233,10 +233,7 @@ def _attributes(node: WindowAggregate, grouping: Grouping, inside: Columns) -> d
     return {
         "window": [window.kind.value, window.size_us, window.slide_us],
         "slices": window.slice_us if window.shared_slices else None,
-        "grouping sets": sort_forms(
-            form("set", *sort_forms({form_over(node.key_expressions[i], inside) for i in chosen}))
-            for chosen in node.sets
-        ),
+        "grouping sets": grouping.set_forms,
     }
 
 
