@@ -50,6 +50,33 @@ def test_times_to_live_alone_give_states_of_their_own_whatever_stands_first() ->
     assert len(set(first)) == 2
 
 
+INNER = "SELECT k, COUNT(*) AS n FROM t GROUP BY k"
+WINDOWED = """SELECT window_end, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE e, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+GROUP BY window_start, window_end"""
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (INNER, INNER.replace("SELECT", "SELECT /*+ STATE_TTL('t' = '1h') */")),
+        (WINDOWED, f"{WINDOWED} EMIT CHANGES"),
+    ],
+)
+def test_what_is_below_tells_states_apart_whatever_stands_first(one: str, other: str) -> None:
+    """The groups above mean the same, but of two that forget or are given at other times each has seen other rows."""
+    times = """CREATE TABLE e (ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
+    WITH ('connector' = 'filesystem', 'path' = 'e', 'format' = 'json');"""
+    above = [f"SELECT n, COUNT(*) AS m FROM ({inner}) AS i GROUP BY n" for inner in (one, other)]
+    first, second = (
+        {s.state_id for s in plan_file(TABLES + times + ";".join(texts)).physical.states}
+        for texts in (above, above[::-1])
+    )
+    assert first == second
+    alone = {s.state_id for s in plan_file(TABLES + times + above[0]).physical.states}
+    assert not any(id_.endswith("-2") for id_ in first)
+    assert len(first) == 2 * len(alone)
+
+
 def test_a_chain_of_views_that_are_read_twice_is_linear() -> None:
     """Each is a relation that is computed once; written out, 60 would be 2^60 blocks."""
     text = TABLES + "CREATE VIEW v0 AS SELECT k, v FROM t;"

@@ -248,7 +248,7 @@ class _RowForms(Analysis[Rows]):
                 sets = sort_forms(
                     form("set", *sort_forms(set(keys))) for keys in _grouping_sets(node, meanings)
                 )
-                return Rows(form("groups", self(node.input).form, *sets))
+                return Rows(form("groups", self(node.input).form, *_given(node), *sets))
             case OrderLimit():
                 columns = meanings.columns(node.input)
                 terms = order_forms(node.order, columns)
@@ -362,6 +362,7 @@ class _ColumnForms(Analysis[Columns]):
             "distinct" if call.distinct else None,
             "ignore nulls" if call.ignore_nulls else None,
             call.frame,
+            *((form("given", "early"),) if node.emission.changes and _in_window(node) else ()),
             form("arguments", *(form_over(a, inside) for a in call.arguments)),
             form_over(call.filter, inside) if call.filter is not None else None,
             form("partition", *sort_forms({inside[id_] for id_ in node.partition})),
@@ -430,6 +431,20 @@ def _grouping_sets(node: Aggregate, meanings: Meanings) -> list[list[Form]]:
         for f, found in zip(node.keys, forms, strict=True)
     ]
     return [[keys[i] for i in chosen] for chosen in node.sets]
+
+
+def _given(node: Aggregate) -> tuple[Form, ...]:
+    """When groups of windows are given: what reads them early has seen other rows than what reads them once."""
+    emission = node.emission
+    windowed = any(f.window is not None for f in node.keys)
+    if not windowed or (not emission.changes and not emission.lateness_us):
+        return ()
+    return (form("given", "early" if emission.changes else "on close", emission.lateness_us),)
+
+
+def _in_window(node: OverWindow) -> bool:
+    ends = {f.id for f in node.input.fields if f.window is not None and f.window.role == "end"}
+    return bool(ends & set(node.partition))
 
 
 def _is_bound(found: Form) -> bool:

@@ -16,8 +16,8 @@ from sqlstream_operators.plan.spec import (
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.logical import Node, Scan, Sink, sql, walk
 from sqlstream_planner.physical.block import weight
-from sqlstream_planner.physical.operators.registry import OPERATORS
 from sqlstream_planner.physical.by_stage import by_stage, reads_of
+from sqlstream_planner.physical.operators.registry import OPERATORS
 from sqlstream_planner.physical.planner import Operators, Planner
 from sqlstream_planner.properties.consolidated import Consolidated
 

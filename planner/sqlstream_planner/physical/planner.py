@@ -11,12 +11,27 @@ from sqlglot import exp
 from sqlstream_operators.plan.schema import KIND_COLUMN, WEIGHT_COLUMN
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_planner.identity.form import form, sort_forms
 from sqlstream_planner.identity.relation import Meanings
-from sqlstream_planner.logical import EventTime, Field, Node, Scan, column, consumers, raw, sql
+from sqlstream_planner.logical import (
+    ChangelogNormalize,
+    EventTime,
+    Field,
+    FirstRow,
+    GroupAggregate,
+    Node,
+    Scan,
+    TopN,
+    column,
+    consumers,
+    raw,
+    sql,
+    walk,
+)
 from sqlstream_planner.physical.block import Block, with_rows
+from sqlstream_planner.physical.by_stage import by_stage
 from sqlstream_planner.physical.fragments import Fragments
 from sqlstream_planner.physical.late_rows import LateRows
-from sqlstream_planner.physical.by_stage import by_stage
 from sqlstream_planner.physical.stages import Stages
 from sqlstream_planner.physical.states import States
 from sqlstream_planner.properties.changelog import Changes
@@ -58,6 +73,15 @@ class Planner:
         if id(node) not in self._results:
             self._results[id(node)] = (node, self._operators[type(node)](self, node))
         return self._results[id(node)][1]
+
+    def ttls(self, node: Node) -> str:
+        """Tells apart what forgets at and below a node, and when; '' where nothing does."""
+        found = [
+            form("forgets", type(n).__name__, self.meanings.relation(n.meaning), n.ttl_us)
+            for n in walk((node,))
+            if isinstance(n, GroupAggregate | TopN | ChangelogNormalize | FirstRow) and n.ttl_us is not None
+        ]
+        return form("all", *sort_forms(set(found))).digest[:8] if found else ""
 
     def is_operator(self, node: Node) -> bool:
         """Whether a node keeps state."""

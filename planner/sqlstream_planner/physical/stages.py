@@ -18,8 +18,8 @@ from sqlstream_operators.plan.spec import (
     Step,
 )
 from sqlstream_planner.physical.block import Block
-from sqlstream_planner.physical.late_rows import LateRows
 from sqlstream_planner.physical.by_stage import by_stage, reads_of
+from sqlstream_planner.physical.late_rows import LateRows
 
 
 @dataclass(slots=True)

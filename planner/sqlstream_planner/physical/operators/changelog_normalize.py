@@ -39,6 +39,7 @@ def plan_changelog_normalize(planner: Planner, node: Node) -> Block:
     spec = planner.states.keep(
         ChangelogNormalizeSpec(state, tuple(f.name for f in state.tables[0].key), columns, columns),
         node.ttl_us,
+        planner.ttls(node),
     )
     rows = RowsInput((*columns, Column(KIND_COLUMN, VARCHAR, False)), tuple(f.id for f in fields))
     name = planner.stages.name(spec.kind)

@@ -21,11 +21,11 @@ from sqlstream_planner.aggregates.registry import function_of, values_of
 from sqlstream_planner.identity.form import Form, form, sort_forms
 from sqlstream_planner.identity.relation import Columns, form_over
 from sqlstream_planner.identity.state import StateIdentity, Stored, StoredTable
-from sqlstream_planner.logical import AggregateCall, column, sql
+from sqlstream_planner.logical import AggregateCall, GroupAggregate, column, sql
 from sqlstream_planner.physical.block import Block
+from sqlstream_planner.physical.by_stage import each
 from sqlstream_planner.physical.grouping import Grouping, Names, column_hint
 from sqlstream_planner.physical.operators.explained import columns_text, one_line
-from sqlstream_planner.physical.by_stage import each
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.stages import Shipment
 from sqlstream_planner.physical.weights import weight_of
@@ -226,10 +226,10 @@ def _draft(
 
 
 def plan_distinct_values(
-    planner: Planner, name: str, plan: DistinctPlan, blocks: list[Block], ttl_us: int | None
+    planner: Planner, name: str, plan: DistinctPlan, blocks: list[Block], node: GroupAggregate
 ) -> Block:
     """The stage of one such operator; its result is accumulators for the group aggregate."""
-    spec = planner.states.keep(plan.spec, ttl_us)
+    spec = planner.states.keep(plan.spec, node.ttl_us, planner.ttls(node))
     draft = planner.stages.behind(name, blocks)
     keys = tuple(f.name for f in spec.state.table("seen").key)
     shipment = Shipment(f"{name}.in", each(plan.partial_sql), plan.input_schema)

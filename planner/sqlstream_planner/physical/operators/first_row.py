@@ -34,7 +34,9 @@ def plan_first_row(planner: Planner, node: Node) -> Block:
     state = identity.schema("first_row", f"each {names} that came")
     columns = columns_of_rows(fields)
     spec = planner.states.keep(
-        FirstRowSpec(state, tuple(f.name for f in state.tables[0].key), columns, columns), node.ttl_us
+        FirstRowSpec(state, tuple(f.name for f in state.tables[0].key), columns, columns),
+        node.ttl_us,
+        planner.ttls(node),
     )
     rows = RowsInput(columns, tuple(f.id for f in fields))
     name = planner.stages.name(spec.kind)

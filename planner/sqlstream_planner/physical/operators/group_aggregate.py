@@ -32,6 +32,7 @@ from sqlstream_planner.logical import (
 )
 from sqlstream_planner.logical.text import duration
 from sqlstream_planner.physical.block import Block, weight
+from sqlstream_planner.physical.by_stage import by_stage, each, reads_of, result_of
 from sqlstream_planner.physical.grouping import GROUPING, Grouping, Kept, Names, keep, within
 from sqlstream_planner.physical.late_rows import LateRows
 from sqlstream_planner.physical.multisets import MultisetPlan, plan_multisets
@@ -42,7 +43,6 @@ from sqlstream_planner.physical.operators.distinct_values import (
     plan_distinct_values,
 )
 from sqlstream_planner.physical.operators.explained import columns_text, one_line
-from sqlstream_planner.physical.by_stage import by_stage, each, reads_of, result_of
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.stages import Shipment
 from sqlstream_planner.physical.time_keys import text_of, time_of
@@ -103,13 +103,13 @@ def plan_group_aggregate(planner: Planner, node: Node) -> Block:
     expiry = node.expiry
     over = with_key_columns(node) if expiry is None else node
     plan = plan_group(planner.meanings, over, retracting=planner.changes(node.input))
-    spec = planner.states.keep(plan.spec, node.ttl_us)
+    spec = planner.states.keep(plan.spec, node.ttl_us, planner.ttls(node))
     name = planner.stages.name("group_aggregate")
     blocks = planner.blocks(over.input, timeless=expiry is not None and expiry.time.direct)
     if expiry is None and (plan.distinct or plan.multisets):
         blocks = _computed(planner, name, blocks, _columns_read(over))
     distinct = [
-        plan_distinct_values(planner, f"{name}.distinct_{n}", d, blocks, node.ttl_us)
+        plan_distinct_values(planner, f"{name}.distinct_{n}", d, blocks, node)
         for n, d in enumerate(plan.distinct, 1)
     ]
     draft = planner.stages.behind(name, [*blocks, *distinct])

@@ -10,8 +10,8 @@ from sqlstream_planner.identity.relation import Columns
 from sqlstream_planner.identity.state import Stored
 from sqlstream_planner.logical import Fields, Node, sql
 from sqlstream_planner.physical.block import Block, weight
-from sqlstream_planner.physical.late_rows import LateRows
 from sqlstream_planner.physical.by_stage import each, result_of
+from sqlstream_planner.physical.late_rows import LateRows
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.stages import Shipment
 from sqlstream_planner.physical.top_filter import Keep

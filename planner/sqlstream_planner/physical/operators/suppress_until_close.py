@@ -25,7 +25,7 @@ def plan_suppress_until_close(planner: Planner, node: Node) -> Block:
         raise InternalError(f"a {type(node).__name__} is no window gate")
     groups = planner.result(node.input)
     spec = _spec(planner, node, groups)
-    spec = replace(spec, state=planner.states.add(spec.state))
+    spec = replace(spec, state=planner.states.add(spec.state, planner.ttls(node)))
     name = planner.stages.name(spec.kind)
     planner.stages[groups.stage].steps.append(OperatorStep(name, spec, groups.reads))
     columns: dict[str, exp.Expr] = {f.id: groups.columns[f.id] for f in node.fields}

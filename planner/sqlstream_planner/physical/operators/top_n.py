@@ -42,9 +42,9 @@ def plan_top_n(planner: Planner, node: Node) -> Block:
     )
     spec, rows = top.planned()
     if isinstance(spec, WindowTopNSpec):
-        kept: OperatorSpec = replace(spec, state=planner.states.add(spec.state))
+        kept: OperatorSpec = replace(spec, state=planner.states.add(spec.state, planner.ttls(node)))
     else:
-        kept = planner.states.keep(spec, node.ttl_us)
+        kept = planner.states.keep(spec, node.ttl_us, planner.ttls(node))
     name = planner.stages.name(kept.kind)
     late, timeless = None, False
     if node.window_end is not None and node.time is not None:

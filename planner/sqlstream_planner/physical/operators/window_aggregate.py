@@ -19,6 +19,7 @@ from sqlstream_planner.identity.state import StateIdentity, Stored, StoredTable
 from sqlstream_planner.logical import AggregateCall, Field, Node, WindowAggregate, raw, sql
 from sqlstream_planner.logical.text import describe_window
 from sqlstream_planner.physical.block import Block
+from sqlstream_planner.physical.by_stage import by_stage, each, result_of
 from sqlstream_planner.physical.grouping import (
     GROUPING,
     Grouping,
@@ -30,7 +31,6 @@ from sqlstream_planner.physical.grouping import (
 )
 from sqlstream_planner.physical.late_rows import LateRows
 from sqlstream_planner.physical.operators.explained import columns_text
-from sqlstream_planner.physical.by_stage import by_stage, each, result_of
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.stages import Shipment
 
@@ -120,7 +120,7 @@ def plan_window_aggregate(planner: Planner, node: Node) -> Block:
     if not isinstance(node, WindowAggregate):
         raise InternalError(f"a {type(node).__name__} is no window aggregate")
     plan = _plan(planner, node)
-    spec = replace(plan.spec, state=planner.states.add(plan.spec.state))
+    spec = replace(plan.spec, state=planner.states.add(plan.spec.state, planner.ttls(node)))
     name = planner.stages.name("window_aggregate")
     # Rows without a time are taken out with the late ones.
     blocks = planner.blocks(node.input, timeless=node.time.direct)
