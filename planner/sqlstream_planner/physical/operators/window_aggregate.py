@@ -260,13 +260,18 @@ def _distinct_states(calls: list[AggregateCall], inside: Columns, names: Names) 
                     flags[condition] = (Stored(names.take("passes"), BOOLEAN, condition), call.filter)
                 flag = flags[condition][0].name
             outputs.append((call, names.take(f"{call.name}_distinct"), flag))
+        keep_nulls = any(function_of(c).keeps_nulls for c in members)
+        everything = any(c.filter is None for c in members)
+        # What is kept of the same values: one call alone would keep less, and another can't go on with that.
+        more = [*(["nulls"] if keep_nulls else []), *(["unfiltered"] if everything and flags else [])]
+        kept = form("values", *meaning.args, *more)
         states.append(
             _DistinctState(
-                name=f"distinct_{meaning.digest[:16]}",
+                name=f"distinct_{kept.digest[:16]}",
                 values=stored,
                 flags=tuple(flags[c] for c in sort_forms(flags)),
-                keep_nulls=any(function_of(c).keeps_nulls for c in members),
-                everything=any(c.filter is None for c in members),
+                keep_nulls=keep_nulls,
+                everything=everything,
                 calls=tuple(outputs),
             )
         )
