@@ -227,6 +227,18 @@ CASES = {
         },
         _files("in", '{"v": 1}\n{"v": 3}\n'),
     ),
+    "limits and ranks that no row reaches": Case(
+        _table("t", "v INT"),
+        {
+            f"SELECT v FROM t ORDER BY v LIMIT {2**61} OFFSET 1": [(2,)],
+            f"SELECT v FROM t LIMIT 1 OFFSET {2**61}": [],
+            "SELECT v FROM t ORDER BY v DESC LIMIT 1000000": [(1,), (2,)],
+            f"SELECT v FROM t QUALIFY ROW_NUMBER() OVER (ORDER BY v) <= {10**20}": [(1,), (2,)],
+            f"SELECT v FROM t QUALIFY RANK() OVER (ORDER BY v) BETWEEN 2 AND {10**20}": [(2,)],
+        },
+        _files("in", '{"v": 2}\n{"v": 1}\n'),
+        rows_per_epoch=1,
+    ),
     "first NULLs and last NULLs": Case(
         _table("t", "v INT"),
         {

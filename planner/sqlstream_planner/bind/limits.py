@@ -10,6 +10,9 @@ from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.diagnostics import counted
 from sqlstream_planner.logical import ColumnId, Field, Node, OrderLimit, OrderTerm, Project, column
 
+#: Ranks, and the sums of a limit and an offset, stay far below what fits into a BIGINT.
+MOST_ROWS = 2**61
+
 
 def has_limit(query: exp.Query) -> bool:
     """Whether a query has ORDER BY, LIMIT, FETCH or OFFSET."""
@@ -170,7 +173,14 @@ def _whole_number(context: BindContext, clause: exp.Expr, what: str) -> int:
     if isinstance(clause, exp.Fetch) and value is None:
         return 1
     if isinstance(value, exp.Literal) and not value.is_string and value.this.isdigit():
-        return int(value.this)
+        if int(value.this) <= MOST_ROWS:
+            return int(value.this)
+        context.fail(
+            clause,
+            "SQL064",
+            f"{what} {value.this} is more rows than there can be",
+            help=f"{MOST_ROWS} (2^61) is the most",
+        )
     context.fail(
         clause,
         "SQL064",

@@ -16,6 +16,10 @@ _PLAIN = frozenset(
 )  # fmt: skip
 
 
+#: DuckDB's min(x, n) and max(x, n) take a smaller n.
+_MOST_BEST = 1_000_000
+
+
 @dataclass(frozen=True, slots=True)
 class Keep:
     """The first `limit` rows of each partition by `order`, of rows that only come; equals by all `fields`."""
@@ -44,7 +48,7 @@ class Keep:
     def _by_value(self) -> bool:
         by_id = {f.id: f for f in self.fields}
         return (
-            self.limit > 0
+            0 < self.limit < _MOST_BEST
             and len(self.order) == 1
             and self.order[0].column not in self.partition
             and all(by_id[id_].type.kind in _PLAIN for id_ in (*self.partition, self.order[0].column))

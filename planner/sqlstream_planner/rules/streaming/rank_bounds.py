@@ -59,6 +59,8 @@ def rank_bounds(conditions: Sequence[exp.Expr], rank: str) -> tuple[RankBounds, 
     return bounds, rest
 
 
+_BEYOND = 2**61
+
 _FLIP: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GT,
     exp.LTE: exp.GTE,
@@ -133,16 +135,22 @@ def _is(expression: exp.Expr, rank: str) -> bool:
 
 
 def _number(expression: exp.Expr) -> int | None:
+    """`_written`; of a number that no rank can reach, one that none reaches either and that a BIGINT has room for."""
+    value = _written(expression)
+    return None if value is None else max(-_BEYOND, min(value, _BEYOND))
+
+
+def _written(expression: exp.Expr) -> int | None:
     """A whole number that is written out, also as a sum, a difference, a product or a cast; None of others."""
     bare = expression.unnest()
     match bare:
         case exp.Neg():
-            inner = _number(bare.this)
+            inner = _written(bare.this)
             return None if inner is None else -inner
         case exp.Cast() if bare.to.is_type(*exp.DataType.SIGNED_INTEGER_TYPES):
-            return _number(bare.this)
+            return _written(bare.this)
         case exp.Add() | exp.Sub() | exp.Mul():
-            left, right = _number(bare.this), _number(bare.expression)
+            left, right = _written(bare.this), _written(bare.expression)
             if left is None or right is None:
                 return None
             if isinstance(bare, exp.Mul):
