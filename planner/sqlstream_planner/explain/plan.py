@@ -21,6 +21,7 @@ from sqlstream_operators.plan.spec import (
 )
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.plan.state_ttl import EXPIRY
+from sqlstream_planner.explain.meaning import field_meanings
 from sqlstream_planner.explain.operators import operator_lines, operator_title
 from sqlstream_planner.logical import (
     FirstRow,
@@ -182,12 +183,17 @@ def _stage_lines(plan: PhysicalPlan, stage: Stage) -> list[str]:
 def _state_lines(plan: PhysicalPlan) -> list[str]:
     lines = []
     for state in plan.states:
+        meanings = field_meanings(state)
         lines.append(f"{state.state_id} {state.operator}: {state.description}")
         for table in state.tables:
             by = {"key": "key", "time": "time, key", "list": "key, its rows as one value"}[table.layout]
             lines.append(f"  table {table.name}, by {by}")
             for part, fields in (("key", table.key), ("sub-key", table.sub_key), ("value", table.value)):
-                lines += [f"    {part} {f.name} {f.type}: {f.fingerprint}" for f in fields]
+                for f in fields:
+                    # Behind a rank in front of it, and before a number behind it, stands the digest of the meaning.
+                    digest = next((word for word in f.fingerprint.split() if word in meanings), None)
+                    shown = meanings[digest] if digest is not None else f.fingerprint
+                    lines.append(f"    {part} {f.name} {f.type}: {shown}")
         lines.append(f"  {_bound(state)}")
     return lines
 

@@ -1,0 +1,66 @@
+"""What a field of a state means, for people: its form in few words."""
+
+from __future__ import annotations
+
+import json
+
+from sqlstream_operators.plan.state_schema import StateSchema
+from sqlstream_planner.identity.form import Argument, Form, from_json
+
+#: Deeper, and longer, than this nobody reads on.
+_DEPTH, _LENGTH = 6, 100
+
+
+def field_meanings(state: StateSchema) -> dict[str, str]:
+    """For each fingerprint of the state's fields, what it stands for; nothing for a state without identity."""
+    if not state.identity:
+        return {}
+    written = json.loads(state.identity)
+    roots = from_json({"forms": written["forms"], "roots": written["roots"]})
+    tables = roots["tables"]
+    assert isinstance(tables, dict)
+    fields = [
+        field
+        for table in tables.values()
+        for part in ("key", "sub-key", "value")
+        for field in table[part]
+        if isinstance(field, Form)
+    ]
+    forms = {f.args[0] for f in fields if isinstance(f.args[0], Form)}
+    return {f.digest: meaning_text(f) for f in forms}
+
+
+def meaning_text(meaning: Form) -> str:
+    """A form in a few words.
+
+    >>> from sqlstream_planner.identity.form import form
+    >>> price = form("column", form("source", "{}"), '{"name": "price", "type": "BIGINT"}')
+    >>> meaning_text(form("+", price, form("number", "1")))
+    '+(price, 1)'
+    """
+    text = _short(meaning, 0)
+    return text if len(text) <= _LENGTH else f"{text[:_LENGTH]}…"
+
+
+def _short(found: Argument, depth: int) -> str:
+    if not isinstance(found, Form):
+        return str(found)
+    if depth > _DEPTH:
+        return "…"
+    match found.op, found.args:
+        case "column", (_, str(text)):
+            column = json.loads(text)
+            named = column.get("name") or column.get("metadata") or column.get("partition")
+            return str(named) if named is not None else f"column {column['position'] + 1}"
+        case "accumulator", (str(kind), _, *rest):
+            inside = ", ".join(_short(a, depth + 1) for a in rest if isinstance(a, Form))
+            return f"{kind} of {inside}" if inside else kind
+        case "aggregate call", (_, distinct, Form() as arguments, where, *_):
+            listed = ", ".join(_short(a, depth + 1) for a in arguments.args) or "rows"
+            condition = f" where {_short(where, depth + 1)}" if where is not None else ""
+            return f"{'distinct ' if distinct else ''}{listed}{condition}"
+    inside = ", ".join(_short(a, depth + 1) for a in found.args if a is not None)
+    plain = all(not isinstance(a, Form) for a in found.args)
+    if not inside:
+        return found.op
+    return inside if plain and len(found.args) == 1 else f"{found.op}({inside})"
