@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from sqlstream.storage.checked_json import DamagedFileError
 from sqlstream.storage.manifest import EpochPlan, Manifest
@@ -137,34 +137,29 @@ class Journal:
 
     def put_physical_plan(self, content: bytes) -> str:
         """Keep a physical plan under its digest; returns the digest."""
+        return self._keep(physical_plan_name, content)
+
+    def put_sql(self, text: str) -> str:
+        """Keep the SQL of a job, without secrets, under its digest; returns the digest."""
+        return self._keep(sql_name, text.encode())
+
+    def sql(self, digest: str) -> str:
+        """The SQL of a job that is kept."""
+        return self._kept(sql_name, digest).decode()
+
+    def physical_plan(self, digest: str) -> bytes:
+        """A kept physical plan."""
+        return self._kept(physical_plan_name, digest)
+
+    def _keep(self, name_of: Callable[[str], str], content: bytes) -> str:
         digest = digest_of(content)
-        name = physical_plan_name(digest)
+        name = name_of(digest)
         if not self.store.exists(name):
             self.store.put(name, content)
         return digest
 
-    def put_sql(self, text: str) -> str:
-        """Keep the SQL of a job, without secrets, under its digest; returns the digest."""
-        content = text.encode()
-        digest = digest_of(content)
-        if not self.store.exists(sql_name(digest)):
-            self.store.put(sql_name(digest), content)
-        return digest
-
-    def sql(self, digest: str) -> str:
-        """The SQL of a job that is kept."""
-        name = sql_name(digest)
-        try:
-            content = self.store.get(name)
-        except FileNotFoundError:
-            raise damaged(DamagedFileError(name, "is missing"), self.store) from None
-        if digest_of(content) != digest:
-            raise damaged(DamagedFileError(name, "has another content than its name says"), self.store)
-        return content.decode()
-
-    def physical_plan(self, digest: str) -> bytes:
-        """A kept physical plan."""
-        name = physical_plan_name(digest)
+    def _kept(self, name_of: Callable[[str], str], digest: str) -> bytes:
+        name = name_of(digest)
         try:
             content = self.store.get(name)
         except FileNotFoundError:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from sqlstream_operators.plan.state_schema import StateSchema
-from sqlstream_planner.identity.form import Argument, Form, from_json
+from sqlstream_planner.identity.form import Argument, Form
+from sqlstream_planner.identity.state import stored_meanings
 
 #: Deeper, and longer, than this nobody reads on.
 _DEPTH, _LENGTH = 6, 100
@@ -13,21 +14,7 @@ _DEPTH, _LENGTH = 6, 100
 
 def field_meanings(state: StateSchema) -> dict[str, str]:
     """For each fingerprint of the state's fields, what it stands for; nothing for a state without identity."""
-    if not state.identity:
-        return {}
-    written = json.loads(state.identity)
-    roots = from_json({"forms": written["forms"], "roots": written["roots"]})
-    tables = roots["tables"]
-    assert isinstance(tables, dict)
-    fields = [
-        field
-        for table in tables.values()
-        for part in ("key", "sub-key", "value")
-        for field in table[part]
-        if isinstance(field, Form)
-    ]
-    forms = {f.args[0] for f in fields if isinstance(f.args[0], Form)}
-    return {f.digest: meaning_text(f) for f in forms}
+    return {meaning.digest: meaning_text(meaning) for meaning in stored_meanings(state)}
 
 
 def meaning_text(meaning: Form) -> str:

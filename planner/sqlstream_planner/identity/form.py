@@ -142,13 +142,14 @@ def to_json(roots: Mapping[str, Data]) -> dict[str, Any]:
     """
     numbers: dict[str, int] = {}
     forms: list[list[Any]] = []
-    for each in walk(*_forms_in(roots)):
+    for each in walk(*forms_in(roots)):
         numbers[each.digest] = len(forms)
         forms.append([each.op, *([numbers[a.digest]] if isinstance(a, Form) else a for a in each.args)])
     return {"forms": forms, "roots": {name: _referring(roots[name], numbers) for name in sorted(roots)}}
 
 
-def _forms_in(data: Data) -> Iterator[Form]:
+def forms_in(data: Data) -> Iterator[Form]:
+    """All forms that stand in `data`, not those within forms."""
     match data:
         case Form():
             yield data
@@ -158,10 +159,10 @@ def _forms_in(data: Data) -> Iterator[Form]:
             if data.keys() == {_REFERENCE}:
                 raise InternalError(f"a mapping of nothing but {_REFERENCE!r} would be read back as a form")
             for name in sorted(data):
-                yield from _forms_in(data[name])
+                yield from forms_in(data[name])
         case _:
             for item in data:
-                yield from _forms_in(item)
+                yield from forms_in(item)
 
 
 def _referring(data: Data, numbers: Mapping[str, int]) -> Any:

@@ -80,10 +80,6 @@ class RenderedSql:
             length = newline - offset if newline >= 0 else length
         return Span(file, line, column, max(1, length))
 
-    def line_of(self, offset: int) -> int:
-        """The 1-based line of the rendered text that `offset` is on."""
-        return bisect_right(self._lines, offset)
-
     def _source(self, offset: int) -> tuple[str, int, int | None]:
         segment = self.segments[max(0, bisect_right(self._starts, offset) - 1)]
         if segment.verbatim:

@@ -35,11 +35,6 @@ class FileOptions:
     databases: str | None = None
     tables: str | None = None
 
-    @property
-    def is_changelog(self) -> bool:
-        """Whether the files hold changes, so that the relation has KIND_COLUMN."""
-        return self.format in CHANGELOG_FORMATS
-
     @classmethod
     def read(cls, options: Mapping[str, str]) -> FileOptions:
         """Raises DiagnosticError for a value that can't be used."""

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 
 from sqlstream.runtime.loop.source_positions import go_on
 from sqlstream.storage.journal import Journal
-from sqlstream.storage.manifest import EpochPlan, Manifest, RunInfo, StateVersions
+from sqlstream.storage.manifest import EpochPlan, Manifest, RunInfo
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.plan.state_schema import StateSchema, StateTable
@@ -273,8 +273,3 @@ def program_fingerprint(program: PhysicalPlan) -> str:
     data["max_parallelism"] = program.options.max_parallelism
     text = json.dumps(data, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def state_versions(manifest: Manifest | None) -> dict[str, StateVersions]:
-    """The versions of all states that a manifest names."""
-    return {} if manifest is None else {state.state_id: state for state in manifest.states}
