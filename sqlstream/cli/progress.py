@@ -14,8 +14,10 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Protocol, Self, TextIO, cast
 
+from sqlstream.cli.render import show
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream_operators.plan.spec import PhysicalPlan
+from sqlstream_planner.diagnostics import Diagnostic
 from sqlstream_planner.secrets.references import without_secrets
 
 #: What dead letters are called on the terminal, where it is not their own name.
@@ -37,6 +39,10 @@ class Progress(Protocol):
         trace: TracebackType | None,
     ) -> None:
         """The run is over, well or badly."""
+        ...
+
+    def warning(self, warning: Diagnostic) -> None:
+        """Something was decided that the user should know of."""
         ...
 
     def epoch(self, report: EpochReport) -> None:
@@ -73,6 +79,10 @@ class JsonLines:
     ) -> None:
         """Give standard output back."""
         sys.stdout = self._out
+
+    def warning(self, warning: Diagnostic) -> None:
+        """Write the warning."""
+        self._write({"event": "warning", **warning.to_json()})
 
     def epoch(self, report: EpochReport) -> None:
         """Write the report."""
@@ -116,6 +126,10 @@ class TextLines:
         """Show a first line."""
         self._line(text)
 
+    def warning(self, warning: Diagnostic) -> None:
+        """Show the warning."""
+        show((warning,), stream=self._stream)
+
     def epoch(self, report: EpochReport) -> None:
         """Show an epoch."""
         self._dead.update(report.dead_letters)
@@ -158,6 +172,11 @@ class TerminalProgress(TextLines):
     def begin(self, text: str) -> None:
         """Show a first line."""
         self._live(text)
+
+    def warning(self, warning: Diagnostic) -> None:
+        """Show the warning above the line."""
+        self.clear()
+        super().warning(warning)
 
     def epoch(self, report: EpochReport) -> None:
         """Show an epoch."""

@@ -94,5 +94,7 @@ def command(
             on_epoch=progress.epoch,
             handle_signals=True,
             base_dir=file.parent,
+            written=planned.written,
+            on_warning=progress.warning,
         )
         progress.finished(result)

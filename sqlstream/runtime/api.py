@@ -22,6 +22,7 @@ from sqlstream.runtime.loop.faults import Faults, no_faults
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.recovery import check_compatible, physical_plan, program_fingerprint, recover
+from sqlstream.runtime.loop.sink_edits import NOWHERE
 from sqlstream.runtime.loop.source_positions import go_on, own_folders
 from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
 from sqlstream.runtime.tasks.failures import error_of
@@ -35,7 +36,7 @@ from sqlstream_operators.errors import DataError, StateError
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written
 from sqlstream_planner.secrets.references import Secrets
 
 
@@ -76,6 +77,8 @@ def run_pipeline(
     sync: bool = True,
     wall_clock: Callable[[], float] = time.time,
     sql: str | None = None,
+    written: Mapping[str, Written] = NOWHERE,
+    on_warning: Callable[[Diagnostic], None] = lambda warning: None,
 ) -> RunResult:
     """Run a plan until its bounded sources are exhausted and everything is committed, or `stop` is set.
 
@@ -85,7 +88,8 @@ def run_pipeline(
     `runner` Spark is started on `master` with `conf`, and stopped at the end. `local_dir` is where machines
     cache state (default: under the temporary folder). With `handle_signals`, Ctrl-C and SIGTERM set `stop`
     once Spark runs (Spark installs a handler of its own when it starts). `pins` names files to keep.
-    `sql` is the text that the plan was made of, rendered and without secrets: it is kept with the manifests.
+    `sql` is the text that the plan was made of, rendered and without secrets: it is kept with the manifests. `written` says
+    where in the user's file a sink stands; `on_warning` is told what is decided about sinks whose query was edited.
     `wall_clock` (seconds since 1970) is what state with a time to live goes by; each epoch's is in its plan.
     Raises DiagnosticError: exit code 4 if the state does not fit the plan, is damaged, or another run works
     on it; 1 if the data can't be computed or read, or Spark can't run.
@@ -106,7 +110,8 @@ def run_pipeline(
         lease.acquire()
         found = recover(journal)
         if found.last is not None:
-            check_compatible(journal, found.last, plan)
+            for warning in check_compatible(journal, found.last, plan, sql=sql, written=written):
+                on_warning(warning)
         own_runner = None
         if runner is None:
             from sqlstream.runtime.spark.stages import SparkJobRunner
@@ -198,16 +203,18 @@ def _program(
     context = ConnectorContext(journal.store, base_dir)
     text = plan_json.to_text(plan).encode()
     sinks = {spec.name: connectors.sink(secrets.resolved(spec), context) for spec in plan.sinks}
-    former = {}
+    former: dict[str, Sink] = {}
+    moved = set()
     if last is not None:
         specs = {spec.name: spec for spec in plan.sinks}
         before = plan if last.plan_digest == digest_of(text) else physical_plan(journal, last)
-        former = {
-            spec.name: sinks[spec.name]
-            if specs.get(spec.name) == spec or _takes_over(sinks.get(spec.name), spec)
-            else connectors.sink(secrets.resolved(spec), context)
-            for spec in before.sinks
-        }
+        for spec in before.sinks:
+            same = specs.get(spec.name) == spec
+            if same or _takes_over(sinks.get(spec.name), spec):
+                former[spec.name] = sinks[spec.name]
+                moved |= set() if same else {spec.name}
+            else:
+                former[spec.name] = connectors.sink(secrets.resolved(spec), context)
     folders = own_folders(go_on(() if last is None else last.sources, plan.sources), plan.sources)
     return Program(
         plan=plan,
@@ -220,6 +227,7 @@ def _program(
         source_folders=folders,
         sinks=sinks,
         former_sinks=former,
+        moved=frozenset(moved),
         secrets=secrets,
         sql=sql,
     )
