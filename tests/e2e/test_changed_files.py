@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -92,7 +93,8 @@ class World:
             nonlocal looks
             looks += 1
             meanwhile(looks)
-            if until() or looks > 2000:
+            time.sleep(0.002)
+            if until() or looks > 5000:
                 stop.request()
 
         stop.wait = wait  # type: ignore[method-assign]
