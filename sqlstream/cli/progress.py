@@ -14,10 +14,8 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Protocol, Self, TextIO, cast
 
-from sqlstream.cli.render import show
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream_operators.plan.spec import PhysicalPlan
-from sqlstream_planner.diagnostics import Diagnostic
 from sqlstream_planner.secrets.references import without_secrets
 
 #: What dead letters are called on the terminal, where it is not their own name.
@@ -41,16 +39,16 @@ class Progress(Protocol):
         """The run is over, well or badly."""
         ...
 
-    def warning(self, warning: Diagnostic) -> None:
-        """Something was decided that the user should know of."""
-        ...
-
     def epoch(self, report: EpochReport) -> None:
         """An epoch is committed."""
         ...
 
     def finished(self, result: RunResult) -> None:
         """The run ended without an error."""
+        ...
+
+    def clear(self) -> None:
+        """Something else is written to standard error next."""
         ...
 
 
@@ -80,10 +78,6 @@ class JsonLines:
         """Give standard output back."""
         sys.stdout = self._out
 
-    def warning(self, warning: Diagnostic) -> None:
-        """Write the warning."""
-        self._write({"event": "warning", **warning.to_json()})
-
     def epoch(self, report: EpochReport) -> None:
         """Write the report."""
         self._write({"event": "epoch", **report.to_json()})
@@ -92,6 +86,9 @@ class JsonLines:
         """Write the totals."""
         document = {"pipeline": self._name, **result.to_json(), "state_dir": self._state_dir}
         self._write({"event": "end", **document})
+
+    def clear(self) -> None:
+        """Nothing is in the way."""
 
     def _write(self, document: Mapping[str, Any]) -> None:
         self._out.write(json.dumps(document, ensure_ascii=False) + "\n")
@@ -126,10 +123,6 @@ class TextLines:
         """Show a first line."""
         self._line(text)
 
-    def warning(self, warning: Diagnostic) -> None:
-        """Show the warning."""
-        show((warning,), stream=self._stream)
-
     def epoch(self, report: EpochReport) -> None:
         """Show an epoch."""
         self._dead.update(report.dead_letters)
@@ -139,6 +132,9 @@ class TextLines:
         """Show the summary."""
         for line in summary(self.name, self._plan, result, self._state_dir):
             self._line(line)
+
+    def clear(self) -> None:
+        """Nothing is in the way."""
 
     def _line(self, text: str) -> None:
         self._stream.write(text + "\n")
@@ -172,11 +168,6 @@ class TerminalProgress(TextLines):
     def begin(self, text: str) -> None:
         """Show a first line."""
         self._live(text)
-
-    def warning(self, warning: Diagnostic) -> None:
-        """Show the warning above the line."""
-        self.clear()
-        super().warning(warning)
 
     def epoch(self, report: EpochReport) -> None:
         """Show an epoch."""

@@ -56,7 +56,7 @@ class Job:
             self.folder,
             sql=planned.masked_sql,
             written=planned.written,
-            on_warning=self.warnings.append,
+            tell=self.warnings.append,
             **options,
         )
         return result.outcome
@@ -138,7 +138,9 @@ def test_what_holds_an_answer_goes_on_with_it_alone(job: Job, edit: str, sink: s
 def test_a_second_query_into_one_table(job: Job) -> None:
     text = COUNTS.replace("{sink}", DUCK).replace("BY k;", "BY k ON CONFLICT DO ERROR;")
     job.run(text)
-    [told] = job.refused(f"{text} INSERT INTO o SELECT k + 100, COUNT(*) FROM t GROUP BY k ON CONFLICT DO ERROR;")
+    [told] = job.refused(
+        f"{text} INSERT INTO o SELECT k + 100, COUNT(*) FROM t GROUP BY k ON CONFLICT DO ERROR;"
+    )
     assert (told.code, told.message) == ("STA014", "the table `o` holds the answer of another query")
 
 
