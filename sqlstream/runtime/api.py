@@ -20,6 +20,7 @@ from sqlstream.runtime.coordination.lease import BEAT_S, Lease
 from sqlstream.runtime.loop.admission import DEFAULT_TARGET_S, Admission
 from sqlstream.runtime.loop.epochs import EpochLoop
 from sqlstream.runtime.loop.faults import Faults, no_faults
+from sqlstream.runtime.loop.letter_budget import LetterBudget
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.recovery import check_compatible, physical_plan, program_fingerprint, recover
@@ -141,6 +142,7 @@ def run_pipeline(
                     admission=_admission(plan, max_rows_per_epoch),
                     tasks=max(runner.parallelism, 1),
                     max_epochs=max_epochs,
+                    letters=LetterBudget(plan.options.max_dead_letters, plan.options.max_dead_letter_share),
                     **({} if poll_s is None else {"poll_s": poll_s}),
                 ),
                 run,

@@ -374,6 +374,8 @@ class JobOptions:
     single_task_rows: int | None = None
     task_memory_bytes: int | None = None
     state_dir: str | None = None
+    max_dead_letters: int | None = None
+    max_dead_letter_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

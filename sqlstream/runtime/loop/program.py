@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from sqlstream.connectors.api import Sink, Source
 from sqlstream.runtime.loop.admission import Admission
+from sqlstream.runtime.loop.letter_budget import LetterBudget
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_planner.secrets.references import Secrets
 
@@ -19,7 +20,8 @@ class LoopSettings:
     """How the loop runs a program: shards, limits, and the directories that tasks need.
 
     `tasks` is how many splits of a source are useful (tasks that run at the same time), `poll_s` how long to
-    wait when nothing is new, and between epochs that read little. `max_epochs` ends the run early, for tests.
+    wait when nothing is new, and between epochs that read little. `letters` is how many dead letters there may be.
+    `max_epochs` ends the run early, for tests.
     """
 
     parallelism: int
@@ -29,6 +31,7 @@ class LoopSettings:
     tasks: int = 4
     poll_s: float = POLL_S
     max_epochs: int | None = None
+    letters: LetterBudget = field(default_factory=LetterBudget)
 
 
 @dataclass(frozen=True, slots=True)
