@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sqlstream.connectors.filesystem.paths import FileEntry
-from sqlstream.storage.checked_json import decode, encode
+from sqlstream.storage.checked_json import DamagedFileError, decode, encode
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
@@ -22,8 +22,8 @@ class ListingLog:
     """The files of one source: what `append` has added, in that order, over all runs on this store.
 
     `folder` is where its segments are in the store, `root` the prefix that paths share now, `credentials` what opens
-    them. Raises the
-    manifest module's DamagedFileError when a segment is not what was written.
+    them. Raises
+    DamagedFileError, which names it, when a segment is not what was written or is missing.
     """
 
     def __init__(self, store: CheckpointStore, folder: str, root: str, credentials: str = "") -> None:
@@ -35,11 +35,10 @@ class ListingLog:
         self._segments = 0
         for name in store.list(folder):
             if name != self._segment(self._segments):
-                raise DataError(
-                    f"{store.path(self._segment(self._segments))} is missing: the list of files is "
-                    f"incomplete; restore it from a copy of the state directory"
+                raise DamagedFileError(
+                    self._segment(self._segments), "is missing: the list of files is incomplete"
                 )
-            for path, size, modified_us in decode(_KIND, store.path(name), store.get(name))["files"]:
+            for path, size, modified_us in decode(_KIND, name, store.get(name))["files"]:
                 self._add(FileEntry(self._absolute(path), size, modified_us, credentials))
             self._segments += 1
 
