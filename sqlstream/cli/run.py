@@ -11,6 +11,7 @@ import click
 from sqlstream.cli import options
 from sqlstream.cli.render import show
 from sqlstream.project import check_paths, load_project, parse_pairs, pipeline_name, plan, state_directory
+from sqlstream_planner.diagnostics import Diagnostic
 
 
 @click.command(
@@ -43,6 +44,20 @@ from sqlstream.project import check_paths, load_project, parse_pairs, pipeline_n
     metavar="TIME",
     help="Time before each attempt, such as '10 s'. Default: 1 s, growing to 1 min.",
 )
+@click.option(
+    "--skip-file",
+    "skipped",
+    multiple=True,
+    metavar="PATH",
+    help="Go on without this file of a source, or without what is in it now (a glob: without these). Repeatable.",
+)
+@click.option(
+    "--read-again",
+    "read_again",
+    multiple=True,
+    metavar="PATH",
+    help="Read this file of a source from its beginning, whatever was read of it before. Repeatable.",
+)
 @options.profile_option
 @click.option(
     "--json",
@@ -61,6 +76,8 @@ def command(
     max_files_per_epoch: int | None,
     restart_attempts: int | None,
     restart_delay: float | None,
+    skipped: tuple[str, ...],
+    read_again: tuple[str, ...],
     profile: str | None,
     as_json: bool,
 ) -> None:
@@ -89,6 +106,7 @@ def command(
     state = state_directory(planned, file, project, state_dir)
 
     from sqlstream.cli.progress import JsonLines, Progress, TerminalProgress, TextLines
+    from sqlstream.connectors.filesystem.orders import FileOrders, Order
     from sqlstream.runtime.api import run_pipeline
     from sqlstream.runtime.loop.restarts import chosen_strategy
 
@@ -100,6 +118,14 @@ def command(
         progress = TerminalProgress(name, physical, state)
     else:
         progress = TextLines(name, physical, state)
+    given: list[tuple[Order, str]] = [("skip", path) for path in skipped]
+    given += [("again", path) for path in read_again]
+    orders = FileOrders(given, (str(Path.cwd()), str(file.parent.absolute()))) if given else None
+
+    def tell(warning: Diagnostic) -> None:
+        progress.clear()
+        show([warning])
+
     with progress:
         result = run_pipeline(
             physical,
@@ -116,5 +142,7 @@ def command(
             restart=chosen_strategy(restart_attempts, restart_delay),
             handle_signals=True,
             base_dir=file.parent,
+            orders=orders,
+            tell=tell,
         )
         progress.finished(result)

@@ -15,6 +15,7 @@ from secrets import token_hex
 from typing import Protocol
 
 from sqlstream.connectors.api import ConnectorContext, Sink, Source
+from sqlstream.connectors.filesystem.orders import FileOrders
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.coordination.lease import BEAT_S, Lease
 from sqlstream.runtime.loop.admission import DEFAULT_TARGET_S, Admission
@@ -35,7 +36,7 @@ from sqlstream.storage.checked_json import DamagedFileError
 from sqlstream.storage.garbage import RETAINED, GarbageCollector, Pins, no_pins
 from sqlstream.storage.journal import Journal, damaged, digest_of
 from sqlstream.storage.manifest import EpochPlan, Manifest, RunInfo
-from sqlstream_operators.errors import DataError, MachineError, StateError, machine_trouble
+from sqlstream_operators.errors import DataError, InputFileError, MachineError, StateError, machine_trouble
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
@@ -87,6 +88,8 @@ def run_pipeline(
     sync: bool = True,
     wall_clock: Callable[[], float] = time.time,
     sql: str | None = None,
+    orders: FileOrders | None = None,
+    tell: Callable[[Diagnostic], None] = lambda warning: None,
 ) -> RunResult:
     """Run a plan until its bounded sources are exhausted and everything is committed, or `stop` is set.
 
@@ -99,6 +102,7 @@ def run_pipeline(
     epoch. `restart` goes before the strategy that the plan asks for; `on_restart` is told of each. `pins` names files to
     keep.
     `sql` is the text that the plan was made of, rendered and without secrets: it is kept with the manifests.
+    `orders` is what to do about single files of the sources, `tell` takes warnings about what the run meets.
     `wall_clock` (seconds since 1970) is what state with a time to live goes by; each epoch's is in its plan.
     Raises DiagnosticError: exit code 4 if the state does not fit the plan, is damaged, or another run works
     on it; 1 if the data can't be computed or read; 5 if the machine, Spark or a sink's database refuses.
@@ -133,9 +137,14 @@ def run_pipeline(
         cache = Path(local_dir) if local_dir is not None else local_cache.default_directory(uri)
         local_cache.prepare(cache, uri, [state.state_id for state in plan.states], shards)
         local_cache.remove_unused(cache.parent, cache)
+        context = ConnectorContext(store, base, orders=orders, tell=tell)
         program = _program(
-            plan, secrets or Secrets(), journal, found.last, connectors or REGISTERED, base, sql
+            plan, secrets or Secrets(), journal, found.last, connectors or REGISTERED, context, sql
         )
+        if orders is not None and not restarts.is_up:
+            orders.check(
+                path for source in program.sources.values() for path in getattr(source, "paths", list)()
+            )
         restarts.watching = not all(source.bounded for source in program.sources.values())
 
         def on_up() -> None:
@@ -198,6 +207,8 @@ def _errors_told(store: CheckpointStore) -> Iterator[None]:
     """Turns what is raised inside about data, state and files into a DiagnosticError."""
     try:
         yield
+    except InputFileError as error:
+        raise error_of(describe(error)) from error
     except DataError as error:
         raise DiagnosticError(Diagnostic("DAT002", error.message)) from error
     except StateError as error:
@@ -243,10 +254,9 @@ def _program(
     journal: Journal,
     last: Manifest | None,
     connectors: DriverConnectors,
-    base_dir: str,
+    context: ConnectorContext,
     sql: str | None,
 ) -> Program:
-    context = ConnectorContext(journal.store, base_dir)
     text = plan_json.to_text(plan).encode()
     sinks = {spec.name: connectors.sink(secrets.resolved(spec), context) for spec in plan.sinks}
     former = {}

@@ -239,3 +239,22 @@ def test_check_costs_little_more_than_loading_its_libraries(tmp_path: Path, pipe
             )
             best[name] = min(best[name], spent)
     assert best["check"] < 4 * best["libraries"], f"seconds of CPU: {best}"
+
+
+def test_a_command_that_used_duckdb_ends_without_complaints() -> None:
+    """DuckDB's binding writes to standard error of every object that nobody collects."""
+    script = (
+        "import sys, duckdb\n"
+        "from sqlstream_operators.duck.session import DuckSession\n"
+        "from sqlstream.cli.main import main\n"
+        "duckdb.sql(\"SELECT map{'a': 1}\").fetchall()\n"
+        "sys.argv = ['sqlstream', '--version']\n"
+        "main()\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")

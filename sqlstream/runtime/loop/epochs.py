@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from sqlstream.connectors.api import Split
 from sqlstream.runtime.coordination import fencing
 from sqlstream.runtime.loop import watermarks
 from sqlstream.runtime.loop.faults import Faults, no_faults
@@ -151,6 +152,7 @@ class EpochLoop:
             plan is not None
             and plan.fingerprint == self._program.fingerprint
             and plan.parallelism == self._settings.parallelism
+            and self._input_is_there(plan)
         ):
             self._outputs.abort_after(found.begun)
             self._state.resume(plan)
@@ -158,6 +160,15 @@ class EpochLoop:
                 self._replay(plan)
                 return
         self._give_up(found.begun)
+
+    def _input_is_there(self, plan: EpochPlan) -> bool:
+        """Whether all that a plan reads is as it was when it was written, as far as the sources can tell."""
+        for planned in plan.sources:
+            can_replay = getattr(self._program.sources[planned.name], "can_replay", None)
+            splits = [Split(planned.name, s.payload, s.rows, s.bytes) for s in planned.splits]
+            if can_replay is not None and not can_replay(splits):
+                return False
+        return True
 
     def _replay(self, plan: EpochPlan) -> None:
         """Run an epoch again that an earlier run began; noted, so that one that ends its driver is not replayed for ever."""

@@ -11,6 +11,7 @@ from typing import Any
 from sqlstream.storage.checked_json import DamagedFileError
 from sqlstream_operators.errors import (
     DataError,
+    InputFileError,
     MachineError,
     MemoryExhaustedError,
     StateError,
@@ -48,6 +49,8 @@ def describe(error: Exception) -> dict[str, Any]:
             ],
             "exit_code": error.exit_code,
         }
+    if isinstance(error, InputFileError):
+        return {"kind": "file", "message": error.message, "help": error.help}
     if isinstance(error, DataError):
         return {"kind": "data", "message": error.message, "sql": error.sql}
     if isinstance(error, MemoryExhaustedError):
