@@ -77,6 +77,7 @@ def test_the_live_line_makes_way_for_rows(
     terminal = io.StringIO()
     monkeypatch.setattr(sys, "stdout", terminal)
     with TerminalProgress("p", PLAN, "state", terminal) as progress:
+        progress.phase("starting Spark")
         progress.epoch(report(1))
         sys.stdout.write("a row\n")
         progress.epoch(report(2))
