@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sqlstream.connectors.api import Sink, Source
 from sqlstream.runtime.loop.admission import Admission
+from sqlstream.runtime.loop.letter_budget import LetterBudget
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_planner.secrets.references import Secrets
 
@@ -18,17 +19,19 @@ POLL_S = 0.5
 class LoopSettings:
     """How the loop runs a program: shards, limits, and the directories that tasks need.
 
-    `tasks` is how many splits of a source are useful (tasks that run at the same time), `poll_s` how long to
-    wait when nothing is new, and between epochs that read little. `max_epochs` ends the run early, for tests.
+    `tasks` says how many splits of a source are useful (tasks that run at the same time), `poll_s` how long to
+    wait when nothing is new, and between epochs that read little. `letters` is how many dead letters there may be.
+    `max_epochs` ends the run early, for tests.
     """
 
     parallelism: int
     base_dir: str
     local_dir: str
     admission: Admission = field(default_factory=Admission)
-    tasks: int = 4
+    tasks: Callable[[], int] = lambda: 4
     poll_s: float = POLL_S
     max_epochs: int | None = None
+    letters: LetterBudget = field(default_factory=LetterBudget)
 
 
 @dataclass(frozen=True, slots=True)
