@@ -126,7 +126,7 @@ def command(
 
     def tell(warning: Diagnostic) -> None:
         progress.clear()
-        show([warning])
+        show([warning], planned.rendered.sources)
 
     dead: Counter[str] = Counter()
     read = 0
@@ -154,6 +154,7 @@ def command(
                 restart=chosen_strategy(restart_attempts, restart_delay),
                 handle_signals=True,
                 base_dir=file.parent,
+                written=planned.written,
                 orders=orders,
                 tell=tell,
             )

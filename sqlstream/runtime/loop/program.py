@@ -39,7 +39,8 @@ class Program:
     """What the loop runs: the plan, as text too, its fingerprint, and the driver's halves of its connectors.
 
     `sql` is what it was made of, rendered and without secrets (None: it is not told). `source_folders` are the sources' own
-    in the state directory. `former_sinks` are those of the program that wrote the last manifest, to commit it again.
+    in the state directory. `former_sinks` are those of the program that wrote the last manifest, to commit it again; of
+    them `moved` have other options now, and say themselves whether they have what was committed.
     `secrets` are what references in the plan stand for.
     """
 
@@ -50,5 +51,6 @@ class Program:
     source_folders: Mapping[str, str]
     sinks: Mapping[str, Sink]
     former_sinks: Mapping[str, Sink]
+    moved: frozenset[str] = frozenset()
     sql: str | None = None
     secrets: Secrets = field(default_factory=Secrets)
