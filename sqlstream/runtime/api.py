@@ -28,9 +28,10 @@ from sqlstream.runtime.tasks.failures import error_of
 from sqlstream.runtime.tasks.job import JobRunner
 from sqlstream.runtime.tasks.task_failure import describe
 from sqlstream.storage import local_cache
-from sqlstream.storage.garbage import RETAINED, GarbageCollector, Pins, no_pins
+from sqlstream.storage.garbage import RETAINED, GarbageCollector
 from sqlstream.storage.journal import Journal, digest_of
 from sqlstream.storage.manifest import EpochPlan, Manifest, RunInfo
+from sqlstream.storage.savepoints import Savepoints
 from sqlstream_operators.errors import DataError, StateError
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
@@ -67,7 +68,6 @@ def run_pipeline(
     local_dir: str | Path | None = None,
     runner: JobRunner | None = None,
     connectors: DriverConnectors | None = None,
-    pins: Pins = no_pins,
     retained_epochs: int = RETAINED,
     max_epochs: int | None = None,
     poll_s: float | None = None,
@@ -84,7 +84,7 @@ def run_pipeline(
     number of shards (default: the plan's option, else that of the last run, else the cores). Without a
     `runner` Spark is started on `master` with `conf`, and stopped at the end. `local_dir` is where machines
     cache state (default: under the temporary folder). With `handle_signals`, Ctrl-C and SIGTERM set `stop`
-    once Spark runs (Spark installs a handler of its own when it starts). `pins` names files to keep.
+    once Spark runs (Spark installs a handler of its own when it starts).
     `sql` is the text that the plan was made of, rendered and without secrets: it is kept with the manifests.
     `wall_clock` (seconds since 1970) is what state with a time to live goes by; each epoch's is in its plan.
     Raises DiagnosticError: exit code 4 if the state does not fit the plan, is damaged, or another run works
@@ -123,7 +123,7 @@ def run_pipeline(
                 ),
                 journal,
                 runner,
-                GarbageCollector(journal, retained=retained_epochs, pins=pins),
+                GarbageCollector(journal, retained=retained_epochs, pins=Savepoints(store).pinned),
                 LoopSettings(
                     parallelism=shards,
                     base_dir=base,

@@ -277,7 +277,8 @@ class Manifest:
     was made of, rendered and without secrets (`plans/<digest>.sql`; None: there was none). `dead_letters` counts rows
     by kind, `dead_letter_files` names the files that tasks staged with them. `previous` is the last epoch before
     this one that is not void, 0 if there is none: the epoch that a sink's target must be at before this one is applied.
-    `rows_cap` holds for the epochs after it. `last_field_id` is the greatest id that a stored field ever had.
+    `rows_cap` holds for the epochs after it. `last_field_id` is the greatest id that a stored field ever had. `origin` names the
+    savepoint that the state directory began with ("": with nothing).
     """
 
     epoch: int
@@ -300,6 +301,7 @@ class Manifest:
     rows_cap: RowsCap | None = None
     sql_digest: str | None = None
     last_field_id: int = 0
+    origin: str = ""
 
     @property
     def field_ids(self) -> FieldIds:
@@ -336,6 +338,7 @@ class Manifest:
                 "previous": self.previous,
                 "sql": self.sql_digest,
                 "last_field_id": self.last_field_id,
+                "origin": self.origin,
                 "rows_cap": self.rows_cap and [self.rows_cap.rows, self.rows_cap.epochs],
             },
         )
@@ -367,5 +370,6 @@ class Manifest:
             previous=content["previous"],
             sql_digest=content["sql"],
             last_field_id=content["last_field_id"],
+            origin=content.get("origin", ""),
             rows_cap=content["rows_cap"] and RowsCap(*content["rows_cap"]),
         )
