@@ -51,6 +51,20 @@ class DataError(OperatorError):
         return type(self), (self.message, self.sql)
 
 
+class InputFileError(DataError):
+    """A file of a source is gone, another than the one that was listed, or can't be read; `help` says what can be done.
+
+    Operator: put the file back as it was, or say what is to become of it; the run then goes on where it stopped.
+    """
+
+    def __init__(self, message: str, help: str = "") -> None:
+        super().__init__(message)
+        self.help = help
+
+    def __reduce__(self) -> tuple[type[InputFileError], tuple[str, str]]:
+        return type(self), (self.message, self.help)
+
+
 class MemoryExhaustedError(OperatorError):
     """A task needs more memory than it may use; `where` names the step that did.
 

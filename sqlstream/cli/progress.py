@@ -47,6 +47,10 @@ class Progress(Protocol):
         """The run ended without an error."""
         ...
 
+    def clear(self) -> None:
+        """Something else is written to standard error next."""
+        ...
+
 
 class JsonLines:
     """One JSON object a line on standard output: `"event": "epoch"` for each, `"event": "end"` at the end.
@@ -82,6 +86,9 @@ class JsonLines:
         """Write the totals."""
         document = {"pipeline": self._name, **result.to_json(), "state_dir": self._state_dir}
         self._write({"event": "end", **document})
+
+    def clear(self) -> None:
+        """Nothing is in the way."""
 
     def _write(self, document: Mapping[str, Any]) -> None:
         self._out.write(json.dumps(document, ensure_ascii=False) + "\n")
@@ -125,6 +132,9 @@ class TextLines:
         """Show the summary."""
         for line in summary(self.name, self._plan, result, self._state_dir):
             self._line(line)
+
+    def clear(self) -> None:
+        """Nothing is in the way."""
 
     def _line(self, text: str) -> None:
         self._stream.write(text + "\n")

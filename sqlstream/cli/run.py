@@ -11,6 +11,7 @@ import click
 from sqlstream.cli import options
 from sqlstream.cli.render import show
 from sqlstream.project import check_paths, load_project, parse_pairs, pipeline_name, plan, state_directory
+from sqlstream_planner.diagnostics import Diagnostic
 
 
 @click.command(
@@ -31,6 +32,20 @@ from sqlstream.project import check_paths, load_project, parse_pairs, pipeline_n
     metavar="N",
     help="Files that an epoch reads at most, of each source.",
 )
+@click.option(
+    "--skip-file",
+    "skipped",
+    multiple=True,
+    metavar="PATH",
+    help="Go on without this file of a source, or without what is in it now (a glob: without these). Repeatable.",
+)
+@click.option(
+    "--read-again",
+    "read_again",
+    multiple=True,
+    metavar="PATH",
+    help="Read this file of a source from its beginning, whatever was read of it before. Repeatable.",
+)
 @options.profile_option
 @click.option(
     "--json",
@@ -47,6 +62,8 @@ def command(
     settings: tuple[str, ...],
     max_rows_per_epoch: int | None,
     max_files_per_epoch: int | None,
+    skipped: tuple[str, ...],
+    read_again: tuple[str, ...],
     profile: str | None,
     as_json: bool,
 ) -> None:
@@ -71,6 +88,7 @@ def command(
     state = state_directory(planned, file, project, state_dir)
 
     from sqlstream.cli.progress import JsonLines, Progress, TerminalProgress, TextLines
+    from sqlstream.connectors.filesystem.orders import FileOrders, Order
     from sqlstream.runtime.api import run_pipeline
 
     name = pipeline_name(planned, file)
@@ -81,6 +99,14 @@ def command(
         progress = TerminalProgress(name, physical, state)
     else:
         progress = TextLines(name, physical, state)
+    given: list[tuple[Order, str]] = [("skip", path) for path in skipped]
+    given += [("again", path) for path in read_again]
+    orders = FileOrders(given, (str(Path.cwd()), str(file.parent.absolute()))) if given else None
+
+    def tell(warning: Diagnostic) -> None:
+        progress.clear()
+        show([warning])
+
     with progress:
         result = run_pipeline(
             physical,
@@ -94,5 +120,7 @@ def command(
             on_epoch=progress.epoch,
             handle_signals=True,
             base_dir=file.parent,
+            orders=orders,
+            tell=tell,
         )
         progress.finished(result)

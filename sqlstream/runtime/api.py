@@ -14,6 +14,7 @@ from secrets import token_hex
 from typing import Protocol
 
 from sqlstream.connectors.api import ConnectorContext, Sink, Source
+from sqlstream.connectors.filesystem.orders import FileOrders
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.coordination.lease import BEAT_S, Lease
 from sqlstream.runtime.loop.admission import DEFAULT_TARGET_S, Admission
@@ -32,7 +33,7 @@ from sqlstream.storage.garbage import RETAINED, GarbageCollector
 from sqlstream.storage.journal import Journal, digest_of
 from sqlstream.storage.manifest import EpochPlan, Manifest, RunInfo
 from sqlstream.storage.savepoints import Savepoints
-from sqlstream_operators.errors import DataError, StateError
+from sqlstream_operators.errors import DataError, InputFileError, StateError
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
@@ -76,6 +77,8 @@ def run_pipeline(
     sync: bool = True,
     wall_clock: Callable[[], float] = time.time,
     sql: str | None = None,
+    orders: FileOrders | None = None,
+    tell: Callable[[Diagnostic], None] = lambda warning: None,
 ) -> RunResult:
     """Run a plan until its bounded sources are exhausted and everything is committed, or `stop` is set.
 
@@ -86,6 +89,7 @@ def run_pipeline(
     cache state (default: under the temporary folder). With `handle_signals`, Ctrl-C and SIGTERM set `stop`
     once Spark runs (Spark installs a handler of its own when it starts).
     `sql` is the text that the plan was made of, rendered and without secrets: it is kept with the manifests.
+    `orders` is what to do about single files of the sources, `tell` takes warnings about what the run meets.
     `wall_clock` (seconds since 1970) is what state with a time to live goes by; each epoch's is in its plan.
     Raises DiagnosticError: exit code 4 if the state does not fit the plan, is damaged, or another run works
     on it; 1 if the data can't be computed or read, or Spark can't run.
@@ -117,10 +121,16 @@ def run_pipeline(
             cache = Path(local_dir) if local_dir is not None else local_cache.default_directory(uri)
             local_cache.prepare(cache, uri, [state.state_id for state in plan.states], shards)
             local_cache.remove_unused(cache.parent, cache)
+            context = ConnectorContext(store, base, orders=orders, tell=tell)
+            program = _program(
+                plan, secrets or Secrets(), journal, found.last, connectors or REGISTERED, context, sql
+            )
+            if orders is not None:
+                orders.check(
+                    path for source in program.sources.values() for path in getattr(source, "paths", list)()
+                )
             loop = EpochLoop(
-                _program(
-                    plan, secrets or Secrets(), journal, found.last, connectors or REGISTERED, base, sql
-                ),
+                program,
                 journal,
                 runner,
                 GarbageCollector(journal, retained=retained_epochs, pins=Savepoints(store).pinned),
@@ -146,6 +156,8 @@ def run_pipeline(
         finally:
             if own_runner is not None:
                 own_runner.close()
+    except InputFileError as error:
+        raise error_of(describe(error)) from error
     except DataError as error:
         raise DiagnosticError(Diagnostic("DAT002", error.message)) from error
     except StateError as error:
@@ -192,10 +204,9 @@ def _program(
     journal: Journal,
     last: Manifest | None,
     connectors: DriverConnectors,
-    base_dir: str,
+    context: ConnectorContext,
     sql: str | None,
 ) -> Program:
-    context = ConnectorContext(journal.store, base_dir)
     text = plan_json.to_text(plan).encode()
     sinks = {spec.name: connectors.sink(secrets.resolved(spec), context) for spec in plan.sinks}
     former = {}

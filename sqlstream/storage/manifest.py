@@ -97,7 +97,8 @@ class EpochPlan:
     `parent` is the epoch whose manifest it builds on (None for the first), `lineage` the random id that the
     first epoch of the state directory got, `fingerprint` that of the program (`program_fingerprint`). `now_us` is the
     wall clock when it was planned (µs since 1970): what a replay computes depends on it. `admitted` is how many rows it
-    was allowed to read.
+    was allowed to read. `restated` are sinks that are new beside their state: the epoch reads nothing, and gives them the
+    whole answer that the state has.
     """
 
     epoch: int
@@ -109,6 +110,7 @@ class EpochPlan:
     sources: tuple[PlannedSource, ...]
     now_us: int = 0
     admitted: int = 0
+    restated: tuple[str, ...] = ()
 
     @property
     def reads(self) -> bool:
@@ -129,6 +131,7 @@ class EpochPlan:
                 "sources": [source.to_json() for source in self.sources],
                 "now_us": self.now_us,
                 "admitted": self.admitted,
+                "restated": list(self.restated),
             },
         )
 
@@ -146,6 +149,7 @@ class EpochPlan:
             sources=tuple(PlannedSource.from_json(source) for source in content["sources"]),
             now_us=content["now_us"],
             admitted=content["admitted"],
+            restated=tuple(content.get("restated", ())),
         )
 
 

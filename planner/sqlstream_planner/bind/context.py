@@ -21,6 +21,7 @@ from sqlstream_planner.expressions.functions.calls import written_call
 from sqlstream_planner.expressions.functions.translate import translate_marked
 from sqlstream_planner.expressions.infer import infer, require_boolean
 from sqlstream_planner.expressions.problems import TypeProblem
+from sqlstream_planner.expressions.unnests import unnest_call
 from sqlstream_planner.identity.relation import Columns, form_over
 from sqlstream_planner.logical import Field, Fields
 from sqlstream_planner.sql.parse import span_of
@@ -175,6 +176,17 @@ class BindContext:
         return self._typed(lambda: require_boolean(expression, self._types(fields), what), expression, fields)
 
     def _typed(self, run: Callable[[], TypedExpr], expression: exp.Expr, fields: Fields) -> TypedExpr:
+        misplaced = next((part for part in expression.walk() if unnest_call(part) is not None), None)
+        if misplaced is not None:
+            self.fail(
+                misplaced,
+                "TYP005",
+                "UNNEST is not allowed here",
+                notes=(
+                    "it makes rows, so it can only stand in the SELECT list, in GROUP BY and behind JOIN",
+                ),
+                help="unnest in a sub-query: FROM (SELECT *, UNNEST(an_array) AS e FROM t)",
+            )
         try:
             return run()
         except TypeProblem as problem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -53,9 +54,27 @@ def _refused(table: CreateTable, settings: Settings) -> Iterable[Diagnostic]:
             accepted = "no such option: arrays in CSV are written as [1, 2]"
         elif option.key == "parquet.utc-timezone" and settings.get(option.key) is False:
             accepted = "'true': times are UTC"
+        elif option.key == "source.path.regex-pattern":
+            wrong = wrong_pattern(option.value)
+            if wrong is None:
+                continue
+            accepted = wrong
         else:
             continue
         yield wrong_value("OPT003", option.key, option.value, accepted, option.value_span)
+
+
+def wrong_pattern(text: str | None) -> str | None:
+    """What is wrong with a regular expression for paths; None: nothing is.
+
+    >>> wrong_pattern(".*"), wrong_pattern("*.csv")
+    (None, 'a regular expression (nothing to repeat at position 0); any text is .*')
+    """
+    try:
+        re.compile(text or "")
+    except re.error as error:
+        return f"a regular expression ({error}); any text is .*"
+    return None
 
 
 DESCRIPTOR = ConnectorDescriptor(
@@ -71,6 +90,15 @@ DESCRIPTOR = ConnectorDescriptor(
             "look for new files this often; without it the source is bounded",
             roles=_SOURCE,
             minimum=1,
+            changes_rows=False,
+            paces=True,
+        ),
+        OptionDef(
+            "source.settle-time",
+            _D,
+            "take a file when it has not changed for so long; 5 s if the source is watched, else 0 (ours)",
+            roles=_SOURCE,
+            minimum=0,
             changes_rows=False,
             paces=True,
         ),

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from sqlstream.connectors.api import Split
 from sqlstream.runtime.coordination import fencing
 from sqlstream.runtime.loop import watermarks
 from sqlstream.runtime.loop.faults import Faults, no_faults
@@ -20,7 +21,7 @@ from sqlstream.runtime.loop.outputs import Outputs
 from sqlstream.runtime.loop.planning import EpochPlanner, Ready, same_input
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
-from sqlstream.runtime.loop.recovery import Recovered, committed_epoch, recover, void_manifest
+from sqlstream.runtime.loop.recovery import Recovered, committed_epoch, is_fresh_fork, recover, void_manifest
 from sqlstream.runtime.loop.reporting import Timer, Totals, epoch_report
 from sqlstream.runtime.loop.run_state import RunState
 from sqlstream.runtime.loop.stop import StopFlag
@@ -87,6 +88,7 @@ class EpochLoop:
             self._outputs.commit_again(found.last)
             self._decide(found)
             self._sweep()
+            self._restate()
             outcome = self._epochs()
         finally:
             self._outputs.close()
@@ -111,6 +113,16 @@ class EpochLoop:
             else:
                 self._stop.wait(self._planner.pause())
 
+    def _restate(self) -> None:
+        """Give the sinks of a state directory that began with a savepoint what they should have by then."""
+        last = self._state.last
+        if last is None or not is_fresh_fork(last):
+            return
+        sinks = tuple(sink.name for sink in self._program.plan.sinks if sink.changelog == "retract")
+        if sinks:
+            self._check_lease()
+            self._attempt(self._begun(self._planner.restate(sinks)), planning=0.0)
+
     def _decide(self, found: Recovered) -> None:
         """Replay the epoch that was begun, or give its number up; afterwards nothing is under way."""
         committed = committed_epoch(found.last)
@@ -122,6 +134,7 @@ class EpochLoop:
             plan is not None
             and plan.fingerprint == self._program.fingerprint
             and plan.parallelism == self._settings.parallelism
+            and self._input_is_there(plan)
         ):
             self._outputs.abort_after(found.begun)
             self._state.resume(plan)
@@ -129,6 +142,15 @@ class EpochLoop:
                 self._replay(plan)
                 return
         self._give_up(found.begun)
+
+    def _input_is_there(self, plan: EpochPlan) -> bool:
+        """Whether all that a plan reads is as it was when it was written, as far as the sources can tell."""
+        for planned in plan.sources:
+            can_replay = getattr(self._program.sources[planned.name], "can_replay", None)
+            splits = [Split(planned.name, s.payload, s.rows, s.bytes) for s in planned.splits]
+            if can_replay is not None and not can_replay(splits):
+                return False
+        return True
 
     def _replay(self, plan: EpochPlan) -> None:
         """Run an epoch again that an earlier run began; noted, so that one that ends its driver is not replayed for ever."""
@@ -196,6 +218,10 @@ class EpochLoop:
         """Write the plan of the next epoch."""
         plan = self._planner.plan(ready)
         self._state.sources = dict(ready.states)
+        return self._begun(plan)
+
+    def _begun(self, plan: EpochPlan) -> EpochPlan:
+        """Write a plan, so that the epoch is under way."""
         if not self._journal.create_plan(plan):
             raise fencing.lost_plan(self._journal, plan.epoch)
         fencing.check_head(self._journal, plan.epoch)
@@ -266,8 +292,9 @@ class EpochLoop:
         return self._digest
 
     def _manifest(self, plan: EpochPlan, outcome: EpochOutcome, digest: str) -> Manifest:
-        states = []
-        for source in plan.sources:
+        # An epoch that restates does not touch the sources.
+        states = list(self._state.sources.values()) if plan.restated else []
+        for source in () if plan.restated else plan.sources:
             closed = [
                 outcome.closed[ends.step] - ends.tick_us
                 for ends in self._planner.window_ends
@@ -308,6 +335,7 @@ class EpochLoop:
             rows_cap=self._planner.rows_cap,
             sql_digest=self._sql_digest,
             last_field_id=self._state.fields.last,
+            origin="" if self._state.last is None else self._state.last.origin,
         )
 
     def _versions(self, state: StateSchema, shards: Iterable[ShardVersion]) -> StateVersions:

@@ -8,8 +8,8 @@ What may be found, and what is done about it:
   written. A driver that was only paused may be doing the same. Both write the same bytes under the same
   names, so it does not matter who wins the exclusive creation of the manifest; the other one stops. For that
   reason nothing that N+1 may have staged is removed before its manifest is there.
-- *A plan for N+1 without a manifest, which can't be replayed exactly*: the file is damaged, or the query
-  or the parallelism has changed. Nothing of N+1 is visible, because sinks become visible after the
+- *A plan for N+1 without a manifest, which can't be replayed exactly*: the file is damaged, or the query,
+  the parallelism or a file that it reads has changed. Nothing of N+1 is visible, because sinks become visible after the
   manifest only. A *void* manifest is published under N+1: positions and state are N's. From then on no other
   driver can commit that plan, and it is safe to remove what it staged and to plan afresh as N+2.
   (A driver that was paused for so long that N+1's files were collected finds later manifests, and stops. What
@@ -86,6 +86,11 @@ def committed_epoch(last: Manifest | None) -> int:
     if last is None:
         return 0
     return (last.parent or 0) if last.void else last.epoch
+
+
+def is_fresh_fork(last: Manifest) -> bool:
+    """Whether a state directory began with a savepoint, and no sink has been given anything of it."""
+    return bool(last.origin) and not committed_epoch(last)
 
 
 def check_compatible(journal: Journal, last: Manifest, program: PhysicalPlan) -> None:

@@ -81,6 +81,15 @@ def error_of(described: Mapping[str, Any], epoch: int | None = None) -> Sqlstrea
                     "the run goes on where it stopped",
                 )
             )
+        case "file":
+            return DiagnosticError(
+                Diagnostic(
+                    "DAT003",
+                    described["message"],
+                    notes=place,
+                    help=described["help"] or None,
+                )
+            )
         case "memory":
             where = f", in {described['where']}" if described["where"] else ""
             return EpochTooLargeError(epoch, f"{described['message']}{where}")

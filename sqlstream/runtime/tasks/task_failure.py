@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from sqlstream_operators.errors import DataError, MemoryExhaustedError, StateError
+from sqlstream_operators.errors import DataError, InputFileError, MemoryExhaustedError, StateError
 from sqlstream_planner.diagnostics import DiagnosticError
 
 _FAILURE = "sqlstream task failure: "
@@ -39,6 +39,8 @@ def describe(error: Exception) -> dict[str, Any]:
             ],
             "exit_code": error.exit_code,
         }
+    if isinstance(error, InputFileError):
+        return {"kind": "file", "message": error.message, "help": error.help}
     if isinstance(error, DataError):
         return {"kind": "data", "message": error.message, "sql": error.sql}
     if isinstance(error, MemoryExhaustedError):
