@@ -23,8 +23,8 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def command() -> None:
     """Name the state of a pipeline, and keep it until the name is deleted.
 
-    A savepoint costs the same however large the state is, and can be made while the pipeline runs. `sqlstream run FILE --from NAME
-    --state-dir NEW` starts from one.
+    A savepoint costs the same however large the state is, and can be made while the pipeline runs.
+    `sqlstream run FILE --from NAME --state-dir NEW` starts from one.
     """
 
 

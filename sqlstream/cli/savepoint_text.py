@@ -121,9 +121,7 @@ def _state(state: StateVersions, schema: StateSchema) -> dict[str, Any]:
             for field in found:
                 digest = next((word for word in field.fingerprint.split() if word in meanings), None)
                 meaning = field.fingerprint if digest is None else meanings[digest]
-                fields.append(
-                    {"part": part, "name": field.name, "type": str(field.type), "meaning": meaning}
-                )
+                fields.append({"part": part, "name": field.name, "type": str(field.type), "meaning": meaning})
         tables.append({"name": table.name, "layout": table.layout, "fields": fields})
     return {
         "id": state.state_id,

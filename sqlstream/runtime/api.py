@@ -17,12 +17,19 @@ from sqlstream.connectors.api import ConnectorContext, Sink, Source
 from sqlstream.connectors.filesystem.orders import FileOrders
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.coordination.lease import BEAT_S, Lease
+from sqlstream.runtime.loop import fork
 from sqlstream.runtime.loop.admission import DEFAULT_TARGET_S, Admission
 from sqlstream.runtime.loop.epochs import EpochLoop
 from sqlstream.runtime.loop.faults import Faults, no_faults
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
-from sqlstream.runtime.loop.recovery import check_compatible, physical_plan, program_fingerprint, recover
+from sqlstream.runtime.loop.recovery import (
+    check_compatible,
+    is_fresh_fork,
+    physical_plan,
+    program_fingerprint,
+    recover,
+)
 from sqlstream.runtime.loop.source_positions import go_on, own_folders
 from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
 from sqlstream.runtime.tasks.failures import error_of
@@ -77,6 +84,7 @@ def run_pipeline(
     sync: bool = True,
     wall_clock: Callable[[], float] = time.time,
     sql: str | None = None,
+    origin: fork.Origin | None = None,
     orders: FileOrders | None = None,
     tell: Callable[[Diagnostic], None] = lambda warning: None,
 ) -> RunResult:
@@ -89,6 +97,7 @@ def run_pipeline(
     cache state (default: under the temporary folder). With `handle_signals`, Ctrl-C and SIGTERM set `stop`
     once Spark runs (Spark installs a handler of its own when it starts).
     `sql` is the text that the plan was made of, rendered and without secrets: it is kept with the manifests.
+    `origin` is the savepoint that a new state directory begins with.
     `orders` is what to do about single files of the sources, `tell` takes warnings about what the run meets.
     `wall_clock` (seconds since 1970) is what state with a time to live goes by; each epoch's is in its plan.
     Raises DiagnosticError: exit code 4 if the state does not fit the plan, is damaged, or another run works
@@ -108,9 +117,11 @@ def run_pipeline(
     lease = Lease(store, run, beat_s=lease_beat_s)
     try:
         lease.acquire()
+        if origin is not None:
+            fork.begin(origin, store, plan, run)
         found = recover(journal)
         if found.last is not None:
-            check_compatible(journal, found.last, plan)
+            check_compatible(journal, found.last, plan, new_sinks=is_fresh_fork(found.last))
         own_runner = None
         if runner is None:
             from sqlstream.runtime.spark.stages import SparkJobRunner
@@ -210,7 +221,7 @@ def _program(
     text = plan_json.to_text(plan).encode()
     sinks = {spec.name: connectors.sink(secrets.resolved(spec), context) for spec in plan.sinks}
     former = {}
-    if last is not None:
+    if last is not None and not is_fresh_fork(last):
         specs = {spec.name: spec for spec in plan.sinks}
         before = plan if last.plan_digest == digest_of(text) else physical_plan(journal, last)
         former = {

@@ -281,8 +281,8 @@ class Manifest:
     was made of, rendered and without secrets (`plans/<digest>.sql`; None: there was none). `dead_letters` counts rows
     by kind, `dead_letter_files` names the files that tasks staged with them. `previous` is the last epoch before
     this one that is not void, 0 if there is none: the epoch that a sink's target must be at before this one is applied.
-    `rows_cap` holds for the epochs after it. `last_field_id` is the greatest id that a stored field ever had. `origin` names the
-    savepoint that the state directory began with ("": with nothing).
+    `rows_cap` holds for the epochs after it. `last_field_id` is the greatest id that a stored field ever had. `origin` names
+    the savepoint that the state directory began with ("": with nothing).
     """
 
     epoch: int

@@ -24,9 +24,7 @@ def export_savepoint(store: CheckpointStore, savepoint: Savepoint, target: Check
     """
     if target.list():
         raise DiagnosticError(
-            Diagnostic(
-                "SAV004", f"{target.uri} is not empty", help="give a folder that does not exist yet"
-            ),
+            Diagnostic("SAV004", f"{target.uri} is not empty", help="give a folder that does not exist yet"),
             exit_code=2,
         )
     _copy_all(store, savepoint, target, "", verify=True)
@@ -36,8 +34,8 @@ def export_savepoint(store: CheckpointStore, savepoint: Savepoint, target: Check
 def import_savepoint(exported: CheckpointStore, store: CheckpointStore, name: str | None = None) -> Savepoint:
     """Copy an exported savepoint into a state directory, under its name or `name`; what is there is left alone.
 
-    Raises DiagnosticError: SAV002 if the name is taken, SAV004 if the folder has no savepoint, or several, SAV005 if a file is
-    missing or damaged.
+    Raises DiagnosticError: SAV002 if the name is taken, SAV004 if the folder has no savepoint, or several, SAV005 if a file
+    is missing or damaged.
     """
     savepoint = the_savepoint_in(exported)
     name = name or savepoint.name

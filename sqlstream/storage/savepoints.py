@@ -97,6 +97,10 @@ class Savepoints:
         found = [self._read(file) for file in self._files()]
         return tuple(sorted(found, key=lambda s: (s.created, s.manifest.epoch, s.name)))
 
+    def names(self) -> frozenset[str]:
+        """Their names."""
+        return frozenset(file.removeprefix(f"{FOLDER}/").partition("@")[0] for file in self._files())
+
     def find(self, name: str) -> Savepoint:
         """The savepoint of this name. Raises DiagnosticError (SAV001) if there is none."""
         return self._read(self._files_of(name)[-1])
@@ -158,7 +162,7 @@ class Savepoints:
                 ),
                 exit_code=2,
             )
-        if any(_FILE.fullmatch(file)["name"] == name for file in self._files()):  # type: ignore[index]
+        if name in self.names():
             raise DiagnosticError(
                 Diagnostic(
                     "SAV002",
@@ -184,9 +188,7 @@ class Savepoints:
             return self._of_last(name, created)
         kept = replace(manifest, sinks={}, dead_letter_files=())
         default = f"{created:%Y%m%dT%H%M%S}-epoch-{epoch}"
-        return Savepoint(
-            name or default, token_hex(4), created.isoformat(timespec="seconds"), kept
-        )
+        return Savepoint(name or default, token_hex(4), created.isoformat(timespec="seconds"), kept)
 
     def _last_epoch(self) -> int:
         _, manifests = self._journal.epochs()

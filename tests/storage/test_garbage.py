@@ -60,19 +60,6 @@ def test_nothing_is_swept_while_an_epoch_is_under_way(tmp_path: Path) -> None:
     assert begun <= world.files()
 
 
-def test_pins_are_never_collected(tmp_path: Path) -> None:
-    world = World(tmp_path, EVENTS)
-    world.run(max_epochs=4)
-    pinned = frozenset(world.files() - {"run.lock"})
-    world.run(pins=lambda: pinned)
-    assert pinned <= world.files()
-    world.run(pins=lambda: pinned)
-    assert pinned <= world.files()
-    assert world.visible() == tumbling(EVENTS)
-    world.run()
-    assert not pinned <= world.files()
-
-
 def test_retention_must_keep_something(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="at least one"):
         GarbageCollector(Journal(CheckpointStore(tmp_path)), retained=0)

@@ -1,7 +1,7 @@
 """Whether the whole answer that a sink has been given is in the state, so that it can be given to another one.
 
-A group aggregate, a Top-N, a deduplication and a normalised changelog keep what they have emitted and not taken back. What is
-emitted once and for all (windows that close, rows without state) is not kept, and neither is what state forgets.
+A group aggregate, a Top-N, a deduplication and a normalised changelog keep what they have emitted and not taken back.
+What is emitted once and for all (windows that close, rows without state) is not kept, and neither is what state forgets.
 """
 
 from __future__ import annotations

@@ -130,6 +130,8 @@ class CheckpointStore:
         target = target or name
         if self._local is not None and other._local is not None:
             new = self._local / target
+            if new.exists() and new.samefile(other._local / name):
+                return
             new.parent.mkdir(parents=True, exist_ok=True)
             try:
                 new.unlink(missing_ok=True)

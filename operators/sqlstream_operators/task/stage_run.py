@@ -153,7 +153,11 @@ class StageRun:
         version = self._known_version(spec.state)
         restated = bool(self.epoch.restated)
         keeps = restated and keeps_answer(spec)
-        nothing = not keeps if restated else operator.idle(inputs, marks, stateless=version is not None and version.is_empty)
+        nothing = (
+            not keeps
+            if restated
+            else operator.idle(inputs, marks, stateless=version is not None and version.is_empty)
+        )
         if version is not None and nothing:
             self.state[spec.state.state_id] = version
             self.metrics[step.name] = {}

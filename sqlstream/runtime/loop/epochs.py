@@ -32,6 +32,7 @@ from sqlstream.storage.garbage import GarbageCollector
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import CommittedPart, EpochPlan, Manifest, RunInfo, StateVersions
 from sqlstream_operators.errors import MemoryExhaustedError
+from sqlstream_operators.plan.answers import missing_answers
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.state.version import ShardVersion
 
@@ -118,7 +119,8 @@ class EpochLoop:
         last = self._state.last
         if last is None or not is_fresh_fork(last):
             return
-        sinks = tuple(sink.name for sink in self._program.plan.sinks if sink.changelog == "retract")
+        plan = self._program.plan
+        sinks = tuple(sink.name for sink in plan.sinks if not missing_answers(plan, sink.name))
         if sinks:
             self._check_lease()
             self._attempt(self._begun(self._planner.restate(sinks)), planning=0.0)

@@ -93,18 +93,21 @@ def is_fresh_fork(last: Manifest) -> bool:
     return bool(last.origin) and not committed_epoch(last)
 
 
-def check_compatible(journal: Journal, last: Manifest, program: PhysicalPlan) -> None:
+def check_compatible(
+    journal: Journal, last: Manifest, program: PhysicalPlan, *, new_sinks: bool = False
+) -> None:
     """Whether `program` can go on with the state that `last` names.
 
     It can if every state has the same id and schema, key groups are counted alike, and it reads the same
     sources. A sink may be left out. A sink or a source that is new would start in the middle of the input
-    without saying so, and is refused. Raises DiagnosticError with exit code 4 (STA010 state, STA011 sources,
+    without saying so, and is refused.
+    With `new_sinks` all are new, and get the answer up to there. Raises DiagnosticError with exit code 4 (STA010 state, STA011 sources,
     STA012 max parallelism, STA013 sinks).
     """
     problems = [
         *_states(journal, last, program),
         *_sources(journal, last, program),
-        *_sinks(journal, last, program),
+        *(() if new_sinks else _sinks(journal, last, program)),
     ]
     if last.max_parallelism != program.options.max_parallelism:
         problems.append(
