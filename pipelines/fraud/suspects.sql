@@ -1,6 +1,6 @@
 -- Bidders who look like robots, by one of two rules over the same state: `--var rule=b` can start from a savepoint of rule a.
 -- golden: var events=3000
-{% set rules = {'a': 'COUNT(*) >= 40', 'b': 'COUNT(*) >= 20 AND MAX(bid.price) >= 10 * MIN(bid.price)'} %}
+{% set rules = {'a': 'COUNT(*) >= 5', 'b': 'COUNT(*) >= 3 AND MAX(bid.price) >= 1000 * MIN(bid.price)'} %}
 CREATE TABLE events (
   event_type INT,
   bid ROW<auction BIGINT, bidder BIGINT, price BIGINT>,

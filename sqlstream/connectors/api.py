@@ -62,7 +62,10 @@ class SourcePlan:
 
 
 class Source(Protocol):
-    """The driver's half of a source."""
+    """The driver's half of a source.
+
+    It may have a property `poll_seconds` (when to be asked again) and `waits_for` (what for, in words: "files in 'x'").
+    """
 
     @property
     def bounded(self) -> bool:

@@ -72,7 +72,9 @@ def actual_rows(
     can be late. Raises DataError if a sink is given what it can't take.
     """
     plan = bounded(planned)
-    options = replace(plan.options, max_rows_per_epoch=None, max_files_per_epoch=None, state_dir=None)
+    options = replace(
+        plan.options, max_rows_per_epoch=None, max_files_per_epoch=None, state_dir=None, restart=None
+    )
     with tempfile.TemporaryDirectory(prefix="sqlstream-golden-") as temporary:
         sinks = CapturedSinks(Path(temporary), registry)
         plan = replace(plan, sinks=sinks.redirected(plan.sinks), options=options)

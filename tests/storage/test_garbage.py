@@ -9,7 +9,7 @@ import pytest
 from sqlstream.storage.garbage import GarbageCollector, state_files
 from sqlstream.storage.journal import Journal
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
-from tests.runtime.support import Crash, World, crash_at, rows_of, tumbling
+from tests.runtime.support import Crash, World, crash_at, rows_of
 
 EVENTS = rows_of(*((n, "abc"[n % 3]) for n in range(40)))
 

@@ -90,7 +90,8 @@ def test_an_epoch_that_is_collected_meanwhile_is_not_named(tmp_path: Path) -> No
     """The driver commits many epochs between the look at the last one and the writing of the savepoint."""
     world = World(tmp_path, EVENTS)
     world.run(max_epochs=2)
-    put, overtaken = CheckpointStore.put_exclusive, []
+    put = CheckpointStore.put_exclusive
+    overtaken: list[str] = []
 
     def late(store: CheckpointStore, name: str, content: bytes) -> None:
         if name.startswith("savepoints/") and not overtaken:

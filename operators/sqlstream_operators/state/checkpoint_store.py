@@ -213,6 +213,12 @@ class CheckpointStore:
                 finally:
                     os.close(handle)
             yield staged, target
+        except OSError as error:
+            if (
+                error.filename is None and error.errno is not None
+            ):  # a disk that is full does not say which file
+                raise OSError(error.errno, error.strerror, str(target)) from error
+            raise
         finally:
             staged.unlink(missing_ok=True)
 

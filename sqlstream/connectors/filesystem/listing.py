@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlstream.connectors.filesystem.paths import FileEntry
-from sqlstream.storage.checked_json import decode, encode
-from sqlstream_operators.errors import DataError
+from sqlstream.storage.checked_json import DamagedFileError, decode, encode
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
 _KIND = "listing"
@@ -36,8 +35,7 @@ class ListingLog:
     """The files of one source: what `append` has added, in that order, over all runs on this store.
 
     `folder` is where its segments are in the store, `root` the prefix that paths share now, `credentials` what opens
-    them. Raises the
-    manifest module's DamagedFileError when a segment is not what was written.
+    them. Raises DamagedFileError, which names it, when a segment is not what was written or is missing.
     """
 
     def __init__(self, store: CheckpointStore, folder: str, root: str, credentials: str = "") -> None:
@@ -50,11 +48,10 @@ class ListingLog:
         self._segments = 0
         for name in store.list(folder):
             if name != self._segment(self._segments):
-                raise DataError(
-                    f"{store.path(self._segment(self._segments))} is missing: the list of files is "
-                    f"incomplete; restore it from a copy of the state directory"
+                raise DamagedFileError(
+                    self._segment(self._segments), "is missing: the list of files is incomplete"
                 )
-            content = decode(_KIND, store.path(name), store.get(name))
+            content = decode(_KIND, name, store.get(name))
             updates = {number: self._read(item) for number, *item in content.get("updates", ())}
             self._take(updates, [self._read(item) for item in content["files"]])
             self._segments += 1

@@ -110,6 +110,11 @@ class FileSource:
         """Whether reading ends when all files that were there at the start are read."""
         return self._options.monitor_interval_us is None
 
+    @property
+    def waits_for(self) -> str:
+        """What a run waits for that has read everything."""
+        return f"files in '{self._options.path}'"
+
     def initial_position(self) -> Position:
         """Before the first file."""
         return {"segments": 0, "file": 0, "offset": 0}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlstream.runtime.spark.java import find_java, write_java_home
+from sqlstream.runtime.spark.masters import check_answers, check_master, is_local
 from sqlstream_operators.duck import memory
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
@@ -59,11 +60,6 @@ JOB_CONF: Mapping[str, str] = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
-
-
-def is_local(master: str) -> bool:
-    """Whether all tasks of this master run on this machine."""
-    return master == "local" or master.startswith(("local[", "local-cluster["))
 
 
 def package_roots() -> tuple[str, ...]:
@@ -149,26 +145,26 @@ def _clean_up(session: SparkSession, directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
+def _reason(error: Exception) -> str:
+    """What an exception says, without the stack of Java's: the line of the first exception that Java names."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    named = (line.removeprefix(": ") for line in lines if line.startswith((": ", "Caused by: ")))
+    return next(named, lines[0] if lines else type(error).__name__)[:500]
+
+
 def start_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSession:
     """Start Spark in this process, or join the session that is active in it.
 
     `conf` are the user's settings. Raises DiagnosticError
     when there is no usable Java (ENV001), the master can't be used (ENV002) or Spark does not start (ENV003).
     """
-    if master.startswith("sc://"):
-        raise DiagnosticError(
-            Diagnostic(
-                "ENV002",
-                f"the master {master} is a Spark Connect server, and sqlstream can't run on one yet",
-                help="give a classic master: local[*], spark://host:7077, yarn or k8s://…",
-            )
-        )
-    from pyspark.errors import PySparkRuntimeError
+    check_master(master)
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
+    check_answers(master)
     java = find_java(os.environ)
     directory = Path(tempfile.mkdtemp(prefix="sqlstream-spark-"))
     (directory / "log4j2.properties").write_text(_LOG4J)
@@ -183,13 +179,15 @@ def start_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSe
     with _environment(environment):
         try:
             session = builder.getOrCreate()
-        except PySparkRuntimeError as error:
+        except (
+            Exception
+        ) as error:  # Java's own come as they are: a master that is none, a port that is taken …
             shutil.rmtree(directory, ignore_errors=True)
             raise DiagnosticError(
                 Diagnostic(
                     "ENV003",
-                    f"Spark did not start on master {master} with Java {java.major} ({java.origin}): {error}",
-                    help="the lines above are Spark's own; a wrong --conf is the usual cause",
+                    f"Spark did not start on master {master} with Java {java.major} ({java.origin}): {_reason(error)}",
+                    help="the lines above are Spark's own, if there are any; a wrong --conf is the usual cause",
                 )
             ) from None
     atexit.register(_clean_up, session, directory)

@@ -25,8 +25,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType
 
 from sqlstream.runtime.spark.map_tasks import ShardTasks, SourceTasks, WholeEpoch, framed
-from sqlstream.runtime.spark.session import JOB_CONF, PACKAGES, is_local, start_session
-from sqlstream.runtime.tasks.failures import EpochTooLargeError, error_of
+from sqlstream.runtime.spark.masters import is_local
+from sqlstream.runtime.spark.session import JOB_CONF, PACKAGES, start_session
+from sqlstream.runtime.tasks.failures import EpochTooLargeError, error_of, machine_refuses
 from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome
 from sqlstream.runtime.tasks.message_batches import ROW, from_batches
 from sqlstream.runtime.tasks.outcome import outcome_of
@@ -100,6 +101,9 @@ _OUT_OF_MEMORY = (
 )
 
 
+_DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
+
+
 class SparkJobRunner:
     """Runs epochs on Spark; see `JobRunner`. `spark` is used through a session of its own."""
 
@@ -131,6 +135,15 @@ class SparkJobRunner:
     def parallelism(self) -> int:
         """The cores that Spark has."""
         return self._parallelism
+
+    @property
+    def known_parallelism(self) -> int:
+        """The same: Spark runs."""
+        return self._parallelism
+
+    def make_ready(self) -> bool:
+        """Spark runs."""
+        return False
 
     def run(self, job: EpochJob) -> EpochOutcome:
         """Run one epoch; see `JobRunner`."""
@@ -202,6 +215,13 @@ def told(text: str, epoch: int, *, lost: bool = False) -> SqlstreamError:
     described = failure_in(text)
     if described is not None:
         return error_of(described, epoch)
+    full = _DISK_FULL.search(text)
+    if full is not None:
+        return machine_refuses(
+            f"the disk of Spark's scratch folder is full ({full[0]})",
+            f"in epoch {epoch}; nothing of it was committed",
+            "Spark shuffles there: spark.local.dir, SPARK_LOCAL_DIRS or else the temporary folder",
+        )
     for sign, what in _OUT_OF_MEMORY:
         if sign.search(text):
             return EpochTooLargeError(epoch, what, runner_lost=lost)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sqlstream.runtime.spark.session import is_local, package_roots, session_conf, start_session
+from sqlstream.runtime.spark.masters import is_local
+from sqlstream.runtime.spark.session import package_roots, session_conf, start_session
 from sqlstream_planner.diagnostics import DiagnosticError
 
 ROOT = Path(__file__).parents[3]
