@@ -40,7 +40,7 @@ from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
 from sqlstream.runtime.tasks.failures import error_of, machine_refuses
 from sqlstream.runtime.tasks.job import JobRunner
 from sqlstream.runtime.tasks.task_failure import describe
-from sqlstream.storage import local_cache
+from sqlstream.storage import local_cache, run_folder
 from sqlstream.storage.checked_json import DamagedFileError
 from sqlstream.storage.garbage import RETAINED, GarbageCollector
 from sqlstream.storage.journal import Journal, damaged, digest_of
@@ -156,6 +156,7 @@ def run_pipeline(
         cache = Path(local_dir) if local_dir is not None else local_cache.default_directory(uri)
         local_cache.prepare(cache, uri, [state.state_id for state in plan.states], shards)
         local_cache.remove_unused(cache.parent, cache)
+        run_folder.sweep()
         context = ConnectorContext(store, base, orders=orders, tell=tell)
         program = _program(
             plan, secrets or Secrets(), journal, found.last, connectors or REGISTERED, context, sql
