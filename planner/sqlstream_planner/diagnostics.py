@@ -25,6 +25,14 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """Where a sink stands in a user's file: its query, and the declaration of its table."""
+
+    query: Span | None = None
+    table: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnostic:
     """One error or warning about a user's SQL, options or data.
 

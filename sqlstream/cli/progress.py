@@ -17,6 +17,7 @@ from typing import Any, Protocol, Self, TextIO, cast
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.restarts import Restart
 from sqlstream_operators.plan.spec import PhysicalPlan
+from sqlstream_planner.diagnostics import Diagnostic
 from sqlstream_planner.secrets.references import without_secrets
 
 #: What dead letters are called on the terminal, where it is not their own name.
@@ -291,6 +292,27 @@ def summary(name: str, plan: PhysicalPlan, result: RunResult, state_dir: str) ->
         lines.append(f"  {'dead':<7}{counts}: kept in {state_dir.rstrip('/')}/dead-letter")
     lines.append(f"  {'state':<7}{state_dir}")
     return lines
+
+
+def dead_letter_warning(dead: Mapping[str, int], read: int, state_dir: str) -> Diagnostic | None:
+    """The warning about the dead letters of a run that read so many rows; None if there are none."""
+    counts = {_KINDS.get(kind, kind): count for kind, count in sorted(dead.items()) if count}
+    if not counts:
+        return None
+    total = sum(counts.values())
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
+    of = (
+        f"all {read:,} rows that were read" if total == read else f"{total:,} of {read:,} rows that were read"
+    )
+    if total > read:  # a late row is a letter for each operator
+        of = f"{total:,} dead letters of {read:,} rows that were read"
+    return Diagnostic(
+        "DAT006",
+        f"{of} could not be counted ({kinds})",
+        notes=(f"they are kept in {state_dir.rstrip('/')}/dead-letter",),
+        help="SET 'execution.max-dead-letters' or 'execution.max-dead-letter-share' stops a run that has too many",
+        severity="warning",
+    )
 
 
 def _table(title: str, rows: Iterable[tuple[str, str, str]]) -> list[str]:

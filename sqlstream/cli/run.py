@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -105,9 +106,10 @@ def command(
         )
     state = state_directory(planned, file, project, state_dir)
 
-    from sqlstream.cli.progress import JsonLines, Progress, TerminalProgress, TextLines
+    from sqlstream.cli.progress import JsonLines, Progress, TerminalProgress, TextLines, dead_letter_warning
     from sqlstream.connectors.filesystem.orders import FileOrders, Order
     from sqlstream.runtime.api import run_pipeline
+    from sqlstream.runtime.loop.progress import EpochReport
     from sqlstream.runtime.loop.restarts import chosen_strategy
 
     name = pipeline_name(planned, file)
@@ -124,25 +126,40 @@ def command(
 
     def tell(warning: Diagnostic) -> None:
         progress.clear()
-        show([warning])
+        show([warning], planned.rendered.sources)
 
-    with progress:
-        result = run_pipeline(
-            physical,
-            state_dir=state,
-            secrets=planned.secrets,
-            sql=planned.masked_sql,
-            parallelism=parallelism if parallelism is not None else project.parallelism,
-            master=master or project.master or "local[*]",
-            conf=conf,
-            max_rows_per_epoch=max_rows_per_epoch,
-            on_epoch=progress.epoch,
-            on_phase=progress.phase,
-            on_restart=progress.restart,
-            restart=chosen_strategy(restart_attempts, restart_delay),
-            handle_signals=True,
-            base_dir=file.parent,
-            orders=orders,
-            tell=tell,
-        )
-        progress.finished(result)
+    dead: Counter[str] = Counter()
+    read = 0
+
+    def epoch(report: EpochReport) -> None:
+        nonlocal read
+        dead.update(report.dead_letters)
+        read += sum(report.rows_read.values())
+        progress.epoch(report)
+
+    try:
+        with progress:
+            result = run_pipeline(
+                physical,
+                state_dir=state,
+                secrets=planned.secrets,
+                sql=planned.masked_sql,
+                parallelism=parallelism if parallelism is not None else project.parallelism,
+                master=master or project.master or "local[*]",
+                conf=conf,
+                max_rows_per_epoch=max_rows_per_epoch,
+                on_epoch=epoch,
+                on_phase=progress.phase,
+                on_restart=progress.restart,
+                restart=chosen_strategy(restart_attempts, restart_delay),
+                handle_signals=True,
+                base_dir=file.parent,
+                written=planned.written,
+                orders=orders,
+                tell=tell,
+            )
+            progress.finished(result)
+    finally:
+        warning = dead_letter_warning(dead, read, state)
+        if warning is not None:
+            tell(warning)

@@ -21,17 +21,19 @@ from sqlstream.runtime.coordination.lease import BEAT_S, Lease
 from sqlstream.runtime.loop.admission import DEFAULT_TARGET_S, Admission
 from sqlstream.runtime.loop.epochs import EpochLoop
 from sqlstream.runtime.loop.faults import Faults, no_faults
+from sqlstream.runtime.loop.letter_budget import LetterBudget
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.recovery import check_compatible, physical_plan, program_fingerprint, recover
 from sqlstream.runtime.loop.reporting import Totals
 from sqlstream.runtime.loop.restarts import Restart, Restarts, RestartStrategy, strategy_of
+from sqlstream.runtime.loop.sink_edits import NOWHERE
 from sqlstream.runtime.loop.source_positions import go_on, own_folders
 from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
 from sqlstream.runtime.tasks.failures import error_of, machine_refuses
 from sqlstream.runtime.tasks.job import JobRunner
 from sqlstream.runtime.tasks.task_failure import describe
-from sqlstream.storage import local_cache
+from sqlstream.storage import local_cache, run_folder
 from sqlstream.storage.checked_json import DamagedFileError
 from sqlstream.storage.garbage import RETAINED, GarbageCollector, Pins, no_pins
 from sqlstream.storage.journal import Journal, damaged, digest_of
@@ -40,7 +42,7 @@ from sqlstream_operators.errors import DataError, InputFileError, MachineError, 
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written
 from sqlstream_planner.secrets.references import Secrets
 
 
@@ -88,6 +90,7 @@ def run_pipeline(
     sync: bool = True,
     wall_clock: Callable[[], float] = time.time,
     sql: str | None = None,
+    written: Mapping[str, Written] = NOWHERE,
     orders: FileOrders | None = None,
     tell: Callable[[Diagnostic], None] = lambda warning: None,
 ) -> RunResult:
@@ -101,8 +104,9 @@ def run_pipeline(
     a second one ends the run at once (Interrupted). `on_phase` is told in words what takes its time before the first
     epoch. `restart` goes before the strategy that the plan asks for; `on_restart` is told of each. `pins` names files to
     keep.
-    `sql` is the text that the plan was made of, rendered and without secrets: it is kept with the manifests.
-    `orders` is what to do about single files of the sources, `tell` takes warnings about what the run meets.
+    `sql` is the text that the plan was made of, rendered and without secrets: it is kept with the manifests. `written`
+    says where in the user's file the sinks stand, `orders` what to do about single files of the sources; `tell` takes
+    warnings about what the run meets.
     `wall_clock` (seconds since 1970) is what state with a time to live goes by; each epoch's is in its plan.
     Raises DiagnosticError: exit code 4 if the state does not fit the plan, is damaged, or another run works
     on it; 1 if the data can't be computed or read; 5 if the machine, Spark or a sink's database refuses.
@@ -132,11 +136,14 @@ def run_pipeline(
         lease.check()
         found = recover(journal)
         if found.last is not None:
-            check_compatible(journal, found.last, plan)
+            for warning in check_compatible(journal, found.last, plan, sql=sql, written=written):
+                if not restarts.is_up:
+                    tell(warning)
         shards = _shards(plan, parallelism, found.plan, found.last, runner)
         cache = Path(local_dir) if local_dir is not None else local_cache.default_directory(uri)
         local_cache.prepare(cache, uri, [state.state_id for state in plan.states], shards)
         local_cache.remove_unused(cache.parent, cache)
+        run_folder.sweep()
         context = ConnectorContext(store, base, orders=orders, tell=tell)
         program = _program(
             plan, secrets or Secrets(), journal, found.last, connectors or REGISTERED, context, sql
@@ -162,6 +169,7 @@ def run_pipeline(
                 admission=_admission(plan, max_rows_per_epoch),
                 tasks=lambda: max(runner.known_parallelism or shards, 1),
                 max_epochs=max_epochs,
+                letters=LetterBudget(plan.options.max_dead_letters, plan.options.max_dead_letter_share),
                 **({} if poll_s is None else {"poll_s": poll_s}),
             ),
             run,
@@ -259,16 +267,18 @@ def _program(
 ) -> Program:
     text = plan_json.to_text(plan).encode()
     sinks = {spec.name: connectors.sink(secrets.resolved(spec), context) for spec in plan.sinks}
-    former = {}
+    former: dict[str, Sink] = {}
+    moved = set()
     if last is not None:
         specs = {spec.name: spec for spec in plan.sinks}
         before = plan if last.plan_digest == digest_of(text) else physical_plan(journal, last)
-        former = {
-            spec.name: sinks[spec.name]
-            if specs.get(spec.name) == spec or _takes_over(sinks.get(spec.name), spec)
-            else connectors.sink(secrets.resolved(spec), context)
-            for spec in before.sinks
-        }
+        for spec in before.sinks:
+            same = specs.get(spec.name) == spec
+            if same or _takes_over(sinks.get(spec.name), spec):
+                former[spec.name] = sinks[spec.name]
+                moved |= set() if same else {spec.name}
+            else:
+                former[spec.name] = connectors.sink(secrets.resolved(spec), context)
     folders = own_folders(go_on(() if last is None else last.sources, plan.sources), plan.sources)
     return Program(
         plan=plan,
@@ -281,6 +291,7 @@ def _program(
         source_folders=folders,
         sinks=sinks,
         former_sinks=former,
+        moved=frozenset(moved),
         secrets=secrets,
         sql=sql,
     )

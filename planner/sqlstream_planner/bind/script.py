@@ -395,6 +395,7 @@ class _ScriptBinder:
             value = settings.get(key)
             return str(value) if value is not None else None
 
+        share = settings.get("execution.max-dead-letter-share")
         return JobOptions(
             name=text("pipeline.name"),
             parallelism=number("parallelism.default"),
@@ -405,6 +406,8 @@ class _ScriptBinder:
             task_memory_bytes=number("execution.task-memory"),
             target_epoch_us=number("execution.target-epoch-time"),
             state_dir=text("state.dir"),
+            max_dead_letters=number("execution.max-dead-letters"),
+            max_dead_letter_share=float(share) if isinstance(share, int | float) else None,
             restart=self._restart(text("restart-strategy.type")),
         )
 

@@ -30,7 +30,7 @@ from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome, JobRunner
 from sqlstream.runtime.tasks.task_failure import describe
 from sqlstream.storage.garbage import GarbageCollector
 from sqlstream.storage.journal import Journal
-from sqlstream.storage.manifest import CommittedPart, EpochPlan, Manifest, RunInfo, StateVersions
+from sqlstream.storage.manifest import CommittedPart, EpochPlan, LetterTally, Manifest, RunInfo, StateVersions
 from sqlstream_operators.errors import MemoryExhaustedError
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.state.version import ShardVersion
@@ -263,6 +263,7 @@ class EpochLoop:
             outcome = self._runner.run(job)
             timer.lap("job")
             self._faults("run", plan.epoch)
+            tally = self._tallied(plan, outcome)
             self._outputs.prepare(plan.epoch, outcome, previous)
             timer.lap("prepare")
         except Exception as error:
@@ -273,7 +274,7 @@ class EpochLoop:
             raise
         self._faults("prepared", plan.epoch)
         self._check_lease()
-        manifest = self._manifest(plan, outcome, digest)
+        manifest = self._manifest(plan, outcome, digest, tally)
         if not self._journal.publish(manifest):
             raise fencing.lost_manifest(self._journal, plan.epoch)
         fencing.check_head(self._journal, plan.epoch)
@@ -308,7 +309,17 @@ class EpochLoop:
             self._sql_digest = None if self._program.sql is None else self._journal.put_sql(self._program.sql)
         return self._digest
 
-    def _manifest(self, plan: EpochPlan, outcome: EpochOutcome, digest: str) -> Manifest:
+    def _tallied(self, plan: EpochPlan, outcome: EpochOutcome) -> LetterTally:
+        """The dead letters with those of an epoch. Raises DiagnosticError if there may not be so many."""
+        before = LetterTally() if self._state.last is None else self._state.last.tally
+        rows = sum(source.rows for source in outcome.sources.values())
+        tally = before.after(rows, sum(outcome.dead_letters.values()))
+        self._settings.letters.check(
+            plan.epoch, tally, outcome.dead_letters, self._journal.store, outcome.dead_letter_files
+        )
+        return tally
+
+    def _manifest(self, plan: EpochPlan, outcome: EpochOutcome, digest: str, tally: LetterTally) -> Manifest:
         states = []
         for source in plan.sources:
             closed = [
@@ -351,6 +362,7 @@ class EpochLoop:
             rows_cap=self._planner.rows_cap,
             sql_digest=self._sql_digest,
             last_field_id=self._state.fields.last,
+            tally=tally,
         )
 
     def _versions(self, state: StateSchema, shards: Iterable[ShardVersion]) -> StateVersions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import time
@@ -55,11 +56,14 @@ def test_a_run_that_watches_starts_spark_when_there_is_something(
     file = pipeline(tmp_path, watched=True)
     said: list[str] = []
     stop = StopFlag()
-    waits = iter(range(100))
+    waits = itertools.count()
+    since = time.monotonic()
 
     def wait(self: StopFlag, seconds: float) -> None:
         if next(waits) == 3:
             (tmp_path / "in/1.json").write_text('{"a": 1}\n')
+            os.utime(tmp_path / "in/1.json", (1, 1))  # long complete
+        assert time.monotonic() - since < 60
         time.sleep(0.02)
 
     class Started(Exception):  # noqa: N818
