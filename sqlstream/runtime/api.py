@@ -34,7 +34,7 @@ from sqlstream.runtime.loop.recovery import (
 )
 from sqlstream.runtime.loop.reporting import Totals
 from sqlstream.runtime.loop.restarts import Restart, Restarts, RestartStrategy, strategy_of
-from sqlstream.runtime.loop.sink_edits import NOWHERE
+from sqlstream.runtime.loop.sink_edits import NOWHERE, restated_sinks
 from sqlstream.runtime.loop.source_positions import go_on, own_folders
 from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
 from sqlstream.runtime.tasks.failures import error_of, machine_refuses
@@ -282,6 +282,7 @@ def _program(
     sinks = {spec.name: connectors.sink(secrets.resolved(spec), context) for spec in plan.sinks}
     former: dict[str, Sink] = {}
     moved = set()
+    restated: tuple[str, ...] = ()
     if last is not None and not is_fresh_fork(last):
         specs = {spec.name: spec for spec in plan.sinks}
         before = plan if last.plan_digest == digest_of(text) else physical_plan(journal, last)
@@ -292,6 +293,7 @@ def _program(
                 moved |= set() if same else {spec.name}
             else:
                 former[spec.name] = connectors.sink(secrets.resolved(spec), context)
+        restated = restated_sinks(before, plan)
     folders = own_folders(go_on(() if last is None else last.sources, plan.sources), plan.sources)
     return Program(
         plan=plan,
@@ -305,6 +307,7 @@ def _program(
         sinks=sinks,
         former_sinks=former,
         moved=frozenset(moved),
+        restated=restated,
         secrets=secrets,
         sql=sql,
     )

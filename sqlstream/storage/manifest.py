@@ -100,8 +100,9 @@ class EpochPlan:
     `parent` is the epoch whose manifest it builds on (None for the first), `lineage` the random id that the
     first epoch of the state directory got, `fingerprint` that of the program (`program_fingerprint`). `now_us` is the
     wall clock when it was planned (µs since 1970): what a replay computes depends on it. `admitted` is how many rows it
-    was allowed to read. `restated` are sinks that are new beside their state: the epoch reads nothing, and gives them the
-    whole answer that the state has.
+    was allowed to read. `restated` are sinks that are new beside their state, or whose query was edited: the epoch reads
+    nothing, and gives them the whole answer that the state has. `retracts` is the digest of the physical plan whose answer
+    they lose ("": none).
     """
 
     epoch: int
@@ -114,6 +115,7 @@ class EpochPlan:
     now_us: int = 0
     admitted: int = 0
     restated: tuple[str, ...] = ()
+    retracts: str = ""
 
     @property
     def reads(self) -> bool:
@@ -135,6 +137,7 @@ class EpochPlan:
                 "now_us": self.now_us,
                 "admitted": self.admitted,
                 "restated": list(self.restated),
+                "retracts": self.retracts,
             },
         )
 
@@ -153,6 +156,7 @@ class EpochPlan:
             now_us=content["now_us"],
             admitted=content["admitted"],
             restated=tuple(content.get("restated", ())),
+            retracts=content.get("retracts", ""),
         )
 
 

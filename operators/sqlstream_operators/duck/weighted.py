@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
@@ -69,3 +70,9 @@ def consolidated(duck: DuckSession, rows: pa.Table, schema: Schema) -> pa.Table:
     finally:
         duck.drop(_ROWS)
     return conformed(merged, with_weight(schema), "consolidated rows")
+
+
+def negated(rows: pa.Table) -> pa.Table:
+    """Changes that take back what `rows`, which have weights, give."""
+    at = rows.column_names.index(WEIGHT_COLUMN)
+    return rows.set_column(at, rows.schema.field(at), pc.negate_checked(rows.column(at)))

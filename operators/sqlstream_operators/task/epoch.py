@@ -27,7 +27,7 @@ class EpochContext:
     order; their number is the parallelism that they were written with. checkpoint: URI of the checkpoint
     store. local_dir: a directory of the task's machine that may be lost. now_us: the wall clock when the epoch was
     planned, µs, the same when it is replayed. restated: sinks that get the whole answer that the state has, and nothing
-    else happens in the epoch; without any it is an ordinary one.
+    else happens in the epoch; without any it is an ordinary one. retracts: they are to lose that answer instead.
     """
 
     epoch: int
@@ -39,6 +39,7 @@ class EpochContext:
     local_dir: str = ""
     now_us: int = 0
     restated: tuple[str, ...] = ()
+    retracts: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; `from_json` reads it back."""
@@ -52,6 +53,7 @@ class EpochContext:
             "local_dir": self.local_dir,
             "now_us": self.now_us,
             "restated": list(self.restated),
+            "retracts": self.retracts,
         }
 
     @classmethod

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from sqlstream_operators.codec.exchange import Message, encode, partition
 from sqlstream_operators.duck.relations import Relations, conformed
 from sqlstream_operators.duck.session import DuckSession
-from sqlstream_operators.duck.weighted import consolidated, empty, with_weight
+from sqlstream_operators.duck.weighted import consolidated, empty, negated, with_weight
 from sqlstream_operators.errors import DataError, InternalError, MemoryExhaustedError
 from sqlstream_operators.operators.operator import KeepsAnswer, OperatorContext, OperatorResult
 from sqlstream_operators.operators.phase_timer import PhaseTimer
@@ -50,9 +50,9 @@ from .report import Report, StagedPart
 _LEVEL = 1 << 24  # producers of one edge are ordered by (level, ordinal)
 
 
-def task_name(level: int, ordinal: int) -> str:
-    """A task's name: unique in the epoch, and the same in a retry."""
-    return f"{level}-{ordinal:05d}"
+def task_name(epoch: EpochContext, level: int, ordinal: int) -> str:
+    """A task's name: unique in the epoch, and the same in a retry. What takes rows back comes before what gives others."""
+    return f"{'0-before-' if epoch.retracts else ''}{level}-{ordinal:05d}"
 
 
 @dataclass(slots=True)
@@ -101,11 +101,17 @@ class StageRun:
                     continue
                 sink = next(spec for spec in self.plan.sinks if spec.name == output.sink)
                 rows = conformed(rows, sink.schema, f"sink {sink.name}", [WEIGHT_COLUMN])
+                if self.epoch.retracts:
+                    rows = negated(rows)
                 self.sinks.setdefault(sink.name, []).append(rows)
             else:
                 self.edges.setdefault(output, []).append(rows)
 
     def _late(self, step: LateStep, relations: Relations) -> None:
+        if self.epoch.restated:  # nothing is read, so nothing is late
+            for name, kept in ({step.input: step.name} | {n: f"{n}.kept" for n in step.also}).items():
+                relations.add_table(kept, relations.table(name), relations.schema(name))
+            return
         marks = watermarks_for(self.plan, self.epoch, step.operator, step.watermark_sources)
         upto = closed_upto(marks.late, step.tick_us)
         if upto not in (WATERMARK_MIN, WATERMARK_MAX):
@@ -147,7 +153,7 @@ class StageRun:
         with self.timer.phase("fragment"):
             inputs = [relations.table(name) for name in step.inputs]
         marks = Watermarks()
-        if spec.watermark_sources:
+        if spec.watermark_sources and not self.epoch.restated:
             marks = watermarks_for(self.plan, self.epoch, step.name, spec.watermark_sources)
         operator = operator_of(spec)
         version = self._known_version(spec.state)

@@ -68,7 +68,7 @@ def run_source_task(
             raise InternalError(
                 f"stage {stage.id} reads other sources than {source_name}: a task has one split"
             )
-    with closing(DeadLetters(epoch, task_name(0, ordinal))) as letters:
+    with closing(DeadLetters(epoch, task_name(epoch, 0, ordinal))) as letters:
         rows_of = _whole(duck, whole, split, source_name, lenient=False)
         task = StageRun(plan, 0, ordinal, epoch, duck, letters, whole_rows=rows_of)
         malformed = 0
@@ -206,7 +206,7 @@ def run_shard_task(
         if message.edge in later:
             yield message
     duck = duck or _session(plan, epoch)
-    with closing(DeadLetters(epoch, task_name(level, shard))) as letters:
+    with closing(DeadLetters(epoch, task_name(epoch, level, shard))) as letters:
         task = StageRun(plan, level, shard, epoch, duck, letters, stores)
         rows = 0
         try:

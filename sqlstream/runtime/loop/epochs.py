@@ -29,9 +29,10 @@ from sqlstream.runtime.tasks.failures import EpochTooLargeError, error_of
 from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome, JobRunner
 from sqlstream.runtime.tasks.task_failure import describe
 from sqlstream.storage.garbage import GarbageCollector
-from sqlstream.storage.journal import Journal
+from sqlstream.storage.journal import Journal, digest_of
 from sqlstream.storage.manifest import CommittedPart, EpochPlan, LetterTally, Manifest, RunInfo, StateVersions
 from sqlstream_operators.errors import MemoryExhaustedError
+from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.answers import missing_answers
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.state.version import ShardVersion
@@ -144,15 +145,21 @@ class EpochLoop:
         self._stop.wait(self._planner.pause())
 
     def _restate(self) -> None:
-        """Give the sinks of a state directory that began with a savepoint what they should have by then."""
-        last = self._state.last
-        if last is None or not is_fresh_fork(last):
+        """Bring sinks to the answer that the state has by now: those of a state directory that began with a savepoint, and
+        those whose query was edited.
+        """
+        last, plan = self._state.last, self._program.plan
+        if last is None:
             return
-        plan = self._program.plan
-        sinks = tuple(sink.name for sink in plan.sinks if not missing_answers(plan, sink.name))
+        sinks, retracts = self._program.restated, last.plan_digest
+        if is_fresh_fork(last):
+            sinks = tuple(sink.name for sink in plan.sinks if not missing_answers(plan, sink.name))
+            retracts = ""
+        elif retracts == digest_of(self._program.text):
+            return  # it was done by the epoch that had begun
         if sinks:
             self._check_lease()
-            self._attempt(self._begun(self._planner.restate(sinks)), planning=0.0)
+            self._attempt(self._begun(self._planner.restate(sinks, retracts)), planning=0.0)
 
     def _decide(self, found: Recovered) -> None:
         """Replay the epoch that was begun, or give its number up; afterwards nothing is under way."""
@@ -278,6 +285,8 @@ class EpochLoop:
         )
         try:
             outcome = self._runner.run(job)
+            if plan.retracts:
+                outcome = _put_after(self._runner.run(self._retracting(job)), outcome)
             timer.lap("job")
             self._faults("run", plan.epoch)
             tally = self._tallied(plan, outcome)
@@ -311,6 +320,17 @@ class EpochLoop:
         report = replace(report, restated=plan.restated)
         self._on_epoch(report)
         return report
+
+    def _retracting(self, job: EpochJob) -> EpochJob:
+        """What takes back the answers that the sinks of an epoch had by a former program."""
+        kept = self._journal.physical_plan(job.plan.retracts).decode()
+        former = plan_json.from_text(kept)
+        now = {sink.name: sink for sink in job.program.sinks}
+        sinks = tuple(
+            replace(sink, options=now[sink.name].options) if sink.name in now else sink
+            for sink in former.sinks
+        )
+        return replace(job, program=replace(former, sinks=sinks), retracts=True)
 
     def _sweep(self) -> None:
         """Delete what no manifest names: this program too, if none does yet; then it is written once more."""
@@ -393,3 +413,9 @@ class EpochLoop:
             self._state.fields.fields[state.state_id],
             json.loads(state.identity) if state.identity else None,
         )
+
+
+def _put_after(first: EpochOutcome, outcome: EpochOutcome) -> EpochOutcome:
+    """`outcome` with what another job made for its sinks before it."""
+    parts = {name: (*first.parts.get(name, ()), *made) for name, made in outcome.parts.items()}
+    return replace(outcome, parts=parts)

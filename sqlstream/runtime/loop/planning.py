@@ -149,8 +149,11 @@ class EpochPlanner:
             admitted=self._admission.limit,
         )
 
-    def restate(self, sinks: tuple[str, ...]) -> EpochPlan:
-        """The plan of an epoch that reads nothing, and gives sinks the whole answer that the state has."""
+    def restate(self, sinks: tuple[str, ...], retracts: str = "") -> EpochPlan:
+        """The plan of an epoch that reads nothing, and gives sinks the whole answer that the state has.
+
+        `retracts` is the digest of the physical plan whose answer they lose.
+        """
         planned = []
         for spec in self._plan.sources:
             state = self._state.sources[spec.name]
@@ -158,7 +161,7 @@ class EpochPlanner:
             planned.append(
                 PlannedSource(spec.name, spec.connector, state.position, state.position, (), False, marks)
             )
-        return replace(self._epoch(tuple(planned)), restated=sinks)
+        return replace(self._epoch(tuple(planned)), restated=sinks, retracts=retracts)
 
     @property
     def rows_cap(self) -> RowsCap | None:

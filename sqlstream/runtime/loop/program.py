@@ -41,7 +41,8 @@ class Program:
     `sql` is what it was made of, rendered and without secrets (None: it is not told). `source_folders` are the sources' own
     in the state directory. `former_sinks` are those of the program that wrote the last manifest, to commit it again; of
     them `moved` have other options now, and say themselves whether they have what was committed.
-    `secrets` are what references in the plan stand for.
+    `secrets` are what references in the plan stand for. `restated` are sinks whose query was edited above its state, and
+    which are to get the new answer for the old one.
     """
 
     plan: PhysicalPlan
@@ -52,5 +53,6 @@ class Program:
     sinks: Mapping[str, Sink]
     former_sinks: Mapping[str, Sink]
     moved: frozenset[str] = frozenset()
+    restated: tuple[str, ...] = ()
     sql: str | None = None
     secrets: Secrets = field(default_factory=Secrets)

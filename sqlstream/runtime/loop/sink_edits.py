@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from sqlstream_operators.errors import DataError
+from sqlstream_operators.plan.answers import missing_answers
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written, counted
 from sqlstream_planner.explain.meaning import meaning_text
@@ -32,9 +33,10 @@ def sink_edits(
     """What is wrong with going on from the plan `before` with the plan `now`, and warnings of what is decided about it.
 
     `same_text`: both were made of the same SQL. Errors are STA013 (a new sink), STA014 (another query) and STA015
-    (another place or table), warnings STA016.
+    (another place or table), warnings STA016 and STA017 (brought to another answer).
     """
     former = {spec.name: spec for spec in before.sinks}
+    restated = restated_sinks(before, now)
     gone = [spec for name, spec in former.items() if name not in {spec.name for spec in now.sinks}]
     for spec in now.sinks:
         at = written.get(spec.name, Written())
@@ -43,9 +45,34 @@ def sink_edits(
             continue
         old, new = read_sink_identity(former[spec.name].identity), read_sink_identity(spec.identity)
         if old is not None and new is not None:
-            yield from _edit(spec.name, old, new, at)
+            yield from _edit(spec.name, old, new, at, restated=spec.name in restated)
         elif not same_text:
             yield from _unknown(former[spec.name], spec, before.stages == now.stages, at)
+
+
+def restated_sinks(before: PhysicalPlan, now: PhysicalPlan) -> tuple[str, ...]:
+    """The sinks of `now` that hold the answer of another query since `before`, where both answers are in the state.
+
+    They can be brought from the one to the other exactly. Places and tables are not looked at.
+    """
+    former = {spec.name: spec for spec in before.sinks}
+    found = []
+    for spec in now.sinks:
+        if spec.name not in former or "append" in (spec.changelog, former[spec.name].changelog):
+            continue
+        old, new = read_sink_identity(former[spec.name].identity), read_sink_identity(spec.identity)
+        if old is None or new is None or not old.holds is new.holds is Holds.ANSWER:
+            continue
+        same_kind = (old.place, old.columns, old.primary_key, old.conflict) == (
+            new.place,
+            new.columns,
+            new.primary_key,
+            new.conflict,
+        )
+        answers = missing_answers(before, spec.name), missing_answers(now, spec.name)
+        if same_kind and old.queries != new.queries and answers == ((), ()):
+            found.append(spec.name)
+    return tuple(found)
 
 
 def not_there(name: str, error: DataError) -> DiagnosticError:
@@ -79,7 +106,9 @@ def _new(spec: SinkSpec, gone: Iterable[SinkSpec], at: Written) -> Diagnostic:
     )
 
 
-def _edit(name: str, old: SinkIdentity, new: SinkIdentity, at: Written) -> Iterator[Diagnostic]:
+def _edit(
+    name: str, old: SinkIdentity, new: SinkIdentity, at: Written, *, restated: bool
+) -> Iterator[Diagnostic]:
     moved = list(_place_changes(old, new))
     if moved:
         yield Diagnostic(
@@ -105,7 +134,15 @@ def _edit(name: str, old: SinkIdentity, new: SinkIdentity, at: Written) -> Itera
     other = (old.queries, old.conflict, old.holds) != (new.queries, new.conflict, new.holds)
     answer = _answer_changes(old, new)
     if Holds.ANSWER in (old.holds, new.holds):
-        if other:
+        if other and restated:
+            yield Diagnostic(
+                "STA017",
+                f"the table `{name}` is brought to the answer of another query",
+                at.query,
+                (*answer, "both answers are in the state: it gets the difference first, exactly once"),
+                severity="warning",
+            )
+        elif other:
             yield Diagnostic(
                 "STA014",
                 f"the table `{name}` holds the answer of another query",

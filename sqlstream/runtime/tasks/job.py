@@ -21,7 +21,8 @@ class EpochJob:
 
     `states` has the shards' versions of every state at the parent epoch (none: empty). `store_uri` is the
     state directory, `local_dir` scratch on each machine for caches of state, `base_dir` what relative paths
-    in connector options refer to. `secrets` are what references in the program stand for: they go with the job.
+    in connector options refer to. `secrets` are what references in the program stand for: they go with the job. `retracts`:
+    it takes back the answers that the epoch restates, as a former program gave them.
     """
 
     program: PhysicalPlan
@@ -31,6 +32,7 @@ class EpochJob:
     local_dir: str
     base_dir: str
     secrets: Secrets = field(default_factory=Secrets)
+    retracts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
