@@ -75,6 +75,7 @@ class GarbageCollector:
 
     def sweep(self) -> None:
         """List everything and delete what is not needed; for the start, when no epoch is under way."""
+        self._store.sweep_temporary()
         plans, manifests = self._journal.epochs()
         last = manifests[-1] if manifests else 0
         for epoch in manifests[-self._retained :]:

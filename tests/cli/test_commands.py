@@ -121,16 +121,21 @@ def test_our_own_mistakes(
 
 
 @pytest.mark.parametrize(
-    "error", [PermissionError(13, "Permission denied", "/x"), OSError(28, "No space left on device")]
+    ("error", "code"),
+    [(PermissionError(13, "Permission denied", "/x"), 1), (OSError(28, "No space left on device"), 5)],
 )
 def test_what_the_machine_refuses_is_no_bug_of_ours(
-    pipeline: Path, error: OSError, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    pipeline: Path,
+    error: OSError,
+    code: int,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(*_: object) -> None:
         raise error
 
     monkeypatch.setattr("sqlstream.cli.check.plan", fail)
-    assert run_cli(["check", str(pipeline)]) == 1
+    assert run_cli(["check", str(pipeline)]) == code
     assert f"{error.strerror}" in capsys.readouterr().err
 
 

@@ -43,8 +43,11 @@ def test_what_no_manifest_ever_named_goes_at_the_next_start(tmp_path: Path) -> N
     orphan = world.state / "state" / "w1" / "00000-of-00002" / "00000009-ff.delta"
     orphan.write_bytes(b"x")
     (world.state / "plans" / "00.json").write_bytes(b"x")
+    half = world.state / "epochs" / ".tmp-0123"
+    half.write_bytes(b"x")
     world.run(max_epochs=1)
     assert not orphan.exists()
+    assert not half.exists()
     assert {f for f in world.files() if f.startswith(("state/", "plans/0"))} == needed(world, 3)
 
 

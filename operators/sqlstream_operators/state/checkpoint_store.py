@@ -28,6 +28,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 _TEMPORARY = ".tmp-"
+_ABANDONED_S = 3600
 
 
 class CheckpointStore:
@@ -139,6 +140,18 @@ class CheckpointStore:
             if info.type == fs.FileType.File and _TEMPORARY not in info.base_name
         )
 
+    def sweep_temporary(self) -> None:
+        """Delete what writers that were killed have left behind; for a time when nobody but the caller writes.
+
+        Files at the top, which drivers write that only ask who runs, are left for an hour.
+        """
+        if self._local is None:
+            return
+        for file in self._local.rglob(f"{_TEMPORARY}*"):
+            with contextlib.suppress(FileNotFoundError):
+                if file.parent != self._local or time.time() - file.stat().st_mtime > _ABANDONED_S:
+                    file.unlink()
+
     def delete(self, name: str) -> None:
         """Delete a file; it is no error if it does not exist."""
         with contextlib.suppress(FileNotFoundError):
@@ -183,6 +196,12 @@ class CheckpointStore:
                 finally:
                     os.close(handle)
             yield staged, target
+        except OSError as error:
+            if (
+                error.filename is None and error.errno is not None
+            ):  # a disk that is full does not say which file
+                raise OSError(error.errno, error.strerror, str(target)) from error
+            raise
         finally:
             staged.unlink(missing_ok=True)
 

@@ -87,7 +87,7 @@ class EpochPlanner:
             for name, source in self._program.sources.items()
             if name not in finished
         }
-        limits = self._admission.share(waiting, self._settings.tasks, self._paces, self._groups)
+        limits = self._admission.share(waiting, self._settings.tasks(), self._paces, self._groups)
         plans = {
             name: self._program.sources[name].plan(self._state.sources[name].position, limit)
             for name, limit in limits.items()
@@ -186,6 +186,15 @@ class EpochPlanner:
         return all(
             name in self._state.finished or ready.plans[name].exhausted for name in self._program.sources
         ) and all(source.bounded for source in self._program.sources.values())
+
+    def waits_for(self) -> str:
+        """What a run with nothing to do waits for, in words."""
+        named = (
+            str(getattr(source, "waits_for", None) or f"rows of {name}")
+            for name, source in self._program.sources.items()
+            if name not in self._state.finished
+        )
+        return " and ".join(dict.fromkeys(named))
 
     def pause(self) -> float:
         """Seconds until it is worth asking the sources again."""

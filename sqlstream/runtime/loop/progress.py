@@ -55,7 +55,10 @@ class EpochReport:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How a run ended: `outcome` is `exhausted`, `stopped` or `nothing new`; totals are of this run."""
+    """How a run ended: `outcome` is `exhausted`, `stopped` or `nothing new`; totals are of this run.
+
+    `unfinished` is the epoch that was under way when the run was stopped together with Spark: the next run does it again.
+    """
 
     outcome: str
     last_epoch: int | None
@@ -64,6 +67,7 @@ class RunResult:
     rows_written: Mapping[str, int]
     dead_letters: Mapping[str, int]
     seconds: float
+    unfinished: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """One JSON object for `--json`."""
@@ -75,6 +79,7 @@ class RunResult:
             "rows_written": dict(self.rows_written),
             "dead_letters": dict(self.dead_letters),
             "seconds": round(self.seconds, 3),
+            **({} if self.unfinished is None else {"unfinished_epoch": self.unfinished}),
         }
 
 

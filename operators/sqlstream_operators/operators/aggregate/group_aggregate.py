@@ -291,10 +291,20 @@ class GroupAggregate:
         return rows
 
     def _kept(self, after: _Version) -> Mask:
-        """Which groups have state: those with rows, rows that are owed, or values in a multiset."""
+        """Which groups have state: those with rows, rows that are owed, or values in a multiset.
+
+        Rows that came and others that are owed can be as many: the sums over them say that there are some.
+        """
         if self._spec.presence is None:
             return np.ones(after.accumulators.num_rows, bool)
         kept: Mask = (self._rows_of(after.accumulators) != 0) | after.occupied
+        rest = np.flatnonzero(~kept)
+        if len(rest):
+            rows = after.accumulators.take(pa.array(rest))
+            for column in self._spec.accumulators:
+                sums = rows.column(column.name)
+                some = pc.fill_null(pc.not_equal(sums, pa.scalar(0, sums.type)), False)
+                kept[rest] |= some.to_numpy()
         return kept
 
     # ----------------------------------------------------------------------------------------------------- output
