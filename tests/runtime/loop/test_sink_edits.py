@@ -323,7 +323,7 @@ def test_a_row_that_is_given_once_can_not_be_given_by_another_query(job: Job) ->
     assert "given rows of another query" in told.message
 
 
-def test_a_source_that_was_not_there_adds_to_rows(job: Job) -> None:
+def test_the_order_of_inserts_means_nothing_and_another_one_is_told_of(job: Job) -> None:
     """Two INSERTs into one table, in any order, are one query; a third is another."""
     text = PASSED.replace("{sink}", JSON) + "\nINSERT INTO o SELECT k + 10, v FROM t;"
     job.run(text)
