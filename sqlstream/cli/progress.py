@@ -249,7 +249,7 @@ def epoch_line(report: EpochReport, dead: Mapping[str, int], timed: Collection[s
     parts = [f"epoch {report.epoch}", f"{rows:,} rows in {seconds:.2f} s"]
     if report.restated:
         given = ", ".join(report.restated)
-        parts[1] = f"{given}: the answer up to the savepoint, in {seconds:.2f} s"
+        parts[1] = f"{given}: the whole answer, from the state, in {seconds:.2f} s"
     if rows and seconds > 0:
         parts.append(f"{rows / seconds:,.0f} rows/s")
     marks = [mark for name, mark in report.watermarks.items() if name in timed]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from sqlstream.cli.main import run_cli
 from sqlstream.planning import plan_file
+from tests.conftest import Sqlstream
 from tests.properties.in_process import run_here
 
 TEXT = """CREATE TABLE t (k INT, v BIGINT) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');
@@ -23,10 +25,14 @@ INSERT INTO copies SELECT k, v FROM t;
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
     """The pipeline, after a run that read all that there is."""
+    return ran(tmp_path, TEXT)
+
+
+def ran(tmp_path: Path, text: str) -> Path:
     (tmp_path / "in").mkdir()
     (tmp_path / "in/0.json").write_text("".join(json.dumps({"k": n % 3, "v": n}) + "\n" for n in range(10)))
     file = tmp_path / "p.sql"
-    file.write_text(TEXT)
+    file.write_text(text)
     planned = plan_file(file)
     run_here(planned, tmp_path, sql=planned.masked_sql)
     return file
@@ -37,8 +43,11 @@ def run(file: Path, text: str) -> int:
     return run_cli(["run", str(file), "--state-dir", str(file.parent / "state")])
 
 
-def test_another_answer_is_refused(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(written, TEXT.replace("COUNT(*) FROM", "COUNT(*) * 10 FROM")) == 4
+def test_another_answer_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Keys that are forgotten are in the table and not in the state, so their rows can't be brought to the new answer."""
+    text = TEXT.replace("GROUP BY k;", "GROUP BY k;  SET 'table.exec.state.ttl' = '1 d';")
+    written = ran(tmp_path, text)
+    assert run(written, text.replace("COUNT(*) FROM", "COUNT(*) * 10 FROM")) == 4
     told = capsys.readouterr().err
     assert "error[STA014]: the table `counts` holds the answer of another query" in told
     assert f"--> {written}:5:20" in told
@@ -46,7 +55,20 @@ def test_another_answer_is_refused(written: Path, capsys: pytest.CaptureFixture[
     assert "= note: its column `n` was count(rows) and is *(" in told
     assert "nothing was changed" in told
     assert "Something else" not in told
-    assert run(written, TEXT) == 0
+    assert run(written, text) == 0
+
+
+@pytest.mark.spark
+def test_an_answer_in_the_state_is_brought_to_the_new_one(written: Path, sqlstream_here: Sqlstream) -> None:
+    text = TEXT.replace("COUNT(*) FROM", "COUNT(*) * 10 FROM")
+    written.write_text(text)
+    done = sqlstream_here("run", str(written), "--state-dir", str(written.parent / "state"))
+    assert done.returncode == 0, done.stderr
+    assert "warning[STA017]: the table `counts` is brought to the answer of another query" in done.stderr
+    assert f"--> {written}:5:20" in done.stderr
+    assert "counts: the whole answer, from the state" in done.stderr
+    with duckdb.connect(str(written.parent / "out.duckdb"), read_only=True) as con:
+        assert con.execute("FROM counts ORDER BY k").fetchall() == [(0, 40), (1, 30), (2, 30)]
 
 
 def test_another_place_is_refused(written: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ class EpochReport:
     watermark by source, µs (None: nothing read yet; "end": the input is complete); `lag` rows waiting by
     source (None: unknown); `state_rows` and `state_bytes` live in all shards; `seconds` by step of the loop
     (`plan`, `job`, `prepare`, `publish`, `commit`, `collect`); `replayed`: planned by an earlier run.
-    `restated`: sinks that were given the answer of a savepoint, in an epoch that read nothing.
+    `restated`: sinks that were given the whole answer of the state, in an epoch that read nothing.
     """
 
     epoch: int
