@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from tests.properties.updating import batch_of, collecting
 
 _BOUNDED = settings(max_examples=examples(12), deadline=None)
 Change = tuple[str, dict[str, Any]]
+Row = tuple[Any, ...]
 
 QUERIES = (
     "SELECT * FROM t",
@@ -183,6 +186,28 @@ def test_changes_without_a_key_may_come_in_any_order(
         planned = plan(folder, query, "changelog-json", text, keyed=False)
         got = run(folder, planned, rows_per_epoch=rows_per_epoch, parallelism=2, prefix=None)
         assert_same(got, expected(folder, planned, text))
+
+
+@given(made=changes(honest=False), keyed=changes(honest=True), shuffled=st.randoms(use_true_random=False))
+@_BOUNDED
+def test_the_referee_knows_which_rows_are_there(
+    made: list[Change], keyed: list[Change], shuffled: random.Random
+) -> None:
+    """With a key its last change decides; without one a row is there as often as it came less it went."""
+    last: dict[int, Row] = {}
+    for kind, row in made:
+        last.pop(row["id"], None)
+        if kind in ("+I", "+U"):
+            last[row["id"]] = (row["id"], row["g"], row["v"])
+    counts: Counter[Row] = Counter()
+    shuffled.shuffle(keyed)
+    for kind, row in keyed:
+        counts[row["id"], row["g"], row["v"]] += 1 if kind in ("+I", "+U") else -1
+    with tempfile.TemporaryDirectory() as name:
+        for key, given_, rows in ((True, made, list(last.values())), (False, keyed, list(counts.elements()))):
+            folder, text = Path(name) / str(key), lines("changelog-json", given_)
+            planned = plan(folder, QUERIES[0], "changelog-json", text, keyed=key)
+            assert_same(expected(folder, planned, text), rows)
 
 
 @pytest.mark.parametrize("query", QUERIES)
