@@ -41,7 +41,7 @@ class Outputs:
                 SinkPart(part.rows, part.payload, staged=part.staged) for part in last.sinks.get(name, ())
             ]
             sink.commit(last.epoch, parts, previous=last.previous)
-        dead_letter.commit(self._store, last.dead_letter_files)
+        dead_letter.commit(self._store, last.dead_letter_files, after_a_crash=True)
 
     def abort_after(self, epoch: int) -> None:
         """Take back what later epochs prepared."""
