@@ -17,6 +17,7 @@ from typing import Any, Protocol, Self, TextIO, cast
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.restarts import Restart
 from sqlstream_operators.plan.spec import PhysicalPlan
+from sqlstream_planner.diagnostics import Diagnostic
 from sqlstream_planner.secrets.references import without_secrets
 
 #: What dead letters are called on the terminal, where it is not their own name.
@@ -246,6 +247,9 @@ def epoch_line(report: EpochReport, dead: Mapping[str, int], timed: Collection[s
     rows = sum(report.rows_read.values())
     seconds = report.total_seconds
     parts = [f"epoch {report.epoch}", f"{rows:,} rows in {seconds:.2f} s"]
+    if report.restated:
+        given = ", ".join(report.restated)
+        parts[1] = f"{given}: the answer up to the savepoint, in {seconds:.2f} s"
     if rows and seconds > 0:
         parts.append(f"{rows / seconds:,.0f} rows/s")
     marks = [mark for name, mark in report.watermarks.items() if name in timed]
@@ -305,6 +309,27 @@ def counted_rows(number: int, what: str) -> str:
     ('1 row', '21,000 changes')
     """
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def dead_letter_warning(dead: Mapping[str, int], read: int, state_dir: str) -> Diagnostic | None:
+    """The warning about the dead letters of a run that read so many rows; None if there are none."""
+    counts = {_KINDS.get(kind, kind): count for kind, count in sorted(dead.items()) if count}
+    if not counts:
+        return None
+    total = sum(counts.values())
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
+    of = (
+        f"all {read:,} rows that were read" if total == read else f"{total:,} of {read:,} rows that were read"
+    )
+    if total > read:  # a late row is a letter for each operator
+        of = f"{total:,} dead letters of {read:,} rows that were read"
+    return Diagnostic(
+        "DAT006",
+        f"{of} could not be counted ({kinds})",
+        notes=(f"they are kept in {state_dir.rstrip('/')}/dead-letter",),
+        help="SET 'execution.max-dead-letters' or 'execution.max-dead-letter-share' stops a run that has too many",
+        severity="warning",
+    )
 
 
 def _table(title: str, rows: Iterable[tuple[str, str, str]]) -> list[str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +14,9 @@ from sqlstream.cli import options
 from sqlstream.cli.render import show
 from sqlstream.project import check_paths, load_project, parse_pairs, pipeline_name, plan, state_directory
 from sqlstream_planner.diagnostics import Diagnostic
+
+if TYPE_CHECKING:
+    from sqlstream.runtime.loop.fork import Origin
 
 
 @click.command(
@@ -23,6 +28,13 @@ from sqlstream_planner.diagnostics import Diagnostic
     "--state-dir",
     metavar="DIR",
     help="State and progress, a path or URI. Default: .sqlstream/<pipeline> beside FILE.",
+)
+@click.option(
+    "--from",
+    "savepoint",
+    metavar="SAVEPOINT",
+    help="Start a new --state-dir from a savepoint: NAME of this pipeline's, DIR@NAME of another state directory's, "
+    "or DIR/ where one was exported to.",
 )
 @options.spark_options
 @options.rows_option
@@ -69,6 +81,7 @@ def command(
     file: Path,
     variables: tuple[str, ...],
     state_dir: str | None,
+    savepoint: str | None,
     parallelism: int | None,
     master: str | None,
     settings: tuple[str, ...],
@@ -104,10 +117,14 @@ def command(
             physical, options=replace(physical.options, max_files_per_epoch=max_files_per_epoch)
         )
     state = state_directory(planned, file, project, state_dir)
+    origin = None
+    if savepoint is not None:
+        origin = _origin(savepoint, state_directory(planned, file, project, None), state)
 
-    from sqlstream.cli.progress import JsonLines, Progress, TerminalProgress, TextLines
+    from sqlstream.cli.progress import JsonLines, Progress, TerminalProgress, TextLines, dead_letter_warning
     from sqlstream.connectors.filesystem.orders import FileOrders, Order
     from sqlstream.runtime.api import run_pipeline
+    from sqlstream.runtime.loop.progress import EpochReport
     from sqlstream.runtime.loop.restarts import chosen_strategy
 
     name = pipeline_name(planned, file)
@@ -124,25 +141,62 @@ def command(
 
     def tell(warning: Diagnostic) -> None:
         progress.clear()
-        show([warning])
+        show([warning], planned.rendered.sources)
 
-    with progress:
-        result = run_pipeline(
-            physical,
-            state_dir=state,
-            secrets=planned.secrets,
-            sql=planned.masked_sql,
-            parallelism=parallelism if parallelism is not None else project.parallelism,
-            master=master or project.master or "local[*]",
-            conf=conf,
-            max_rows_per_epoch=max_rows_per_epoch,
-            on_epoch=progress.epoch,
-            on_phase=progress.phase,
-            on_restart=progress.restart,
-            restart=chosen_strategy(restart_attempts, restart_delay),
-            handle_signals=True,
-            base_dir=file.parent,
-            orders=orders,
-            tell=tell,
-        )
-        progress.finished(result)
+    dead: Counter[str] = Counter()
+    read = 0
+
+    def epoch(report: EpochReport) -> None:
+        nonlocal read
+        dead.update(report.dead_letters)
+        read += sum(report.rows_read.values())
+        progress.epoch(report)
+
+    try:
+        with progress:
+            result = run_pipeline(
+                physical,
+                state_dir=state,
+                secrets=planned.secrets,
+                sql=planned.masked_sql,
+                parallelism=parallelism if parallelism is not None else project.parallelism,
+                master=master or project.master or "local[*]",
+                conf=conf,
+                max_rows_per_epoch=max_rows_per_epoch,
+                on_epoch=epoch,
+                on_phase=progress.phase,
+                origin=origin,
+                on_restart=progress.restart,
+                restart=chosen_strategy(restart_attempts, restart_delay),
+                handle_signals=True,
+                base_dir=file.parent,
+                written=planned.written,
+                orders=orders,
+                tell=tell,
+            )
+            progress.finished(result)
+    finally:
+        warning = dead_letter_warning(dead, read, state)
+        if warning is not None:
+            tell(warning)
+
+
+def _origin(savepoint: str, own: str, state: str) -> Origin:
+    """The savepoint that is meant: of the pipeline's own state directory, of the new one (imported), or an exported one."""
+    from sqlstream.runtime.loop.fork import Origin
+    from sqlstream.storage.savepoint_copies import the_savepoint_in
+    from sqlstream.storage.savepoints import Savepoints
+    from sqlstream_operators.state.checkpoint_store import CheckpointStore
+
+    folder, _, name = savepoint.rpartition("@")
+    if folder:
+        store = CheckpointStore(folder)
+        return Origin(store, Savepoints(store).find(name))
+    if "/" in savepoint:
+        exported = CheckpointStore(savepoint)
+        return Origin(exported, the_savepoint_in(exported))
+    given = CheckpointStore(state)
+    if savepoint in Savepoints(given).names():
+        return Origin(given, Savepoints(given).find(savepoint))
+    store = CheckpointStore(own)
+    return Origin(store, Savepoints(store).find(savepoint))

@@ -18,29 +18,39 @@ from sqlstream.connectors.api import ConnectorContext, Sink, Source
 from sqlstream.connectors.filesystem.orders import FileOrders
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.coordination.lease import BEAT_S, Lease
+from sqlstream.runtime.loop import fork
 from sqlstream.runtime.loop.admission import DEFAULT_TARGET_S, Admission
 from sqlstream.runtime.loop.epochs import EpochLoop
 from sqlstream.runtime.loop.faults import Faults, no_faults
+from sqlstream.runtime.loop.letter_budget import LetterBudget
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
-from sqlstream.runtime.loop.recovery import check_compatible, physical_plan, program_fingerprint, recover
+from sqlstream.runtime.loop.recovery import (
+    check_compatible,
+    is_fresh_fork,
+    physical_plan,
+    program_fingerprint,
+    recover,
+)
 from sqlstream.runtime.loop.reporting import Totals
 from sqlstream.runtime.loop.restarts import Restart, Restarts, RestartStrategy, strategy_of
+from sqlstream.runtime.loop.sink_edits import NOWHERE
 from sqlstream.runtime.loop.source_positions import go_on, own_folders
 from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
 from sqlstream.runtime.tasks.failures import error_of, machine_refuses
 from sqlstream.runtime.tasks.job import JobRunner
 from sqlstream.runtime.tasks.task_failure import describe
-from sqlstream.storage import local_cache
+from sqlstream.storage import local_cache, run_folder
 from sqlstream.storage.checked_json import DamagedFileError
-from sqlstream.storage.garbage import RETAINED, GarbageCollector, Pins, no_pins
+from sqlstream.storage.garbage import RETAINED, GarbageCollector
 from sqlstream.storage.journal import Journal, damaged, digest_of
 from sqlstream.storage.manifest import EpochPlan, Manifest, RunInfo
+from sqlstream.storage.savepoints import Savepoints
 from sqlstream_operators.errors import DataError, InputFileError, MachineError, StateError, machine_trouble
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written
 from sqlstream_planner.secrets.references import Secrets
 
 
@@ -79,7 +89,6 @@ def run_pipeline(
     local_dir: str | Path | None = None,
     runner: JobRunner | None = None,
     connectors: DriverConnectors | None = None,
-    pins: Pins = no_pins,
     retained_epochs: int = RETAINED,
     max_epochs: int | None = None,
     poll_s: float | None = None,
@@ -88,6 +97,8 @@ def run_pipeline(
     sync: bool = True,
     wall_clock: Callable[[], float] = time.time,
     sql: str | None = None,
+    origin: fork.Origin | None = None,
+    written: Mapping[str, Written] = NOWHERE,
     orders: FileOrders | None = None,
     tell: Callable[[Diagnostic], None] = lambda warning: None,
 ) -> RunResult:
@@ -99,10 +110,11 @@ def run_pipeline(
     `runner` Spark is started on `master` with `conf` for the first epoch, and stopped at the end. `local_dir` is where
     machines cache state (default: under the temporary folder). With `handle_signals`, Ctrl-C and SIGTERM set `stop`, and
     a second one ends the run at once (Interrupted). `on_phase` is told in words what takes its time before the first
-    epoch. `restart` goes before the strategy that the plan asks for; `on_restart` is told of each. `pins` names files to
-    keep.
-    `sql` is the text that the plan was made of, rendered and without secrets: it is kept with the manifests.
-    `orders` is what to do about single files of the sources, `tell` takes warnings about what the run meets.
+    epoch. `restart` goes before the strategy that the plan asks for; `on_restart` is told of each.
+    `sql` is the text that the plan was made of, rendered and without secrets: it is kept with the manifests. `written`
+    says where in the user's file the sinks stand, `origin` is the savepoint that a new state directory begins with,
+    `orders` what to do about single files of the sources; `tell` takes
+    warnings about what the run meets.
     `wall_clock` (seconds since 1970) is what state with a time to live goes by; each epoch's is in its plan.
     Raises DiagnosticError: exit code 4 if the state does not fit the plan, is damaged, or another run works
     on it; 1 if the data can't be computed or read; 5 if the machine, Spark or a sink's database refuses.
@@ -130,13 +142,21 @@ def run_pipeline(
 
     def attempt() -> RunResult:
         lease.check()
+        if origin is not None:
+            fork.begin(origin, store, plan, run)
         found = recover(journal)
         if found.last is not None:
-            check_compatible(journal, found.last, plan)
+            fresh = is_fresh_fork(found.last)
+            for warning in check_compatible(
+                journal, found.last, plan, sql=sql, written=written, new_sinks=fresh
+            ):
+                if not restarts.is_up:
+                    tell(warning)
         shards = _shards(plan, parallelism, found.plan, found.last, runner)
         cache = Path(local_dir) if local_dir is not None else local_cache.default_directory(uri)
         local_cache.prepare(cache, uri, [state.state_id for state in plan.states], shards)
         local_cache.remove_unused(cache.parent, cache)
+        run_folder.sweep()
         context = ConnectorContext(store, base, orders=orders, tell=tell)
         program = _program(
             plan, secrets or Secrets(), journal, found.last, connectors or REGISTERED, context, sql
@@ -154,7 +174,7 @@ def run_pipeline(
             program,
             journal,
             runner,
-            GarbageCollector(journal, retained=retained_epochs, pins=pins),
+            GarbageCollector(journal, retained=retained_epochs, pins=Savepoints(store).pinned),
             LoopSettings(
                 parallelism=shards,
                 base_dir=base,
@@ -162,6 +182,7 @@ def run_pipeline(
                 admission=_admission(plan, max_rows_per_epoch),
                 tasks=lambda: max(runner.known_parallelism or shards, 1),
                 max_epochs=max_epochs,
+                letters=LetterBudget(plan.options.max_dead_letters, plan.options.max_dead_letter_share),
                 **({} if poll_s is None else {"poll_s": poll_s}),
             ),
             run,
@@ -259,16 +280,18 @@ def _program(
 ) -> Program:
     text = plan_json.to_text(plan).encode()
     sinks = {spec.name: connectors.sink(secrets.resolved(spec), context) for spec in plan.sinks}
-    former = {}
-    if last is not None:
+    former: dict[str, Sink] = {}
+    moved = set()
+    if last is not None and not is_fresh_fork(last):
         specs = {spec.name: spec for spec in plan.sinks}
         before = plan if last.plan_digest == digest_of(text) else physical_plan(journal, last)
-        former = {
-            spec.name: sinks[spec.name]
-            if specs.get(spec.name) == spec or _takes_over(sinks.get(spec.name), spec)
-            else connectors.sink(secrets.resolved(spec), context)
-            for spec in before.sinks
-        }
+        for spec in before.sinks:
+            same = specs.get(spec.name) == spec
+            if same or _takes_over(sinks.get(spec.name), spec):
+                former[spec.name] = sinks[spec.name]
+                moved |= set() if same else {spec.name}
+            else:
+                former[spec.name] = connectors.sink(secrets.resolved(spec), context)
     folders = own_folders(go_on(() if last is None else last.sources, plan.sources), plan.sources)
     return Program(
         plan=plan,
@@ -281,6 +304,7 @@ def _program(
         source_folders=folders,
         sinks=sinks,
         former_sinks=former,
+        moved=frozenset(moved),
         secrets=secrets,
         sql=sql,
     )

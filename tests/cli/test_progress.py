@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from sqlstream.cli.progress import TerminalProgress, TextLines, epoch_line, lowest_watermark
+from sqlstream.cli.progress import (
+    TerminalProgress,
+    TextLines,
+    dead_letter_warning,
+    epoch_line,
+    lowest_watermark,
+)
 from sqlstream.planning import plan_file
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.restarts import Restart
@@ -134,3 +140,17 @@ def test_a_restart_says_what_failed_and_when_it_goes_on() -> None:
         "p: table t in postgresql://db can't be written: refused [ENV006]",
         "p: trying again in 60 s (attempt 3 of 5)",
     ]
+
+
+def test_dead_letters_are_warned_of() -> None:
+    assert dead_letter_warning({"late": 0}, 5, "s") is None
+    some = dead_letter_warning({"malformed": 2, "no-time": 1, "late": 0}, 10, "s/")
+    assert some is not None
+    assert (some.code, some.severity) == ("DAT006", "warning")
+    assert (
+        some.message == "3 of 10 rows that were read could not be counted (2 malformed, 1 without event time)"
+    )
+    assert some.notes == ("they are kept in s/dead-letter",)
+    whole = dead_letter_warning({"malformed": 1_000}, 1_000, "s")
+    assert whole is not None
+    assert whole.message.startswith("all 1,000 rows that were read could not be counted")

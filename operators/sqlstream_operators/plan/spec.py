@@ -142,7 +142,11 @@ class SourceSpec:
 
 @dataclass(frozen=True, slots=True)
 class SinkSpec:
-    """One table that is written. `schema` is its declared schema; rows arrive with exactly these columns."""
+    """One table that is written. `schema` is its declared schema; rows arrive with exactly these columns.
+
+    `identity` says what it holds, as JSON text that only the planner reads: a run goes on with a sink that holds the same.
+    Specs that differ in it alone are equal.
+    """
 
     name: str
     connector: str
@@ -158,6 +162,7 @@ class SinkSpec:
     forgets: bool = (
         False  # state has a time to live: a row of a key may come though the one before never went
     )
+    identity: str = field(default="", compare=False)
 
 
 # ---------------------------------------------------------------------------------------------- operators
@@ -388,6 +393,8 @@ class JobOptions:
     single_task_rows: int | None = None
     task_memory_bytes: int | None = None
     state_dir: str | None = None
+    max_dead_letters: int | None = None
+    max_dead_letter_share: float | None = None
     restart: RestartOptions | None = None
 
 

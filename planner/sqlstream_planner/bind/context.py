@@ -197,6 +197,20 @@ class BindContext:
         """Refuse a query that stands where a value is wanted. Raises DiagnosticError."""
         self.unsupported(node, "a sub-query inside an expression", help="sub-queries can stand in FROM")
 
+    def refuse_star(self, node: exp.Expr, what: str) -> NoReturn:
+        """Refuse a choice of columns that is not made by their names. Raises DiagnosticError."""
+        self.unsupported(node, what, help="name the columns, or those that you don't want: * EXCLUDE (a, b)")
+
+    def _check_star(self, star: exp.Star) -> None:
+        """A star is an argument of a call, and has nothing behind it, or it is no value."""
+        at = star.parent if isinstance(star.parent, exp.Column) else star
+        if any(star.args.get(clause) for clause in ("except_", "except", "replace", "rename", "ilike")):
+            self.refuse_star(at, "EXCLUDE, REPLACE or RENAME inside an expression")
+        if isinstance(at.parent, exp.Like | exp.ILike | exp.Glob | exp.SimilarTo):
+            self.refuse_star(at, f"* {_MATCHES[type(at.parent)]} a pattern")
+        if not isinstance(at.parent, exp.Func | exp.Distinct):
+            self.refuse_star(at, "* inside an expression")
+
     def changes_each_time(self, node: exp.Expr, what: str) -> NoReturn:
         """Refuse what has another value each time it runs. Raises DiagnosticError."""
         self.fail(
@@ -244,7 +258,11 @@ class BindContext:
                 self.unsupported(
                     node, "COLLATE", help="texts are compared by their bytes: compare LOWER(…) instead"
                 )
+            if isinstance(node, exp.Star):
+                self._check_star(node)
             call = written_call(node)
+            if call is not None and call.name == "columns":
+                self.refuse_star(node, "COLUMNS(…)")
             if call is not None and not catalogue.is_deterministic(call.name):
                 self.changes_each_time(node, call.name.upper())
         try:
@@ -254,6 +272,12 @@ class BindContext:
             raise DiagnosticError(_as_written(problem.diagnostic(self.span(problem.node)), fields)) from None
 
 
+_MATCHES: Mapping[type[exp.Expr], str] = {
+    exp.Like: "LIKE",
+    exp.ILike: "ILIKE",
+    exp.Glob: "GLOB",
+    exp.SimilarTo: "SIMILAR TO",
+}
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 
 

@@ -28,6 +28,19 @@ JOB_OPTIONS: tuple[OptionDef, ...] = (
         "execution.max-files-per-epoch", _I, "files that an epoch reads at most, of each source", minimum=1
     ),
     OptionDef(
+        "execution.max-dead-letters",
+        _I,
+        "dead letters that a state directory may have, of all kinds; the run stops before there are more",
+        minimum=0,
+    ),
+    OptionDef(
+        "execution.max-dead-letter-share",
+        ValueKind.NUMBER,
+        "dead letters that there may be for each of the last rows that were read, from 0 to 1",
+        minimum=0,
+        maximum=1,
+    ),
+    OptionDef(
         "execution.target-epoch-time",
         _D,
         "epochs grow or shrink towards taking this long",

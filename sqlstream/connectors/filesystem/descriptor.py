@@ -24,7 +24,14 @@ _D, _S, _I = ValueKind.DURATION, ValueKind.STRING, ValueKind.INTEGER
 
 
 def _ended_by_epoch(name: str, default: str) -> OptionDef:
-    return OptionDef(name, _D, "accepted: files end with their epoch", default=default, roles=_SINK)
+    return OptionDef(
+        name,
+        _D,
+        "accepted: files end with their epoch",
+        default=default,
+        roles=_SINK,
+        changes_output=False,
+    )
 
 
 def _committed(
@@ -37,6 +44,7 @@ def _committed(
         default=default,
         choices=choices,
         roles=_SINK,
+        changes_output=False,
     )
 
 
@@ -116,11 +124,14 @@ DESCRIPTOR = ConnectorDescriptor(
             default="128 mb",
             roles=_SINK,
             minimum=1,
+            changes_output=False,
         ),
         _ended_by_epoch("sink.rolling-policy.rollover-interval", "30 min"),
         _ended_by_epoch("sink.rolling-policy.inactivity-interval", "30 min"),
         _ended_by_epoch("sink.rolling-policy.check-interval", "1 min"),
-        OptionDef("sink.parallelism", _I, "how many tasks write", roles=_SINK, minimum=1),
+        OptionDef(
+            "sink.parallelism", _I, "how many tasks write", roles=_SINK, minimum=1, changes_output=False
+        ),
         _committed(
             "sink.partition-commit.policy.kind", ValueKind.ENUM, choices=("success-file", "metastore")
         ),
@@ -137,6 +148,7 @@ DESCRIPTOR = ConnectorDescriptor(
             "accepted: files are written whole",
             default="false",
             roles=_SINK,
+            changes_output=False,
         ),
     ),
     FORMATS,

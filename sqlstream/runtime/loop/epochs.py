@@ -21,7 +21,7 @@ from sqlstream.runtime.loop.outputs import Outputs
 from sqlstream.runtime.loop.planning import EpochPlanner, Ready, same_input
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
-from sqlstream.runtime.loop.recovery import Recovered, committed_epoch, recover, void_manifest
+from sqlstream.runtime.loop.recovery import Recovered, committed_epoch, is_fresh_fork, recover, void_manifest
 from sqlstream.runtime.loop.reporting import Timer, Totals, epoch_report
 from sqlstream.runtime.loop.run_state import RunState
 from sqlstream.runtime.loop.stop import StopFlag
@@ -30,8 +30,9 @@ from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome, JobRunner
 from sqlstream.runtime.tasks.task_failure import describe
 from sqlstream.storage.garbage import GarbageCollector
 from sqlstream.storage.journal import Journal
-from sqlstream.storage.manifest import CommittedPart, EpochPlan, Manifest, RunInfo, StateVersions
+from sqlstream.storage.manifest import CommittedPart, EpochPlan, LetterTally, Manifest, RunInfo, StateVersions
 from sqlstream_operators.errors import MemoryExhaustedError
+from sqlstream_operators.plan.answers import missing_answers
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import DiagnosticError
@@ -98,6 +99,7 @@ class EpochLoop:
             self._outputs.commit_again(found.last)
             self._decide(found)
             self._sweep()
+            self._restate()
             self._on_up()
             outcome = self._epochs()
         except DiagnosticError as error:
@@ -140,6 +142,17 @@ class EpochLoop:
                 self._on_phase(text)
                 self._said = text
         self._stop.wait(self._planner.pause())
+
+    def _restate(self) -> None:
+        """Give the sinks of a state directory that began with a savepoint what they should have by then."""
+        last = self._state.last
+        if last is None or not is_fresh_fork(last):
+            return
+        plan = self._program.plan
+        sinks = tuple(sink.name for sink in plan.sinks if not missing_answers(plan, sink.name))
+        if sinks:
+            self._check_lease()
+            self._attempt(self._begun(self._planner.restate(sinks)), planning=0.0)
 
     def _decide(self, found: Recovered) -> None:
         """Replay the epoch that was begun, or give its number up; afterwards nothing is under way."""
@@ -239,6 +252,10 @@ class EpochLoop:
         """Write the plan of the next epoch."""
         plan = self._planner.plan(ready)
         self._state.sources = dict(ready.states)
+        return self._begun(plan)
+
+    def _begun(self, plan: EpochPlan) -> EpochPlan:
+        """Write a plan, so that the epoch is under way."""
         if not self._journal.create_plan(plan):
             raise fencing.lost_plan(self._journal, plan.epoch)
         fencing.check_head(self._journal, plan.epoch)
@@ -263,6 +280,7 @@ class EpochLoop:
             outcome = self._runner.run(job)
             timer.lap("job")
             self._faults("run", plan.epoch)
+            tally = self._tallied(plan, outcome)
             self._outputs.prepare(plan.epoch, outcome, previous)
             timer.lap("prepare")
         except Exception as error:
@@ -273,7 +291,7 @@ class EpochLoop:
             raise
         self._faults("prepared", plan.epoch)
         self._check_lease()
-        manifest = self._manifest(plan, outcome, digest)
+        manifest = self._manifest(plan, outcome, digest, tally)
         if not self._journal.publish(manifest):
             raise fencing.lost_manifest(self._journal, plan.epoch)
         fencing.check_head(self._journal, plan.epoch)
@@ -290,6 +308,7 @@ class EpochLoop:
         self._faults("collected", plan.epoch)
         self._planner.learn_speed(sum(manifest.rows.values()), timer.total)
         report = epoch_report(manifest, self._state, self._program.sources, timer.seconds, replayed=replayed)
+        report = replace(report, restated=plan.restated)
         self._on_epoch(report)
         return report
 
@@ -308,9 +327,20 @@ class EpochLoop:
             self._sql_digest = None if self._program.sql is None else self._journal.put_sql(self._program.sql)
         return self._digest
 
-    def _manifest(self, plan: EpochPlan, outcome: EpochOutcome, digest: str) -> Manifest:
-        states = []
-        for source in plan.sources:
+    def _tallied(self, plan: EpochPlan, outcome: EpochOutcome) -> LetterTally:
+        """The dead letters with those of an epoch. Raises DiagnosticError if there may not be so many."""
+        before = LetterTally() if self._state.last is None else self._state.last.tally
+        rows = sum(source.rows for source in outcome.sources.values())
+        tally = before.after(rows, sum(outcome.dead_letters.values()))
+        self._settings.letters.check(
+            plan.epoch, tally, outcome.dead_letters, self._journal.store, outcome.dead_letter_files
+        )
+        return tally
+
+    def _manifest(self, plan: EpochPlan, outcome: EpochOutcome, digest: str, tally: LetterTally) -> Manifest:
+        # An epoch that restates does not touch the sources.
+        states = list(self._state.sources.values()) if plan.restated else []
+        for source in () if plan.restated else plan.sources:
             closed = [
                 outcome.closed[ends.step] - ends.tick_us
                 for ends in self._planner.window_ends
@@ -351,6 +381,8 @@ class EpochLoop:
             rows_cap=self._planner.rows_cap,
             sql_digest=self._sql_digest,
             last_field_id=self._state.fields.last,
+            origin="" if self._state.last is None else self._state.last.origin,
+            tally=tally,
         )
 
     def _versions(self, state: StateSchema, shards: Iterable[ShardVersion]) -> StateVersions:

@@ -33,6 +33,7 @@ from sqlstream.runtime.tasks.message_batches import ROW, from_batches
 from sqlstream.runtime.tasks.outcome import outcome_of
 from sqlstream.runtime.tasks.task_failure import failure_in
 from sqlstream.runtime.tasks.task_program import TaskProgram
+from sqlstream.storage.run_folder import RunFolder
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.task.report import reports_among
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, SqlstreamError
@@ -115,7 +116,7 @@ class SparkJobRunner:
         self._ranges: dict[int, DataFrame] = {}
         self._plan: tuple[PhysicalPlan, bytes] | None = None
         self._single: tuple[Secrets, DataFrame] | None = None
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._scratch: RunFolder | None = None
         self._one_machine = is_local(spark.conf.get("spark.master") or "")
         for name, value in JOB_CONF.items():
             self._spark.conf.set(name, value)
@@ -176,8 +177,8 @@ class SparkJobRunner:
     def _whole(self, program: TaskProgram, plan: bytes) -> DataFrame:
         """One task without an exchange, so that Spark can run what it planned for the first such epoch again."""
         if self._scratch is None:
-            self._scratch = tempfile.TemporaryDirectory(prefix="sqlstream-epoch-")
-        file = Path(self._scratch.name) / "epoch"
+            self._scratch = RunFolder("epoch-")
+        file = self._scratch.path / "epoch"
         new = file.with_suffix(".new")
         new.write_bytes(framed(plan, program.epoch_bytes(secrets=False)))
         new.replace(file)
@@ -204,7 +205,7 @@ class SparkJobRunner:
             with contextlib.suppress(Py4JError, OSError):  # its JVM may be gone, which is told already
                 self._owner.stop()
         if self._scratch is not None:
-            self._scratch.cleanup()
+            self._scratch.close()
 
 
 def told(text: str, epoch: int, *, lost: bool = False) -> SqlstreamError:
