@@ -247,6 +247,9 @@ def epoch_line(report: EpochReport, dead: Mapping[str, int], timed: Collection[s
     rows = sum(report.rows_read.values())
     seconds = report.total_seconds
     parts = [f"epoch {report.epoch}", f"{rows:,} rows in {seconds:.2f} s"]
+    if report.restated:
+        given = ", ".join(report.restated)
+        parts[1] = f"{given}: the answer up to the savepoint, in {seconds:.2f} s"
     if rows and seconds > 0:
         parts.append(f"{rows / seconds:,.0f} rows/s")
     marks = [mark for name, mark in report.watermarks.items() if name in timed]

@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +14,9 @@ from sqlstream.cli import options
 from sqlstream.cli.render import show
 from sqlstream.project import check_paths, load_project, parse_pairs, pipeline_name, plan, state_directory
 from sqlstream_planner.diagnostics import Diagnostic
+
+if TYPE_CHECKING:
+    from sqlstream.runtime.loop.fork import Origin
 
 
 @click.command(
@@ -24,6 +28,13 @@ from sqlstream_planner.diagnostics import Diagnostic
     "--state-dir",
     metavar="DIR",
     help="State and progress, a path or URI. Default: .sqlstream/<pipeline> beside FILE.",
+)
+@click.option(
+    "--from",
+    "savepoint",
+    metavar="SAVEPOINT",
+    help="Start a new --state-dir from a savepoint: NAME of this pipeline's, DIR@NAME of another state directory's, "
+    "or DIR/ where one was exported to.",
 )
 @options.spark_options
 @options.rows_option
@@ -70,6 +81,7 @@ def command(
     file: Path,
     variables: tuple[str, ...],
     state_dir: str | None,
+    savepoint: str | None,
     parallelism: int | None,
     master: str | None,
     settings: tuple[str, ...],
@@ -105,6 +117,9 @@ def command(
             physical, options=replace(physical.options, max_files_per_epoch=max_files_per_epoch)
         )
     state = state_directory(planned, file, project, state_dir)
+    origin = None
+    if savepoint is not None:
+        origin = _origin(savepoint, state_directory(planned, file, project, None), state)
 
     from sqlstream.cli.progress import JsonLines, Progress, TerminalProgress, TextLines, dead_letter_warning
     from sqlstream.connectors.filesystem.orders import FileOrders, Order
@@ -150,6 +165,7 @@ def command(
                 max_rows_per_epoch=max_rows_per_epoch,
                 on_epoch=epoch,
                 on_phase=progress.phase,
+                origin=origin,
                 on_restart=progress.restart,
                 restart=chosen_strategy(restart_attempts, restart_delay),
                 handle_signals=True,
@@ -163,3 +179,24 @@ def command(
         warning = dead_letter_warning(dead, read, state)
         if warning is not None:
             tell(warning)
+
+
+def _origin(savepoint: str, own: str, state: str) -> Origin:
+    """The savepoint that is meant: of the pipeline's own state directory, of the new one (imported), or an exported one."""
+    from sqlstream.runtime.loop.fork import Origin
+    from sqlstream.storage.savepoint_copies import the_savepoint_in
+    from sqlstream.storage.savepoints import Savepoints
+    from sqlstream_operators.state.checkpoint_store import CheckpointStore
+
+    folder, _, name = savepoint.rpartition("@")
+    if folder:
+        store = CheckpointStore(folder)
+        return Origin(store, Savepoints(store).find(name))
+    if "/" in savepoint:
+        exported = CheckpointStore(savepoint)
+        return Origin(exported, the_savepoint_in(exported))
+    given = CheckpointStore(state)
+    if savepoint in Savepoints(given).names():
+        return Origin(given, Savepoints(given).find(savepoint))
+    store = CheckpointStore(own)
+    return Origin(store, Savepoints(store).find(savepoint))

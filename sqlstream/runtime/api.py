@@ -18,13 +18,20 @@ from sqlstream.connectors.api import ConnectorContext, Sink, Source
 from sqlstream.connectors.filesystem.orders import FileOrders
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.coordination.lease import BEAT_S, Lease
+from sqlstream.runtime.loop import fork
 from sqlstream.runtime.loop.admission import DEFAULT_TARGET_S, Admission
 from sqlstream.runtime.loop.epochs import EpochLoop
 from sqlstream.runtime.loop.faults import Faults, no_faults
 from sqlstream.runtime.loop.letter_budget import LetterBudget
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
-from sqlstream.runtime.loop.recovery import check_compatible, physical_plan, program_fingerprint, recover
+from sqlstream.runtime.loop.recovery import (
+    check_compatible,
+    is_fresh_fork,
+    physical_plan,
+    program_fingerprint,
+    recover,
+)
 from sqlstream.runtime.loop.reporting import Totals
 from sqlstream.runtime.loop.restarts import Restart, Restarts, RestartStrategy, strategy_of
 from sqlstream.runtime.loop.sink_edits import NOWHERE
@@ -35,9 +42,10 @@ from sqlstream.runtime.tasks.job import JobRunner
 from sqlstream.runtime.tasks.task_failure import describe
 from sqlstream.storage import local_cache, run_folder
 from sqlstream.storage.checked_json import DamagedFileError
-from sqlstream.storage.garbage import RETAINED, GarbageCollector, Pins, no_pins
+from sqlstream.storage.garbage import RETAINED, GarbageCollector
 from sqlstream.storage.journal import Journal, damaged, digest_of
 from sqlstream.storage.manifest import EpochPlan, Manifest, RunInfo
+from sqlstream.storage.savepoints import Savepoints
 from sqlstream_operators.errors import DataError, InputFileError, MachineError, StateError, machine_trouble
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
@@ -81,7 +89,6 @@ def run_pipeline(
     local_dir: str | Path | None = None,
     runner: JobRunner | None = None,
     connectors: DriverConnectors | None = None,
-    pins: Pins = no_pins,
     retained_epochs: int = RETAINED,
     max_epochs: int | None = None,
     poll_s: float | None = None,
@@ -90,6 +97,7 @@ def run_pipeline(
     sync: bool = True,
     wall_clock: Callable[[], float] = time.time,
     sql: str | None = None,
+    origin: fork.Origin | None = None,
     written: Mapping[str, Written] = NOWHERE,
     orders: FileOrders | None = None,
     tell: Callable[[Diagnostic], None] = lambda warning: None,
@@ -102,10 +110,10 @@ def run_pipeline(
     `runner` Spark is started on `master` with `conf` for the first epoch, and stopped at the end. `local_dir` is where
     machines cache state (default: under the temporary folder). With `handle_signals`, Ctrl-C and SIGTERM set `stop`, and
     a second one ends the run at once (Interrupted). `on_phase` is told in words what takes its time before the first
-    epoch. `restart` goes before the strategy that the plan asks for; `on_restart` is told of each. `pins` names files to
-    keep.
+    epoch. `restart` goes before the strategy that the plan asks for; `on_restart` is told of each.
     `sql` is the text that the plan was made of, rendered and without secrets: it is kept with the manifests. `written`
-    says where in the user's file the sinks stand, `orders` what to do about single files of the sources; `tell` takes
+    says where in the user's file the sinks stand, `origin` is the savepoint that a new state directory begins with,
+    `orders` what to do about single files of the sources; `tell` takes
     warnings about what the run meets.
     `wall_clock` (seconds since 1970) is what state with a time to live goes by; each epoch's is in its plan.
     Raises DiagnosticError: exit code 4 if the state does not fit the plan, is damaged, or another run works
@@ -134,9 +142,14 @@ def run_pipeline(
 
     def attempt() -> RunResult:
         lease.check()
+        if origin is not None:
+            fork.begin(origin, store, plan, run)
         found = recover(journal)
         if found.last is not None:
-            for warning in check_compatible(journal, found.last, plan, sql=sql, written=written):
+            fresh = is_fresh_fork(found.last)
+            for warning in check_compatible(
+                journal, found.last, plan, sql=sql, written=written, new_sinks=fresh
+            ):
                 if not restarts.is_up:
                     tell(warning)
         shards = _shards(plan, parallelism, found.plan, found.last, runner)
@@ -161,7 +174,7 @@ def run_pipeline(
             program,
             journal,
             runner,
-            GarbageCollector(journal, retained=retained_epochs, pins=pins),
+            GarbageCollector(journal, retained=retained_epochs, pins=Savepoints(store).pinned),
             LoopSettings(
                 parallelism=shards,
                 base_dir=base,
@@ -269,7 +282,7 @@ def _program(
     sinks = {spec.name: connectors.sink(secrets.resolved(spec), context) for spec in plan.sinks}
     former: dict[str, Sink] = {}
     moved = set()
-    if last is not None:
+    if last is not None and not is_fresh_fork(last):
         specs = {spec.name: spec for spec in plan.sinks}
         before = plan if last.plan_digest == digest_of(text) else physical_plan(journal, last)
         for spec in before.sinks:

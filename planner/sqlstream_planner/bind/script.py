@@ -14,7 +14,7 @@ from sqlstream_planner.bind.context import BindContext, Clauses, fresh
 from sqlstream_planner.bind.query import QueryBinder
 from sqlstream_planner.bind.tables import Tables
 from sqlstream_planner.catalog.tables import Catalog
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean, nested_too_deeply
 from sqlstream_planner.expressions.casts import Assignment, assignable, can_cast_explicitly
 from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 from sqlstream_planner.logical import ConflictAction, Field, Node, Project, Sink, column
@@ -67,15 +67,15 @@ class _ScriptBinder:
         for statement in self._script.statements:
             match statement:
                 case InsertInto():
-                    self._attempt(partial(self._insert, statement))
+                    self._attempt(partial(self._insert, statement), statement.query)
                 case StatementSet():
                     for insert in statement.inserts:
-                        self._attempt(partial(self._insert, insert))
+                        self._attempt(partial(self._insert, insert), insert.query)
                 case CreateTable() if statement.as_select is not None:
-                    self._attempt(partial(self._create_as, statement))
+                    self._attempt(partial(self._create_as, statement), statement.as_select)
                 case Select():
                     selects += 1
-                    self._attempt(partial(self._select, statement, selects))
+                    self._attempt(partial(self._select, statement, selects), statement.query)
         if self._errors:
             raise DiagnosticError(*self._errors)
         if not self._writes:
@@ -91,9 +91,11 @@ class _ScriptBinder:
         warnings = (*self._catalog.warnings, *self._context.warnings)
         return Bound(roots, self._options(), warnings)
 
-    def _attempt(self, bind: Callable[[], None]) -> None:
+    def _attempt(self, bind: Callable[[], None], query: exp.Expr) -> None:
         try:
             bind()
+        except RecursionError:
+            self._errors.append(nested_too_deeply(self._context.span(query)))
         except DiagnosticError as error:
             self._errors.extend(d for d in error.diagnostics if d not in self._errors)
 

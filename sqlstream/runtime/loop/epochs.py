@@ -21,7 +21,7 @@ from sqlstream.runtime.loop.outputs import Outputs
 from sqlstream.runtime.loop.planning import EpochPlanner, Ready, same_input
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
-from sqlstream.runtime.loop.recovery import Recovered, committed_epoch, recover, void_manifest
+from sqlstream.runtime.loop.recovery import Recovered, committed_epoch, is_fresh_fork, recover, void_manifest
 from sqlstream.runtime.loop.reporting import Timer, Totals, epoch_report
 from sqlstream.runtime.loop.run_state import RunState
 from sqlstream.runtime.loop.stop import StopFlag
@@ -32,6 +32,7 @@ from sqlstream.storage.garbage import GarbageCollector
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import CommittedPart, EpochPlan, LetterTally, Manifest, RunInfo, StateVersions
 from sqlstream_operators.errors import MemoryExhaustedError
+from sqlstream_operators.plan.answers import missing_answers
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import DiagnosticError
@@ -98,6 +99,7 @@ class EpochLoop:
             self._outputs.commit_again(found.last)
             self._decide(found)
             self._sweep()
+            self._restate()
             self._on_up()
             outcome = self._epochs()
         except DiagnosticError as error:
@@ -140,6 +142,17 @@ class EpochLoop:
                 self._on_phase(text)
                 self._said = text
         self._stop.wait(self._planner.pause())
+
+    def _restate(self) -> None:
+        """Give the sinks of a state directory that began with a savepoint what they should have by then."""
+        last = self._state.last
+        if last is None or not is_fresh_fork(last):
+            return
+        plan = self._program.plan
+        sinks = tuple(sink.name for sink in plan.sinks if not missing_answers(plan, sink.name))
+        if sinks:
+            self._check_lease()
+            self._attempt(self._begun(self._planner.restate(sinks)), planning=0.0)
 
     def _decide(self, found: Recovered) -> None:
         """Replay the epoch that was begun, or give its number up; afterwards nothing is under way."""
@@ -197,7 +210,8 @@ class EpochLoop:
         self._collector.committed(void)
 
     def _attempt(self, plan: EpochPlan, *, planning: float, replayed: bool = False) -> EpochReport | None:
-        """Run a written plan; None if it did not fit into memory: it is given up then, and the next epochs read less.
+        """Run a written plan; None if it is given up: it did not fit into memory, and the next epochs read less, or a file
+        of a watched source was written again after it was listed.
 
         Raises EpochTooLargeError if it can't be made smaller; then it stays as it is, for a run with more memory.
         """
@@ -214,6 +228,15 @@ class EpochLoop:
             self._sweep()
             if error.runner_lost:
                 raise
+            return None
+        except DiagnosticError as error:
+            changed = error.diagnostics[0].code == "DAT003" and not self._input_is_there(plan)
+            if not changed or self._planner.all_bounded:
+                raise
+            # A file changed after it was listed: if something of it was read, the next look says so, else it is waited for.
+            self._give_up(plan.epoch)
+            self._sweep()
+            self._stop.wait(self._planner.pause())
             return None
         self._too_large = None
         return report
@@ -239,6 +262,10 @@ class EpochLoop:
         """Write the plan of the next epoch."""
         plan = self._planner.plan(ready)
         self._state.sources = dict(ready.states)
+        return self._begun(plan)
+
+    def _begun(self, plan: EpochPlan) -> EpochPlan:
+        """Write a plan, so that the epoch is under way."""
         if not self._journal.create_plan(plan):
             raise fencing.lost_plan(self._journal, plan.epoch)
         fencing.check_head(self._journal, plan.epoch)
@@ -291,6 +318,7 @@ class EpochLoop:
         self._faults("collected", plan.epoch)
         self._planner.learn_speed(sum(manifest.rows.values()), timer.total)
         report = epoch_report(manifest, self._state, self._program.sources, timer.seconds, replayed=replayed)
+        report = replace(report, restated=plan.restated)
         self._on_epoch(report)
         return report
 
@@ -320,8 +348,9 @@ class EpochLoop:
         return tally
 
     def _manifest(self, plan: EpochPlan, outcome: EpochOutcome, digest: str, tally: LetterTally) -> Manifest:
-        states = []
-        for source in plan.sources:
+        # An epoch that restates does not touch the sources.
+        states = list(self._state.sources.values()) if plan.restated else []
+        for source in () if plan.restated else plan.sources:
             closed = [
                 outcome.closed[ends.step] - ends.tick_us
                 for ends in self._planner.window_ends
@@ -362,6 +391,7 @@ class EpochLoop:
             rows_cap=self._planner.rows_cap,
             sql_digest=self._sql_digest,
             last_field_id=self._state.fields.last,
+            origin="" if self._state.last is None else self._state.last.origin,
             tally=tally,
         )
 

@@ -17,6 +17,7 @@ class EpochReport:
     watermark by source, µs (None: nothing read yet; "end": the input is complete); `lag` rows waiting by
     source (None: unknown); `state_rows` and `state_bytes` live in all shards; `seconds` by step of the loop
     (`plan`, `job`, `prepare`, `publish`, `commit`, `collect`); `replayed`: planned by an earlier run.
+    `restated`: sinks that were given the answer of a savepoint, in an epoch that read nothing.
     """
 
     epoch: int
@@ -30,6 +31,7 @@ class EpochReport:
     metrics: Mapping[str, int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     replayed: bool = False
+    restated: tuple[str, ...] = ()
 
     @property
     def total_seconds(self) -> float:
@@ -50,6 +52,7 @@ class EpochReport:
             "metrics": dict(self.metrics),
             "seconds": {name: round(value, 4) for name, value in self.seconds.items()},
             "replayed": self.replayed,
+            "restated": list(self.restated),
         }
 
 

@@ -89,6 +89,11 @@ def committed_epoch(last: Manifest | None) -> int:
     return (last.parent or 0) if last.void else last.epoch
 
 
+def is_fresh_fork(last: Manifest) -> bool:
+    """Whether a state directory began with a savepoint, and no sink has been given anything of it."""
+    return bool(last.origin) and not committed_epoch(last)
+
+
 def check_compatible(
     journal: Journal,
     last: Manifest,
@@ -96,13 +101,15 @@ def check_compatible(
     *,
     sql: str | None = None,
     written: Mapping[str, Written] = NOWHERE,
+    new_sinks: bool = False,
 ) -> tuple[Diagnostic, ...]:
     """Whether `program`, made of the text `sql`, can go on with the state that `last` names; warnings of what is decided.
 
     It can if every state has the same id and schema, key groups are counted alike, it reads the same
     sources, and every sink goes on with what it has (`sink_edits`). A sink may be left out. A sink or a source that is
-    new would start in the middle of the input without saying so, and is refused. Raises DiagnosticError with exit
-    code 4 (STA010 state, STA011 sources, STA012 max parallelism, STA013 to STA015 sinks).
+    new would start in the middle of the input without saying so, and is refused. With `new_sinks` all are new, and get the
+    answer up to there. Raises DiagnosticError with exit code 4 (STA010 state, STA011 sources, STA012 max parallelism,
+    STA013 to STA015 sinks).
     """
     problems = [*_states(journal, last, program), *_sources(journal, last, program)]
     if last.max_parallelism != program.options.max_parallelism:
@@ -118,7 +125,7 @@ def check_compatible(
             )
         )
     warnings: list[Diagnostic] = []
-    if last.fingerprint != program_fingerprint(program):
+    if not new_sinks and committed_epoch(last) and last.fingerprint != program_fingerprint(program):
         same_text = sql is not None and last.sql_digest == digest_of(sql.encode())
         edits = list(sink_edits(physical_plan(journal, last), program, same_text=same_text, written=written))
         warnings = [edit for edit in edits if edit.severity == "warning"]

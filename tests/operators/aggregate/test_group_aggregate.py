@@ -545,6 +545,7 @@ def test_work_is_proportional_to_the_epoch(monkeypatch: pytest.MonkeyPatch) -> N
     many: list[Change] = [(1, "a", v, 1) for v in range(500)]
     job.run(inputs_of(spec, many, random.Random(3)))
     [store] = job._memory
+    job.compares = False
     for read in ("scan_prefix", "scan_all", "scan_time"):
         monkeypatch.setattr(store, read, lambda *_: pytest.fail("read"))
     [output] = job.run(inputs_of(spec, [(1, "a", 0, -1), (1, "a", 499, -1)], random.Random(3)))

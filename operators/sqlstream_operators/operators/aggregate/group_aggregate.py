@@ -149,6 +149,25 @@ class GroupAggregate:
             metrics["max_closed_end_us"] = figures.last_closed
         return OperatorResult(output, metrics)
 
+    def answer(self, context: OperatorContext) -> pa.Table:
+        """See `KeepsAnswer.answer`; raises InternalError for groups that expire, which are not in the state any more."""
+        spec, state = self._spec, context.state
+        if spec.expiry is not None:
+            raise InternalError(f"state {spec.state.state_id}: expired groups are not kept")
+        rows = state.scan_all(_ACC)
+        groups = Groups(self._identity, names_of(spec.keys), rows)
+        seeded = np.zeros(len(groups), bool)
+        seeds = self._seeds(context)
+        if seeds.num_rows:
+            numbers = groups.numbers(seeds)
+            seeded[numbers[numbers >= 0]] = True
+        accumulators = _numbered(rows, np.arange(len(groups)), spec.accumulators)
+        values = tuple(multiset.read(state, groups) for multiset in self._multisets)
+        none = _Version(accumulators, np.zeros(len(groups), bool), values)
+        return self._emit(
+            context.duck, groups, none, _Version(accumulators, self._present(accumulators) | seeded, values)
+        )
+
     # ---------------------------------------------------------------------------------------- this epoch's groups
 
     def _touched(

@@ -62,7 +62,7 @@ def _negative(inference: Inference, node: exp.Expr) -> TypedExpr:
     typed = inference.type_of(node.this)
     if isinstance(typed.literal, int):
         return TypedExpr(literal_type(-typed.literal), False, -typed.literal)
-    return operator(inference, node, "-", [node.this])
+    return resolved(node, known_function("-"), [typed], [node.this])
 
 
 def _cast(inference: Inference, node: exp.Expr) -> TypedExpr:
