@@ -1,4 +1,4 @@
-"""What is odd about a query is said in diagnostics: nothing of sqlglot's reaches stderr, none of its errors ends a command."""
+"""What is odd about a query is told in diagnostics: nothing of sqlglot's reaches stderr, no error of its ends a command."""
 
 from __future__ import annotations
 
