@@ -122,6 +122,8 @@ class DuckSession:
         def run() -> tuple[pa.Table, list[SqlType]]:
             relation = self._select(sql, parameters)
             types = [_sql_type(str(type_)) for type_ in relation.types]
+            if any(type_.kind is Kind.INTERVAL for type_ in types):
+                relation = relation.project(_checked_intervals(relation.columns, types))
             return normalize(relation.to_arrow_table()), types
 
         with self._with_tables(tables or {}):
@@ -274,6 +276,22 @@ class DuckSession:
             for name in added:
                 self._connection.unregister(name)
                 self._registered.discard(name)
+
+
+def _checked_intervals(names: Sequence[str], types: Sequence[SqlType]) -> str:
+    """Columns to project on, where an INTERVAL with more hours than Arrow's nanoseconds can hold is an error.
+
+    DuckDB 2.0 hands such a one to Arrow as another, of 64 bits that wrapped.
+    """
+    most = 2**63 // 3_600_000_000_000 - 1
+    found = []
+    for name, type_ in zip(names, types, strict=True):
+        column = quote_identifier(name)
+        if type_.kind is Kind.INTERVAL:
+            text = quote_literal(f"an INTERVAL of more than {most} hours: write it in days")
+            column = f"CASE WHEN abs(date_part('hour', {column})) > {most} THEN error({text}) ELSE {column} END AS {column}"
+        found.append(column)
+    return ", ".join(found)
 
 
 def _hidden(name: str) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
-from sqlstream_operators.plan.types import INTEGER, NULL, UNKNOWN, SqlType, array
+from sqlstream_operators.plan.types import INTEGER, NULL, UNKNOWN, SqlType
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.aggregates.function import AggregateFunction
 from sqlstream_planner.bind.context import BindContext
@@ -80,8 +82,16 @@ def _shown(name: str) -> str:
 
 
 def _kept(type_: SqlType) -> SqlType:
-    """The type of a call's result; over bare NULLs it is an integer, since nothing can be cast to NULL or NULL[]."""
-    return {NULL: INTEGER, array(NULL): array(INTEGER)}.get(type_, type_)
+    """The type of what a call keeps; NULLs alone are integers there, since nothing can be cast to NULL or NULL[]."""
+    if type_ == NULL:
+        return INTEGER
+    return replace(
+        type_,
+        element=type_.element and _kept(type_.element),
+        key=type_.key and _kept(type_.key),
+        value=type_.value and _kept(type_.value),
+        fields=tuple((name, _kept(t)) for name, t in type_.fields),
+    )
 
 
 class AggregateCalls:
@@ -211,6 +221,7 @@ class AggregateCalls:
             if order_by and not order_by[0][1]:
                 order_by, order_types = (), ()
         types = tuple(self._context.type_of(a, fields).type for a in arguments)
+        types = tuple(t if t == NULL else _kept(t) for t in types)
         if distinct:
             for term, _, _ in order_by:
                 if self._context.form(term, fields) != self._context.form(arguments[0], fields):
@@ -219,7 +230,7 @@ class AggregateCalls:
                         f"{name.upper()}(DISTINCT …) ordered by something else than its argument",
                         help="make the rows distinct in a sub-query",
                     )
-        if distinct:
+        if distinct or function.values.paired:
             for argument, type_ in zip(arguments, types, strict=True):
                 if type_ == UNKNOWN:
                     self._context.fail(

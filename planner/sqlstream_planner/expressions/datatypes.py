@@ -115,6 +115,12 @@ def sql_type_of(node: exp.Expr) -> SqlType:
     raise _unknown(node)
 
 
+def _written(node: exp.Expr) -> str:
+    if isinstance(node, exp.DataType) and node.this is _T.JSONB:
+        return "JSONB"  # DuckDB's dialect writes JSON for it
+    return node.sql(dialect="duckdb")
+
+
 def _unknown(node: exp.Expr) -> TypeProblem:
     names = sorted(
         {str(t) for t in _SIMPLE.values()} | {"DECIMAL(p, s)", "t[]", "MAP(k, v)", "STRUCT(name t, …)"}
@@ -122,6 +128,7 @@ def _unknown(node: exp.Expr) -> TypeProblem:
     return TypeProblem(
         node,
         problems.UNKNOWN_TYPE,
-        f"there is no type `{node.sql(dialect='duckdb')}`",
+        f"there is no type `{_written(node)}`",
         ("types: " + ", ".join(names),),
+        "write JSON" if isinstance(node, exp.DataType) and node.this is _T.JSONB else None,
     )
