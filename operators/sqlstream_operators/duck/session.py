@@ -31,6 +31,9 @@ _SETTINGS = (
     "SET enable_progress_bar = false",
 )
 
+#: What DuckDB raises; where it cuts its message in the middle of a character, Python can't read it.
+DUCKDB_ERRORS = (duckdb.Error, UnicodeDecodeError)
+
 
 class DuckSession:
     """One DuckDB connection with one thread: rows keep their order, results depend on the input alone.
@@ -106,7 +109,7 @@ class DuckSession:
                 relation = self._select(sql, parameters)
                 types = [_sql_type(str(type_)) for type_ in relation.types]
                 table = normalize(relation.to_arrow_table())
-            except duckdb.Error as error:
+            except DUCKDB_ERRORS as error:
                 raise self.error(error, sql) from error
         return table, tuple(
             Column(name, type_) for name, type_ in zip(table.column_names, types, strict=True)
@@ -120,7 +123,7 @@ class DuckSession:
         copy = f"COPY (\n{sql}\n) TO {quote_literal(str(target))} (FORMAT json)"
         try:
             done = self._connection.execute(copy, dict(parameters or {})).fetchone()
-        except duckdb.Error as error:
+        except DUCKDB_ERRORS as error:
             raise self.error(error, sql) from error
         if done is None:
             raise InternalError(f"COPY does not say how many rows it wrote: {sql}")
@@ -146,7 +149,7 @@ class DuckSession:
         """Name the result of `sql` without computing it; it is computed in each query that reads it."""
         try:
             self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {quote_identifier(name)} AS {sql}")
-        except duckdb.Error as error:
+        except DUCKDB_ERRORS as error:
             raise self.error(error, sql) from error
         self._views.add(name)
 
@@ -182,14 +185,14 @@ class DuckSession:
             try:
                 relation = self._select(sql, None)
                 described = list(zip(relation.columns, [str(t) for t in relation.types], strict=True))
-            except duckdb.Error as error:
+            except DUCKDB_ERRORS as error:
                 raise self.error(error, sql) from error
         finally:
             for name in made:
                 self.drop(name)
         return [(name, _sql_type(text)) for name, text in described]
 
-    def error(self, error: duckdb.Error, sql: str = "") -> OperatorError:
+    def error(self, error: Exception, sql: str = "") -> OperatorError:
         """What to raise for a DuckDB error: a DataError, unless DuckDB itself failed or ran out of memory."""
         if isinstance(error, duckdb.OutOfMemoryException):
             said = " ".join(str(error).partition("Possible solutions")[0].split())
@@ -197,6 +200,8 @@ class DuckSession:
         if isinstance(error, duckdb.FatalException | duckdb.InternalException):
             self._broken = True
             return InternalError(f"DuckDB failed: {error}\nin: {sql}")
+        if isinstance(error, UnicodeDecodeError):
+            return DataError(bytes(error.object).decode(errors="replace"), sql)
         return DataError(str(error), sql)
 
     def close(self) -> None:
