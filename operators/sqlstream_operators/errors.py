@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
+
 
 class OperatorError(Exception):
     """Base of every error raised by this package."""
@@ -51,6 +55,20 @@ class DataError(OperatorError):
         return type(self), (self.message, self.sql)
 
 
+class InputFileError(DataError):
+    """A file of a source is gone, another than the one that was listed, or can't be read; `help` says what can be done.
+
+    Operator: put the file back as it was, or say what is to become of it; the run then goes on where it stopped.
+    """
+
+    def __init__(self, message: str, help: str = "") -> None:
+        super().__init__(message)
+        self.help = help
+
+    def __reduce__(self) -> tuple[type[InputFileError], tuple[str, str]]:
+        return type(self), (self.message, self.help)
+
+
 class MemoryExhaustedError(OperatorError):
     """A task needs more memory than it may use; `where` names the step that did.
 
@@ -64,6 +82,41 @@ class MemoryExhaustedError(OperatorError):
 
     def __reduce__(self) -> tuple[type[MemoryExhaustedError], tuple[str, str]]:
         return type(self), (self.message, self.where)
+
+
+class MachineError(OperatorError):
+    """The machine refuses to read or write a file: its disk is full, it is read-only, it fails.
+
+    Operator: mend that and start again; nothing is wrong with the data or the query.
+    """
+
+
+#: What libraries that don't raise OSError (RocksDB, DuckDB, Java) say of a disk.
+_DISK = re.compile(
+    "|".join(
+        re.escape(os.strerror(number))
+        for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE)
+    )
+)
+
+
+def machine_trouble(error: BaseException) -> str | None:
+    """What the machine refuses, in words, if `error` says that it does; None if it says something else.
+
+    >>> machine_trouble(OSError(errno.ENOSPC, "No space left on device", "/state/x"))
+    'the disk is full: /state/x'
+    >>> machine_trouble(ValueError("x"))
+    """
+    text = " ".join(str(error).split())
+    if isinstance(error, OSError) and error.errno is not None and error.strerror:
+        said = " ".join(error.strerror.split())
+        place = f": {error.filename}" if error.filename is not None else ""
+        text = f"{said}{place}"
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        return f"the disk is full{place or f' ({said})'}" if full else text
+    if os.strerror(errno.ENOSPC) in text or os.strerror(errno.EDQUOT) in text:
+        return f"the disk is full ({text})"
+    return text if isinstance(error, OSError) or _DISK.search(text) else None
 
 
 class InternalError(OperatorError):

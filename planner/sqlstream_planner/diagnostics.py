@@ -25,6 +25,14 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """Where a sink stands in a user's file: its query, and the declaration of its table."""
+
+    query: Span | None = None
+    table: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnostic:
     """One error or warning about a user's SQL, options or data.
 
@@ -64,15 +72,17 @@ class SqlstreamError(Exception):
 
 
 class DiagnosticError(SqlstreamError):
-    """The user's SQL, options or data are wrong: render the diagnostics, exit with `exit_code`.
+    """The user's SQL, options or data are wrong, or what they run on is: render the diagnostics, exit with `exit_code`.
 
-    Exit codes: 1 the user's SQL or data, 2 usage, 3 consent needed, 4 state incompatible.
+    Exit codes: 1 the user's SQL or data, 2 usage, 3 consent needed, 4 state incompatible, 5 (the default for codes
+    ENV…) the machine, Spark or a server refuses.
     """
 
-    def __init__(self, *diagnostics: Diagnostic, exit_code: int = 1) -> None:
+    def __init__(self, *diagnostics: Diagnostic, exit_code: int | None = None) -> None:
         super().__init__("; ".join(f"{d.code}: {d.message}" for d in diagnostics))
         self.diagnostics = diagnostics
-        self.exit_code = exit_code
+        of_environment = bool(diagnostics) and all(d.code.startswith("ENV") for d in diagnostics)
+        self.exit_code = exit_code if exit_code is not None else 5 if of_environment else 1
 
 
 class InternalError(SqlstreamError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,8 +14,10 @@ from sqlstream_planner.bind.script import bind_script
 from sqlstream_planner.catalog.descriptor import Connectors
 from sqlstream_planner.catalog.script import read_catalog
 from sqlstream_planner.catalog.tables import Catalog
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written
 from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
+from sqlstream_planner.identity.relation import Meanings
+from sqlstream_planner.identity.sink import sink_identity
 from sqlstream_planner.logical import Sink
 from sqlstream_planner.physical.plan import plan_physical
 from sqlstream_planner.rules import SETTLE, optimize
@@ -46,6 +48,13 @@ class Planned:
         return self.catalog.secrets
 
     @property
+    def written(self) -> Mapping[str, Written]:
+        """Where each sink stands in the file."""
+        tables = {root.sink.name: self.catalog.table(root.sink.name) for root in self.algebra}
+        spans = {name: None if table is None else table.span for name, table in tables.items()}
+        return {root.sink.name: Written(root.at, spans[root.sink.name]) for root in self.algebra}
+
+    @property
     def masked_sql(self) -> str:
         """The SQL that was planned, after templating, without passwords: what may be kept beside the plan."""
         return masked_sql(self.rendered.text, self.catalog.tables.values(), self.secrets)
@@ -70,7 +79,7 @@ def plan_file(
     algebra = optimize(bound.roots, SETTLE)
     logical = optimize(algebra)
     try:
-        physical = plan_physical(logical, bound.options)
+        physical = _told_apart(plan_physical(logical, bound.options), algebra, logical)
     except UntypedFieldError as error:
         raise DiagnosticError(
             Diagnostic(
@@ -80,3 +89,13 @@ def plan_file(
             )
         ) from error
     return Planned(script.rendered, catalog, algebra, logical, physical, bound.warnings)
+
+
+def _told_apart(physical: PhysicalPlan, algebra: Sequence[Sink], logical: Sequence[Sink]) -> PhysicalPlan:
+    """The plan with what each sink holds."""
+    meanings = Meanings()
+    held = {
+        plan.sink.name: sink_identity(meant, plan, meanings).text
+        for meant, plan in zip(algebra, logical, strict=True)
+    }
+    return replace(physical, sinks=tuple(replace(sink, identity=held[sink.name]) for sink in physical.sinks))

@@ -72,7 +72,7 @@ def check(
     chosen = _pipelines(files)
     given = parse_pairs(variables, "--var")
     from sqlstream.golden import check as golden
-    from sqlstream.runtime.spark.stages import SparkJobRunner
+    from sqlstream.runtime.spark.on_demand import SparkOnDemand
 
     # All are planned before Spark starts: a mistake in the last file shows at once.
     pipelines = [golden.Pipeline.load(file, given, profile, golden_dir) for file in chosen]
@@ -80,7 +80,7 @@ def check(
         show(pipeline.planned.warnings, pipeline.planned.rendered.sources)
     project = load_project(chosen[0].parent, profile)
     conf = {**project.conf, **parse_pairs(settings, "--conf")}
-    runner = SparkJobRunner.start(master or project.master or "local[*]", conf)
+    runner = SparkOnDemand(master or project.master or "local[*]", conf)
     failed = 0
     try:
         for pipeline in pipelines:

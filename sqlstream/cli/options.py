@@ -10,6 +10,24 @@ import click
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
+
+class _Duration(click.ParamType[float]):
+    """A duration as SQL's options write it, in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds; fails for what is no duration."""
+        from sqlstream_planner.catalog.options import parse_duration
+
+        try:
+            return parse_duration(str(value)) / 1e6
+        except ValueError as error:
+            self.fail(f"'{value}' is none; expected {error}", param, ctx)
+
+
+DURATION = _Duration()
+
 pipeline_argument = click.argument("file", type=click.Path(path_type=Path))
 var_option = click.option(
     "--var", "variables", multiple=True, metavar="NAME=VALUE", help="Set a variable of the file. Repeatable."

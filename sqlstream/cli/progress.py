@@ -15,7 +15,9 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TextIO, cast
 
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
+from sqlstream.runtime.loop.restarts import Restart
 from sqlstream_operators.plan.spec import PhysicalPlan
+from sqlstream_planner.diagnostics import Diagnostic
 from sqlstream_planner.secrets.references import without_secrets
 
 #: What dead letters are called on the terminal, where it is not their own name.
@@ -39,12 +41,24 @@ class Progress(Protocol):
         """The run is over, well or badly."""
         ...
 
+    def phase(self, text: str) -> None:
+        """What takes its time now, before the first epoch."""
+        ...
+
+    def restart(self, restart: Restart) -> None:
+        """Something failed, and the run is begun again."""
+        ...
+
     def epoch(self, report: EpochReport) -> None:
         """An epoch is committed."""
         ...
 
     def finished(self, result: RunResult) -> None:
         """The run ended without an error."""
+        ...
+
+    def clear(self) -> None:
+        """Something else is written to standard error next."""
         ...
 
 
@@ -74,6 +88,20 @@ class JsonLines:
         """Give standard output back."""
         sys.stdout = self._out
 
+    def phase(self, text: str) -> None:
+        """Nothing that a program needs."""
+
+    def restart(self, restart: Restart) -> None:
+        """Write what failed, and when the run is begun again."""
+        self._write(
+            {
+                "event": "restart",
+                "attempt": restart.attempt,
+                "delay": round(restart.delay_s, 3),
+                "diagnostics": [diagnostic.to_json() for diagnostic in restart.diagnostics],
+            }
+        )
+
     def epoch(self, report: EpochReport) -> None:
         """Write the report."""
         self._write({"event": "epoch", **report.to_json()})
@@ -82,6 +110,9 @@ class JsonLines:
         """Write the totals."""
         document = {"pipeline": self._name, **result.to_json(), "state_dir": self._state_dir}
         self._write({"event": "end", **document})
+
+    def clear(self) -> None:
+        """Nothing is in the way."""
 
     def _write(self, document: Mapping[str, Any]) -> None:
         self._out.write(json.dumps(document, ensure_ascii=False) + "\n")
@@ -100,8 +131,7 @@ class TextLines:
         self._timed = frozenset(source.name for source in plan.sources if source.watermark is not None)
 
     def __enter__(self) -> Self:
-        """Say that Spark starts, which takes seconds."""
-        self.begin(f"{self.name}: starting Spark")
+        """Nothing to prepare."""
         return self
 
     def __exit__(
@@ -112,9 +142,14 @@ class TextLines:
     ) -> None:
         """Nothing to put back."""
 
-    def begin(self, text: str) -> None:
-        """Show a first line."""
-        self._line(text)
+    def phase(self, text: str) -> None:
+        """Show it."""
+        self._line(f"{self.name}: {text}")
+
+    def restart(self, restart: Restart) -> None:
+        """Show what failed, and when the run is begun again."""
+        for line in restart_lines(self.name, restart):
+            self._line(line)
 
     def epoch(self, report: EpochReport) -> None:
         """Show an epoch."""
@@ -125,6 +160,9 @@ class TextLines:
         """Show the summary."""
         for line in summary(self.name, self._plan, result, self._state_dir):
             self._line(line)
+
+    def clear(self) -> None:
+        """Nothing is in the way."""
 
     def _line(self, text: str) -> None:
         self._stream.write(text + "\n")
@@ -155,9 +193,14 @@ class TerminalProgress(TextLines):
         sys.stdout = self._out
         self.clear()
 
-    def begin(self, text: str) -> None:
-        """Show a first line."""
-        self._live(text)
+    def phase(self, text: str) -> None:
+        """Show it."""
+        self._live(f"{self.name}: {text}")
+
+    def restart(self, restart: Restart) -> None:
+        """Show what failed, to stay."""
+        self.clear()
+        super().restart(restart)
 
     def epoch(self, report: EpochReport) -> None:
         """Show an epoch."""
@@ -204,6 +247,9 @@ def epoch_line(report: EpochReport, dead: Mapping[str, int], timed: Collection[s
     rows = sum(report.rows_read.values())
     seconds = report.total_seconds
     parts = [f"epoch {report.epoch}", f"{rows:,} rows in {seconds:.2f} s"]
+    if report.restated:
+        given = ", ".join(report.restated)
+        parts[1] = f"{given}: the answer up to the savepoint, in {seconds:.2f} s"
     if rows and seconds > 0:
         parts.append(f"{rows / seconds:,.0f} rows/s")
     marks = [mark for name, mark in report.watermarks.items() if name in timed]
@@ -220,11 +266,20 @@ def epoch_line(report: EpochReport, dead: Mapping[str, int], timed: Collection[s
     return "  ".join(parts)
 
 
+def restart_lines(name: str, restart: Restart) -> list[str]:
+    """Why a run is begun again, and when."""
+    attempt = f"attempt {restart.attempt}" + ("" if restart.of is None else f" of {restart.of}")
+    told = [f"{name}: {diagnostic.message} [{diagnostic.code}]" for diagnostic in restart.diagnostics]
+    return [*told, f"{name}: trying again in {restart.delay_s:.3g} s ({attempt})"]
+
+
 def summary(name: str, plan: PhysicalPlan, result: RunResult, state_dir: str) -> list[str]:
     """How a run ended, in a few lines."""
     said = {
         "exhausted": "done, all input is read, all results are committed",
-        "stopped": "stopped, what was read is committed; run again to go on",
+        "stopped": "stopped, what was read is committed; run again to go on"
+        if result.unfinished is None
+        else f"stopped in epoch {result.unfinished}, which the next run does again; all before it is committed",
         "nothing new": "nothing new, everything up to here was read and committed before",
     }.get(result.outcome, result.outcome)
     lines = [f"{name}: {said}"]
@@ -240,6 +295,27 @@ def summary(name: str, plan: PhysicalPlan, result: RunResult, state_dir: str) ->
         lines.append(f"  {'dead':<7}{counts}: kept in {state_dir.rstrip('/')}/dead-letter")
     lines.append(f"  {'state':<7}{state_dir}")
     return lines
+
+
+def dead_letter_warning(dead: Mapping[str, int], read: int, state_dir: str) -> Diagnostic | None:
+    """The warning about the dead letters of a run that read so many rows; None if there are none."""
+    counts = {_KINDS.get(kind, kind): count for kind, count in sorted(dead.items()) if count}
+    if not counts:
+        return None
+    total = sum(counts.values())
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
+    of = (
+        f"all {read:,} rows that were read" if total == read else f"{total:,} of {read:,} rows that were read"
+    )
+    if total > read:  # a late row is a letter for each operator
+        of = f"{total:,} dead letters of {read:,} rows that were read"
+    return Diagnostic(
+        "DAT006",
+        f"{of} could not be counted ({kinds})",
+        notes=(f"they are kept in {state_dir.rstrip('/')}/dead-letter",),
+        help="SET 'execution.max-dead-letters' or 'execution.max-dead-letter-share' stops a run that has too many",
+        severity="warning",
+    )
 
 
 def _table(title: str, rows: Iterable[tuple[str, str, str]]) -> list[str]:

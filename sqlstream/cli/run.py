@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from sqlstream.cli import options
 from sqlstream.cli.render import show
 from sqlstream.project import check_paths, load_project, parse_pairs, pipeline_name, plan, state_directory
+from sqlstream_planner.diagnostics import Diagnostic
+
+if TYPE_CHECKING:
+    from sqlstream.runtime.loop.fork import Origin
 
 
 @click.command(
@@ -23,6 +29,13 @@ from sqlstream.project import check_paths, load_project, parse_pairs, pipeline_n
     metavar="DIR",
     help="State and progress, a path or URI. Default: .sqlstream/<pipeline> beside FILE.",
 )
+@click.option(
+    "--from",
+    "savepoint",
+    metavar="SAVEPOINT",
+    help="Start a new --state-dir from a savepoint: NAME of this pipeline's, DIR@NAME of another state directory's, "
+    "or DIR/ where one was exported to.",
+)
 @options.spark_options
 @options.rows_option
 @click.option(
@@ -30,6 +43,32 @@ from sqlstream.project import check_paths, load_project, parse_pairs, pipeline_n
     type=click.IntRange(min=1),
     metavar="N",
     help="Files that an epoch reads at most, of each source.",
+)
+@click.option(
+    "--restart-attempts",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Attempts in a row after a database, disk or Spark failed; 0: none. Default: for ever, if files are watched.",
+)
+@click.option(
+    "--restart-delay",
+    type=options.DURATION,
+    metavar="TIME",
+    help="Time before each attempt, such as '10 s'. Default: 1 s, growing to 1 min.",
+)
+@click.option(
+    "--skip-file",
+    "skipped",
+    multiple=True,
+    metavar="PATH",
+    help="Go on without this file of a source, or without what is in it now (a glob: without these). Repeatable.",
+)
+@click.option(
+    "--read-again",
+    "read_again",
+    multiple=True,
+    metavar="PATH",
+    help="Read this file of a source from its beginning, whatever was read of it before. Repeatable.",
 )
 @options.profile_option
 @click.option(
@@ -42,11 +81,16 @@ def command(
     file: Path,
     variables: tuple[str, ...],
     state_dir: str | None,
+    savepoint: str | None,
     parallelism: int | None,
     master: str | None,
     settings: tuple[str, ...],
     max_rows_per_epoch: int | None,
     max_files_per_epoch: int | None,
+    restart_attempts: int | None,
+    restart_delay: float | None,
+    skipped: tuple[str, ...],
+    read_again: tuple[str, ...],
     profile: str | None,
     as_json: bool,
 ) -> None:
@@ -54,8 +98,12 @@ def command(
 
     Ends with 0 when its bounded sources are read to the end and everything is committed. Run again on the same
     state directory, it reads only what is new. Ctrl-C or SIGTERM finishes the epoch and ends with 0; a
-    second Ctrl-C stops at once (nothing is lost: the next run repeats that epoch). Relative paths in
+    second one stops at once (nothing is lost: the next run repeats that epoch). Relative paths in
     the file are relative to its folder.
+
+    Exit codes: 0 done, nothing new, or stopped; 1 the SQL or the data is wrong; 2 the command line is wrong;
+    4 the state does not fit the file, is damaged, or another run works on it; 5 the machine, Spark or a database
+    refuses (run again when that is mended); 70 a bug of sqlstream; 130 or 143 interrupted.
     """
     project = load_project(file.parent, profile)
     conf = {**project.conf, **parse_pairs(settings, "--conf")}
@@ -69,9 +117,15 @@ def command(
             physical, options=replace(physical.options, max_files_per_epoch=max_files_per_epoch)
         )
     state = state_directory(planned, file, project, state_dir)
+    origin = None
+    if savepoint is not None:
+        origin = _origin(savepoint, state_directory(planned, file, project, None), state)
 
-    from sqlstream.cli.progress import JsonLines, Progress, TerminalProgress, TextLines
+    from sqlstream.cli.progress import JsonLines, Progress, TerminalProgress, TextLines, dead_letter_warning
+    from sqlstream.connectors.filesystem.orders import FileOrders, Order
     from sqlstream.runtime.api import run_pipeline
+    from sqlstream.runtime.loop.progress import EpochReport
+    from sqlstream.runtime.loop.restarts import chosen_strategy
 
     name = pipeline_name(planned, file)
     progress: Progress
@@ -81,18 +135,68 @@ def command(
         progress = TerminalProgress(name, physical, state)
     else:
         progress = TextLines(name, physical, state)
-    with progress:
-        result = run_pipeline(
-            physical,
-            state_dir=state,
-            secrets=planned.secrets,
-            sql=planned.masked_sql,
-            parallelism=parallelism if parallelism is not None else project.parallelism,
-            master=master or project.master or "local[*]",
-            conf=conf,
-            max_rows_per_epoch=max_rows_per_epoch,
-            on_epoch=progress.epoch,
-            handle_signals=True,
-            base_dir=file.parent,
-        )
-        progress.finished(result)
+    given: list[tuple[Order, str]] = [("skip", path) for path in skipped]
+    given += [("again", path) for path in read_again]
+    orders = FileOrders(given, (str(Path.cwd()), str(file.parent.absolute()))) if given else None
+
+    def tell(warning: Diagnostic) -> None:
+        progress.clear()
+        show([warning], planned.rendered.sources)
+
+    dead: Counter[str] = Counter()
+    read = 0
+
+    def epoch(report: EpochReport) -> None:
+        nonlocal read
+        dead.update(report.dead_letters)
+        read += sum(report.rows_read.values())
+        progress.epoch(report)
+
+    try:
+        with progress:
+            result = run_pipeline(
+                physical,
+                state_dir=state,
+                secrets=planned.secrets,
+                sql=planned.masked_sql,
+                parallelism=parallelism if parallelism is not None else project.parallelism,
+                master=master or project.master or "local[*]",
+                conf=conf,
+                max_rows_per_epoch=max_rows_per_epoch,
+                on_epoch=epoch,
+                on_phase=progress.phase,
+                origin=origin,
+                on_restart=progress.restart,
+                restart=chosen_strategy(restart_attempts, restart_delay),
+                handle_signals=True,
+                base_dir=file.parent,
+                written=planned.written,
+                orders=orders,
+                tell=tell,
+            )
+            progress.finished(result)
+    finally:
+        warning = dead_letter_warning(dead, read, state)
+        if warning is not None:
+            tell(warning)
+
+
+def _origin(savepoint: str, own: str, state: str) -> Origin:
+    """The savepoint that is meant: of the pipeline's own state directory, of the new one (imported), or an exported one."""
+    from sqlstream.runtime.loop.fork import Origin
+    from sqlstream.storage.savepoint_copies import the_savepoint_in
+    from sqlstream.storage.savepoints import Savepoints
+    from sqlstream_operators.state.checkpoint_store import CheckpointStore
+
+    folder, _, name = savepoint.rpartition("@")
+    if folder:
+        store = CheckpointStore(folder)
+        return Origin(store, Savepoints(store).find(name))
+    if "/" in savepoint:
+        exported = CheckpointStore(savepoint)
+        return Origin(exported, the_savepoint_in(exported))
+    given = CheckpointStore(state)
+    if savepoint in Savepoints(given).names():
+        return Origin(given, Savepoints(given).find(savepoint))
+    store = CheckpointStore(own)
+    return Origin(store, Savepoints(store).find(savepoint))

@@ -4,9 +4,9 @@ tasks and makes them visible on the driver after the epoch's manifest is publish
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sqlstream_operators.state.checkpoint_store import CheckpointStore
     from sqlstream_operators.state.staged_rows import StagedRows
     from sqlstream_planner.catalog.descriptor import BatchFiles
+    from sqlstream_planner.diagnostics import Diagnostic
 
 #: A JSON object that says how far a source has been read. Written to plans and manifests.
 Position = Mapping[str, Any]
@@ -61,7 +62,10 @@ class SourcePlan:
 
 
 class Source(Protocol):
-    """The driver's half of a source."""
+    """The driver's half of a source.
+
+    It may have a property `poll_seconds` (when to be asked again) and `waits_for` (what for, in words: "files in 'x'").
+    """
 
     @property
     def bounded(self) -> bool:
@@ -150,18 +154,36 @@ class Sink(Protocol):
         ...
 
 
+class Orders(Protocol):
+    """What a run was told about single files of its sources: each to be carried out once."""
+
+    def take(self, paths: Iterable[str]) -> Mapping[str, Literal["skip", "again"]]:
+        """What is to be done about these paths; not said again."""
+        ...
+
+    def wanted(self, path: str) -> bool:
+        """Whether anything is to be done about a path that was not done yet."""
+        ...
+
+
+def _nobody(warning: Diagnostic) -> None:
+    """Nobody is told."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectorContext:
     """What a connector may use, on the driver and, for sinks, in tasks: the job's checkpoint store (its own folder of
     it) and the base directory that relative paths in options refer to. `folder` is what a source has for itself in the
     store, whatever its table is called; without one it goes by the table's name. `paced`: a source makes its rows when they
-    are due; the referee has no time for that.
+    are due; the referee has no time for that. `orders` is what the run was told about single files, `tell` takes warnings.
     """
 
     store: CheckpointStore
     base_dir: str
     folder: str = ""
     paced: bool = True
+    orders: Orders | None = None
+    tell: Callable[[Diagnostic], None] = _nobody
 
 
 class SourceFactory(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from sqlstream.golden.sources import InputFiles, bounded
 from sqlstream.runtime.api import run_pipeline
 from sqlstream.runtime.loop.progress import RunResult
 from sqlstream.runtime.tasks.job import JobRunner
+from sqlstream.storage.run_folder import RunFolder
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan.spec import SinkSpec
 from sqlstream_planner.batch.to_duckdb import to_duckdb
@@ -29,7 +29,8 @@ def expected_rows(planned: Planned, base_dir: Path, registry: Registry = REGISTE
     """
     bounded(planned)
     sources = {n.source.name: n.source for n in walk(planned.algebra) if isinstance(n, Scan)}
-    with tempfile.TemporaryDirectory(prefix="sqlstream-golden-") as temporary:
+    with RunFolder("golden-") as folder:
+        temporary = str(folder.path)
         inputs = InputFiles(planned.catalog, base_dir, Path(temporary), registry)
         script = to_duckdb(planned, inputs.files, inputs.header)
         duck = DuckSession(temp_directory=temporary)
@@ -72,8 +73,11 @@ def actual_rows(
     can be late. Raises DataError if a sink is given what it can't take.
     """
     plan = bounded(planned)
-    options = replace(plan.options, max_rows_per_epoch=None, max_files_per_epoch=None, state_dir=None)
-    with tempfile.TemporaryDirectory(prefix="sqlstream-golden-") as temporary:
+    options = replace(
+        plan.options, max_rows_per_epoch=None, max_files_per_epoch=None, state_dir=None, restart=None
+    )
+    with RunFolder("golden-") as folder:
+        temporary = str(folder.path)
         sinks = CapturedSinks(Path(temporary), registry)
         plan = replace(plan, sinks=sinks.redirected(plan.sinks), options=options)
         result = run_pipeline(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import time
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,29 +15,47 @@ from secrets import token_hex
 from typing import Protocol
 
 from sqlstream.connectors.api import ConnectorContext, Sink, Source
+from sqlstream.connectors.filesystem.orders import FileOrders
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.coordination.lease import BEAT_S, Lease
+from sqlstream.runtime.loop import fork
 from sqlstream.runtime.loop.admission import DEFAULT_TARGET_S, Admission
 from sqlstream.runtime.loop.epochs import EpochLoop
 from sqlstream.runtime.loop.faults import Faults, no_faults
+from sqlstream.runtime.loop.letter_budget import LetterBudget
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
-from sqlstream.runtime.loop.recovery import check_compatible, physical_plan, program_fingerprint, recover
+from sqlstream.runtime.loop.recovery import (
+    check_compatible,
+    is_fresh_fork,
+    physical_plan,
+    program_fingerprint,
+    recover,
+)
+from sqlstream.runtime.loop.reporting import Totals
+from sqlstream.runtime.loop.restarts import Restart, Restarts, RestartStrategy, strategy_of
+from sqlstream.runtime.loop.sink_edits import NOWHERE
 from sqlstream.runtime.loop.source_positions import go_on, own_folders
 from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
-from sqlstream.runtime.tasks.failures import error_of
+from sqlstream.runtime.tasks.failures import error_of, machine_refuses
 from sqlstream.runtime.tasks.job import JobRunner
 from sqlstream.runtime.tasks.task_failure import describe
-from sqlstream.storage import local_cache
-from sqlstream.storage.garbage import RETAINED, GarbageCollector, Pins, no_pins
-from sqlstream.storage.journal import Journal, digest_of
+from sqlstream.storage import local_cache, run_folder
+from sqlstream.storage.checked_json import DamagedFileError
+from sqlstream.storage.garbage import RETAINED, GarbageCollector
+from sqlstream.storage.journal import Journal, damaged, digest_of
 from sqlstream.storage.manifest import EpochPlan, Manifest, RunInfo
-from sqlstream_operators.errors import DataError, StateError
+from sqlstream.storage.savepoints import Savepoints
+from sqlstream_operators.errors import DataError, InputFileError, MachineError, StateError, machine_trouble
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written
 from sqlstream_planner.secrets.references import Secrets
+
+
+class _StoppedWaitingError(Exception):
+    """The run was asked to stop while it waited for another to give the state directory up."""
 
 
 class DriverConnectors(Protocol):
@@ -61,13 +80,15 @@ def run_pipeline(
     conf: Mapping[str, str] | None = None,
     max_rows_per_epoch: int | None = None,
     on_epoch: Callable[[EpochReport], None] = lambda report: None,
+    on_phase: Callable[[str], None] = lambda text: None,
+    on_restart: Callable[[Restart], None] = lambda restart: None,
+    restart: RestartStrategy | None = None,
     stop: StopFlag | None = None,
     handle_signals: bool = False,
     base_dir: str | Path = ".",
     local_dir: str | Path | None = None,
     runner: JobRunner | None = None,
     connectors: DriverConnectors | None = None,
-    pins: Pins = no_pins,
     retained_epochs: int = RETAINED,
     max_epochs: int | None = None,
     poll_s: float | None = None,
@@ -76,21 +97,34 @@ def run_pipeline(
     sync: bool = True,
     wall_clock: Callable[[], float] = time.time,
     sql: str | None = None,
+    origin: fork.Origin | None = None,
+    written: Mapping[str, Written] = NOWHERE,
+    orders: FileOrders | None = None,
+    tell: Callable[[Diagnostic], None] = lambda warning: None,
 ) -> RunResult:
     """Run a plan until its bounded sources are exhausted and everything is committed, or `stop` is set.
 
     `secrets` are what references in the plan stand for (`Planned.secrets`); they are kept nowhere.
     `state_dir` is a path or a URI; a run goes on where the last one on it stopped. `parallelism` is the
     number of shards (default: the plan's option, else that of the last run, else the cores). Without a
-    `runner` Spark is started on `master` with `conf`, and stopped at the end. `local_dir` is where machines
-    cache state (default: under the temporary folder). With `handle_signals`, Ctrl-C and SIGTERM set `stop`
-    once Spark runs (Spark installs a handler of its own when it starts). `pins` names files to keep.
-    `sql` is the text that the plan was made of, rendered and without secrets: it is kept with the manifests.
+    `runner` Spark is started on `master` with `conf` for the first epoch, and stopped at the end. `local_dir` is where
+    machines cache state (default: under the temporary folder). With `handle_signals`, Ctrl-C and SIGTERM set `stop`, and
+    a second one ends the run at once (Interrupted). `on_phase` is told in words what takes its time before the first
+    epoch. `restart` goes before the strategy that the plan asks for; `on_restart` is told of each.
+    `sql` is the text that the plan was made of, rendered and without secrets: it is kept with the manifests. `written`
+    says where in the user's file the sinks stand, `origin` is the savepoint that a new state directory begins with,
+    `orders` what to do about single files of the sources; `tell` takes
+    warnings about what the run meets.
     `wall_clock` (seconds since 1970) is what state with a time to live goes by; each epoch's is in its plan.
     Raises DiagnosticError: exit code 4 if the state does not fit the plan, is damaged, or another run works
-    on it; 1 if the data can't be computed or read, or Spark can't run.
+    on it; 1 if the data can't be computed or read; 5 if the machine, Spark or a sink's database refuses.
     """
     stop = stop or StopFlag()
+    own_runner = None
+    if runner is None:
+        from sqlstream.runtime.spark.on_demand import SparkOnDemand
+
+        runner = own_runner = SparkOnDemand(master, conf, on_start=lambda: on_phase("starting Spark"))
     uri = str(state_dir) if "://" in str(state_dir) else str(Path(state_dir).absolute())
     base = str(Path(base_dir).absolute())
     store = CheckpointStore(uri, sync=sync)
@@ -101,66 +135,115 @@ def run_pipeline(
         pid=os.getpid(),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+    started = time.monotonic()
     lease = Lease(store, run, beat_s=lease_beat_s)
-    try:
-        lease.acquire()
+    totals = Totals()
+    restarts = Restarts(restart or strategy_of(plan.options.restart), stop, totals, on_restart)
+
+    def attempt() -> RunResult:
+        lease.check()
+        if origin is not None:
+            fork.begin(origin, store, plan, run)
         found = recover(journal)
         if found.last is not None:
-            check_compatible(journal, found.last, plan)
-        own_runner = None
-        if runner is None:
-            from sqlstream.runtime.spark.stages import SparkJobRunner
-
-            runner = own_runner = SparkJobRunner.start(master, conf)
-        try:
-            shards = _shards(plan, parallelism, found.plan, found.last, runner)
-            cache = Path(local_dir) if local_dir is not None else local_cache.default_directory(uri)
-            local_cache.prepare(cache, uri, [state.state_id for state in plan.states], shards)
-            local_cache.remove_unused(cache.parent, cache)
-            loop = EpochLoop(
-                _program(
-                    plan, secrets or Secrets(), journal, found.last, connectors or REGISTERED, base, sql
-                ),
-                journal,
-                runner,
-                GarbageCollector(journal, retained=retained_epochs, pins=pins),
-                LoopSettings(
-                    parallelism=shards,
-                    base_dir=base,
-                    local_dir=str(cache),
-                    admission=_admission(plan, max_rows_per_epoch),
-                    tasks=max(runner.parallelism, 1),
-                    max_epochs=max_epochs,
-                    **({} if poll_s is None else {"poll_s": poll_s}),
-                ),
-                run,
-                lineage=token_hex(16),
-                stop=stop,
-                on_epoch=on_epoch,
-                check_lease=lease.check,
-                faults=faults,
-                wall_clock=wall_clock,
+            fresh = is_fresh_fork(found.last)
+            for warning in check_compatible(
+                journal, found.last, plan, sql=sql, written=written, new_sinks=fresh
+            ):
+                if not restarts.is_up:
+                    tell(warning)
+        shards = _shards(plan, parallelism, found.plan, found.last, runner)
+        cache = Path(local_dir) if local_dir is not None else local_cache.default_directory(uri)
+        local_cache.prepare(cache, uri, [state.state_id for state in plan.states], shards)
+        local_cache.remove_unused(cache.parent, cache)
+        run_folder.sweep()
+        context = ConnectorContext(store, base, orders=orders, tell=tell)
+        program = _program(
+            plan, secrets or Secrets(), journal, found.last, connectors or REGISTERED, context, sql
+        )
+        if orders is not None and not restarts.is_up:
+            orders.check(
+                path for source in program.sources.values() for path in getattr(source, "paths", list)()
             )
-            with stop_on_signals(stop) if handle_signals else nullcontext():
-                return loop.run()
+        restarts.watching = not all(source.bounded for source in program.sources.values())
+
+        def on_up() -> None:
+            restarts.is_up = True
+
+        return EpochLoop(
+            program,
+            journal,
+            runner,
+            GarbageCollector(journal, retained=retained_epochs, pins=Savepoints(store).pinned),
+            LoopSettings(
+                parallelism=shards,
+                base_dir=base,
+                local_dir=str(cache),
+                admission=_admission(plan, max_rows_per_epoch),
+                tasks=lambda: max(runner.known_parallelism or shards, 1),
+                max_epochs=max_epochs,
+                letters=LetterBudget(plan.options.max_dead_letters, plan.options.max_dead_letter_share),
+                **({} if poll_s is None else {"poll_s": poll_s}),
+            ),
+            run,
+            lineage=token_hex(16),
+            stop=stop,
+            on_epoch=on_epoch,
+            on_up=on_up,
+            on_phase=on_phase,
+            totals=totals,
+            check_lease=lease.check,
+            faults=faults,
+            wall_clock=wall_clock,
+        ).run()
+
+    def patient(seconds: float) -> None:
+        stop.wait(seconds)
+        if stop.requested:
+            raise _StoppedWaitingError
+
+    def told() -> RunResult:
+        with _errors_told(store):
+            return attempt()
+
+    with stop_on_signals(stop) if handle_signals else nullcontext():
+        try:
+            with _errors_told(store):
+                lease.acquire(patient)
+            return replace(restarts.run(told), seconds=time.monotonic() - started)
+        except _StoppedWaitingError:
+            return totals.result("stopped", None, 0.0)
+        except Exception:
+            if stop.interrupted is not None:  # a library has made another error of it
+                raise stop.interrupted from None
+            raise
         finally:
             if own_runner is not None:
                 own_runner.close()
+            lease.release()
+
+
+@contextmanager
+def _errors_told(store: CheckpointStore) -> Iterator[None]:
+    """Turns what is raised inside about data, state and files into a DiagnosticError."""
+    try:
+        yield
+    except InputFileError as error:
+        raise error_of(describe(error)) from error
     except DataError as error:
         raise DiagnosticError(Diagnostic("DAT002", error.message)) from error
     except StateError as error:
         raise error_of(describe(error)) from error
-    except OSError as error:
-        raise DiagnosticError(
-            Diagnostic(
-                "ENV005",
-                f"a file can't be read or written: {error}",
-                notes=(f"the state directory is {uri}",),
-                help="run again when this is mended: the run goes on where it stopped",
-            )
-        ) from error
-    finally:
-        lease.release()
+    except DamagedFileError as error:
+        raise damaged(error, store) from error
+    except (OSError, MachineError) as error:
+        what = str(error) if isinstance(error, MachineError) else machine_trouble(error)
+        notes = [f"the state directory is {store.uri}"]
+        if store.is_local:
+            with suppress(OSError):
+                free = shutil.disk_usage(store.path("")).free
+                notes.append(f"its disk has {free >> 20:,} MiB left")
+        raise machine_refuses(what or str(error), *notes) from error
 
 
 def _shards(
@@ -192,22 +275,23 @@ def _program(
     journal: Journal,
     last: Manifest | None,
     connectors: DriverConnectors,
-    base_dir: str,
+    context: ConnectorContext,
     sql: str | None,
 ) -> Program:
-    context = ConnectorContext(journal.store, base_dir)
     text = plan_json.to_text(plan).encode()
     sinks = {spec.name: connectors.sink(secrets.resolved(spec), context) for spec in plan.sinks}
-    former = {}
-    if last is not None:
+    former: dict[str, Sink] = {}
+    moved = set()
+    if last is not None and not is_fresh_fork(last):
         specs = {spec.name: spec for spec in plan.sinks}
         before = plan if last.plan_digest == digest_of(text) else physical_plan(journal, last)
-        former = {
-            spec.name: sinks[spec.name]
-            if specs.get(spec.name) == spec or _takes_over(sinks.get(spec.name), spec)
-            else connectors.sink(secrets.resolved(spec), context)
-            for spec in before.sinks
-        }
+        for spec in before.sinks:
+            same = specs.get(spec.name) == spec
+            if same or _takes_over(sinks.get(spec.name), spec):
+                former[spec.name] = sinks[spec.name]
+                moved |= set() if same else {spec.name}
+            else:
+                former[spec.name] = connectors.sink(secrets.resolved(spec), context)
     folders = own_folders(go_on(() if last is None else last.sources, plan.sources), plan.sources)
     return Program(
         plan=plan,
@@ -220,6 +304,7 @@ def _program(
         source_folders=folders,
         sinks=sinks,
         former_sinks=former,
+        moved=frozenset(moved),
         secrets=secrets,
         sql=sql,
     )

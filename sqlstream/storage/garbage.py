@@ -65,16 +65,20 @@ class GarbageCollector:
         dropped = sorted(self._kept)[: -self._retained]
         if not dropped:
             return
+        pinned = self._pinned()
+        if pinned is None:
+            return
         candidates: set[str] = set()
         for epoch in dropped:
             candidates |= {*self._kept.pop(epoch), manifest_name(epoch), plan_name(epoch)}
-        needed = self._needed()
+        needed = self._needed(pinned)
         # The manifest goes first: one that is there names only files that are there.
         for name in sorted(candidates - needed, key=lambda name: (not name.startswith("epochs/"), name)):
             self._store.delete(name)
 
     def sweep(self) -> None:
         """List everything and delete what is not needed; for the start, when no epoch is under way."""
+        self._store.sweep_temporary()
         plans, manifests = self._journal.epochs()
         last = manifests[-1] if manifests else 0
         for epoch in manifests[-self._retained :]:
@@ -86,7 +90,10 @@ class GarbageCollector:
                         raise
                     continue  # an older one is damaged: nothing can be made of it, and nothing needs it
                 self._kept[epoch] = files_of(manifest)
-        needed = self._needed()
+        pinned = self._pinned()
+        if pinned is None:
+            return
+        needed = self._needed(pinned)
         old = [manifest_name(epoch) for epoch in manifests] + [plan_name(e) for e in plans if e <= last]
         folders = (self._state_folder, staged_rows.FOLDER, "plans")
         found = [*old, *(name for folder in folders for name in self._store.list(folder))]
@@ -94,8 +101,15 @@ class GarbageCollector:
             if name not in needed:
                 self._store.delete(name)
 
-    def _needed(self) -> set[str]:
-        needed = set(self._pins())
+    def _pinned(self) -> frozenset[str] | None:
+        """What a user holds on to; None if that can't be read, and then nothing may be collected."""
+        try:
+            return self._pins()
+        except DiagnosticError:
+            return None
+
+    def _needed(self, pinned: frozenset[str]) -> set[str]:
+        needed = set(pinned)
         for epoch, files in self._kept.items():
             needed |= {*files, manifest_name(epoch), plan_name(epoch)}
         return needed

@@ -80,6 +80,12 @@ class Journal:
                 manifests.append(int(number))
         return sorted(plans), sorted(manifests)
 
+    def begun(self) -> int | None:
+        """The first epoch after the last manifest that has a plan; None if there is none."""
+        plans, manifests = self.epochs()
+        last = manifests[-1] if manifests else 0
+        return next((epoch for epoch in plans if epoch > last), None)
+
     def manifest(self, epoch: int) -> Manifest:
         """The manifest of an epoch. Raises FileNotFoundError if there is none."""
         name = manifest_name(epoch)

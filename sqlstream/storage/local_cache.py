@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sqlstream_operators.state.private_folder import make_private
+from sqlstream_operators.state.shard_store import RESCALE_PREFIX
 from sqlstream_operators.task.dead_letters import FOLDER_PREFIX
 from sqlstream_operators.task.task import SPILL
 
@@ -26,11 +27,15 @@ _SLOT = re.compile(r"^(?P<state>.+)-\d{5}-of-(?P<shards>\d{5})(\.scratch-[0-9a-f
 UNUSED_S = 7 * 24 * 3600
 
 
+def user_directory() -> Path:
+    """Where this user's caches and temporary folders are on this machine."""
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    return Path(tempfile.gettempdir()) / f"sqlstream-{user}"
+
+
 def default_directory(state_uri: str) -> Path:
     """The cache folder of a state directory: the same in every run, another for every user."""
-    user = os.getuid() if hasattr(os, "getuid") else 0
-    digest = hashlib.sha256(state_uri.encode()).hexdigest()[:16]
-    return Path(tempfile.gettempdir()) / f"sqlstream-{user}" / digest
+    return user_directory() / hashlib.sha256(state_uri.encode()).hexdigest()[:16]
 
 
 def prepare(directory: Path, state_uri: str, states: Iterable[str], shards: int) -> None:
@@ -44,8 +49,8 @@ def prepare(directory: Path, state_uri: str, states: Iterable[str], shards: int)
     for slot in directory.iterdir():
         found = _SLOT.match(slot.name)
         unused = found and (found["state"] not in wanted or int(found["shards"]) != shards)
-        # What tasks that were killed collected or spilled is of no use to anybody.
-        if unused or slot.name.startswith(FOLDER_PREFIX) or slot.name == SPILL:
+        # What tasks that were killed collected, spilled or moved to other shards is of no use to anybody.
+        if unused or slot.name.startswith((FOLDER_PREFIX, RESCALE_PREFIX)) or slot.name == SPILL:
             shutil.rmtree(slot, ignore_errors=True)
 
 

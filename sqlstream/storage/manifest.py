@@ -17,6 +17,9 @@ from sqlstream.storage.field_ids import FieldIds, StoredField
 from sqlstream_operators.plan.watermarks import WATERMARK_MIN, Watermarks
 from sqlstream_operators.state.staged_rows import StagedRows
 
+#: Once a tally has more rows than these, it counts half of them.
+LAST_ROWS = 100_000
+
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
@@ -97,7 +100,8 @@ class EpochPlan:
     `parent` is the epoch whose manifest it builds on (None for the first), `lineage` the random id that the
     first epoch of the state directory got, `fingerprint` that of the program (`program_fingerprint`). `now_us` is the
     wall clock when it was planned (µs since 1970): what a replay computes depends on it. `admitted` is how many rows it
-    was allowed to read.
+    was allowed to read. `restated` are sinks that are new beside their state: the epoch reads nothing, and gives them the
+    whole answer that the state has.
     """
 
     epoch: int
@@ -109,6 +113,7 @@ class EpochPlan:
     sources: tuple[PlannedSource, ...]
     now_us: int = 0
     admitted: int = 0
+    restated: tuple[str, ...] = ()
 
     @property
     def reads(self) -> bool:
@@ -129,6 +134,7 @@ class EpochPlan:
                 "sources": [source.to_json() for source in self.sources],
                 "now_us": self.now_us,
                 "admitted": self.admitted,
+                "restated": list(self.restated),
             },
         )
 
@@ -146,6 +152,7 @@ class EpochPlan:
             sources=tuple(PlannedSource.from_json(source) for source in content["sources"]),
             now_us=content["now_us"],
             admitted=content["admitted"],
+            restated=tuple(content.get("restated", ())),
         )
 
 
@@ -158,6 +165,27 @@ class RowsCap:
 
     rows: int
     epochs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LetterTally:
+    """Dead letters since the state directory began (`total`), and, of the last so many `rows` that were read, `letters`.
+
+    The older rows are, the less they count: a source that is wrong from now on shows, however long it was right.
+    """
+
+    total: int = 0
+    rows: int = 0
+    letters: int = 0
+
+    def after(self, rows: int, letters: int) -> LetterTally:
+        """The tally after an epoch that read `rows` and had `letters`.
+
+        >>> LetterTally().after(10, 2).after(100_000, 0).after(10, 9)
+        LetterTally(total=11, rows=50015, letters=10)
+        """
+        old = 2 if self.rows > LAST_ROWS else 1
+        return LetterTally(self.total + letters, self.rows // old + rows, self.letters // old + letters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +305,8 @@ class Manifest:
     was made of, rendered and without secrets (`plans/<digest>.sql`; None: there was none). `dead_letters` counts rows
     by kind, `dead_letter_files` names the files that tasks staged with them. `previous` is the last epoch before
     this one that is not void, 0 if there is none: the epoch that a sink's target must be at before this one is applied.
-    `rows_cap` holds for the epochs after it. `last_field_id` is the greatest id that a stored field ever had.
+    `rows_cap` holds for the epochs after it, `tally` counts dead letters up to it. `last_field_id` is the greatest id that a
+    stored field ever had. `origin` names the savepoint that the state directory began with ("": with nothing).
     """
 
     epoch: int
@@ -300,6 +329,8 @@ class Manifest:
     rows_cap: RowsCap | None = None
     sql_digest: str | None = None
     last_field_id: int = 0
+    origin: str = ""
+    tally: LetterTally = LetterTally()
 
     @property
     def field_ids(self) -> FieldIds:
@@ -336,6 +367,8 @@ class Manifest:
                 "previous": self.previous,
                 "sql": self.sql_digest,
                 "last_field_id": self.last_field_id,
+                "origin": self.origin,
+                "tally": [self.tally.total, self.tally.rows, self.tally.letters],
                 "rows_cap": self.rows_cap and [self.rows_cap.rows, self.rows_cap.epochs],
             },
         )
@@ -367,5 +400,7 @@ class Manifest:
             previous=content["previous"],
             sql_digest=content["sql"],
             last_field_id=content["last_field_id"],
+            origin=content.get("origin", ""),
             rows_cap=content["rows_cap"] and RowsCap(*content["rows_cap"]),
+            tally=LetterTally(*content.get("tally", ())),  # manifests of older versions have none
         )

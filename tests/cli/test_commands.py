@@ -121,16 +121,21 @@ def test_our_own_mistakes(
 
 
 @pytest.mark.parametrize(
-    "error", [PermissionError(13, "Permission denied", "/x"), OSError(28, "No space left on device")]
+    ("error", "code"),
+    [(PermissionError(13, "Permission denied", "/x"), 1), (OSError(28, "No space left on device"), 5)],
 )
 def test_what_the_machine_refuses_is_no_bug_of_ours(
-    pipeline: Path, error: OSError, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    pipeline: Path,
+    error: OSError,
+    code: int,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(*_: object) -> None:
         raise error
 
     monkeypatch.setattr("sqlstream.cli.check.plan", fail)
-    assert run_cli(["check", str(pipeline)]) == 1
+    assert run_cli(["check", str(pipeline)]) == code
     assert f"{error.strerror}" in capsys.readouterr().err
 
 
@@ -234,3 +239,22 @@ def test_check_costs_little_more_than_loading_its_libraries(tmp_path: Path, pipe
             )
             best[name] = min(best[name], spent)
     assert best["check"] < 4 * best["libraries"], f"seconds of CPU: {best}"
+
+
+def test_a_command_that_used_duckdb_ends_without_complaints() -> None:
+    """DuckDB's binding writes to standard error of every object that nobody collects."""
+    script = (
+        "import sys, duckdb\n"
+        "from sqlstream_operators.duck.session import DuckSession\n"
+        "from sqlstream.cli.main import main\n"
+        "duckdb.sql(\"SELECT map{'a': 1}\").fetchall()\n"
+        "sys.argv = ['sqlstream', '--version']\n"
+        "main()\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")

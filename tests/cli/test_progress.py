@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from sqlstream.cli.progress import TerminalProgress, TextLines, epoch_line, lowest_watermark
+from sqlstream.cli.progress import (
+    TerminalProgress,
+    TextLines,
+    dead_letter_warning,
+    epoch_line,
+    lowest_watermark,
+)
 from sqlstream.planning import plan_file
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 
@@ -77,6 +83,7 @@ def test_the_live_line_makes_way_for_rows(
     terminal = io.StringIO()
     monkeypatch.setattr(sys, "stdout", terminal)
     with TerminalProgress("p", PLAN, "state", terminal) as progress:
+        progress.phase("starting Spark")
         progress.epoch(report(1))
         sys.stdout.write("a row\n")
         progress.epoch(report(2))
@@ -89,3 +96,17 @@ def test_the_live_line_makes_way_for_rows(
     assert parts[3] == "a row\n"
     assert parts[4].startswith("epoch 2")
     assert parts[5].startswith("p: stopped, what was read is committed")
+
+
+def test_dead_letters_are_warned_of() -> None:
+    assert dead_letter_warning({"late": 0}, 5, "s") is None
+    some = dead_letter_warning({"malformed": 2, "no-time": 1, "late": 0}, 10, "s/")
+    assert some is not None
+    assert (some.code, some.severity) == ("DAT006", "warning")
+    assert (
+        some.message == "3 of 10 rows that were read could not be counted (2 malformed, 1 without event time)"
+    )
+    assert some.notes == ("they are kept in s/dead-letter",)
+    whole = dead_letter_warning({"malformed": 1_000}, 1_000, "s")
+    assert whole is not None
+    assert whole.message.startswith("all 1,000 rows that were read could not be counted")

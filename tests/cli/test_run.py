@@ -136,3 +136,46 @@ def test_data_that_cannot_be_computed(
     assert done.returncode == 1, done.stderr
     assert "error[DAT001]" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_what_a_killed_run_leaves_is_swept_by_the_next_one(tmp_path: Path) -> None:
+    """SIGKILL to the driver, the JVM and the workers at once: nobody is left to clean up."""
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "p.sql").write_text(
+        """
+        CREATE TABLE t (a BIGINT) WITH ('connector' = 'datagen', 'fields.a.max' = '9');
+        CREATE TABLE o (a BIGINT, n BIGINT, PRIMARY KEY (a) NOT ENFORCED)
+        WITH ('connector' = 'duckdb', 'path' = 'o.duckdb');
+        INSERT INTO o SELECT a, COUNT(*) AS n FROM t GROUP BY a;
+        """
+    )
+    arguments = ["run", "p.sql", "--json", "--max-rows-per-epoch", "2000", "--parallelism", "2"]
+
+    def one_epoch(number: signal.Signals) -> set[str]:
+        process = subprocess.Popen(
+            [*COMMAND, *arguments],
+            cwd=tmp_path,
+            env={**ENVIRONMENT, "TMPDIR": str(tmp_path / "tmp")},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        found = temporary()
+        os.killpg(process.pid, number)
+        process.communicate(timeout=120)
+        return found
+
+    def temporary() -> set[str]:
+        caches = next((tmp_path / "tmp").glob("sqlstream-*"))
+        beside = {p.name for p in (tmp_path / "tmp").iterdir()} - {caches.name}
+        return beside | {p.name for p in (caches / "runs").iterdir() if p.is_dir()}
+
+    first = one_epoch(signal.SIGKILL)
+    assert first
+    assert temporary() & first, "nothing was left, so nothing is shown"
+    second = one_epoch(signal.SIGINT)
+    assert not second & first
+    assert temporary() == set()

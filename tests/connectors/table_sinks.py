@@ -34,6 +34,8 @@ from sqlstream_operators.state import staged_rows
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.staged_rows import BATCH_ROWS, FOLDER, INLINE_BYTES, stage
 from sqlstream_planner.diagnostics import DiagnosticError
+from sqlstream_planner.identity.form import form
+from sqlstream_planner.identity.sink import Holds, SinkIdentity
 from tests.examples import examples
 from tests.operators.pipelines import window_plan
 from tests.runtime.support import (
@@ -53,6 +55,12 @@ Row = tuple[Any, ...]
 Delta = Sequence[tuple[Row, int]]
 
 SIMPLE = {"k": "BIGINT", "v": "VARCHAR"}
+
+
+def _held(connector: str, key: tuple[str, ...]) -> str:
+    """What a sink of the tests' plan holds, wherever its table is."""
+    query = form("query", form("rows"), form("conditions"), form("columns"))
+    return SinkIdentity({"connector": connector}, (), False, key, (query,), None, Holds.ANSWER, False).text
 
 
 class Backend(Protocol):
@@ -196,7 +204,14 @@ class TableWorld(World):
     def program_to(backend: Backend, options: Mapping[str, str], key: tuple[str, ...] = ()) -> PhysicalPlan:
         plan = window_plan(TUMBLE)
         (shape,) = plan.sinks
-        sink = replace(shape, name="target", connector=backend.connector, options=options, primary_key=key)
+        sink = replace(
+            shape,
+            name="target",
+            connector=backend.connector,
+            options=options,
+            primary_key=key,
+            identity=_held(backend.connector, key),
+        )
         stages = tuple(
             replace(
                 stage,

@@ -279,5 +279,8 @@ def test_a_file_that_was_left_behind(tmp_path: Path) -> None:
     backend = DuckBackend(tmp_path)
     world = TableWorld.over(backend, ())
     world.run()
-    with pytest.raises(DiagnosticError, match=r"is gone, and with it the rows up to epoch"):
+    with pytest.raises(DiagnosticError) as caught:
         world.run(plan=TableWorld.program_to(backend, {"path": "another.duckdb"}))
+    [told] = caught.value.diagnostics
+    assert (caught.value.exit_code, told.code) == (4, "STA015")
+    assert "is gone, and with it the rows up to epoch" in told.notes[0]

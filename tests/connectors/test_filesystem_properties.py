@@ -21,6 +21,7 @@ from sqlstream.connectors.filesystem.sink import FileWriter
 from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan.types import parse_type
+from sqlstream_planner.diagnostics import DiagnosticError
 from tests.connectors.harness import context, read_all, rows, sink_spec, source_spec
 from tests.examples import examples
 
@@ -95,6 +96,10 @@ def _check(
             for staged, _ in part.payload.get("files", ()):
                 (folder / "out" / staged).rename(folder / f"in/{i}.{format_}")
         spec = source_spec(schema, path="in", format=format_)
+        if not table.num_rows:  # without rows there is no file
+            with pytest.raises(DiagnosticError, match="DAT004"):
+                read_all(duck, spec, context(folder, "whole"))
+            return
         whole = read_all(duck, spec, context(folder, "whole"))
         cut = read_all(duck, spec, context(folder, "cut"), limits, queries=queries)
         assert whole.bad == []

@@ -10,13 +10,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import fs
 
 from sqlstream.connectors.api import ConnectorContext, Limits
+from sqlstream.connectors.filesystem import file_ranges, file_version, parquet, paths
+from sqlstream.connectors.filesystem.file_ranges import FileRange
+from sqlstream.connectors.filesystem.file_version import check_unchanged
 from sqlstream.connectors.filesystem.paths import glob_pattern, list_files
 from sqlstream.connectors.filesystem.source import FileSource
-from sqlstream.storage.checked_json import DamagedFileError
+from sqlstream.storage.checked_json import DamagedFileError, encode
 from sqlstream_operators.duck.session import DuckSession
-from sqlstream_operators.errors import DataError
+from sqlstream_operators.errors import DataError, InputFileError
+from sqlstream_planner.diagnostics import DiagnosticError
 from tests.connectors.harness import context, read_all, read_split, source_spec
 
 SCHEMA = {"a": "BIGINT"}
@@ -69,7 +74,6 @@ def test_a_directory_is_read_recursively_in_natural_order_without_hidden_files(
         ("d/{a,sub/c}.*", [1, 3]),
         ("d/?.json", [1, 2]),
         ("d/[!a].json", [2]),
-        ("d/no*", []),
     ],
 )
 def test_globs(tmp_path: Path, duck: DuckSession, glob: str, expected: list[int]) -> None:
@@ -94,11 +98,118 @@ def test_odd_names(tmp_path: Path, duck: DuckSession, name: str, format_: str) -
     assert read.rows == [(1, f"{tmp_path}/d/{name}"), (2, f"{tmp_path}/d/{name}")]
 
 
-def test_a_path_that_does_not_exist(tmp_path: Path, duck: DuckSession) -> None:
-    with pytest.raises(DataError, match="does not exist"):
-        _read(duck, context(tmp_path), "nowhere")
-    with pytest.raises(DataError, match="there is no folder"):
-        _read(duck, context(tmp_path), "nowhere/*.json")
+@pytest.mark.parametrize(
+    ("path", "options", "message", "notes", "help_"),
+    [
+        ("dta", {}, "path 'TMP/dta' does not exist", "in 'TMP' there is no 'dta', but 'data', 'x.json'", "TMP/data"),
+        ("data/b/c", {}, "path 'TMP/data/b/c' does not exist", "in 'TMP/data' there is no 'b', but", None),
+        ("x.json/y", {}, "path 'TMP/x.json/y' does not exist", "'TMP/x.json' is a file", None),
+        ("nowhere/*.json", {}, "there is no folder 'TMP/nowhere'", "there is no 'nowhere', but 'data'", None),
+        ("data/empty", {}, "'TMP/data/empty' is an empty folder", "", None),
+        ("data/*.jsn", {}, "no file matches 'TMP/data/*.jsn'", "in 'TMP/data' there is 'a-1.json'", "TMP/data/a-1.json"),
+        ("data/[z]*/{a,b}", {}, "no file matches", "there is 'a-1.json'", None),
+        ("data/hidden", {}, "'TMP/data/hidden' has no visible file", "2 files in 'TMP/data/hidden' not read", None),
+        ("data/.*", {}, "no file matches", "names that start with . or _ are hidden: '.tmp'", None),
+        (
+            "data",
+            {"source.path.regex-pattern": "a-1.json"},
+            "none of 1 file matches 'source.path.regex-pattern' = 'a-1.json'",
+            "the pattern must match the whole absolute path; there are 'TMP/data/a-1.json'",
+            ".*a-1.json.*",
+        ),
+    ],
+)  # fmt: skip
+def test_a_path_without_files_is_an_error_that_says_what_is_there(
+    tmp_path: Path,
+    duck: DuckSession,
+    path: str,
+    options: dict[str, str],
+    message: str,
+    notes: str,
+    help_: str | None,
+) -> None:
+    _files(tmp_path, {"x.json": _line(1), "data/a-1.json": _line(1)})
+    _files(tmp_path, {"data/.tmp": "", "data/hidden/_SUCCESS": "", "data/hidden/.x/y": ""})
+    (tmp_path / "data/empty").mkdir()
+    with pytest.raises(DiagnosticError) as caught:
+        read_all(duck, source_spec(SCHEMA, options, path=path, format="json"), context(tmp_path))
+    (found,) = caught.value.diagnostics
+    assert (found.code, caught.value.exit_code) == ("DAT004", 1)
+    shown = [text.replace("TMP", str(tmp_path)) for text in (message, notes)]
+    assert shown[0] in found.message
+    assert shown[1] in "; ".join(found.notes)
+    assert (help_ is None) == (found.help is None)
+    assert (help_ or "").replace("TMP", str(tmp_path)) in (found.help or "")
+
+
+def test_a_state_that_had_files_needs_no_new_ones(tmp_path: Path, duck: DuckSession) -> None:
+    _files(tmp_path / "d", {"1": _line(1)})
+    first = read_all(duck, source_spec(SCHEMA, path="d", format="json"), context(tmp_path))
+    (tmp_path / "d/1").unlink()
+    again = read_all(
+        duck,
+        source_spec(SCHEMA, path="d", format="json"),
+        context(tmp_path),
+        position=first.position,
+    )
+    assert again.rows == []
+
+
+@pytest.mark.parametrize("pattern", ["*.json", "a(", "[z-a]"])
+def test_a_pattern_that_is_no_regular_expression(tmp_path: Path, pattern: str) -> None:
+    spec = source_spec(SCHEMA, {"source.path.regex-pattern": pattern}, path="d", format="json")
+    with pytest.raises(DiagnosticError, match=r"OPT003.*a regular expression \("):
+        FileSource(spec, context(tmp_path))
+
+
+def test_lists_of_older_versions_are_read(tmp_path: Path, duck: DuckSession) -> None:
+    """They had no more than size and time of each file."""
+    _files(tmp_path / "d", {"1": _line(1), "2": _line(2), "3": _line(3)})
+    files = [[f"d/{n}", (tmp_path / f"d/{n}").stat().st_size, local_time(tmp_path / f"d/{n}")] for n in "12"]
+    where = context(tmp_path)
+    where.store.put("sources/t/000000.json", encode("listing", {"files": files}))
+    spec = source_spec(SCHEMA, path="d", format="json")
+    assert read_all(duck, spec, where, position={"segments": 1, "file": 1, "offset": 0}).rows == [(2,), (3,)]
+    _files(tmp_path / "d", {"1": _line(7)})
+    os.utime(tmp_path / "d/1", (1, 1))
+    with pytest.raises(InputFileError, match="d/1 changed"):
+        read_all(duck, spec, where, position={"segments": 2, "file": 3, "offset": 0})
+
+
+def test_ranges_of_older_plans_are_read(tmp_path: Path) -> None:
+    _files(tmp_path, {"1": _line(1)})
+    old = [str(tmp_path / "1"), 9, local_time(tmp_path / "1"), 0, None]
+    file_range = FileRange.from_json(old, "")
+    check_unchanged(file_range.entry)
+    assert FileRange.from_json(file_range.to_json(), "") == file_range
+
+
+def local_time(path: Path) -> int:
+    return path.stat().st_mtime_ns // 1000
+
+
+def test_objects_are_compared_by_size_and_time(
+    tmp_path: Path, duck: DuckSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list of a store has fractions of a second, what it says of one object has none."""
+    store = fs.SubTreeFileSystem(str(tmp_path / "bucket"), fs.LocalFileSystem())
+
+    def opened(path: str) -> tuple[fs.FileSystem, str]:
+        return store, path.removeprefix("s3://bucket/")
+
+    for module in (paths, file_version, file_ranges, parquet):
+        monkeypatch.setattr(module, "open_filesystem", opened)
+    _files(tmp_path / "bucket/d", {"1": _line(1), "2": _line(2)})
+    spec = source_spec(SCHEMA, path="s3://bucket/d", format="json")
+    first = read_all(duck, spec, context(tmp_path))
+    assert first.rows == [(1,), (2,)]
+    file = tmp_path / "bucket/d/2"
+    second = file.stat().st_mtime_ns // 10**9
+    os.utime(file, (second, second))
+    assert read_all(duck, spec, context(tmp_path), position=first.position).rows == []
+    os.utime(file, (second, second + 1))
+    with pytest.raises(InputFileError, match=r"s3://bucket/d/2 changed: it has 9 bytes as before"):
+        read_all(duck, spec, context(tmp_path), position=first.position)
 
 
 def test_a_file_uri(tmp_path: Path, duck: DuckSession) -> None:
@@ -162,7 +273,8 @@ def test_watching(tmp_path: Path, duck: DuckSession) -> None:
     now = 0.0
     _files(tmp_path / "d", {"b": _line(1), "a": _line(2)})
     os.utime(tmp_path / "d/b", (1, 1))
-    spec = source_spec(SCHEMA, {"source.monitor-interval": "10 s"}, path="d", format="json")
+    options = {"source.monitor-interval": "10 s", "source.settle-time": "0 s"}
+    spec = source_spec(SCHEMA, options, path="d", format="json")
     source = FileSource(spec, context(tmp_path), clock=lambda: now)
     assert not source.bounded
     plan = source.plan(source.initial_position(), Limits(tasks=1))
@@ -212,10 +324,11 @@ def test_a_file_that_grew_after_it_was_read_is_an_error_in_the_next_run(
 ) -> None:
     where = context(tmp_path)
     _files(tmp_path / "d", {"1": _line(1)})
-    assert _read(duck, where, "d") == [1]
+    spec = source_spec(SCHEMA, path="d", format="json")
+    first = read_all(duck, spec, where)
     _files(tmp_path / "d", {"1": _line(1, 2)})
-    with pytest.raises(DataError, match="A file is read once"):
-        _read(duck, where, "d")
+    with pytest.raises(InputFileError, match="A file is read once"):
+        read_all(duck, spec, where, position=first.position)
 
 
 def test_a_damaged_or_missing_listing_is_an_error(tmp_path: Path, duck: DuckSession) -> None:
@@ -232,7 +345,7 @@ def test_a_damaged_or_missing_listing_is_an_error(tmp_path: Path, duck: DuckSess
     with pytest.raises(DataError, match="incomplete"):
         _read(duck, where, "d", position={"segments": 1, "file": 1, "offset": 0})
     segment.with_name("000001.json").write_bytes(data)
-    with pytest.raises(DataError, match=r"000000\.json is missing"):
+    with pytest.raises(DamagedFileError, match=r"000000\.json: is missing"):
         _read(duck, where, "d")
 
 

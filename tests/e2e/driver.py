@@ -47,6 +47,18 @@ def kill_at(text: str) -> Faults:
     return at
 
 
+def sleep_at(text: str) -> Faults:
+    """Sleep for a minute at a point of an epoch, and say so: "run 2"."""
+    point, number = text.split()
+
+    def at(here: Point, epoch: int) -> None:
+        if (here, epoch) == (point, int(number)):
+            print("asleep", flush=True)
+            time.sleep(60)
+
+    return at
+
+
 def main(
     folder: Path, rows_per_epoch: int, parallelism: int, master: str | None, *, faults: Faults = no_faults
 ) -> int:
@@ -75,12 +87,15 @@ def main(
             lease_beat_s=float(os.environ.get("LEASE_BEAT_S", "0.2")),
             retained_epochs=int(os.environ.get("RETAINED_EPOCHS", str(RETAINED))),
             wall_clock=_clock(),
+            handle_signals="HANDLE_SIGNALS" in os.environ,
             faults=faults,
         )
     except DiagnosticError as error:
         for diagnostic in error.diagnostics:
             print(render(diagnostic, None), file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt as error:
+        return 128 + int(getattr(error, "number", signal.SIGINT))
     print(f"end {result.outcome}", flush=True)
     return 0
 
@@ -93,6 +108,10 @@ if __name__ == "__main__":
             int(arguments[1]),
             int(arguments[2]),
             arguments[3] if arguments[3:] else None,
-            faults=kill_at(os.environ["KILL_AT"]) if "KILL_AT" in os.environ else no_faults,
+            faults=kill_at(os.environ["KILL_AT"])
+            if "KILL_AT" in os.environ
+            else sleep_at(os.environ["SLEEP_AT"])
+            if "SLEEP_AT" in os.environ
+            else no_faults,
         )
     )

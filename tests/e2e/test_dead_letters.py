@@ -130,3 +130,33 @@ def test_a_restart_does_not_repeat_dead_letters(tmp_path: Path) -> None:
     assert_same(
         pipeline.output(), [(e, n - 2 if str(e).endswith("10") else n) for e, n in pipeline.expected()]
     )
+
+
+TUMBLED = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND))"
+BOUNDS = "window_start, window_end"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT window_end, COUNT(*) AS n FROM {TUMBLED} GROUP BY {BOUNDS}",
+        f"SELECT window_end, COUNT(*) AS n FROM (SELECT {BOUNDS}, k FROM {TUMBLED}) GROUP BY {BOUNDS}",
+        f"SELECT window_end, COUNT(*) AS n FROM (SELECT {BOUNDS}, window_time FROM {TUMBLED}) GROUP BY {BOUNDS}",
+        f"SELECT window_end, ARRAY_AGG(u) AS n FROM (SELECT {BOUNDS}, v * 2 AS u FROM {TUMBLED}) GROUP BY {BOUNDS}",
+        f"SELECT window_end, COUNT(e) AS n FROM (SELECT {BOUNDS}, e FROM "
+        f"(SELECT * FROM {TUMBLED}) AS y CROSS JOIN UNNEST(a) AS u (e)) AS x GROUP BY {BOUNDS}",
+        "SELECT window_end, v FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY v) AS rn "
+        f"FROM (SELECT {BOUNDS}, v FROM {TUMBLED})) WHERE rn <= 2",
+        "SELECT window_end, v FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY v) AS rn "
+        f"FROM (SELECT {BOUNDS}, v FROM (SELECT {BOUNDS}, v, k FROM {TUMBLED}) UNION ALL "
+        f"SELECT {BOUNDS}, k FROM {TUMBLED} WHERE FALSE)) WHERE rn <= 2",
+    ],
+    ids=["plain", "projected", "window time", "computed", "unnest", "top-n", "union"],
+)
+def test_the_event_time_of_a_letter_is_the_rows_own(tmp_path: Path, query: str) -> None:
+    """Also where the query has left it out before the rows are found late."""
+    data = [[row(1, a=[1]), row(45, a=[2]), row(12, a=[3, 4]), row(46, a=[5])]]
+    pipeline = Pipeline.create(tmp_path / "p", [query], data, delay=5)
+    pipeline.run(rows_per_epoch=1)
+    found = [(x["event_time"], x["window_end"], x["row"]["v"]) for x in pipeline.dead_letters()]
+    assert found == [("2024-01-01 00:00:12", "2024-01-01 00:00:20", 12)]

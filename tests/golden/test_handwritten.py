@@ -237,7 +237,18 @@ NEXMARK = {
 }
 
 
+FRAUD = {
+    "suspects/suspects": (
+        3000,
+        200,
+        0,
+        """SELECT bidder, len(prices), list_min(prices), list_max(prices)
+           FROM (SELECT bidder, list(price) AS prices FROM bid GROUP BY bidder) WHERE len(prices) > 4""",
+    ),
+}
+
 _NAMES = {
+    *(f"fraud/{q}" for q in FRAUD),
     *(f"flights/{s}" for s in FLIGHTS),
     *(f"shop/{s}" for s in SHOP),
     *(f"nexmark/{q}" for q in NEXMARK),
@@ -275,9 +286,12 @@ def test_shop(duck: duckdb.DuckDBPyConnection, sink: str) -> None:
     assert_equals_golden(duck, SHOP[sink], f"shop/{sink}")
 
 
-@pytest.mark.parametrize("query", NEXMARK)
+@pytest.mark.parametrize(
+    "query", [*(f"nexmark/{query}" for query in NEXMARK), *(f"fraud/{query}" for query in FRAUD)]
+)
 def test_nexmark(duck: duckdb.DuckDBPyConnection, query: str) -> None:
-    events, rate, start_s, sql = NEXMARK[query]
+    folder, _, name = query.partition("/")
+    events, rate, start_s, sql = {"nexmark": NEXMARK, "fraud": FRAUD}[folder][name]
     generator = NexmarkGenerator(
         seed=0,
         base_time_us=1_704_067_200_000_000 + start_s * 1_000_000,
@@ -289,7 +303,7 @@ def test_nexmark(duck: duckdb.DuckDBPyConnection, query: str) -> None:
         'CREATE TABLE bid AS SELECT bid.auction, bid.bidder, bid.price, bid.channel, bid.url, "dateTime", bid.extra '
         "FROM events WHERE bid IS NOT NULL"
     )
-    assert_equals_golden(duck, sql, f"nexmark/{query}")
+    assert_equals_golden(duck, sql, query)
 
 
 def test_every_golden_file_has_sql_of_its_own() -> None:

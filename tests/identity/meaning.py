@@ -136,6 +136,16 @@ class Worlds:
             self._rows[kept] = self._fetched(kept)
         return self._rows[kept]
 
+    def table(self, sql: str) -> list[Counter[tuple[str, ...]]]:
+        """The rows of a query, by the names of its columns, in each world."""
+        found = []
+        for con in self._opened:
+            result = con.execute(sql)
+            names = [str(column[0]) for column in result.description or ()]
+            order = sorted(range(len(names)), key=names.__getitem__)
+            found.append(Counter(tuple(f"{names[i]} {row[i]}" for i in order) for row in result.fetchall()))
+        return found
+
     def _fetched(self, kept: Kept) -> list[Counter[Row]]:
         return [
             Counter(_canonical(row, kept.keys) for row in con.execute(kept.sql).fetchall())

@@ -179,6 +179,17 @@ def fold(into: Counter[Row], table: pa.Table, columns: Schema) -> None:
             del into[tuple(row)]
 
 
+def _add(into: Counter[Row], changes: pa.Table) -> None:
+    """Add changes to rows; NaN is equal to itself, and a list can be compared."""
+    names = [name for name in changes.column_names if name != WEIGHT_COLUMN]
+    weights = changes.column(WEIGHT_COLUMN).to_pylist()
+    for row, weight in zip(changes.select(names).to_pylist(), weights, strict=True):
+        key = tuple(map(repr, row.values()))
+        into[key] += weight
+        if not into[key]:
+            del into[key]
+
+
 def assert_consolidated(changes: pa.Table) -> None:
     """Each row stands once in a shard's changes; rows without weights may stand there several times."""
     if WEIGHT_COLUMN in changes.column_names:
@@ -201,13 +212,14 @@ class Shards:
         self.memory: dict[int, MemoryShardStore] = {}
         self.versions: list[ShardVersion] = []
         self.epoch = 0
+        self.emitted: Counter[Row] = Counter()
 
     def run(self, table: pa.Table, marks: Watermarks | None = None) -> pa.Table:
         """One epoch; gives what all shards emit."""
         self.epoch += 1
         groups = key_groups([table.column(name) for name in self.keys], GROUPS, rows=table.num_rows)
         shards = shard_of(groups, self.shards, GROUPS)
-        outputs, versions = [], []
+        outputs, versions, kept = [], [], Counter[Row]()
         for shard in range(self.shards):
             with self.store(shard) as store:
                 context = OperatorContext(shard, self.shards, GROUPS, marks or Watermarks(), store, DUCK)
@@ -217,8 +229,14 @@ class Shards:
                     assert result.metrics.get("emitted_rows", 0) == result.output.num_rows
                     assert_consolidated(result.output)
                     outputs.append(result.output)
+                if hasattr(self.operator, "answer"):
+                    _add(kept, self.operator.answer(context))
                 versions.append(store.commit())
         self.versions = versions
+        if hasattr(self.operator, "answer"):
+            for output in outputs:
+                _add(self.emitted, output)
+            assert kept == self.emitted, "the state's answer is not what was emitted"
         return pa.concat_tables(outputs) if outputs else None
 
     @contextmanager

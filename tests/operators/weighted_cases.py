@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import duckdb
 import pyarrow as pa
@@ -13,8 +13,9 @@ import pyarrow as pa
 from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.codec.exchange import partition
 from sqlstream_operators.duck.session import DuckSession
-from sqlstream_operators.operators.operator import OperatorContext
+from sqlstream_operators.operators.operator import KeepsAnswer, OperatorContext
 from sqlstream_operators.operators.registry import operator_of
+from sqlstream_operators.plan.answers import keeps_answer
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.spec import OperatorSpec
 from sqlstream_operators.plan.types import BIGINT
@@ -110,6 +111,10 @@ class Shards:
         self.keys = list(keys)
         self.epoch = 0
         self.metrics: list[dict[str, int]] = []
+        #: Whether the state's answer is compared with what was emitted; it reads all of the state.
+        self.compares = keeps_answer(spec)
+        self._emitted: Multiset = Counter()
+        self._kept: Multiset = Counter()
         self._memory = [MemoryShardStore(spec.state, shard, shards, GROUPS) for shard in range(shards)]
         self._directory = directory
         self._versions = [ShardVersion.empty() for _ in range(shards)]
@@ -122,6 +127,11 @@ class Shards:
         for shard in range(self.shards):
             own = [part.get(shard, rows.slice(0, 0)) for part, rows in zip(pieces, inputs, strict=True)]
             outputs.append(self._run(shard, own, marks or Watermarks()))
+        if self.compares:
+            for output in outputs:
+                _add(self._emitted, output)
+            assert self._kept == self._emitted, "the state's answer is not what was emitted"
+            self._kept = Counter()
         return outputs
 
     def rescale(self, shards: int) -> None:
@@ -174,4 +184,14 @@ class Shards:
         names = [column.name for column in self.spec.output]
         assert [name for name in result.output.column_names if name != WEIGHT_COLUMN] == names
         self.metrics.append(dict(result.metrics))
+        if self.compares:
+            _add(self._kept, cast(KeepsAnswer, self.operator).answer(context))
         return result.output
+
+
+def _add(into: Multiset, changes: pa.Table) -> None:
+    weights = changes.column(WEIGHT_COLUMN).to_pylist()
+    for row, weight in zip(rows_of(changes.drop_columns([WEIGHT_COLUMN])), weights, strict=True):
+        into[row] += weight
+        if not into[row]:
+            del into[row]

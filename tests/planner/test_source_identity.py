@@ -78,7 +78,12 @@ def test_every_option_counts_unless_its_descriptor_says_otherwise() -> None:
         for o in d.all_options
         if not o.changes_rows and not o.name.endswith((".ignore-parse-errors", ".timestamp-format.standard"))
     }
-    assert harmless == {"source.monitor-interval", "scan.parallelism", "rows-per-second"}
+    assert harmless == {
+        "source.monitor-interval",
+        "source.settle-time",
+        "scan.parallelism",
+        "rows-per-second",
+    }
     datagen = REGISTERED.descriptors["datagen"]
     assert next(o for o in datagen.options if o.name == "rows-per-second").changes_rows
 

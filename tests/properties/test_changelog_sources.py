@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import random
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sqlstream.planning import plan_file
@@ -23,10 +25,12 @@ from tests.properties.updating import batch_of, collecting
 
 _BOUNDED = settings(max_examples=examples(12), deadline=None)
 Change = tuple[str, dict[str, Any]]
+Row = tuple[Any, ...]
 
 QUERIES = (
     "SELECT * FROM t",
     "SELECT g, COUNT(*) AS n, SUM(v) AS total, MIN(v) AS lo, MAX(v) AS hi, AVG(v) AS mean FROM t GROUP BY g",
+    "SELECT g, SUM(v) AS total FROM t GROUP BY g",
     "SELECT COUNT(*) AS n, COUNT(DISTINCT g) AS d, SUM(DISTINCT v) AS s, ARRAY_AGG(v) AS a FROM t",
     "SELECT DISTINCT g FROM t",
     "SELECT id, v, rn FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY g ORDER BY v DESC) AS rn FROM t) AS r WHERE rn <= 2",
@@ -156,6 +160,54 @@ def test_every_format_folds_to_the_batch(
         planned = plan(folder, query, format_, text, keyed=keyed)
         got = run(folder, planned, rows_per_epoch=rows_per_epoch, parallelism=2, prefix=None)
         assert_same(got, expected(folder, planned, text))
+
+
+@example(
+    query=QUERIES[2],
+    made=[
+        ("+I", {"id": 1, "g": "a", "v": 3}),
+        ("-D", {"id": 2, "g": "a", "v": 2}),
+        ("+I", {"id": 2, "g": "a", "v": 2}),
+    ],
+    rows_per_epoch=2,
+)
+@given(
+    query=st.sampled_from(QUERIES),
+    made=changes(honest=True).flatmap(st.permutations),
+    rows_per_epoch=st.integers(1, 4),
+)
+@_BOUNDED
+def test_changes_without_a_key_may_come_in_any_order(
+    query: str, made: list[Change], rows_per_epoch: int
+) -> None:
+    """Once a row has come as often as it went it is as if it had come first, in whatever epochs that was."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, text = Path(name), lines("changelog-json", made)
+        planned = plan(folder, query, "changelog-json", text, keyed=False)
+        got = run(folder, planned, rows_per_epoch=rows_per_epoch, parallelism=2, prefix=None)
+        assert_same(got, expected(folder, planned, text))
+
+
+@given(made=changes(honest=False), keyed=changes(honest=True), shuffled=st.randoms(use_true_random=False))
+@_BOUNDED
+def test_the_referee_knows_which_rows_are_there(
+    made: list[Change], keyed: list[Change], shuffled: random.Random
+) -> None:
+    """With a key its last change decides; without one a row is there as often as it came less it went."""
+    last: dict[int, Row] = {}
+    for kind, row in made:
+        last.pop(row["id"], None)
+        if kind in ("+I", "+U"):
+            last[row["id"]] = (row["id"], row["g"], row["v"])
+    counts: Counter[Row] = Counter()
+    shuffled.shuffle(keyed)
+    for kind, row in keyed:
+        counts[row["id"], row["g"], row["v"]] += 1 if kind in ("+I", "+U") else -1
+    with tempfile.TemporaryDirectory() as name:
+        for key, given_, rows in ((True, made, list(last.values())), (False, keyed, list(counts.elements()))):
+            folder, text = Path(name) / str(key), lines("changelog-json", given_)
+            planned = plan(folder, QUERIES[0], "changelog-json", text, keyed=key)
+            assert_same(expected(folder, planned, text), rows)
 
 
 @pytest.mark.parametrize("query", QUERIES)

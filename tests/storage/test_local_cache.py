@@ -29,6 +29,7 @@ def test_slots_of_other_shards_and_states_are_removed(tmp_path: Path) -> None:
         "w9-00001-of-00002",
         "w1-00001-of-00002.scratch-00ff",
         "letters-x1",
+        "rescale-00001-x",
         "spill",
         "other",
     ):

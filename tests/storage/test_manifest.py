@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlstream.storage.checked_json import DamagedFileError
+from sqlstream.storage.checked_json import DamagedFileError, decode, encode
 from sqlstream.storage.field_ids import StoredField
 from sqlstream.storage.manifest import (
     CommittedPart,
     EpochPlan,
+    LetterTally,
     Manifest,
     PlannedSource,
     PlannedSplit,
@@ -68,6 +69,7 @@ MANIFEST = Manifest(
     rows_cap=RowsCap(100, 3),
     sql_digest="e",
     last_field_id=7,
+    tally=LetterTally(5, 100, 4),
     sinks={
         "out": (CommittedPart(3, {"file": "x"}),),
         "table": (
@@ -116,3 +118,9 @@ def test_another_format_or_kind_is_named() -> None:
         Manifest.from_bytes("x", json.dumps({**content, "format": 9}).encode())
     with pytest.raises(DamagedFileError, match="is no epoch plan file"):
         EpochPlan.from_bytes("x", MANIFEST.to_bytes())
+
+
+def test_manifests_of_older_versions_have_no_tally() -> None:
+    content = decode("epoch manifest", "m", MANIFEST.to_bytes())
+    del content["tally"], content["kind"], content["format"]
+    assert Manifest.from_bytes("m", encode("epoch manifest", content)).tally == LetterTally()

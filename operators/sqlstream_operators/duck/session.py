@@ -14,9 +14,19 @@ import pyarrow as pa
 
 from sqlstream_operators.codec.arrow_types import from_arrow, to_arrow
 from sqlstream_operators.duck import memory
-from sqlstream_operators.errors import DataError, InternalError, MemoryExhaustedError, OperatorError
+from sqlstream_operators.errors import (
+    DataError,
+    InternalError,
+    MachineError,
+    MemoryExhaustedError,
+    OperatorError,
+    machine_trouble,
+)
 from sqlstream_operators.plan.spec import Column
 from sqlstream_operators.plan.types import Kind, SqlType, parse_type, quote_identifier, quote_literal
+
+#: What DuckDB raises where a disk refuses; a commit that can't be written is fatal to it.
+_OF_DISKS = (duckdb.IOException, duckdb.FatalException, duckdb.InternalException, duckdb.TransactionException)
 
 _SETTINGS = (
     "SET TimeZone = 'UTC'",
@@ -193,12 +203,16 @@ class DuckSession:
         return [(name, _sql_type(text)) for name, text in described]
 
     def error(self, error: Exception, sql: str = "") -> OperatorError:
-        """What to raise for a DuckDB error: a DataError, unless DuckDB itself failed or ran out of memory."""
+        """What to raise for a DuckDB error: a DataError, unless DuckDB itself failed, or ran out of memory or disk."""
         if isinstance(error, duckdb.OutOfMemoryException):
             said = " ".join(str(error).partition("Possible solutions")[0].split())
             return MemoryExhaustedError(f"DuckDB may use {self._limit >> 20} MiB of memory in a task: {said}")
-        if isinstance(error, duckdb.FatalException | duckdb.InternalException):
-            self._broken = True
+        fatal = isinstance(error, duckdb.FatalException | duckdb.InternalException)
+        self._broken = self._broken or fatal
+        trouble = machine_trouble(error) if isinstance(error, _OF_DISKS) else None
+        if trouble is not None:
+            return MachineError(trouble)
+        if fatal:
             return InternalError(f"DuckDB failed: {error}\nin: {sql}")
         if isinstance(error, UnicodeDecodeError):
             return DataError(bytes(error.object).decode(errors="replace"), sql)

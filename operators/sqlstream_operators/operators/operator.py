@@ -52,6 +52,14 @@ class Operator(Protocol):
         ...
 
 
+class KeepsAnswer(Protocol):
+    """An operator whose state has all that it has emitted and not taken back (`plan.answers` says which do)."""
+
+    def answer(self, context: OperatorContext) -> pa.Table:
+        """That, from the state before this epoch: each row with a positive WEIGHT_COLUMN. Changes no state."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorResult:
     """What an operator emits, and figures for the report (`closed_windows`, `max_closed_end_us` …)."""

@@ -92,10 +92,10 @@ class GroupAggregateSpec:
     `merge`: for each accumulator the DuckDB aggregate expression that merges several (by column name;
     deltas of sums and counts are added, a minimum over append-only input is the least). `presence` names
     the accumulator that counts the rows of a group: the group exists while it is positive, and its `acc`
-    row goes when that is 0 (and the multisets are empty); None for append-only input, where a group never
-    goes. `seed` is DuckDB SQL giving groups (keys and accumulators) that exist even without any row: the
-    one group of a global aggregate, the grand total of ROLLUP. They belong to the shard of their keys,
-    are emitted in the first epoch, and never go.
+    row goes when that and all others, which are sums then, are 0 or NULL (and the multisets are empty);
+    None for append-only input, where a group never goes. `seed` is DuckDB SQL giving groups (keys and
+    accumulators) that exist even without any row: the one group of a global aggregate, the grand total of
+    ROLLUP. They belong to the shard of their keys, are emitted in the first epoch, and never go.
 
     `emit` is DuckDB SQL over relation `merged` (keys, merged accumulators, the `columns` of each of
     `multisets`) giving `output`, one row a group; it may also filter (HAVING is a filter of its own,

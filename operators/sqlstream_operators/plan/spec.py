@@ -142,7 +142,11 @@ class SourceSpec:
 
 @dataclass(frozen=True, slots=True)
 class SinkSpec:
-    """One table that is written. `schema` is its declared schema; rows arrive with exactly these columns."""
+    """One table that is written. `schema` is its declared schema; rows arrive with exactly these columns.
+
+    `identity` says what it holds, as JSON text that only the planner reads: a run goes on with a sink that holds the same.
+    Specs that differ in it alone are equal.
+    """
 
     name: str
     connector: str
@@ -158,6 +162,7 @@ class SinkSpec:
     forgets: bool = (
         False  # state has a time to live: a row of a key may come though the one before never went
     )
+    identity: str = field(default="", compare=False)
 
 
 # ---------------------------------------------------------------------------------------------- operators
@@ -362,6 +367,20 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
+class RestartOptions:
+    """How a run is begun again when its database, disk or Spark fails: `none`, `fixed-delay` or `exponential-delay`.
+
+    `attempts` in a row (None: for ever), `delay_us` before the first, times `multiplier` each time, up to `longest_us`.
+    """
+
+    strategy: str
+    attempts: int | None = None
+    delay_us: int = 1_000_000
+    longest_us: int = 60_000_000
+    multiplier: float = 1.5
+
+
+@dataclass(frozen=True, slots=True)
 class JobOptions:
     """What `SET` statements decide. None: the command line or the runtime's default decides."""
 
@@ -374,6 +393,9 @@ class JobOptions:
     single_task_rows: int | None = None
     task_memory_bytes: int | None = None
     state_dir: str | None = None
+    max_dead_letters: int | None = None
+    max_dead_letter_share: float | None = None
+    restart: RestartOptions | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,10 @@ class SnapshotPolicy:
         return deltas > self.max_deltas and new_bytes() <= bound
 
 
+#: How folders are called in which shards are put together from others.
+RESCALE_PREFIX = "rescale-"
+
+
 class ShardStore(StateTables):
     """The versioned store of one shard (a `StateStore`), for one epoch: a context manager.
 
@@ -237,7 +241,7 @@ class ShardStore(StateTables):
     def _own_rows(self, old_shard: int, old: ShardVersion) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """The rows of an old shard whose key groups are this shard's, some thousands at a time."""
         time_tables = self._time_tables(old.schemas)
-        scratch = Path(tempfile.mkdtemp(prefix=f"rescale-{old_shard:05d}-", dir=self._local_dir))
+        scratch = Path(tempfile.mkdtemp(prefix=f"{RESCALE_PREFIX}{old_shard:05d}-", dir=self._local_dir))
 
         def build(cache: Cache) -> None:
             cache.restore(old.snapshot, old.base_chain)

@@ -26,7 +26,8 @@ class EpochContext:
     watermarks: of each source, µs. state: by state id, the versions of all shards before this epoch, in
     order; their number is the parallelism that they were written with. checkpoint: URI of the checkpoint
     store. local_dir: a directory of the task's machine that may be lost. now_us: the wall clock when the epoch was
-    planned, µs, the same when it is replayed.
+    planned, µs, the same when it is replayed. restated: sinks that get the whole answer that the state has, and nothing
+    else happens in the epoch; without any it is an ordinary one.
     """
 
     epoch: int
@@ -37,6 +38,7 @@ class EpochContext:
     checkpoint: str = ""
     local_dir: str = ""
     now_us: int = 0
+    restated: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; `from_json` reads it back."""
@@ -49,6 +51,7 @@ class EpochContext:
             "checkpoint": self.checkpoint,
             "local_dir": self.local_dir,
             "now_us": self.now_us,
+            "restated": list(self.restated),
         }
 
     @classmethod
@@ -56,7 +59,8 @@ class EpochContext:
         """Read what `to_json` wrote."""
         marks = {s: decode_json(Watermarks, m, f"watermarks.{s}") for s, m in data["watermarks"].items()}
         state = {s: tuple(ShardVersion.from_json(v) for v in vs) for s, vs in data["state"].items()}
-        return cls(**{**data, "watermarks": marks, "state": state})
+        restated = tuple(data["restated"])
+        return cls(**{**data, "watermarks": marks, "state": state, "restated": restated})
 
 
 def rocks_stores(epoch: EpochContext, shard: int) -> Stores:

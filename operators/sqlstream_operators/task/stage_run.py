@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +18,11 @@ from sqlstream_operators.duck.relations import Relations, conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import consolidated, empty, with_weight
 from sqlstream_operators.errors import DataError, InternalError, MemoryExhaustedError
-from sqlstream_operators.operators.operator import OperatorContext
+from sqlstream_operators.operators.operator import KeepsAnswer, OperatorContext, OperatorResult
 from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.operators.registry import operator_of
 from sqlstream_operators.operators.window.windows import closed_upto, window_ends_of_slice
+from sqlstream_operators.plan.answers import keeps_answer
 from sqlstream_operators.plan.spec import (
     SLICE_COLUMN,
     WEIGHT_COLUMN,
@@ -29,8 +30,10 @@ from sqlstream_operators.plan.spec import (
     ExchangeOutput,
     FragmentStep,
     LateStep,
+    OperatorSpec,
     OperatorStep,
     PhysicalPlan,
+    Schema,
     SinkOutput,
     SourceInput,
     Stage,
@@ -94,6 +97,8 @@ class StageRun:
             with _naming(output.input), self.timer.phase("fragment"):
                 rows = relations.table(output.input)
             if isinstance(output, SinkOutput):
+                if self.epoch.restated and output.sink not in self.epoch.restated:
+                    continue
                 sink = next(spec for spec in self.plan.sinks if spec.name == output.sink)
                 rows = conformed(rows, sink.schema, f"sink {sink.name}", [WEIGHT_COLUMN])
                 self.sinks.setdefault(sink.name, []).append(rows)
@@ -146,11 +151,17 @@ class StageRun:
             marks = watermarks_for(self.plan, self.epoch, step.name, spec.watermark_sources)
         operator = operator_of(spec)
         version = self._known_version(spec.state)
-        if version is not None and operator.idle(inputs, marks, stateless=version.is_empty):
+        restated = bool(self.epoch.restated)
+        keeps = restated and keeps_answer(spec)
+        nothing = (
+            not keeps
+            if restated
+            else operator.idle(inputs, marks, stateless=version is not None and version.is_empty)
+        )
+        if version is not None and nothing:
             self.state[spec.state.state_id] = version
             self.metrics[step.name] = {}
-            shape = with_weight(spec.output) if spec.emits_changes else spec.output
-            relations.add_table(step.name, empty(shape), spec.output)
+            relations.add_table(step.name, empty(_shape(spec)), spec.output)
             return
         started = time.perf_counter_ns()
         with self.stores(spec.state) as store:
@@ -164,7 +175,11 @@ class StageRun:
                 self.epoch.now_us,
             )
             try:
-                result = operator.process(inputs, context)
+                if restated:
+                    rows = cast(KeepsAnswer, operator).answer(context) if keeps else empty(_shape(spec))
+                    result = OperatorResult(rows, {})
+                else:
+                    result = operator.process(inputs, context)
             except DataError as error:
                 raise DataError(f"operator {step.name}: {error.message}", error.sql) from error
             self.state[spec.state.state_id] = store.commit()
@@ -240,6 +255,11 @@ class StageRun:
             letters=self.letters.stage(),
             **figures,
         )
+
+
+def _shape(spec: OperatorSpec) -> Schema:
+    """The columns of what an operator emits."""
+    return with_weight(spec.output) if spec.emits_changes else spec.output
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from sqlstream_operators.codec.exchange import Message, decode
 from sqlstream_operators.duck.relations import Relations, conformed
 from sqlstream_operators.duck.session import DUCKDB_ERRORS, DuckSession, worker_session
 from sqlstream_operators.duck.weighted import empty
-from sqlstream_operators.errors import DataError, InternalError
+from sqlstream_operators.errors import DataError, InputFileError, InternalError
 from sqlstream_operators.plan.spec import ExchangeInput, PhysicalPlan, SourceInput, SourceSpec, Stage
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_operators.state.private_folder import make_private
@@ -92,6 +92,8 @@ def run_source_task(
                 watermark, rows = _run_source(task, source, stages)
         except DUCKDB_ERRORS as error:
             raise duck.error(error) from error
+        except InputFileError as error:
+            raise InputFileError(f"source {source_name}: {error.message}", error.help) from error
         except DataError as error:
             raise DataError(f"source {source_name}: {error.message}", error.sql) from error
         finally:

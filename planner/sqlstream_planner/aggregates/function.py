@@ -107,7 +107,8 @@ class Arguments:
       count.
     - `at_most`: how many can be run where DuckDB takes more, with `instead`, which says what to write.
     - `ordered`: an ORDER BY inside the call is kept. `unordered_help` says what to write where one is refused;
-      if there is none it is taken and says nothing.
+      if there is none it is taken and says nothing. `orders_itself`: one that is kept can only name the first
+      argument; ascending it says nothing.
     - `check` finds a constant that DuckDB would refuse only when it runs.
     """
 
@@ -116,6 +117,7 @@ class Arguments:
     instead: str = ""
     ordered: bool = False
     unordered_help: str | None = None
+    orders_itself: bool = False
     check: Callable[[Sequence[exp.Expr]], WrongConstant | None] | None = None
 
 

@@ -7,36 +7,47 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream_planner.aggregates.batch_parts import in_value_order, rounded_in_value_order
+from sqlstream_planner.aggregates.batch_parts import rounded_in_value_order, varies
 from sqlstream_planner.aggregates.function import (
     AggregateFunction,
     Arguments,
+    BatchCall,
     Decomposition,
     Multiset,
     Spelling,
     WithinGroup,
     WrongConstant,
 )
-from sqlstream_planner.aggregates.kept_values import holistic
-from sqlstream_planner.aggregates.parts import AS_LIST, over_distinct
+from sqlstream_planner.aggregates.kept_values import holistic, kept_values
+from sqlstream_planner.aggregates.parts import AS_LIST, over_distinct, over_ordered_distinct
 from sqlstream_planner.logical import AggregateCall
 
 _SHARE = "write a number from 0 to 1, such as 0.5"
+#: DuckDB takes one, and makes of ORDER BY another column DESC an order of its own argument.
+_ITS_OWN_ORDER = "PERCENTILE_DISC(0.9) WITHIN GROUP (ORDER BY x DESC) counts from the top"
 
 
 def _check_share(arguments: Sequence[exp.Expr]) -> WrongConstant | None:
-    """The second argument is a share from 0 to 1 (negative: from the top)."""
+    """The second argument is a share from 0 to 1 (negative: from the top), or a list of them."""
     if len(arguments) < 2:
         return (
             WrongConstant(arguments[0], "the share of the quantile is missing", _SHARE) if arguments else None
         )
-    value = arguments[1].unnest()
+    shares = arguments[1].unnest()
+    listed = shares.expressions if isinstance(shares, exp.Array) else [shares]
+    if len({isinstance(share.unnest(), exp.Neg) for share in listed}) > 1:
+        return WrongConstant(arguments[1], "some of these shares are negative and some are not", _SHARE)
+    return next((wrong for wrong in map(_wrong_share, listed) if wrong is not None), None)
+
+
+def _wrong_share(share: exp.Expr) -> WrongConstant | None:
+    value = share.unnest()
     number = value.this if isinstance(value, exp.Neg) else value
     is_number = isinstance(number, exp.Literal) and not number.is_string
     if not isinstance(value, exp.Null) and not (is_number and not 0 <= float(number.name) <= 1):
         return None
     return WrongConstant(
-        arguments[1],
+        share,
         f"the share of a quantile can't be {value.sql()}",
         _SHARE,
     )
@@ -58,7 +69,7 @@ QUANTILE_CONT = AggregateFunction(
         ),
     ),
     within_group=WithinGroup("percentile_cont"),
-    arguments=Arguments(check=_check_share),
+    arguments=Arguments(check=_check_share, unordered_help=_ITS_OWN_ORDER),
     append_only=holistic,
     values=AS_LIST,
     over_distinct=over_distinct,
@@ -68,7 +79,7 @@ QUANTILE_CONT = AggregateFunction(
 QUANTILE_DISC = AggregateFunction(
     name="quantile_disc",
     within_group=WithinGroup("percentile_disc", "CASE WHEN (share) = 0 THEN 1 ELSE -(share) END"),
-    arguments=Arguments(check=_check_share),
+    arguments=Arguments(check=_check_share, unordered_help=_ITS_OWN_ORDER),
     append_only=holistic,
     values=AS_LIST,
     over_distinct=over_distinct,
@@ -76,25 +87,43 @@ QUANTILE_DISC = AggregateFunction(
 
 QUANTILE = AggregateFunction(
     name="quantile",
-    arguments=Arguments(check=_check_share),
+    arguments=Arguments(check=_check_share, unordered_help=_ITS_OWN_ORDER),
     append_only=holistic,
     values=AS_LIST,
     over_distinct=over_distinct,
 )
 
 
+def _direction(call: AggregateCall) -> str:
+    """DESC if of the most frequent values the greatest is wanted, else ASC: the least."""
+    return "DESC" if call.order_by and call.order_by[0][1] else "ASC"
+
+
+def _mode(call: AggregateCall) -> Decomposition:
+    kept, values = kept_values(replace(call, order_by=()), nulls=False)
+    return Decomposition((kept,), f"list_aggregate(list_sort({values}, '{_direction(call)}'), 'mode')")
+
+
 def _most_frequent(call: AggregateCall, values: tuple[str, ...]) -> str:
-    x = values[0]
-    return f"min({x})" if call.distinct else f'first({x} ORDER BY "count" DESC, {x})'
+    order = f"{values[0]} {_direction(call)}"
+    x = order if call.distinct else f'"count" DESC, {order}'
+    return f"first({values[0]} ORDER BY {x})"
 
 
+def _mode_batch(call: AggregateCall, written: BatchCall) -> BatchCall:
+    return replace(written, order=f"{written.arguments[0]} {_direction(call)}" if varies(call) else "")
+
+
+#: Of the most frequent values the least, or with ORDER BY x DESC the greatest.
 MODE = AggregateFunction(
     name="mode",
     within_group=WithinGroup("mode"),
-    append_only=holistic,
+    arguments=Arguments(ordered=True, orders_itself=True),
+    append_only=_mode,
     values=Multiset(_most_frequent),
-    over_distinct=over_distinct,
-    batch_any_order=in_value_order,
+    over_distinct=over_ordered_distinct,
+    batch_in_order=_mode_batch,
+    batch_any_order=_mode_batch,
 )
 
 MAD = AggregateFunction(name="mad", append_only=holistic, values=AS_LIST, over_distinct=over_distinct)

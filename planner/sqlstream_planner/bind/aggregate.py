@@ -15,6 +15,7 @@ from sqlstream_planner.bind.group_by import read_group_by
 from sqlstream_planner.bind.group_window import with_group_window, without_auxiliary
 from sqlstream_planner.bind.items import expand_items, project
 from sqlstream_planner.bind.scope import Scope
+from sqlstream_planner.bind.select_unnest import with_unnested
 from sqlstream_planner.bind.subqueries import BoundSubquery
 from sqlstream_planner.bind.window_keys import WindowKeys, window_keys
 from sqlstream_planner.logical import Aggregate, Emission, Field, Filter, Node, time_column
@@ -45,8 +46,8 @@ def bind_aggregate(
     bounds = window.positions if window is not None else ()
     # Bounds of the window come first and are in every set, so that they add nothing to the grouping id.
     positions = [*bounds, *(i for i in range(len(group_by.keys)) if i not in bounds)]
-    expressions = tuple(group_by.keys[i] for i in positions)
-    keys = tuple(_key_field(context, e, scope, window) for e in expressions)
+    node, expressions = with_unnested(context, node, [group_by.keys[i] for i in positions])
+    keys = tuple(_key_field(context, e, scope, node, window) for e in expressions)
     renumber = {old: new for new, old in enumerate(positions)}
     sets = tuple(
         tuple(dict.fromkeys((*range(len(bounds)), *(renumber[i] for i in chosen))))
@@ -80,7 +81,7 @@ def bind_aggregate(
     aggregate: Node = Aggregate(
         node,
         keys,
-        expressions,
+        tuple(expressions),
         sets,
         grouping,
         calls.all,
@@ -95,7 +96,8 @@ def bind_aggregate(
     if condition is not None:
         context.condition(condition, aggregate.fields, "HAVING")
         aggregate = Filter(aggregate, condition)
-    return project(context, aggregate, rewritten)
+    aggregate, shown = with_unnested(context, aggregate, [e for _, e in rewritten])
+    return project(context, aggregate, [(name, e) for (name, _), e in zip(rewritten, shown, strict=True)])
 
 
 def _items(
@@ -107,7 +109,9 @@ def _items(
     return expand_items(context, query, scope)
 
 
-def _key_field(context: BindContext, expression: exp.Expr, scope: Scope, window: WindowKeys | None) -> Field:
+def _key_field(
+    context: BindContext, expression: exp.Expr, scope: Scope, node: Node, window: WindowKeys | None
+) -> Field:
     """The column of the result with a key."""
     f = scope.by_id(expression.name) if isinstance(expression, exp.Column) else None
     if f is not None:
@@ -117,7 +121,7 @@ def _key_field(context: BindContext, expression: exp.Expr, scope: Scope, window:
             return window.key(f)
         time = f.time if f.time is not None and not f.time.direct else None
         return Field(context.new_id(f.name), f.name, f.type, f.nullable, time)
-    typed = context.type_of(expression, scope.fields)
+    typed = context.type_of(expression, node.fields)
     found = expression.find(exp.Column)
     name = found.name if found is not None else "key"
     return Field(context.new_id(name), name, typed.type, typed.nullable)

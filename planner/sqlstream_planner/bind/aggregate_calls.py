@@ -198,6 +198,18 @@ class AggregateCalls:
                 typed_node = exp.Anonymous(this=name, expressions=[exp.Star()])
         typed = self._context.type_of(typed_node, fields, aggregates=True)
         order_by, order_types = self._order(order, fields, function)
+        if function.arguments.orders_itself:
+            for term, _, _ in order_by:
+                if len(order_by) > 1 or self._context.form(term, fields) != self._context.form(
+                    arguments[0], fields
+                ):
+                    self._context.unsupported(
+                        term,
+                        f"{_shown(name)} ordered by something else than its argument",
+                        help=f"{_shown(name)}(x ORDER BY x DESC) can",
+                    )
+            if order_by and not order_by[0][1]:
+                order_by, order_types = (), ()
         types = tuple(self._context.type_of(a, fields).type for a in arguments)
         if distinct:
             for term, _, _ in order_by:

@@ -86,8 +86,12 @@ class AggregateOutput:
             if form not in plain:
                 self.context.fail(argument, "SQL046", "GROUPING takes columns of GROUP BY")
             positions.append(plain.index(form))
-        if not node.expressions and function_name(node) == "GROUPING_ID":
+        if not node.expressions:  # of all keys, in DuckDB
             positions = list(range(len(plain)))
+        if not plain:
+            self.context.fail(
+                node, "SQL046", f"{function_name(node)} without GROUP BY", help="add GROUP BY ROLLUP (…)"
+            )
         if self.grouping is None or not positions:
             return exp.Literal.number(0)
         last = len(plain) - 1

@@ -21,6 +21,7 @@ from sqlstream_planner.expressions.functions.calls import written_call
 from sqlstream_planner.expressions.functions.translate import translate_marked
 from sqlstream_planner.expressions.infer import infer, require_boolean
 from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, TypeProblem
+from sqlstream_planner.expressions.unnests import unnest_call
 from sqlstream_planner.identity.relation import Columns, form_over
 from sqlstream_planner.logical import Field, Fields
 from sqlstream_planner.sql.parse import span_of
@@ -183,6 +184,17 @@ class BindContext:
         return self._typed(lambda: require_boolean(expression, self._types(fields), what), expression, fields)
 
     def _typed(self, run: Callable[[], TypedExpr], expression: exp.Expr, fields: Fields) -> TypedExpr:
+        misplaced = next((part for part in expression.walk() if unnest_call(part) is not None), None)
+        if misplaced is not None:
+            self.fail(
+                misplaced,
+                "TYP005",
+                "UNNEST is not allowed here",
+                notes=(
+                    "it makes rows, so it can only stand in the SELECT list, in GROUP BY and behind JOIN",
+                ),
+                help="unnest in a sub-query: FROM (SELECT *, UNNEST(an_array) AS e FROM t)",
+            )
         try:
             return run()
         except TypeProblem as problem:
@@ -192,6 +204,20 @@ class BindContext:
     def refuse_subquery(self, node: exp.Expr) -> NoReturn:
         """Refuse a query that stands where a value is wanted. Raises DiagnosticError."""
         self.unsupported(node, "a sub-query inside an expression", help="sub-queries can stand in FROM")
+
+    def refuse_star(self, node: exp.Expr, what: str) -> NoReturn:
+        """Refuse a choice of columns that is not made by their names. Raises DiagnosticError."""
+        self.unsupported(node, what, help="name the columns, or those that you don't want: * EXCLUDE (a, b)")
+
+    def _check_star(self, star: exp.Star) -> None:
+        """A star is an argument of a call, and has nothing behind it, or it is no value."""
+        at = star.parent if isinstance(star.parent, exp.Column) else star
+        if any(star.args.get(clause) for clause in ("except_", "except", "replace", "rename", "ilike")):
+            self.refuse_star(at, "EXCLUDE, REPLACE or RENAME inside an expression")
+        if isinstance(at.parent, exp.Like | exp.ILike | exp.Glob | exp.SimilarTo):
+            self.refuse_star(at, f"* {_MATCHES[type(at.parent)]} a pattern")
+        if not isinstance(at.parent, exp.Func | exp.Distinct):
+            self.refuse_star(at, "* inside an expression")
 
     def changes_each_time(self, node: exp.Expr, what: str) -> NoReturn:
         """Refuse what has another value each time it runs. Raises DiagnosticError."""
@@ -240,7 +266,11 @@ class BindContext:
                 self.unsupported(
                     node, "COLLATE", help="texts are compared by their bytes: compare LOWER(…) instead"
                 )
+            if isinstance(node, exp.Star):
+                self._check_star(node)
             call = written_call(node)
+            if call is not None and call.name == "columns":
+                self.refuse_star(node, "COLUMNS(…)")
             if call is not None and not catalogue.is_deterministic(call.name):
                 self.changes_each_time(node, call.name.upper())
         try:
@@ -258,6 +288,12 @@ def _has_untyped_keys(type_: SqlType) -> bool:
     return any(_has_untyped_keys(part) for part in parts if part is not None)
 
 
+_MATCHES: Mapping[type[exp.Expr], str] = {
+    exp.Like: "LIKE",
+    exp.ILike: "ILIKE",
+    exp.Glob: "GLOB",
+    exp.SimilarTo: "SIMILAR TO",
+}
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 
 

@@ -7,6 +7,7 @@ from sqlglot.errors import UnsupportedError
 
 from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.scope import Scope
+from sqlstream_planner.bind.stars import expand_star, star_of
 from sqlstream_planner.logical import Field, Node, Project, column, sql
 from sqlstream_planner.sql.dialect import duckdb_sql
 
@@ -16,9 +17,9 @@ def expand_items(context: BindContext, query: exp.Select, scope: Scope) -> list[
     items: list[tuple[str, exp.Expr]] = []
     aliases: dict[str, exp.Expr] = {}
     for position, item in enumerate(query.expressions):
-        star = _star(item)
+        star = star_of(item)
         if star is not None:
-            items += _expanded(context, item, star, scope)
+            items += expand_star(context, item, star, scope)
             continue
         expression = item.this if isinstance(item, exp.Alias) else item
         inner = Scope(context, scope.relations, aliases)
@@ -46,52 +47,6 @@ def output_name(item: exp.Expr, position: int) -> str:
     except UnsupportedError:  # IGNORE NULLS, which sqlglot writes only inside OVER
         return f"expr_{position + 1}"
     return text.lower() if len(text) <= 40 else f"expr_{position + 1}"
-
-
-def _star(item: exp.Expr) -> exp.Star | None:
-    if isinstance(item, exp.Star):
-        return item
-    if isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
-        return item.this
-    return None
-
-
-def _expanded(
-    context: BindContext, item: exp.Expr, star: exp.Star, scope: Scope
-) -> list[tuple[str, exp.Expr]]:
-    relations = scope.relations
-    if isinstance(item, exp.Column) and item.table:
-        relations = tuple(
-            r for r in relations if r.alias is not None and r.alias.lower() == item.table.lower()
-        )
-        if not relations:
-            known = ", ".join(f"`{r.alias}`" for r in scope.relations if r.alias)
-            context.fail(
-                item,
-                "SQL013",
-                f"unknown table `{item.table}`",
-                notes=(f"in FROM: {known or 'nothing with a name'}",),
-            )
-    renamed = {e.this.name.lower(): e.alias for e in (star.args.get("rename") or [])}
-    if star.args.get("ilike"):
-        context.unsupported(item, "* ILIKE")
-    dropped = {e.name.lower() for e in (star.args.get("except_") or star.args.get("except") or [])}
-    replaced = {e.alias.lower(): e.this for e in (star.args.get("replace") or [])}
-    items = []
-    qualified = isinstance(item, exp.Column) and bool(item.table)
-    for relation in relations:
-        shown = relation.fields if qualified else relation.bare
-        for f in shown if not relation.hidden else ():
-            if f.name.lower() in dropped:
-                continue
-            if f.id in context.process_times:
-                context.warn_of_process_time(item, f.name)
-                continue
-            expression: exp.Expr = column(f.id)
-            if f.name.lower() in replaced:
-                expression = context.translated(scope.resolve(replaced[f.name.lower()]), scope.fields)
-            items.append((renamed.get(f.name.lower(), f.name), expression))
-    return items
 
 
 def project(

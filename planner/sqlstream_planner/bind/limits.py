@@ -100,10 +100,9 @@ def bind_limit(
                     help="give the expression a name in the SELECT list and order by that",
                 )
             aliases = {f.name.lower(): e for f, e in zip(node.fields, node.items, strict=True)}
-            resolved = context.translated(
-                Scope(context, scope.relations, aliases).resolve(inner), scope.fields
-            )
-            typed = context.type_of(resolved, scope.fields)
+            below = node.input.fields
+            resolved = context.translated(Scope(context, scope.relations, aliases).resolve(inner), below)
+            typed = context.type_of(resolved, below)
             made = Field(context.new_id("ordered"), "ordered", typed.type, typed.nullable)
             extra.append((made, resolved))
             id_ = made.id

@@ -28,6 +28,9 @@ def with_unknown_names(
             bare = len(column.parts) == 1
             if isinstance(column.this, exp.Star) or (bare and column.name.lower() in given):
                 continue
+            around = column.parent
+            if isinstance(around, exp.Star) or (around is not None and around.arg_key == "rename"):
+                continue  # of what stands behind a star, which tells itself what it does not have
             if column.find_ancestor(exp.Query) is not query:
                 continue  # of a sub-query, which tells itself what it does not know
             if column.find_ancestor(exp.Lambda) is None:

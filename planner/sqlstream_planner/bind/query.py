@@ -18,6 +18,7 @@ from sqlstream_planner.bind.names import windowed, with_unknown_names
 from sqlstream_planner.bind.over import bind_overs
 from sqlstream_planner.bind.ranked_groups import ranks_groups, split
 from sqlstream_planner.bind.scope import Relation, Scope
+from sqlstream_planner.bind.select_unnest import with_unnested
 from sqlstream_planner.bind.sets import distinct, set_operation
 from sqlstream_planner.bind.subqueries import SubqueryBinder
 from sqlstream_planner.bind.unnest import bind_unnest, unnested_array
@@ -240,7 +241,9 @@ class QueryBinder:
             aliased = Scope(self.context, scope.relations, {name.lower(): e for name, e in items})
             node = self._filter(qualify.this, node, aliased, "QUALIFY")
         items = expand_items(self.context, query, scope)
-        return self._finished(query, project(self.context, node, items), scope)
+        node, expressions = with_unnested(self.context, node, [e for _, e in items])
+        named = [(name, e) for (name, _), e in zip(items, expressions, strict=True)]
+        return self._finished(query, project(self.context, node, named), scope)
 
     def _finished(self, query: exp.Select, node: Node, scope: Scope | None) -> Node:
         """DISTINCT, then ORDER BY … LIMIT, of a SELECT's result."""

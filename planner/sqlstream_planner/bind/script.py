@@ -8,7 +8,7 @@ from functools import partial
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.spec import Column, JobOptions, SinkSpec
+from sqlstream_operators.plan.spec import Column, JobOptions, RestartOptions, SinkSpec
 from sqlstream_operators.plan.types import VARCHAR, Kind
 from sqlstream_planner.bind.context import BindContext, Clauses, fresh
 from sqlstream_planner.bind.query import QueryBinder
@@ -395,6 +395,7 @@ class _ScriptBinder:
             value = settings.get(key)
             return str(value) if value is not None else None
 
+        share = settings.get("execution.max-dead-letter-share")
         return JobOptions(
             name=text("pipeline.name"),
             parallelism=number("parallelism.default"),
@@ -405,7 +406,35 @@ class _ScriptBinder:
             task_memory_bytes=number("execution.task-memory"),
             target_epoch_us=number("execution.target-epoch-time"),
             state_dir=text("state.dir"),
+            max_dead_letters=number("execution.max-dead-letters"),
+            max_dead_letter_share=float(share) if isinstance(share, int | float) else None,
+            restart=self._restart(text("restart-strategy.type")),
         )
+
+    def _restart(self, strategy: str | None) -> RestartOptions | None:
+        """What SET says of restarts; None if it does not say which strategy."""
+        settings = self._catalog.settings
+
+        def number(key: str) -> int | None:
+            value = settings.get(f"restart-strategy.{strategy}.{key}")
+            return int(value) if isinstance(value, int) else None
+
+        match strategy:
+            case "fixed-delay":
+                delay = number("delay") or 0
+                return RestartOptions(strategy, number("attempts"), delay, delay, 1.0)
+            case "exponential-delay":
+                multiplier = settings["restart-strategy.exponential-delay.backoff-multiplier"]
+                assert isinstance(multiplier, float)
+                return RestartOptions(
+                    strategy,
+                    number("attempts-before-reset-backoff"),
+                    number("initial-backoff") or 0,
+                    number("max-backoff") or 0,
+                    multiplier,
+                )
+            case _:
+                return None if strategy is None else RestartOptions(strategy)
 
 
 def _tables_of(query: exp.Expr) -> list[str]:

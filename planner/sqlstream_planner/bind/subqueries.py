@@ -88,6 +88,8 @@ class SubqueryBinder:
 
     def inside_calls(self, query: exp.Select, node: Node, scope: Scope) -> tuple[exp.Select, Node, Scope]:
         """The same for the sub-queries inside aggregate functions of a SELECT."""
+        if not any(_has_subquery(call) for place in _places(query) for call in _calls(place)):
+            return query, node, scope
         query = query.copy()
         places = [call for place in _places(query) for call in _calls(place)]
         found, scope = self._replaced(places, scope)
@@ -99,6 +101,8 @@ class SubqueryBinder:
         self, query: exp.Select, scope: Scope, *, aggregates: bool = False
     ) -> tuple[exp.Select, tuple[BoundSubquery, ...], Scope]:
         """The SELECT list, HAVING and QUALIFY over columns that hold their sub-queries' values, which some node must add."""
+        if not any(_has_subquery(place) for place in _places(query)):
+            return query, (), scope
         query = query.copy()
         found, scope = self._replaced(_places(query), scope, aggregates=aggregates)
         return query, tuple(found), scope
@@ -146,6 +150,10 @@ class SubqueryBinder:
 def _places(query: exp.Select) -> list[exp.Expr]:
     clauses = [query.args.get(key) for key in ("having", "qualify")]
     return [*query.expressions, *(c for c in clauses if isinstance(c, exp.Expr))]
+
+
+def _has_subquery(expression: exp.Expr) -> bool:
+    return next(_outermost(expression), None) is not None
 
 
 def _calls(expression: exp.Expr) -> Iterator[exp.Expr]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ Settings = Mapping[str, OptionValue]
 
 @dataclass(frozen=True, slots=True)
 class ColumnLookup:
-    """How a source finds a declared column in its data: what of the declaration decides its values.
+    """How a declared column is found in the data: what of the declaration decides its values, or where a sink writes them.
 
     `by_name` and `by_position`: by which of them (both: it may be either). `any_case`: names of the data are
     compared ignoring case. `alone`: the other columns of the table decide neither this one's values nor which rows
@@ -59,17 +60,29 @@ class FormatDescriptor:
                 raise ValueError(f"{option.name} is no option of the format {self.name}")
 
 
+class Past(StrEnum):
+    """What becomes of rows that a sink was given, once its query is edited."""
+
+    KEPT = "kept"
+    SHOWN = "shown"
+    DROPPED = "dropped"
+
+
 @dataclass(frozen=True, slots=True)
 class SinkAbilities:
-    """What a sink can do with changes.
+    """What a sink can do with changes, and with what it was given before.
 
     `changes`: rows that were given can be taken back. `keyed`: it is a table that is kept up to date, one row for
-    each PRIMARY KEY. `checks_keys`: it refuses two rows with one key.
+    each PRIMARY KEY. `checks_keys`: it refuses two rows with one key. `past`: rows are kept for later readers, or shown
+    once, or dropped. `tells_epochs`: the target says itself which epochs are in it, so that it may be moved and found by
+    other options.
     """
 
     changes: bool = False
     keyed: bool = False
     checks_keys: bool = False
+    past: Past = Past.KEPT
+    tells_epochs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +111,7 @@ class ConnectorDescriptor:
     `options` are those of every format; `formats` with an option `format` that chooses one. `metadata` is what
     METADATA columns can be. As a source: `bounded` whether it ends, `changelog` whether it gives changes whatever its
     format, `lookup` of a connector without formats, `batch` how DuckDB reads it (None: the referee is given its rows as
-    Parquet, read by the connector). As a sink: `sink`, where a format may say more.
+    Parquet, read by the connector). As a sink: `sink`, where a format may say more, and `lookup`, too.
     """
 
     name: str

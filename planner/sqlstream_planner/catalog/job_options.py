@@ -28,6 +28,19 @@ JOB_OPTIONS: tuple[OptionDef, ...] = (
         "execution.max-files-per-epoch", _I, "files that an epoch reads at most, of each source", minimum=1
     ),
     OptionDef(
+        "execution.max-dead-letters",
+        _I,
+        "dead letters that a state directory may have, of all kinds; the run stops before there are more",
+        minimum=0,
+    ),
+    OptionDef(
+        "execution.max-dead-letter-share",
+        ValueKind.NUMBER,
+        "dead letters that there may be for each of the last rows that were read, from 0 to 1",
+        minimum=0,
+        maximum=1,
+    ),
+    OptionDef(
         "execution.target-epoch-time",
         _D,
         "epochs grow or shrink towards taking this long",
@@ -65,6 +78,48 @@ JOB_OPTIONS: tuple[OptionDef, ...] = (
         "windows are corrected by rows that come so long after they closed",
         default="0 ms",
     ),
+    OptionDef(
+        "restart-strategy.type",
+        ValueKind.ENUM,
+        "how a run goes on after its database, disk or Spark failed; by default it is exponential-delay for a run that "
+        "watches its sources, once it is up, and none for any other",
+        choices=("none", "fixed-delay", "exponential-delay"),
+    ),
+    OptionDef(
+        "restart-strategy.fixed-delay.attempts",
+        _I,
+        "attempts in a row without an epoch; for ever by default",
+        minimum=1,
+    ),
+    OptionDef("restart-strategy.fixed-delay.delay", _D, "time before each attempt", default="1 s"),
+    OptionDef(
+        "restart-strategy.exponential-delay.attempts-before-reset-backoff",
+        _I,
+        "attempts in a row without an epoch; for ever by default",
+        minimum=1,
+    ),
+    OptionDef(
+        "restart-strategy.exponential-delay.initial-backoff",
+        _D,
+        "time before the first attempt",
+        default="1 s",
+        minimum=1,
+    ),
+    OptionDef(
+        "restart-strategy.exponential-delay.max-backoff",
+        _D,
+        "the longest time before an attempt",
+        default="1 min",
+        minimum=1,
+    ),
+    OptionDef(
+        "restart-strategy.exponential-delay.backoff-multiplier",
+        ValueKind.NUMBER,
+        "how much longer each time is than the one before",
+        default="1.5",
+        minimum=1,
+        maximum=100,
+    ),
     OptionDef("execution.checkpointing.interval", _D, "accepted: every epoch is a checkpoint"),
     OptionDef(
         "table.local-time-zone",
@@ -89,7 +144,9 @@ HARMLESS_PREFIXES: tuple[str, ...] = names_in(
     execution.shutdown- execution.target fs. high-availability historyserver. io. job. jobmanager.
     kubernetes. metrics. pekko. pipeline.auto- pipeline.generic-types pipeline.jars
     pipeline.object-reuse pipeline.operator-chaining process. queryable-state. rest.
-    restart-strategy security. sql-client. state.backend state.checkpoints. state.checkpoint-storage
+    restart-strategy.exponential-delay.jitter-factor
+    restart-strategy.exponential-delay.reset-backoff-threshold
+    security. sql-client. state.backend state.checkpoints. state.checkpoint-storage
     state.savepoints
     table.dml-sync table.dynamic-table-options.enabled table.exec.async-lookup.
     table.exec.disabled-operators table.exec.mini-batch. table.exec.resource. table.exec.sort.
@@ -100,6 +157,10 @@ HARMLESS_PREFIXES: tuple[str, ...] = names_in(
 """Flink's settings that cannot change results: accepted, with a warning that they do nothing."""
 
 REFUSED: dict[str, str] = {
+    "restart-strategy": "write SET 'restart-strategy.type' = 'fixed-delay'",
+    "restart-strategy.failure-rate.delay": "there are fixed-delay and exponential-delay",
+    "restart-strategy.failure-rate.failure-rate-interval": "there are fixed-delay and exponential-delay",
+    "restart-strategy.failure-rate.max-failures-per-interval": "there are fixed-delay and exponential-delay",
     "table.exec.emit.early-fire.enabled": "write EMIT CHANGES at the end of the query",
     "table.exec.emit.late-fire.enabled": "SET 'table.exec.emit.allow-lateness' corrects windows by late rows",
     "table.exec.emit.early-fire.delay": "write EMIT CHANGES at the end of the query: every epoch gives what changed",
@@ -118,7 +179,7 @@ REFUSED: dict[str, str] = {
 def is_harmless(key: str) -> bool:
     """Whether `key` is a setting of Flink's that cannot change results.
 
-    >>> is_harmless("restart-strategy.type"), is_harmless("execution.target-x")
+    >>> is_harmless("rest.port"), is_harmless("execution.target-x")
     (True, False)
     """
     return any(

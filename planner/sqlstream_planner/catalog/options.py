@@ -48,8 +48,10 @@ class OptionDef:
 
     `default` is text as a user would write it. `choices` belong to ENUM. `minimum` and `maximum` bound
     numbers. `changes_rows`: whether a source with another value can give other rows; only what can't may say so,
-    and state and positions are kept when it changes. `secret`: nobody may see the value. `paces`: it says when rows come,
-    so a run that only wants the result leaves it out. `ends`: it gives a source an end that else has none.
+    and state and positions are kept when it changes. `changes_output`: whether a sink with another value writes its rows
+    elsewhere or in another way; only what can't may say so, and a sink goes on when it changes. `secret`: nobody may see
+    the value. `paces`: it says when rows come, so a run that only wants the result leaves it out. `ends`: it gives a
+    source an end that else has none.
     """
 
     name: str
@@ -62,6 +64,7 @@ class OptionDef:
     minimum: float | None = None
     maximum: float | None = None
     changes_rows: bool = True
+    changes_output: bool = True
     secret: bool = False
     paces: bool = False
     ends: bool = False

@@ -42,6 +42,8 @@ def _short(found: Argument, depth: int) -> str:
         case "accumulator", (str(kind), _, *rest):
             inside = ", ".join(_short(a, depth + 1) for a in rest if isinstance(a, Form))
             return f"{kind} of {inside}" if inside else kind
+        case "aggregate", (_, Form() as call):
+            return f"{call.args[0]}({_short(call, depth + 1)})"
         case "aggregate call", (_, distinct, Form() as arguments, where, *_):
             listed = ", ".join(_short(a, depth + 1) for a in arguments.args) or "rows"
             condition = f" where {_short(where, depth + 1)}" if where is not None else ""

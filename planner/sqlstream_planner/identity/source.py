@@ -132,8 +132,8 @@ def source_identity(table: TableDef, descriptor: ConnectorDescriptor) -> SourceI
     for option in table.options:
         definition = find_option(known, option.key)
         if definition is not None and _counts(definition):
-            value = _value(definition, option.value)
-            if definition.default is None or value != _value(definition, definition.default):
+            value = option_value(definition, option.value)
+            if definition.default is None or value != option_value(definition, definition.default):
                 options.append((option.key, value))
     lookup = descriptor.lookup_with(table.settings)
     partitions = {name.lower() for name in table.partitioned_by}
@@ -167,12 +167,12 @@ def source_identity(table: TableDef, descriptor: ConnectorDescriptor) -> SourceI
     )
 
 
-def _value(option: OptionDef, text: str) -> OptionValue:
+def option_value(option: OptionDef, text: str) -> OptionValue:
     """What an option's text means, exactly: two numbers that are one as a double are still two.
 
     >>> from sqlstream_planner.catalog.options import ValueKind
     >>> number = OptionDef("n", ValueKind.NUMBER, "")
-    >>> _value(number, "1.50"), _value(number, "9007199254740993")
+    >>> option_value(number, "1.50"), option_value(number, "9007199254740993")
     ('1.5', '9007199254740993')
     """
     if option.kind is ValueKind.NUMBER:

@@ -33,8 +33,10 @@ INLINE_LIMIT = 400
 ROW_COLUMN = "__row"
 #: The hidden column that says which row of the source it is, among those of the task.
 NUMBER_COLUMN = "__row_number"
+#: The hidden column with the event time that a row came to its windows with, for dead letters.
+TIME_COLUMN = "__event_time"
 #: Columns that no query names: they go along with the rows through projections and unions.
-HIDDEN = (ROW_COLUMN, NUMBER_COLUMN, WEIGHT_COLUMN)
+HIDDEN = (ROW_COLUMN, NUMBER_COLUMN, TIME_COLUMN, WEIGHT_COLUMN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,8 @@ def _window(block: Block, node: WindowFunction, *, timeless: bool) -> Block:
         block = replace(block, where=(*block.where, present))
     if gap is not None:
         block = replace(block, where=(*block.where, raw(gap)))
+    if ROW_COLUMN in block.columns and TIME_COLUMN not in block.columns:
+        block = replace(block, columns={**block.columns, TIME_COLUMN: block.columns[node.time_column]})
     end_name = f"{node.end.id}.us"
     inner = block.nested(list(block.columns), [(f"unnest({ends})", end_name)])
     end = quote_identifier(end_name)

@@ -9,7 +9,7 @@ from sqlstream_operators.plan.spec import WEIGHT_COLUMN, LateStep, WindowSpec
 from sqlstream_planner import window_sql
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.logical import EventTime, raw, sql
-from sqlstream_planner.physical.block import NUMBER_COLUMN, ROW_COLUMN, Block, weight
+from sqlstream_planner.physical.block import NUMBER_COLUMN, ROW_COLUMN, TIME_COLUMN, Block, weight
 from sqlstream_planner.physical.by_stage import each, reads_of
 
 
@@ -58,7 +58,9 @@ class LateRows:
         if ROW_COLUMN not in block.columns:
             raise InternalError("a late row can't be traced to its source row")
         slice_column = block.columns[self.slice_column]
-        time = sql(block.columns[self.time_column]) if self.time_column is not None else sql(slice_column)
+        # A projection may have left it out; nothing but the end of the window is a column then.
+        own = block.columns.get(self.time_column or TIME_COLUMN, slice_column)
+        time = sql(own)
         us = f"epoch_us({sql(slice_column)})"
         first = last = us
         if self.window.shared_slices:

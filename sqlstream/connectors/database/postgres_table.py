@@ -7,7 +7,6 @@ target's columns, so both compare alike.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -37,6 +36,7 @@ from sqlstream.connectors.database.statements import KeyedStatements, columns_of
 from sqlstream.connectors.exactly_once.staged import StagedEpoch
 from sqlstream.connectors.exactly_once.target import Record, Wording, unusable
 from sqlstream.connectors.options import bad_option
+from sqlstream.storage.run_folder import RunFolder
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError, InternalError
 from sqlstream_operators.plan.spec import Column, SinkSpec
@@ -62,7 +62,7 @@ class PostgresTable:
                 raise bad_option("table-name", name, f"names of at most {_LONGEST_NAME} bytes in PostgreSQL")
         self._connection = PostgresConnection(spec.options, self._name)
         self._duck: DuckSession | None = None
-        self._spill: tempfile.TemporaryDirectory[str] | None = None
+        self._spill: RunFolder | None = None
 
     @property
     def location(self) -> str:
@@ -112,7 +112,7 @@ class PostgresTable:
             self._duck.close()
             self._duck = None
         if self._spill is not None:
-            self._spill.cleanup()
+            self._spill.close()
             self._spill = None
 
     # ---------------------------------------------------------------------------------------- tables
@@ -216,9 +216,9 @@ class PostgresTable:
     def apply(self, rows: StagedEpoch) -> None:
         """Apply rows by the primary key, or copy by copy. Raises DataError for a row that is not there."""
         if self._duck is None:
-            self._spill = tempfile.TemporaryDirectory(prefix="sqlstream-spill-")
+            self._spill = RunFolder("spill-")
             self._duck = DuckSession(
-                memory_limit=min(_MOST_MEMORY, memory_bytes()), temp_directory=self._spill.name
+                memory_limit=min(_MOST_MEMORY, memory_bytes()), temp_directory=str(self._spill.path)
             )
         try:
             if self._mode is Mode.APPEND:

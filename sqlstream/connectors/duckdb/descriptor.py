@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, SinkAbilities
+from sqlstream_planner.catalog.descriptor import ColumnLookup, ConnectorDescriptor, SinkAbilities
 from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
 
 _SINK = (Role.SINK,)
@@ -26,5 +26,6 @@ DESCRIPTOR = ConnectorDescriptor(
             roles=_SINK,
         ),
     ),
-    sink=SinkAbilities(changes=True, keyed=True, checks_keys=True),
+    lookup=ColumnLookup(by_position=False, any_case=True),
+    sink=SinkAbilities(changes=True, keyed=True, checks_keys=True, tells_epochs=True),
 )

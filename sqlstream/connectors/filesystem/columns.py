@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from urllib.parse import unquote
 
+from sqlstream.connectors.filesystem.file_version import other_shape
 from sqlstream.connectors.filesystem.paths import FileEntry
-from sqlstream_operators.errors import DataError, InternalError
+from sqlstream_operators.errors import DataError, InputFileError, InternalError
 from sqlstream_operators.plan.spec import Column, Schema, SourceSpec
 from sqlstream_operators.plan.types import (
     JSON,
@@ -90,7 +91,10 @@ def partition_literal(name: str, entry: FileEntry, default: str) -> str:
         key, found, value = folder.partition("=")
         if found and unquote(key).lower() == name.lower():
             return "NULL::VARCHAR" if value == default else quote_literal(unquote(value))
-    raise DataError(f"{entry.path}: is not in a folder '{name}=…' though the table is partitioned by {name}")
+    raise InputFileError(
+        f"{entry.path}: is not in a folder '{name}=…' though the table is partitioned by {name}",
+        other_shape(entry.path),
+    )
 
 
 def paths_of(column: str, needed: Sequence[str]) -> tuple[str, ...]:
@@ -235,7 +239,9 @@ def match_names(declared: Sequence[str], present: Sequence[str], where: str) -> 
     for name in declared:
         names = by_lower.get(name.lower(), [])
         if len(names) > 1:
-            raise DataError(f"{where}: column {name} could be any of {', '.join(names)}")
+            raise InputFileError(
+                f"{where}: column {name} could be any of {', '.join(names)}", other_shape(where)
+            )
         found[name] = names[0] if names else None
     return found
 

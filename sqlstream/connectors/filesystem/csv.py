@@ -18,7 +18,14 @@ from sqlstream.connectors.filesystem.columns import (
     text_item,
     text_type,
 )
-from sqlstream.connectors.filesystem.file_ranges import FileRange, Workspace, compression, open_entry
+from sqlstream.connectors.filesystem.file_ranges import (
+    FileRange,
+    Workspace,
+    compression,
+    decompressed,
+    open_entry,
+)
+from sqlstream.connectors.filesystem.file_version import other_shape
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import FileEntry
 from sqlstream.connectors.filesystem.record_boundaries import (
@@ -30,7 +37,7 @@ from sqlstream.connectors.filesystem.record_boundaries import (
     line_ends_unified,
 )
 from sqlstream_operators.duck.session import DuckSession
-from sqlstream_operators.errors import DataError
+from sqlstream_operators.errors import DataError, InputFileError
 from sqlstream_operators.plan.types import VARCHAR, quote_literal
 
 RAW_BYTES = 64 << 10
@@ -65,17 +72,18 @@ def strict_sql(
     return " UNION ALL ".join(parts)
 
 
-def _text(work: Workspace, options: FileOptions, file_range: FileRange, *, plain: bool = False) -> str:
+def _text(work: Workspace, options: FileOptions, file_range: FileRange) -> str:
     """A local path with the range's text for DuckDB; comment lines begin with a mark of ours.
 
     To DuckDB a comment also begins in the middle of a line, where it is text.
     """
     if not options.csv.comments:
-        return work.text(file_range, plain=plain)
-    data = np.fromfile(work.text(file_range, plain=True), np.uint8)
+        return work.text(file_range)
+    data = np.fromfile(work.text(file_range), np.uint8)
     if np.any(data == COMMENT_MARK):
-        raise DataError(
-            f"{file_range.entry.path}: has the character U+{COMMENT_MARK:04X}, which can't be read with csv.allow-comments"
+        raise InputFileError(
+            f"{file_range.entry.path}: has the character U+{COMMENT_MARK:04X}, which can't be read with csv.allow-comments",
+            other_shape(file_range.entry.path),
         )
     target = work.new_file()
     comments_marked(options.csv, data).tofile(target)
@@ -116,7 +124,7 @@ def lenient(
     row.
     """
     layout = _layout(wanted, options, file_range)
-    path = Path(_text(work, options, file_range, plain=True))
+    path = Path(_text(work, options, file_range))
     line = 1
     if file_range.start:
         with open_entry(file_range.entry) as file:
@@ -241,8 +249,9 @@ def _layout(wanted: ReadColumns, options: FileOptions, file_range: FileRange) ->
     if len(fields) == len(declared) and in_place:
         return Layout(declared, file_range.start == 0, newline)
     missing = [name for name, index in zip(declared, found, strict=True) if index is None]
-    raise DataError(
-        f"{file_range.entry.path}: the header has no column {', '.join(missing)}; it has {', '.join(fields)}"
+    raise InputFileError(
+        f"{file_range.entry.path}: the header has no column {', '.join(missing)}; it has {', '.join(fields)}",
+        other_shape(file_range.entry.path),
     )
 
 
@@ -252,12 +261,9 @@ def _head(entry: FileEntry, start: int) -> bytes:
         if packed is None:
             file.seek(start)
             return file.read(_HEAD)
-        try:
-            with pa.CompressedInputStream(pa.PythonFile(file, mode="r"), packed) as stream:
-                head: bytes = stream.read(_HEAD)
-                return head
-        except OSError as error:
-            raise DataError(f"{entry.path}: can't be decompressed as {packed}: {error}") from error
+        with decompressed(entry, file, packed) as stream:
+            head: bytes = stream.read(_HEAD)
+            return head
 
 
 def first_record(head: bytes, shape: CsvShape) -> tuple[list[str], str]:

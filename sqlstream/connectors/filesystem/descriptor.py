@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -23,7 +24,14 @@ _D, _S, _I = ValueKind.DURATION, ValueKind.STRING, ValueKind.INTEGER
 
 
 def _ended_by_epoch(name: str, default: str) -> OptionDef:
-    return OptionDef(name, _D, "accepted: files end with their epoch", default=default, roles=_SINK)
+    return OptionDef(
+        name,
+        _D,
+        "accepted: files end with their epoch",
+        default=default,
+        roles=_SINK,
+        changes_output=False,
+    )
 
 
 def _committed(
@@ -36,6 +44,7 @@ def _committed(
         default=default,
         choices=choices,
         roles=_SINK,
+        changes_output=False,
     )
 
 
@@ -53,9 +62,27 @@ def _refused(table: CreateTable, settings: Settings) -> Iterable[Diagnostic]:
             accepted = "no such option: arrays in CSV are written as [1, 2]"
         elif option.key == "parquet.utc-timezone" and settings.get(option.key) is False:
             accepted = "'true': times are UTC"
+        elif option.key == "source.path.regex-pattern":
+            wrong = wrong_pattern(option.value)
+            if wrong is None:
+                continue
+            accepted = wrong
         else:
             continue
         yield wrong_value("OPT003", option.key, option.value, accepted, option.value_span)
+
+
+def wrong_pattern(text: str | None) -> str | None:
+    """What is wrong with a regular expression for paths; None: nothing is.
+
+    >>> wrong_pattern(".*"), wrong_pattern("*.csv")
+    (None, 'a regular expression (nothing to repeat at position 0); any text is .*')
+    """
+    try:
+        re.compile(text or "")
+    except re.error as error:
+        return f"a regular expression ({error}); any text is .*"
+    return None
 
 
 DESCRIPTOR = ConnectorDescriptor(
@@ -74,6 +101,15 @@ DESCRIPTOR = ConnectorDescriptor(
             changes_rows=False,
             paces=True,
         ),
+        OptionDef(
+            "source.settle-time",
+            _D,
+            "take a file when it has not changed for so long; 5 s if the source is watched, else 0 (ours)",
+            roles=_SOURCE,
+            minimum=0,
+            changes_rows=False,
+            paces=True,
+        ),
         OptionDef("source.path.regex-pattern", _S, "only files whose whole path matches", roles=_SOURCE),
         OptionDef(
             "partition.default-name",
@@ -88,11 +124,14 @@ DESCRIPTOR = ConnectorDescriptor(
             default="128 mb",
             roles=_SINK,
             minimum=1,
+            changes_output=False,
         ),
         _ended_by_epoch("sink.rolling-policy.rollover-interval", "30 min"),
         _ended_by_epoch("sink.rolling-policy.inactivity-interval", "30 min"),
         _ended_by_epoch("sink.rolling-policy.check-interval", "1 min"),
-        OptionDef("sink.parallelism", _I, "how many tasks write", roles=_SINK, minimum=1),
+        OptionDef(
+            "sink.parallelism", _I, "how many tasks write", roles=_SINK, minimum=1, changes_output=False
+        ),
         _committed(
             "sink.partition-commit.policy.kind", ValueKind.ENUM, choices=("success-file", "metastore")
         ),
@@ -109,6 +148,7 @@ DESCRIPTOR = ConnectorDescriptor(
             "accepted: files are written whole",
             default="false",
             roles=_SINK,
+            changes_output=False,
         ),
     ),
     FORMATS,

@@ -12,14 +12,13 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from sqlstream.connectors.filesystem.listing import file_changed, file_vanished
+from sqlstream.connectors.filesystem.file_version import check_unchanged, file_vanished, repair, ways_on
 from sqlstream.connectors.filesystem.paths import FileEntry, is_local, open_filesystem
-from sqlstream_operators.errors import DataError
+from sqlstream_operators.errors import InputFileError
 
 _COPY = 8 << 20
-#: File name endings that mean compression -> pyarrow's name of it. DuckDB reads the first two itself.
+#: File name endings that mean compression -> pyarrow's name of it.
 COMPRESSIONS: Mapping[str, str] = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
-_DUCKDB_READS = (".gz", ".zst")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +38,14 @@ class FileRange:
 
     def to_json(self) -> list[Any]:
         """Plain JSON data; `from_json` reads it back."""
-        return [self.entry.path, self.entry.size, self.entry.modified_us, self.start, self.end]
+        entry = self.entry
+        version = [entry.changed_us, entry.digest]
+        return [entry.path, entry.size, entry.modified_us, self.start, self.end, *version]
 
     @classmethod
     def from_json(cls, data: Sequence[Any], credentials: str) -> FileRange:
-        """Read what `to_json` wrote; the file is opened with these credentials."""
-        return cls(FileEntry(data[0], data[1], data[2], credentials), data[3], data[4])
+        """Read what `to_json` wrote, or an older version did; the file is opened with these credentials."""
+        return cls(FileEntry(data[0], data[1], data[2], credentials, *data[5:7]), data[3], data[4])
 
 
 def compression(path: str) -> str | None:
@@ -56,37 +57,28 @@ def compression(path: str) -> str | None:
     return COMPRESSIONS.get(Path(path).suffix.lower())
 
 
-def check_unchanged(entry: FileEntry) -> None:
-    """Raise DataError if the file is gone or has another size than when it was listed."""
-    if is_local(entry.path):
-        try:
-            size = Path(entry.path).stat().st_size
-        except FileNotFoundError:
-            raise file_vanished(entry) from None
-    else:
-        filesystem, inside = open_filesystem(entry.location)
-        found = filesystem.get_file_info(inside).size
-        if found is None:
-            raise file_vanished(entry)
-        size = found
-    if size != entry.size:
-        raise file_changed(entry, size)
-
-
 @contextmanager
 def open_entry(entry: FileEntry) -> Iterator[BinaryIO]:
     """The file's bytes as they are, seekable. Raises DataError if it is not what was listed."""
     check_unchanged(entry)
     try:
         if is_local(entry.path):
-            with Path(entry.path).open("rb") as file:
+            try:
+                file = Path(entry.path).open("rb")  # noqa: SIM115
+            except FileNotFoundError:
+                raise file_vanished(entry) from None
+            except OSError as error:
+                raise InputFileError(
+                    f"{entry.path} can't be read: {error.strerror}", ways_on(entry)
+                ) from None
+            with file:
                 yield file
         else:
             filesystem, inside = open_filesystem(entry.location)
             with filesystem.open_input_file(inside) as file:
                 yield file
     except EOFError:
-        raise DataError(f"{entry.path} became shorter while it was read") from None
+        raise InputFileError(f"{entry.path} became shorter while it was read", ways_on(entry)) from None
 
 
 class Workspace:
@@ -126,18 +118,21 @@ class Workspace:
             shutil.copyfileobj(source, out, _COPY)
         return str(target)
 
-    def text(self, file_range: FileRange, *, plain: bool = False) -> str:
-        """A local path with the range's text, which DuckDB can open; `plain`: not compressed, whatever it
-        costs.
+    def text(self, file_range: FileRange) -> str:
+        """A local path with the range's text, not compressed.
+
+        DuckDB reads .gz and .zst too, but not their checksums: what a damaged or cut off file has would be taken for rows.
         """
         path = file_range.entry.path
         packed = compression(path)
-        if file_range.whole and (packed is None or (not plain and path.endswith(_DUCKDB_READS))):
+        if file_range.whole and packed is None:
             return self.local(file_range.entry)
         target = self.new_file()
         with open_entry(file_range.entry) as source, target.open("wb") as out:
             if packed is not None:
-                _decompress(file_range.entry.path, source, packed, out)
+                with decompressed(file_range.entry, source, packed) as stream:
+                    while chunk := stream.read(_COPY):
+                        out.write(chunk)
             else:
                 _copy(
                     source,
@@ -148,13 +143,22 @@ class Workspace:
         return str(target)
 
 
-def _decompress(path: str, source: BinaryIO, packed: str, out: BinaryIO) -> None:
+@contextmanager
+def decompressed(entry: FileEntry, source: BinaryIO, packed: str) -> Iterator[pa.NativeFile]:
+    """What a compressed file has in it, as a stream. Raises InputFileError, also while it is read, if it is damaged."""
+    if not entry.size:
+        raise InputFileError(
+            f"{entry.path}: can't be decompressed as {packed}: it has no content", repair(entry)
+        )
     try:
         with pa.CompressedInputStream(pa.PythonFile(source, mode="r"), packed) as stream:
-            while chunk := stream.read(_COPY):
-                out.write(chunk)
+            yield stream
     except OSError as error:
-        raise DataError(f"{path}: can't be decompressed as {packed}: {error}") from error
+        if error.errno is not None:
+            raise  # of the file system, and not of what is in the file
+        raise InputFileError(
+            f"{entry.path}: can't be decompressed as {packed}: {error}", repair(entry)
+        ) from error
 
 
 def _copy(source: BinaryIO, start: int, end: int, out: BinaryIO) -> None:

@@ -31,6 +31,7 @@ def _tolerant(format_: str) -> OptionDef:
         f"accepted: malformed {'messages' if format_.count('-') else 'rows'} go to the dead-letter table",
         default="false",
         changes_rows=False,
+        changes_output=False,
     )
 
 
@@ -71,7 +72,11 @@ FORMATS: tuple[FormatDescriptor, ...] = (
         options=(
             _tolerant("json"),
             OptionDef(
-                "json.fail-on-missing-field", _B, "a missing field makes the row malformed", default="false"
+                "json.fail-on-missing-field",
+                _B,
+                "a missing field makes the row malformed",
+                default="false",
+                changes_output=False,
             ),
             _timestamps("json"),
             _without_nulls("json"),
@@ -109,6 +114,7 @@ FORMATS: tuple[FormatDescriptor, ...] = (
                 default="snappy",
                 choices=("uncompressed", "snappy", "gzip", "zstd", "lz4", "brotli"),
                 roles=_SINK,
+                changes_output=False,
             ),
             OptionDef(
                 "parquet.utc-timezone",

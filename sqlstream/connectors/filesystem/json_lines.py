@@ -64,7 +64,7 @@ def lenient(
     duck: DuckSession, format_: LineFormat, file_range: FileRange, work: Workspace
 ) -> tuple[pa.Table, list[BadRow]]:
     """The readable rows of a range, and the lines that are not."""
-    path = Path(work.text(file_range, plain=True))
+    path = Path(work.text(file_range))
     line = 1
     if file_range.start:
         with open_entry(file_range.entry) as file:

@@ -3,103 +3,118 @@
 Append-only segments in the checkpoint store, each written once and before any plan that uses it; a position
 in the log is a number, whatever happens in the directory. Paths are kept relative to the folder that is
 listed, so a pipeline's folder can be moved with its state.
+
+A segment has `files`, which are added at the end, and may have `updates` of files before them: another version of a file
+that was not read yet, or that a file is passed over. A file may be in the log again, as another version; the last one is
+what its path stands for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from sqlstream.connectors.filesystem.paths import FileEntry
-from sqlstream.storage.checked_json import decode, encode
-from sqlstream_operators.errors import DataError
+from sqlstream.storage.checked_json import DamagedFileError, decode, encode
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
 _KIND = "listing"
 _FILES_PER_SEGMENT = 10_000
 
 
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A file in the log; one that is `skipped` is passed over, or what is left of it."""
+
+    entry: FileEntry
+    skipped: bool = False
+
+
 class ListingLog:
     """The files of one source: what `append` has added, in that order, over all runs on this store.
 
     `folder` is where its segments are in the store, `root` the prefix that paths share now, `credentials` what opens
-    them. Raises the
-    manifest module's DamagedFileError when a segment is not what was written.
+    them. Raises DamagedFileError, which names it, when a segment is not what was written or is missing.
     """
 
     def __init__(self, store: CheckpointStore, folder: str, root: str, credentials: str = "") -> None:
         self._store = store
         self._folder = folder
         self._root = root
-        self._entries: list[FileEntry] = []
-        self._by_path: dict[str, FileEntry] = {}
+        self._credentials = credentials
+        self._files: list[Listed] = []
+        self._by_path: dict[str, int] = {}
         self._segments = 0
         for name in store.list(folder):
             if name != self._segment(self._segments):
-                raise DataError(
-                    f"{store.path(self._segment(self._segments))} is missing: the list of files is "
-                    f"incomplete; restore it from a copy of the state directory"
+                raise DamagedFileError(
+                    self._segment(self._segments), "is missing: the list of files is incomplete"
                 )
-            for path, size, modified_us in decode(_KIND, store.path(name), store.get(name))["files"]:
-                self._add(FileEntry(self._absolute(path), size, modified_us, credentials))
+            content = decode(_KIND, name, store.get(name))
+            updates = {number: self._read(item) for number, *item in content.get("updates", ())}
+            self._take(updates, [self._read(item) for item in content["files"]])
             self._segments += 1
 
     @property
-    def entries(self) -> Sequence[FileEntry]:
+    def files(self) -> Sequence[Listed]:
         """All files in reading order."""
-        return self._entries
+        return self._files
 
     @property
     def segments(self) -> int:
         """How many segments there are."""
         return self._segments
 
-    def append(self, found: Sequence[FileEntry]) -> int:
-        """Add the files that are not in the log yet, in the given order; returns how many.
+    def number(self, path: str) -> int | None:
+        """The place of a path's last version; None if it is not in the log."""
+        return self._by_path.get(path)
 
-        Raises DataError if a file of the log is there with another size: it would be read half or twice.
-        FileExistsError: another driver works on this state directory.
+    @property
+    def paths(self) -> Sequence[str]:
+        """All paths in it."""
+        return list(self._by_path)
+
+    def append(self, fresh: Sequence[Listed], updates: Mapping[int, Listed] | None = None) -> None:
+        """Add files at the end, and put others in the place of some that are there.
+
+        Raises FileExistsError: another driver works on this state directory.
         """
-        fresh = []
-        for entry in found:
-            known = self._by_path.get(entry.path)
-            if known is None:
-                fresh.append(entry)
-            elif known.size != entry.size:
-                raise file_changed(known, entry.size)
-        for start in range(0, len(fresh), _FILES_PER_SEGMENT):
+        updates = dict(updates or {})
+        for start in range(0, max(len(fresh), bool(updates)), _FILES_PER_SEGMENT):
             part = fresh[start : start + _FILES_PER_SEGMENT]
-            files = [[self._relative(e.path), e.size, e.modified_us] for e in part]
-            self._store.put_exclusive(self._segment(self._segments), encode(_KIND, {"files": files}))
+            content: dict[str, Any] = {"files": [self._written(file) for file in part]}
+            if updates:
+                content["updates"] = [[n, *self._written(file)] for n, file in sorted(updates.items())]
+            self._store.put_exclusive(self._segment(self._segments), encode(_KIND, content))
             self._segments += 1
-            for entry in part:
-                self._add(entry)
-        return len(fresh)
+            self._take(updates, part)
+            updates = {}
 
     def _segment(self, number: int) -> str:
         return f"{self._folder}/{number:06d}.json"
 
-    def _add(self, entry: FileEntry) -> None:
-        self._entries.append(entry)
-        self._by_path[entry.path] = entry
+    def _take(self, updates: Mapping[int, Listed], files: Sequence[Listed]) -> None:
+        for number, file in updates.items():
+            self._files[number] = file
+        for file in files:
+            self._by_path[file.entry.path] = len(self._files)
+            self._files.append(file)
+
+    def _written(self, file: Listed) -> list[Any]:
+        entry = file.entry
+        shown = [self._relative(entry.path), entry.size, entry.modified_us, entry.changed_us, entry.digest]
+        return [*shown, True] if file.skipped else shown
+
+    def _read(self, item: Sequence[Any]) -> Listed:
+        """A file as `_written` wrote it; those of older versions have no more than their size and time."""
+        path, size, modified_us, *version = item
+        changed_us, digest = version[:2] or (0, "")
+        entry = FileEntry(self._absolute(path), size, modified_us, self._credentials, changed_us, digest)
+        return Listed(entry, skipped=bool(version[2:]))
 
     def _relative(self, path: str) -> str:
         return path[len(self._root) :] if path.startswith(self._root) else path
 
     def _absolute(self, path: str) -> str:
         return path if path.startswith("/") or "://" in path else self._root + path
-
-
-def file_changed(entry: FileEntry, size: int) -> DataError:
-    """The error for a file that is not what was listed."""
-    return DataError(
-        f"{entry.path} changed: it had {entry.size} bytes when it was listed and has {size} now. "
-        f"A file is read once: write new data to new files, named .x or _x until they are complete"
-    )
-
-
-def file_vanished(entry: FileEntry) -> DataError:
-    """The error for a file that is gone before it was read."""
-    return DataError(
-        f"{entry.path} is gone: it had {entry.size} bytes when it was listed and has not been read "
-        f"completely. Put it back, or start with a new state directory"
-    )

@@ -8,11 +8,15 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sqlstream.connectors.filesystem.descriptor import wrong_pattern
 from sqlstream.connectors.filesystem.record_boundaries import CsvShape
 from sqlstream.connectors.options import bad_option, duration_us, flag
 
 CHANGELOG_FORMATS = ("debezium-json", "changelog-json", "canal-json", "maxwell-json")
 FORMATS = ("json", "csv", "parquet", "orc", *CHANGELOG_FORMATS)
+
+#: How long a file of a watched source must be still before it is taken, unless `source.settle-time` says otherwise.
+SETTLE_US = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,7 @@ class FileOptions:
     path: str
     format: str
     monitor_interval_us: int | None = None
+    settle_us: int = 0
     path_pattern: str | None = None
     csv: CsvShape = field(default_factory=CsvShape)
     csv_header: bool | None = None
@@ -51,6 +56,11 @@ class FileOptions:
             )
         if not flag(options, "parquet.utc-timezone", True):
             raise bad_option("parquet.utc-timezone", "false", "'true': times are UTC")
+        wrong = wrong_pattern(options.get("source.path.regex-pattern"))
+        if wrong is not None:
+            raise bad_option("source.path.regex-pattern", options["source.path.regex-pattern"], wrong)
+        interval = duration_us(options, "source.monitor-interval")
+        settle = duration_us(options, "source.settle-time")
         header = options.get("csv.header")
         quote = (
             None
@@ -60,7 +70,8 @@ class FileOptions:
         return cls(
             path=options["path"],
             format=format_,
-            monitor_interval_us=duration_us(options, "source.monitor-interval"),
+            monitor_interval_us=interval,
+            settle_us=(0 if interval is None else SETTLE_US) if settle is None else settle,
             path_pattern=options.get("source.path.regex-pattern"),
             csv=CsvShape(
                 delimiter=_char(options, "csv.field-delimiter", ",") or ",",

@@ -9,9 +9,11 @@ from pyarrow import orc
 
 from sqlstream.connectors.filesystem.columns import ReadColumns, cast_from, match_names
 from sqlstream.connectors.filesystem.file_ranges import FileRange, Workspace
+from sqlstream.connectors.filesystem.file_version import repair
+from sqlstream.connectors.filesystem.paths import FileEntry
 from sqlstream_operators.codec.arrow_types import from_arrow
 from sqlstream_operators.duck.session import DuckSession
-from sqlstream_operators.errors import DataError
+from sqlstream_operators.errors import DataError, InputFileError
 from sqlstream_operators.plan.types import SqlType, quote_identifier
 
 _FILE = "orc_file"
@@ -26,6 +28,13 @@ def strict_table(
     return pa.concat_tables([_read(duck, wanted, file_range, work) for file_range in ranges])
 
 
+def broken(entry: FileEntry, error: Exception) -> InputFileError:
+    """The error for a file that is not ORC, or damaged."""
+    return InputFileError(
+        f"{entry.path}: not a readable ORC file: {str(error).splitlines()[0]}", repair(entry)
+    )
+
+
 def _read(duck: DuckSession, wanted: ReadColumns, file_range: FileRange, work: Workspace) -> pa.Table:
     path = file_range.entry.path
     declared = [column.name for column in wanted.columns]
@@ -36,7 +45,7 @@ def _read(duck: DuckSession, wanted: ReadColumns, file_range: FileRange, work: W
         # A column is needed to know how many rows there are.
         table = file.read(columns=present or [file.schema.names[0]])
     except (pa.ArrowException, OSError, UnicodeDecodeError, IndexError) as error:
-        raise DataError(f"{path}: not a readable ORC file: {str(error).splitlines()[0]}") from error
+        raise broken(file_range.entry, error) from error
     items = []
     for column in wanted.columns:
         name = names[column.name]

@@ -14,11 +14,12 @@ import pyarrow.parquet as pq
 
 from sqlstream.connectors.api import BadRow
 from sqlstream.connectors.filesystem.columns import ReadColumns, cast_from, file_list, match_names
-from sqlstream.connectors.filesystem.file_ranges import FileRange, Workspace, check_unchanged
+from sqlstream.connectors.filesystem.file_ranges import FileRange, Workspace
+from sqlstream.connectors.filesystem.file_version import check_unchanged, repair
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import FileEntry, open_filesystem
 from sqlstream_operators.duck.session import DuckSession
-from sqlstream_operators.errors import DataError
+from sqlstream_operators.errors import DataError, InputFileError
 from sqlstream_operators.plan.types import SqlType, quote_identifier, quote_literal
 
 RAW_CHARACTERS = 64 << 10
@@ -45,9 +46,11 @@ def shape(entry: FileEntry) -> ParquetShape:
     return ParquetShape(metadata.num_rows, tuple(itertools.accumulate(sizes, initial=0))[:-1])
 
 
-def broken(entry: FileEntry, error: Exception) -> DataError:
+def broken(entry: FileEntry, error: Exception) -> InputFileError:
     """The error for a file that is not Parquet, or damaged."""
-    return DataError(f"{entry.path}: not a readable Parquet file: {str(error).splitlines()[0]}")
+    return InputFileError(
+        f"{entry.path}: not a readable Parquet file: {str(error).splitlines()[0]}", repair(entry)
+    )
 
 
 def strict_sql(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from urllib.parse import unquote
 from pyarrow import fs
 
 from sqlstream_operators.errors import DataError
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, did_you_mean
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _CREDENTIALS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+://)([^/?#@]*:[^/?#]*)@")
@@ -24,16 +25,19 @@ _DIGITS = re.compile(r"(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """A file as it was listed: `path` is an absolute local path or a URI; size in bytes, time in µs since
+    """A file as it was listed: `path` is an absolute local path or a URI; size in bytes, times in µs since
     1970.
 
-    `credentials` (`name:password`) open the file and are no part of what it is: paths are kept and shown.
+    `changed_us` is when it or its name changed last (0: not known), `digest` is of its content (`file_version`; "": not
+    known). `credentials` (`name:password`) open the file and are no part of what it is: paths are kept and shown.
     """
 
     path: str
     size: int
     modified_us: int
     credentials: str = field(default="", repr=False, compare=False)
+    changed_us: int = 0
+    digest: str = ""
 
     @property
     def location(self) -> str:
@@ -117,8 +121,8 @@ def list_files(location: str) -> list[FileEntry]:
     """All visible files that a resolved path means: itself, everything under a directory, or a glob's
     matches.
 
-    In natural order of their paths. A file that is named exactly is never hidden. Raises DataError if the
-    path, or the folder that a glob starts in, does not exist.
+    In natural order of their paths. A file that is named exactly is never hidden. Raises DiagnosticError (DAT004) if the
+    path, or the folder that a glob starts in, does not exist; DataError if a folder can't be read.
     """
     filesystem, inside = open_filesystem(location)
     location, credentials = without_credentials(location)
@@ -129,14 +133,17 @@ def _listed(filesystem: fs.FileSystem, inside: str, location: str) -> list[FileE
     prefix = location[: len(location) - len(inside)] if location.endswith(inside) else ""
     info = filesystem.get_file_info(inside)
     if info.type == fs.FileType.File:
+        if isinstance(filesystem, fs.LocalFileSystem):
+            return [local_entry(location, Path(location).stat())]
         return [FileEntry(location, info.size, _modified_us(info))]
     if info.type == fs.FileType.Directory:
         return _sorted(_walk(filesystem, inside, prefix))
     if not _GLOB.search(inside):
-        raise DataError(f"path '{location}' does not exist")
+        raise _no_such_path(filesystem, inside, location, f"path '{location}' does not exist")
     folder = inside[: _GLOB.search(inside).start()].rpartition("/")[0] or "/"  # type: ignore[union-attr]
     if filesystem.get_file_info(folder).type != fs.FileType.Directory:
-        raise DataError(f"path '{location}' does not exist: there is no folder '{folder}'")
+        message = f"path '{location}' does not exist: there is no folder '{folder}'"
+        raise _no_such_path(filesystem, folder, prefix + folder, message)
     pattern = glob_pattern(inside[len(folder.rstrip("/")) + 1 :])
     start = len(prefix) + len(folder.rstrip("/")) + 1
     return _sorted(
@@ -191,8 +198,60 @@ def _matches(pattern: re.Pattern[str], relative: str) -> bool:
     return any(pattern.fullmatch("/".join(parts[: n + 1])) for n in reversed(range(len(parts))))
 
 
+def hidden_names(location: str, most: int = 1000) -> list[str]:
+    """Names under the folder of a resolved path that are passed over because they start with `.` or `_`."""
+    filesystem, inside = open_filesystem(location)
+    found = _GLOB.search(inside)
+    folder = inside if found is None else inside[: found.start()].rpartition("/")[0] or "/"
+    if filesystem.get_file_info(folder).type != fs.FileType.Directory:
+        return []
+    start = len(folder.rstrip("/")) + 1
+    names = [
+        info.path[start:]
+        for info in filesystem.get_file_info(fs.FileSelector(folder, recursive=True))
+        if info.type == fs.FileType.File and is_hidden(info.path[start:])
+    ]
+    return sorted(names)[:most]
+
+
 def _sorted(entries: Iterator[FileEntry]) -> list[FileEntry]:
     return sorted(entries, key=lambda entry: natural_key(entry.path))
+
+
+def local_entry(path: str, status: os.stat_result) -> FileEntry:
+    """A local file with its size and times."""
+    return FileEntry(path, status.st_size, status.st_mtime_ns // 1000, changed_us=status.st_ctime_ns // 1000)
+
+
+def _no_such_path(filesystem: fs.FileSystem, inside: str, location: str, message: str) -> DiagnosticError:
+    """The error for a path that is not there, with what is there where it stops."""
+    prefix = location[: len(location) - len(inside)] if location.endswith(inside) else ""
+    there, missing = inside.rpartition("/")[0], inside.rpartition("/")[2]
+    while there.strip("/") and filesystem.get_file_info(there).type == fs.FileType.NotFound:
+        there, missing = there.rpartition("/")[0], there.rpartition("/")[2]
+    info = filesystem.get_file_info(there or "/")
+    if info.type == fs.FileType.File:
+        note, help_ = f"'{prefix}{there}' is a file", None
+    elif info.type == fs.FileType.Directory:
+        names = sorted(found.base_name for found in filesystem.get_file_info(fs.FileSelector(there or "/")))
+        near = did_you_mean(missing, names)
+        note = f"in '{prefix}{there or '/'}' there is no '{missing}', but {listed(names)}"
+        help_ = f"did you mean '{prefix}{there.rstrip('/')}/{near}'?" if near else None
+    else:
+        note, help_ = f"there is nothing at '{prefix}{there}' either", None
+    return DiagnosticError(Diagnostic("DAT004", message, notes=(note,), help=help_))
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """The first of some names, quoted, and how many more there are.
+
+    >>> listed(["a", "b", "c"], 2), listed([])
+    ("'a', 'b' and 1 more", 'nothing')
+    """
+    shown = ", ".join(f"'{name}'" for name in names[:most])
+    if len(names) > most:
+        return f"{shown} and {len(names) - most} more"
+    return shown or "nothing"
 
 
 def _modified_us(info: Any) -> int:
@@ -225,7 +284,7 @@ def _walk_local(folder: str, above: set[tuple[int, int]]) -> Iterator[FileEntry]
                         yield from _walk_local(item.path, above | {identity})
                     elif item.is_file():
                         stat = item.stat()
-                        yield FileEntry(item.path, stat.st_size, stat.st_mtime_ns // 1000)
+                        yield local_entry(item.path, stat)
                 except FileNotFoundError:  # moved away while we were listing
                     continue
     except PermissionError as error:

@@ -33,6 +33,7 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 _HIDDEN = ".sqlstream"
 _STAGING = f"{_HIDDEN}/staging"
+_HALF = "tmp_"
 _OWNER = f"{_HIDDEN}/owner.json"
 _FILE_BYTES = 128 << 20
 _COMMITTED = f"{_HIDDEN}/committed"
@@ -206,8 +207,13 @@ class FileSink:
         self._claim()
         selector = fs.FileSelector(f"{self._root}/{_STAGING}", allow_not_found=True)
         for info in self._filesystem.get_file_info(selector):
-            found = _STAGED_NAME.fullmatch(info.base_name)
-            if found is not None and int(found.group(1)) > last_epoch:
+            # DuckDB writes beside a file that is there; the rest of a task that was killed is of no use.
+            half = info.base_name.startswith(_HALF)
+            found = _STAGED_NAME.fullmatch(info.base_name.removeprefix(_HALF))
+            if found is None:
+                continue
+            epoch = int(found.group(1))
+            if epoch > last_epoch or (half and epoch < last_epoch):
                 self._filesystem.delete_file(info.path)
 
     def _claim(self) -> None:

@@ -15,11 +15,15 @@ from pyarrow import orc
 from sqlstream.connectors.api import ConnectorContext, Limits, Position, SourcePlan, Split
 from sqlstream.connectors.filesystem import parquet
 from sqlstream.connectors.filesystem.file_ranges import FileRange, compression, open_entry
+from sqlstream.connectors.filesystem.file_version import check_unchanged
 from sqlstream.connectors.filesystem.listing import ListingLog
 from sqlstream.connectors.filesystem.options import CHANGELOG_FORMATS, FileOptions
-from sqlstream.connectors.filesystem.paths import FileEntry, list_files, resolve, without_credentials
+from sqlstream.connectors.filesystem.orc import broken
+from sqlstream.connectors.filesystem.orders import FileOrders
+from sqlstream.connectors.filesystem.paths import FileEntry, resolve, without_credentials
 from sqlstream.connectors.filesystem.record_boundaries import RangeEnd, csv_range_end, json_range_end
-from sqlstream_operators.errors import DataError
+from sqlstream.connectors.filesystem.source_files import SourceFiles
+from sqlstream_operators.errors import DataError, InputFileError
 from sqlstream_operators.plan.spec import SourceSpec
 
 #: A range smaller than this is not worth a task of its own, bytes.
@@ -71,17 +75,30 @@ class FileSource:
     """
 
     def __init__(
-        self, spec: SourceSpec, context: ConnectorContext, clock: Callable[[], float] = time.monotonic
+        self,
+        spec: SourceSpec,
+        context: ConnectorContext,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._name = spec.name
         self._options = FileOptions.read(spec.options)
-        self._clock = clock
-        self._location = resolve(self._options.path, context.base_dir)
-        public, credentials = without_credentials(self._location)
-        self._pattern = re.compile(self._options.path_pattern) if self._options.path_pattern else None
+        location = resolve(self._options.path, context.base_dir)
+        public, credentials = without_credentials(location)
         folder = context.folder or f"sources/{quote(spec.name, safe='')}"
         self._log = ListingLog(context.store, folder, _root(public), credentials)
-        self._listed_at: float | None = None
+        self._orders = context.orders or FileOrders()
+        self._files = SourceFiles(
+            spec.name,
+            self._options,
+            location,
+            self._log,
+            self._orders,
+            clock=clock,
+            wall_clock=wall_clock,
+            tell=context.tell,
+        )
+        self._credentials = credentials
         cutters: dict[str, RangeEnd] = dict.fromkeys(("json", *CHANGELOG_FORMATS), json_range_end)
         cutters["csv"] = functools.partial(csv_range_end, self._options.csv)
         self._range_end = cutters.get(self._options.format)
@@ -93,6 +110,11 @@ class FileSource:
         """Whether reading ends when all files that were there at the start are read."""
         return self._options.monitor_interval_us is None
 
+    @property
+    def waits_for(self) -> str:
+        """What a run waits for that has read everything."""
+        return f"files in '{self._options.path}'"
+
     def initial_position(self) -> Position:
         """Before the first file."""
         return {"segments": 0, "file": 0, "offset": 0}
@@ -100,21 +122,44 @@ class FileSource:
     def plan(self, position: Position, limits: Limits) -> SourcePlan:
         """The next files or parts of files within the limits.
 
-        Raises DataError if a listed file is gone or changed.
+        Raises InputFileError if a listed file is gone or changed, DiagnosticError (DAT004) if there has never been one.
         """
-        self._list_if_due(position)
-        entries = self._log.entries
+        self._look(position)
+        files = self._log.files
         file, offset = int(position["file"]), int(position["offset"])
-        budget = self._budget(limits, entries[file:])
-        while file < len(entries) and not budget.spent:
-            end = self._take(entries[file], offset, budget)
+        budget = self._budget(limits, self._waiting(file))
+        while file < self._files.end and not budget.spent:
+            end = None if files[file].skipped else self._take(files[file].entry, offset, budget)
             if end is None:
                 file, offset = file + 1, 0
             else:
                 offset = end
         following = {"segments": self._log.segments, "file": file, "offset": offset}
         splits = tuple(self._split(parts) for parts in self._pack(budget.parts, limits.tasks))
-        return SourcePlan(splits, following, self.bounded and file >= len(entries), budget.taken)
+        ended = self.bounded and file >= len(files) and not self._files.waits
+        return SourcePlan(splits, following, ended, budget.taken)
+
+    def can_replay(self, splits: Sequence[Split]) -> bool:
+        """Whether splits that were planned earlier can be read as they are: their files are what they were, and the run
+        was not told to do anything else with them.
+        """
+        for split in splits:
+            for item in split.payload["ranges"]:
+                entry = FileRange.from_json(item, self._credentials).entry
+                if self._orders.wanted(entry.path):
+                    return False
+                try:
+                    check_unchanged(entry)
+                except InputFileError:
+                    return False
+        return True
+
+    def paths(self) -> Sequence[str]:
+        """The paths of all files that are there or were listed before."""
+        return list(dict.fromkeys([*(entry.path for entry in self._files.there()), *self._log.paths]))
+
+    def _waiting(self, file: int) -> list[FileEntry]:
+        return [one.entry for one in self._log.files[file:] if not one.skipped]
 
     def _budget(self, limits: Limits, entries: Sequence[FileEntry]) -> _Budget:
         """What may be taken. Lines are only counted where the limit is exact: that reads the input once more."""
@@ -132,8 +177,8 @@ class FileSource:
         """An estimate of the rows after `position`, by the average length of a row; None if it is not
         known.
         """
-        self._list_if_due(position)
-        entries = self._log.entries[int(position["file"]) :]
+        self._look(position)
+        entries = self._waiting(int(position["file"]))
         if not entries:
             return 0
         if self._bytes_per_row is None:
@@ -145,24 +190,14 @@ class FileSource:
             waiting -= int(position["offset"])
         return max(0, round(waiting / self._bytes_per_row))
 
-    def _list_if_due(self, position: Position) -> None:
+    def _look(self, position: Position) -> None:
         # Before listing: a list that was lost would be made anew in another order, and nobody would see it.
-        if int(position["segments"]) > self._log.segments or int(position["file"]) > len(self._log.entries):
+        if int(position["segments"]) > self._log.segments or int(position["file"]) > len(self._log.files):
             raise DataError(
                 f"the state is at file {position['file']} of '{self._options.path}', but its list of "
-                f"files has only {len(self._log.entries)}: it is incomplete; restore it from a copy"
+                f"files has only {len(self._log.files)}: it is incomplete; restore it from a copy"
             )
-        now = self._clock()
-        interval = self._options.monitor_interval_us
-        if self._listed_at is not None and (interval is None or (now - self._listed_at) * 1e6 < interval):
-            return
-        found = list_files(self._location)
-        if self._pattern is not None:
-            found = [entry for entry in found if self._pattern.fullmatch(entry.path)]
-        if not self.bounded:
-            found.sort(key=lambda entry: entry.modified_us)  # stable: by path where the times are equal
-        self._log.append(found)
-        self._listed_at = now
+        self._files.look(int(position["file"]), int(position["offset"]))
 
     def _take(self, entry: FileEntry, offset: int, budget: _Budget) -> int | None:
         """Take as much of a file as the budget allows; the offset to go on with, None if nothing is left of
@@ -332,7 +367,7 @@ def _orc_rows(entry: FileEntry) -> int:
         try:
             return int(orc.ORCFile(file).nrows)
         except (OSError, pa.ArrowException) as error:
-            raise DataError(f"{entry.path}: not a readable ORC file: {str(error).splitlines()[0]}") from error
+            raise broken(entry, error) from error
 
 
 def _root(location: str) -> str:

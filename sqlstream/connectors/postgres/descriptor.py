@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, SinkAbilities
+from sqlstream_planner.catalog.descriptor import ColumnLookup, ConnectorDescriptor, SinkAbilities
 from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
 
 _SINK = (Role.SINK,)
@@ -30,5 +30,6 @@ DESCRIPTOR = ConnectorDescriptor(
         ),
         OptionDef("table-name", _S, "the table, or schema.table; without it the sink's name", roles=_SINK),
     ),
-    sink=SinkAbilities(changes=True, keyed=True, checks_keys=True),
+    lookup=ColumnLookup(by_position=False),
+    sink=SinkAbilities(changes=True, keyed=True, checks_keys=True, tells_epochs=True),
 )

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from sqlstream.connectors.api import Split
 from sqlstream.runtime.coordination import fencing
 from sqlstream.runtime.loop import watermarks
 from sqlstream.runtime.loop.faults import Faults, no_faults
@@ -20,7 +21,7 @@ from sqlstream.runtime.loop.outputs import Outputs
 from sqlstream.runtime.loop.planning import EpochPlanner, Ready, same_input
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
-from sqlstream.runtime.loop.recovery import Recovered, committed_epoch, recover, void_manifest
+from sqlstream.runtime.loop.recovery import Recovered, committed_epoch, is_fresh_fork, recover, void_manifest
 from sqlstream.runtime.loop.reporting import Timer, Totals, epoch_report
 from sqlstream.runtime.loop.run_state import RunState
 from sqlstream.runtime.loop.stop import StopFlag
@@ -29,11 +30,15 @@ from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome, JobRunner
 from sqlstream.runtime.tasks.task_failure import describe
 from sqlstream.storage.garbage import GarbageCollector
 from sqlstream.storage.journal import Journal
-from sqlstream.storage.manifest import CommittedPart, EpochPlan, Manifest, RunInfo, StateVersions
+from sqlstream.storage.manifest import CommittedPart, EpochPlan, LetterTally, Manifest, RunInfo, StateVersions
 from sqlstream_operators.errors import MemoryExhaustedError
+from sqlstream_operators.plan.answers import missing_answers
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.state.version import ShardVersion
+from sqlstream_planner.diagnostics import DiagnosticError
 
+#: Codes of errors that are no surprise when all processes of a run are told to stop.
+_SPARK_IS_GONE = frozenset({"ENV003", "ENV004", "ENV007"})
 #: An epoch whose replay has ended so many drivers is not replayed once more, but planned anew, smaller.
 MOST_REPLAYS = 2
 
@@ -53,6 +58,9 @@ class EpochLoop:
         lineage: str,
         stop: StopFlag,
         on_epoch: Callable[[EpochReport], None] = lambda report: None,
+        on_up: Callable[[], None] = lambda: None,
+        on_phase: Callable[[str], None] = lambda text: None,
+        totals: Totals | None = None,
         check_lease: Callable[[], None] = lambda: None,
         faults: Faults = no_faults,
         clock: Callable[[], float] = time.monotonic,
@@ -66,13 +74,16 @@ class EpochLoop:
         self._run = run
         self._stop = stop
         self._on_epoch = on_epoch
+        self._on_up = on_up
+        self._on_phase = on_phase
+        self._said: str | None = None
         self._check_lease = check_lease
         self._faults = faults
         self._clock = clock
         self._state = RunState(lineage)
         self._planner = EpochPlanner(program, settings, self._state, run, clock=clock, wall_clock=wall_clock)
         self._outputs = Outputs(program, journal.store)
-        self._done = Totals()
+        self._done = totals if totals is not None else Totals()
         self._digest: str | None = None
         self._sql_digest: str | None = None
         self._too_large: EpochPlan | None = None
@@ -80,6 +91,7 @@ class EpochLoop:
     def run(self) -> RunResult:
         """Recover, then run epochs of a program that fits the state. Raises DiagnosticError."""
         started = self._clock()
+        unfinished = None
         try:
             found = recover(self._journal)
             self._state.start_from(found.last, self._program)
@@ -87,10 +99,19 @@ class EpochLoop:
             self._outputs.commit_again(found.last)
             self._decide(found)
             self._sweep()
+            self._restate()
+            self._on_up()
             outcome = self._epochs()
+        except DiagnosticError as error:
+            # Whoever stopped the run may have stopped Spark as well: the epoch is done again by the next run.
+            gone = all(diagnostic.code in _SPARK_IS_GONE for diagnostic in error.diagnostics)
+            if not (self._stop.requested and gone):
+                raise
+            outcome, unfinished = "stopped", self._journal.begun()
         finally:
             self._outputs.close()
-        return self._done.result(outcome, self._state.last, self._clock() - started)
+        seconds = self._clock() - started
+        return self._done.result(outcome, self._state.last, seconds, unfinished=unfinished)
 
     def _epochs(self) -> str:
         while True:
@@ -102,6 +123,8 @@ class EpochLoop:
             begun = self._clock()
             ready = self._planner.look()
             if ready.worth_it:
+                if self._runner.make_ready():
+                    continue  # meanwhile more may have come
                 plan = self._written(ready)
                 report = self._attempt(plan, planning=self._clock() - begun)
                 if report is not None and self._planner.caught_up(report):
@@ -109,7 +132,27 @@ class EpochLoop:
             elif self._planner.ended(ready):
                 return "exhausted" if self._done.epochs else "nothing new"
             else:
-                self._stop.wait(self._planner.pause())
+                self._wait()
+
+    def _wait(self) -> None:
+        """Wait until it is worth asking the sources again, and say for what before the first epoch."""
+        if not self._done.epochs:
+            text = f"waiting for {self._planner.waits_for()}"
+            if text != self._said:
+                self._on_phase(text)
+                self._said = text
+        self._stop.wait(self._planner.pause())
+
+    def _restate(self) -> None:
+        """Give the sinks of a state directory that began with a savepoint what they should have by then."""
+        last = self._state.last
+        if last is None or not is_fresh_fork(last):
+            return
+        plan = self._program.plan
+        sinks = tuple(sink.name for sink in plan.sinks if not missing_answers(plan, sink.name))
+        if sinks:
+            self._check_lease()
+            self._attempt(self._begun(self._planner.restate(sinks)), planning=0.0)
 
     def _decide(self, found: Recovered) -> None:
         """Replay the epoch that was begun, or give its number up; afterwards nothing is under way."""
@@ -122,6 +165,7 @@ class EpochLoop:
             plan is not None
             and plan.fingerprint == self._program.fingerprint
             and plan.parallelism == self._settings.parallelism
+            and self._input_is_there(plan)
         ):
             self._outputs.abort_after(found.begun)
             self._state.resume(plan)
@@ -130,8 +174,18 @@ class EpochLoop:
                 return
         self._give_up(found.begun)
 
+    def _input_is_there(self, plan: EpochPlan) -> bool:
+        """Whether all that a plan reads is as it was when it was written, as far as the sources can tell."""
+        for planned in plan.sources:
+            can_replay = getattr(self._program.sources[planned.name], "can_replay", None)
+            splits = [Split(planned.name, s.payload, s.rows, s.bytes) for s in planned.splits]
+            if can_replay is not None and not can_replay(splits):
+                return False
+        return True
+
     def _replay(self, plan: EpochPlan) -> None:
         """Run an epoch again that an earlier run began; noted, so that one that ends its driver is not replayed for ever."""
+        self._runner.make_ready()
         self._journal.note_replay(plan.epoch)
         try:
             self._attempt(plan, planning=0.0, replayed=True)
@@ -163,6 +217,8 @@ class EpochLoop:
         try:
             report = self._execute(plan, planning=planning, replayed=replayed)
         except EpochTooLargeError as error:
+            if self._stop.requested:  # whoever stopped the run may have ended what ran the epoch
+                raise
             before, self._too_large = self._too_large, plan
             cut = before is None or not same_input(before, plan)
             if not (cut and self._planner.read_less(plan)):
@@ -196,6 +252,10 @@ class EpochLoop:
         """Write the plan of the next epoch."""
         plan = self._planner.plan(ready)
         self._state.sources = dict(ready.states)
+        return self._begun(plan)
+
+    def _begun(self, plan: EpochPlan) -> EpochPlan:
+        """Write a plan, so that the epoch is under way."""
         if not self._journal.create_plan(plan):
             raise fencing.lost_plan(self._journal, plan.epoch)
         fencing.check_head(self._journal, plan.epoch)
@@ -220,6 +280,7 @@ class EpochLoop:
             outcome = self._runner.run(job)
             timer.lap("job")
             self._faults("run", plan.epoch)
+            tally = self._tallied(plan, outcome)
             self._outputs.prepare(plan.epoch, outcome, previous)
             timer.lap("prepare")
         except Exception as error:
@@ -230,10 +291,11 @@ class EpochLoop:
             raise
         self._faults("prepared", plan.epoch)
         self._check_lease()
-        manifest = self._manifest(plan, outcome, digest)
+        manifest = self._manifest(plan, outcome, digest, tally)
         if not self._journal.publish(manifest):
             raise fencing.lost_manifest(self._journal, plan.epoch)
         fencing.check_head(self._journal, plan.epoch)
+        self._done.add(manifest)
         timer.lap("publish")
         self._faults("published", plan.epoch)
         self._outputs.commit(manifest, outcome)
@@ -246,7 +308,7 @@ class EpochLoop:
         self._faults("collected", plan.epoch)
         self._planner.learn_speed(sum(manifest.rows.values()), timer.total)
         report = epoch_report(manifest, self._state, self._program.sources, timer.seconds, replayed=replayed)
-        self._done.add(report)
+        report = replace(report, restated=plan.restated)
         self._on_epoch(report)
         return report
 
@@ -265,9 +327,20 @@ class EpochLoop:
             self._sql_digest = None if self._program.sql is None else self._journal.put_sql(self._program.sql)
         return self._digest
 
-    def _manifest(self, plan: EpochPlan, outcome: EpochOutcome, digest: str) -> Manifest:
-        states = []
-        for source in plan.sources:
+    def _tallied(self, plan: EpochPlan, outcome: EpochOutcome) -> LetterTally:
+        """The dead letters with those of an epoch. Raises DiagnosticError if there may not be so many."""
+        before = LetterTally() if self._state.last is None else self._state.last.tally
+        rows = sum(source.rows for source in outcome.sources.values())
+        tally = before.after(rows, sum(outcome.dead_letters.values()))
+        self._settings.letters.check(
+            plan.epoch, tally, outcome.dead_letters, self._journal.store, outcome.dead_letter_files
+        )
+        return tally
+
+    def _manifest(self, plan: EpochPlan, outcome: EpochOutcome, digest: str, tally: LetterTally) -> Manifest:
+        # An epoch that restates does not touch the sources.
+        states = list(self._state.sources.values()) if plan.restated else []
+        for source in () if plan.restated else plan.sources:
             closed = [
                 outcome.closed[ends.step] - ends.tick_us
                 for ends in self._planner.window_ends
@@ -308,6 +381,8 @@ class EpochLoop:
             rows_cap=self._planner.rows_cap,
             sql_digest=self._sql_digest,
             last_field_id=self._state.fields.last,
+            origin="" if self._state.last is None else self._state.last.origin,
+            tally=tally,
         )
 
     def _versions(self, state: StateSchema, shards: Iterable[ShardVersion]) -> StateVersions:

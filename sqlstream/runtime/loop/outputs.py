@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from sqlstream.connectors.api import SinkPart
 from sqlstream.runtime.loop.program import Program
+from sqlstream.runtime.loop.sink_edits import not_there
 from sqlstream.runtime.tasks.job import EpochOutcome
 from sqlstream.storage import dead_letter
 from sqlstream.storage.manifest import Manifest
+from sqlstream_operators.errors import DataError
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
 
@@ -16,6 +18,7 @@ class Outputs:
     def __init__(self, program: Program, store: CheckpointStore) -> None:
         self._sinks = program.sinks
         self._former = program.former_sinks
+        self._moved = program.moved
         self._store = store
 
     def prepare(self, epoch: int, outcome: EpochOutcome, previous: int) -> None:
@@ -33,14 +36,22 @@ class Outputs:
         dead_letter.commit(self._store, manifest.dead_letter_files)
 
     def commit_again(self, last: Manifest | None) -> None:
-        """Make the last epoch visible: the run that published it may have broken off before it did."""
+        """Make the last epoch visible: the run that published it may have broken off before it did.
+
+        Raises DiagnosticError with exit code 4 (STA015) if a sink that is said to be elsewhere now is not there.
+        """
         if last is None or last.void:
             return
         for name, sink in self._former.items():
             parts = [
                 SinkPart(part.rows, part.payload, staged=part.staged) for part in last.sinks.get(name, ())
             ]
-            sink.commit(last.epoch, parts, previous=last.previous)
+            try:
+                sink.commit(last.epoch, parts, previous=last.previous)
+            except DataError as error:
+                if name not in self._moved:
+                    raise
+                raise not_there(name, error) from error
         dead_letter.commit(self._store, last.dead_letter_files)
 
     def abort_after(self, epoch: int) -> None:

@@ -23,7 +23,7 @@ from sqlstream.storage.manifest import (
 )
 from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec
 from sqlstream_operators.plan.spec import OperatorStep, WatermarkSpec
-from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN
+from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class EpochPlanner:
             for name, source in self._program.sources.items()
             if name not in finished
         }
-        limits = self._admission.share(waiting, self._settings.tasks, self._paces, self._groups)
+        limits = self._admission.share(waiting, self._settings.tasks(), self._paces, self._groups)
         plans = {
             name: self._program.sources[name].plan(self._state.sources[name].position, limit)
             for name, limit in limits.items()
@@ -132,6 +132,10 @@ class EpochPlanner:
                     ),
                 )
             )
+        return self._epoch(tuple(planned))
+
+    def _epoch(self, planned: tuple[PlannedSource, ...]) -> EpochPlan:
+        """The plan of the next epoch, which reads `planned`."""
         parent = None if self._state.last is None else self._state.last.epoch
         return EpochPlan(
             epoch=(parent or 0) + 1,
@@ -140,10 +144,21 @@ class EpochPlanner:
             run=self._run,
             fingerprint=self._program.fingerprint,
             parallelism=self._settings.parallelism,
-            sources=tuple(planned),
+            sources=planned,
             now_us=int(self._wall_clock() * 1e6),
             admitted=self._admission.limit,
         )
+
+    def restate(self, sinks: tuple[str, ...]) -> EpochPlan:
+        """The plan of an epoch that reads nothing, and gives sinks the whole answer that the state has."""
+        planned = []
+        for spec in self._plan.sources:
+            state = self._state.sources[spec.name]
+            marks = Watermarks(state.applied, state.applied, state.applied)
+            planned.append(
+                PlannedSource(spec.name, spec.connector, state.position, state.position, (), False, marks)
+            )
+        return replace(self._epoch(tuple(planned)), restated=sinks)
 
     @property
     def rows_cap(self) -> RowsCap | None:
@@ -186,6 +201,15 @@ class EpochPlanner:
         return all(
             name in self._state.finished or ready.plans[name].exhausted for name in self._program.sources
         ) and all(source.bounded for source in self._program.sources.values())
+
+    def waits_for(self) -> str:
+        """What a run with nothing to do waits for, in words."""
+        named = (
+            str(getattr(source, "waits_for", None) or f"rows of {name}")
+            for name, source in self._program.sources.items()
+            if name not in self._state.finished
+        )
+        return " and ".join(dict.fromkeys(named))
 
     def pause(self) -> float:
         """Seconds until it is worth asking the sources again."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sqlstream.connectors.api import Sink, Source
 from sqlstream.runtime.loop.admission import Admission
+from sqlstream.runtime.loop.letter_budget import LetterBudget
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_planner.secrets.references import Secrets
 
@@ -18,17 +19,19 @@ POLL_S = 0.5
 class LoopSettings:
     """How the loop runs a program: shards, limits, and the directories that tasks need.
 
-    `tasks` is how many splits of a source are useful (tasks that run at the same time), `poll_s` how long to
-    wait when nothing is new, and between epochs that read little. `max_epochs` ends the run early, for tests.
+    `tasks` says how many splits of a source are useful (tasks that run at the same time), `poll_s` how long to
+    wait when nothing is new, and between epochs that read little. `letters` is how many dead letters there may be.
+    `max_epochs` ends the run early, for tests.
     """
 
     parallelism: int
     base_dir: str
     local_dir: str
     admission: Admission = field(default_factory=Admission)
-    tasks: int = 4
+    tasks: Callable[[], int] = lambda: 4
     poll_s: float = POLL_S
     max_epochs: int | None = None
+    letters: LetterBudget = field(default_factory=LetterBudget)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,8 @@ class Program:
     """What the loop runs: the plan, as text too, its fingerprint, and the driver's halves of its connectors.
 
     `sql` is what it was made of, rendered and without secrets (None: it is not told). `source_folders` are the sources' own
-    in the state directory. `former_sinks` are those of the program that wrote the last manifest, to commit it again.
+    in the state directory. `former_sinks` are those of the program that wrote the last manifest, to commit it again; of
+    them `moved` have other options now, and say themselves whether they have what was committed.
     `secrets` are what references in the plan stand for.
     """
 
@@ -47,5 +51,6 @@ class Program:
     source_folders: Mapping[str, str]
     sinks: Mapping[str, Sink]
     former_sinks: Mapping[str, Sink]
+    moved: frozenset[str] = frozenset()
     sql: str | None = None
     secrets: Secrets = field(default_factory=Secrets)

@@ -17,6 +17,7 @@ class EpochReport:
     watermark by source, µs (None: nothing read yet; "end": the input is complete); `lag` rows waiting by
     source (None: unknown); `state_rows` and `state_bytes` live in all shards; `seconds` by step of the loop
     (`plan`, `job`, `prepare`, `publish`, `commit`, `collect`); `replayed`: planned by an earlier run.
+    `restated`: sinks that were given the answer of a savepoint, in an epoch that read nothing.
     """
 
     epoch: int
@@ -30,6 +31,7 @@ class EpochReport:
     metrics: Mapping[str, int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     replayed: bool = False
+    restated: tuple[str, ...] = ()
 
     @property
     def total_seconds(self) -> float:
@@ -50,12 +52,16 @@ class EpochReport:
             "metrics": dict(self.metrics),
             "seconds": {name: round(value, 4) for name, value in self.seconds.items()},
             "replayed": self.replayed,
+            "restated": list(self.restated),
         }
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How a run ended: `outcome` is `exhausted`, `stopped` or `nothing new`; totals are of this run."""
+    """How a run ended: `outcome` is `exhausted`, `stopped` or `nothing new`; totals are of this run.
+
+    `unfinished` is the epoch that was under way when the run was stopped together with Spark: the next run does it again.
+    """
 
     outcome: str
     last_epoch: int | None
@@ -64,6 +70,7 @@ class RunResult:
     rows_written: Mapping[str, int]
     dead_letters: Mapping[str, int]
     seconds: float
+    unfinished: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """One JSON object for `--json`."""
@@ -75,6 +82,7 @@ class RunResult:
             "rows_written": dict(self.rows_written),
             "dead_letters": dict(self.dead_letters),
             "seconds": round(self.seconds, 3),
+            **({} if self.unfinished is None else {"unfinished_epoch": self.unfinished}),
         }
 
 

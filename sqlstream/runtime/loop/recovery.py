@@ -8,8 +8,8 @@ What may be found, and what is done about it:
   written. A driver that was only paused may be doing the same. Both write the same bytes under the same
   names, so it does not matter who wins the exclusive creation of the manifest; the other one stops. For that
   reason nothing that N+1 may have staged is removed before its manifest is there.
-- *A plan for N+1 without a manifest, which can't be replayed exactly*: the file is damaged, or the query
-  or the parallelism has changed. Nothing of N+1 is visible, because sinks become visible after the
+- *A plan for N+1 without a manifest, which can't be replayed exactly*: the file is damaged, or the query,
+  the parallelism or a file that it reads has changed. Nothing of N+1 is visible, because sinks become visible after the
   manifest only. A *void* manifest is published under N+1: positions and state are N's. From then on no other
   driver can commit that plan, and it is safe to remove what it staged and to plan afresh as N+2.
   (A driver that was paused for so long that N+1's files were collected finds later manifests, and stops. What
@@ -22,16 +22,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from sqlstream.runtime.loop.sink_edits import NOWHERE, sink_edits
 from sqlstream.runtime.loop.source_positions import go_on
-from sqlstream.storage.journal import Journal
+from sqlstream.storage.journal import Journal, digest_of
 from sqlstream.storage.manifest import EpochPlan, Manifest, RunInfo
 from sqlstream_operators.plan import plan_json
-from sqlstream_operators.plan.spec import PhysicalPlan
+from sqlstream_operators.plan.spec import PhysicalPlan, SourceSpec
 from sqlstream_operators.plan.state_schema import StateSchema, StateTable
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,19 +89,29 @@ def committed_epoch(last: Manifest | None) -> int:
     return (last.parent or 0) if last.void else last.epoch
 
 
-def check_compatible(journal: Journal, last: Manifest, program: PhysicalPlan) -> None:
-    """Whether `program` can go on with the state that `last` names.
+def is_fresh_fork(last: Manifest) -> bool:
+    """Whether a state directory began with a savepoint, and no sink has been given anything of it."""
+    return bool(last.origin) and not committed_epoch(last)
 
-    It can if every state has the same id and schema, key groups are counted alike, and it reads the same
-    sources. A sink may be left out. A sink or a source that is new would start in the middle of the input
-    without saying so, and is refused. Raises DiagnosticError with exit code 4 (STA010 state, STA011 sources,
-    STA012 max parallelism, STA013 sinks).
+
+def check_compatible(
+    journal: Journal,
+    last: Manifest,
+    program: PhysicalPlan,
+    *,
+    sql: str | None = None,
+    written: Mapping[str, Written] = NOWHERE,
+    new_sinks: bool = False,
+) -> tuple[Diagnostic, ...]:
+    """Whether `program`, made of the text `sql`, can go on with the state that `last` names; warnings of what is decided.
+
+    It can if every state has the same id and schema, key groups are counted alike, it reads the same
+    sources, and every sink goes on with what it has (`sink_edits`). A sink may be left out. A sink or a source that is
+    new would start in the middle of the input without saying so, and is refused. With `new_sinks` all are new, and get the
+    answer up to there. Raises DiagnosticError with exit code 4 (STA010 state,
+    STA011 sources, STA012 max parallelism, STA013 to STA015 sinks).
     """
-    problems = [
-        *_states(journal, last, program),
-        *_sources(journal, last, program),
-        *_sinks(journal, last, program),
-    ]
+    problems = [*_states(journal, last, program), *_sources(journal, last, program)]
     if last.max_parallelism != program.options.max_parallelism:
         problems.append(
             Diagnostic(
@@ -113,8 +124,16 @@ def check_compatible(journal: Journal, last: Manifest, program: PhysicalPlan) ->
                 help=f"SET 'pipeline.max-parallelism' = '{last.max_parallelism}', or use another --state-dir",
             )
         )
+    warnings: list[Diagnostic] = []
+    if not new_sinks and last.fingerprint != program_fingerprint(program):
+        same_text = sql is not None and last.sql_digest == digest_of(sql.encode())
+        edits = list(sink_edits(physical_plan(journal, last), program, same_text=same_text, written=written))
+        warnings = [edit for edit in edits if edit.severity == "warning"]
+        # Another state or source makes another answer: that is told, and not what follows from it.
+        problems += [e for e in edits if e.severity == "error" and (e.code == "STA013" or not problems)]
     if problems:
         raise DiagnosticError(*problems, exit_code=4)
+    return tuple(warnings)
 
 
 _WAY_OUT = "run the file that wrote this state, or give another --state-dir to start over"
@@ -152,6 +171,9 @@ def _states(journal: Journal, last: Manifest, program: PhysicalPlan) -> Iterable
 
 def _sources(journal: Journal, last: Manifest, program: PhysicalPlan) -> Iterable[Diagnostic]:
     known = go_on(last.sources, program.sources)
+    yield from _unidentified(
+        journal, last, [s for s in program.sources if s.name in known and not s.identity]
+    )
     used = {(state.identity, state.folder) for state in known.values()}
     before = {state.name: state for state in last.sources if (state.identity, state.folder) not in used}
     new = {spec.name: spec for spec in program.sources if spec.name not in known}
@@ -190,6 +212,23 @@ def _sources(journal: Journal, last: Manifest, program: PhysicalPlan) -> Iterabl
             )
 
 
+def _unidentified(journal: Journal, last: Manifest, specs: Sequence[SourceSpec]) -> Iterable[Diagnostic]:
+    """Sources of which nobody said which data they are: they go on with the options that they had."""
+    before = {spec.name: spec for spec in physical_plan(journal, last).sources} if specs else {}
+    for spec in specs:
+        old = before.get(spec.name)
+        if old is not None and old.options != spec.options:
+            yield Diagnostic(
+                "STA011",
+                f"the table `{spec.name}` may be other data than before",
+                notes=(
+                    *_changes(old.options, spec.options),
+                    "which of its options decide that is not known, so they have to stay",
+                ),
+                help=_WAY_OUT,
+            )
+
+
 def _data_of(name: str, program: PhysicalPlan) -> str:
     """A table of the former program in words; its name may be that of another one now."""
     if any(spec.name == name for spec in program.sources):
@@ -200,28 +239,17 @@ def _data_of(name: str, program: PhysicalPlan) -> str:
 def _identity_changes(before: str, now: str) -> Iterable[str]:
     """What differs between two identities of sources, in words."""
     old, new = (json.loads(text) if text else {} for text in (before, now))
-    old, new = ({**identity, **identity.get("options", {})} for identity in (old, new))
+    yield from _changes({**old.pop("options", {}), **old}, {**new.pop("options", {}), **new})
+
+
+def _changes(old: Mapping[str, object], new: Mapping[str, object]) -> Iterable[str]:
     for key in sorted(old.keys() | new.keys()):
-        if key != "options" and old.get(key) != new.get(key):
+        if old.get(key) != new.get(key):
             yield f"{key} was {_shown(old.get(key))} and is {_shown(new.get(key))}"
 
 
 def _shown(value: object) -> str:
     return "not set" if value is None else f"'{value}'"
-
-
-def _sinks(journal: Journal, last: Manifest, program: PhysicalPlan) -> Iterable[Diagnostic]:
-    now = {sink.name for sink in program.sinks}
-    if last.fingerprint == program_fingerprint(program):
-        return
-    before = {sink.name for sink in physical_plan(journal, last).sinks}
-    for name in sorted(now - before):
-        yield Diagnostic(
-            "STA013",
-            f"the query writes the table `{name}`, which it did not before",
-            notes=("it would get only what is read from now on, not the results of the input read so far",),
-            help=_WAY_OUT,
-        )
 
 
 def _named(schema: StateSchema) -> str:
@@ -270,6 +298,8 @@ def program_fingerprint(program: PhysicalPlan) -> str:
     """What decides an epoch's results, given its plan: the program without options of running it."""
     data = plan_json.to_json(program)
     data.pop("options", None)
+    for sink in data["sinks"]:
+        del sink["identity"]  # it says what the rest means
     data["max_parallelism"] = program.options.max_parallelism
     text = json.dumps(data, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]

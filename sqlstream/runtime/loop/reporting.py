@@ -32,6 +32,11 @@ class Timer:
         return sum(self.seconds.values())
 
 
+def rows_written(manifest: Manifest) -> dict[str, int]:
+    """The rows, or changes, that an epoch has for each sink."""
+    return {name: sum(part.rows for part in parts) for name, parts in manifest.sinks.items()}
+
+
 def epoch_report(
     manifest: Manifest,
     state: RunState,
@@ -45,7 +50,7 @@ def epoch_report(
     return EpochReport(
         epoch=manifest.epoch,
         rows_read=manifest.rows,
-        rows_written={name: sum(p.rows for p in parts) for name, parts in manifest.sinks.items()},
+        rows_written=rows_written(manifest),
         dead_letters=manifest.dead_letters,
         watermarks={source.name: shown_watermark(source.applied) for source in manifest.sources},
         lag={
@@ -69,15 +74,17 @@ class Totals:
     written: Counter[str] = field(default_factory=Counter)
     letters: Counter[str] = field(default_factory=Counter)
 
-    def add(self, report: EpochReport) -> None:
-        """Count one more epoch."""
+    def add(self, manifest: Manifest) -> None:
+        """Count one more epoch, which has happened."""
         self.epochs += 1
-        self.read.update(report.rows_read)
-        self.written.update(report.rows_written)
-        self.letters.update(report.dead_letters)
+        self.read.update(manifest.rows)
+        self.written.update(rows_written(manifest))
+        self.letters.update(manifest.dead_letters)
 
-    def result(self, outcome: str, last: Manifest | None, seconds: float) -> RunResult:
-        """The totals of a run that ended with `outcome` behind the manifest `last`."""
+    def result(
+        self, outcome: str, last: Manifest | None, seconds: float, *, unfinished: int | None = None
+    ) -> RunResult:
+        """The totals of a run that ended with `outcome` behind the manifest `last`, in the epoch `unfinished`."""
         epoch = None if last is None else last.epoch
         read, written, letters = dict(self.read), dict(self.written), dict(self.letters)
-        return RunResult(outcome, epoch, self.epochs, read, written, letters, seconds)
+        return RunResult(outcome, epoch, self.epochs, read, written, letters, seconds, unfinished)

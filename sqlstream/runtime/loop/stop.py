@@ -1,19 +1,35 @@
-"""How a run is asked to end: after the epoch that is under way."""
+"""How a run is asked to end: after the epoch that is under way, or at once."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+#: A signal so soon after the first is the same one: `timeout` and shells send it to the process and to its group.
+SAME_SIGNAL_S = 0.5
+
+
+class Interrupted(KeyboardInterrupt):
+    """A second signal: the run ends at once, and its epoch is done again by the next. `number` is the signal's."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
 
 class StopFlag:
-    """Set from a signal handler or another thread; the loop looks at it between epochs and wakes for it."""
+    """Set from a signal handler or another thread; the loop looks at it between epochs and wakes for it.
+
+    `interrupted` is the second signal, which ends the run at once, once it has come.
+    """
 
     def __init__(self) -> None:
         self._event = threading.Event()
+        self.interrupted: Interrupted | None = None
 
     @property
     def requested(self) -> bool:
@@ -30,18 +46,24 @@ class StopFlag:
 
 
 @contextmanager
-def stop_on_signals(flag: StopFlag) -> Iterator[None]:
-    """Set the flag on Ctrl-C and SIGTERM while inside. A second Ctrl-C interrupts at once.
+def stop_on_signals(flag: StopFlag, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
+    """Set the flag on Ctrl-C and SIGTERM while inside. A second one of either raises Interrupted.
 
     Only in the main thread, as Python allows it; elsewhere nothing happens.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    first: list[float] = []
 
     def handle(number: int, frame: FrameType | None) -> None:
-        if flag.requested and number == signal.SIGINT:
-            raise KeyboardInterrupt
+        now = clock()
+        if first and now - first[0] < SAME_SIGNAL_S:
+            return
+        if flag.requested:
+            flag.interrupted = Interrupted(number)
+            raise flag.interrupted
+        first.append(now)
         flag.request()
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -6,16 +6,16 @@ import atexit
 import contextlib
 import importlib
 import os
-import shutil
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlstream.runtime.spark.java import find_java, write_java_home
+from sqlstream.runtime.spark.masters import check_answers, check_master, is_local
+from sqlstream.storage.run_folder import RunFolder
 from sqlstream_operators.duck import memory
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
@@ -51,6 +51,9 @@ logger.python.level = off
 # minutes and a sixth when warm, and made nothing faster (docs/performance.md).
 _FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
 
+# The name of a socket has at most 107 bytes, 42 of which are its own.
+_LONGEST_SOCKET_FOLDER = 60
+
 #: What an epoch's job needs of its session; set on the session that the job runs in, whoever made it.
 JOB_CONF: Mapping[str, str] = {
     "spark.sql.adaptive.enabled": "false",  # costs a job a stage; our partitions are exact
@@ -59,11 +62,6 @@ JOB_CONF: Mapping[str, str] = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
-
-
-def is_local(master: str) -> bool:
-    """Whether all tasks of this master run on this machine."""
-    return master == "local" or master.startswith(("local[", "local-cluster["))
 
 
 def package_roots() -> tuple[str, ...]:
@@ -112,7 +110,11 @@ def session_conf(master: str, conf: Mapping[str, str], directory: Path) -> dict[
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.memory": f"{jvm_memory() >> 20}m",
             "spark.python.daemon.module": "sqlstream.runtime.spark.worker_daemon",
+            # What the JVM and its workers leave when they are killed goes with the folder.
+            "spark.executorEnv.TMPDIR": str(directory),
         }
+        if len(str(directory)) > _LONGEST_SOCKET_FOLDER:
+            settings["spark.python.unix.domain.socket.dir"] = "/tmp"
         roots = package_roots()
         if roots:
             settings["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(roots)
@@ -121,6 +123,8 @@ def session_conf(master: str, conf: Mapping[str, str], directory: Path) -> dict[
     ours = []
     if is_local(master) and "-XX:TieredStopAtLevel" not in options:
         ours.append(_FIRST_COMPILER)
+    if is_local(master) and "-Djava.io.tmpdir" not in options and not any(map(str.isspace, str(directory))):
+        ours.append(f"-Djava.io.tmpdir={directory}")
     if "log4j" not in options:
         ours.append(f"-Dlog4j2.configurationFile={(directory / 'log4j2.properties').as_uri()}")
     if ours:
@@ -142,11 +146,18 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _clean_up(session: SparkSession, directory: Path) -> None:
+def _clean_up(session: SparkSession, folder: RunFolder) -> None:
     """Stop Spark before its `java` goes away: a local cluster needs it to restart executors."""
     with contextlib.suppress(Exception):  # it may have been stopped, and its JVM may be gone
         session.stop()
-    shutil.rmtree(directory, ignore_errors=True)
+    folder.close()
+
+
+def _reason(error: Exception) -> str:
+    """What an exception says, without the stack of Java's: the line of the first exception that Java names."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    named = (line.removeprefix(": ") for line in lines if line.startswith((": ", "Caused by: ")))
+    return next(named, lines[0] if lines else type(error).__name__)[:500]
 
 
 def start_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSession:
@@ -155,22 +166,16 @@ def start_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSe
     `conf` are the user's settings. Raises DiagnosticError
     when there is no usable Java (ENV001), the master can't be used (ENV002) or Spark does not start (ENV003).
     """
-    if master.startswith("sc://"):
-        raise DiagnosticError(
-            Diagnostic(
-                "ENV002",
-                f"the master {master} is a Spark Connect server, and sqlstream can't run on one yet",
-                help="give a classic master: local[*], spark://host:7077, yarn or k8s://…",
-            )
-        )
-    from pyspark.errors import PySparkRuntimeError
+    check_master(master)
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
+    check_answers(master)
     java = find_java(os.environ)
-    directory = Path(tempfile.mkdtemp(prefix="sqlstream-spark-"))
+    folder = RunFolder("spark-")
+    directory = folder.path
     (directory / "log4j2.properties").write_text(_LOG4J)
     environment = {
         "JAVA_HOME": str(write_java_home(java, directory / "java")),
@@ -183,14 +188,16 @@ def start_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSe
     with _environment(environment):
         try:
             session = builder.getOrCreate()
-        except PySparkRuntimeError as error:
-            shutil.rmtree(directory, ignore_errors=True)
+        except (
+            Exception
+        ) as error:  # Java's own come as they are: a master that is none, a port that is taken …
+            folder.close()
             raise DiagnosticError(
                 Diagnostic(
                     "ENV003",
-                    f"Spark did not start on master {master} with Java {java.major} ({java.origin}): {error}",
-                    help="the lines above are Spark's own; a wrong --conf is the usual cause",
+                    f"Spark did not start on master {master} with Java {java.major} ({java.origin}): {_reason(error)}",
+                    help="the lines above are Spark's own, if there are any; a wrong --conf is the usual cause",
                 )
             ) from None
-    atexit.register(_clean_up, session, directory)
+    atexit.register(_clean_up, session, folder)
     return session

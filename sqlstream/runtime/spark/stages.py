@@ -25,13 +25,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType
 
 from sqlstream.runtime.spark.map_tasks import ShardTasks, SourceTasks, WholeEpoch, framed
-from sqlstream.runtime.spark.session import JOB_CONF, PACKAGES, is_local, start_session
-from sqlstream.runtime.tasks.failures import EpochTooLargeError, error_of
+from sqlstream.runtime.spark.masters import is_local
+from sqlstream.runtime.spark.session import JOB_CONF, PACKAGES, start_session
+from sqlstream.runtime.tasks.failures import EpochTooLargeError, error_of, machine_refuses
 from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome
 from sqlstream.runtime.tasks.message_batches import ROW, from_batches
 from sqlstream.runtime.tasks.outcome import outcome_of
 from sqlstream.runtime.tasks.task_failure import failure_in
 from sqlstream.runtime.tasks.task_program import TaskProgram
+from sqlstream.storage.run_folder import RunFolder
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.task.report import reports_among
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, SqlstreamError
@@ -100,6 +102,9 @@ _OUT_OF_MEMORY = (
 )
 
 
+_DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
+
+
 class SparkJobRunner:
     """Runs epochs on Spark; see `JobRunner`. `spark` is used through a session of its own."""
 
@@ -111,7 +116,7 @@ class SparkJobRunner:
         self._ranges: dict[int, DataFrame] = {}
         self._plan: tuple[PhysicalPlan, bytes] | None = None
         self._single: tuple[Secrets, DataFrame] | None = None
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._scratch: RunFolder | None = None
         self._one_machine = is_local(spark.conf.get("spark.master") or "")
         for name, value in JOB_CONF.items():
             self._spark.conf.set(name, value)
@@ -131,6 +136,15 @@ class SparkJobRunner:
     def parallelism(self) -> int:
         """The cores that Spark has."""
         return self._parallelism
+
+    @property
+    def known_parallelism(self) -> int:
+        """The same: Spark runs."""
+        return self._parallelism
+
+    def make_ready(self) -> bool:
+        """Spark runs."""
+        return False
 
     def run(self, job: EpochJob) -> EpochOutcome:
         """Run one epoch; see `JobRunner`."""
@@ -163,8 +177,8 @@ class SparkJobRunner:
     def _whole(self, program: TaskProgram, plan: bytes) -> DataFrame:
         """One task without an exchange, so that Spark can run what it planned for the first such epoch again."""
         if self._scratch is None:
-            self._scratch = tempfile.TemporaryDirectory(prefix="sqlstream-epoch-")
-        file = Path(self._scratch.name) / "epoch"
+            self._scratch = RunFolder("epoch-")
+        file = self._scratch.path / "epoch"
         new = file.with_suffix(".new")
         new.write_bytes(framed(plan, program.epoch_bytes(secrets=False)))
         new.replace(file)
@@ -191,7 +205,7 @@ class SparkJobRunner:
             with contextlib.suppress(Py4JError, OSError):  # its JVM may be gone, which is told already
                 self._owner.stop()
         if self._scratch is not None:
-            self._scratch.cleanup()
+            self._scratch.close()
 
 
 def told(text: str, epoch: int, *, lost: bool = False) -> SqlstreamError:
@@ -202,6 +216,13 @@ def told(text: str, epoch: int, *, lost: bool = False) -> SqlstreamError:
     described = failure_in(text)
     if described is not None:
         return error_of(described, epoch)
+    full = _DISK_FULL.search(text)
+    if full is not None:
+        return machine_refuses(
+            f"the disk of Spark's scratch folder is full ({full[0]})",
+            f"in epoch {epoch}; nothing of it was committed",
+            "Spark shuffles there: spark.local.dir, SPARK_LOCAL_DIRS or else the temporary folder",
+        )
     for sign, what in _OUT_OF_MEMORY:
         if sign.search(text):
             return EpochTooLargeError(epoch, what, runner_lost=lost)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import socket
 
 # Read when the libraries are loaded: no thread for jemalloc (Arrow's own copy) and none for OpenBLAS (numpy).
@@ -35,6 +36,10 @@ def _serve_quietly(sock: socket.socket, authenticated: bool) -> int:
 
 
 if __name__ == "__main__":
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
+        # As the JVM, whose handling it inherits: a run that is asked to stop finishes its epoch (`java`). Spark's daemon
+        # would end its workers on SIGTERM; it listens to another signal, which nobody sends, and ends with the JVM.
+        pyspark.daemon.SIGTERM = signal.SIGUSR2
     REGISTERED.preload()
     # Spark's worker collects garbage after every task, which walks through all that was imported unless that is
     # set aside: 42 ms a task. It also keeps the pages shared between the workers.

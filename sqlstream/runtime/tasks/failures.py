@@ -81,9 +81,20 @@ def error_of(described: Mapping[str, Any], epoch: int | None = None) -> Sqlstrea
                     "the run goes on where it stopped",
                 )
             )
+        case "file":
+            return DiagnosticError(
+                Diagnostic(
+                    "DAT003",
+                    described["message"],
+                    notes=place,
+                    help=described["help"] or None,
+                )
+            )
         case "memory":
             where = f", in {described['where']}" if described["where"] else ""
             return EpochTooLargeError(epoch, f"{described['message']}{where}")
+        case "machine":
+            return machine_refuses(described["message"], *place)
         case "state":
             return DiagnosticError(
                 Diagnostic(
@@ -98,6 +109,18 @@ def error_of(described: Mapping[str, Any], epoch: int | None = None) -> Sqlstrea
             return InternalError(
                 f"a task of epoch {epoch} failed: {described['message']}\n{described['trace']}"
             )
+
+
+def machine_refuses(what: str, *notes: str) -> DiagnosticError:
+    """The error for a file that the machine does not let us read or write, `what` saying which and why."""
+    return DiagnosticError(
+        Diagnostic(
+            "ENV005",
+            f"a file can't be read or written: {what}",
+            notes=notes,
+            help="mend that (free space, change rights …) and run again: the run goes on where it stopped",
+        )
+    )
 
 
 def _instead(message: str) -> str:

@@ -62,13 +62,22 @@ class EpochOutcome:
 class JobRunner(Protocol):
     """Runs epochs. The same job gives the same outcome, however often and wherever it runs."""
 
+    def make_ready(self) -> bool:
+        """Start what runs epochs, which may take seconds; False if it ran already. Raises DiagnosticError."""
+        ...
+
     def run(self, job: EpochJob) -> EpochOutcome:
         """Run one epoch. Raises DiagnosticError: exit code 1 for the user's data, 4 for damaged state."""
         ...
 
     @property
     def parallelism(self) -> int:
-        """How many tasks run at the same time: the default number of shards."""
+        """How many tasks run at the same time: the default number of shards. May start what runs them."""
+        ...
+
+    @property
+    def known_parallelism(self) -> int | None:
+        """The same as far as it is known before the first epoch runs; None: it is not."""
         ...
 
     def close(self) -> None:

@@ -36,6 +36,15 @@ class InProcessRunner:
         """The default number of shards."""
         return self._parallelism
 
+    @property
+    def known_parallelism(self) -> int:
+        """The same."""
+        return self._parallelism
+
+    def make_ready(self) -> bool:
+        """It runs."""
+        return False
+
     def run(self, job: EpochJob) -> EpochOutcome:
         """Run one epoch; see `JobRunner`."""
         connectors = self._connectors or registered()

@@ -8,10 +8,20 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from sqlstream_operators.errors import DataError, MemoryExhaustedError, StateError
+from sqlstream.storage.checked_json import DamagedFileError
+from sqlstream_operators.errors import (
+    DataError,
+    InputFileError,
+    MachineError,
+    MemoryExhaustedError,
+    StateError,
+    machine_trouble,
+)
 from sqlstream_planner.diagnostics import DiagnosticError
 
 _FAILURE = "sqlstream task failure: "
+#: What to do about a file of the state directory that is damaged.
+RESTORE = "restore this file from a copy of the state directory, or start over with another --state-dir"
 
 
 class TaskFailureError(Exception):
@@ -39,6 +49,8 @@ def describe(error: Exception) -> dict[str, Any]:
             ],
             "exit_code": error.exit_code,
         }
+    if isinstance(error, InputFileError):
+        return {"kind": "file", "message": error.message, "help": error.help}
     if isinstance(error, DataError):
         return {"kind": "data", "message": error.message, "sql": error.sql}
     if isinstance(error, MemoryExhaustedError):
@@ -51,6 +63,11 @@ def describe(error: Exception) -> dict[str, Any]:
         }
     if isinstance(error, StateError):
         return {"kind": "state", "message": error.message, "help": error.help}
+    if isinstance(error, DamagedFileError):
+        return {"kind": "state", "message": str(error), "help": RESTORE}
+    trouble = str(error) if isinstance(error, MachineError) else machine_trouble(error)
+    if trouble is not None:
+        return {"kind": "machine", "message": trouble}
     trace = "".join(traceback.format_exception(error))
     return {"kind": "other", "message": f"{type(error).__name__}: {error}", "trace": trace}
 

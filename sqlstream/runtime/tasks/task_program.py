@@ -87,6 +87,7 @@ class TaskProgram:
             checkpoint=job.store_uri,
             local_dir=job.local_dir,
             now_us=job.plan.now_us,
+            restated=job.plan.restated,
         )
         placed = [TaskSplit(ordinal, split) for ordinal, split in enumerate(splits)]
         return cls(job.program, context, _spread(placed, job.plan.parallelism), job.base_dir, job.secrets)

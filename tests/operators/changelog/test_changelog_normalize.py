@@ -78,6 +78,12 @@ class Runner:
         self.store.commit()
         return result
 
+    def answer(self) -> pa.Table:
+        """The answer that the state has."""
+        return ChangelogNormalize(self.spec).answer(
+            OperatorContext(0, 1, 128, Watermarks(), self.store, DUCK)
+        )
+
 
 def nested(number: int | None) -> tuple[Any, Any]:
     if number is None:
@@ -167,6 +173,9 @@ def test_every_key_has_the_row_of_its_last_change(epochs: list[list[Change]]) ->
         result = runner.run(table_of(changes))
         fold(total, result.output)
         assert total == model.folded()
+        kept: dict[str, int] = {}
+        fold(kept, runner.answer())
+        assert kept == total
         assert {name: result.metrics.get(name, 0) for name in expected} == expected
         assert result.metrics["emitted_rows"] == result.output.num_rows
         grown = result.metrics.get("state_rows_added", 0) - result.metrics.get("state_rows_removed", 0)

@@ -70,6 +70,10 @@ def test_the_hash_is_what_its_specification_says() -> None:
     wide = 10**30
     expected = mix(mix((wide & MASK) ^ tag(3)) ^ (wide >> 64))
     assert one(Decimal(wide), pa.decimal128(38, 0)) == row(expected)
+    odd = wide + 7  # of a scale that is left when trailing zeros are gone
+    expected = mix(mix((odd & MASK) ^ tag(3 + 256 * 2)) ^ (odd >> 64))
+    assert one(Decimal(f"{odd}e-2"), pa.decimal128(38, 2)) == row(expected)
+    assert one(Decimal(f"{odd}e-2"), pa.decimal128(38, 5)) == row(expected)
     bits = struct.unpack("<Q", struct.pack("<d", 1.5))[0]
     assert one(1.5, pa.float64()) == row(mix(bits ^ tag(4)))
     assert one(True, pa.bool_()) == row(mix(1 ^ tag(5)))

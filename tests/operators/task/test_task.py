@@ -175,8 +175,9 @@ def test_an_expression_that_fails_on_readable_rows_is_an_error_that_names_the_so
         ("SELECT TIMESTAMPTZ '1970-01-01 00:00:06+00' AS ts", 1_000_000),
     ],
 )
+@pytest.mark.parametrize("rises_with", [None, "ts"])
 def test_the_watermark_is_the_maximum_of_its_expression_in_microseconds(
-    rows: str, expected: int | None
+    rows: str, expected: int | None, rises_with: str | None
 ) -> None:
     class Reader:
         def open_strict(self, duck: DuckSession, relation: str, split: Any, *, queries: int) -> None:
@@ -186,7 +187,10 @@ def test_the_watermark_is_the_maximum_of_its_expression_in_microseconds(
             raise AssertionError
 
     plan = pass_through("SELECT 1 AS a FROM t", [Column("a", BIGINT)], watermark="ts - INTERVAL 5 SECOND")
-    _, report = run_source(plan, Reader())
+    [source] = plan.sources
+    assert source.watermark is not None
+    source = replace(source, watermark=replace(source.watermark, rises_with=rises_with))
+    _, report = run_source(replace(plan, sources=(source,)), Reader())
     assert report.watermark == expected
 
 

@@ -82,12 +82,16 @@ def micros(second: int) -> int:
 updates = st.lists(
     st.tuples(st.sampled_from([10, 20, 30]), st.sampled_from("ab"), st.none() | st.integers(0, 3)), max_size=6
 )
-epochs = st.lists(st.tuples(updates, st.integers(0, 15)), min_size=1, max_size=6)
+#: Watermarks about the ends of windows: a µs before one is closed, just then, and at its end.
+marks = st.sampled_from([micros(e) + d for e in (10, 20, 30) for d in (-TICK - 1, -TICK, -1, 0)])
+epochs = st.lists(st.tuples(updates, marks), min_size=1, max_size=6)
 
 
 @settings(max_examples=examples(40))
 @given(epochs, st.booleans())
-@example([([(10, "a", 1)], 12), ([(10, "a", 2)], 0), ([(10, "a", None)], 0)], False)
+@example([([(10, "a", 1)], micros(12)), ([(10, "a", 2)], 0), ([(10, "a", None)], 0)], False)
+@example([([(10, "a", 1)], micros(10) - TICK), ([(10, "a", 2)], 0)], False)
+@example([([(10, "a", 1)], micros(10) - TICK - 1), ([(10, "a", 2)], 0), ([], micros(10) - TICK)], False)
 def test_closed_windows_are_as_they_are_and_open_ones_are_not_there(
     epochs: list[tuple[list[tuple[int, str, int | None]], int]], ends: bool
 ) -> None:
@@ -95,8 +99,8 @@ def test_closed_windows_are_as_they_are_and_open_ones_are_not_there(
     job = Job(suppressed())
     now: dict[Key, int] = {}
     folded: Counter[tuple[datetime, str, int]] = Counter()
-    previous, second = WATERMARK_MIN, 0
-    for number, (rows, more) in enumerate(epochs):
+    previous = WATERMARK_MIN
+    for number, (rows, mark) in enumerate(epochs):
         before = dict(now)
         for e, k, n in rows:
             if n is None:
@@ -105,8 +109,7 @@ def test_closed_windows_are_as_they_are_and_open_ones_are_not_there(
                 now[e, k] = n
         changed = [(e, k, n, -1) for (e, k), n in before.items() if now.get((e, k)) != n]
         changed += [(e, k, n, 1) for (e, k), n in now.items() if before.get((e, k)) != n]
-        second += more
-        close = WATERMARK_MAX if ends and number == len(epochs) - 1 else micros(second)
+        close = WATERMARK_MAX if ends and number == len(epochs) - 1 else max(previous, mark)
         result = job.run(table(changed), previous, close)
         for row in result.output.to_pylist():
             folded[row["e"], row["k"], row["n"]] += row[WEIGHT_COLUMN]

@@ -29,6 +29,7 @@ from sqlstream_operators.plan.spec import (
     WindowKind,
     WindowSpec,
 )
+from sqlstream_operators.plan.state_schema import TIME
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 from sqlstream_operators.state.memory import MemoryShardStore
 from sqlstream_operators.task.report import Report
@@ -175,13 +176,21 @@ def test_any_cut_and_any_shards_give_the_batch_result(
 def test_after_any_epoch_exactly_the_closed_windows_are_out(
     window: WindowSpec, epochs: list[list[list[Row]]], shards: int
 ) -> None:
-    driver = Driver(window_plan(window), shards, MemoryStores(shards, 16), duck=DUCK)
+    stores = MemoryStores(shards, 16)
+    driver = Driver(window_plan(window), shards, stores, duck=DUCK)
     for upto in range(1, len(epochs) + 1):
         driver.run([table_of(split) for split in epochs[upto - 1]])
         # What this epoch read closes windows in the next one.
         before = Expected(window, epochs[: upto - 1])
         closed = before.rows(keyed=True, closed_at=before.final_watermark)
         assert comparable(driver.output, ordered=False) == comparable(closed, ordered=False)
+        # Nothing is kept that no open window needs.
+        kept = [
+            store.scan_all(table.name) for store in stores.stores.values() for table in store.schema.tables
+        ]
+        for end in {end for table in kept for end in table.column(TIME).to_pylist()}:
+            ends = [end] if not window.shared_slices else [e for _, e in naive_windows(window, end - 1)]
+            assert max(ends) - TICK > before.final_watermark
 
 
 @settings(max_examples=examples(6), deadline=None, suppress_health_check=[HealthCheck.too_slow])

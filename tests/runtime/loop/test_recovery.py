@@ -168,10 +168,15 @@ def test_max_parallelism_sources_and_new_sinks_are_refused(tmp_path: Path) -> No
     assert "`out2`" in error.diagnostics[0].message
 
 
-def test_a_changed_option_of_a_table_goes_on(tmp_path: Path) -> None:
+def test_a_changed_option_of_a_table_whose_meaning_is_not_known_is_refused(tmp_path: Path) -> None:
     world = stopped_after(tmp_path, 2)
-    changed = replace(world.plan, sinks=(replace(world.plan.sinks[0], options={"path": "other"}),))
-    world.run(plan=changed)
+    plan = world.plan
+    written = replace(plan, sinks=(replace(plan.sinks[0], options={"path": "other"}),))
+    assert [d.code for d in refusal(world, plan=written).diagnostics] == ["STA015"]
+    read = replace(plan, sources=(replace(plan.sources[0], options={"path": "other"}),))
+    [told] = refusal(world, plan=read).diagnostics
+    assert (told.code, told.notes[0]) == ("STA011", "path was not set and is 'other'")
+    world.run()
     assert world.visible() == tumbling(EVENTS)
 
 

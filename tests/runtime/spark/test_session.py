@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sqlstream.runtime.spark.session import is_local, package_roots, session_conf, start_session
+from sqlstream.runtime.spark.masters import is_local
+from sqlstream.runtime.spark.session import package_roots, session_conf, start_session
 from sqlstream_planner.diagnostics import DiagnosticError
 
 ROOT = Path(__file__).parents[3]
@@ -37,13 +38,18 @@ def test_what_the_user_sets_wins(tmp_path: Path) -> None:
     )
     assert (conf["spark.driver.memory"], conf["spark.x"]) == ("7g", "y")
     options = conf["spark.driver.extraJavaOptions"]
-    assert options.startswith("-Dx=1 -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile=file:")
+    expected = f"-Dx=1 -XX:TieredStopAtLevel=1 -Djava.io.tmpdir={tmp_path} -Dlog4j2.configurationFile=file:"
+    assert options.startswith(expected)
     own = session_conf(
         "local",
-        {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4 -Dlog4j2.configurationFile=mine"},
+        {
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4 -Dlog4j2.configurationFile=mine "
+            "-Djava.io.tmpdir=/t"
+        },
         tmp_path,
     )
-    assert own["spark.driver.extraJavaOptions"] == "-XX:TieredStopAtLevel=4 -Dlog4j2.configurationFile=mine"
+    mine = "-XX:TieredStopAtLevel=4 -Dlog4j2.configurationFile=mine -Djava.io.tmpdir=/t"
+    assert own["spark.driver.extraJavaOptions"] == mine
     assert session_conf("local", {}, tmp_path)["spark.sql.adaptive.enabled"] == "false"
 
 

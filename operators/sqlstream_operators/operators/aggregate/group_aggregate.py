@@ -149,6 +149,25 @@ class GroupAggregate:
             metrics["max_closed_end_us"] = figures.last_closed
         return OperatorResult(output, metrics)
 
+    def answer(self, context: OperatorContext) -> pa.Table:
+        """See `KeepsAnswer.answer`; raises InternalError for groups that expire, which are not in the state any more."""
+        spec, state = self._spec, context.state
+        if spec.expiry is not None:
+            raise InternalError(f"state {spec.state.state_id}: expired groups are not kept")
+        rows = state.scan_all(_ACC)
+        groups = Groups(self._identity, names_of(spec.keys), rows)
+        seeded = np.zeros(len(groups), bool)
+        seeds = self._seeds(context)
+        if seeds.num_rows:
+            numbers = groups.numbers(seeds)
+            seeded[numbers[numbers >= 0]] = True
+        accumulators = _numbered(rows, np.arange(len(groups)), spec.accumulators)
+        values = tuple(multiset.read(state, groups) for multiset in self._multisets)
+        none = _Version(accumulators, np.zeros(len(groups), bool), values)
+        return self._emit(
+            context.duck, groups, none, _Version(accumulators, self._present(accumulators) | seeded, values)
+        )
+
     # ---------------------------------------------------------------------------------------- this epoch's groups
 
     def _touched(
@@ -291,10 +310,20 @@ class GroupAggregate:
         return rows
 
     def _kept(self, after: _Version) -> Mask:
-        """Which groups have state: those with rows, rows that are owed, or values in a multiset."""
+        """Which groups have state: those with rows, rows that are owed, or values in a multiset.
+
+        Rows that came and others that are owed can be as many: the sums over them say that there are some.
+        """
         if self._spec.presence is None:
             return np.ones(after.accumulators.num_rows, bool)
         kept: Mask = (self._rows_of(after.accumulators) != 0) | after.occupied
+        rest = np.flatnonzero(~kept)
+        if len(rest):
+            rows = after.accumulators.take(pa.array(rest))
+            for column in self._spec.accumulators:
+                sums = rows.column(column.name)
+                some = pc.fill_null(pc.not_equal(sums, pa.scalar(0, sums.type)), False)
+                kept[rest] |= some.to_numpy()
         return kept
 
     # ----------------------------------------------------------------------------------------------------- output

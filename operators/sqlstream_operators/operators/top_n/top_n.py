@@ -74,6 +74,17 @@ class TopN:
         }
         return OperatorResult(output, metrics)
 
+    def answer(self, context: OperatorContext) -> pa.Table:
+        """See `KeepsAnswer.answer`."""
+        stored = self._state.loaded(context.state.scan_all(TABLE))
+        now = np.maximum(stored.counts, 0)
+        none = np.zeros(len(now), np.int64)
+        if not len(now):
+            return empty(with_weight(self._spec.output))
+        before, after = self._ranking.positions(context.duck, stored.rows, [none, now])
+        output = self._changes(Merged(stored.rows, none, stored.counts), (before, none), (after, now))
+        return consolidated(context.duck, output, self._spec.output) if projects(self._spec) else output
+
     def _stored(
         self, context: OperatorContext, arrived: CountedRows, keys: pa.Table, gone: Int64s
     ) -> CountedRows:

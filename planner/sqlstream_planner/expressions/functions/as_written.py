@@ -16,6 +16,9 @@ from sqlglot import exp
 
 from sqlstream_planner.expressions.functions.calls import WrittenCall
 
+#: What the places of arrays that are unnested side by side are marked as: a call of them, in any order.
+SIDE_BY_SIDE = "side by side"
+
 _NAME = "written_name"
 _ARGUMENTS = "written_arguments"
 

@@ -138,6 +138,8 @@ _ELSEWHERE = {
     "jsonb_agg": "ARRAY_AGG gives an array; there are no JSON aggregates yet",
     "json_arrayagg": "ARRAY_AGG gives an array; there are no JSON aggregates yet",
     "grouping__id": "write GROUPING_ID(a, b)",
+    "grouping": "GROUPING(k) can stand in a SELECT with GROUP BY ROLLUP (k)",
+    "grouping_id": "GROUPING_ID(k) can stand in a SELECT with GROUP BY ROLLUP (k)",
 }
 
 

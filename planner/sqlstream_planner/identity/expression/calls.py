@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
+from sqlstream_planner.expressions.functions.as_written import SIDE_BY_SIDE
 from sqlstream_planner.expressions.functions.calls import WrittenCall, written_call
 from sqlstream_planner.expressions.functions.translate.rewrite import is_translated
 from sqlstream_planner.identity.expression.nested import struct_form
@@ -32,6 +33,8 @@ def as_written_form(reader: Reader, call: WrittenCall) -> Form:
         return form("case", *arguments)
     if call.name in ("ifnull", "nvl") and len(arguments) == 2:
         return form("call", "coalesce", *arguments)
+    if call.name == SIDE_BY_SIDE:
+        return form(SIDE_BY_SIDE, *sort_forms(arguments))
     if call.name == "similar to" or call.name.startswith("is json"):
         return form(call.name, *arguments)
     return form("call", call.name, *arguments)

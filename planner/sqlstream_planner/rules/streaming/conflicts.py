@@ -47,7 +47,7 @@ def _resolved(root: Sink, streaming: Streaming) -> Sink:
     chosen = tuple(ColumnId(by_name[name.lower()]) for name in sink.primary_key)
     names = {id_: name for name, id_ in by_name.items()}
     if any({names.get(id_, "") for id_ in key} <= primary for key in streaming.keys(root.input)):
-        return root
+        return replace(root, conflict=None)  # there can't be any
     updating = streaming.changes(root.input)
     meaning = streaming.meaning(root).inputs[0]
     match root.conflict:

@@ -17,6 +17,7 @@ from sqlstream_planner.expressions.functions.translate.entry import Context, Tra
 from sqlstream_planner.expressions.functions.translate.json_ import is_json
 from sqlstream_planner.expressions.functions.translate.similar import similar_to
 from sqlstream_planner.expressions.functions.translate.table import TRANSLATIONS
+from sqlstream_planner.expressions.problems import WRONG_ARGUMENTS, TypeProblem
 from sqlstream_planner.sql.dialect import SqlStream
 
 ANY_NUMBER = ("...",)
@@ -238,11 +239,42 @@ def _within_group(node: exp.WithinGroup) -> exp.Expr:
             f"write {call.name.upper()}(0.5) WITHIN GROUP (ORDER BY x)",
         )
     ordered = node.expression.expressions[0]
+    if function.arguments.orders_itself:
+        plain = exp.Anonymous(this=function.name, expressions=[ordered.this.copy(), *call.arguments])
+        return _with_modifiers(plain, WrittenCall(function.name, (), False, node.expression))
     share = list(call.arguments)
+    if share and isinstance(share[0].unnest(), exp.Neg):
+        raise TypeProblem(
+            share[0],
+            WRONG_ARGUMENTS,
+            f"the share of {call.name.upper()} can't be {share[0].sql()}",
+            help="write a number from 0 to 1; ORDER BY x DESC counts from the top",
+        )
     if ordered.args.get("desc") and share:
-        template = sqlglot.parse_one(f"({function.within_group.from_top})", dialect=SqlStream)
-        share = [exp.replace_tree(template, lambda n: share[0].copy() if _named_share(n) else n)]
+        wrong = function.arguments.check((ordered.this, *share)) if function.arguments.check else None
+        if wrong is not None:
+            raise TypeProblem(wrong.argument, WRONG_ARGUMENTS, wrong.message, help=wrong.help)
+        share = [_from_top(share[0], function.within_group.from_top, node)]
     return exp.Anonymous(this=function.name, expressions=[ordered.this, *share])
+
+
+def _from_top(share: exp.Expr, template: str, node: exp.Expr) -> exp.Expr:
+    """A share, or a list of them, counted from the top."""
+    inner = share.unnest()
+    if isinstance(inner, exp.Array):
+        if "CASE" in template and any(e.is_number and float(e.name) == 0 for e in inner.expressions):
+            raise Context(node, None).refuse(
+                "a list of shares with 0 in it can't be counted from the top", "write MAX(x) for the share 0"
+            )
+        return exp.Array(expressions=[_from_top(e, template, node) for e in inner.expressions])
+    if not isinstance(inner, exp.Literal | exp.Binary):
+        raise Context(node, None).refuse(
+            "WITHIN GROUP (ORDER BY … DESC) takes a number from 0 to 1, or a list of such numbers",
+            "write PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY x DESC)",
+        )
+    parsed = sqlglot.parse_one(f"({template})", dialect=SqlStream)
+    made: exp.Expr = exp.replace_tree(parsed, lambda n: share.copy() if _named_share(n) else n)
+    return made
 
 
 def _named_share(node: exp.Expr) -> bool:

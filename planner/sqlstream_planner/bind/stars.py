@@ -1,0 +1,139 @@
+"""`*` and `t.*` in a SELECT list, with EXCLUDE, REPLACE and RENAME: the columns that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from sqlstream_operators.plan.types import Kind
+from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.bind.scope import Relation, Scope
+from sqlstream_planner.diagnostics import did_you_mean
+from sqlstream_planner.logical import Field, column
+
+
+def star_of(item: exp.Expr) -> exp.Star | None:
+    """The star that an item of the SELECT list is, None if it is something else."""
+    if isinstance(item, exp.Star):
+        return item
+    if isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
+        return item.this
+    return None
+
+
+def expand_star(
+    context: BindContext, item: exp.Expr, star: exp.Star, scope: Scope
+) -> list[tuple[str, exp.Expr]]:
+    """The columns that `item`, which is `star` or that of one table, gives: names and expressions over them.
+
+    Raises DiagnosticError, also for a column in EXCLUDE, REPLACE or RENAME that the star does not have.
+    """
+    if star.args.get("ilike"):
+        context.refuse_star(item, "* ILIKE")
+    shown = _shown(context, item, scope)
+    changes = _Changes.read(context, star, shown)
+    items = []
+    for relation, f in shown:
+        if any(_matches(at, relation, f) for at in changes.excluded):
+            continue
+        name = changes.renamed.get(f.name.lower(), f.name)
+        replacement = changes.replaced.get(f.name.lower())
+        if replacement is not None:
+            items.append((name, context.translated(scope.resolve(replacement), scope.fields)))
+        elif f.id in context.process_times:
+            context.warn_of_process_time(item, f.name)
+        else:
+            items.append((name, column(f.id)))
+    return items
+
+
+def _shown(context: BindContext, item: exp.Expr, scope: Scope) -> list[tuple[Relation, Field]]:
+    """The columns that a star without more gives, with what they are of."""
+    if not isinstance(item, exp.Column) or not item.table:
+        return [(r, f) for r in scope.relations if not r.hidden for f in r.bare]
+    named = [r for r in scope.relations if r.alias is not None and r.alias.lower() == item.table.lower()]
+    if not named:
+        known = ", ".join(f"`{r.alias}`" for r in scope.relations if r.alias)
+        struct = next(
+            (
+                f.type
+                for f in scope.fields
+                if f.name.lower() == item.table.lower() and f.type.kind is Kind.STRUCT
+            ),
+            None,
+        )
+        context.fail(
+            item,
+            "SQL013",
+            f"unknown table `{item.table}`",
+            notes=(f"in FROM: {known or 'nothing with a name'}",),
+            help=None
+            if struct is None
+            else "name the fields: " + ", ".join(f"{item.table}.{n}" for n, _ in struct.fields[:3]),
+        )
+    return [(r, f) for r in named if not r.hidden for f in r.fields]
+
+
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """What stands behind a star: names are lower-case."""
+
+    excluded: Sequence[exp.Expr] = ()
+    replaced: dict[str, exp.Expr] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, context: BindContext, star: exp.Star, shown: Sequence[tuple[Relation, Field]]) -> _Changes:
+        excluded = star.args.get("except_") or star.args.get("except") or []
+        replaced = star.args.get("replace") or []
+        renamed = star.args.get("rename") or []
+        named = [(e, "EXCLUDE", e) for e in excluded]
+        named += [(exp.column(e.args["alias"].copy()), "REPLACE", e.args["alias"]) for e in replaced]
+        named += [(e.this, "RENAME", e.this) for e in renamed]
+        seen: dict[str, str] = {}
+        for wanted, clause, at in named:
+            if not any(_matches(wanted, relation, f) for relation, f in shown):
+                _refuse_unknown(context, wanted, clause, at, shown)
+            name = wanted.sql().lower()
+            if name in seen:
+                places = f"twice in {clause}" if seen[name] == clause else f"in {seen[name]} and in {clause}"
+                context.fail(at, "SQL039", f"`{_name(wanted)}` stands {places} behind *")
+            seen[name] = clause
+        return cls(
+            excluded,
+            {e.alias.lower(): e.this for e in replaced},
+            {e.this.name.lower(): e.alias for e in renamed},
+        )
+
+
+def _matches(wanted: exp.Expr, relation: Relation, f: Field) -> bool:
+    """Whether a name, perhaps with a table's before it, means a column of a relation."""
+    table = wanted.table if isinstance(wanted, exp.Column) else ""
+    if table and (relation.alias is None or relation.alias.lower() != table.lower()):
+        return False
+    return f.name.lower() == wanted.name.lower()
+
+
+def _name(wanted: exp.Expr) -> str:
+    parts = wanted.parts if isinstance(wanted, exp.Column) else [wanted]
+    return ".".join(p.name for p in parts)
+
+
+def _refuse_unknown(
+    context: BindContext,
+    wanted: exp.Expr,
+    clause: str,
+    at: exp.Expr,
+    shown: Sequence[tuple[Relation, Field]],
+) -> None:
+    names = list(dict.fromkeys(f.name for _, f in shown))
+    near = did_you_mean(wanted.name, names)
+    context.fail(
+        at,
+        "SQL010",
+        f"unknown column `{_name(wanted)}` in {clause}",
+        notes=(f"* has the columns {', '.join(f'`{n}`' for n in names[:30])}",),
+        help=f"did you mean `{near}`?" if near is not None and near.lower() != wanted.name.lower() else None,
+    )

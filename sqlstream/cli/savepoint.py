@@ -1,0 +1,164 @@
+"""`sqlstream savepoint`: names for the state of a pipeline, while it runs or when it has stopped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from sqlstream.cli import options
+from sqlstream.project import load_project, parse_pairs, plan, state_directory
+
+if TYPE_CHECKING:
+    from sqlstream.storage.savepoints import Savepoint
+    from sqlstream_operators.state.checkpoint_store import CheckpointStore
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+@click.group(epilog="Example: sqlstream savepoint create pipelines/orders.sql before-release")
+def command() -> None:
+    """Name the state of a pipeline, and keep it until the name is deleted.
+
+    A savepoint costs the same however large the state is, and can be made while the pipeline runs.
+    `sqlstream run FILE --from NAME --state-dir NEW` starts from one.
+    """
+
+
+def _where(command: _Command) -> _Command:
+    """What says which state directory is meant."""
+    state_dir = click.option(
+        "--state-dir",
+        metavar="DIR",
+        help="The pipeline's state directory, a path or URI. Default: what `run` takes. FILE is not read then.",
+    )
+    return options.pipeline_argument(options.var_option(options.profile_option(state_dir(command))))
+
+
+def _store(
+    file: Path, variables: tuple[str, ...], profile: str | None, state_dir: str | None
+) -> CheckpointStore:
+    """The state directory of a pipeline. Raises DiagnosticError for a file with mistakes, unless it is given."""
+    from sqlstream_operators.state.checkpoint_store import CheckpointStore
+
+    if state_dir is None:
+        project = load_project(file.parent, profile)
+        state_dir = state_directory(plan(file, project, parse_pairs(variables, "--var")), file, project, None)
+    return CheckpointStore(state_dir)
+
+
+@command.command()
+@_where
+@click.argument("name", required=False)
+def create(
+    file: Path, name: str | None, variables: tuple[str, ...], profile: str | None, state_dir: str | None
+) -> None:
+    """Name the state after the last epoch that was committed. The default for NAME says time and epoch."""
+    from sqlstream.storage.savepoints import Savepoints
+
+    store = _store(file, variables, profile, state_dir)
+    made = Savepoints(store).create(name)
+    click.echo(f"savepoint {made.name}: epoch {made.manifest.epoch:,} of {store.uri}")
+
+
+@command.command(name="list")
+@_where
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def list_(
+    file: Path, variables: tuple[str, ...], profile: str | None, state_dir: str | None, as_json: bool
+) -> None:
+    """List the savepoints, oldest first."""
+    from sqlstream.cli.savepoint_text import about, savepoint_lines
+    from sqlstream.storage.savepoints import Savepoints
+
+    store = _store(file, variables, profile, state_dir)
+    found = Savepoints(store).all()
+    if as_json:
+        for savepoint in found:
+            click.echo(json.dumps(about(savepoint)))
+    elif found:
+        for line in savepoint_lines(found):
+            click.echo(line)
+    else:
+        click.echo(f"no savepoints in {store.uri}", err=True)
+
+
+@command.command()
+@_where
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def show(
+    file: Path,
+    name: str,
+    variables: tuple[str, ...],
+    profile: str | None,
+    state_dir: str | None,
+    as_json: bool,
+) -> None:
+    """Show what a savepoint has: the query as it was, positions and watermarks, and each state with its size."""
+    from sqlstream.cli.savepoint_text import details, details_text
+    from sqlstream.storage.savepoints import Savepoints
+
+    store = _store(file, variables, profile, state_dir)
+    found = details(store, Savepoints(store).find(name))
+    click.echo(json.dumps(found, ensure_ascii=False) if as_json else details_text(found))
+
+
+@command.command()
+@_where
+@click.argument("name")
+def delete(
+    file: Path, name: str, variables: tuple[str, ...], profile: str | None, state_dir: str | None
+) -> None:
+    """Forget a savepoint. Files that nothing else needs go when the pipeline starts the next time."""
+    from sqlstream.storage.savepoints import Savepoints
+
+    Savepoints(_store(file, variables, profile, state_dir)).delete(name)
+    click.echo(f"savepoint {name} is deleted")
+
+
+@command.command()
+@_where
+@click.argument("name")
+@click.argument("directory", metavar="DIR")
+def export(
+    file: Path,
+    name: str,
+    directory: str,
+    variables: tuple[str, ...],
+    profile: str | None,
+    state_dir: str | None,
+) -> None:
+    """Copy a savepoint with all that it needs to DIR, a new folder (or a URI)."""
+    from sqlstream.storage.savepoint_copies import export_savepoint
+    from sqlstream.storage.savepoints import Savepoints
+    from sqlstream_operators.state.checkpoint_store import CheckpointStore
+
+    store = _store(file, variables, profile, state_dir)
+    savepoint: Savepoint = Savepoints(store).find(name)
+    export_savepoint(store, savepoint, CheckpointStore(directory))
+    click.echo(f"savepoint {name} is in {directory}")
+
+
+@command.command(name="import")
+@_where
+@click.argument("directory", metavar="DIR")
+@click.argument("name", required=False)
+def import_(
+    file: Path,
+    directory: str,
+    name: str | None,
+    variables: tuple[str, ...],
+    profile: str | None,
+    state_dir: str | None,
+) -> None:
+    """Copy what `export` made into the pipeline's state directory, under its name or NAME."""
+    from sqlstream.storage.savepoint_copies import import_savepoint
+    from sqlstream_operators.state.checkpoint_store import CheckpointStore
+
+    store = _store(file, variables, profile, state_dir)
+    made = import_savepoint(CheckpointStore(directory), store, name)
+    click.echo(f"savepoint {made.name} is in {store.uri}")

@@ -1,0 +1,72 @@
+"""What a run was told about single files: to go on without one, or to read one again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from sqlstream.connectors.filesystem.paths import glob_pattern, listed, resolve
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, did_you_mean
+
+Order = Literal["skip", "again"]
+#: How the command line calls them.
+FLAGS: Mapping[Order, str] = {"skip": "--skip-file", "again": "--read-again"}
+
+
+@dataclass(slots=True)
+class FileOrders:
+    """Paths (or globs) that a run was given, each with what to do about the files that it means.
+
+    A relative path is relative to one of `folders`. Each is carried out once for each file, however often sources are
+    made anew: `take` says what is left to do.
+    """
+
+    given: Sequence[tuple[Order, str]] = ()
+    folders: Sequence[str] = ()
+    _done: set[tuple[Order, str]] = field(default_factory=set)
+
+    def means(self, text: str, paths: Iterable[str]) -> list[str]:
+        """Which of these paths a given one means: itself, or those that it matches as a glob.
+
+        >>> FileOrders(folders=("/d",)).means("a*", ["/d/a1", "/d/b", "/a1"])
+        ['/d/a1']
+        """
+        spelled = {text} if "://" in text else {resolve(text, folder) for folder in self.folders or ("/",)}
+        known = list(paths)
+        exact = [path for path in known if path in spelled]
+        patterns = [glob_pattern(one) for one in spelled]
+        return exact or [path for path in known if any(pattern.fullmatch(path) for pattern in patterns)]
+
+    def take(self, paths: Iterable[str]) -> dict[str, Order]:
+        """What is to be done about these paths; not said again."""
+        known = list(paths)
+        found: dict[str, Order] = {}
+        for order, text in self.given:
+            for path in self.means(text, known):
+                if (order, path) not in self._done:
+                    self._done.add((order, path))
+                    found[path] = order
+        return found
+
+    def wanted(self, path: str) -> bool:
+        """Whether anything is to be done about a path that was not done yet."""
+        return any(self.means(text, [path]) and (order, path) not in self._done for order, text in self.given)
+
+    def check(self, paths: Iterable[str]) -> None:
+        """Raise DiagnosticError (DAT004, exit code 2) if a given path means none of all the sources' `paths`."""
+        known = list(paths)
+        for order, text in self.given:
+            if not self.means(text, known):
+                near = did_you_mean(Path(text).name, [Path(path).name for path in known])
+                like = [path for path in known if Path(path).name == near]
+                raise DiagnosticError(
+                    Diagnostic(
+                        "DAT004",
+                        f"{FLAGS[order]} {text}: no source of the pipeline has such a file",
+                        notes=(f"the sources have {listed(sorted(known))}",),
+                        help=f"did you mean '{like[0]}'?" if like else None,
+                    ),
+                    exit_code=2,
+                )

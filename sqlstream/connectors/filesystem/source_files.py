@@ -1,0 +1,291 @@
+"""Which files a source has: lists its path, waits for files that are still written, and keeps the log of files in step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from sqlstream.connectors.api import Orders
+from sqlstream.connectors.filesystem.file_ranges import compression
+from sqlstream.connectors.filesystem.file_version import file_changed, file_vanished, is_same, stamped
+from sqlstream.connectors.filesystem.listing import Listed, ListingLog
+from sqlstream.connectors.filesystem.options import FileOptions
+from sqlstream.connectors.filesystem.orders import Order
+from sqlstream.connectors.filesystem.paths import (
+    FileEntry,
+    glob_pattern,
+    hidden_names,
+    is_local,
+    list_files,
+    listed,
+    without_credentials,
+)
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, counted, did_you_mean
+
+#: Where an object appears when it is complete.
+_WHOLE_OBJECTS = ("s3://", "gs://", "gcs://", "abfs://", "abfss://")
+#: What files of a format end with.
+_ENDINGS = {"parquet": (b"PAR1", b"PARE"), "orc": (b"ORC",)}
+
+Tell = Callable[[Diagnostic], None]
+
+
+class SourceFiles:
+    """The files of one source: `look` brings its log up to date with what is there.
+
+    A watched source takes a file once it has not changed for `settle_us`; one that was renamed since it was written last
+    is complete. `clock` and `wall_clock` tell seconds, the second one since 1970; `tell` takes warnings.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        options: FileOptions,
+        location: str,
+        log: ListingLog,
+        orders: Orders,
+        *,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+        tell: Tell,
+    ) -> None:
+        self._name = name
+        self._options = options
+        self._location = location
+        self._pattern = re.compile(options.path_pattern) if options.path_pattern else None
+        self._log = log
+        self._orders = orders
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._tell = tell
+        self._told: set[tuple[str, int]] = set()
+        self._looked_at: float | None = None
+        self._blocked: int | None = None
+        self._unsettled: dict[str, tuple[FileEntry, float]] = {}
+        # Times at which a file was found to be what it was, though they are not those in the log.
+        self._touched: dict[str, tuple[int, int]] = {}
+
+    @property
+    def waits(self) -> bool:
+        """Whether there are files that are not complete yet."""
+        return bool(self._unsettled)
+
+    @property
+    def end(self) -> int:
+        """The number of the first file that can't be read yet: one that is being written again, or behind the last."""
+        return len(self._log.files) if self._blocked is None else self._blocked
+
+    @property
+    def _watched(self) -> bool:
+        return self._options.monitor_interval_us is not None
+
+    def there(self) -> list[FileEntry]:
+        """The files that are there now. Raises DiagnosticError (DAT004) if the path does not exist."""
+        found = list_files(self._location)
+        if self._pattern is not None:
+            found = [entry for entry in found if self._pattern.fullmatch(entry.path)]
+        return found
+
+    def look(self, file: int, offset: int) -> None:
+        """List the files if it is time to, behind position `offset` of the file of number `file`.
+
+        Raises InputFileError if one that was read, or read in part, is another now, or one that was not read is gone;
+        DiagnosticError (DAT004) if a source that is not watched has never had a file.
+        """
+        if not self._due():
+            return
+        found = self.there()
+        self._looked_at = self._clock()
+        if self._watched:
+            found.sort(key=lambda entry: entry.modified_us)  # stable: by path where the times are equal
+        self._say_if_nothing(found)
+        there = {entry.path: entry for entry in found}
+        unread = [one.entry.path for one in self._log.files[file:] if not one.skipped]
+        orders = self._orders.take(dict.fromkeys([*there, *unread]))
+        fresh: list[Listed] = []
+        updates: dict[int, Listed] = {}
+        started = file + (offset > 0)  # from this number on, nothing was read
+        blocked = len(self._log.files)
+        for entry in found:
+            number = self._log.number(entry.path)
+            known = None if number is None else self._log.files[number]
+            order = orders.get(entry.path)
+            if number is None or known is None:
+                if order == "skip":
+                    fresh.append(Listed(stamped(entry), skipped=True))
+                elif self._is_ready(entry):
+                    fresh.append(Listed(stamped(entry)))
+            elif order is not None:
+                self._obey(order, entry, number, known, started, file, fresh, updates)
+            elif not self._is_known(known.entry, entry):
+                untouched = number >= started and not known.skipped
+                if not untouched and (known.skipped or known.entry.size):
+                    raise file_changed(known.entry, entry)
+                if not self._is_ready(entry):
+                    if untouched:
+                        blocked = min(blocked, number)
+                elif untouched:
+                    updates[number] = Listed(stamped(entry))
+                else:
+                    fresh.append(Listed(stamped(entry)))
+        for number in range(file, len(self._log.files)):
+            known = self._log.files[number]
+            if known.skipped or known.entry.path in there or self._log.number(known.entry.path) != number:
+                continue
+            if orders.get(known.entry.path) != "skip":
+                raise file_vanished(known.entry)
+            updates[number] = replace(known, skipped=True)
+        self._unsettled = {path: seen for path, seen in self._unsettled.items() if path in there}
+        self._blocked = blocked if blocked < len(self._log.files) else None
+        self._log.append(fresh, updates)
+
+    def _due(self) -> bool:
+        if self._looked_at is None:
+            return True
+        interval = self._options.monitor_interval_us
+        if interval is None:
+            return self.waits
+        return (self._clock() - self._looked_at) * 1e6 >= interval
+
+    def _obey(
+        self,
+        order: Order,
+        entry: FileEntry,
+        number: int,
+        known: Listed,
+        started: int,
+        file: int,
+        fresh: list[Listed],
+        updates: dict[int, Listed],
+    ) -> None:
+        """Do what the run was told about a file of the log."""
+        if order == "skip":
+            updates[number] = Listed(stamped(entry), skipped=number >= file or known.skipped)
+        elif number >= started and not known.skipped:
+            updates[number] = Listed(stamped(entry))  # it will be read anyway
+        else:
+            if number >= file:
+                updates[number] = replace(known, skipped=True)
+            fresh.append(Listed(stamped(entry)))
+
+    def _is_known(self, known: FileEntry, entry: FileEntry) -> bool:
+        """Whether a file is the version that is in the log; remembered, so that a touched one is digested once."""
+        times = entry.modified_us, entry.changed_us
+        if known.size == entry.size and self._touched.get(entry.path) == times:
+            return True
+        if not is_same(known, entry):
+            return False
+        if times != (known.modified_us, known.changed_us):
+            self._touched[entry.path] = times
+        return True
+
+    def _is_ready(self, entry: FileEntry) -> bool:
+        """Whether a file can be taken: it has something in it, and nobody writes it any more."""
+        settle_us = self._options.settle_us
+        text = self._options.format not in _ENDINGS and compression(entry.path) is None
+        if not entry.size and text:
+            return False
+        if not settle_us or entry.path.startswith(_WHOLE_OBJECTS):
+            return True
+        before, since = self._unsettled.get(entry.path, (entry, self._clock()))
+        if not _same_times(before, entry):
+            since = self._clock()
+        self._unsettled[entry.path] = (entry, since)
+        if not self._has_ending(entry):
+            return False
+        written_us = max(entry.modified_us, entry.changed_us)
+        now_us = self._wall_clock() * 1e6
+        settled = (
+            entry.changed_us > entry.modified_us  # its name came after its content
+            or written_us + settle_us <= now_us
+            or (self._clock() - since) * 1e6 >= settle_us  # where that clock is another one
+        )
+        if settled:
+            del self._unsettled[entry.path]
+        return settled
+
+    def _has_ending(self, entry: FileEntry) -> bool:
+        """Whether a file ends as one of its format does; if it does not though it is still, that is told once."""
+        endings = _ENDINGS.get(self._options.format)
+        if not is_local(entry.path) or (endings is None and entry.size):
+            return True
+        tail = b""
+        if endings is not None and entry.size >= 4:
+            with Path(entry.path).open("rb") as file:
+                file.seek(entry.size - 4)
+                tail = file.read(4)
+            if tail.startswith(endings):
+                return True
+        still = (self._clock() - self._unsettled[entry.path][1]) * 1e6 >= self._options.settle_us
+        if still and (entry.path, entry.size) not in self._told:
+            self._told.add((entry.path, entry.size))
+            self._tell(
+                Diagnostic(
+                    "DAT007",
+                    f"source `{self._name}`: {entry.path} is not complete: it has {entry.size} bytes and does not "
+                    f"end as {'a compressed' if endings is None else f'a {self._options.format}'} file does",
+                    notes=("it is read when it is complete; all other files are read meanwhile",),
+                    help=f"complete it, remove it, or run with --skip-file '{entry.path}'",
+                    severity="warning",
+                )
+            )
+        return False
+
+    def _say_if_nothing(self, found: Iterable[FileEntry]) -> None:
+        """Raise, or tell if the source is watched, that no file was ever there."""
+        if any(True for _ in found) or self._log.files or ("", 0) in self._told:
+            return
+        diagnostic = nothing_found(self._name, self._location, self._options.path_pattern)
+        if not self._watched:
+            raise DiagnosticError(diagnostic)
+        self._told.add(("", 0))
+        self._tell(
+            replace(
+                diagnostic,
+                message=f"{diagnostic.message}; waiting for files",
+                severity="warning",
+            )
+        )
+
+
+def nothing_found(name: str, location: str, pattern: str | None) -> Diagnostic:
+    """What to say of a source that has no file: what it looked for, and what is there instead."""
+    shown, _ = without_credentials(location)
+    there = [entry.path for entry in list_files(location)]
+    notes: list[str] = []
+    help_ = None
+    if there and pattern is not None:
+        what = f"none of {counted(len(there), 'file')} matches 'source.path.regex-pattern' = '{pattern}'"
+        notes.append(f"the pattern must match the whole absolute path; there are {listed(there)}")
+        if any(re.search(pattern, path) for path in there):
+            help_ = f"write '.*{pattern}.*' if it is a part of the path"
+    else:
+        found = re.search(r"[*?\[{]", shown)
+        folder = shown if found is None else shown[: found.start()].rpartition("/")[0] or "/"
+        what = f"'{shown}' is an empty folder" if found is None else f"no file matches '{shown}'"
+        visible = [] if found is None else [entry.path for entry in list_files(folder)]
+        hidden = hidden_names(location)
+        if found is not None:
+            glob = glob_pattern(shown)
+            hidden = [one for one in hidden if glob.fullmatch(f"{folder.rstrip('/')}/{one}")]
+        if hidden:
+            notes.append(
+                f"{counted(len(hidden), 'file')} in '{folder}' not read, because names that start with . or _ are hidden: "
+                f"{listed(hidden)}"
+            )
+            if found is None:
+                what = f"'{shown}' has no visible file"
+        if found is not None:
+            notes.append(
+                f"in '{folder}' there is {listed([path[len(folder.rstrip('/')) + 1 :] for path in visible])}"
+            )
+            near = did_you_mean(Path(shown).name, [Path(path).name for path in visible])
+            like = [path for path in visible if Path(path).name == near]
+            help_ = f"did you mean '{like[0]}'?" if like else None
+    return Diagnostic("DAT004", f"source `{name}` has no files: {what}", notes=tuple(notes), help=help_)
+
+
+def _same_times(one: FileEntry, other: FileEntry) -> bool:
+    return (one.size, one.modified_us, one.changed_us) == (other.size, other.modified_us, other.changed_us)

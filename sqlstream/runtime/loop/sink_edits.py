@@ -1,0 +1,247 @@
+"""What an edit of a pipeline means to its sinks: refused where what a sink has would not fit what it is given from now on.
+
+A table and a changelog have the answer of one query: with another query only rows that change would be written anew, and
+rows would be taken back that were never given. So they go on with the same answer alone. Files of rows, and rows on the
+terminal, stay as they were given: another query may go on with them from now on, if it is told. No sink may go
+to another place, where what it was given so far is missing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+
+from sqlstream_operators.errors import DataError
+from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written, counted
+from sqlstream_planner.explain.meaning import meaning_text
+from sqlstream_planner.identity.form import Argument, Form
+from sqlstream_planner.identity.sink import Holds, SinkIdentity, read_sink_identity
+
+NOWHERE: Mapping[str, Written] = MappingProxyType({})
+_NOTHING_CHANGED = "nothing was changed"
+_START_OVER = (
+    "run the file that wrote this state, or give another --state-dir and a place that is empty to start over"
+)
+
+
+def sink_edits(
+    before: PhysicalPlan, now: PhysicalPlan, *, same_text: bool, written: Mapping[str, Written] = NOWHERE
+) -> Iterator[Diagnostic]:
+    """What is wrong with going on from the plan `before` with the plan `now`, and warnings of what is decided about it.
+
+    `same_text`: both were made of the same SQL. Errors are STA013 (a new sink), STA014 (another query) and STA015
+    (another place or table), warnings STA016.
+    """
+    former = {spec.name: spec for spec in before.sinks}
+    gone = [spec for name, spec in former.items() if name not in {spec.name for spec in now.sinks}]
+    for spec in now.sinks:
+        at = written.get(spec.name, Written())
+        if spec.name not in former:
+            yield _new(spec, gone, at)
+            continue
+        old, new = read_sink_identity(former[spec.name].identity), read_sink_identity(spec.identity)
+        if old is not None and new is not None:
+            yield from _edit(spec.name, old, new, at)
+        elif not same_text:
+            yield from _unknown(former[spec.name], spec, before.stages == now.stages, at)
+
+
+def not_there(name: str, error: DataError) -> DiagnosticError:
+    """The refusal of a sink whose options say that it is elsewhere now, and which has not there what was committed."""
+    return DiagnosticError(
+        Diagnostic(
+            "STA015",
+            f"the table `{name}` has other options than before, and is not where they say",
+            notes=(error.message, "a table may be moved with all that it has, and is found there then"),
+            help=f"{_START_OVER}; {_NOTHING_CHANGED}",
+        ),
+        exit_code=4,
+    )
+
+
+def _new(spec: SinkSpec, gone: Iterable[SinkSpec], at: Written) -> Diagnostic:
+    new = read_sink_identity(spec.identity)
+    notes = ["it would get only what is read from now on, not the results of the input read so far"]
+    for other in gone:
+        old = read_sink_identity(other.identity)
+        if new is not None and old is not None and (old.place, old.queries) == (new.place, new.queries):
+            notes.append(
+                f"the table `{other.name}` was written with the same query: a sink is known by its name"
+            )
+    return Diagnostic(
+        "STA013",
+        f"the query writes the table `{spec.name}`, which it did not before",
+        at.query,
+        tuple(notes),
+        f"run the file that wrote this state, and this one with another --state-dir; {_NOTHING_CHANGED}",
+    )
+
+
+def _edit(name: str, old: SinkIdentity, new: SinkIdentity, at: Written) -> Iterator[Diagnostic]:
+    moved = list(_place_changes(old, new))
+    if moved:
+        yield Diagnostic(
+            "STA015",
+            f"the table `{name}` goes to another place, or is written in another way, than before",
+            at.table,
+            (*moved, "what it was given so far would not be there, or not be read as the rest is"),
+            f"{_START_OVER}; {_NOTHING_CHANGED}",
+        )
+        return
+    if new.holds is old.holds is Holds.NOTHING:
+        return
+    declared = list(_table_changes(old, new))
+    if declared and not _may_differ(old, new):
+        yield Diagnostic(
+            "STA015",
+            f"the table `{name}` is declared otherwise than before",
+            at.table,
+            (*declared, "what it has was written as it was declared before"),
+            f"{_START_OVER}; {_NOTHING_CHANGED}",
+        )
+        return
+    other = (old.queries, old.conflict, old.holds) != (new.queries, new.conflict, new.holds)
+    answer = _answer_changes(old, new)
+    if Holds.ANSWER in (old.holds, new.holds):
+        if other:
+            yield Diagnostic(
+                "STA014",
+                f"the table `{name}` holds the answer of another query",
+                at.query,
+                (
+                    *answer,
+                    "only rows that change from now on would be written anew: the others would stay as the "
+                    "former query gave them",
+                ),
+                f"{_START_OVER}; {_NOTHING_CHANGED}",
+            )
+    elif other and not (old.lasting and new.lasting):
+        yield Diagnostic(
+            "STA014",
+            f"the table `{name}` was given rows of another query",
+            at.query,
+            (
+                *answer,
+                "the query gives a row once, and would not give those again that were read before and "
+                "left out by the former query",
+            ),
+            f"{_START_OVER}; {_NOTHING_CHANGED}",
+        )
+    elif other or declared:
+        yield Diagnostic(
+            "STA016",
+            f"the table `{name}` is given the rows of another query from now on",
+            at.query,
+            (*declared, *answer, "what it was given before stays as it is"),
+            "to have all of it by the new query, give another --state-dir and a place that is empty",
+            severity="warning",
+        )
+
+
+def _unknown(old: SinkSpec, new: SinkSpec, same_stages: bool, at: Written) -> Iterator[Diagnostic]:
+    """A sink of which it was not kept what it holds."""
+    if old != new:
+        yield Diagnostic(
+            "STA015",
+            f"the table `{new.name}` is declared otherwise than before",
+            at.table,
+            ("what this state directory knows of it does not tell whether it can go on",),
+            f"{_START_OVER}; {_NOTHING_CHANGED}",
+        )
+    elif not same_stages:
+        yield Diagnostic(
+            "STA014",
+            f"the table `{new.name}` may hold the answer of another query",
+            at.query,
+            ("this state directory was written by a version that did not keep what a table holds",),
+            f"run the file that wrote it, which notes it with the next epoch, and then edit it; {_NOTHING_CHANGED}",
+        )
+
+
+def _may_differ(old: SinkIdentity, new: SinkIdentity) -> bool:
+    """Whether rows of another table may follow: on a terminal, or new columns in files that name them."""
+    if {old.holds, new.holds} == {Holds.SHOWN}:
+        return True
+    names = dict(new.columns)
+    kept = all(names.get(name) == type_ for name, type_ in old.columns)
+    return {old.holds, new.holds} == {Holds.ROWS} and kept and not old.ordered and not new.ordered
+
+
+def _place_changes(old: SinkIdentity, new: SinkIdentity) -> Iterator[str]:
+    before, now = ({**i.place, **i.place.get("options", {})} for i in (old, new))
+    for key in sorted(before.keys() | now.keys()):
+        if key != "options" and before.get(key) != now.get(key):
+            yield f"{key} was {_shown(before.get(key))} and is {_shown(now.get(key))}"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return f"({', '.join(value)})"
+    return "not set" if value is None else f"'{value}'"
+
+
+def _table_changes(old: SinkIdentity, new: SinkIdentity) -> Iterator[str]:
+    before, now = dict(old.columns), dict(new.columns)
+    for name, type_ in before.items():
+        if name not in now:
+            yield f"it had the column `{name}` {type_}"
+        elif now[name] != type_:
+            yield f"its column `{name}` was {type_} and is {now[name]}"
+    for name, type_ in now.items():
+        if name not in before:
+            yield f"its column `{name}` {type_} is new"
+    if old.columns != new.columns and sorted(old.columns) == sorted(new.columns):
+        yield f"its columns were in the order {', '.join(before)}, and are in the order {', '.join(now)}"
+    if old.ordered != new.ordered:
+        yield "whether the order of its columns counts is another"
+    if old.primary_key != new.primary_key and Holds.ANSWER in (old.holds, new.holds):
+        yield f"its PRIMARY KEY was {_key(old)} and is {_key(new)}"
+
+
+def _key(identity: SinkIdentity) -> str:
+    return f"({', '.join(identity.primary_key)})" if identity.primary_key else "none"
+
+
+def _answer_changes(old: SinkIdentity, new: SinkIdentity) -> Iterator[str]:
+    """What differs between the queries of two identities, in words; nothing if they are one."""
+    if old.conflict != new.conflict:
+        yield f"ON CONFLICT was {old.conflict or 'not needed'} and is {new.conflict or 'not needed'}"
+    before, now = Counter(old.queries), Counter(new.queries)
+    left, made = list((before - now).elements()), list((now - before).elements())
+    if len(left) == len(made) == 1:
+        yield from _query_changes(left[0], made[0], [n for n, _ in old.columns], [n for n, _ in new.columns])
+    elif left or made:
+        yield (
+            f"of the queries whose rows are put together in it, {counted(len(left), 'query')} "
+            f"of before is gone, and {counted(len(made), 'query')} is new"
+        ).replace("querys", "queries")
+
+
+def _query_changes(old: Form, new: Form, before: list[str], now: list[str]) -> Iterator[str]:
+    (rows, conditions, columns), (new_rows, new_conditions, new_columns) = _parts(old), _parts(new)
+    if rows != new_rows:
+        yield "its rows are those of other sources, or are grouped, ranked or put together in another way"
+    for condition in conditions.args:
+        if condition not in new_conditions.args:
+            yield f"its rows had to meet the condition {_words(condition)}"
+    for condition in new_conditions.args:
+        if condition not in conditions.args:
+            yield f"its rows have to meet the condition {_words(condition)}"
+    held = dict(zip(before, columns.args, strict=True))
+    for name, found in zip(now, new_columns.args, strict=True):
+        if name in held and held[name] != found:
+            yield f"its column `{name}` was {_words(held[name])} and is {_words(found)}"
+
+
+def _parts(query: Form) -> tuple[Form, Form, Form]:
+    rows, conditions, columns = query.args
+    assert isinstance(rows, Form)
+    assert isinstance(conditions, Form)
+    assert isinstance(columns, Form)
+    return rows, conditions, columns
+
+
+def _words(meaning: Argument) -> str:
+    return meaning_text(meaning) if isinstance(meaning, Form) else str(meaning)

@@ -1,0 +1,86 @@
+"""`sqlstream run` on a state directory that another text wrote: exit codes, messages and the line of the user's file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sqlstream.cli.main import run_cli
+from sqlstream.planning import plan_file
+from tests.properties.in_process import run_here
+
+TEXT = """CREATE TABLE t (k INT, v BIGINT) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');
+CREATE TABLE counts (k INT, n BIGINT, PRIMARY KEY (k) NOT ENFORCED)
+WITH ('connector' = 'duckdb', 'path' = 'out.duckdb');
+CREATE TABLE copies (k INT, v BIGINT) WITH ('connector' = 'filesystem', 'path' = 'out', 'format' = 'json');
+INSERT INTO counts SELECT k, COUNT(*) FROM t GROUP BY k;
+INSERT INTO copies SELECT k, v FROM t;
+"""
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    """The pipeline, after a run that read all that there is."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/0.json").write_text("".join(json.dumps({"k": n % 3, "v": n}) + "\n" for n in range(10)))
+    file = tmp_path / "p.sql"
+    file.write_text(TEXT)
+    planned = plan_file(file)
+    run_here(planned, tmp_path, sql=planned.masked_sql)
+    return file
+
+
+def run(file: Path, text: str) -> int:
+    file.write_text(text)
+    return run_cli(["run", str(file), "--state-dir", str(file.parent / "state")])
+
+
+def test_another_answer_is_refused(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(written, TEXT.replace("COUNT(*) FROM", "COUNT(*) * 10 FROM")) == 4
+    told = capsys.readouterr().err
+    assert "error[STA014]: the table `counts` holds the answer of another query" in told
+    assert f"--> {written}:5:20" in told
+    assert "5 | INSERT INTO counts SELECT k, COUNT(*) * 10 FROM t GROUP BY k;" in told
+    assert "= note: its column `n` was count(rows) and is *(" in told
+    assert "nothing was changed" in told
+    assert "Something else" not in told
+    assert run(written, TEXT) == 0
+
+
+def test_another_place_is_refused(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        run(written, TEXT.replace("'path' = 'out', 'format' = 'json'", "'path' = 'out2', 'format' = 'csv'"))
+        == 4
+    )
+    told = capsys.readouterr().err
+    assert "error[STA015]: the table `copies` goes to another place" in told
+    assert f"--> {written}:4:14" in told
+    assert "= note: format was 'json' and is 'csv'" in told
+    assert "= note: path was 'out' and is 'out2'" in told
+    assert not (written.parent / "out2").exists()
+
+
+def test_another_source_is_refused(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(written, TEXT.replace("'path' = 'in'", "'path' = 'out'")) == 4
+    told = capsys.readouterr().err
+    assert "error[STA011]: the table `t` is other data than before" in told
+    assert "= note: path was 'in' and is 'out'" in told
+
+
+def test_rows_from_now_on_are_told_of(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(written, TEXT.replace("SELECT k, v FROM t", "SELECT k, v + 1 FROM t WHERE v > 3")) == 0
+    told = capsys.readouterr().err
+    assert "warning[STA016]: the table `copies` is given the rows of another query from now on" in told
+    assert f"--> {written}:6:20" in told
+    assert "what it was given before stays as it is" in told
+    assert "nothing new" in told
+
+
+def test_the_same_in_other_words_is_not(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "-- the same\n" + TEXT.replace(
+        "SELECT k, COUNT(*) FROM t GROUP BY k", "select q.k, count(*) as c from t q group by 1"
+    )
+    assert run(written, text) == 0
+    assert "STA0" not in capsys.readouterr().err

@@ -1,0 +1,95 @@
+"""`sqlstream savepoint`, on a state directory that a run in this process has left."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sqlstream.cli.main import run_cli
+from sqlstream.planning import plan_file
+from tests.properties.in_process import run_here
+
+PIPELINE = """\
+CREATE TABLE t (k STRING, v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
+WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');
+CREATE TABLE o (k STRING, n BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'duckdb', 'path' = '{path}');
+INSERT INTO o SELECT k, SUM(v) FROM t GROUP BY k;
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A pipeline whose input was read, with its state where `run` has it."""
+    (tmp_path / "in").mkdir()
+    row = '{"k": "a", "v": 1, "ts": "2026-01-01 00:00:00"}\n'
+    (tmp_path / "in/1.json").write_text(row + row.replace('"a"', '"b"'))
+    file = tmp_path / "p.sql"
+    file.write_text(PIPELINE.format(path="a.duckdb"))
+    planned = plan_file(file)
+    run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql)
+    return file
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> tuple[str, str]:
+    assert run_cli(["savepoint", *map(str, arguments)]) == code
+    shown = capsys.readouterr()
+    return shown.out, shown.err
+
+
+def test_create_list_show_delete(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state = file.parent / ".sqlstream/p"
+    assert said(capsys, "create", file, "one") == (f"savepoint one: epoch 1 of {state}\n", "")
+    out, _ = said(capsys, "list", file)
+    assert out.startswith("one  20")
+    assert "epoch 1  2 rows of state" in out
+    [listed] = [json.loads(line) for line in said(capsys, "list", file, "--json")[0].splitlines()]
+    assert (listed["name"], listed["epoch"], listed["rows"]) == ("one", 1, 2)
+    out, _ = said(capsys, "show", file, "one")
+    assert "  INSERT INTO o SELECT k, SUM(v) FROM t GROUP BY k;" in out.splitlines()
+    assert "  t (filesystem): segments 1, file 1, offset 0; read to the end" in out.splitlines()
+    assert "      key k VARCHAR: k" in out.splitlines()
+    shown = json.loads(said(capsys, "show", file, "one", "--json")[0])
+    assert [source["watermark"] for source in shown["sources"]] == ["end"]
+    assert [table["name"] for state in shown["states"] for table in state["tables"]] == ["acc"]
+    assert said(capsys, "delete", file, "one")[0] == "savepoint one is deleted\n"
+    assert said(capsys, "list", file) == ("", f"no savepoints in {state}\n")
+
+
+def test_the_file_need_not_be_there_where_the_state_directory_is_given(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = file.parent / ".sqlstream/p"
+    file.unlink()
+    said(capsys, "create", file, "one", "--state-dir", state)
+    assert "INSERT INTO o" in said(capsys, "show", file, "one", "--state-dir", state)[0]
+
+
+def test_export_and_import(file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    said(capsys, "create", file, "one")
+    said(capsys, "export", file, "one", tmp_path / "copy")
+    out, _ = said(capsys, "import", file, tmp_path / "copy", "two", "--state-dir", tmp_path / "new")
+    assert out == f"savepoint two is in {tmp_path / 'new'}\n"
+    assert "savepoint two: epoch 1" in said(capsys, "show", file, "two", "--state-dir", tmp_path / "new")[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show", "{file}", "onw"], "help: did you mean `one`?"),
+        (["create", "{file}", "one"], "there is a savepoint `one` already"),
+        (["create", "{file}", "a/b"], "a savepoint can't be called `a/b`"),
+        (["delete", "{file}", "x"], "note: there is one"),
+        (["export", "{file}", "one", "{folder}/in"], "is not empty"),
+        (["import", "{file}", "{folder}/in"], "has no savepoint"),
+        (["list", "{folder}/q.sql"], "does not exist"),
+    ],
+)
+def test_mistakes(arguments: list[str], message: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said(capsys, "create", file, "one")
+    given = [a.format(file=file, folder=file.parent) for a in arguments]
+    out, err = said(capsys, *given, code=2)
+    assert out == ""
+    assert message in err
+    assert "Traceback" not in err

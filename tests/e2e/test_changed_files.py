@@ -1,0 +1,363 @@
+"""Files of a source that change, are damaged, or go: nothing is lost or counted twice in silence, and there is a way on."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sqlstream.connectors.filesystem.orders import FileOrders, Order
+from sqlstream.planning import plan_file
+from sqlstream.runtime.loop.progress import RunResult
+from sqlstream.runtime.loop.stop import StopFlag
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+from tests.properties.in_process import run_here
+
+ENDINGS = {
+    "json": "json",
+    "json.gz": "json",
+    "json.zst": "json",
+    "csv": "csv",
+    "csv.gz": "csv",
+    "parquet": "parquet",
+}
+
+
+def content(name: str, values: list[int]) -> bytes:
+    """A file with these values of `a`, in the format that the name ends with."""
+    out = pa.BufferOutputStream()
+    if name.endswith("parquet"):
+        pq.write_table(pa.table({"a": pa.array(values, pa.int64())}), out)
+        return bytes(out.getvalue())
+    line = '{{"a": {}}}\n' if ".json" in name else "{}\n"
+    text = "".join(line.format(value) for value in values).encode()
+    if name.endswith(".gz"):
+        return gzip.compress(text, mtime=0)
+    if name.endswith(".zst"):
+        with pa.CompressedOutputStream(out, "zstd") as packed:
+            packed.write(text)
+        return bytes(out.getvalue())
+    return text
+
+
+class World:
+    """A pipeline that copies `in` to `out`; what it wrote is what was read, in any order."""
+
+    def __init__(self, folder: Path, format_: str = "json", options: str = "", settings: str = "") -> None:
+        self.folder = folder
+        self.data = folder / "in"
+        self.data.mkdir()
+        self.warnings: list[Diagnostic] = []
+        (folder / "p.sql").write_text(
+            f"{settings}\n"
+            f"CREATE TABLE t (a BIGINT) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = '{format_}'{options});\n"
+            "CREATE TABLE o (a BIGINT) WITH ('connector' = 'filesystem', 'path' = 'out', 'format' = 'json');\n"
+            "INSERT INTO o SELECT a FROM t;\n"
+        )
+
+    def put(self, name: str, values: list[int]) -> Path:
+        path = self.data / name
+        path.write_bytes(content(name, values))
+        return path
+
+    def run(self, *orders: tuple[Order, str], **options: Any) -> RunResult:
+        return run_here(
+            plan_file(self.folder / "p.sql"),
+            self.folder,
+            orders=FileOrders(orders, (str(self.folder),)) if orders else None,
+            tell=self.warnings.append,
+            **options,
+        )
+
+    def fails(self, *orders: tuple[Order, str], **options: Any) -> Diagnostic:
+        with pytest.raises(DiagnosticError) as caught:
+            self.run(*orders, **options)
+        return caught.value.diagnostics[0]
+
+    def watch(
+        self, until: Callable[[], bool], meanwhile: Callable[[int], None] = lambda look: None
+    ) -> RunResult:
+        """Run a watched source until a condition holds; `meanwhile` is called between looks, with their number."""
+        stop = StopFlag()
+        looks = 0
+
+        def wait(seconds: float) -> None:
+            nonlocal looks
+            looks += 1
+            meanwhile(looks)
+            time.sleep(0.002)
+            if until() or looks > 5000:
+                stop.request()
+
+        stop.wait = wait  # type: ignore[method-assign]
+        return self.run(stop=stop)
+
+    def read(self) -> list[int]:
+        files = sorted((self.folder / "out").glob("*.json"))
+        return sorted(json.loads(line)["a"] for file in files for line in file.read_text().splitlines())
+
+
+def rewrite(path: Path, data: bytes, *, times: str = "new") -> None:
+    """Give a file other content, with its old time of modification if that is wanted."""
+    before = path.stat()
+    path.write_bytes(data)
+    if times == "old":
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    else:
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1_000_000_000))
+
+
+@pytest.mark.parametrize("times", ["new", "old"])
+def test_a_file_replaced_by_another_of_the_same_size_is_noticed(tmp_path: Path, times: str) -> None:
+    world = World(tmp_path)
+    path = world.put("x.json", [1, 2, 3])
+    world.put("y.json", [4])
+    world.run()
+    rewrite(path, content("x.json", [7, 8, 9]), times=times)
+    error = world.fails()
+    assert error.code == "DAT003"
+    assert f"{path} changed: it has 27 bytes as before, but was written again" in error.message
+    assert f"--read-again '{path}'" in str(error.help)
+    assert world.read() == [1, 2, 3, 4]
+    world.run(("again", "in/x.json"))
+    assert world.read() == [1, 2, 3, 4, 7, 8, 9]
+    assert world.run().outcome == "nothing new"
+
+
+def test_a_replaced_file_can_be_passed_over(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    path = world.put("x.json", [1])
+    world.run()
+    rewrite(path, content("x.json", [2]))
+    world.run(("skip", "in/x.json"))
+    assert world.run().outcome == "nothing new"
+    assert world.read() == [1]
+    rewrite(path, content("x.json", [3]))
+    assert world.fails().code == "DAT003", "passed over was what was in it then"
+
+
+@pytest.mark.parametrize("size", [1, 200_000])
+def test_a_touched_file_is_the_same(tmp_path: Path, size: int) -> None:
+    world = World(tmp_path)
+    path = world.put("x.json", list(range(size)))
+    world.run()
+    os.utime(path, (1, 1))
+    path.chmod(0o600)
+    assert world.run().outcome == "nothing new"
+    path.rename(path.with_name(".x"))
+    path.with_name("copy").write_bytes(path.with_name(".x").read_bytes())
+    path.with_name("copy").rename(path)
+    assert world.run().outcome == "nothing new"
+
+
+def test_a_change_anywhere_in_a_large_file_of_the_same_size_is_noticed_at_its_pieces(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    path = world.put("x.json", list(range(100_000, 200_000)))
+    world.run()
+    data = path.read_bytes()
+    assert len(data) > 1 << 20
+    for place in (0, len(data) - 20):
+        at = data.index(b"1", place)
+        rewrite(path, data[:at] + b"7" + data[at + 1 :])
+        assert "written again" in world.fails().message
+    rewrite(path, data)
+    assert world.run().outcome == "nothing new"
+
+
+@pytest.mark.parametrize("ending", [e for e in ENDINGS if e not in ("json", "csv")])  # a cut text is a text
+@pytest.mark.parametrize("broken", ["short", "head", "nothing"])
+def test_a_damaged_file_is_named_and_read_exactly_once_it_is_whole(
+    tmp_path: Path, ending: str, broken: str
+) -> None:
+    world = World(tmp_path, ENDINGS[ending])
+    values = list(range(3000))
+    world.put(f"a.{ending}", [-1])
+    path = world.put(f"b.{ending}", values)
+    whole = path.read_bytes()
+    path.write_bytes({"short": whole[:-5], "head": whole[:60], "nothing": b""}[broken])
+    for _ in range(2):
+        error = world.fails()
+        assert error.code == "DAT003", error
+        assert str(path) in error.message
+        assert f"--skip-file '{path}'" in str(error.help)
+        assert world.read() == []
+    path.write_bytes(whole)
+    world.put(f"c.{ending}", [-2])
+    world.run()
+    assert world.read() == [-2, -1, *values]
+    assert world.run().outcome == "nothing new"
+
+
+@pytest.mark.parametrize("way", ["skip", "remove"])
+def test_the_way_on_without_a_damaged_file(tmp_path: Path, way: str) -> None:
+    world = World(tmp_path)
+    world.put("a.json.gz", [1])
+    path = world.put("b.json.gz", list(range(3000)))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-5])
+    world.put("c.json.gz", [3])
+    world.fails()
+    if way == "remove":
+        path.unlink()
+        error = world.fails()
+        assert (error.code, f"{path} is gone" in error.message) == ("DAT003", True)
+        assert f"--skip-file '{path}'" in str(error.help)
+    world.run(("skip", str(path)))
+    assert world.read() == [1, 3]
+    assert world.run().outcome == "nothing new"
+    path.write_bytes(whole)
+    assert world.fails().code == "DAT003"
+    world.run(("again", "in/*b.json.gz"))
+    assert world.read() == sorted([1, 3, *range(3000)])
+
+
+def test_a_flipped_byte_in_a_compressed_file_is_no_other_row(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    path = world.put("b.json.gz", [1])
+    data = bytearray(path.read_bytes())
+    data[-8] ^= 1  # of its checksum
+    path.write_bytes(data)
+    assert "can't be decompressed" in world.fails().message
+    assert world.read() == []
+
+
+def test_a_file_that_changes_after_a_part_of_it_was_read(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    path = world.put("x.json", [1, 2, 3, 4])
+    world.put("y.json", [9])
+    world.run(rows_per_epoch=2, max_epochs=1)
+    assert world.read() == [1, 2]
+    rewrite(path, content("x.json", [1, 2, 5, 6]))
+    assert world.fails(rows_per_epoch=2).code == "DAT003"
+    assert world.read() == [1, 2]
+    world.run(("skip", "in/x.json"), rows_per_epoch=2)
+    assert world.read() == [1, 2, 9]
+
+
+def test_a_file_of_which_a_part_was_read_can_be_read_again_whole(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    path = world.put("x.json", [1, 2, 3, 4])
+    world.put("y.json", [9])
+    world.run(rows_per_epoch=2, max_epochs=1)
+    rewrite(path, content("x.json", [1, 2, 5, 6]))
+    world.run(("again", "in/x.json"), rows_per_epoch=2)
+    assert world.read() == [1, 1, 2, 2, 5, 6, 9]
+    assert world.run().outcome == "nothing new"
+
+
+def test_an_unread_file_that_changes_is_read_as_it_is_then(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.put("x.json", [1, 2])
+    path = world.put("y.json", [3, 4])
+    world.run(rows_per_epoch=2, max_epochs=1)
+    rewrite(path, content("y.json", [5, 6, 7]))
+    world.run(rows_per_epoch=2)
+    assert world.read() == [1, 2, 5, 6, 7]
+
+
+def test_an_empty_file_is_read_when_something_is_in_it(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.put("a.json", [1])
+    (world.data / "b.json").touch()
+    world.run()
+    world.put("b.json", [2])
+    world.run()
+    assert world.read() == [1, 2]
+
+
+def test_orders_about_files_that_are_not_there(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.put("part-1.json", [1])
+    error = world.fails(("skip", "in/part1.json"))
+    assert (error.code, error.message) == (
+        "DAT004",
+        "--skip-file in/part1.json: no source of the pipeline has such a file",
+    )
+    assert error.help == f"did you mean '{world.data}/part-1.json'?"
+    assert world.read() == []
+
+
+def test_an_order_is_carried_out_once(tmp_path: Path) -> None:
+    """Reading again what is not read yet reads it once, and so does a run that takes up what a failed one was told."""
+    world = World(tmp_path)
+    world.put("a.json.gz", [1])
+    path = world.put("b.json.gz", [2])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-3])
+    for _ in range(2):
+        world.fails(("again", "in/a.json.gz"))
+    path.write_bytes(whole)
+    world.run(("again", "in/a.json.gz"))
+    assert world.read() == [1, 2]
+    world.run(("again", "in/*"))
+    assert world.read() == [1, 1, 2, 2]
+
+
+def test_a_file_that_is_written_slowly_is_taken_when_it_is_still(tmp_path: Path) -> None:
+    watched = ", 'source.monitor-interval' = '1 ms', 'source.settle-time' = '300 ms'"
+    world = World(tmp_path, options=watched)
+    data = content("x.json", list(range(40)))
+    path = world.data / "x.json"
+
+    def write(look: int) -> None:
+        with path.open("ab") as file:
+            file.write(data[(look - 1) * 7 : look * 7])
+
+    world.watch(lambda: bool(world.read()), write)
+    assert world.read() == list(range(40))
+
+
+def test_a_file_that_is_renamed_into_place_is_taken_at_once(tmp_path: Path) -> None:
+    world = World(tmp_path, options=", 'source.monitor-interval' = '1 ms', 'source.settle-time' = '1 h'")
+    path = world.put(".x.json", [1, 2])
+    os.utime(path, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns - 50_000_000))
+
+    def move(look: int) -> None:
+        if look == 2:
+            path.rename(world.data / "x.json")
+
+    world.watch(lambda: bool(world.read()), move)
+    assert world.read() == [1, 2]
+
+
+def test_a_watched_source_waits_for_the_end_of_a_parquet_file(tmp_path: Path) -> None:
+    watched = ", 'source.monitor-interval' = '1 ms', 'source.settle-time' = '1 ms'"
+    world = World(tmp_path, "parquet", watched)
+    path = world.put("b.parquet", [5, 6])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-9])
+    world.put("a.parquet", [1])
+    world.watch(lambda: bool(world.warnings) and world.read() == [1])
+    assert [warning.code for warning in world.warnings] == ["DAT007"]
+    assert str(path) in world.warnings[0].message
+    path.write_bytes(whole)
+    world.watch(lambda: len(world.read()) > 1)
+    assert world.read() == [1, 5, 6]
+
+
+def test_a_watched_source_without_files_waits_and_says_for_what(tmp_path: Path) -> None:
+    world = World(tmp_path, options=", 'source.monitor-interval' = '1 ms', 'source.settle-time' = '0 s'")
+
+    def arrive(look: int) -> None:
+        if look == 3:
+            world.put("x.json", [1])
+
+    world.watch(lambda: bool(world.read()), arrive)
+    assert world.read() == [1]
+    assert [(w.code, w.severity) for w in world.warnings] == [("DAT004", "warning")]
+    assert f"'{world.data}' is an empty folder; waiting for files" in world.warnings[0].message
+
+
+def test_a_bounded_source_with_a_settle_time_waits_for_its_files(tmp_path: Path) -> None:
+    world = World(tmp_path, options=", 'source.settle-time' = '100 ms'")
+    world.put("x.json", [1])
+    world.run()
+    assert world.read() == [1]

@@ -1,0 +1,545 @@
+"""Edits of a pipeline and its sinks: what can't be given exactly is refused with exit code 4, and nothing is changed."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from sqlstream.planning import plan_file
+from sqlstream.storage.journal import Journal
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+from tests.properties.in_process import run_here
+
+T = """CREATE TABLE t (k INT, v BIGINT, s STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
+WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');
+"""
+KEYED = T + "CREATE TABLE o (k INT, n BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH ({sink});\n"
+DUCK = "'connector' = 'duckdb', 'path' = 'out.duckdb'"
+CHANGES = "'connector' = 'filesystem', 'path' = 'out', 'format' = 'changelog-json'"
+JSON = "'connector' = 'filesystem', 'path' = 'out', 'format' = 'json'"
+CSV = "'connector' = 'filesystem', 'path' = 'out', 'format' = 'csv'"
+WINDOWS = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND))"
+
+
+@dataclass
+class Job:
+    """A pipeline whose text is edited between runs over one state directory; each run reads one more file."""
+
+    folder: Path
+    warnings: list[Diagnostic] = field(default_factory=list)
+    files: int = 0
+
+    def add(self, *rows: tuple[int, int, str, int], folder: str = "in") -> None:
+        path = self.folder / folder / f"{self.files:03d}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = (
+            {"k": k, "v": v, "s": s, "ts": f"2024-01-01 00:{second // 60:02d}:{second % 60:02d}"}
+            for k, v, s, second in rows
+        )
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        self.files += 1
+
+    def run(self, text: str, **options: Any) -> str:
+        (self.folder / "p.sql").write_text(text)
+        planned = plan_file(self.folder / "p.sql")
+        self.warnings.clear()
+        result = run_here(
+            planned,
+            self.folder,
+            sql=planned.masked_sql,
+            written=planned.written,
+            tell=self.warnings.append,
+            **options,
+        )
+        return result.outcome
+
+    def refused(self, text: str) -> Sequence[Diagnostic]:
+        """What is said of an edit that is refused before anything is changed."""
+        before = self.contents()
+        with pytest.raises(DiagnosticError) as caught:
+            self.run(text)
+        assert caught.value.exit_code == 4
+        assert self.contents() == before
+        assert not self.warnings
+        return caught.value.diagnostics
+
+    def contents(self) -> dict[str, bytes]:
+        """All files but the pipeline's own."""
+        files = (p for p in self.folder.rglob("*") if p.is_file() and p.name != "p.sql")
+        return {str(p): p.read_bytes() for p in files if "cache" not in p.parts}
+
+    def table(self, sql: str = "SELECT * FROM o") -> Counter[tuple[Any, ...]]:
+        with duckdb.connect(str(self.folder / "out.duckdb"), read_only=True) as con:
+            return Counter(con.execute(sql).fetchall())
+
+    def lines(self, folder: str = "out", ending: str = "json") -> Counter[str]:
+        files = (self.folder / folder).glob(f"*.{ending}")
+        return Counter(line for file in files for line in file.read_text().splitlines())
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    found = Job(tmp_path)
+    found.add((1, 10, "a", 1), (1, 11, "b", 2), (2, 20, "a", 11), (3, 30, "c", 12))
+    return found
+
+
+COUNTS = KEYED + "INSERT INTO o SELECT k, COUNT(*) FROM t GROUP BY k;"
+#: Edits of COUNTS that keep its state and change what the table holds, and the code that refuses them.
+OTHER_ANSWERS = {
+    "the projection": ("COUNT(*) FROM", "COUNT(*) * 10 FROM", "STA014"),
+    "another projection": ("COUNT(*) FROM", "COUNT(*) + 1 FROM", "STA014"),
+    "another column": ("COUNT(*) FROM", "COUNT(*) - k FROM", "STA014"),
+    "a new HAVING": ("BY k;", "BY k HAVING COUNT(*) > 1;", "STA014"),
+    "a condition on a key": ("BY k;", "BY k HAVING k <> 2;", "STA014"),
+    "a filter around": (
+        "SELECT k, COUNT(*) FROM t GROUP BY k",
+        "SELECT * FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) AS q WHERE n < 2",
+        "STA014",
+    ),
+    "a condition that is always met": ("BY k;", "BY k HAVING TRUE;", "STA014"),
+    "a column more": ("k INT, n BIGINT", "k INT, n BIGINT, m BIGINT", "STA015"),
+    "a column is renamed": ("n BIGINT", "total BIGINT", "STA015"),
+    "a column has another type": ("n BIGINT", "n DECIMAL(20, 0)", "STA015"),
+    "a column is wider": ("(k INT, n", "(k BIGINT, n", "STA015"),
+    "no PRIMARY KEY": (", PRIMARY KEY (k) NOT ENFORCED", "", "STA015"),
+    "another PRIMARY KEY": ("PRIMARY KEY (k)", "PRIMARY KEY (k, n)", "STA015"),
+}
+
+
+@pytest.mark.parametrize("edit", OTHER_ANSWERS)
+@pytest.mark.parametrize("sink", [DUCK, CHANGES], ids=["a table", "a changelog"])
+def test_what_holds_an_answer_goes_on_with_it_alone(job: Job, edit: str, sink: str) -> None:
+    before, after, code = OTHER_ANSWERS[edit]
+    text = COUNTS.replace("{sink}", sink)
+    assert before in text
+    edited = text.replace(before, after)
+    if "m BIGINT" in after:
+        edited = edited.replace("COUNT(*) FROM", "COUNT(*), 1 FROM")
+    job.run(text)
+    job.add((1, 12, "a", 13), (4, 1, "x", 14))
+    told = job.refused(edited)
+    assert [d.code for d in told] == [code]
+    assert all("o" in d.message and d.help and d.notes for d in told)
+    assert not any("Something else" in str(d) for d in told)
+    assert job.run(text) == "exhausted"
+    if sink is DUCK:
+        assert job.table() == Counter([(1, 3), (2, 1), (3, 1), (4, 1)])
+
+
+def test_a_second_query_into_one_table(job: Job) -> None:
+    text = COUNTS.replace("{sink}", DUCK).replace("BY k;", "BY k ON CONFLICT DO ERROR;")
+    job.run(text)
+    [told] = job.refused(
+        f"{text} INSERT INTO o SELECT k + 100, COUNT(*) FROM t GROUP BY k ON CONFLICT DO ERROR;"
+    )
+    assert (told.code, told.message) == ("STA014", "the table `o` holds the answer of another query")
+
+
+def test_the_refusal_says_what_differs_and_where(job: Job) -> None:
+    text = COUNTS.replace("{sink}", DUCK)
+    job.run(text)
+    [told] = job.refused(
+        text.replace("COUNT(*) FROM t GROUP BY k", "COUNT(*) * 10 FROM t GROUP BY k HAVING COUNT(*) > 2")
+    )
+    assert told.message == "the table `o` holds the answer of another query"
+    assert "its rows have to meet the condition <(2, count(rows))" in told.notes
+    assert any("its column `n` was count(rows) and is *(" in note for note in told.notes)
+    assert told.span is not None
+    assert (Path(told.span.file).name, told.span.line) == ("p.sql", 4)
+    [told] = job.refused(text.replace("n BIGINT", "n INT"))
+    assert told.notes[0] == "its column `n` was BIGINT and is INTEGER"
+    assert told.span is not None
+    assert told.span.line == 3
+
+
+#: Edits of COUNTS that change nothing that its sink holds.
+SAME_ANSWERS = {
+    "formatting and comments": ("SELECT k, COUNT(*)", "/* all */ select K,\n  count( * ) -- here\n  "),
+    "an alias": (
+        "k, COUNT(*) FROM t GROUP BY k",
+        "q.k AS key, COUNT(*) AS how_many FROM t AS q GROUP BY q.k",
+    ),
+    "a view": ("INSERT INTO o", "CREATE VIEW w AS SELECT k, s FROM t;\nINSERT INTO o"),
+    "through a view": (
+        "INSERT INTO o SELECT k, COUNT(*) FROM t",
+        "CREATE VIEW w AS SELECT k AS kk FROM t;\nINSERT INTO o SELECT kk AS k, COUNT(*) FROM w",
+    ),
+    "a sub-query around": (
+        "SELECT k, COUNT(*) FROM t GROUP BY k",
+        "SELECT a, b FROM (SELECT k AS a, COUNT(*) AS b FROM t GROUP BY k) AS q",
+    ),
+    "a list of columns": ("INTO o SELECT k, COUNT(*)", "INTO o (n, k) SELECT COUNT(*), k"),
+    "the columns of the table in another order": ("(k INT, n BIGINT,", "(n BIGINT, k INT,"),
+    "how many tasks": ("INSERT INTO o", "SET 'execution.max-rows-per-epoch' = '7';\nINSERT INTO o"),
+    "a source column that is not read": ("s STRING,", "s STRING, unread STRING,"),
+    "the source has another name": ("", ""),
+}
+
+
+@pytest.mark.parametrize("edit", SAME_ANSWERS)
+@pytest.mark.parametrize("sink", [DUCK, CHANGES], ids=["a table", "a changelog"])
+def test_what_means_the_same_goes_on_without_a_word(job: Job, edit: str, sink: str) -> None:
+    text = COUNTS.replace("{sink}", sink)
+    edited = text.replace(*SAME_ANSWERS[edit])
+    if "another name" in edit:
+        edited = text.replace("TABLE t", "TABLE u").replace("FROM t", "FROM u")
+    if "another order" in edit:
+        edited = edited.replace("SELECT k, COUNT(*)", "SELECT COUNT(*), k")
+    assert edited != text
+    job.run(text)
+    job.add((1, 12, "a", 13), (4, 1, "x", 14))
+    assert job.run(edited) == "exhausted"
+    assert not job.warnings
+    if sink is DUCK:
+        assert job.table("SELECT k, n FROM o") == Counter([(1, 3), (2, 1), (3, 1), (4, 1)])
+    job.add((2, 12, "a", 15))
+    job.run(text)
+
+
+TWO = T + (
+    "CREATE TABLE a (k INT, n BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'duckdb', 'path' = 'out.duckdb');\n"
+    "CREATE TABLE b (k INT, n BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'duckdb', 'path' = 'out.duckdb');\n"
+    "INSERT INTO a SELECT k, COUNT(*) FROM t GROUP BY k;\nINSERT INTO b SELECT k, SUM(v) FROM t GROUP BY k;"
+)
+
+
+def test_two_sinks_swap_their_queries(job: Job) -> None:
+    job.run(TWO)
+    job.add((1, 12, "a", 13))
+    told = job.refused(
+        TWO.replace("INTO a", "INTO x").replace("INTO b", "INTO a").replace("INTO x", "INTO b")
+    )
+    assert [(d.code, d.message) for d in told] == [
+        ("STA014", "the table `b` holds the answer of another query"),
+        ("STA014", "the table `a` holds the answer of another query"),
+    ]
+    reordered = TWO.split("INSERT")
+    job.run("INSERT".join([reordered[0], reordered[2] + "\n", reordered[1]]))
+    assert job.table("SELECT * FROM a") == Counter([(1, 3), (2, 1), (3, 1)])
+    assert job.table("SELECT * FROM b") == Counter([(1, 33), (2, 20), (3, 30)])
+
+
+def test_conflicts_that_two_sinks_swap(job: Job) -> None:
+    text = TWO.replace("SELECT k, COUNT(*) FROM t GROUP BY k", "SELECT k, v FROM t ON CONFLICT DO NOTHING")
+    text = text.replace("SELECT k, SUM(v) FROM t GROUP BY k", "SELECT k, v FROM t ON CONFLICT DO DEDUPLICATE")
+    job.run(text)
+    swapped = text.replace("NOTHING", "X").replace("DEDUPLICATE", "NOTHING").replace("X", "DEDUPLICATE")
+    told = job.refused(swapped)
+    assert {d.code for d in told} == {"STA014"}
+    assert "ON CONFLICT was NOTHING and is DEDUPLICATE" in told[0].notes
+
+
+def test_a_new_sink_on_state_that_was_kept(job: Job) -> None:
+    text = COUNTS.replace("{sink}", DUCK)
+    job.run(text)
+    more = text.replace(
+        "INSERT", "CREATE TABLE p (k INT, n BIGINT) WITH ('connector' = 'blackhole');\nINSERT", 1
+    )
+    [told] = job.refused(f"{more}\nINSERT INTO p SELECT k, COUNT(*) FROM t GROUP BY k;")
+    assert (told.code, told.message) == ("STA013", "the query writes the table `p`, which it did not before")
+    assert told.span is not None
+    assert told.span.line == 6
+
+
+def test_a_sink_that_was_left_out_has_missed_something(job: Job) -> None:
+    text = TWO.replace("SUM(v)", "COUNT(*)")
+    without = text[: text.index("INSERT INTO b")]
+    job.run(text)
+    job.add((1, 12, "a", 13))
+    job.run(without)
+    [told] = job.refused(text)
+    assert told.code == "STA013"
+
+
+def test_a_sink_that_is_called_otherwise_is_named(job: Job) -> None:
+    text = COUNTS.replace("{sink}", CHANGES)
+    job.run(text)
+    [told] = job.refused(text.replace("TABLE o", "TABLE p").replace("INTO o", "INTO p"))
+    assert told.code == "STA013"
+    assert "the table `o` was written with the same query: a sink is known by its name" in told.notes
+
+
+# ------------------------------------------------------------------------------- rows that are only appended
+
+WINDOWED = T + (
+    "CREATE TABLE o (w TIMESTAMP(3), k INT, n BIGINT) WITH ({sink});\n"
+    f"INSERT INTO o SELECT window_end, k, COUNT(*) FROM {WINDOWS} GROUP BY window_start, window_end, k;"
+)
+PASSED = T + "CREATE TABLE o (k INT, n BIGINT) WITH ({sink});\nINSERT INTO o SELECT k, v FROM t;"
+
+
+def test_windows_that_close_later_are_given_by_the_query_as_it_is_then(job: Job) -> None:
+    text = WINDOWED.replace("{sink}", JSON)
+    job.add((5, 1, "x", 21), (6, 1, "x", 31))
+    job.run(text, max_epochs=4, rows_per_epoch=1)
+    first = job.lines()
+    assert first == Counter(['{"w":"2024-01-01 00:00:10","k":1,"n":2}'])
+    job.run(text.replace("COUNT(*) FROM", "COUNT(*) * 100 FROM"))
+    [told] = job.warnings
+    assert (told.code, told.severity) == ("STA016", "warning")
+    assert told.message == "the table `o` is given the rows of another query from now on"
+    assert any("its column `n` was count(rows) and is *(" in note for note in told.notes)
+    closed = ((2, 20), (3, 20), (5, 30), (6, 40))
+    later = Counter(f'{{"w":"2024-01-01 00:00:{end}","k":{k},"n":100}}' for k, end in closed)
+    assert job.lines() == first + later
+    assert job.run(text.replace("COUNT(*) FROM", "COUNT(*) * 100 FROM")) == "nothing new"
+    assert not job.warnings
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("SELECT k, v FROM t", "SELECT k, v * 2 FROM t"), ("FROM t;", "FROM t WHERE v > 11;")],
+    ids=["projection", "filter"],
+)
+def test_rows_that_are_read_later_are_given_by_the_query_as_it_is_then(job: Job, old: str, new: str) -> None:
+    text = PASSED.replace("{sink}", JSON)
+    job.run(text)
+    first = job.lines()
+    job.add((7, 12, "a", 13), (8, 9, "a", 13))
+    job.run(text.replace(old, new))
+    assert [d.code for d in job.warnings] == ["STA016"]
+    later = {"projection": [(7, 24), (8, 18)], "filter": [(7, 12)]}["projection" if "*" in new else "filter"]
+    assert job.lines() - first == Counter(f'{{"k":{k},"n":{n}}}' for k, n in later)
+
+
+def test_a_row_that_is_given_once_can_not_be_given_by_another_query(job: Job) -> None:
+    text = T + (
+        f"CREATE TABLE o (k INT) WITH ({JSON});\n"
+        "INSERT INTO o SELECT k FROM (SELECT DISTINCT k FROM t) AS d WHERE k > 1;"
+    )
+    job.run(text)
+    job.add((1, 12, "a", 13))
+    [told] = job.refused(text.replace("k > 1", "k > 0"))
+    assert told.code == "STA014"
+    assert "given rows of another query" in told.message
+
+
+def test_the_order_of_inserts_means_nothing_and_another_one_is_told_of(job: Job) -> None:
+    """Two INSERTs into one table, in any order, are one query; a third is another."""
+    text = PASSED.replace("{sink}", JSON) + "\nINSERT INTO o SELECT k + 10, v FROM t;"
+    job.run(text)
+    swapped = (
+        PASSED.replace("{sink}", JSON).replace("SELECT k,", "SELECT k + 10,")
+        + "\nINSERT INTO o SELECT k, v FROM t;"
+    )
+    job.add((7, 12, "a", 13))
+    job.run(swapped)
+    assert not job.warnings
+    job.add((8, 12, "a", 13))
+    job.run(f"{swapped}\nINSERT INTO o SELECT k + 20, v FROM t;")
+    assert [d.code for d in job.warnings] == ["STA016"]
+    assert set(job.lines()) >= {'{"k":28,"n":12}', '{"k":18,"n":12}', '{"k":8,"n":12}'}
+
+
+MOVES = {
+    "another path": (JSON, JSON.replace("'out'", "'out2'")),
+    "another format": (JSON, CSV),
+    "another format of changes": (CHANGES, CHANGES.replace("changelog-json", "debezium-json")),
+    "another delimiter": (CSV, f"{CSV}, 'csv.field-delimiter' = ';'"),
+    "a header": (CSV, f"{CSV}, 'csv.header' = 'true'"),
+    "times otherwise": (JSON, f"{JSON}, 'json.timestamp-format.standard' = 'ISO-8601'"),
+    "NULLs otherwise": (JSON, f"{JSON}, 'json.encode.ignore-null-fields' = 'true'"),
+    "another connector": (JSON, DUCK),
+    "a table is printed": (DUCK, "'connector' = 'print'"),
+    "printed and then kept": ("'connector' = 'print'", JSON),
+    "dropped and then kept": ("'connector' = 'blackhole'", JSON),
+}
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_a_sink_stays_where_it_is(job: Job, move: str) -> None:
+    before, after = MOVES[move]
+    job.run(PASSED.replace("{sink}", before))
+    job.add((7, 12, "a", 13))
+    [told] = job.refused(PASSED.replace("{sink}", after))
+    assert told.code == "STA015"
+    assert told.span is not None
+    assert not (job.folder / "out2").exists()
+    job.run(PASSED.replace("{sink}", before))
+
+
+def test_partitions_are_where_rows_go(job: Job) -> None:
+    job.run(PASSED.replace("{sink}", JSON))
+    [told] = job.refused(PASSED.replace("WITH ({sink})", f"PARTITIONED BY (k) WITH ({JSON})"))
+    assert (told.code, told.notes[0]) == ("STA015", "partitioned_by was not set and is (k)")
+
+
+STAYS = {
+    "the size of files": (JSON, f"{JSON}, 'sink.rolling-policy.file-size' = '1 mb'"),
+    "when files end": (JSON, f"{JSON}, 'sink.rolling-policy.rollover-interval' = '1 min'"),
+    "how many tasks": (JSON, f"{JSON}, 'sink.parallelism' = '3'"),
+    "what is only read": (JSON, f"{JSON}, 'json.ignore-parse-errors' = 'true'"),
+    "a default that is written": (JSON, f"{JSON}, 'json.encode.ignore-null-fields' = 'false'"),
+    "case": (JSON, JSON.replace("'json'", "'JSON'")),
+    "the path's spelling": (JSON, JSON.replace("'out'", "'./out/'")),
+    "the terminal": ("'connector' = 'print'", "'connector' = 'print', 'print-identifier' = 'x'"),
+}
+
+
+@pytest.mark.parametrize("change", STAYS)
+def test_options_that_do_not_matter(job: Job, change: str) -> None:
+    before, after = STAYS[change]
+    job.run(PASSED.replace("{sink}", before))
+    job.add((7, 12, "a", 13))
+    job.run(PASSED.replace("{sink}", after))
+    assert not job.warnings
+    if before is JSON:
+        assert job.lines() == Counter(
+            f'{{"k":{k},"n":{n}}}' for k, n in [(1, 10), (1, 11), (2, 20), (3, 30), (7, 12)]
+        )
+
+
+def declared(columns: str, query: str, sink: str = JSON) -> str:
+    return T + f"CREATE TABLE o ({columns}) WITH ({sink});\nINSERT INTO o SELECT {query} FROM t;"
+
+
+@pytest.mark.parametrize(
+    ("columns", "query", "code"),
+    [
+        ("k INT, n BIGINT, s STRING", "k, v, s", "STA016"),
+        ("s STRING, k INT, n BIGINT", "s, k, v", "STA016"),
+        ("n BIGINT, k INT", "v, k", None),
+        ("k INT, total BIGINT", "k, v", "STA015"),
+        ("k INT", "k", "STA015"),
+        ("k BIGINT, n BIGINT", "k, v", "STA015"),
+        ("k INT, n STRING", "k, CAST(v AS STRING)", "STA015"),
+        ("K INT, n BIGINT", "k, v", "STA015"),
+    ],
+)
+def test_columns_of_files_that_name_them(job: Job, columns: str, query: str, code: str | None) -> None:
+    job.run(declared("k INT, n BIGINT", "k, v"))
+    job.add((7, 12, "a", 13))
+    edited = declared(columns, query)
+    if code == "STA015":
+        assert [d.code for d in job.refused(edited)] == ["STA015"]
+        return
+    job.run(edited)
+    assert [d.code for d in job.warnings] == ([] if code is None else [code])
+    assert json.loads((job.lines() - Counter(['{"k":1,"n":10}'])).popitem()[0]).keys() <= {"k", "n", "s"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "query"), [("k INT, n BIGINT, s STRING", "k, v, s"), ("n BIGINT, k INT", "v, k")]
+)
+def test_columns_of_files_that_do_not(job: Job, columns: str, query: str) -> None:
+    job.run(declared("k INT, n BIGINT", "k, v", CSV))
+    assert [d.code for d in job.refused(declared(columns, query, CSV))] == ["STA015"]
+
+
+def test_a_terminal_shows_what_it_is_given(job: Job, capsys: pytest.CaptureFixture[str]) -> None:
+    job.run(T + "SELECT k, v FROM t;")
+    job.add((7, 12, "a", 13))
+    capsys.readouterr()
+    job.run(T + "SELECT s, v, k + 1 AS j FROM t WHERE v > 11;")
+    assert [d.code for d in job.warnings] == ["STA016"]
+    assert "8" in capsys.readouterr().out
+    job.add((8, 12, "a", 13))
+    assert [d.code for d in job.refused(T + "SELECT DISTINCT s FROM t;")] == ["STA010"]
+
+
+def test_changes_on_a_terminal_are_those_of_one_query(job: Job) -> None:
+    job.run(T + "SELECT k, COUNT(*) AS n FROM t GROUP BY k;")
+    [told] = job.refused(T + "SELECT k, COUNT(*) * 10 AS n FROM t GROUP BY k;")
+    assert told.code == "STA014"
+
+
+def test_rows_that_nobody_keeps_may_be_any(job: Job) -> None:
+    text = COUNTS.replace("{sink}", "'connector' = 'blackhole'")
+    job.run(text)
+    job.add((7, 12, "a", 13))
+    job.run(text.replace("COUNT(*) FROM", "COUNT(*) * 10 FROM"))
+    assert not job.warnings
+
+
+# ------------------------------------------------------------------------------------------- tables that move
+
+
+def test_a_database_that_was_moved_with_what_it_has(job: Job) -> None:
+    text = COUNTS.replace("{sink}", DUCK)
+    job.run(text)
+    job.add((1, 12, "a", 13))
+    (job.folder / "out.duckdb").rename(job.folder / "moved.duckdb")
+    job.run(text.replace("out.duckdb", "moved.duckdb"))
+    assert not job.warnings
+    (job.folder / "moved.duckdb").rename(job.folder / "out.duckdb")
+    assert job.table() == Counter([(1, 3), (2, 1), (3, 1)])
+
+
+@pytest.mark.parametrize("new", [", 'table-name' = 'p'", "2"], ids=["another table", "another file"])
+@pytest.mark.parametrize("more", [True, False])
+def test_a_table_that_is_not_there(job: Job, new: str, more: bool) -> None:
+    text = COUNTS.replace("{sink}", DUCK)
+    job.run(text)
+    if more:
+        job.add((1, 12, "a", 13))
+    edited = text.replace("'out.duckdb'", f"'out.duckdb'{new}" if "," in new else "'out2.duckdb'")
+    [told] = job.refused(edited)
+    assert told.code == "STA015"
+    assert "is gone" in told.notes[0]
+    assert not (job.folder / "out2.duckdb").exists()
+
+
+# -------------------------------------------------------------------------- states that know nothing of sinks
+
+
+def forgotten(job: Job) -> None:
+    """Make the state directory one that was written before sinks had identities."""
+    journal = Journal(CheckpointStore(str(job.folder / "state")))
+    last = journal.manifest(journal.epochs()[1][-1])
+    plan = json.loads(journal.physical_plan(last.plan_digest))
+    for sink in plan["sinks"]:
+        del sink["identity"]
+    digest = journal.put_physical_plan(json.dumps(plan).encode())
+    name = f"epochs/{last.epoch:06d}.manifest.json"
+    from dataclasses import replace
+
+    (job.folder / "state" / name).write_bytes(replace(last, plan_digest=digest).to_bytes())
+
+
+def test_a_state_that_does_not_say_what_its_sinks_hold(job: Job) -> None:
+    text = COUNTS.replace("{sink}", DUCK)
+    job.run(text)
+    forgotten(job)
+    [told] = job.refused(text.replace("COUNT(*) FROM", "COUNT(*) * 10 FROM"))
+    assert told.code == "STA014"
+    assert "did not keep" in told.notes[0]
+    [told] = job.refused(text.replace("n BIGINT", "n INT"))
+    assert told.code == "STA015"
+    assert job.run(text) == "nothing new"
+    job.add((1, 12, "a", 13))
+    job.run(text)
+    assert job.table() == Counter([(1, 3), (2, 1), (3, 1)])
+    [told] = job.refused(text.replace("COUNT(*) FROM", "COUNT(*) * 10 FROM"))
+    assert any("its column `n` was count(rows) and is *(" in note for note in told.notes)
+
+
+# ----------------------------------------------------------------------------------------- sources without state
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("'path' = 'in'", "'path' = 'in2'"),
+        ("'path' = 'in'", "'path' = 'in/*.json'"),
+        ("'in', 'format' = 'json'", "'in', 'format' = 'csv'"),
+        ("'in', 'format' = 'json'", "'in', 'format' = 'json', 'json.fail-on-missing-field' = 'true'"),
+        ("'in', 'format' = 'json'", "'in', 'format' = 'json', 'source.path.regex-pattern' = '.*1.json'"),
+        ("'connector' = 'filesystem', 'path' = 'in', 'format' = 'json'", "'connector' = 'datagen'"),
+    ],
+)
+@pytest.mark.parametrize("text", [PASSED.replace("{sink}", JSON), COUNTS.replace("{sink}", DUCK)])
+def test_a_table_of_other_data(job: Job, text: str, edit: tuple[str, str]) -> None:
+    job.run(text)
+    assert edit[0] in text
+    told = job.refused(text.replace(*edit))
+    assert "STA011" in [d.code for d in told]
+    assert not {"STA014", "STA015"} & {d.code for d in told}

@@ -1,0 +1,183 @@
+"""Spark starts for the first epoch and not before, and what is no master is told before anything else."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from sqlstream.planning import plan_file
+from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.loop.progress import RunResult
+from sqlstream.runtime.loop.stop import StopFlag
+from sqlstream.runtime.spark import on_demand
+from sqlstream.runtime.spark.masters import _machine_cores, check_answers, check_master, cores
+from sqlstream.runtime.tasks.local_runner import InProcessRunner
+from sqlstream_planner.diagnostics import DiagnosticError
+
+NOWHERE = "spark://localhost:1"
+
+
+def pipeline(folder: Path, *, watched: bool = False, sink: str = "'connector' = 'blackhole'") -> Path:
+    interval = ", 'source.monitor-interval' = '10 ms'" if watched else ""
+    (folder / "in").mkdir(exist_ok=True)
+    (folder / "p.sql").write_text(
+        f"CREATE TABLE t (a INT) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json'{interval});\n"
+        f"CREATE TABLE o WITH ({sink}) AS SELECT a FROM t;"
+    )
+    return folder / "p.sql"
+
+
+def run(file: Path, **options: object) -> RunResult:
+    given = {"state_dir": file.parent / "state", "base_dir": file.parent, "sync": False, **options}
+    return run_pipeline(plan_file(file).physical, **given)  # type: ignore[arg-type]
+
+
+def no_spark(*_: object) -> None:
+    raise AssertionError("Spark is started")
+
+
+def test_nothing_new_starts_no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = pipeline(tmp_path)
+    (tmp_path / "in/1.json").write_text('{"a": 1}\n')
+    assert run(file, runner=InProcessRunner(2)).outcome == "exhausted"
+    monkeypatch.setattr(on_demand.SparkOnDemand, "_started", no_spark)
+    for master in ("local[*]", "local[7]", NOWHERE, "yarn"):
+        assert run(file, master=master).outcome == "nothing new"
+
+
+def test_a_run_that_watches_starts_spark_when_there_is_something(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = pipeline(tmp_path, watched=True)
+    said: list[str] = []
+    stop = StopFlag()
+    waits = itertools.count()
+    since = time.monotonic()
+
+    def wait(self: StopFlag, seconds: float) -> None:
+        if next(waits) == 3:
+            (tmp_path / "in/1.json").write_text('{"a": 1}\n')
+            os.utime(tmp_path / "in/1.json", (1, 1))  # long complete
+        assert time.monotonic() - since < 60
+        time.sleep(0.02)
+
+    class Started(Exception):  # noqa: N818
+        pass
+
+    def started(runner: on_demand.SparkOnDemand) -> None:
+        runner._on_start()
+        raise Started
+
+    monkeypatch.setattr(StopFlag, "wait", wait)
+    monkeypatch.setattr(on_demand.SparkOnDemand, "_started", started)
+    with pytest.raises(Started):
+        run(file, stop=stop, on_phase=said.append, master="local[2]")
+    assert said == ["waiting for files in 'in'", "starting Spark"]
+    assert next(waits) > 3
+    assert not list((tmp_path / "state/epochs").glob("*")), "no epoch is begun that could not run"
+
+
+def test_what_needs_no_spark_is_told_before_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_demand.SparkOnDemand, "_started", no_spark)
+    gone = "'connector' = 'postgres', 'url' = 'postgresql://me@127.0.0.1:1/db?connect_timeout=1'"
+    monkeypatch.setattr("sqlstream.connectors.exactly_once.sink.PAUSE_S", 0.0)
+    file = pipeline(tmp_path, sink=gone)
+    (tmp_path / "in/1.json").write_text('{"a": 1}\n')
+    with pytest.raises(DiagnosticError) as caught:
+        run(file)
+    assert (caught.value.exit_code, caught.value.diagnostics[0].code) == (5, "ENV006")
+
+
+@pytest.mark.parametrize(
+    ("master", "hint"),
+    [
+        ("lokal", "did you mean --master 'local'?"),
+        ("local[]", None),
+        ("local[0]", None),
+        ("local[two]", None),
+        ("spark://host", "did you mean --master 'spark://host:7077'?"),
+        ("spark://:7077", "did you mean --master 'spark://host:7077'?"),
+        ("mesos://host:5050", "leave --master out to run on this machine"),
+        ("sc://host:15002", None),
+        ("", "leave --master out to run on this machine"),
+    ],
+)
+def test_what_is_no_master_is_told_at_once(tmp_path: Path, master: str, hint: str | None) -> None:
+    with pytest.raises(DiagnosticError) as caught:
+        run(pipeline(tmp_path), master=master)
+    assert (caught.value.exit_code, caught.value.diagnostics[0].code) == (2, "ENV002")
+    assert hint is None or caught.value.diagnostics[0].help == hint
+    assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize(
+    "master",
+    [
+        "local",
+        "local[3]",
+        "local[*]",
+        "local[*,4]",
+        "local[ 2 , 3 ]".replace(" ", ""),
+        "local-cluster[2,1,512]",
+        "spark://a:7077",
+        "spark://a:1,b:2",
+        "yarn",
+        "k8s://https://host:443",
+    ],
+)
+def test_masters_of_sparks(master: str) -> None:
+    check_master(master)
+
+
+def test_a_master_that_does_not_answer_is_told_in_seconds(tmp_path: Path) -> None:
+    file = pipeline(tmp_path)
+    (tmp_path / "in/1.json").write_text('{"a": 1}\n')
+    since = time.monotonic()
+    with pytest.raises(DiagnosticError) as caught:
+        run(file, master=NOWHERE, parallelism=2)
+    assert time.monotonic() - since < 5
+    assert (caught.value.exit_code, caught.value.diagnostics[0].code) == (5, "ENV003")
+    assert caught.value.diagnostics[0].message == f"no Spark master answers at {NOWHERE}"
+    assert "refused" in caught.value.diagnostics[0].notes[0]
+    assert run(file, runner=InProcessRunner(2)).rows_read == {"t": 1}
+
+
+def test_one_of_several_masters_is_enough() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        check_answers(f"spark://localhost:1,127.0.0.1:{server.getsockname()[1]}", 1.0)
+    check_answers("local[2]")
+    with pytest.raises(DiagnosticError):
+        check_answers("spark://name.invalid:7077", 1.0)
+
+
+def test_cores_are_those_of_the_affinity_and_the_control_group(tmp_path: Path) -> None:
+    here = len(os.sched_getaffinity(0))
+    assert _machine_cores(tmp_path) == here
+    group = tmp_path / "sys/fs/cgroup"
+    group.mkdir(parents=True)
+    for text, expected in (
+        ("max 100000", here),
+        ("150000 100000", min(here, 2)),
+        ("50000 100000", 1),
+        ("", here),
+    ):
+        (group / "cpu.max").write_text(text)
+        assert _machine_cores(tmp_path) == expected
+
+
+@pytest.mark.spark
+def test_spark_counts_the_same_cores(spark_runner: object) -> None:
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    assert active is not None
+    java = active.sparkContext._jvm.java.lang.Runtime.getRuntime().availableProcessors()
+    assert cores("local[*]", {}) == java
+    assert cores("local[2]", {}) == active.sparkContext.defaultParallelism
