@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.types import INTEGER, NULL, UNKNOWN, SqlType, array
+from sqlstream_operators.plan.types import INTEGER, NULL, UNKNOWN, SqlType, array, map_of, struct
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.aggregates.function import AggregateFunction
 from sqlstream_planner.bind.context import BindContext
@@ -80,8 +80,24 @@ def _shown(name: str) -> str:
 
 
 def _kept(type_: SqlType) -> SqlType:
-    """The type of a call's result; over bare NULLs it is an integer, since nothing can be cast to NULL or NULL[]."""
-    return {NULL: INTEGER, array(NULL): array(INTEGER)}.get(type_, type_)
+    """A type that values can be cast to and kept as: of bare NULLs, which have none, it is an integer."""
+    if type_ == NULL:
+        return INTEGER
+    if type_.element is not None:
+        return array(_kept(type_.element))
+    if type_.key is not None and type_.value is not None:
+        return map_of(_kept(type_.key), _kept(type_.value))
+    return struct(*((name, _kept(t)) for name, t in type_.fields)) if type_.fields else type_
+
+
+def _as_kept(value: exp.Expr, type_: SqlType) -> exp.Expr:
+    """A value whose type can be written down: `[]` is an array of integers. A bare NULL goes with every function."""
+    kept = _kept(type_)
+    return (
+        value
+        if type_ in (kept, NULL)
+        else exp.cast(value.copy(), exp.DataType.build(str(kept), dialect="duckdb"))
+    )
 
 
 class AggregateCalls:
@@ -228,6 +244,17 @@ class AggregateCalls:
                         "the type of this is not known, so its values can't be kept in state",
                         help=UNTYPED_HELP,
                     )
+        of_rows = function.arguments.of_rows
+        values = len(arguments) if of_rows is None else of_rows
+        arguments = tuple(
+            _as_kept(a, t) if n < values else a for n, (a, t) in enumerate(zip(arguments, types, strict=True))
+        )
+        types = tuple(_kept(t) if n < values else t for n, t in enumerate(types))
+        order_by = tuple(
+            (_as_kept(term, t), descending, nulls_first)
+            for (term, descending, nulls_first), t in zip(order_by, order_types, strict=True)
+        )
+        order_types = tuple(map(_kept, order_types))
         read = (c.name for a in arguments for c in without_marks(a).find_all(exp.Column))
         label = f"{name}({', '.join(read)})"
         result = AggregateCall(
