@@ -92,6 +92,9 @@ class InternalError(SqlstreamError):
 #: What to do where something can't be run and nothing better is known.
 SUPPORTED = "docs/sql.md lists what can be run"
 
+#: What to do where an expression or a query nests too deeply.
+SHALLOWER = "write it with fewer levels, or compute it in more than one pipeline"
+
 
 def refuse(
     at: Span | None, code: str, message: str, *, notes: tuple[str, ...] = (), help: str | None = None
@@ -103,6 +106,11 @@ def refuse(
 def not_run_yet(at: Span | None, what: str, help: str | None = None) -> NoReturn:
     """Refuse valid SQL that can't be run. Raises DiagnosticError."""
     refuse(at, "SQL100", f"{what} can't be run yet", help=help or SUPPORTED)
+
+
+def nested_too_deeply(at: Span | None) -> Diagnostic:
+    """What stands at a place has more levels than can be planned."""
+    return Diagnostic("SQL107", "this is nested too deeply", at, (), SHALLOWER)
 
 
 def either(names: Iterable[str]) -> str:

@@ -8,13 +8,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from sqlstream_operators.large_stack import on_large_stack
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.plan.state_schema import UntypedFieldError
 from sqlstream_planner.bind.script import bind_script
 from sqlstream_planner.catalog.descriptor import Connectors
 from sqlstream_planner.catalog.script import read_catalog
 from sqlstream_planner.catalog.tables import Catalog
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, Written, nested_too_deeply
 from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 from sqlstream_planner.identity.relation import Meanings
 from sqlstream_planner.identity.sink import sink_identity
@@ -60,6 +61,7 @@ class Planned:
         return masked_sql(self.rendered.text, self.catalog.tables.values(), self.secrets)
 
 
+@on_large_stack
 def plan_file(
     source: Path | str,
     *,
@@ -76,10 +78,12 @@ def plan_file(
     script = parse_file(source, file=file, variables=variables, env=env, search_path=search_path)
     catalog = read_catalog(script, connectors)
     bound = bind_script(script, catalog)
-    algebra = optimize(bound.roots, SETTLE)
-    logical = optimize(algebra)
     try:
+        algebra = optimize(bound.roots, SETTLE)
+        logical = optimize(algebra)
         physical = _told_apart(plan_physical(logical, bound.options), algebra, logical)
+    except RecursionError:
+        raise DiagnosticError(nested_too_deeply(Span(script.rendered.file, 1, 1))) from None
     except UntypedFieldError as error:
         raise DiagnosticError(
             Diagnostic(

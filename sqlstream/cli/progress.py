@@ -284,9 +284,14 @@ def summary(name: str, plan: PhysicalPlan, result: RunResult, state_dir: str) ->
     }.get(result.outcome, result.outcome)
     lines = [f"{name}: {said}"]
     if result.outcome != "nothing new":
-        lines += _table("read", ((n, f"{r:,} rows", "") for n, r in result.rows_read.items()))
+        lines += _table("read", ((n, counted_rows(r, "row"), "") for n, r in result.rows_read.items()))
         places = {sink.name: _place(sink.connector, sink.options) for sink in without_secrets(plan).sinks}
-        written = ((n, f"{r:,} rows", places.get(n, "")) for n, r in result.rows_written.items())
+        # What a table or a changelog is given where rows come and go; how many rows there are now is another question.
+        changing = {sink.name for sink in plan.sinks if sink.changelog != "append"}
+        written = (
+            (name, counted_rows(number, "change" if name in changing else "row"), places.get(name, ""))
+            for name, number in result.rows_written.items()
+        )
         lines += _table("wrote", written)
         lines.append(f"  {'epochs':<7}{result.epochs} in {result.seconds:.1f} s")
     dead = {kind: count for kind, count in sorted(result.dead_letters.items()) if count}
@@ -295,6 +300,15 @@ def summary(name: str, plan: PhysicalPlan, result: RunResult, state_dir: str) ->
         lines.append(f"  {'dead':<7}{counts}: kept in {state_dir.rstrip('/')}/dead-letter")
     lines.append(f"  {'state':<7}{state_dir}")
     return lines
+
+
+def counted_rows(number: int, what: str) -> str:
+    """A number of rows or changes.
+
+    >>> counted_rows(1, "row"), counted_rows(21_000, "change")
+    ('1 row', '21,000 changes')
+    """
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def dead_letter_warning(dead: Mapping[str, int], read: int, state_dir: str) -> Diagnostic | None:

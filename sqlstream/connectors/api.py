@@ -155,14 +155,17 @@ class Sink(Protocol):
 
 
 class Orders(Protocol):
-    """What a run was told about single files of its sources: each to be carried out once."""
+    """What a run was told about single files of its sources: each to be carried out once by each source.
 
-    def take(self, paths: Iterable[str]) -> Mapping[str, Literal["skip", "again"]]:
-        """What is to be done about these paths; not said again."""
+    A source is known by its folder in the state directory.
+    """
+
+    def take(self, source: str, paths: Iterable[str]) -> Mapping[str, Literal["skip", "again"]]:
+        """What a source is to do about these paths of its own; not said again."""
         ...
 
-    def wanted(self, path: str) -> bool:
-        """Whether anything is to be done about a path that was not done yet."""
+    def wanted(self, source: str, path: str) -> bool:
+        """Whether a source has something to do about a path that was not done yet."""
         ...
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def expected_rows(planned: Planned, base_dir: Path, registry: Registry = REGISTE
         script = to_duckdb(planned, inputs.files, inputs.header)
         duck = DuckSession(temp_directory=temporary)
         for statement in inputs.views(list(sources.values()), dict(script.sources)):
-            duck.connection.execute(statement)
+            duck.however_deep(functools.partial(duck.connection.execute, statement))
         selects: dict[str, list[str]] = {}
         for name, select in script.sinks:
             selects.setdefault(name, []).append(select)

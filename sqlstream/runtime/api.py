@@ -142,7 +142,7 @@ def run_pipeline(
 
     def attempt() -> RunResult:
         lease.check()
-        if origin is not None:
+        if origin is not None and not restarts.is_up:
             fork.begin(origin, store, plan, run)
         found = recover(journal)
         if found.last is not None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sqlstream.storage.checked_json import DamagedFileError
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
-from sqlstream_operators.task.dead_letters import STAGED
+from sqlstream_operators.task.dead_letters import STAGED, digest
 
 FOLDER = "dead-letter"
 
@@ -25,9 +26,16 @@ def visible_name(staged: str) -> str:
     return f"{FOLDER}/{task}.jsonl"
 
 
-def commit(store: CheckpointStore, staged: Iterable[str]) -> None:
-    """Put the staged files of a committed epoch in place. Repeatable: one that is not there is in place."""
+def commit(store: CheckpointStore, staged: Iterable[str], *, after_a_crash: bool = False) -> None:
+    """Put the staged files of a committed epoch in place. Repeatable: one that is not there is in place.
+
+    `after_a_crash`: another process has written them, so they are checked. Raises DamagedFileError.
+    """
     for name in staged:
+        if after_a_crash and store.exists(name):
+            with store.open(name) as file:
+                if digest(file) != name.removesuffix(".jsonl").rsplit("-", 1)[-1]:
+                    raise DamagedFileError(name, "has another content than its name says")
         store.move(name, visible_name(name))
 
 

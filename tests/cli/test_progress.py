@@ -16,6 +16,8 @@ from sqlstream.cli.progress import (
 )
 from sqlstream.planning import plan_file
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
+from sqlstream.runtime.loop.restarts import Restart
+from sqlstream_planner.diagnostics import Diagnostic
 
 SQL = """
 CREATE TABLE t (a INT) WITH ('connector' = 'datagen');
@@ -96,6 +98,48 @@ def test_the_live_line_makes_way_for_rows(
     assert parts[3] == "a row\n"
     assert parts[4].startswith("epoch 2")
     assert parts[5].startswith("p: stopped, what was read is committed")
+
+
+def test_changes_are_not_called_rows() -> None:
+    """Three rows that change seven times each are 21 changes of a table, and 21 rows of none."""
+    sql = """
+    CREATE TABLE t (a INT) WITH ('connector' = 'datagen');
+    CREATE TABLE counts (a INT, n BIGINT, PRIMARY KEY (a) NOT ENFORCED) WITH ('connector' = 'duckdb', 'path' = 'x.db');
+    CREATE TABLE one (a INT) WITH ('connector' = 'blackhole');
+    INSERT INTO counts SELECT a, COUNT(*) FROM t GROUP BY a;
+    INSERT INTO one SELECT a FROM t;
+    """
+    out = io.StringIO()
+    progress = TextLines("p", plan_file(sql, file="p.sql").physical, "state/p", out)
+    progress.finished(RunResult("exhausted", 2, 2, {"t": 1}, {"counts": 21, "one": 1}, {}, 3.0))
+    lines = out.getvalue().splitlines()
+    assert lines[1:4] == [
+        "  read   t  1 row",
+        "  wrote  counts  21 changes  to x.db",
+        "         one          1 row  to blackhole",
+    ]
+
+
+def test_a_run_that_was_stopped_with_spark_says_which_epoch_is_done_again() -> None:
+    out = io.StringIO()
+    progress = TextLines("p", PLAN, "state/p", out)
+    progress.finished(RunResult("stopped", 2, 2, {"t": 1}, {"files": 1}, {}, 3.0, unfinished=3))
+    first = out.getvalue().splitlines()[0]
+    assert first == "p: stopped in epoch 3, which the next run does again; all before it is committed"
+
+
+def test_a_restart_says_what_failed_and_when_it_goes_on() -> None:
+    out = io.StringIO()
+    failed = (Diagnostic("ENV006", "table t in postgresql://db can't be written: refused"),)
+    progress = TextLines("p", PLAN, "state/p", out)
+    progress.restart(Restart(failed, 2, None, 1.5))
+    progress.restart(Restart(failed, 3, 5, 60.0))
+    assert out.getvalue().splitlines() == [
+        "p: table t in postgresql://db can't be written: refused [ENV006]",
+        "p: trying again in 1.5 s (attempt 2)",
+        "p: table t in postgresql://db can't be written: refused [ENV006]",
+        "p: trying again in 60 s (attempt 3 of 5)",
+    ]
 
 
 def test_dead_letters_are_warned_of() -> None:

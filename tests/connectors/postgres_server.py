@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import pwd
@@ -9,7 +10,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,22 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def run_server() -> Iterator[Server]:
+@dataclass(frozen=True, slots=True)
+class Stoppable(Server):
+    """A server that is stopped and started while it is used."""
+
+    control: Callable[..., None]
+
+    def stop(self) -> None:
+        """Stop it as a crash would: connections break off."""
+        self.control("-m", "immediate", "-w", "stop")
+
+    def start(self) -> None:
+        """Start it again, with what was committed."""
+        self.control("-w", "start")
+
+
+def run_server() -> Iterator[Stoppable]:
     """Start a server, give it, stop it; skips the test with the reason if there is none to start."""
     initdb, control = _binary("initdb"), _binary("pg_ctl")
     if initdb is None or control is None:
@@ -108,11 +124,17 @@ def run_server() -> Iterator[Server]:
             *("-E", "UTF8", "--locale", "C", "--no-sync"),
         )
         settings = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=50"
-        run(control, "-D", str(data), "-l", str(folder / "log"), "-o", settings, "-w", "start")
+
+        def controlled(*arguments: str) -> None:
+            run(control, "-D", str(data), "-l", str(folder / "log"), "-o", settings, *arguments)
+
+        server = Stoppable(port, controlled)
+        server.start()
         try:
-            yield Server(port)
+            yield server
         finally:
-            run(control, "-D", str(data), "-m", "immediate", "-w", "stop")
+            with contextlib.suppress(AssertionError):  # a test may have left it stopped
+                server.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

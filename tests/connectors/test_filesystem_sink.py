@@ -98,6 +98,36 @@ def test_a_reader_may_take_committed_files_away(tmp_path: Path) -> None:
     sink.commit(1, parts)
     (tmp_path / "out/part-000001-0.json").unlink()
     _sink(spec, tmp_path).commit(1, parts)
+    assert not (tmp_path / "out/part-000001-0.json").exists()
+    # Nor does it come back where a task of the epoch that was left over stages it once more.
+    assert FileWriter(spec, str(tmp_path)).write(_table(SCHEMA, ("a", 1)), epoch=1, task="0") == parts[0]
+    _sink(spec, tmp_path).commit(1, parts)
+    assert not (tmp_path / "out/part-000001-0.json").exists()
+
+
+def test_a_state_directory_that_was_restored_from_an_older_copy_is_told(tmp_path: Path) -> None:
+    spec = sink_spec(SCHEMA, path="out", format="json")
+    sink = _sink(spec, tmp_path)
+    sink.abort_uncommitted(0)
+    parts = [FileWriter(spec, str(tmp_path)).write(_table(SCHEMA, ("a", 1)), epoch=3, task="0")]
+    sink.commit(3, parts)
+    _sink(spec, tmp_path).abort_uncommitted(3)
+    with pytest.raises(DataError, match="has the rows of epoch 3, but this state directory is at epoch 2"):
+        _sink(spec, tmp_path).abort_uncommitted(2)
+
+
+def test_what_says_whose_a_directory_is_is_whole_or_not_there(tmp_path: Path) -> None:
+    spec = sink_spec(SCHEMA, path="out", format="json")
+    _sink(spec, tmp_path).abort_uncommitted(0)
+    owner = tmp_path / "out/.sqlstream/owner.json"
+    content = owner.read_bytes()
+    owner.write_bytes(b"")  # as a full disk left it: nobody has written a row
+    _sink(spec, tmp_path).abort_uncommitted(0)
+    assert owner.read_bytes() == content
+    for damaged in (content[:-3], b"[]", b"\xff"):
+        owner.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"owner\.json', which says whose the directory is, is damaged"):
+            _sink(spec, tmp_path).abort_uncommitted(0)
 
 
 def test_lost_staged_files_are_an_error(tmp_path: Path) -> None:

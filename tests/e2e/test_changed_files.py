@@ -6,7 +6,7 @@ import gzip
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,12 @@ class World:
         return caught.value.diagnostics[0]
 
     def watch(
-        self, until: Callable[[], bool], meanwhile: Callable[[int], None] = lambda look: None
+        self,
+        until: Callable[[], bool],
+        meanwhile: Callable[[int], None] = lambda look: None,
+        *,
+        orders: Sequence[tuple[Order, str]] = (),
+        **options: Any,
     ) -> RunResult:
         """Run a watched source until a condition holds; `meanwhile` is called between looks, with their number."""
         stop = StopFlag()
@@ -98,7 +103,7 @@ class World:
                 stop.request()
 
         stop.wait = wait  # type: ignore[method-assign]
-        return self.run(stop=stop)
+        return self.run(*orders, stop=stop, **options)
 
     def read(self) -> list[int]:
         files = sorted((self.folder / "out").glob("*.json"))
@@ -361,3 +366,50 @@ def test_a_bounded_source_with_a_settle_time_waits_for_its_files(tmp_path: Path)
     world.put("x.json", [1])
     world.run()
     assert world.read() == [1]
+
+
+def test_a_watched_file_that_is_written_on_after_it_was_listed_is_waited_for(tmp_path: Path) -> None:
+    """The epoch that was planned with it is given up, and the run goes on."""
+    watched = ", 'source.monitor-interval' = '1 h', 'source.settle-time' = '0 s'"
+    world = World(tmp_path, options=watched)
+    path = world.put("x.json", [1, 2])
+
+    def write_on(point: str, epoch: int) -> None:
+        if (point, epoch) == ("planned", 1):
+            rewrite(path, content("x.json", [1, 2, 3]))
+
+    world.watch(lambda: bool(world.read()), faults=write_on)
+    assert world.read() == [1, 2, 3]
+
+
+def test_a_watched_file_that_changes_after_a_part_of_it_was_read_stops_the_run(tmp_path: Path) -> None:
+    watched = ", 'source.monitor-interval' = '1 ms', 'source.settle-time' = '0 s'"
+    world = World(tmp_path, options=watched)
+    path = world.put("x.json", [1, 2, 3, 4])
+
+    def write_on(point: str, epoch: int) -> None:
+        if (point, epoch) == ("planned", 2):
+            rewrite(path, content("x.json", [1, 2, 3, 4, 5]))
+
+    assert world.fails(rows_per_epoch=2, faults=write_on).code == "DAT003"
+    assert world.read() == [1, 2]
+
+
+def test_an_order_holds_for_the_files_that_were_there_and_for_each_source_that_has_them(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path, options=", 'source.monitor-interval' = '1 ms', 'source.settle-time' = '0 s'")
+    file = tmp_path / "p.sql"
+    second = (
+        "CREATE TABLE t2 (a BIGINT) WITH ('connector' = 'filesystem', 'path' = 'in/*', 'format' = 'json');\n"
+    )
+    file.write_text(second + file.read_text().replace("FROM t;", "FROM t UNION ALL SELECT a FROM t2;"))
+    world.put("x.json", [1])
+    world.put("y.json", [2])
+
+    def arrive(look: int) -> None:
+        if look == 5:
+            world.put("x2.json", [3])
+
+    world.watch(lambda: 3 in world.read(), arrive, orders=[("skip", "in/x*")])
+    assert world.read() == [2, 2, 3], "t2 is not watched, and x2 came later"

@@ -11,6 +11,7 @@ from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import OperatorStep, PhysicalPlan
 from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.explain.plan import explain_json, explain_text
+from sqlstream_planner.logical import WindowAggregate, walk
 from sqlstream_planner.logical.text import logical_text
 from sqlstream_planner.pipeline import Planned
 
@@ -363,3 +364,28 @@ def test_plans_are_plain_data(text: str) -> None:
     plan = planned(text).physical
     assert plan_json.from_text(plan_json.to_text(plan)) == plan
     assert explain_text(planned(text))
+
+
+HOPS = "TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '15' SECOND))"
+
+
+@pytest.mark.parametrize(
+    ("rows", "by", "shared"),
+    [
+        (HOPS, "window_start, window_end", True),
+        (f"(SELECT * FROM {HOPS}) AS q", "window_start, window_end", True),
+        (f"(SELECT v, window_end FROM {HOPS} WHERE v > 1) AS q", "window_end", True),
+        (f"(SELECT v, window_start, window_end AS e FROM {HOPS}) AS q", "window_start, e", True),
+        # What reads the bounds of a row's window needs a row for each of them.
+        (f"(SELECT * FROM {HOPS} WHERE v > EXTRACT(SECOND FROM window_start)) AS q", "window_end", False),
+        (
+            f"(SELECT window_end, CAST(EXTRACT(SECOND FROM window_start) AS BIGINT) AS v FROM {HOPS}) AS q",
+            "window_end",
+            False,
+        ),
+    ],
+)
+def test_windows_share_slices_unless_something_reads_their_bounds(rows: str, by: str, shared: bool) -> None:
+    logical = planned(f"SELECT SUM(v) AS n FROM {rows} GROUP BY {by};").logical
+    [node] = [n for n in walk(logical) if isinstance(n, WindowAggregate)]
+    assert node.window.shared_slices is shared

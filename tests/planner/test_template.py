@@ -127,6 +127,30 @@ def failure(text: str, folder: Path, **variables: object) -> Diagnostic:
 
 
 @pytest.mark.parametrize(
+    ("text", "word", "help_"),
+    [
+        ("SELECT * FROM {{ ref('orders') }}", "ref", "CREATE TEMPORARY VIEW"),
+        ("SELECT * FROM {{ source('raw', 'orders') }}", "source", "CREATE TABLE name"),
+        ("{{ config(materialized='table') }}", "config", "SET 'name' = 'value'"),
+        ("{% if is_incremental() %} x {% endif %}", "is_incremental", "leave it out"),
+        ("SELECT * FROM {{ this }}", "this", "INSERT INTO"),
+        ("SELECT * FROM {{ this.schema }}", "this", "INSERT INTO"),
+        ("{{ target.name }}", "target", "sqlstream.toml"),
+    ],
+)
+def test_what_is_dbts_is_said_to_be(folder: Path, text: str, word: str, help_: str) -> None:
+    diagnostic = failure(text, folder)
+    assert (diagnostic.code, diagnostic.message) == ("TPL002", f"'{word}' is undefined")
+    assert f"`{word}` is dbt's" in diagnostic.notes[0]
+    assert help_ in (diagnostic.help or "")
+    assert "--var" not in (diagnostic.help or "")
+
+
+def test_a_variable_may_be_called_as_something_of_dbts(folder: Path) -> None:
+    assert failure("{{ source }}", folder, source="x").help == "write {{ var('source') }}"
+
+
+@pytest.mark.parametrize(
     ("text", "code", "line", "marked", "help_"),
     [
         ("a\n{{ var('y') }}", "TPL005", 2, "var('y'", "--var y=…"),

@@ -159,7 +159,7 @@ _ON_PURPOSE = re.compile(
     r"can't be compared with"  # `text = number` casts each text at run time; `date = 1` is never true
     r"|can't be cast to"  # `CAST(1 AS DATE)` binds and fails at the first row
     r"|needs a BOOLEAN"  # `NOT date` alike
-    r"|which it is compared with|is no position in"  # `number = 'abc'` and `list['abc']` alike
+    r"|which it is compared with|is no position in|makes of it"  # `number = 'abc'` and `list['abc']` alike
 )
 
 

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.properties.verbatim import check_verbatim
+from sqlstream.planning import plan_file
+from sqlstream_planner.diagnostics import DiagnosticError
+from tests.properties.in_process import run_here
+from tests.properties.verbatim import ROWS, check_verbatim, declared
 
 QUERIES = [
     # ORDER BY inside aggregates.
@@ -27,6 +30,19 @@ QUERIES = [
     "SELECT k, b, GROUPING() AS g, GROUPING_ID() AS h, COUNT(*) AS n FROM t GROUP BY CUBE (k, b)",
     "SELECT GROUPING() AS g, GROUPING(b) AS h, GROUPING(b, k) AS i, COUNT(*) AS n FROM t GROUP BY ROLLUP (k, b)",
     "SELECT GROUPING() AS g, COUNT(*) AS n FROM t GROUP BY k",
+    # GROUP BY nothing, and values of no type.
+    "SELECT 2 AS z FROM t GROUP BY ()",
+    "SELECT 2 AS z FROM t WHERE FALSE GROUP BY ()",
+    "SELECT 2 AS z, COUNT(*) AS n FROM t GROUP BY () HAVING COUNT(*) > 3",
+    "SELECT [] AS z, MAP {} AS y, MAP() AS x, {'a': NULL, 'b': []} AS w, NULL AS v FROM t",
+    "SELECT CAST(MAP {} AS MAP(VARCHAR, INTEGER)) AS z, CAST([] AS INTEGER[]) AS y FROM t",
+    "SELECT ARRAY_AGG([]) AS z, ANY_VALUE({'a': NULL}) AS y, MAX([]) AS x, COUNT(DISTINCT []) AS w FROM t",
+    "SELECT MAP {} AS z FROM t UNION SELECT m FROM t",
+    # Conditions and branches of mixed types that have one.
+    "SELECT k FROM t WHERE 'true' AND k AND x",
+    "SELECT k FROM t WHERE TRY_CAST(s AS BOOLEAN)",
+    "SELECT CASE WHEN b THEN k ELSE '5' END AS z, COALESCE(v, '7') AS y, GREATEST(k, '1') AS x, IF(b, 1, 2.5) AS w FROM t",
+    "SELECT v = ANY ([1, 2]) AS z, v > ANY (a) AS y, s LIKE 'a!%' ESCAPE '!' AS x FROM t",
     # What stands behind a star.
     "SELECT * EXCLUDE (k, x) FROM t",
     "SELECT t.* EXCLUDE (t.k, M), k FROM t",
@@ -42,6 +58,22 @@ def test_rows_are_those_of_duckdb(query: str, tmp_path: Path) -> None:
 
 
 SPELLED = {
+    # Flink cuts digits off where DuckDB rounds.
+    **{
+        f"SELECT CAST(TIMESTAMP '2024-01-01 00:00:00.987654' AS TIMESTAMP({p})) AS z, "
+        f"CAST(TIMESTAMP '1960-01-01 00:00:00.987654' AS TIMESTAMP({p})) AS y, "
+        f"CAST(TIME '12:30:00.987654' AS TIME({p})) AS x, TRY_CAST(s AS TIMESTAMP({p})) AS w FROM t": ""
+        f"SELECT TIMESTAMP '2024-01-01 00:00:00{cut}' AS z, TIMESTAMP '1960-01-01 00:00:00{cut}' AS y, "
+        f"TIME '12:30:00{cut}' AS x, NULL::TIMESTAMP AS w FROM t"
+        for p, cut in enumerate(("", ".9", ".98", ".987", ".9876", ".98765", ".987654"))
+    },
+    # Arrow has an interval's time in nanoseconds: 292 years are its most.
+    "SELECT INTERVAL '3000000' HOUR AS z, INTERVAL '-3000000:30' HOUR TO MINUTE AS y, INTERVAL 99999999999 MINUTE AS x, "
+    "INTERVAL '3000000 hours 1 day' AS w, INTERVAL '2000000' HOUR AS v FROM t": ""
+    "SELECT to_days(125000) AS z, to_days(-125000) - INTERVAL 30 MINUTE AS y, to_days(69444444) + INTERVAL '10:39:00' AS x, "
+    "to_days(125001) AS w, to_hours(2000000) AS v FROM t",
+    "SELECT ts + INTERVAL '3000000' HOUR AS z, ts - INTERVAL '3000000' HOUR AS y FROM t": ""
+    "SELECT ts + to_days(125000) AS z, ts - to_days(125000) AS y FROM t",
     "SELECT LISTAGG(s, '-') WITHIN GROUP (ORDER BY x DESC) AS m FROM t": ""
     "SELECT STRING_AGG(s, '-' ORDER BY x DESC) AS m FROM t",
     "SELECT window_start, MODE(k ORDER BY k DESC) AS m, MODE(k) AS l, MODE(DISTINCT v ORDER BY v DESC) AS n FROM "
@@ -59,3 +91,12 @@ SPELLED = {
 @pytest.mark.parametrize("query", SPELLED)
 def test_rows_are_those_of_duckdb_in_its_own_spelling(query: str, tmp_path: Path) -> None:
     check_verbatim(tmp_path, query, duckdb_says=SPELLED[query])
+
+
+def test_an_interval_that_arrow_can_not_hold_stops_the_run(tmp_path: Path) -> None:
+    query = "SELECT to_hours(3000000 * k) AS z FROM t"
+    text = declared(ROWS, tmp_path) + f"CREATE TABLE out WITH ('connector' = 'blackhole') AS {query};\n"
+    (tmp_path / "p.sql").write_text(text)
+    with pytest.raises(DiagnosticError) as raised:
+        run_here(plan_file(tmp_path / "p.sql"), tmp_path)
+    assert "an INTERVAL of more than 2562046 hours" in str(raised.value)

@@ -66,3 +66,14 @@ def test_nothing_is_swept_while_an_epoch_is_under_way(tmp_path: Path) -> None:
 def test_retention_must_keep_something(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="at least one"):
         GarbageCollector(Journal(CheckpointStore(tmp_path)), retained=0)
+
+
+def test_the_plan_of_the_next_epoch_is_kept_by_a_sweep(tmp_path: Path) -> None:
+    """Another driver may have written it since: without it, what that driver does could not be replayed."""
+    world = World(tmp_path, EVENTS)
+    with pytest.raises(Crash):
+        world.run(faults=crash_at("planned", 3))
+    journal = Journal(CheckpointStore(world.state))
+    GarbageCollector(journal, retained=1).sweep()
+    plans, manifests = journal.epochs()
+    assert (plans, manifests) == ([2, 3], [2])

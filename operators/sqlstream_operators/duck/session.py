@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -22,6 +22,7 @@ from sqlstream_operators.errors import (
     OperatorError,
     machine_trouble,
 )
+from sqlstream_operators.large_stack import on_large_stack
 from sqlstream_operators.plan.spec import Column
 from sqlstream_operators.plan.types import Kind, SqlType, parse_type, quote_identifier, quote_literal
 
@@ -44,6 +45,12 @@ _SETTINGS = (
 #: What DuckDB raises; where it cuts its message in the middle of a character, Python can't read it.
 DUCKDB_ERRORS = (duckdb.Error, UnicodeDecodeError)
 
+T = TypeVar("T")
+
+#: How deep SQL may nest where it runs on the stack that is at hand, and on a large one.
+_DEPTH = 200
+_LARGE_DEPTH = 50_000
+
 
 class DuckSession:
     """One DuckDB connection with one thread: rows keep their order, results depend on the input alone.
@@ -55,7 +62,7 @@ class DuckSession:
 
     def __init__(self, *, memory_limit: int | None = None, temp_directory: str | None = None) -> None:
         self._connection = duckdb.connect(":memory:", config={"threads": 1})
-        for setting in _SETTINGS:
+        for setting in (*_SETTINGS, f"SET max_expression_depth = {_DEPTH}"):
             self._connection.execute(setting)
         self._limit = 0
         self.limit(memory_limit)
@@ -114,11 +121,17 @@ class DuckSession:
         parameters: Mapping[str, Any] | None = None,
     ) -> tuple[pa.Table, tuple[Column, ...]]:
         """As `query`, with the SQL types of the columns, which Arrow's do not always tell."""
+
+        def run() -> tuple[pa.Table, list[SqlType]]:
+            relation = self._select(sql, parameters)
+            types = [_sql_type(str(type_)) for type_ in relation.types]
+            if any(type_.kind is Kind.INTERVAL for type_ in types):
+                relation = relation.project(_checked_intervals(relation.columns, types))
+            return normalize(relation.to_arrow_table()), types
+
         with self._with_tables(tables or {}):
             try:
-                relation = self._select(sql, parameters)
-                types = [_sql_type(str(type_)) for type_ in relation.types]
-                table = normalize(relation.to_arrow_table())
+                table, types = self.however_deep(run)
             except DUCKDB_ERRORS as error:
                 raise self.error(error, sql) from error
         return table, tuple(
@@ -132,7 +145,9 @@ class DuckSession:
         """
         copy = f"COPY (\n{sql}\n) TO {quote_literal(str(target))} (FORMAT json)"
         try:
-            done = self._connection.execute(copy, dict(parameters or {})).fetchone()
+            done = self.however_deep(
+                lambda: self._connection.execute(copy, dict(parameters or {})).fetchone()
+            )
         except DUCKDB_ERRORS as error:
             raise self.error(error, sql) from error
         if done is None:
@@ -157,8 +172,9 @@ class DuckSession:
 
     def view(self, name: str, sql: str) -> None:
         """Name the result of `sql` without computing it; it is computed in each query that reads it."""
+        create = f"CREATE OR REPLACE TEMP VIEW {quote_identifier(name)} AS {sql}"
         try:
-            self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {quote_identifier(name)} AS {sql}")
+            self.however_deep(lambda: self._connection.execute(create))
         except DUCKDB_ERRORS as error:
             raise self.error(error, sql) from error
         self._views.add(name)
@@ -193,14 +209,29 @@ class DuckSession:
                 self.view(name, f"SELECT {columns} WHERE false")
                 made.append(name)
             try:
-                relation = self._select(sql, None)
-                described = list(zip(relation.columns, [str(t) for t in relation.types], strict=True))
+                described = self.however_deep(lambda: self._described(sql))
             except DUCKDB_ERRORS as error:
                 raise self.error(error, sql) from error
         finally:
             for name in made:
                 self.drop(name)
         return [(name, _sql_type(text)) for name, text in described]
+
+    def however_deep(self, run: Callable[[], T]) -> T:
+        """Run SQL; again on a large stack if it nests too deeply for this one. `run` does nothing before that is known."""
+        try:
+            return run()
+        except duckdb.Error as error:
+            if "max_expression_depth" not in str(error):
+                raise
+        # To look for common parts takes DuckDB a time that is cubic in the depth.
+        self._connection.execute(f"SET max_expression_depth = {_LARGE_DEPTH}")
+        self._connection.execute("SET disabled_optimizers = 'common_subexpressions'")
+        try:
+            return on_large_stack(run)()
+        finally:
+            self._connection.execute("RESET disabled_optimizers")
+            self._connection.execute(f"SET max_expression_depth = {_DEPTH}")
 
     def error(self, error: Exception, sql: str = "") -> OperatorError:
         """What to raise for a DuckDB error: a DataError, unless DuckDB itself failed, or ran out of memory or disk."""
@@ -221,6 +252,10 @@ class DuckSession:
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
+
+    def _described(self, sql: str) -> list[tuple[str, str]]:
+        relation = self._select(sql, None)
+        return list(zip(relation.columns, [str(t) for t in relation.types], strict=True))
 
     def _select(self, sql: str, parameters: Mapping[str, Any] | None) -> duckdb.DuckDBPyRelation:
         relation = (
@@ -246,6 +281,22 @@ class DuckSession:
             for name in added:
                 self._connection.unregister(name)
                 self._registered.discard(name)
+
+
+def _checked_intervals(names: Sequence[str], types: Sequence[SqlType]) -> str:
+    """Columns to project on, where an INTERVAL with more hours than Arrow's nanoseconds can hold is an error.
+
+    DuckDB 2.0 hands such a one to Arrow as another, of 64 bits that wrapped.
+    """
+    most = 2**63 // 3_600_000_000_000 - 1
+    found = []
+    for name, type_ in zip(names, types, strict=True):
+        column = quote_identifier(name)
+        if type_.kind is Kind.INTERVAL:
+            text = quote_literal(f"an INTERVAL of more than {most} hours: write it in days")
+            column = f"CASE WHEN abs(date_part('hour', {column})) > {most} THEN error({text}) ELSE {column} END AS {column}"
+        found.append(column)
+    return ", ".join(found)
 
 
 def _hidden(name: str) -> str:

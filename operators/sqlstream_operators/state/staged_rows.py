@@ -101,8 +101,7 @@ def stage(
     for number, start in enumerate(range(0, table.num_rows, rows)):
         piece = table.slice(start, rows)
         blob = _encoded(piece)
-        digest = hashlib.sha256(blob).hexdigest()[:16]
-        name = f"{folder}/{task}-{number:04d}-{digest}.arrows"
+        name = f"{folder}/{task}-{number:04d}-{_digest(blob)}.arrows"
         store.put(name, blob)
         files.append(StagedFile(name, piece.num_rows, len(blob)))
     return StagedRows(table.num_rows, tuple(files))
@@ -126,7 +125,14 @@ def batches(store: CheckpointStore, staged: Iterable[StagedRows]) -> Iterator[pa
                     "restore this file from a copy of the state directory",
                 ) from None
             with source:
-                yield from _read(source, file.rows, where)
+                content = source.read_buffer()
+                if _digest(content) != file.name.removesuffix(".arrows").rsplit("-", 1)[-1]:
+                    raise _damaged(where, "it has another content than its name says")
+                yield from _read(pa.BufferReader(content), file.rows, where)
+
+
+def _digest(content: bytes | pa.Buffer) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _read(source: pa.NativeFile, rows: int, where: str) -> Iterator[pa.RecordBatch]:

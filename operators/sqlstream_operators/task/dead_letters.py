@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from sqlstream_operators.duck.relations import Relations
 from sqlstream_operators.plan.spec import LateStep
@@ -83,8 +83,7 @@ class DeadLetters:
             return None
         file = self._file()
         with file.open("rb") as content:
-            digest = hashlib.file_digest(content, "sha256").hexdigest()[:16]
-        name = f"{STAGED}/epoch-{self.epoch.epoch:06d}-{self.task}-{digest}.jsonl"
+            name = f"{STAGED}/epoch-{self.epoch.epoch:06d}-{self.task}-{digest(content)}.jsonl"
         CheckpointStore(self.epoch.checkpoint).put(name, file)
         return StagedLetters(name, dict(sorted(self.counts.items())))
 
@@ -120,6 +119,14 @@ class DeadLetters:
             parent = make_private(Path(self.epoch.local_dir)) if self.epoch.local_dir else None
             self._folder = tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX, dir=parent)
         return Path(self._folder.name) / "letters"
+
+
+def digest(content: BinaryIO) -> str:
+    """What stands for the content of a file in its name."""
+    made = hashlib.sha256()
+    while block := content.read(1 << 20):
+        made.update(block)
+    return made.hexdigest()[:16]
 
 
 def _present(values: Mapping[str, Any]) -> dict[str, Any]:

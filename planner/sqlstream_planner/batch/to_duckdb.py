@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sqlstream_operators.large_stack import on_large_stack
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.batch.queries import query_of
 from sqlstream_planner.batch.sources import Files, Header, source_view
@@ -30,6 +31,7 @@ class DuckDBScript:
         return ";\n\n".join(statements) + ";\n"
 
 
+@on_large_stack
 def to_duckdb(planned: Planned, files: Files | None = None, header: Header | None = None) -> DuckDBScript:
     """The pipeline as batch SQL.
 

@@ -77,6 +77,8 @@ def bind_aggregate(
         )
         condition = output.rewritten(context.translated(resolved, scope.fields))
     over_groups = [v.over(output.rewritten) for v in values]
+    if not keys and not calls.all:
+        calls.add(exp.Anonymous(this="count", expressions=[exp.Star()]))  # GROUP BY (): one row all the same
     clauses = context.clauses
     aggregate: Node = Aggregate(
         node,

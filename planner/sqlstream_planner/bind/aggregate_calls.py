@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
-from sqlstream_operators.plan.types import INTEGER, NULL, UNKNOWN, SqlType, array, map_of, struct
+from sqlstream_operators.plan.types import INTEGER, NULL, UNKNOWN, SqlType
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.aggregates.function import AggregateFunction
 from sqlstream_planner.bind.context import BindContext
@@ -80,14 +82,16 @@ def _shown(name: str) -> str:
 
 
 def _kept(type_: SqlType) -> SqlType:
-    """A type that values can be cast to and kept as: of bare NULLs, which have none, it is an integer."""
+    """The type of what a call keeps; NULLs alone are integers there, since nothing can be cast to NULL or NULL[]."""
     if type_ == NULL:
         return INTEGER
-    if type_.element is not None:
-        return array(_kept(type_.element))
-    if type_.key is not None and type_.value is not None:
-        return map_of(_kept(type_.key), _kept(type_.value))
-    return struct(*((name, _kept(t)) for name, t in type_.fields)) if type_.fields else type_
+    return replace(
+        type_,
+        element=type_.element and _kept(type_.element),
+        key=type_.key and _kept(type_.key),
+        value=type_.value and _kept(type_.value),
+        fields=tuple((name, _kept(t)) for name, t in type_.fields),
+    )
 
 
 def _as_kept(value: exp.Expr, type_: SqlType) -> exp.Expr:
@@ -235,7 +239,7 @@ class AggregateCalls:
                         f"{name.upper()}(DISTINCT …) ordered by something else than its argument",
                         help="make the rows distinct in a sub-query",
                     )
-        if distinct:
+        if distinct or function.values.paired:
             for argument, type_ in zip(arguments, types, strict=True):
                 if type_ == UNKNOWN:
                     self._context.fail(

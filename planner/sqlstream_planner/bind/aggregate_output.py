@@ -46,7 +46,9 @@ class AggregateOutput:
         if isinstance(expression, exp.Window):
             self.context.unsupported(expression, "OVER")
         if is_aggregate_call(expression):
-            return column(self.calls.add(expression).field.id)
+            called = column(self.calls.add(expression).field.id)
+            called.meta.update(expression.meta)  # a problem with its value is shown at the call
+            return called
         changed = expression.copy()
         for key, value in expression.args.items():
             if isinstance(value, list):

@@ -20,7 +20,7 @@ from sqlstream_planner.expressions.functions.as_written import marked
 from sqlstream_planner.expressions.functions.calls import written_call
 from sqlstream_planner.expressions.functions.translate import translate_marked
 from sqlstream_planner.expressions.infer import infer, require_boolean
-from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, TypeProblem
+from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTRANSLATABLE, TypeProblem
 from sqlstream_planner.expressions.unnests import unnest_call
 from sqlstream_planner.identity.relation import Columns, form_over
 from sqlstream_planner.logical import Field, Fields
@@ -219,6 +219,42 @@ class BindContext:
         if not isinstance(at.parent, exp.Func | exp.Distinct):
             self.refuse_star(at, "* inside an expression")
 
+    def _check_quantifier(self, node: exp.Expr) -> None:
+        """Only a comparison goes with ANY, and only over a list, which DuckDB can unnest."""
+        right = node.args.get("expression")
+        if not isinstance(right, exp.Expr):
+            return
+        call = written_call(right)
+        word = (
+            right.key.upper()
+            if isinstance(right, exp.Any | exp.All)
+            else call.name.upper()
+            if call is not None
+            else ""
+        )
+        if isinstance(node, (exp.Like, exp.ILike, exp.RegexpLike, exp.RegexpILike, exp.Glob, exp.SimilarTo)):
+            if word in ("ANY", "SOME", "ALL"):
+                listed = isinstance(right, exp.Any) and isinstance(right.this, exp.Tuple)
+                if not (listed and isinstance(node, exp.Like | exp.ILike)):
+                    self.unsupported(
+                        right,
+                        f"a pattern with {word} of a list",
+                        help="write s LIKE 'a%' OR s LIKE 'b%', or regexp_matches(s, 'a|b')",
+                    )
+        elif isinstance(node, _COMPARISONS) and word:
+            listed = isinstance(right, exp.Any) and isinstance(right.this, exp.Tuple)
+            several = call is not None and (
+                len(call.arguments) != 1 or isinstance(call.arguments[0].unnest(), exp.Array | exp.Tuple)
+            )
+            if listed or word == "ALL" or (word == "SOME" and several):
+                self.unsupported(
+                    right,
+                    f"{word} of a list of values" if listed or several else word,
+                    help="write x IN (1, 2) or x > ANY ([1, 2])"
+                    if word != "ALL"
+                    else "write x NOT IN (1, 2) or NOT x <= ANY ([1, 2])",
+                )
+
     def changes_each_time(self, node: exp.Expr, what: str) -> NoReturn:
         """Refuse what has another value each time it runs. Raises DiagnosticError."""
         self.fail(
@@ -268,6 +304,7 @@ class BindContext:
                 )
             if isinstance(node, exp.Star):
                 self._check_star(node)
+            self._check_quantifier(node)
             call = written_call(node)
             if call is not None and call.name == "columns":
                 self.refuse_star(node, "COLUMNS(…)")
@@ -275,7 +312,7 @@ class BindContext:
                 self.changes_each_time(node, call.name.upper())
         try:
             translated = translate_marked(expression, lambda e: infer(e, types, aggregates=True).type)
-            return translated.transform(_plain_time_cast)
+            return translated.transform(_plain_time_cast).transform(_plain_empty_map)
         except TypeProblem as problem:
             raise DiagnosticError(_as_written(problem.diagnostic(self.span(problem.node)), fields)) from None
 
@@ -314,28 +351,64 @@ def _as_written(diagnostic: Diagnostic, fields: Fields) -> Diagnostic:
     )
 
 
-_DIGITS = {0: "second", 3: "millisecond"}
-
-
 def _plain_time_cast(node: exp.Expr) -> exp.Expr:
-    """CAST(x AS TIMESTAMP(3)) as a cast to µs and, where fewer digits are asked for, cut off.
+    """CAST(x AS TIMESTAMP(3)) as a cast to µs and, where fewer digits are asked for, cut off, as Flink does.
 
-    DuckDB's TIMESTAMP(3) is another type, TIMESTAMP_MS, that its functions and our state do not share.
+    DuckDB's TIMESTAMP(3) is another type, TIMESTAMP_MS, that its functions and our state do not share, and to which
+    it rounds; its TIME has no precision. Raises TypeProblem for such a type inside another.
     """
     if not isinstance(node, exp.Cast) or not isinstance(node.to, exp.DataType):
         return node
-    sizes = [e.name for e in node.to.expressions if isinstance(e, exp.DataTypeParam)]
     type_ = sql_type_of(node.to)
-    if not type_.is_timestamp or not sizes or not sizes[0].isdigit():
+    digits = _digits(node.to)
+    if not type_.is_timestamp and type_.kind is not Kind.TIME:
+        inside = next((t for t in node.to.find_all(exp.DataType) if _digits(t) not in (None, 6)), None)
+        if inside is not None and _is_time(sql_type_of(inside)):
+            raise TypeProblem(
+                node,
+                UNTRANSLATABLE,
+                f"a cast to {inside.sql(dialect='duckdb')} inside another type can't cut off digits",
+                help="leave the precision out, or cast the times themselves",
+            )
+        return node
+    if digits is None:
         return node
     plain = node.copy()
     plain.set("to", exp.DataType.build(str(type_), dialect="duckdb"))
-    unit = _DIGITS.get(int(sizes[0]))
-    if unit is None:
+    if digits >= 6:
         return plain
-    return marked(
-        exp.Anonymous(this="date_trunc", expressions=[exp.Literal.string(unit), plain]), "cast", [node.copy()]
-    )
+    return marked(_cut(plain, type_, digits), "cast", [node.copy()])
+
+
+def _plain_empty_map(node: exp.Expr) -> exp.Expr:
+    """MAP {} as MAP(): sqlglot writes MAP MAP() for it."""
+    empty = isinstance(node, exp.ToMap) and isinstance(node.this, exp.Struct) and not node.this.expressions
+    return exp.Map() if empty else node
+
+
+def _is_time(type_: SqlType) -> bool:
+    return type_.is_timestamp or type_.kind is Kind.TIME
+
+
+def _digits(type_: exp.DataType) -> int | None:
+    """The precision that a type is written with."""
+    sizes = [e.name for e in type_.expressions if isinstance(e, exp.DataTypeParam)]
+    return int(sizes[0]) if sizes and sizes[0].isdigit() else None
+
+
+def _cut(value: exp.Expr, type_: SqlType, digits: int) -> exp.Expr:
+    """A time with so many digits of its seconds left."""
+    if type_.kind is Kind.TIME:
+        text = exp.cast(value, "VARCHAR", dialect="duckdb")
+        length = exp.Literal.number(8 + (digits + 1 if digits else 0))
+        cut = exp.Anonymous(this="substring", expressions=[text, exp.Literal.number(1), length])
+        return exp.cast(cut, "TIME", dialect="duckdb")
+    if digits in (0, 3):
+        unit = "second" if digits == 0 else "millisecond"
+        return exp.Anonymous(this="date_trunc", expressions=[exp.Literal.string(unit), value])
+    width = exp.Interval(this=exp.Literal.string(str(10 ** (6 - digits))), unit=exp.Var(this="MICROSECOND"))
+    origin = exp.cast(exp.Literal.string("0001-01-01 00:00:00"), str(type_), dialect="duckdb")
+    return exp.Anonymous(this="time_bucket", expressions=[width, value, origin])
 
 
 def fresh(field_: Field, context: BindContext, name: str | None = None) -> Field:

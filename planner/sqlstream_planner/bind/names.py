@@ -29,6 +29,8 @@ def with_unknown_names(
             if isinstance(column.this, exp.Star) or (bare and column.name.lower() in given):
                 continue
             around = column.parent
+            if column.find_ancestor(exp.Comprehension) is not None:
+                continue
             if isinstance(around, exp.Star) or (around is not None and around.arg_key == "rename"):
                 continue  # of what stands behind a star, which tells itself what it does not have
             if column.find_ancestor(exp.Query) is not query:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from sqlglot import exp
+from sqlglot.errors import UnsupportedError
 
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.bind.context import BindContext
@@ -50,7 +51,14 @@ def bind_overs(
     query = query.copy()
     places = [*query.expressions, *([query.args["qualify"]] if query.args.get("qualify") else [])]
     for window in [w for place in places for w in windows_of(place)]:
-        text = duckdb_sql(window)
+        try:
+            text = duckdb_sql(window)
+        except UnsupportedError:
+            context.unsupported(
+                window,
+                "IGNORE NULLS or RESPECT NULLS of this function OVER",
+                help="leave it out: aggregates skip NULLs",
+            )
         if text not in made:
             node, made[text] = _over(context, window, node, scope, named, held)
         id_ = made[text].id

@@ -79,6 +79,14 @@ class Scope:
         if inside is not None:
             self.context.refuse_subquery(inside)
 
+        listed = expression.find(exp.Comprehension)
+        if listed is not None:
+            self.context.unsupported(
+                listed,
+                "a list comprehension",
+                help="write list_transform(a, lambda x: x + 1) and list_filter(a, lambda x: x > 1)",
+            )
+
         def swap(node: exp.Expr) -> exp.Expr:
             if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
                 return node

@@ -9,12 +9,12 @@ from functools import partial
 from sqlglot import exp
 
 from sqlstream_operators.plan.spec import Column, JobOptions, RestartOptions, SinkSpec
-from sqlstream_operators.plan.types import VARCHAR, Kind
+from sqlstream_operators.plan.types import VARCHAR, Kind, SqlType
 from sqlstream_planner.bind.context import BindContext, Clauses, fresh
 from sqlstream_planner.bind.query import QueryBinder
 from sqlstream_planner.bind.tables import Tables
 from sqlstream_planner.catalog.tables import Catalog
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean, nested_too_deeply
 from sqlstream_planner.expressions.casts import Assignment, assignable, can_cast_explicitly
 from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 from sqlstream_planner.logical import ConflictAction, Field, Node, Project, Sink, column
@@ -67,15 +67,15 @@ class _ScriptBinder:
         for statement in self._script.statements:
             match statement:
                 case InsertInto():
-                    self._attempt(partial(self._insert, statement))
+                    self._attempt(partial(self._insert, statement), statement.query)
                 case StatementSet():
                     for insert in statement.inserts:
-                        self._attempt(partial(self._insert, insert))
+                        self._attempt(partial(self._insert, insert), insert.query)
                 case CreateTable() if statement.as_select is not None:
-                    self._attempt(partial(self._create_as, statement))
+                    self._attempt(partial(self._create_as, statement), statement.as_select)
                 case Select():
                     selects += 1
-                    self._attempt(partial(self._select, statement, selects))
+                    self._attempt(partial(self._select, statement, selects), statement.query)
         if self._errors:
             raise DiagnosticError(*self._errors)
         if not self._writes:
@@ -91,9 +91,11 @@ class _ScriptBinder:
         warnings = (*self._catalog.warnings, *self._context.warnings)
         return Bound(roots, self._options(), warnings)
 
-    def _attempt(self, bind: Callable[[], None]) -> None:
+    def _attempt(self, bind: Callable[[], None], query: exp.Expr) -> None:
         try:
             bind()
+        except RecursionError:
+            self._errors.append(nested_too_deeply(self._context.span(query)))
         except DiagnosticError as error:
             self._errors.extend(d for d in error.diagnostics if d not in self._errors)
 
@@ -268,7 +270,7 @@ class _ScriptBinder:
         given = tuple(
             declared.pop(
                 f.name.lower(),
-                Column(f.name, VARCHAR if f.type.kind is Kind.NULL else f.type, f.nullable),
+                Column(f.name, _without_null(f.type), f.nullable),
             )
             for f in node.fields
         )
@@ -288,7 +290,7 @@ class _ScriptBinder:
         for f in node.fields:
             names[f.name.lower()] = names.get(f.name.lower(), 0) + 1
             shown = f.name if names[f.name.lower()] == 1 else f"{f.name}_{names[f.name.lower()]}"
-            schema.append(Column(shown, VARCHAR if f.type.kind is Kind.NULL else f.type, f.nullable))
+            schema.append(Column(shown, _without_null(f.type), f.nullable))
         self._known_types(node, statement.query)
         spec = SinkSpec(name, self._catalog.connectors.printing, {}, tuple(schema))
         self._write(spec, _exactly(node, spec, self._context), statement.query)
@@ -317,6 +319,16 @@ class _ScriptBinder:
             seen.add(f.name.lower())
 
     def _write(self, sink: SinkSpec, node: Node, at: exp.Expr) -> None:
+        format_ = self._catalog.connectors[sink.connector].format(sink.options.get("format"))
+        for position, (f, c) in enumerate(zip(node.fields, sink.schema, strict=True)):
+            if format_ is not None and _has_one_of(c.type, format_.not_written):
+                self._context.fail(
+                    self._item(at, position, f),
+                    "SQL053",
+                    f"column `{c.name}` of `{sink.name}` is {c.type}, which files in the format "
+                    f"'{format_.name}' can't hold",
+                    help=f"write CAST({c.name} AS VARCHAR)",
+                )
         write = self._writes.setdefault(sink.name, _Write(sink, at=at))
         write.inputs.append(node)
 
@@ -442,6 +454,25 @@ def _tables_of(query: exp.Expr) -> list[str]:
     own = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
     names = (".".join(p.name for p in table.parts) for table in query.find_all(exp.Table))
     return list(dict.fromkeys(name for name in names if name and name.lower() not in own))
+
+
+def _has_one_of(type_: SqlType, kinds: frozenset[Kind]) -> bool:
+    """Whether a type, or one inside it, is one of these."""
+    inside = (type_.element, type_.key, type_.value, *(t for _, t in type_.fields))
+    return type_.kind in kinds or any(t is not None and _has_one_of(t, kinds) for t in inside)
+
+
+def _without_null(type_: SqlType) -> SqlType:
+    """The type of a column that keeps values of `type_`: where there are only NULLs it is text."""
+    if type_.kind is Kind.NULL:
+        return VARCHAR
+    return replace(
+        type_,
+        element=type_.element and _without_null(type_.element),
+        key=type_.key and _without_null(type_.key),
+        value=type_.value and _without_null(type_.value),
+        fields=tuple((name, _without_null(t)) for name, t in type_.fields),
+    )
 
 
 def _cast(expression: exp.Expr, c: Column) -> exp.Expr:

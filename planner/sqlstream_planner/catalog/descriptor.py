@@ -12,7 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from sqlstream_operators.plan.types import SqlType
+from sqlstream_operators.plan.types import Kind, SqlType
 from sqlstream_planner.catalog.options import BOTH, OptionDef, OptionValue, Role, ValueKind
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.secrets.masking import SECRET_NAME
@@ -45,7 +45,8 @@ class ColumnLookup:
 class FormatDescriptor:
     """A format of a connector's data; the names of its `options` start with its own name and a dot.
 
-    `changelog`: its messages are changes of rows, not rows. `lookup` may depend on the options.
+    `changelog`: its messages are changes of rows, not rows. `lookup` may depend on the options. `not_written`: types
+    that no column of a sink can have, nor a type inside its own.
     """
 
     name: str
@@ -53,6 +54,7 @@ class FormatDescriptor:
     options: tuple[OptionDef, ...] = ()
     changelog: bool = False
     lookup: Callable[[Settings], ColumnLookup] = lambda settings: ColumnLookup()
+    not_written: frozenset[Kind] = frozenset()
 
     def __post_init__(self) -> None:
         for option in self.options:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from sqlstream_operators.large_stack import on_large_stack
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import (
     ExchangeInput,
@@ -39,6 +40,7 @@ from sqlstream_planner.properties.summary import Properties, Summary
 from sqlstream_planner.secrets.references import without_secrets
 
 
+@on_large_stack
 def explain_text(planned: Planned) -> str:
     """The logical plan with each node's properties, then stages, then state."""
     parts = ["== Logical plan ==", logical_text(planned.logical)]
@@ -53,6 +55,7 @@ def explain_text(planned: Planned) -> str:
     return "\n".join(parts) + "\n"
 
 
+@on_large_stack
 def explain_json(planned: Planned) -> str:
     """The plan as one JSON object: `logical` (text), `properties`, `physical` (the plan that runs)."""
     document: dict[str, Any] = {
@@ -63,6 +66,7 @@ def explain_json(planned: Planned) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
+@on_large_stack
 def explain_mermaid(planned: Planned) -> str:
     """The stages as a Mermaid flowchart."""
     plan = planned.physical

@@ -126,6 +126,12 @@ def _is_size(parameter: exp.Expr) -> bool:
     return isinstance(value, exp.Literal) and not value.is_string and str(value.this).isdecimal()
 
 
+def _written(node: exp.Expr) -> str:
+    if isinstance(node, exp.DataType) and node.this is _T.JSONB:
+        return "JSONB"  # DuckDB's dialect writes JSON for it
+    return node.sql(dialect="duckdb")
+
+
 def _unknown(node: exp.Expr) -> TypeProblem:
     names = sorted(
         {str(t) for t in _SIMPLE.values()} | {"DECIMAL(p, s)", "t[]", "MAP(k, v)", "STRUCT(name t, …)"}
@@ -133,6 +139,7 @@ def _unknown(node: exp.Expr) -> TypeProblem:
     return TypeProblem(
         node,
         problems.UNKNOWN_TYPE,
-        f"there is no type `{node.sql(dialect='duckdb')}`",
+        f"there is no type `{_written(node)}`",
         ("types: " + ", ".join(names),),
+        "write JSON" if isinstance(node, exp.DataType) and node.this is _T.JSONB else None,
     )

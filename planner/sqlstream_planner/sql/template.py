@@ -65,6 +65,21 @@ def render_template(
     return RenderedSql(output, file, segments, MappingProxyType(dict(sources)))
 
 
+#: Names of dbt's templates, and what to write for each.
+_OF_DBT = {
+    "ref": "write the table's or view's own name: CREATE TEMPORARY VIEW name AS SELECT … above makes one in this file",
+    "source": "write the table's own name, and declare it above: CREATE TABLE name (…) WITH ('connector' = …)",
+    "config": "write options where they belong: SET 'name' = 'value' for the run, WITH ('name' = 'value') for a table",
+    "is_incremental": "leave it out: a run always reads only what is new, and keeps the state of the query",
+    "this": "write the name of the table that INSERT INTO writes; a query can't read what it writes",
+    "target": "write {{ var('name') }}, and give it in [vars] or in a profile of sqlstream.toml",
+    "adapter": "write SQL: there is no database while a file is planned",
+    "model": "leave it out: a pipeline has a name by SET 'pipeline.name'",
+    "run_query": "write SQL: nothing is run while a file is planned",
+    "statement": "write SQL: nothing is run while a file is planned",
+}
+
+
 class _RefusedError(Exception):
     """A template asked for something that it may not have or that does not exist."""
 
@@ -294,13 +309,21 @@ class _Rendering:
         known = ("var", "env_var", "range", "dict", "namespace")
         near = did_you_mean(name, known) if name else None
         hint = None
-        if near is not None:
+        notes: tuple[str, ...] = ()
+        undefined = name is not None and str(error) == f"'{name}' is undefined"
+        if undefined and name in _OF_DBT and name not in self.variables:
+            notes = (
+                f"`{name}` is dbt's; a pipeline is one file, and declares the tables that it reads and writes",
+            )
+            hint = _OF_DBT[name]
+        elif near is not None:
             hint = f"did you mean `{near}`?"
         elif name is not None and name in self.variables:
             hint = f"write {{{{ var('{name}') }}}}"
-        elif name is not None and str(error) == f"'{name}' is undefined":
+        elif undefined:
             hint = f"write {{{{ var('{name}') }}}} and pass --var {name}=…"
-        self._fail("TPL002", str(error), error, help=hint, word=name.split(".")[-1] if name else None)
+        word = name.split(".")[-1] if name else None
+        self._fail("TPL002", str(error), error, notes=notes, help=hint, word=word)
 
     def _fail(
         self,

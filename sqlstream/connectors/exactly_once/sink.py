@@ -6,20 +6,17 @@ written by another job) is refused rather than written on.
 
 from __future__ import annotations
 
-import json
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sqlstream.connectors.api import ConnectorContext, SinkPart
 from sqlstream.connectors.exactly_once.staged import StagedEpoch
 from sqlstream.connectors.exactly_once.target import LostConnectionError, Record, Target, unusable
+from sqlstream.storage.identity import identity
 from sqlstream_operators.errors import DataError, MemoryExhaustedError
 from sqlstream_operators.plan.spec import SinkSpec
 
-#: Who a state directory is, for what its sinks write; the filesystem sink uses the same file.
-IDENTITY = "sinks/identity.json"
 #: How often a lost connection is made again before the run is given up, and seconds between.
 ATTEMPTS = 4
 PAUSE_S = 0.5
@@ -244,9 +241,7 @@ class ExactlyOnceSink:
 
     def _identity(self) -> str:
         if self._job is None:
-            if not self._store.exists(IDENTITY):
-                self._store.put(IDENTITY, json.dumps({"id": uuid.uuid4().hex}).encode())
-            self._job = str(json.loads(self._store.get(IDENTITY))["id"])
+            self._job = identity(self._store)
         return self._job
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sqlstream_operators.plan.types import Kind
 from sqlstream_planner.catalog.descriptor import ColumnLookup, FormatDescriptor, Settings
 from sqlstream_planner.catalog.options import BOTH, OptionDef, Role, ValueKind
 
@@ -124,6 +125,7 @@ FORMATS: tuple[FormatDescriptor, ...] = (
             ),
         ),
         lookup=lambda settings: _NAMES,
+        not_written=frozenset({Kind.INTERVAL}),  # pyarrow has no Parquet type for it
     ),
     FormatDescriptor("orc", _SOURCE, lookup=lambda settings: _NAMES),
     _changelog(

@@ -40,7 +40,7 @@ class ListingLog:
 
     def __init__(self, store: CheckpointStore, folder: str, root: str, credentials: str = "") -> None:
         self._store = store
-        self._folder = folder
+        self.folder = folder
         self._root = root
         self._credentials = credentials
         self._files: list[Listed] = []
@@ -92,7 +92,7 @@ class ListingLog:
             updates = {}
 
     def _segment(self, number: int) -> str:
-        return f"{self._folder}/{number:06d}.json"
+        return f"{self.folder}/{number:06d}.json"
 
     def _take(self, updates: Mapping[int, Listed], files: Sequence[Listed]) -> None:
         for number, file in updates.items():

@@ -19,13 +19,14 @@ FLAGS: Mapping[Order, str] = {"skip": "--skip-file", "again": "--read-again"}
 class FileOrders:
     """Paths (or globs) that a run was given, each with what to do about the files that it means.
 
-    A relative path is relative to one of `folders`. Each is carried out once for each file, however often sources are
-    made anew: `take` says what is left to do.
+    A relative path is relative to one of `folders`. `check` settles which files these are: what comes later is not meant.
+    Each is carried out once by each source that has it, however often sources are made anew: `take` says what is left.
     """
 
     given: Sequence[tuple[Order, str]] = ()
     folders: Sequence[str] = ()
-    _done: set[tuple[Order, str]] = field(default_factory=set)
+    _meant: dict[str, Order] = field(default_factory=dict)
+    _done: set[tuple[str, str]] = field(default_factory=set)
 
     def means(self, text: str, paths: Iterable[str]) -> list[str]:
         """Which of these paths a given one means: itself, or those that it matches as a glob.
@@ -39,26 +40,23 @@ class FileOrders:
         patterns = [glob_pattern(one) for one in spelled]
         return exact or [path for path in known if any(pattern.fullmatch(path) for pattern in patterns)]
 
-    def take(self, paths: Iterable[str]) -> dict[str, Order]:
-        """What is to be done about these paths; not said again."""
-        known = list(paths)
-        found: dict[str, Order] = {}
-        for order, text in self.given:
-            for path in self.means(text, known):
-                if (order, path) not in self._done:
-                    self._done.add((order, path))
-                    found[path] = order
+    def take(self, source: str, paths: Iterable[str]) -> dict[str, Order]:
+        """What a source is to do about these paths of its own; not said again."""
+        found = {path: self._meant[path] for path in paths if self.wanted(source, path)}
+        self._done |= {(source, path) for path in found}
         return found
 
-    def wanted(self, path: str) -> bool:
-        """Whether anything is to be done about a path that was not done yet."""
-        return any(self.means(text, [path]) and (order, path) not in self._done for order, text in self.given)
+    def wanted(self, source: str, path: str) -> bool:
+        """Whether a source has something to do about a path that was not done yet."""
+        return path in self._meant and (source, path) not in self._done
 
     def check(self, paths: Iterable[str]) -> None:
-        """Raise DiagnosticError (DAT004, exit code 2) if a given path means none of all the sources' `paths`."""
-        known = list(paths)
+        """Settle which of all sources' `paths` are meant. Raises DiagnosticError (DAT004, exit code 2) if one means none."""
+        known = list(dict.fromkeys(paths))
         for order, text in self.given:
-            if not self.means(text, known):
+            meant = self.means(text, known)
+            self._meant.update(dict.fromkeys(meant, order))
+            if not meant:
                 near = did_you_mean(Path(text).name, [Path(path).name for path in known])
                 like = [path for path in known if Path(path).name == near]
                 raise DiagnosticError(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -25,6 +24,7 @@ from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import is_local, open_filesystem, resolve, without_credentials
 from sqlstream.connectors.filesystem.writers import WRITERS, Write, writer_session
 from sqlstream.connectors.options import bad_option, size_bytes
+from sqlstream.storage.identity import identity
 from sqlstream_operators.duck.row_kinds import to_kinds
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.spec import KIND_COLUMN, SinkSpec
@@ -37,7 +37,6 @@ _HALF = "tmp_"
 _OWNER = f"{_HIDDEN}/owner.json"
 _FILE_BYTES = 128 << 20
 _COMMITTED = f"{_HIDDEN}/committed"
-_IDENTITY = "sinks/identity.json"
 _STAGED_NAME = re.compile(r"part-(\d+)-.*")
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
 
@@ -189,8 +188,7 @@ class FileSink:
         if is_local(self._location):
             for folder in sorted(folders):
                 _sync(f"{self._root}/{folder}")
-        with self._filesystem.open_output_stream(f"{self._root}/{_COMMITTED}") as out:
-            out.write(str(epoch).encode())
+        self._put(_COMMITTED, str(epoch).encode())
 
     def _committed(self) -> int:
         """The last epoch with rows that is known to be committed; 0 if none is."""
@@ -205,6 +203,12 @@ class FileSink:
         sink.
         """
         self._claim()
+        if self._committed() > last_epoch:
+            raise DataError(
+                f"'{self._place}' has the rows of epoch {self._committed()}, but this state directory is at epoch "
+                f"{last_epoch}: it was restored from an older copy. Restore the newer one, or delete the output directory "
+                f"and start again from a new state directory"
+            )
         selector = fs.FileSelector(f"{self._root}/{_STAGING}", allow_not_found=True)
         for info in self._filesystem.get_file_info(selector):
             # DuckDB writes beside a file that is there; the rest of a task that was killed is of no use.
@@ -219,14 +223,10 @@ class FileSink:
     def _claim(self) -> None:
         if self._claimed:
             return
-        if not self._store.exists(_IDENTITY):
-            self._store.put(_IDENTITY, json.dumps({"id": uuid.uuid4().hex}).encode())
-        identity = json.loads(self._store.get(_IDENTITY))["id"]
-        path = f"{self._root}/{_OWNER}"
-        if self._exists(_OWNER):
-            with self._filesystem.open_input_stream(path) as file:
-                owner = json.loads(file.read())
-            if owner["state"] != identity:
+        job = identity(self._store)
+        owner = self._owner()
+        if owner is not None:
+            if owner["state"] != job:
                 raise DataError(
                     f"'{self._place}' was written with another state directory. Go on with that state "
                     f"directory, delete the output directory or choose another path"
@@ -238,9 +238,37 @@ class FileSink:
                 )
         else:
             self._filesystem.create_dir(f"{self._root}/{_STAGING}", recursive=True)
-            with self._filesystem.open_output_stream(path) as out:
-                out.write(json.dumps({"state": identity, "table": self._table}).encode())
+            self._put(_OWNER, json.dumps({"state": job, "table": self._table}).encode())
         self._claimed = True
+
+    def _owner(self) -> Mapping[str, str] | None:
+        """Whose the directory is: the identity of a state directory and a table. None: nobody's yet."""
+        if not self._exists(_OWNER):
+            return None
+        with self._filesystem.open_input_stream(f"{self._root}/{_OWNER}") as file:
+            content = file.read()
+        if not content:
+            return None  # whoever began to write it, with a disk that was full, has not written a row
+        try:
+            owner = json.loads(content)
+            return {"state": str(owner["state"]), "table": str(owner["table"])}
+        except (ValueError, KeyError, TypeError):
+            raise DataError(
+                f"'{self._place}/{_OWNER}', which says whose the directory is, is damaged: restore it, or delete the "
+                f"output directory and start again from a new state directory"
+            ) from None
+
+    def _put(self, relative: str, content: bytes) -> None:
+        """Write a small file of ours, all of it or nothing."""
+        path = f"{self._root}/{relative}"
+        if not is_local(self._location):
+            with self._filesystem.open_output_stream(path) as out:
+                out.write(content)
+            return
+        with self._filesystem.open_output_stream(f"{path}.new") as out:
+            out.write(content)
+        _sync(f"{path}.new")
+        self._filesystem.move(f"{path}.new", path)
 
     def _exists(self, relative: str) -> bool:
         info = self._filesystem.get_file_info(f"{self._root}/{relative}")

@@ -141,16 +141,17 @@ class FileSource:
 
     def can_replay(self, splits: Sequence[Split]) -> bool:
         """Whether splits that were planned earlier can be read as they are: their files are what they were, and the run
-        was not told to do anything else with them.
+        was not told to do anything else with them. If not, the files are listed anew before the next plan.
         """
         for split in splits:
             for item in split.payload["ranges"]:
                 entry = FileRange.from_json(item, self._credentials).entry
-                if self._orders.wanted(entry.path):
-                    return False
                 try:
                     check_unchanged(entry)
                 except InputFileError:
+                    self._files.look_again()
+                    return False
+                if self._orders.wanted(self._log.folder, entry.path):
                     return False
         return True
 

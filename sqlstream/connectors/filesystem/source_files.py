@@ -88,6 +88,10 @@ class SourceFiles:
             found = [entry for entry in found if self._pattern.fullmatch(entry.path)]
         return found
 
+    def look_again(self) -> None:
+        """List the files the next time, whether it is time to or not."""
+        self._looked_at = None
+
     def look(self, file: int, offset: int) -> None:
         """List the files if it is time to, behind position `offset` of the file of number `file`.
 
@@ -103,7 +107,7 @@ class SourceFiles:
         self._say_if_nothing(found)
         there = {entry.path: entry for entry in found}
         unread = [one.entry.path for one in self._log.files[file:] if not one.skipped]
-        orders = self._orders.take(dict.fromkeys([*there, *unread]))
+        orders = self._orders.take(self._log.folder, dict.fromkeys([*there, *unread]))
         fresh: list[Listed] = []
         updates: dict[int, Listed] = {}
         started = file + (offset > 0)  # from this number on, nothing was read

@@ -18,7 +18,7 @@ from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.options import flag
 from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.duck.session import DuckSession
-from sqlstream_operators.errors import DataError
+from sqlstream_operators.errors import DataError, MachineError, machine_trouble
 from sqlstream_operators.plan.spec import Column
 from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier, quote_literal
 
@@ -179,6 +179,8 @@ def copy_rows(
             session.connection.execute(f"COPY ({select}) TO {quote_literal(str(target))} ({settings})")
             with target.open("rb") as source, filesystem.open_output_stream(path, compression=None) as out:
                 shutil.copyfileobj(source, out, 8 << 20)
+    except duckdb.IOException as error:
+        raise MachineError(f"{machine_trouble(error) or error} (while {path} was written)") from error
     except duckdb.Error as error:
         raise DataError(f"a row can't be written: {error}") from error
     finally:

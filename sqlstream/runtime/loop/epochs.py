@@ -210,7 +210,8 @@ class EpochLoop:
         self._collector.committed(void)
 
     def _attempt(self, plan: EpochPlan, *, planning: float, replayed: bool = False) -> EpochReport | None:
-        """Run a written plan; None if it did not fit into memory: it is given up then, and the next epochs read less.
+        """Run a written plan; None if it is given up: it did not fit into memory, and the next epochs read less, or a file
+        of a watched source was written again after it was listed.
 
         Raises EpochTooLargeError if it can't be made smaller; then it stays as it is, for a run with more memory.
         """
@@ -227,6 +228,15 @@ class EpochLoop:
             self._sweep()
             if error.runner_lost:
                 raise
+            return None
+        except DiagnosticError as error:
+            changed = error.diagnostics[0].code == "DAT003" and not self._input_is_there(plan)
+            if not changed or self._planner.all_bounded:
+                raise
+            # A file changed after it was listed: if something of it was read, the next look says so, else it is waited for.
+            self._give_up(plan.epoch)
+            self._sweep()
+            self._stop.wait(self._planner.pause())
             return None
         self._too_large = None
         return report

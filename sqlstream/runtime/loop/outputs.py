@@ -52,7 +52,7 @@ class Outputs:
                 if name not in self._moved:
                     raise
                 raise not_there(name, error) from error
-        dead_letter.commit(self._store, last.dead_letter_files)
+        dead_letter.commit(self._store, last.dead_letter_files, after_a_crash=True)
 
     def abort_after(self, epoch: int) -> None:
         """Take back what later epochs prepared."""

@@ -196,6 +196,11 @@ class EpochPlanner:
             and not any(report.lag.values())
         )
 
+    @property
+    def all_bounded(self) -> bool:
+        """Whether no source is watched."""
+        return all(source.bounded for source in self._program.sources.values())
+
     def ended(self, ready: Ready) -> bool:
         """Whether all sources are bounded and have nothing left."""
         return all(

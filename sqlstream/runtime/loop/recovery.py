@@ -108,8 +108,8 @@ def check_compatible(
     It can if every state has the same id and schema, key groups are counted alike, it reads the same
     sources, and every sink goes on with what it has (`sink_edits`). A sink may be left out. A sink or a source that is
     new would start in the middle of the input without saying so, and is refused. With `new_sinks` all are new, and get the
-    answer up to there. Raises DiagnosticError with exit code 4 (STA010 state,
-    STA011 sources, STA012 max parallelism, STA013 to STA015 sinks).
+    answer up to there. Raises DiagnosticError with exit code 4 (STA010 state, STA011 sources, STA012 max parallelism,
+    STA013 to STA015 sinks).
     """
     problems = [*_states(journal, last, program), *_sources(journal, last, program)]
     if last.max_parallelism != program.options.max_parallelism:
@@ -125,7 +125,7 @@ def check_compatible(
             )
         )
     warnings: list[Diagnostic] = []
-    if not new_sinks and last.fingerprint != program_fingerprint(program):
+    if not new_sinks and committed_epoch(last) and last.fingerprint != program_fingerprint(program):
         same_text = sql is not None and last.sql_digest == digest_of(sql.encode())
         edits = list(sink_edits(physical_plan(journal, last), program, same_text=same_text, written=written))
         warnings = [edit for edit in edits if edit.severity == "warning"]

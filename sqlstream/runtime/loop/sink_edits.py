@@ -24,6 +24,10 @@ _NOTHING_CHANGED = "nothing was changed"
 _START_OVER = (
     "run the file that wrote this state, or give another --state-dir and a place that is empty to start over"
 )
+_FROM_SAVEPOINT = (
+    "run the file that wrote this state; or name it (`sqlstream savepoint create`) and start this one from it, with "
+    "`--from`, another --state-dir and another place for the table: it is given its whole answer first"
+)
 
 
 def sink_edits(
@@ -75,7 +79,7 @@ def _new(spec: SinkSpec, gone: Iterable[SinkSpec], at: Written) -> Diagnostic:
         f"the query writes the table `{spec.name}`, which it did not before",
         at.query,
         tuple(notes),
-        f"run the file that wrote this state, and this one with another --state-dir; {_NOTHING_CHANGED}",
+        f"{_FROM_SAVEPOINT}; {_NOTHING_CHANGED}",
     )
 
 
@@ -115,7 +119,7 @@ def _edit(name: str, old: SinkIdentity, new: SinkIdentity, at: Written) -> Itera
                     "only rows that change from now on would be written anew: the others would stay as the "
                     "former query gave them",
                 ),
-                f"{_START_OVER}; {_NOTHING_CHANGED}",
+                f"{_FROM_SAVEPOINT}; {_NOTHING_CHANGED}",
             )
     elif other and not (old.lasting and new.lasting):
         yield Diagnostic(

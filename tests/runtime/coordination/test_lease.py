@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream.runtime.coordination.lease import NAME, Lease
-from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
+from sqlstream.runtime.loop.stop import Interrupted, StopFlag, stop_on_signals
 from sqlstream.storage.manifest import RunInfo
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import DiagnosticError
@@ -26,6 +27,11 @@ def held_by(store: CheckpointStore, run: RunInfo) -> None:
     store.put(NAME, Lease(store, run)._content())
 
 
+def holder(store: CheckpointStore) -> str:
+    """The run that holds the directory."""
+    return str(json.loads(store.get(NAME))["run_id"])
+
+
 def no_waiting(seconds: float) -> None:
     raise AssertionError("nothing to wait for")
 
@@ -34,7 +40,7 @@ def test_a_free_directory_is_taken_and_given_back(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path)
     lease = Lease(store, ME)
     lease.acquire(no_waiting)
-    assert store.exists(NAME)
+    assert holder(store) == "me"
     lease.check()
     lease.release()
     assert not store.exists(NAME)
@@ -47,7 +53,9 @@ def test_a_dead_process_of_this_host_is_taken_over_at_once(tmp_path: Path) -> No
     held_by(store, replace(ME, run_id="other", pid=gone.pid))
     lease = Lease(store, ME)
     lease.acquire(no_waiting)
+    assert holder(store) == "me"
     lease.release()
+    assert not store.exists(NAME)
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b'{"run_id": 1}'])
@@ -56,7 +64,9 @@ def test_a_lease_that_says_nothing_is_taken_over(tmp_path: Path, content: bytes)
     store.put(NAME, content)
     lease = Lease(store, ME)
     lease.acquire(no_waiting)
+    assert holder(store) == "me"
     lease.release()
+    assert not store.exists(NAME)
 
 
 def test_a_silent_holder_elsewhere_is_taken_over_after_three_beats(tmp_path: Path) -> None:
@@ -66,7 +76,9 @@ def test_a_silent_holder_elsewhere_is_taken_over_after_three_beats(tmp_path: Pat
     lease = Lease(store, ME, beat_s=4.0)
     lease.acquire(waited.append)
     assert sum(waited) == 12.0
+    assert holder(store) == "me"
     lease.release()
+    assert not store.exists(NAME)
 
 
 def test_a_holder_that_beats_is_named(tmp_path: Path) -> None:
@@ -81,7 +93,7 @@ def test_a_holder_that_beats_is_named(tmp_path: Path) -> None:
     with pytest.raises(DiagnosticError) as caught:
         Lease(store, ME).acquire(beat)
     assert "process 42 on elsewhere, started 2026" in caught.value.diagnostics[0].message
-    assert store.exists(NAME)
+    assert holder(store) == "other"
 
 
 def test_whoever_lost_the_lease_is_told(tmp_path: Path) -> None:
@@ -95,7 +107,7 @@ def test_whoever_lost_the_lease_is_told(tmp_path: Path) -> None:
     with pytest.raises(DiagnosticError):
         lease.check()
     lease.release()
-    assert store.exists(NAME)  # it is the other's
+    assert holder(store) == "other"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -116,3 +128,18 @@ def test_a_second_ctrl_c_interrupts() -> None:
     flag.request()
     with stop_on_signals(flag), pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
+
+
+def test_one_signal_that_comes_twice_is_one() -> None:
+    """`timeout` signals the process, and then its group."""
+    flag = StopFlag()
+    now = [100.0]
+    with stop_on_signals(flag, lambda: now[0]):
+        signal.raise_signal(signal.SIGTERM)
+        now[0] += 0.4
+        signal.raise_signal(signal.SIGTERM)
+        assert flag.requested
+        now[0] += 0.2
+        with pytest.raises(Interrupted) as caught:
+            signal.raise_signal(signal.SIGINT)
+    assert (caught.value.number, flag.interrupted) == (signal.SIGINT, caught.value)

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 from sqlstream.runtime.loop.recovery import differences
+from sqlstream.storage.journal import Journal
+from sqlstream.storage.manifest import EpochPlan, Manifest
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from sqlstream_operators.plan.types import BIGINT, INTEGER, VARCHAR
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.operators.pipelines import window_plan
 from tests.runtime.support import TUMBLE, Crash, World, crash_at, manifests, rows_of, tumbling
@@ -76,6 +79,24 @@ def test_a_truncated_plan_is_given_up_and_its_input_read_by_the_next_epoch(tmp_p
     world.run()
     assert world.visible() == tumbling(EVENTS)
     assert not list((world.folder / "out" / "staged").glob("*"))
+
+
+def test_a_plan_on_another_parent_is_given_up(tmp_path: Path) -> None:
+    """It was made behind an epoch that is not the last one: replayed, it would read again what epoch 2 has read."""
+    world = World(tmp_path, EVENTS)
+    with pytest.raises(Crash):
+        world.run(faults=crash_at("planned", 3))
+    journal = Journal(CheckpointStore(world.state))
+    first, third = journal.plan(2), journal.plan(3)
+    assert first is not None
+    assert third is not None
+    other = replace(third, parent=first.parent, sources=first.sources)
+    (world.state / "epochs/000003.plan.json").write_bytes(other.to_bytes())
+    world.run()
+    assert manifests(world.state)[max(manifests(world.state))]["epoch"] > 3
+    assert [report.epoch for report in world.reports if report.replayed] == []
+    assert 3 not in {report.epoch for report in world.reports}, "its number is void"
+    assert world.visible() == tumbling(EVENTS)
 
 
 def test_the_first_epoch_can_be_given_up_too(tmp_path: Path) -> None:
@@ -275,6 +296,69 @@ def test_a_driver_that_wakes_up_first_wins(tmp_path: Path, point: str) -> None:
     world.run(faults=paused, lease_beat_s=1000)
     first_done.set()
     other.join()
+    assert [error.diagnostics[0].code for error in caught] == ["STA002"]
+    assert world.run().outcome == "nothing new"
+    assert world.visible() == tumbling(EVENTS)
+
+
+@pytest.mark.parametrize("shards", [2, 3])
+@pytest.mark.parametrize("epochs", [1, None])
+def test_a_driver_that_is_paused_before_it_writes_a_plan_loses_nothing(
+    tmp_path: Path, shards: int, epochs: int | None
+) -> None:
+    """It has looked at its sources; another one takes over, and goes on by one epoch or to the end."""
+    world = World(tmp_path, EVENTS)
+    create = Journal.create_plan
+
+    def paused(journal: Journal, plan: EpochPlan) -> bool:
+        if plan.epoch == 3 and not asleep:
+            asleep.append(plan.epoch)
+            world.run(shards=shards, max_epochs=epochs, lease_beat_s=0.01)
+        return create(journal, plan)
+
+    asleep: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Journal, "create_plan", paused)
+        with pytest.raises(DiagnosticError) as caught:
+            world.run(lease_beat_s=1000)
+    assert asleep == [3]
+    assert caught.value.diagnostics[0].code == "STA002"
+    world.run(shards=shards)
+    assert world.visible() == tumbling(EVENTS)
+
+
+def test_a_driver_that_is_paused_before_it_gives_an_epoch_up_loses_nothing(tmp_path: Path) -> None:
+    """The first driver is paused in epoch 2; the second can't replay it, and the first commits before it can say so."""
+    world = World(tmp_path, EVENTS)
+    publish = Journal.publish
+    caught: list[DiagnosticError] = []
+    about_to_void, committed = threading.Event(), threading.Event()
+
+    def paused_publish(journal: Journal, manifest: Manifest) -> bool:
+        if manifest.void:
+            about_to_void.set()
+            assert committed.wait(20)
+        return publish(journal, manifest)
+
+    def second() -> None:
+        try:
+            world.run(shards=3, lease_beat_s=0.01)
+        except DiagnosticError as error:
+            caught.append(error)
+
+    other = threading.Thread(target=second)
+
+    def paused(at: str, epoch: int) -> None:
+        if (at, epoch) == ("run", 2):
+            other.start()
+            assert about_to_void.wait(20)
+        if (at, epoch) == ("published", 2):
+            committed.set()
+            other.join()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Journal, "publish", paused_publish)
+        world.run(faults=paused, lease_beat_s=1000)
     assert [error.diagnostics[0].code for error in caught] == ["STA002"]
     assert world.run().outcome == "nothing new"
     assert world.visible() == tumbling(EVENTS)

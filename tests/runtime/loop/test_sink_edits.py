@@ -13,10 +13,13 @@ import duckdb
 import pytest
 
 from sqlstream.planning import plan_file
+from sqlstream.runtime.loop.fork import Origin
 from sqlstream.storage.journal import Journal
+from sqlstream.storage.savepoints import Savepoints
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from tests.properties.in_process import run_here
+from tests.runtime.support import Crash, crash_at
 
 T = """CREATE TABLE t (k INT, v BIGINT, s STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
 WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');
@@ -266,6 +269,34 @@ def test_a_sink_that_is_called_otherwise_is_named(job: Job) -> None:
     [told] = job.refused(text.replace("TABLE o", "TABLE p").replace("INTO o", "INTO p"))
     assert told.code == "STA013"
     assert "the table `o` was written with the same query: a sink is known by its name" in told.notes
+
+
+def test_what_was_never_given_anything_may_have_any_query(job: Job) -> None:
+    text = COUNTS.replace("{sink}", DUCK)
+    with pytest.raises(Crash):
+        job.run(text, faults=crash_at("prepared", 1))
+    job.run(text.replace("COUNT(*) FROM", "COUNT(*) + 1 FROM"), parallelism=3, max_epochs=0)
+    assert job.run(text.replace("COUNT(*) FROM", "COUNT(*) * 10 FROM")) == "exhausted"
+    assert job.table() == Counter([(1, 20), (2, 10), (3, 10)])
+
+
+def test_a_savepoint_is_the_way_to_the_new_answer(job: Job) -> None:
+    text = COUNTS.replace("{sink}", DUCK)
+    edited = text.replace("COUNT(*) FROM", "COUNT(*) * 10 FROM")
+    job.run(text)
+    [told] = job.refused(edited)
+    assert "savepoint create" in (told.help or "")
+    store = CheckpointStore(str(job.folder / "state"), sync=False)
+    origin = Origin(store, Savepoints(store).create("cut"))
+    job.add((1, 12, "a", 13))
+    job.run(edited.replace("out.duckdb", "new.duckdb"), state="fork", origin=origin)
+    with duckdb.connect(str(job.folder / "new.duckdb"), read_only=True) as con:
+        assert Counter(con.execute("SELECT * FROM o").fetchall()) == Counter([(1, 30), (2, 10), (3, 10)])
+    again = job.run(edited.replace("out.duckdb", "new.duckdb"), state="fork", origin=origin)
+    assert again == "nothing new"
+    with pytest.raises(DiagnosticError) as caught:
+        job.run(text.replace("out.duckdb", "new.duckdb"), state="fork", origin=origin)
+    assert [d.code for d in caught.value.diagnostics] == ["STA014"]
 
 
 # ------------------------------------------------------------------------------- rows that are only appended

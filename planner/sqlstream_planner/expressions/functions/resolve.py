@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 
 from sqlstream_operators.plan.types import INTEGERS, NULL, UNKNOWN, Kind, SqlType, array, map_of, struct
@@ -42,10 +42,11 @@ Argument = TypedExpr | LambdaArgument
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The overload of a call and its type (`None`: a generic function, see functions/generics.py)."""
+    """The overload of a call, its type (`None`: a generic function, see functions/generics.py), and its T, K and V."""
 
     overload: Overload
     returns: SqlType | None
+    holes: Mapping[str, SqlType] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ def resolve(function: Function, arguments: Sequence[Argument]) -> Resolved | Unr
     holes = _fill(chosen, arguments)
     if holes is None:
         return Unresolved("filled", (chosen,))
-    return Resolved(chosen, substitute(pattern(chosen.returns), holes))
+    return Resolved(chosen, substitute(pattern(chosen.returns), holes), holes)
 
 
 def _has_unknown(type_: SqlType) -> bool:

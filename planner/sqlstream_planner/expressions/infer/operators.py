@@ -63,7 +63,7 @@ def _negative(inference: Inference, node: exp.Expr) -> TypedExpr:
     typed = inference.type_of(node.this)
     if isinstance(typed.literal, int):
         return TypedExpr(literal_type(-typed.literal), False, -typed.literal)
-    return operator(inference, node, "-", [node.this])
+    return resolved(node, known_function("-"), [typed], [node.this])
 
 
 def _cast(inference: Inference, node: exp.Expr) -> TypedExpr:
@@ -108,6 +108,15 @@ def _paren(inference: Inference, node: exp.Expr) -> TypedExpr:
     return inference.type_of(node.this)
 
 
+def _escape(inference: Inference, node: exp.Expr) -> TypedExpr:
+    character = node.expression
+    if isinstance(character, exp.Literal) and len(character.name) > 1:
+        raise TypeProblem(
+            character, problems.WRONG_ARGUMENTS, f"ESCAPE takes one character, not '{character.name}'"
+        )
+    return inference.type_of(node.this)
+
+
 def _tuple(inference: Inference, node: exp.Expr) -> TypedExpr:
     for item in node.expressions:
         inference.type_of(item)
@@ -125,6 +134,6 @@ HANDLERS: Mapping[type[exp.Expr], Handler] = {
     exp.Paren: _paren,
     exp.Alias: _paren,
     exp.Collate: _paren,
-    exp.Escape: _paren,
+    exp.Escape: _escape,
     exp.Tuple: _tuple,
 }

@@ -17,13 +17,16 @@ from sqlstream_planner.expressions.functions.catalogue import Function, Function
 from sqlstream_planner.expressions.functions.constant_arguments import JSON_PATHS, STRPTIMES, check_constants
 from sqlstream_planner.expressions.functions.generics import check_part, join, return_type
 from sqlstream_planner.expressions.functions.nullability import nullable
-from sqlstream_planner.expressions.functions.resolve import Resolved, Unresolved, resolve
+from sqlstream_planner.expressions.functions.resolve import Resolved, Unresolved, pattern, resolve
 from sqlstream_planner.expressions.functions.suggestions import suggest_cast
 from sqlstream_planner.expressions.functions.translate.rewrite import translated_names, translations
+from sqlstream_planner.expressions.infer.texts import instead_of, never
 from sqlstream_planner.expressions.problems import TypeProblem
 from sqlstream_planner.name_lists import names_in
 
 _SHOWN_SIGNATURES = 8
+#: Their arguments are made values of the type that they give.
+_OF_ONE_TYPE = frozenset({"coalesce", "greatest", "least"})
 # Their overloads give a type, but DuckDB then binds another one.
 _REBOUND = (
     JSON_PATHS
@@ -50,6 +53,11 @@ def resolved(
     found = resolve(function, typed)
     if isinstance(found, Unresolved):
         raise no_match(node, function, typed, nodes, found)
+    for index, argument in enumerate(typed):
+        wanted = pattern(found.overload.parameter(index))
+        type_ = wanted.type if wanted.form == "type" else found.holes.get(wanted.name)
+        if wanted.form in ("type", "hole") and type_ is not None:
+            check_text(node, argument, type_, function.name)
     returns = found.returns
     generic = Call(function.name, tuple(typed), tuple(nodes), found.overload.returns)
     try:
@@ -64,6 +72,9 @@ def resolved(
             str(reason),
             help="write CAST(… AS …) to make the types agree",
         ) from None
+    if function.name in _OF_ONE_TYPE:
+        for argument in typed:
+            check_text(node, argument, returns, function.name.upper())
     return TypedExpr(returns, nullable(function.name, typed))
 
 
@@ -173,11 +184,28 @@ def unknown_function(node: exp.Expr, name: str) -> TypeProblem:
 def joined(node: exp.Expr, types: Sequence[TypedExpr], what: str, *, keep_literals: bool = False) -> SqlType:
     """The one type that all of `what` can have. Raises TypeProblem."""
     try:
-        return join(types, what, keep_literals=keep_literals)
+        found = join(types, what, keep_literals=keep_literals)
     except NotTypableError as reason:
         raise TypeProblem(
             node, problems.INCOMPATIBLE_TYPES, str(reason), help="CAST them to one type"
         ) from None
+    for typed in types:
+        check_text(node, typed, found, what)
+    return found
+
+
+def check_text(node: exp.Expr, typed: TypedExpr, type_: SqlType, what: str) -> None:
+    """Raise TypeProblem if `typed` is a text inside `node` that `what` makes a value of `type_`, and can't."""
+    text = typed.literal
+    if not isinstance(text, str) or not never(text, type_):
+        return
+    at = next((n for n in node.find_all(exp.Literal) if n.is_string and n.name == text), node)
+    raise TypeProblem(
+        at,
+        problems.INCOMPATIBLE_TYPES,
+        f"'{text}' is no {type_}, which {what} makes of it",
+        help=f"{instead_of(type_)}, or CAST the other values to VARCHAR",
+    )
 
 
 def _overridden(name: str, found: Resolved) -> bool:

@@ -70,7 +70,9 @@ def normalized(node: exp.Interval) -> exp.Interval:
         if not isinstance(value, exp.Literal):
             raise ValueError(f"INTERVAL … {first} TO {last} needs a literal such as '1:30'")
         amount, single = _span(value.name, first, last)
-        return exp.Interval(this=exp.Literal.string(str(amount)), unit=exp.Var(this=single))
+        node = exp.Interval(this=exp.Literal.string(str(amount)), unit=exp.Var(this=single))
+        spanned = _amount(str(amount), single)
+        return node if spanned == _checked(spanned) else _written(spanned)
     if isinstance(unit, exp.Var):
         name = unit_name(unit.name)
         if name is None:
@@ -83,12 +85,31 @@ def normalized(node: exp.Interval) -> exp.Interval:
                 f"INTERVAL '{value.name}' {name}: only seconds have a fraction"
             )  # DuckDB drops it
         if value.name.strip().lstrip("+-").isdigit():
-            return node
+            constant = constant_value(node)
+            return node if constant is None or constant == _checked(constant) else _written(constant)
     constant = constant_value(node)
     return node if constant is None else _written(constant)
 
 
+_DAY = 86_400_000_000
+#: Arrow has an interval's time in nanoseconds, and months and days in 32 bits.
+_MOST_MICROS = (2**63 - 1) // 1000
+_MOST_DAYS = 2**31 - 1
+
+
+def _checked(value: IntervalValue) -> IntervalValue:
+    """The same interval, its time in days where it is longer than time alone can be. Raises ValueError."""
+    days, micros = value.days, value.micros
+    if abs(micros) > _MOST_MICROS:
+        whole = abs(micros) // _DAY * (-1 if micros < 0 else 1)
+        days, micros = days + whole, micros - whole * _DAY
+    if abs(days) > _MOST_DAYS or abs(value.months) > _MOST_DAYS:
+        raise ValueError("this is longer than an INTERVAL can be")
+    return IntervalValue(value.months, days, micros)
+
+
 def _written(value: IntervalValue) -> exp.Interval:
+    value = _checked(value)
     parts = [(value.months, "MONTH"), (value.days, "DAY"), (value.micros, "MICROSECOND")]
     used = [(amount, unit) for amount, unit in parts if amount] or [(0, "MICROSECOND")]
     if len(used) == 1:

@@ -18,10 +18,10 @@ from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from sqlstream_planner.diagnostics import did_you_mean
-from sqlstream_planner.sql.dialect import calls, intervals, tvf
+from sqlstream_planner.diagnostics import SHALLOWER, did_you_mean
+from sqlstream_planner.sql.dialect import calls, depth, intervals, tvf
 from sqlstream_planner.sql.dialect.lexer import HintBook, HintText, lex
-from sqlstream_planner.sql.dialect.positions import own_range, set_range
+from sqlstream_planner.sql.dialect.positions import own_range, range_of, set_range
 
 TYPE_NAMES = (
     "BOOLEAN", "TINYINT", "SMALLINT", "INT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL",
@@ -233,16 +233,21 @@ class SqlStreamParser(DuckDBParser):
     def _guarded(self, parse: Callable[[], T]) -> T:
         """Run a parser of sqlglot's: it trips over some broken texts instead of reporting them."""
         try:
-            return parse()
+            found = parse()
         except SqlSyntaxError:
             raise
         except RecursionError:
-            self.fail_at_token(self._prev or None, "this is nested too deeply")
+            raise _nested_too_deeply(self._prev.start, self._prev.end + 1) from None
         except (ParseError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             token = self._curr or self._prev
             raise SqlSyntaxError(
                 f"can't read this near `{self.sql[token.start : token.end + 1]}`", token.start, token.end + 1
             ) from error
+        if len(self._tokens) > depth.LEVELS and isinstance(found, exp.Expr):
+            below = depth.below_all_levels(found)
+            if below is not None:
+                raise _nested_too_deeply(*(range_of(below) or (self._prev.start, self._prev.end + 1)))
+        return found
 
     def hints_between(self, start: int, end: int) -> list[HintText]:
         """Take the hints in `[start, end)` that nothing has taken."""
@@ -328,6 +333,9 @@ class SqlStreamParser(DuckDBParser):
     ) -> exp.Expr | None:
         start = self.here
         index = self._index
+        if not fallback_to_identifier and self._at_type_word_of_a_value():
+            # sqlglot reads what is inside as a type's arguments first, and in each of them, which doubles with each level.
+            return self._ranged(start, self._parse_column())
         typed = self._curr.token_type in self.TYPE_TOKENS and self._curr.token_type != TokenType.INTERVAL
         if typed and not fallback_to_identifier:
             data_type = self._parse_types(check_func=True, allow_identifiers=False)
@@ -340,6 +348,23 @@ class SqlStreamParser(DuckDBParser):
                 return self._ranged(start, self._parse_column_ops(cast))
             self._retreat(index)
         return self._ranged(start, super()._parse_type(parse_interval, fallback_to_identifier))
+
+    def _at_type_word_of_a_value(self) -> bool:
+        """At `ARRAY[…]`, `ROW(x)` or `DATE(x)`: the word is a type's, what it begins is none, as `DECIMAL(10, 2)` is."""
+        if self._curr.token_type not in self.TYPE_TOKENS or self._curr.token_type == TokenType.INTERVAL:
+            return False
+        if self._next.token_type == TokenType.L_PAREN:
+            inside = self._tokens[self._index + 2 : self._index + 3]
+            return not inside or inside[0].token_type != TokenType.NUMBER
+        return self._curr.token_type == TokenType.ARRAY and self._next.token_type == TokenType.L_BRACKET
+
+    def _parse_conjunction(self) -> exp.Expr | None:
+        found = super()._parse_conjunction()
+        return found and depth.balanced(found)
+
+    def _parse_disjunction(self) -> exp.Expr | None:
+        found = super()._parse_disjunction()
+        return found and depth.balanced(found)
 
     def _parse_unary(self) -> exp.Expr | None:
         start = self.here
@@ -572,3 +597,13 @@ class SqlStreamParser(DuckDBParser):
                 help=f"write {int(token.text, 16)}, or x'{token.text}' for bytes",
             )
         return self.expression(exp.HexString(this=token.text), token)
+
+
+def _nested_too_deeply(start: int, end: int) -> SqlSyntaxError:
+    return SqlSyntaxError(
+        "this is nested too deeply",
+        start,
+        end,
+        help=SHALLOWER,
+        code="SQL107",
+    )

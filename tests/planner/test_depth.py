@@ -1,0 +1,46 @@
+"""How deep a file may nest, and what is said of one that nests deeper."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from sqlstream.planning import plan_file
+from sqlstream_planner.diagnostics import DiagnosticError
+from sqlstream_planner.sql.dialect.depth import LEVELS
+
+TABLES = """CREATE TABLE t (k STRING, a BIGINT) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'csv');
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "each", "middle", "behind"),
+    [
+        ("SELECT ", "(", "a", ")"),
+        ("SELECT ", "ABS(", "a", ")"),
+        ("SELECT ", "CASE WHEN a = 1 THEN 1 ELSE ", "a", " END"),
+        ("SELECT ", "NOT ", "(a = 1)", ""),
+        ("SELECT ", "a + ", "a", ""),
+        ("SELECT ", "(a + ", "a", ")"),
+        ("SELECT ", "a || ", "a", ""),
+        ("SELECT ", "[", "a", "]"),
+        ("SELECT ", "", "a", "::BIGINT"),
+        ("SELECT a FROM t WHERE ", "EXISTS (SELECT 1 FROM t WHERE ", "a = 1", ")"),
+        ("SELECT a FROM t EXCEPT ", "", "SELECT a", " FROM t EXCEPT SELECT a"),
+        ("SELECT ", "CAST(", "a", " AS BIGINT)"),
+    ],
+)
+def test_what_nests_too_deeply_is_refused_where_it_does(
+    before: str, each: str, middle: str, behind: str
+) -> None:
+    levels = LEVELS + LEVELS // 10
+    limit = sys.getrecursionlimit()
+    with pytest.raises(DiagnosticError) as caught:
+        plan_file(f"{TABLES}\n{before}{each * levels}{middle}{behind * levels} FROM t;")
+    [problem] = caught.value.diagnostics
+    assert problem.code == "SQL107", problem
+    assert problem.span is not None
+    assert problem.span.line == 3
+    assert problem.help
+    assert sys.getrecursionlimit() == limit
