@@ -8,6 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from sqlglot.errors import UnsupportedError
+
 from sqlstream_operators.large_stack import on_large_stack
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.plan.state_schema import UntypedFieldError
@@ -15,7 +17,14 @@ from sqlstream_planner.bind.script import bind_script
 from sqlstream_planner.catalog.descriptor import Connectors
 from sqlstream_planner.catalog.script import read_catalog
 from sqlstream_planner.catalog.tables import Catalog
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, Written, nested_too_deeply
+from sqlstream_planner.diagnostics import (
+    SUPPORTED,
+    Diagnostic,
+    DiagnosticError,
+    Span,
+    Written,
+    nested_too_deeply,
+)
 from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 from sqlstream_planner.identity.relation import Meanings
 from sqlstream_planner.identity.sink import sink_identity
@@ -82,6 +91,12 @@ def plan_file(
         algebra = optimize(bound.roots, SETTLE)
         logical = optimize(algebra)
         physical = _told_apart(plan_physical(logical, bound.options), algebra, logical)
+    except UnsupportedError as error:
+        raise DiagnosticError(
+            Diagnostic(
+                "SQL100", f"DuckDB can't run this: {error}", Span(script.rendered.file, 1, 1), (), SUPPORTED
+            )
+        ) from error
     except RecursionError:
         raise DiagnosticError(nested_too_deeply(Span(script.rendered.file, 1, 1))) from None
     except UntypedFieldError as error:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.errors import ErrorLevel
 
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.expressions.functions.as_written import without_marks
@@ -52,14 +53,17 @@ def raw(text: str) -> exp.Expr:
 
 
 def sql(expression: exp.Expr) -> str:
-    """An expression as DuckDB SQL."""
+    """An expression as DuckDB SQL.
+
+    Raises sqlglot's UnsupportedError rather than write something that means something else.
+    """
     if (
         isinstance(expression, exp.Column)
         and len(expression.parts) == 1
         and expression.this.args.get("quoted")
     ):
         return quote_identifier(expression.name)
-    return without_marks(expression).sql(dialect="duckdb")
+    return without_marks(expression).sql(dialect="duckdb", unsupported_level=ErrorLevel.RAISE)
 
 
 def order_term(term: str, *, descending: bool, nulls_first: bool) -> str:

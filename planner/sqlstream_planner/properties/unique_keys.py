@@ -34,6 +34,10 @@ class UniqueKeys(Analysis[tuple[Key, ...]]):
 
     def of(self, node: Node) -> tuple[Key, ...]:
         """Computed of a node from its inputs."""
+        found = self._of(node)
+        return tuple(dict.fromkeys((*found, *(_by_end(key, node) for key in found))))
+
+    def _of(self, node: Node) -> tuple[Key, ...]:
         match node:
             case WindowAggregate():
                 grouping = (node.grouping.id,) if node.grouping is not None else ()
@@ -81,6 +85,20 @@ class UniqueKeys(Analysis[tuple[Key, ...]]):
                 if end in key and all(id_ in known for id_ in key)
             ]
         return tuple(found)
+
+
+def _by_end(key: Key, node: Node) -> Key:
+    """The key without the start and the time of windows whose end is in it: the end says which window it is.
+
+    It does of a CUMULATE, too: where one cycle ends the next one has no window that ends.
+    """
+    windows = {f.id: f.window for f in node.fields if f.window is not None}
+    told = {windows[id_].window for id_ in key if id_ in windows and windows[id_].role == "end"}
+    return tuple(
+        id_
+        for id_ in key
+        if id_ not in windows or windows[id_].window not in told or windows[id_].role == "end"
+    )
 
 
 def _stand_ins(node: Project) -> list[tuple[str, str]]:

@@ -9,11 +9,12 @@ from types import MappingProxyType
 from typing import Any
 
 from sqlglot import exp
+from sqlglot.errors import TokenError
 
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, refuse
 from sqlstream_planner.sql.chunks import chunks
 from sqlstream_planner.sql.dialect import SqlSyntaxError, range_of
-from sqlstream_planner.sql.dialect.lexer import HintBook, lex
+from sqlstream_planner.sql.dialect.lexer import HintBook, lex, unreadable
 from sqlstream_planner.sql.mistakes import help_for
 from sqlstream_planner.sql.rendered import RenderedSql
 from sqlstream_planner.sql.statement_reader.reader import StatementReader
@@ -63,7 +64,12 @@ def parse_file(
 def parse_rendered(rendered: RenderedSql) -> Script:
     """Parse rendered text. Raises DiagnosticError with one diagnostic for each statement that fails."""
     sql = rendered.text
-    lexed = lex(sql)
+    try:
+        lexed = lex(sql)
+    except TokenError as error:
+        start, end = unreadable(sql, error)
+        help_ = "bytes are written as pairs of hex digits: x'00ff'" if end - start > 1 else None
+        refuse(rendered.span(start, end), "SQL001", f"can't read `{sql[start:end]}`", help=help_)
     hints = HintBook(lexed.hints)
     problems: list[Diagnostic] = []
     statements: list[Statement] = []

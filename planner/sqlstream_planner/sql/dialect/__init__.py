@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ErrorLevel
@@ -23,6 +25,10 @@ __all__ = [
     "parse_expression",
     "range_of",
 ]
+
+
+# What sqlglot would write to stderr of a query is told as a diagnostic, or of no consequence.
+logging.getLogger("sqlglot").addHandler(logging.NullHandler())
 
 
 class SqlStream(DuckDB):

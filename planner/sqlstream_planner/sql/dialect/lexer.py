@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 _PIECE = re.compile(
@@ -29,6 +30,10 @@ _PIECE = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _ESCAPE = re.compile(r"\\(?:([0-9a-fA-F]{4})|\+([0-9a-fA-F]{6})|\\)")
+#: How much sqlglot shows on both sides of where it gave up.
+_CONTEXT = 50
+_BYTES_BEFORE = re.compile(r"(?:^|[^\w$])[xX]$")
+_HEX = re.compile(r"'[0-9a-fA-F]*'")
 _NOT_NEWLINE = re.compile(r"[^\n]")
 
 
@@ -115,6 +120,22 @@ def lex(sql: str) -> Lexed:
         blank = blank[:statement_end]
     tokens = tuple(_plain(t) for t in SqlStreamTokenizer(dialect=DuckDB()).tokenize(blank))
     return Lexed(tokens, tuple(h for h in hints if h.start < len(blank)), unclosed)
+
+
+def unreadable(sql: str, error: TokenError) -> tuple[int, int]:
+    """Where a text is that has no tokens: bytes with something else than hex digits, or near where sqlglot gave up.
+
+    >>> unreadable("SELECT x'0g'", TokenError("…", start=0, end=12))
+    (7, 12)
+    """
+    for found in _PIECE.finditer(sql):
+        start, end = found.span()
+        bytes_ = found.lastgroup == "string" and _BYTES_BEFORE.search(sql, max(start - 2, 0), start)
+        if bytes_ and not _HEX.fullmatch(found.group()):
+            return start - 1, end
+    at = error.start + _CONTEXT if error.start else (error.end or 0) - _CONTEXT
+    at = max(0, min(at, len(sql) - 1))
+    return at, at + 1
 
 
 def comments(sql: str) -> list[tuple[int, int]]:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 from sqlglot import exp
-from sqlglot.errors import ErrorLevel, ParseError
+from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -238,7 +238,15 @@ class SqlStreamParser(DuckDBParser):
             raise
         except RecursionError:
             raise _nested_too_deeply(self._prev.start, self._prev.end + 1) from None
-        except (ParseError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        except (
+            ParseError,
+            TokenError,
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as error:
             token = self._curr or self._prev
             raise SqlSyntaxError(
                 f"can't read this near `{self.sql[token.start : token.end + 1]}`", token.start, token.end + 1
