@@ -55,7 +55,7 @@ def test_another_place_is_refused(written: Path, capsys: pytest.CaptureFixture[s
         == 4
     )
     told = capsys.readouterr().err
-    assert "error[STA015]: the table `copies` goes to another place" in told
+    assert "error[STA015]: the table `copies` goes elsewhere" in told
     assert f"--> {written}:4:14" in told
     assert "= note: format was 'json' and is 'csv'" in told
     assert "= note: path was 'out' and is 'out2'" in told

@@ -1,8 +1,9 @@
 """What a sink holds: the answer of which query, in which table, and where. By it a run can tell whether it goes on.
 
 The identity of a sink is plain data, kept with the plan that a manifest names. Its parts are compared one by one: the
-*place* (the connector, and the options that decide where rows go and how they are written), the *table* as it is declared,
-and the *answer*, which is what the queries mean that are put together in it. What is not known to be the same is different.
+*destination* (the connector, and the options that decide where rows go and how they are written), the *table* as it is
+declared, and the *answer*, which is what the queries mean that are put together in it. What is not known to be the same
+is different.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class SinkIdentity:
     (as DISTINCT holds back the second), so that what another query gives from now on does not depend on the old one.
     """
 
-    place: Mapping[str, Any]
+    destination: Mapping[str, Any]
     columns: tuple[tuple[str, str], ...]
     ordered: bool
     primary_key: tuple[str, ...]
@@ -78,7 +79,7 @@ class SinkIdentity:
         """Everything, as compact JSON that is the same for the same meaning."""
         data = {
             "version": VERSION,
-            "place": dict(self.place),
+            "destination": dict(self.destination),
             "table": {
                 "columns": [list(column) for column in self.columns],
                 "ordered": self.ordered,
@@ -100,7 +101,7 @@ def read_sink_identity(text: str) -> SinkIdentity | None:
     queries, conflict = answer["queries"], answer["conflict"]
     assert isinstance(queries, list)
     return SinkIdentity(
-        place=data["place"],
+        destination=data["destination"],
         columns=tuple((name, type_) for name, type_ in data["table"]["columns"]),
         ordered=data["table"]["ordered"],
         primary_key=tuple(data["table"]["primary_key"]),
@@ -123,17 +124,17 @@ def sink_identity(algebra: Sink, streaming: Sink, meanings: Meanings) -> SinkIde
     ]
     if not lookup.by_position:
         columns.sort()
-    place: dict[str, Any] = {"connector": descriptor.name}
+    destination: dict[str, Any] = {"connector": descriptor.name}
     if not descriptor.sink.tells_epochs:
-        place["options"] = {
+        destination["options"] = {
             option.name: posixpath.normpath(str(value)) if _is_local(option, value) else value
             for option, value in settings.items()
             if option.changes_output and not option.secret
         }
     if spec.partitioned_by:
-        place["partitioned_by"] = list(spec.partitioned_by)
+        destination["partitioned_by"] = list(spec.partitioned_by)
     return SinkIdentity(
-        place=place,
+        destination=destination,
         columns=tuple((name, type_) for name, type_, _ in columns),
         ordered=lookup.by_position,
         primary_key=tuple(sorted(spec.primary_key)),
@@ -200,18 +201,18 @@ def _put_together(node: Node, columns: _Wanted) -> list[tuple[Node, _Wanted]] | 
         if all(isinstance(e, exp.Column) for e, _ in inside):
             return [(node.input, [(e.name, casts) for e, casts in inside])]
     if isinstance(node, SetOperation) and node.is_union_all:
-        place = {f.id: n for n, f in enumerate(node.fields)}
+        position = {f.id: n for n, f in enumerate(node.fields)}
         return [
-            (branch, [_of_branch(branch, node, place[id_], c) for id_, c in columns])
+            (branch, [_of_branch(branch, node, position[id_], c) for id_, c in columns])
             for branch in node.branches
         ]
     return None
 
 
 def _of_branch(
-    branch: Node, union: SetOperation, place: int, casts: tuple[str, ...]
+    branch: Node, union: SetOperation, position: int, casts: tuple[str, ...]
 ) -> tuple[str, tuple[str, ...]]:
-    given, taken = branch.fields[place], union.fields[place]
+    given, taken = branch.fields[position], union.fields[position]
     return given.id, (casts if given.type == taken.type else (str(taken.type), *casts))
 
 

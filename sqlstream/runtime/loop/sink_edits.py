@@ -3,7 +3,7 @@
 A table and a changelog have the answer of one query: with another query only rows that change would be written anew, and
 rows would be taken back that were never given. So they go on with the same answer alone. Files of rows, and rows on the
 terminal, stay as they were given: another query may go on with them from now on, if it is told. No sink may go
-to another place, where what it was given so far is missing.
+elsewhere, where what it was given so far is missing.
 """
 
 from __future__ import annotations
@@ -21,13 +21,16 @@ from sqlstream_planner.identity.sink import Holds, SinkIdentity, read_sink_ident
 
 NOWHERE: Mapping[str, Written] = MappingProxyType({})
 _NOTHING_CHANGED = "nothing was changed"
-_START_OVER = (
-    "run the file that wrote this state, or give another --state-dir and a place that is empty to start over"
-)
+_START_OVER = "run the file that wrote this state, or give another --state-dir and an empty table or folder to start over"
 _FROM_SAVEPOINT = (
     "run the file that wrote this state; or name it (`sqlstream savepoint create`) and start this one from it, with "
-    "`--from`, another --state-dir and another place for the table: it is given its whole answer first"
+    "`--from`, another --state-dir and another table to write: it is given its whole answer first"
 )
+
+
+def _way(spec: SinkSpec) -> str:
+    """How to have what a sink would hold by the new query: a fork gives those their whole answer that take changes."""
+    return _FROM_SAVEPOINT if spec.changelog == "retract" else _START_OVER
 
 
 def sink_edits(
@@ -36,7 +39,7 @@ def sink_edits(
     """What is wrong with going on from the plan `before` with the plan `now`, and warnings of what is decided about it.
 
     `same_text`: both were made of the same SQL. Errors are STA013 (a new sink), STA014 (another query) and STA015
-    (another place or table), warnings STA016.
+    (another destination or declaration), warnings STA016.
     """
     former = {spec.name: spec for spec in before.sinks}
     gone = [spec for name, spec in former.items() if name not in {spec.name for spec in now.sinks}]
@@ -47,7 +50,7 @@ def sink_edits(
             continue
         old, new = read_sink_identity(former[spec.name].identity), read_sink_identity(spec.identity)
         if old is not None and new is not None:
-            yield from _edit(spec.name, old, new, at)
+            yield from _edit(spec, old, new, at)
         elif not same_text:
             yield from _unknown(former[spec.name], spec, before.stages == now.stages, at)
 
@@ -70,7 +73,11 @@ def _new(spec: SinkSpec, gone: Iterable[SinkSpec], at: Written) -> Diagnostic:
     notes = ["it would get only what is read from now on, not the results of the input read so far"]
     for other in gone:
         old = read_sink_identity(other.identity)
-        if new is not None and old is not None and (old.place, old.queries) == (new.place, new.queries):
+        if (
+            new is not None
+            and old is not None
+            and (old.destination, old.queries) == (new.destination, new.queries)
+        ):
             notes.append(
                 f"the table `{other.name}` was written with the same query: a sink is known by its name"
             )
@@ -79,16 +86,17 @@ def _new(spec: SinkSpec, gone: Iterable[SinkSpec], at: Written) -> Diagnostic:
         f"the query writes the table `{spec.name}`, which it did not before",
         at.query,
         tuple(notes),
-        f"{_FROM_SAVEPOINT}; {_NOTHING_CHANGED}",
+        f"{_way(spec)}; {_NOTHING_CHANGED}",
     )
 
 
-def _edit(name: str, old: SinkIdentity, new: SinkIdentity, at: Written) -> Iterator[Diagnostic]:
+def _edit(spec: SinkSpec, old: SinkIdentity, new: SinkIdentity, at: Written) -> Iterator[Diagnostic]:
+    name = spec.name
     moved = list(_place_changes(old, new))
     if moved:
         yield Diagnostic(
             "STA015",
-            f"the table `{name}` goes to another place, or is written in another way, than before",
+            f"the table `{name}` goes elsewhere, or is written in another way, than before",
             at.table,
             (*moved, "what it was given so far would not be there, or not be read as the rest is"),
             f"{_START_OVER}; {_NOTHING_CHANGED}",
@@ -119,7 +127,7 @@ def _edit(name: str, old: SinkIdentity, new: SinkIdentity, at: Written) -> Itera
                     "only rows that change from now on would be written anew: the others would stay as the "
                     "former query gave them",
                 ),
-                f"{_FROM_SAVEPOINT}; {_NOTHING_CHANGED}",
+                f"{_way(spec)}; {_NOTHING_CHANGED}",
             )
     elif other and not (old.lasting and new.lasting):
         yield Diagnostic(
@@ -139,7 +147,7 @@ def _edit(name: str, old: SinkIdentity, new: SinkIdentity, at: Written) -> Itera
             f"the table `{name}` is given the rows of another query from now on",
             at.query,
             (*declared, *answer, "what it was given before stays as it is"),
-            "to have all of it by the new query, give another --state-dir and a place that is empty",
+            "to have all of it by the new query, give another --state-dir and an empty folder",
             severity="warning",
         )
 
@@ -174,7 +182,7 @@ def _may_differ(old: SinkIdentity, new: SinkIdentity) -> bool:
 
 
 def _place_changes(old: SinkIdentity, new: SinkIdentity) -> Iterator[str]:
-    before, now = ({**i.place, **i.place.get("options", {})} for i in (old, new))
+    before, now = ({**i.destination, **i.destination.get("options", {})} for i in (old, new))
     for key in sorted(before.keys() | now.keys()):
         if key != "options" and before.get(key) != now.get(key):
             yield f"{key} was {_shown(before.get(key))} and is {_shown(now.get(key))}"

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ from sqlstream.runtime.loop.fork import Origin
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.savepoints import Savepoints
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_planner.batch.to_duckdb import to_duckdb
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from tests.properties.in_process import run_here
-from tests.runtime.support import Crash, crash_at
+from tests.properties.updating import batch_of
+from tests.runtime.support import Crash, crash_at, manifests
 
 T = """CREATE TABLE t (k INT, v BIGINT, s STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
 WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');
@@ -82,6 +85,20 @@ class Job:
     def table(self, sql: str = "SELECT * FROM o") -> Counter[tuple[Any, ...]]:
         with duckdb.connect(str(self.folder / "out.duckdb"), read_only=True) as con:
             return Counter(con.execute(sql).fetchall())
+
+    def batch(self, text: str) -> dict[str, int]:
+        """DuckDB's rows of a query over all input, as lines of JSON, each with the end of its window in µs."""
+        (self.folder / "p.sql").write_text(text)
+        script = to_duckdb(
+            plan_file(self.folder / "p.sql"), lambda _: sorted(map(str, (self.folder / "in").glob("*")))
+        )
+        rows = batch_of(script)
+        return {
+            json.dumps({"w": str(w), "k": k, "n": n}, separators=(",", ":")): round(
+                w.replace(tzinfo=UTC).timestamp() * 1_000_000
+            )
+            for w, k, n in rows
+        }
 
     def lines(self, folder: str = "out", ending: str = "json") -> Counter[str]:
         files = (self.folder / folder).glob(f"*.{ending}")
@@ -324,6 +341,47 @@ def test_windows_that_close_later_are_given_by_the_query_as_it_is_then(job: Job)
     assert job.lines() == first + later
     assert job.run(text.replace("COUNT(*) FROM", "COUNT(*) * 100 FROM")) == "nothing new"
     assert not job.warnings
+
+
+KINDS = {
+    "TUMBLE": "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)",
+    "HOP": "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '15' SECOND)",
+    "CUMULATE": "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '20' SECOND)",
+}
+ABOVE = {
+    "a projection": "SELECT window_end, k, n * 10 + k AS n FROM ({q}) AS q",
+    "a filter": "SELECT * FROM ({q}) AS q WHERE n > 1",
+    "both": "SELECT window_end, k + 1 AS k, n FROM ({q}) AS q WHERE k <> 2",
+    "the keys of another view": "SELECT window_end, CAST(n AS INT) AS k, CAST(k AS BIGINT) AS n FROM ({q}) AS q",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("above", ABOVE)
+@pytest.mark.parametrize("epochs", [5, 9])
+def test_each_window_is_whole_and_by_one_query(job: Job, kind: str, above: str, epochs: int) -> None:
+    """What closed before the edit is the old query's, what closes later the new one's, as DuckDB has it over all rows."""
+    query = (
+        f"SELECT window_end, k, COUNT(*) AS n FROM TABLE({KINDS[kind]}) GROUP BY window_start, window_end, k"
+    )
+    text = T + f"CREATE TABLE o (w TIMESTAMP(3), k INT, n BIGINT) WITH ({JSON});\nINSERT INTO o "
+    old, new = f"{text}{query};", f"{text}{ABOVE[above].replace('{q}', query)};"
+    job.add(*((n % 3, n, "a", 3 * n) for n in range(5, 15)))
+    job.run(old, max_epochs=epochs, rows_per_epoch=1)
+    closed = closed_up_to(job)
+    assert job.lines() == Counter(row for row, end in job.batch(old).items() if end <= closed)
+    job.run(new)
+    assert [d.code for d in job.warnings] == ["STA016"]
+    expected = [row for row, end in job.batch(old).items() if end <= closed]
+    expected += [row for row, end in job.batch(new).items() if end > closed]
+    assert job.lines() == Counter(expected)
+    assert expected
+
+
+def closed_up_to(job: Job) -> int:
+    """The end of the last window that is closed, µs."""
+    last = max(manifests(job.folder / "state").items())[1]
+    return int(last["sources"][0]["applied"]) + 1000
 
 
 @pytest.mark.parametrize(
