@@ -13,8 +13,9 @@ from typing import Any
 from sqlstream.golden.rows import Row, Rows, is_nested
 from sqlstream_operators.plan.types import Kind, SqlType
 
-#: Two doubles are equal if they differ by no more than this part of the larger one; FLOAT has fewer digits.
-RELATIVE, RELATIVE_FLOAT = 1e-9, 1e-5
+#: Two doubles are equal if they differ by no more than this part of the larger one. Sums of FLOATs are DOUBLEs, so that
+#: a FLOAT can differ by the rounding of its last bits only: two of 24.
+RELATIVE, RELATIVE_FLOAT = 1e-9, 2**-22
 #: And anything this close to zero is zero: what is left of numbers that cancel out.
 ABSOLUTE = 1e-12
 #: How many rows that have no exact partner are searched for the row that they most resemble.

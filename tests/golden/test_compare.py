@@ -12,7 +12,17 @@ from sqlstream.golden.rows import Row, Rows, rows_of
 from sqlstream.golden.show import counts, difference_lines
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan.spec import Column
-from sqlstream_operators.plan.types import BIGINT, DOUBLE, TIMESTAMP, VARCHAR, SqlType, array, decimal, struct
+from sqlstream_operators.plan.types import (
+    BIGINT,
+    DOUBLE,
+    FLOAT,
+    TIMESTAMP,
+    VARCHAR,
+    SqlType,
+    array,
+    decimal,
+    struct,
+)
 
 SCHEMA = (Column("k", VARCHAR), Column("n", BIGINT))
 CELLS = st.tuples(st.none() | st.sampled_from(["", "a", "b"]), st.none() | st.sampled_from(["1", "2"]))
@@ -66,6 +76,18 @@ def test_a_float_that_differs_is_a_changed_row(value: float) -> None:
         (VARCHAR, "", None, False),
         (DOUBLE, "nan", "nan", True),
         (DOUBLE, "inf", "-inf", False),
+        (DOUBLE, "1.0", "1.0000000009", True),
+        (DOUBLE, "1.0", "1.000000002", False),
+        # A FLOAT has 24 bits: its neighbours agree, what differs in the sixth decimal does not.
+        (FLOAT, "1.0", "1.0000001", True),
+        (FLOAT, "1.0", "1.0000002", True),
+        (FLOAT, "1.0", "1.0000004", False),
+        (FLOAT, "1.0", "1.000001", False),
+        (FLOAT, "-1.0", "-1.000001", False),
+        (FLOAT, "0.0", "0.000001", False),
+        (FLOAT, "16777216", "16777218", True),
+        (FLOAT, "16777216", "16777226", False),
+        (array(FLOAT), "[1.0]", "[1.000001]", False),
         (DOUBLE, "0.0", "-0.0", True),
         (DOUBLE, None, "0.0", False),
         (array(DOUBLE), "[0.30000000000000004,null]", "[0.3,null]", True),

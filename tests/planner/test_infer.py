@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import (
     BIGINT,
+    BOOLEAN,
     DOUBLE,
     INTEGER,
     NULL,
@@ -350,17 +351,21 @@ def test_nullability(sql: str, nullable: bool) -> None:
 
 def test_an_unknown_type_is_infectious_but_silent() -> None:
     scope = {"u": (UNKNOWN, True), "n": (INTEGER, True)}
-    for sql in (
-        "u + n",
-        "u = n",
-        "upper(u)",
-        "u.x.y",
-        "u[1]",
-        "coalesce(u, n)",
-        "CASE WHEN u THEN u ELSE n END",
-        "sum(u)",
-    ):
-        infer(parse(sql), scope, aggregates=True)
+    for sql, type_ in {
+        "u + n": UNKNOWN,
+        "u.x.y": UNKNOWN,
+        "u[1]": UNKNOWN,
+        "coalesce(u, n)": UNKNOWN,
+        "CASE WHEN u THEN u ELSE n END": UNKNOWN,
+        "sum(u)": UNKNOWN,
+        "[u]": array(UNKNOWN),
+        # What gives one type whatever it is given.
+        "u = n": BOOLEAN,
+        "upper(u)": VARCHAR,
+        "count(u)": BIGINT,
+        "CAST(u AS INT)": INTEGER,
+    }.items():
+        assert infer(parse(sql), scope, aggregates=True).type == type_, sql
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))

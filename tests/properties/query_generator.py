@@ -36,6 +36,10 @@ OTHER = (
     "AVG(DISTINCT {c})",
     "BIT_XOR({c})",
     "VAR_SAMP({c})",
+    "MODE({c} ORDER BY {c} DESC)",
+    "ANY_VALUE({c} ORDER BY {c} DESC)",
+    "ARRAY_AGG({c} ORDER BY {c} DESC NULLS FIRST)",
+    "CASE WHEN MAX({c}) > 1 THEN MIN({c}) ELSE '7' END",
 )
 
 
@@ -69,7 +73,11 @@ def relations(draw: st.DrawFn, depth: int = 2) -> Relation:
     """A query of at most `depth` operators one over the other."""
     if depth == 0:
         return draw(st.sampled_from(_BASES))
-    kind = draw(st.sampled_from(["group", "group", "distinct", "top", "set", "filter", "global", "limit"]))
+    kind = draw(
+        st.sampled_from(
+            ["group", "group", "distinct", "top", "set", "filter", "global", "limit", "unnest", "star"]
+        )
+    )
     below = draw(relations(depth=draw(st.integers(0, depth - 1))))
     names = st.sampled_from(below.columns)
     if kind == "filter":
@@ -78,6 +86,32 @@ def relations(draw: st.DrawFn, depth: int = 2) -> Relation:
         listed = ", ".join(below.columns)
         return Relation(
             f"SELECT {listed} FROM ({below.sql}) AS f WHERE {column} <= {bound}", below.columns, below.depth
+        )
+    if kind == "unnest":
+        first, second = draw(names), draw(names)
+        arrays = draw(
+            st.sampled_from(
+                [
+                    (f"UNNEST([{first}, {second}])",),
+                    (f"UNNEST([{first}]) + 1", f"UNNEST([{second}, 1, NULL])"),
+                    (f"UNNEST(range(CAST({first} AS BIGINT)))", f"UNNEST([{first}])"),
+                ]
+            )
+        )
+        unnested = [f"{first} AS c0", *(f"{a} AS c{n}" for n, a in enumerate(arrays, 1))]
+        return Relation(
+            f"SELECT {', '.join(unnested)} FROM ({below.sql}) AS n",
+            tuple(f"c{n}" for n in range(len(unnested))),
+            below.depth,
+        )
+    if kind == "star":
+        if len(below.columns) < 2:
+            return Relation(f"SELECT * FROM ({below.sql}) AS s", below.columns, below.depth)
+        dropped, changed = draw(st.permutations(below.columns))[:2]
+        return Relation(
+            f"SELECT * EXCLUDE ({dropped}) REPLACE ({changed} - 1 AS {changed}) FROM ({below.sql}) AS s",
+            tuple(c for c in below.columns if c != dropped),
+            below.depth,
         )
     if kind == "distinct":
         kept = draw(st.lists(names, min_size=1, max_size=2, unique=True))

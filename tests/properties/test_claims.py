@@ -120,7 +120,12 @@ KEYS = {
     "SELECT CAST(k AS BIGINT) AS k, COUNT(*) AS n FROM t GROUP BY k": (0,),
     "SELECT CAST(v AS INT) AS v, COUNT(*) AS n FROM t GROUP BY v": (0,),
     "SELECT TRY_CAST(s AS INT) AS s, COUNT(*) AS n FROM t GROUP BY s": None,
+    "SELECT TRY_CAST(v AS INT) AS v, COUNT(*) AS n FROM t GROUP BY v": None,
+    "SELECT CAST(d AS INT) AS d, COUNT(*) AS n FROM t GROUP BY d": None,
+    "SELECT CAST(ts AS DATE) AS d, COUNT(*) AS n FROM t GROUP BY ts": None,
     "SELECT k + 1 AS k, COUNT(*) AS n FROM t GROUP BY k": None,
+    "SELECT k, COUNT(*) AS m FROM (SELECT DISTINCT k, v FROM t) AS q GROUP BY k": (0,),
+    "SELECT k, COUNT(*) AS m FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) AS q GROUP BY k, n": (0,),
     "SELECT DISTINCT k, b FROM t": (0, 1),
     "SELECT k, n FROM (SELECT k, v, COUNT(*) AS n FROM t GROUP BY k, v) AS q": None,
     "SELECT k, COUNT(*) AS n FROM t GROUP BY ROLLUP (k)": None,
@@ -137,6 +142,7 @@ KEYS = {
         0,
     ),
     f"SELECT k, COUNT(*) AS n FROM {TUMBLE} GROUP BY window_start, window_end, k": None,
+    f"SELECT window_end, k, COUNT(*) AS n FROM {TUMBLE} GROUP BY window_start, window_end, ROLLUP (k)": None,
     "SELECT k FROM t UNION SELECT v FROM t": (0,),
     "SELECT k FROM t EXCEPT SELECT v FROM t": (0,),
     "SELECT k FROM t EXCEPT ALL SELECT v FROM t": None,
@@ -149,7 +155,7 @@ KEYS = {
 @pytest.mark.parametrize("query", KEYS)
 def test_the_key_that_there_is_is_found_and_no_other(query: str, tmp_path: Path) -> None:
     data = [
-        {"k": k, "v": v, "s": s, "b": True}
+        {"k": k, "v": v, "s": s, "b": True, "d": f"{v or 0}.{len(s)}"}
         for k in (None, 0, 1)
         for v in (None, 1, 2, 2)
         for s in ("1", "01", "x", "y")

@@ -51,13 +51,14 @@ class Multiset:
 
 @dataclass(frozen=True, slots=True)
 class BatchCall:
-    """A call in DuckDB's own words, as the referee asks it."""
+    """A call in DuckDB's own words, as the referee asks it; `of_result` makes the value of what it gives."""
 
     name: str
     arguments: tuple[str, ...]
     conditions: tuple[str, ...]
     order: str
     distinct: bool
+    of_result: Callable[[str], str] = str
 
     @property
     def sql(self) -> str:
@@ -65,7 +66,7 @@ class BatchCall:
         inside = ("DISTINCT " if self.distinct else "") + ", ".join(self.arguments)
         inside += f" ORDER BY {self.order}" if self.order else ""
         where = f" FILTER (WHERE {' AND '.join(self.conditions)})" if self.conditions else ""
-        return f"{self.name}({inside}){where}"
+        return self.of_result(f"{self.name}({inside}){where}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlstream_operators.plan.types import BIGINT, DOUBLE, struct
 from sqlstream_planner.aggregates.batch_parts import rounded_in_value_order
 from sqlstream_planner.aggregates.function import (
     Accumulator,
     AggregateFunction,
     Decomposition,
+    Multiset,
     Spelling,
 )
 from sqlstream_planner.aggregates.kept_values import holistic
-from sqlstream_planner.aggregates.parts import AS_LIST, argument, filter_of, over_distinct
+from sqlstream_planner.aggregates.parts import AS_LIST, argument, as_list, filter_of, over_distinct
 from sqlstream_planner.logical import AggregateCall
 
 _MOMENTS = struct(("n", BIGINT), ("mean", DOUBLE), ("m2", DOUBLE))
@@ -19,15 +22,20 @@ _MOMENTS = struct(("n", BIGINT), ("mean", DOUBLE), ("m2", DOUBLE))
 _SECOND = ("var_pop", "var_samp", "variance", "stddev_pop", "stddev_samp", "stddev", "sem")
 
 
+_SCALE = f"{2**64}e0"
+
+
 def _accumulator(call: AggregateCall) -> Accumulator:
     """Partials are merged by Chan, Golub and LeVeque's pairwise update (1979).
 
-    It does not cancel catastrophically as the sum of squares does.
+    It does not cancel catastrophically as the sum of squares does. A mean is of scaled values, which is exact, so that it
+    is finite where all values are.
     """
     x, where = argument(call), filter_of(call)
     present = filter_of(call, f"({x}) IS NOT NULL")
     partial = (
-        f"CASE WHEN count({x}){where} > 0 THEN {{'n': count({x}){where}, 'mean': avg(CAST({x} AS DOUBLE)){present}, "
+        f"CASE WHEN count({x}){where} > 0 THEN {{'n': count({x}){where}, "
+        f"'mean': avg(CAST({x} AS DOUBLE) / {_SCALE}){present} * {_SCALE}, "
         f"'m2': var_pop(CAST({x} AS DOUBLE)){present} * count({x}){where}}} END"
     )
     merge = (
@@ -38,20 +46,31 @@ def _accumulator(call: AggregateCall) -> Accumulator:
     return Accumulator("moments", _MOMENTS, partial, merge, of_first=True)
 
 
+def _finite(value: str) -> str:
+    """A value as it is where it is a finite number, else NaN.
+
+    Whether what is too large (or has an infinity in it) becomes NaN or an infinity depends on the order of additions.
+    """
+    return f"(({value}) % CAST('inf' AS DOUBLE))"
+
+
 def _second(name: str, final: str, *spellings: Spelling) -> AggregateFunction:
     """A function with the value `final` of the accumulator `{0}`."""
 
     def append_only(call: AggregateCall) -> Decomposition:
-        return Decomposition((_accumulator(call),), final)
+        return Decomposition((_accumulator(call),), _finite(final))
 
     return AggregateFunction(
         name=name,
         spellings=spellings,
         append_only=append_only,
         any_order=append_only,
-        values=AS_LIST,
-        over_distinct=over_distinct,
-        batch_any_order=rounded_in_value_order,
+        values=Multiset(lambda call, values: _finite(as_list(call, values))),
+        over_distinct=lambda call, values, flag: _finite(over_distinct(call, values, flag)),
+        batch_in_order=lambda call, written: replace(written, of_result=_finite),
+        batch_any_order=lambda call, written: replace(
+            rounded_in_value_order(call, written), of_result=_finite
+        ),
         derived_from=tuple(frozenset({other}) for other in _SECOND if other != name),
     )
 
@@ -65,7 +84,10 @@ VARIANCE = _second("variance", _VAR_SAMP)
 STDDEV_POP = _second("stddev_pop", "CASE WHEN {0}.n > 0 THEN sqrt({0}.m2 / {0}.n) END")
 STDDEV_SAMP = _second("stddev_samp", _STDDEV_SAMP)
 STDDEV = _second("stddev", _STDDEV_SAMP)
-SEM = _second("sem", "CASE WHEN {0}.n > 0 THEN sqrt({0}.m2 / {0}.n) / sqrt({0}.n) END")
+# As DuckDB's, it is NaN over one value that is no finite number, where the others are 0.
+SEM = _second(
+    "sem", "CASE WHEN {0}.n > 0 THEN sqrt({0}.m2 / {0}.n) / sqrt({0}.n) + ({0}.mean - {0}.mean) END"
+)
 
 
 SKEWNESS = AggregateFunction(
