@@ -137,6 +137,8 @@ class SinkWriter(Protocol):
 class Sink(Protocol):
     """The driver's half of a sink.
 
+    It may have a method `check(*, previous)` that raises what `prepare` would, before Spark starts for the first epoch.
+
     `previous` is the last epoch before this one that was committed, 0 before the first (numbers of epochs that were
     given up are left out). A target that keeps its own epoch must be at it; `exactly_once` is the base of such sinks.
     """

@@ -194,7 +194,8 @@ def _answers(worlds: Worlds) -> Iterator[tuple[SinkIdentity, str, str]]:
         chain = _topped(chance, _drawn(chance))
         for each in (chain, *(_mutated(chance, chain) for _ in range(7))) if chain.forms else ():
             query = each.below(len(each.forms))
-            if not query.whole or query.ties or not worlds.fits(query.judge):
+            columns = all(each.below(n).whole for n in range(len(each.forms) + 1))
+            if not columns or query.ties or not worlds.fits(query.judge):
                 continue
             script = f"{each.source.statement}\nCREATE TABLE o WITH ({DUCK}) AS {query.ours};"
             try:

@@ -58,12 +58,26 @@ def _rows() -> list[dict[str, Any]]:
     return [*rows, {"k": 3, **empty, "ts": "2024-01-01 00:00:25.000"}]
 
 
-def _check(folder: Path, setting: str, calls: Sequence[str]) -> None:
+def _check(
+    folder: Path,
+    setting: str,
+    calls: Sequence[str],
+    rows: list[dict[str, Any]] | None = None,
+    *,
+    epoch: int = 7,
+) -> None:
     """The calls, in small epochs, give what DuckDB gives over all rows."""
     items = ", ".join(f"{call} AS z{n}" for n, call in enumerate(calls))
     once = setting == "a window"  # given once it is over, so that only the end of the input can be compared
     query = SETTINGS[setting].format(items)
-    check(folder / "p", query, _rows(), rows_per_epoch=7, parallelism=1, every=not once)
+    check(
+        folder / "p",
+        query,
+        _rows() if rows is None else rows,
+        rows_per_epoch=epoch,
+        parallelism=1,
+        every=not once,
+    )
 
 
 def _forms(function: AggregateFunction) -> list[str]:
@@ -103,6 +117,48 @@ def test_every_function(start: int, setting: str, tmp_path: Path) -> None:
     """Plain and DISTINCT, with a FILTER and without, over rows that come and over rows that go."""
     calls = [form for function in WRITTEN[start : start + 20] for form in _forms(function)]
     _check(tmp_path, setting, calls)
+
+
+_ONE = {"k": 1, "s": "a", "v": 1, "d": "1.50", "x": 0.5, "b": True, "ts": "2024-01-01 00:00:01.000"}
+_NULLS = {**dict.fromkeys(_ONE), "k": 1, "ts": "2024-01-01 00:00:02.000"}
+#: Rows of one group: none, one, only NULLs, and one that goes again where only those with v < 3 are looked at.
+FEW: dict[str, list[dict[str, Any]]] = {
+    "no row": [],
+    "one row": [_ONE],
+    "only NULLs": [_NULLS, {**_NULLS, "s": "b"}, _NULLS],
+    "one that goes": [_ONE, {**_ONE, "s": "b"}, {**_ONE, "v": 5}, {**_ONE, "s": "b", "v": 7}],
+}
+LEAVING = f"SELECT k, {{}} FROM {_UPDATING} AS q WHERE v IS NULL OR v < 3 GROUP BY GROUPING SETS ((k), ())"
+
+
+@pytest.mark.parametrize("rows", FEW)
+@pytest.mark.parametrize("start", range(0, len(WRITTEN), 20))
+def test_every_function_over_hardly_any_rows(start: int, rows: str, tmp_path: Path) -> None:
+    calls = [form for function in WRITTEN[start : start + 20] for form in _forms(function)]
+    items = ", ".join(f"{call} AS z{n}" for n, call in enumerate(calls))
+    check(tmp_path / "p", LEAVING.format(items), FEW[rows], rows_per_epoch=1, parallelism=1)
+
+
+#: Values whose types have no name, and DISTINCT that must not choose among the values.
+CORNERS = [
+    *("MAX_BY(s, NULL)", "MIN_BY(NULL, v)", "ARG_MAX(NULL, NULL)", "ARG_MIN(DISTINCT s, NULL)", "MIN(NULL)"),
+    *("ARRAY_AGG([])", "ARRAY_AGG(DISTINCT [])", "ARRAY_AGG({'a': NULL})", "COUNT(DISTINCT [])", "MODE([])"),
+    *("MAX([])", "ANY_VALUE([[]])", "MEDIAN(NULL)", "SUM(NULL)", "STRING_AGG([], ',')", "ENTROPY([])"),
+    *(
+        "ARRAY_AGG(v ORDER BY NULL)",
+        "MAX(CAST(MAP{} AS MAP<STRING, INT>))",
+        "ARRAY_AGG(NULL) FILTER (WHERE b)",
+    ),
+]
+
+
+@pytest.mark.parametrize("setting", ["append-only", "retracting"])
+def test_values_without_a_type_of_their_own(setting: str, tmp_path: Path) -> None:
+    of_null = [f"{f.name}(NULL)" for f in WRITTEN]
+    known = [call for call in of_null if not _mistakes(SETTINGS[setting].format(f"{call} AS z"))]
+    assert len(known) > 20
+    chosen = ["ANY_VALUE(DISTINCT x)", "MIN_BY(DISTINCT s, v)", "MAX_BY(DISTINCT s, v)"]
+    _check(tmp_path, setting, [*CORNERS, *known, *chosen], epoch=5)
 
 
 @pytest.mark.parametrize("function", WRITTEN, ids=lambda function: function.name)

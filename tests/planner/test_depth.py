@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 
+import duckdb
 import pytest
 
 from sqlstream.planning import plan_file
+from sqlstream_planner.batch.to_duckdb import to_duckdb
 from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.sql.dialect.depth import LEVELS
 
@@ -44,3 +46,17 @@ def test_what_nests_too_deeply_is_refused_where_it_does(
     assert problem.span.line == 3
     assert problem.help
     assert sys.getrecursionlimit() == limit
+
+
+@pytest.mark.parametrize("word", ["UNION", "INTERSECT", "EXCEPT", "EXCEPT ALL"])
+@pytest.mark.parametrize("ahead", [0, 50])
+def test_another_word_in_a_long_chain_of_union_all_keeps_its_place(word: str, ahead: int) -> None:
+    all_ = " UNION ALL SELECT 1 + a AS x FROM t"
+    query = f"SELECT a AS x FROM t{all_ * ahead} {word} SELECT 2 AS x FROM t{all_ * 40}"
+    planned = plan_file(f"{TABLES}{query};")
+    duck = duckdb.connect()
+    duck.execute("CREATE TABLE t AS SELECT 'k' AS k, unnest([1, 1, 2, 3]) AS a")
+    [(_, select)] = to_duckdb(planned).sinks
+    wanted = sorted(duck.execute(query).fetchall())
+    assert len(wanted) > 100
+    assert sorted(duck.execute(select).fetchall()) == wanted

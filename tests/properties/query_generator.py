@@ -88,29 +88,29 @@ def relations(draw: st.DrawFn, depth: int = 2) -> Relation:
             f"SELECT {listed} FROM ({below.sql}) AS f WHERE {column} <= {bound}", below.columns, below.depth
         )
     if kind == "unnest":
-        one, other = draw(names), draw(names)
+        first, second = draw(names), draw(names)
         arrays = draw(
             st.sampled_from(
                 [
-                    (f"UNNEST([{one}, {other}])",),
-                    (f"UNNEST([{one}]) + 1", f"UNNEST([{other}, 1, NULL])"),
-                    (f"UNNEST(range(CAST({one} AS BIGINT)))", f"UNNEST([{one}])"),
+                    (f"UNNEST([{first}, {second}])",),
+                    (f"UNNEST([{first}]) + 1", f"UNNEST([{second}, 1, NULL])"),
+                    (f"UNNEST(range(CAST({first} AS BIGINT)))", f"UNNEST([{first}])"),
                 ]
             )
         )
-        items = [f"{one} AS c0", *(f"{a} AS c{n}" for n, a in enumerate(arrays, 1))]
+        unnested = [f"{first} AS c0", *(f"{a} AS c{n}" for n, a in enumerate(arrays, 1))]
         return Relation(
-            f"SELECT {', '.join(items)} FROM ({below.sql}) AS n",
-            tuple(f"c{n}" for n in range(len(items))),
+            f"SELECT {', '.join(unnested)} FROM ({below.sql}) AS n",
+            tuple(f"c{n}" for n in range(len(unnested))),
             below.depth,
         )
     if kind == "star":
         if len(below.columns) < 2:
             return Relation(f"SELECT * FROM ({below.sql}) AS s", below.columns, below.depth)
-        left, changed = draw(st.permutations(below.columns))[:2]
+        dropped, changed = draw(st.permutations(below.columns))[:2]
         return Relation(
-            f"SELECT * EXCLUDE ({left}) REPLACE ({changed} - 1 AS {changed}) FROM ({below.sql}) AS s",
-            tuple(c for c in below.columns if c != left),
+            f"SELECT * EXCLUDE ({dropped}) REPLACE ({changed} - 1 AS {changed}) FROM ({below.sql}) AS s",
+            tuple(c for c in below.columns if c != dropped),
             below.depth,
         )
     if kind == "distinct":

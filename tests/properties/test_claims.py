@@ -142,6 +142,7 @@ KEYS = {
         0,
     ),
     f"SELECT k, COUNT(*) AS n FROM {TUMBLE} GROUP BY window_start, window_end, k": None,
+    f"SELECT window_end, k, COUNT(*) AS n FROM {TUMBLE} GROUP BY window_start, window_end, ROLLUP (k)": None,
     "SELECT k FROM t UNION SELECT v FROM t": (0,),
     "SELECT k FROM t EXCEPT SELECT v FROM t": (0,),
     "SELECT k FROM t EXCEPT ALL SELECT v FROM t": None,

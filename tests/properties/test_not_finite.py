@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.properties.referee import Rows, assert_same
 from tests.properties.updating import batch, collecting, plan
 
 #: Values, and by hand their number, the variance of the population, and that of different values.
-CASES = {
+CASES: dict[str, tuple[list[Any], int, float | None, float | None]] = {
     "an infinity": (["Infinity", 1.0, 2.0], 3, math.nan, math.nan),
     "an infinity alone": (["-Infinity"], 1, 0.0, 0.0),
     "infinities": (["Infinity", "Infinity", "-Infinity", "Infinity"], 4, math.nan, math.nan),

@@ -110,6 +110,12 @@ QUERIES = {
     "texts of times of two branches": "SELECT day, COUNT(DISTINCT k) AS n FROM (SELECT DATE_FORMAT(ts, "
     "'yyyyMMdd') AS day, k FROM t WHERE b UNION ALL SELECT DATE_FORMAT(ts, 'dd.MM.yyyy'), v FROM t) AS u GROUP BY day",
     "a part of what is grouped": "SELECT n FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) AS c",
+    "keys by position": "SELECT COUNT(*) AS n, k + 1 AS k, s FROM t GROUP BY 2, 3",
+    "names that changed places": "SELECT k AS v, v AS k, COUNT(*) AS n FROM t GROUP BY k, v",
+    "a name of its own argument": "SELECT k + 1 AS k, COUNT(*) AS n FROM t GROUP BY k",
+    "a query called as its table": "WITH t AS (SELECT k, v FROM t WHERE b) SELECT k, COUNT(*) AS n FROM t GROUP BY k",
+    "which set operation is first": "SELECT k FROM t UNION SELECT v FROM t INTERSECT SELECT k FROM t WHERE b",
+    "set operations from the left": "SELECT k FROM t EXCEPT SELECT v FROM t UNION ALL SELECT k FROM t",
     "text keys": "SELECT upper(s) AS u, MIN(d) AS lo, SUM(d) AS total, COUNT(DISTINCT d) AS n FROM "
     "t GROUP BY upper(s)",
 }

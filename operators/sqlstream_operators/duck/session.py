@@ -42,6 +42,9 @@ _SETTINGS = (
     "SET enable_progress_bar = false",
 )
 
+#: What DuckDB raises; where it cuts its message in the middle of a character, Python can't read it.
+DUCKDB_ERRORS = (duckdb.Error, UnicodeDecodeError)
+
 T = TypeVar("T")
 
 #: How deep SQL may nest where it runs on the stack that is at hand, and on a large one.
@@ -129,7 +132,7 @@ class DuckSession:
         with self._with_tables(tables or {}):
             try:
                 table, types = self.however_deep(run)
-            except duckdb.Error as error:
+            except DUCKDB_ERRORS as error:
                 raise self.error(error, sql) from error
         return table, tuple(
             Column(name, type_) for name, type_ in zip(table.column_names, types, strict=True)
@@ -145,7 +148,7 @@ class DuckSession:
             done = self.however_deep(
                 lambda: self._connection.execute(copy, dict(parameters or {})).fetchone()
             )
-        except duckdb.Error as error:
+        except DUCKDB_ERRORS as error:
             raise self.error(error, sql) from error
         if done is None:
             raise InternalError(f"COPY does not say how many rows it wrote: {sql}")
@@ -172,7 +175,7 @@ class DuckSession:
         create = f"CREATE OR REPLACE TEMP VIEW {quote_identifier(name)} AS {sql}"
         try:
             self.however_deep(lambda: self._connection.execute(create))
-        except duckdb.Error as error:
+        except DUCKDB_ERRORS as error:
             raise self.error(error, sql) from error
         self._views.add(name)
 
@@ -207,7 +210,7 @@ class DuckSession:
                 made.append(name)
             try:
                 described = self.however_deep(lambda: self._described(sql))
-            except duckdb.Error as error:
+            except DUCKDB_ERRORS as error:
                 raise self.error(error, sql) from error
         finally:
             for name in made:
@@ -230,7 +233,7 @@ class DuckSession:
             self._connection.execute("RESET disabled_optimizers")
             self._connection.execute(f"SET max_expression_depth = {_DEPTH}")
 
-    def error(self, error: duckdb.Error, sql: str = "") -> OperatorError:
+    def error(self, error: Exception, sql: str = "") -> OperatorError:
         """What to raise for a DuckDB error: a DataError, unless DuckDB itself failed, or ran out of memory or disk."""
         if isinstance(error, duckdb.OutOfMemoryException):
             said = " ".join(str(error).partition("Possible solutions")[0].split())
@@ -242,6 +245,8 @@ class DuckSession:
             return MachineError(trouble)
         if fatal:
             return InternalError(f"DuckDB failed: {error}\nin: {sql}")
+        if isinstance(error, UnicodeDecodeError):
+            return DataError(bytes(error.object).decode(errors="replace"), sql)
         return DataError(str(error), sql)
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sqlstream_operators.codec.exchange import Message, decode
 from sqlstream_operators.duck.relations import Relations, conformed
-from sqlstream_operators.duck.session import DuckSession, worker_session
+from sqlstream_operators.duck.session import DUCKDB_ERRORS, DuckSession, worker_session
 from sqlstream_operators.duck.weighted import empty
 from sqlstream_operators.errors import DataError, InputFileError, InternalError
 from sqlstream_operators.plan.spec import ExchangeInput, PhysicalPlan, SourceInput, SourceSpec, Stage
@@ -80,7 +80,7 @@ def run_source_task(
                 watermark, rows = _run_source(task, source, stages)
             except duckdb.OutOfMemoryException:
                 raise
-            except (duckdb.Error, DataError):
+            except (*DUCKDB_ERRORS, DataError):
                 duck.reset()
                 letters.clear()
                 rows_of = _whole(duck, lenient or whole, split, source_name, lenient=True)
@@ -90,7 +90,7 @@ def run_source_task(
                     malformed = letters.malformed(source_name, bad)
                     del bad
                 watermark, rows = _run_source(task, source, stages)
-        except duckdb.Error as error:
+        except DUCKDB_ERRORS as error:
             raise duck.error(error) from error
         except InputFileError as error:
             raise InputFileError(f"source {source_name}: {error.message}", error.help) from error

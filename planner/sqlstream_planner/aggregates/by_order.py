@@ -72,6 +72,7 @@ ARG_MIN = AggregateFunction(
     any_order=lambda call: _pair(call, "min"),
     values=Multiset(lambda _, values: f"struct_extract(min({values[0]}), 'x')", pick="first", paired=True),
     over_distinct=over_distinct,
+    batch_in_order=once,
     batch_any_order=_batch,
 )
 
@@ -93,6 +94,7 @@ ARG_MAX = AggregateFunction(
     any_order=lambda call: _pair(call, "max"),
     values=Multiset(lambda _, values: f"struct_extract(max({values[0]}), 'x')", pick="last", paired=True),
     over_distinct=over_distinct,
+    batch_in_order=once,
     batch_any_order=_batch,
 )
 
@@ -134,6 +136,7 @@ ANY_VALUE = AggregateFunction(
     any_order=_least,
     values=Multiset(_any_of_values, pick="first"),
     over_distinct=over_ordered_distinct,
+    batch_in_order=once,
     batch_any_order=_any_batch,
     derived_from=(frozenset({"min"}),),
 )

@@ -94,6 +94,16 @@ def _kept(type_: SqlType) -> SqlType:
     )
 
 
+def _as_kept(value: exp.Expr, type_: SqlType) -> exp.Expr:
+    """A value whose type can be written down: `[]` is an array of integers. A bare NULL goes with every function."""
+    kept = _kept(type_)
+    return (
+        value
+        if type_ in (kept, NULL)
+        else exp.cast(value.copy(), exp.DataType.build(str(kept), dialect="duckdb"))
+    )
+
+
 class AggregateCalls:
     """The calls of one SELECT over the columns `fields`; calls that are written the same are one.
 
@@ -221,7 +231,6 @@ class AggregateCalls:
             if order_by and not order_by[0][1]:
                 order_by, order_types = (), ()
         types = tuple(self._context.type_of(a, fields).type for a in arguments)
-        types = tuple(t if t == NULL else _kept(t) for t in types)
         if distinct:
             for term, _, _ in order_by:
                 if self._context.form(term, fields) != self._context.form(arguments[0], fields):
@@ -239,6 +248,17 @@ class AggregateCalls:
                         "the type of this is not known, so its values can't be kept in state",
                         help=UNTYPED_HELP,
                     )
+        of_rows = function.arguments.of_rows
+        values = len(arguments) if of_rows is None else of_rows
+        arguments = tuple(
+            _as_kept(a, t) if n < values else a for n, (a, t) in enumerate(zip(arguments, types, strict=True))
+        )
+        types = tuple(_kept(t) if n < values else t for n, t in enumerate(types))
+        order_by = tuple(
+            (_as_kept(term, t), descending, nulls_first)
+            for (term, descending, nulls_first), t in zip(order_by, order_types, strict=True)
+        )
+        order_types = tuple(map(_kept, order_types))
         read = (c.name for a in arguments for c in without_marks(a).find_all(exp.Column))
         label = f"{name}({', '.join(read)})"
         result = AggregateCall(

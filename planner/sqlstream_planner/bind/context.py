@@ -20,7 +20,7 @@ from sqlstream_planner.expressions.functions.as_written import marked
 from sqlstream_planner.expressions.functions.calls import written_call
 from sqlstream_planner.expressions.functions.translate import translate_marked
 from sqlstream_planner.expressions.infer import infer, require_boolean
-from sqlstream_planner.expressions.problems import UNTRANSLATABLE, TypeProblem
+from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTRANSLATABLE, TypeProblem
 from sqlstream_planner.expressions.unnests import unnest_call
 from sqlstream_planner.identity.relation import Columns, form_over
 from sqlstream_planner.logical import Field, Fields
@@ -165,11 +165,19 @@ class BindContext:
         self, expression: exp.Expr, fields: Fields, *, aggregates: bool = False, windows: bool = False
     ) -> TypedExpr:
         """The type of a resolved expression over `fields`; a type problem becomes a diagnostic."""
-        return self._typed(
+        typed = self._typed(
             lambda: infer(expression, self._types(fields), aggregates=aggregates, windows=windows),
             expression,
             fields,
         )
+        if _has_untyped_keys(typed.type):
+            self.fail(
+                expression,
+                UNSUPPORTED_EXPRESSION,
+                "the keys of this map have no type, so no column can hold it",
+                help="CAST it, such as CAST(MAP{} AS MAP<STRING, INT>)",
+            )
+        return typed
 
     def condition(self, expression: exp.Expr, fields: Fields, what: str) -> TypedExpr:
         """Like `type_of` for a condition, which must be BOOLEAN. `what` names the clause."""
@@ -307,6 +315,14 @@ class BindContext:
             return translated.transform(_plain_time_cast).transform(_plain_empty_map)
         except TypeProblem as problem:
             raise DiagnosticError(_as_written(problem.diagnostic(self.span(problem.node)), fields)) from None
+
+
+def _has_untyped_keys(type_: SqlType) -> bool:
+    """Whether there is a map of no known keys in it, such as MAP{}: Arrow has none."""
+    if type_.kind is Kind.MAP and type_.key is not None and type_.key.kind is Kind.NULL:
+        return True
+    parts = (type_.element, type_.key, type_.value, *(t for _, t in type_.fields))
+    return any(_has_untyped_keys(part) for part in parts if part is not None)
 
 
 _MATCHES: Mapping[type[exp.Expr], str] = {

@@ -140,6 +140,9 @@ class QueryBinder:
         kind = type(query).__name__.upper()
         if query.args.get("by_name"):
             self.context.unsupported(query, f"{kind} BY NAME", help="list the columns in the same order")
+        chain = _long_union_all(query)
+        if chain:
+            return self.union_of(query, tuple(self.bind(each, ctes) for each in chain))
         left, right = self.bind(query.left, ctes), self.bind(query.right, ctes)
         all_ = not query.args.get("distinct")
         if isinstance(query, exp.Union):
@@ -385,6 +388,22 @@ class QueryBinder:
                 self.context.unsupported(
                     at if isinstance(at, exp.Expr) else node, what, help=_INSTEAD.get(what)
                 )
+
+
+#: From how many queries on a chain of UNION ALL is bound at once: pair by pair takes a time that is quadratic.
+_CHAIN = 32
+
+
+def _long_union_all(query: exp.Expr) -> list[exp.Expr]:
+    """The queries of a long chain of nothing but UNION ALL, in their order; none if it is no such chain."""
+    found: list[exp.Expr] = []
+    while isinstance(query, exp.Union):
+        given = {key for key, value in query.args.items() if value and key not in ("this", "expression")}
+        if (given and found) or query.args.get("distinct") or query.args.get("by_name"):
+            break
+        found.append(query.expression)
+        query = query.this
+    return [query, *reversed(found)] if len(found) >= _CHAIN else []
 
 
 def _is_union_all(node: Node) -> bool:

@@ -69,6 +69,9 @@ _SIMPLE: dict[exp.DType, SqlType] = {
     _T.NULL: NULL,
 }
 _TIMES = (_T.TIMESTAMP, _T.TIMESTAMPNTZ, _T.TIMESTAMPTZ, _T.TIMESTAMPLTZ, _T.DATETIME, _T.TIME)
+_TEXTS = (_T.TEXT, _T.VARCHAR, _T.CHAR, _T.NCHAR, _T.NVARCHAR, _T.BPCHAR, _T.VARBINARY, _T.BINARY, _T.BLOB)
+#: A size may follow these, such as VARCHAR(10), TIMESTAMP(3).
+_SIZED = (*_TIMES, *_TEXTS)
 _DECIMALS = (_T.DECIMAL, _T.BIGDECIMAL, _T.UDECIMAL)
 _MICROSECONDS = 6
 
@@ -86,6 +89,8 @@ def sql_type_of(node: exp.Expr) -> SqlType:
         raise _unknown(node)
     kind, inside = node.this, node.expressions
     if kind in _SIMPLE:
+        if inside and not (kind in _SIZED and len(inside) == 1 and _is_size(inside[0])):
+            raise _unknown(node)
         if kind in _TIMES and inside and int(inside[0].name) > _MICROSECONDS:
             raise TypeProblem(
                 node,
@@ -95,7 +100,7 @@ def sql_type_of(node: exp.Expr) -> SqlType:
             )
         return _SIMPLE[kind]
     if kind in _DECIMALS:
-        if not all(parameter.name.isdigit() for parameter in inside):
+        if len(inside) > 2 or not all(map(_is_size, inside)):
             raise _unknown(node)
         sizes = [int(parameter.name) for parameter in inside]
         precision, scale = [*sizes, 0][:2] if sizes else (18, 3)
@@ -113,6 +118,12 @@ def sql_type_of(node: exp.Expr) -> SqlType:
     if kind is _T.STRUCT and inside:
         return struct(*((field.name, sql_type_of(field.args["kind"])) for field in inside))
     raise _unknown(node)
+
+
+def _is_size(parameter: exp.Expr) -> bool:
+    """Whether a parameter of a type is a whole number: not 2.5, NULL, 'x' or MAX."""
+    value = parameter.this if isinstance(parameter, exp.DataTypeParam) else parameter
+    return isinstance(value, exp.Literal) and not value.is_string and str(value.this).isdecimal()
 
 
 def _written(node: exp.Expr) -> str:

@@ -43,6 +43,14 @@ class ExactlyOnceSink:
 
     # ------------------------------------------------------------------------------------- the epoch's steps
 
+    def check(self, *, previous: int) -> None:
+        """Whether the target would take rows after epoch `previous`, before any are computed; nothing of it stays.
+
+        Raises as `prepare` does.
+        """
+        if not self._is_set_up:
+            self._try(lambda: self._look_ahead(previous))
+
     def prepare(self, epoch: int, parts: Sequence[SinkPart], *, previous: int) -> None:
         """Apply the epoch's rows in a transaction that stays open.
 
@@ -136,6 +144,12 @@ class ExactlyOnceSink:
             raise self._dropped(previous)
         self._check_at(record, previous)
         self._apply(epoch, rows)
+
+    def _look_ahead(self, previous: int) -> None:
+        self._target.release()
+        if self._target.open(create=False):
+            self._set_up(previous)
+        self._target.release()
 
     def _apply_again(self, epoch: int, previous: int, rows: StagedEpoch) -> None:
         if not self._target.open(create=False):

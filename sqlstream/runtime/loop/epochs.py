@@ -78,6 +78,7 @@ class EpochLoop:
         self._on_up = on_up
         self._on_phase = on_phase
         self._said: str | None = None
+        self._checked = False
         self._check_lease = check_lease
         self._faults = faults
         self._clock = clock
@@ -124,6 +125,9 @@ class EpochLoop:
             begun = self._clock()
             ready = self._planner.look()
             if ready.worth_it:
+                if not self._checked:
+                    self._outputs.check(committed_epoch(self._state.last))
+                    self._checked = True
                 if self._runner.make_ready():
                     continue  # meanwhile more may have come
                 plan = self._written(ready)

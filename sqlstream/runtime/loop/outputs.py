@@ -21,6 +21,13 @@ class Outputs:
         self._moved = program.moved
         self._store = store
 
+    def check(self, previous: int) -> None:
+        """Whether the sinks would take rows, before any are computed; `previous` as for `prepare`."""
+        for sink in self._sinks.values():
+            check = getattr(sink, "check", None)
+            if check is not None:
+                check(previous=previous)
+
     def prepare(self, epoch: int, outcome: EpochOutcome, previous: int) -> None:
         """Make all that an epoch wrote ready; what may fail, fails here.
 

@@ -8,6 +8,7 @@ import socket
 import time
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from sqlstream.planning import plan_file
@@ -93,6 +94,29 @@ def test_what_needs_no_spark_is_told_before_it_starts(
     with pytest.raises(DiagnosticError) as caught:
         run(file)
     assert (caught.value.exit_code, caught.value.diagnostics[0].code) == (5, "ENV006")
+
+
+def test_a_table_with_other_columns_is_told_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = pipeline(tmp_path, sink="'connector' = 'duckdb', 'path' = 'x.db'")
+    (tmp_path / "in/1.json").write_text('{"a": 1}\n')
+    with duckdb.connect(str(tmp_path / "x.db")) as connection:
+        connection.execute("CREATE TABLE o (a VARCHAR)")
+    with monkeypatch.context() as patch:
+        patch.setattr(on_demand.SparkOnDemand, "_started", no_spark)
+        with pytest.raises(DiagnosticError) as caught:
+            run(file)
+    assert (
+        "has the columns (a VARCHAR), but the pipeline gives (a INTEGER)"
+        in caught.value.diagnostics[0].message
+    )
+    with duckdb.connect(str(tmp_path / "x.db")) as connection:
+        assert connection.execute("SELECT table_name FROM duckdb_tables()").fetchall() == [("o",)], (
+            "nothing is made"
+        )
+        connection.execute("DROP TABLE o")
+    assert run(file, runner=InProcessRunner(2)).rows_written == {"o": 1}
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def _document() -> tuple[frozenset[str], Mapping[str, Function]]:
     for kind, names, signatures in entries:
         for name in names:
             overloads = tuple(_overload(signature, _OPTIONAL.get(name, 0)) for signature in signatures)
-            functions.setdefault(name, Function(name, FunctionKind(kind), overloads))
+            functions.setdefault(name.lower(), Function(name, FunctionKind(kind), overloads))
     for name, (parameters, returns) in MACROS.items():
         functions[name] = _macro(name, parameters, returns, FunctionKind.MACRO)
     for name, (parameters, returns) in AGGREGATE_MACROS.items():
@@ -161,7 +161,9 @@ def _macro(name: str, parameters: str, returns: str, kind: FunctionKind) -> Func
     variadic = parameters.removesuffix("...") if parameters.endswith("...") else None
     parts = () if variadic else tuple(parameters.replace("MAP(K, V)", "MAP(K|V)").split(", "))
     parts = tuple(p.replace("|", ", ") for p in parts)
-    return Function(name, kind, (Overload(parts, returns, variadic),))
+    first = parts[0].split(" or ") if parts else []
+    forms = [(one, *parts[1:]) for one in first] or [parts]
+    return Function(name, kind, tuple(Overload(form, returns, variadic) for form in forms))
 
 
 def lookup(name: str) -> Function | None:
@@ -171,7 +173,12 @@ def lookup(name: str) -> Function | None:
 
 def names() -> tuple[str, ...]:
     """All function names, without operators, sorted."""
-    return tuple(sorted(n for n in _document()[1] if n[0].isalpha()))
+    return tuple(sorted(n for n in _document()[1] if n[0].isalpha() and " " not in n))
+
+
+def every_name() -> tuple[str, ...]:
+    """All names, those of operators too, sorted."""
+    return tuple(sorted(_document()[1]))
 
 
 def volatile_names() -> tuple[str, ...]:

@@ -7,9 +7,6 @@ tests/planner/test_functions.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-
-from sqlglot import exp
 
 from sqlstream_operators.plan.types import (
     BIGINT,
@@ -20,6 +17,7 @@ from sqlstream_operators.plan.types import (
     JSON,
     NULL,
     TIMESTAMP,
+    TIMESTAMPTZ,
     UNKNOWN,
     VARCHAR,
     Kind,
@@ -30,29 +28,19 @@ from sqlstream_operators.plan.types import (
     struct,
 )
 from sqlstream_planner.expressions.casts import TypedExpr, common_type, decimal_of
+from sqlstream_planner.expressions.functions.call import Call, NotTypableError
 from sqlstream_planner.expressions.functions.catalogue import LIST_AGGREGATES
+from sqlstream_planner.expressions.functions.constant_arguments import (
+    JSON_PATHS,
+    STRPTIMES,
+    group_names,
+    has_wildcard,
+    literal_texts,
+    specifiers,
+    unique_fields,
+)
+from sqlstream_planner.expressions.functions.resolve import pattern, substitute
 from sqlstream_planner.name_lists import names_in
-
-
-class NotTypableError(Exception):
-    """The arguments do not go together; the text says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A call whose overload is chosen: name, argument types, and their expressions (for constants)."""
-
-    name: str
-    types: tuple[TypedExpr, ...]
-    nodes: tuple[exp.Expr, ...]
-    returns: str
-
-    def constant(self, index: int) -> int | str | None:
-        """The value of the argument at `index`, if it is a literal (numbers as int)."""
-        if index >= len(self.types):
-            return None
-        return self.types[index].literal
-
 
 Rule = Callable[[Call], SqlType]
 UBIGINT = SqlType(Kind.UBIGINT)
@@ -98,6 +86,8 @@ def _slice(call: Call) -> SqlType:
     type_ = _text_as_list(_first(call))
     if type_.kind not in (Kind.ARRAY, Kind.VARCHAR, Kind.BLOB, Kind.NULL, Kind.UNKNOWN):
         raise NotTypableError(f"{type_} can't be sliced, only lists and strings can")
+    if len(call.types) > 3 and type_.kind in (Kind.VARCHAR, Kind.BLOB):
+        raise NotTypableError(f"only lists can be sliced with a step, this is {type_}")
     return type_
 
 
@@ -121,7 +111,9 @@ def _min_max(call: Call) -> SqlType:
 
 
 def _arg_min_max(call: Call) -> SqlType:
-    return _list_of_first(call) if len(call.types) > 2 else _first(call)
+    if call.returns != "VARCHAR" or _first(call).kind is Kind.JSON:
+        return _list_of_first(call) if len(call.types) > 2 else _first(call)
+    return VARCHAR
 
 
 def _per_quantile(call: Call, type_: SqlType) -> SqlType:
@@ -129,7 +121,7 @@ def _per_quantile(call: Call, type_: SqlType) -> SqlType:
 
 
 def _interpolated(type_: SqlType) -> SqlType:
-    if type_.kind in INTEGERS:
+    if type_.kind in INTEGERS or type_.kind is Kind.NULL:
         return DOUBLE
     return TIMESTAMP if type_.kind is Kind.DATE else type_
 
@@ -211,6 +203,8 @@ def _round_decimal(call: Call) -> SqlType:
     places = call.constant(1)
     if not isinstance(places, int):
         raise NotTypableError(f"the number of places of {call.name} must be a literal for a DECIMAL")
+    if places < 0 and scale == 0 and -places <= precision < 38 and call.name != "trunc":
+        precision += 1  # 995 becomes 1000
     return decimal(precision, min(max(places, 0), scale))
 
 
@@ -240,6 +234,8 @@ def _concat(call: Call) -> SqlType:
 
 
 def _concat_lists(call: Call) -> SqlType:
+    if not call.types:
+        raise NotTypableError(f"`{call.name}` takes at least one list")
     return join(call.types, "list concatenation")
 
 
@@ -248,38 +244,60 @@ def _equi_width_bins(call: Call) -> SqlType:
 
 
 _DOUBLE_PARTS = frozenset({"epoch", "julian"})
-DATE_PARTS = frozenset(
+#: Parts that a TIME has, too.
+_CLOCK_PARTS = frozenset(
     names_in(
         """
-    century centuries day days dayofmonth d dayofweek dow weekday dayofyear doy decade decades epoch era
-    hour hours hr hrs h isodow isoyear julian microsecond microseconds us usec usecs usecond useconds
-    millennium millennia mil mils millisecond milliseconds ms msec msecs msecond mseconds minute minutes
-    min mins m month months mon mons nanosecond nanoseconds ns quarter quarters second seconds sec secs
-    s timezone timezone_hour timezone_minute week weeks weekofyear w year years yr yrs y yearweek cent
-    cents c dec decs
+    epoch hour hours hr hrs h microsecond microseconds us usec usecs usecond useconds
+    millisecond milliseconds ms msec msecs msecond mseconds minute minutes min mins m
+    second seconds sec secs s timezone timezone_hour timezone_minute
     """
     )
 )
+#: Parts that a stretch of time does not have.
+_CALENDAR_PARTS = frozenset(
+    names_in(
+        """
+    dayofweek dow weekday dayofyear doy isodow week weeks weekofyear w isoyear yearweek era julian
+    timezone timezone_hour timezone_minute
+    """
+    )
+)
+_DATE_PARTS = frozenset(
+    names_in(
+        """
+    century centuries cent c day days dayofmonth d decade decades dec decs millennium millennia mil mils
+    month months mon mons quarter quarters year years yr yrs y
+    """
+    )
+)
+DATE_PARTS = _CLOCK_PARTS | _CALENDAR_PARTS | _DATE_PARTS
+#: What only a time with a zone is cut to.
+_NEVER_CUT_TO = frozenset(names_in("era timezone timezone_hour timezone_minute"))
 
 
-def part_type(part: str) -> SqlType:
-    """The type of `date_part` for a literal part; NotTypableError if there is no such part."""
-    if part.lower() not in DATE_PARTS:
+def part_type(part: str, kind: Kind = Kind.TIMESTAMP) -> SqlType:
+    """The type of `date_part` for a literal part of a `kind`; NotTypableError if there is no such part."""
+    name = part.lower()
+    if name not in DATE_PARTS:
         raise NotTypableError(f"there is no date part `{part}`")
-    return DOUBLE if part.lower() in _DOUBLE_PARTS else BIGINT
+    has = name in _CLOCK_PARTS if kind is Kind.TIME else name not in _CALENDAR_PARTS
+    if kind in (Kind.TIME, Kind.INTERVAL) and not has:
+        raise NotTypableError(f"{kind.value} has no `{part}`")
+    return DOUBLE if name in _DOUBLE_PARTS else BIGINT
 
 
 def _date_part(call: Call) -> SqlType:
-    part = call.constant(0)
+    part, kind = call.constant(0), _second(call).kind
     if isinstance(part, str):
-        return part_type(part)
+        return part_type(part, kind)
     if call.returns != "STRUCT":
         return DOUBLE
-    node = call.nodes[0]
-    parts = [e.name for e in node.expressions if e.is_string] if isinstance(node, exp.Array) else []
+    parts = literal_texts(call, 0)
     if not parts:
-        return UNKNOWN
-    return struct(*((p, part_type(p)) for p in parts))
+        raise NotTypableError(f"the parts of `{call.name}` must be literals")
+    unique_fields(parts)
+    return struct(*((p, part_type(p, kind)) for p in parts))
 
 
 def field_of(type_: SqlType, name: str) -> SqlType | None:
@@ -298,16 +316,29 @@ def _struct_extract(call: Call) -> SqlType:
 
 
 def _struct_concat(call: Call) -> SqlType:
+    if not call.types:
+        raise NotTypableError("struct_concat takes at least one struct")
+    for typed in call.types:
+        if typed.type.kind not in (Kind.STRUCT, Kind.UNKNOWN):
+            raise NotTypableError(f"{typed.type} is no struct")
     if any(t.type.kind is not Kind.STRUCT for t in call.types):
         return UNKNOWN
+    unique_fields([name for t in call.types for name, _ in t.type.fields])
     return struct(*(field for t in call.types for field in t.type.fields))
 
 
 def _list_append(call: Call) -> SqlType:
+    _no_text(call, 0)
     return join([call.types[0], array(_second(call))], "list concatenation")
 
 
+def _no_text(call: Call, index: int) -> None:
+    if isinstance(call.types[index].literal, str):
+        raise NotTypableError(f"'{call.types[index].literal}' is no list: write [a, b]")
+
+
 def _list_prepend(call: Call) -> SqlType:
+    _no_text(call, 1)
     return join([array(_first(call)), call.types[1]], "list concatenation")
 
 
@@ -320,6 +351,45 @@ def _map_concat(call: Call) -> SqlType:
             "map_concat needs maps of one type: " + ", ".join(map(str, dict.fromkeys(maps)))
         )
     return maps[0] if maps else NULL
+
+
+def _json_paths(call: Call) -> SqlType:
+    returns = substitute(pattern(call.returns), {}) or UNKNOWN
+    several = len(call.types) > 1 and has_wildcard(call, 1)
+    return array(returns) if several else returns
+
+
+def _regexp_extract(call: Call) -> SqlType:
+    found: SqlType = VARCHAR
+    if len(call.types) > 2 and call.types[2].type.kind is Kind.ARRAY:
+        found = struct(*((name, VARCHAR) for name in group_names(call)))
+    return array(found) if call.name == "regexp_extract_all" else found
+
+
+def _strptime(call: Call) -> SqlType:
+    formats = literal_texts(call, 1)
+    if call.types[1].type.kind is Kind.NULL:
+        return TIMESTAMP
+    if not formats:
+        raise NotTypableError(f"the format of `{call.name}` must be a literal")
+    letters = {letter for format_ in formats for letter in specifiers(format_)}
+    if "n" in letters:
+        raise NotTypableError("'%n' reads nanoseconds, and time is kept in microseconds: write '%f'")
+    return TIMESTAMPTZ if letters & {"z", "Z"} else TIMESTAMP
+
+
+def _list_zip(call: Call) -> SqlType:
+    for typed in call.types:
+        if typed.type.kind not in (Kind.ARRAY, Kind.NULL, Kind.UNKNOWN, Kind.BOOLEAN):
+            raise NotTypableError(f"{typed.type} is no list")
+    return UNKNOWN
+
+
+def _json_object(call: Call) -> SqlType:
+    for typed in call.types[::2]:
+        if typed.type.kind not in (Kind.VARCHAR, Kind.UNKNOWN):
+            raise NotTypableError(f"the keys of {call.name} are VARCHAR, this is {typed.type}")
+    return JSON
 
 
 def _unknown(_: Call) -> SqlType:
@@ -373,6 +443,11 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("fdiv", "fmod"), _float_or_double),
     "struct_keys": _struct_keys,
     **dict.fromkeys(("date_part", "datepart"), _date_part),
+    **dict.fromkeys(JSON_PATHS, _json_paths),
+    **dict.fromkeys(("regexp_extract", "regexp_extract_all"), _regexp_extract),
+    **dict.fromkeys(STRPTIMES, _strptime),
+    **dict.fromkeys(("list_zip", "array_zip"), _list_zip),
+    "json_object": _json_object,
     **dict.fromkeys(("struct_extract", "array_extract"), _struct_extract),
     "struct_concat": _struct_concat,
     **dict.fromkeys(("list_append", "array_append", "array_push_back"), _list_append),
@@ -410,18 +485,12 @@ TYPE_UNKNOWN = frozenset(
 )
 
 
-# Which argument must be a constant.
-_FORMATS = frozenset({"strftime", "strptime", "try_strptime"})
-
-
-def check_constants(call: Call) -> None:
-    """Raise NotTypableError if an argument that must be a literal (a date part, a format) is wrong."""
+def check_part(call: Call) -> None:
+    """Raise NotTypableError for a part of a time that there is not."""
     if call.name in ("date_trunc", "datetrunc") and isinstance(part := call.constant(0), str):
         part_type(part)
-    if call.name in _FORMATS:
-        formats = [t for t in call.types if t.type.kind is Kind.VARCHAR]
-        if call.name == "strftime" and formats and all(t.literal is None for t in formats):
-            raise NotTypableError("the format of strftime must be a literal")
+        if part.lower() in _NEVER_CUT_TO and _second(call).kind is not Kind.TIMESTAMPTZ:
+            raise NotTypableError(f"{_second(call)} can't be cut to `{part}`")
 
 
 def return_type(call: Call) -> SqlType:

@@ -20,7 +20,7 @@ _NEVER_NULL = frozenset(
     ascii chr add subtract multiply + - * || & | xor ~ << >> ~~ !~~ ~~* !~~* @ typeof to_timestamp
     make_timestamp count count_star approx_count_distinct regr_count row_number rank dense_rank
     cume_dist percent_rank ntile datediff date_diff map list_distinct list_sort list_concat
-    array_to_string split_part date_add
+    split_part date_add
     """
     )
 )

@@ -28,6 +28,10 @@ from sqlstream_planner.expressions.problems import TypeProblem
 def call_type(inference: Inference, node: exp.Expr, call: WrittenCall) -> TypedExpr:
     """The type of a function call. Raises TypeProblem."""
     name = call.name
+    if not catalogue.is_aggregate(name):
+        _check_plain(node, call)
+    else:
+        _check_unnamed(call)
     if name in ("if", "iff") and len(call.arguments) == 3:
         inference.condition(call.arguments[0], "IF")
         return one_of(node, [inference.type_of(a) for a in call.arguments[1:]], False, "IF")
@@ -38,7 +42,7 @@ def call_type(inference: Inference, node: exp.Expr, call: WrittenCall) -> TypedE
     if name == "date_add" and len(call.arguments) == 2:
         return operator(inference, node, "+", call.arguments)
     if name in STRUCT_CALLS:
-        return struct_call(inference, name, call.arguments)
+        return struct_call(inference, node, name, call.arguments)
     function = catalogue.lookup(name)
     if function is None:
         raise unknown_function(node, name)
@@ -49,8 +53,33 @@ def call_type(inference: Inference, node: exp.Expr, call: WrittenCall) -> TypedE
         return list_aggregate(inference, node, name, call.arguments)
     if any(isinstance(a, exp.Lambda) for a in call.arguments):
         return lambda_call(inference, node, function, call.arguments)
-    arguments = [a for a in call.arguments if not isinstance(a, exp.Star)]
-    return resolved(node, function, [inference.type_of(a) for a in arguments], arguments)
+    return resolved(node, function, [inference.type_of(a) for a in call.arguments], call.arguments)
+
+
+def _check_plain(node: exp.Expr, call: WrittenCall) -> None:
+    """Refuse what only an aggregate can have."""
+    for what, there in (("DISTINCT", call.distinct), ("ORDER BY", call.order is not None)):
+        if there:
+            raise TypeProblem(
+                node, problems.WRONG_ARGUMENTS, f"`{call.name}` is no aggregate function and takes no {what}"
+            )
+    if call.name not in STRUCT_CALLS:
+        _check_unnamed(call)
+
+
+def _check_unnamed(call: WrittenCall) -> None:
+    for argument in call.arguments:
+        if isinstance(argument, exp.PropertyEQ | exp.Kwarg | exp.Alias):
+            raise TypeProblem(
+                argument,
+                problems.WRONG_ARGUMENTS,
+                f"the arguments of `{call.name}` have no names",
+                help="write their values one after the other",
+            )
+
+
+def _named_value(inference: Inference, node: exp.Expr) -> TypedExpr:
+    raise TypeProblem(node, problems.WRONG_ARGUMENTS, "a value can't be given a name here")
 
 
 def _check_place(inference: Inference, node: exp.Expr, function: Function) -> None:
@@ -129,6 +158,8 @@ def _window(inference: Inference, node: exp.Expr) -> TypedExpr:
 
 
 HANDLERS: Mapping[type[exp.Expr], Handler] = {
+    exp.PropertyEQ: _named_value,
+    exp.Kwarg: _named_value,
     exp.Filter: _filter,
     exp.WithinGroup: _within_group,
     exp.Window: _window,

@@ -18,7 +18,7 @@ from sqlstream_planner.expressions.problems import TypeProblem
 def _column(inference: Inference, node: exp.Expr) -> TypedExpr:
     assert isinstance(node, exp.Column)
     if isinstance(node.this, exp.Star):
-        return TypedExpr(UNKNOWN)
+        return _star(inference, node)
     parts = [part.name for part in node.parts]
     for local in reversed(inference.lambdas):
         if parts[0].lower() in local:
@@ -39,6 +39,15 @@ def _column(inference: Inference, node: exp.Expr) -> TypedExpr:
         f"unknown column `{'.'.join(parts)}`",
         ("known columns: " + ", ".join(sorted(inference.scope)),) if inference.scope else (),
         f"did you mean `{near}`?" if near else None,
+    )
+
+
+def _star(_: Inference, node: exp.Expr) -> TypedExpr:
+    raise TypeProblem(
+        node,
+        problems.WRONG_ARGUMENTS,
+        f"`{node.sql()}` stands for several columns, and one value is wanted here",
+        help="name the column",
     )
 
 
@@ -90,6 +99,7 @@ def field_type(node: exp.Expr, typed: TypedExpr, name: str) -> TypedExpr:
 
 HANDLERS: Mapping[type[exp.Expr], Handler] = {
     exp.Column: _column,
+    exp.Star: _star,
     exp.Identifier: _identifier,
     exp.Dot: _dot,
 }

@@ -41,8 +41,15 @@ def list_aggregate(
         raise no_match(node, known_function(name), typed, arguments)
     extra = 1
     folded: int | str | None = name.removeprefix("list_")
-    if name.removeprefix("list_").removeprefix("array_") in ("aggregate", "aggr"):
+    if folded in ("aggregate", "aggr") or name.removeprefix("array_") in ("aggregate", "aggr"):
         folded, extra = (typed[1].literal if len(typed) > 1 else None), 2
+    if not isinstance(folded, str) and typed[0].type.kind is Kind.ARRAY:
+        raise TypeProblem(
+            node,
+            problems.WRONG_ARGUMENTS,
+            f"the name of the aggregate function in `{name}` must be a literal",
+            help=f"write {name}(l, 'sum')",
+        )
     if not isinstance(folded, str) or typed[0].type.kind is not Kind.ARRAY:
         return TypedExpr(UNKNOWN)
     function = catalogue.lookup(folded)

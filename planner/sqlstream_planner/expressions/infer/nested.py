@@ -19,6 +19,8 @@ from sqlstream_operators.plan.types import (
 )
 from sqlstream_planner.expressions import problems
 from sqlstream_planner.expressions.casts import TypedExpr, common_type
+from sqlstream_planner.expressions.functions.call import NotTypableError
+from sqlstream_planner.expressions.functions.constant_arguments import unique_fields
 from sqlstream_planner.expressions.infer.columns import field_type
 from sqlstream_planner.expressions.infer.inference import Handler, Inference
 from sqlstream_planner.expressions.infer.resolution import joined, known_function, resolved
@@ -38,7 +40,7 @@ def _array(inference: Inference, node: exp.Expr) -> TypedExpr:
 
 def _struct(inference: Inference, node: exp.Expr) -> TypedExpr:
     fields = [(name, inference.type_of(value).type) for name, value in _named(node.expressions)]
-    return TypedExpr(_struct_type(fields), False)
+    return TypedExpr(_struct_type(node, fields), False)
 
 
 def _to_map(inference: Inference, node: exp.Expr) -> TypedExpr:
@@ -56,9 +58,13 @@ def _bracket(inference: Inference, node: exp.Expr) -> TypedExpr:
     typed = inference.type_of(node.this)
     (index,) = node.expressions[:1] or [None]
     if isinstance(index, exp.Slice):
-        for bound in (index.this, index.expression):
+        for bound in (index.this, index.expression, index.args.get("step")):
             if bound is not None:
                 inference.type_of(bound)
+        if index.args.get("step") is not None and typed.type.kind in (Kind.VARCHAR, Kind.BLOB, Kind.JSON):
+            raise TypeProblem(
+                node, problems.WRONG_ARGUMENTS, f"only lists can be sliced with a step, this is {typed.type}"
+            )
         if typed.type.kind is Kind.JSON:
             return TypedExpr(VARCHAR)
         if typed.type.kind in (Kind.ARRAY, Kind.VARCHAR, Kind.BLOB, Kind.UNKNOWN, Kind.NULL):
@@ -96,7 +102,7 @@ def _json_extract(inference: Inference, node: exp.Expr) -> TypedExpr:
     return TypedExpr(VARCHAR if isinstance(node, exp.JSONExtractScalar) else JSON)
 
 
-def struct_call(inference: Inference, name: str, arguments: Sequence[exp.Expr]) -> TypedExpr:
+def struct_call(inference: Inference, node: exp.Expr, name: str, arguments: Sequence[exp.Expr]) -> TypedExpr:
     """One of STRUCT_CALLS. Raises TypeProblem."""
     if name == "struct_pack":
         for argument in arguments:
@@ -106,15 +112,28 @@ def struct_call(inference: Inference, name: str, arguments: Sequence[exp.Expr]) 
                     problems.WRONG_ARGUMENTS,
                     "a field of struct_pack needs a name: struct_pack(a := …)",
                 )
-        return TypedExpr(_struct_type([(n, inference.type_of(v).type) for n, v in _named(arguments)]), False)
-    base = inference.type_of(arguments[0]) if arguments else TypedExpr(UNKNOWN)
-    fields = dict(base.type.fields)
-    for field_name, value in _named(arguments[1:]):
-        known = next((n for n in fields if n.lower() == field_name.lower()), field_name)
-        fields[known] = inference.type_of(value).type
+        fields = [(n, inference.type_of(v).type) for n, v in _named(arguments)]
+        return TypedExpr(_struct_type(node, fields), False)
+    if not arguments:
+        raise TypeProblem(node, problems.WRONG_ARGUMENTS, f"`{name}` does not take 0 arguments")
+    base = inference.type_of(arguments[0])
+    if base.type.kind not in (Kind.STRUCT, Kind.UNKNOWN):
+        raise TypeProblem(node, problems.WRONG_ARGUMENTS, f"{base.type} is no struct")
+    for argument in arguments[1:]:
+        if not isinstance(argument, exp.PropertyEQ | exp.Alias | exp.Kwarg):
+            raise TypeProblem(
+                argument, problems.WRONG_ARGUMENTS, f"a field of {name} needs a name: {name}(s, a := …)"
+            )
+    given = [(n, inference.type_of(v).type) for n, v in _named(arguments[1:])]
     if base.type.kind is not Kind.STRUCT:
         return TypedExpr(UNKNOWN)
-    return TypedExpr(_struct_type(list(fields.items())), base.nullable)
+    if name == "struct_insert":
+        return TypedExpr(_struct_type(node, [*base.type.fields, *given]), base.nullable)
+    _unique(node, given)
+    updated = dict(base.type.fields)
+    for field_name, type_ in given:
+        updated[next((n for n in updated if n.lower() == field_name.lower()), field_name)] = type_
+    return TypedExpr(_struct_type(node, list(updated.items())), base.nullable)
 
 
 def _named(expressions: Sequence[exp.Expr]) -> list[tuple[str, exp.Expr]]:
@@ -131,8 +150,16 @@ def _named(expressions: Sequence[exp.Expr]) -> list[tuple[str, exp.Expr]]:
     return named
 
 
-def _struct_type(fields: list[tuple[str, SqlType]]) -> SqlType:
+def _struct_type(node: exp.Expr, fields: list[tuple[str, SqlType]]) -> SqlType:
+    _unique(node, fields)
     return struct(*fields) if fields else UNKNOWN
+
+
+def _unique(node: exp.Expr, fields: Sequence[tuple[str, SqlType]]) -> None:
+    try:
+        unique_fields([name for name, _ in fields])
+    except NotTypableError as reason:
+        raise TypeProblem(node, problems.WRONG_ARGUMENTS, str(reason), help="give it another name") from None
 
 
 HANDLERS: Mapping[type[exp.Expr], Handler] = {

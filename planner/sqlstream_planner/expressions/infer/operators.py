@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.types import UNKNOWN, VARCHAR
+from sqlstream_operators.plan.types import UNKNOWN, VARCHAR, Kind
 from sqlstream_planner.expressions import problems
 from sqlstream_planner.expressions.casts import TypedExpr, can_cast_explicitly, literal_type
 from sqlstream_planner.expressions.datatypes import sql_type_of
-from sqlstream_planner.expressions.functions.generics import NotTypableError, part_type
+from sqlstream_planner.expressions.functions.call import NotTypableError
+from sqlstream_planner.expressions.functions.generics import part_type
 from sqlstream_planner.expressions.functions.suggestions import cast_help
 from sqlstream_planner.expressions.infer.inference import Handler, Inference
 from sqlstream_planner.expressions.infer.resolution import known_function, resolved
@@ -68,6 +69,12 @@ def _negative(inference: Inference, node: exp.Expr) -> TypedExpr:
 def _cast(inference: Inference, node: exp.Expr) -> TypedExpr:
     from_ = inference.type_of(node.this)
     to = sql_type_of(node.args["to"])
+    if to.kind is Kind.NULL:
+        raise TypeProblem(node, problems.UNKNOWN_TYPE, "NULL is no type that a value can be cast to")
+    if to.kind is Kind.BLOB and node.args["to"].expressions:
+        raise TypeProblem(
+            node, problems.UNKNOWN_TYPE, "a cast can't cut bytes to a size", help="write CAST(… AS BYTES)"
+        )
     if not can_cast_explicitly(from_.type, to):
         raise TypeProblem(
             node,
@@ -87,7 +94,7 @@ def _extract(inference: Inference, node: exp.Expr) -> TypedExpr:
     part = TypedExpr(VARCHAR, False, node.this.name.lower())
     resolved(node, known_function("date_part"), [part, typed], [node.this, node.expression])
     try:
-        return TypedExpr(part_type(str(part.literal)), typed.nullable)
+        return TypedExpr(part_type(str(part.literal), typed.type.kind), typed.nullable)
     except NotTypableError as reason:
         raise TypeProblem(node, problems.WRONG_ARGUMENTS, str(reason)) from None
 

@@ -11,27 +11,36 @@ from sqlstream_planner.diagnostics import counted, did_you_mean
 from sqlstream_planner.expressions import problems
 from sqlstream_planner.expressions.casts import TypedExpr
 from sqlstream_planner.expressions.functions import catalogue
+from sqlstream_planner.expressions.functions.call import Call, NotTypableError
 from sqlstream_planner.expressions.functions.calls import written_call
 from sqlstream_planner.expressions.functions.catalogue import Function, FunctionKind
-from sqlstream_planner.expressions.functions.generics import (
-    Call,
-    NotTypableError,
-    check_constants,
-    join,
-    return_type,
-)
+from sqlstream_planner.expressions.functions.constant_arguments import JSON_PATHS, STRPTIMES, check_constants
+from sqlstream_planner.expressions.functions.generics import check_part, join, return_type
 from sqlstream_planner.expressions.functions.nullability import nullable
 from sqlstream_planner.expressions.functions.resolve import Resolved, Unresolved, pattern, resolve
 from sqlstream_planner.expressions.functions.suggestions import suggest_cast
 from sqlstream_planner.expressions.functions.translate.rewrite import translated_names, translations
 from sqlstream_planner.expressions.infer.texts import instead_of, never
 from sqlstream_planner.expressions.problems import TypeProblem
+from sqlstream_planner.name_lists import names_in
 
 _SHOWN_SIGNATURES = 8
 #: Their arguments are made values of the type that they give.
 _OF_ONE_TYPE = frozenset({"coalesce", "greatest", "least"})
 # Their overloads give a type, but DuckDB then binds another one.
-_REBOUND = frozenset({"quantile_cont", "date_part", "datepart", "struct_keys"})
+_REBOUND = (
+    JSON_PATHS
+    | STRPTIMES
+    | frozenset(
+        names_in(
+            """
+    quantile_cont median date_part datepart struct_keys regexp_extract regexp_extract_all json_object struct_concat
+    arg_min arg_max argmin argmax min_by max_by arg_min_null arg_max_null arg_min_nulls_last
+    arg_max_nulls_last
+    """
+        )
+    )
+)
 
 
 def resolved(
@@ -52,6 +61,7 @@ def resolved(
     returns = found.returns
     generic = Call(function.name, tuple(typed), tuple(nodes), found.overload.returns)
     try:
+        check_part(generic)
         check_constants(generic)
         if returns is None or function.kind is FunctionKind.MACRO or _overridden(function.name, found):
             returns = return_type(generic)

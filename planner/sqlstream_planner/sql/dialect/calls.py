@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
@@ -159,6 +159,39 @@ def map_literal(p: SqlStreamParser) -> exp.Expr:
     keys = p.expression(exp.Array(expressions=items[0::2]))
     values = p.expression(exp.Array(expressions=items[1::2]))
     return p.expression(exp.Map(keys=keys, values=values))
+
+
+def map_(p: SqlStreamParser) -> Any:
+    """DuckDB's MAP {'k': 1} and MAP(['k'], [1]); MAP {} is MAP(), which sqlglot writes rightly inside a CAST."""
+    at = p._prev
+    if p._match(TokenType.L_BRACE, advance=False):
+        read: Any = p._parse_bracket()
+        entries = read  # what is inside of the brackets that follow it: MAP {'k': 1}['k']
+        while isinstance(entries, exp.Bracket):
+            entries = entries.this
+        made = p.expression(exp.ToMap(this=entries.copy()) if entries.expressions else exp.Map(), at)
+        if entries is read:
+            return made
+        entries.replace(made)
+        return read
+    arguments = p._parse_wrapped_csv(p._parse_assignment, optional=False)
+    if len(arguments) not in (0, 2):
+        p.fail_at_token(at, "MAP(…) takes a list of keys and a list of values")
+    return p.expression(exp.Map(**dict(zip(("keys", "values"), arguments, strict=False))), at)
+
+
+def struct_pack(p: SqlStreamParser) -> exp.Expr:
+    """STRUCT_PACK(a := 1, b): a column without a name gives its own, which in a plan it has no more."""
+    arguments = p._parse_csv(p._parse_lambda)
+    return p.call("STRUCT_PACK", *(_named_as_itself(p, argument) for argument in arguments))
+
+
+def _named_as_itself(p: SqlStreamParser, argument: exp.Expr) -> exp.Expr:
+    if isinstance(argument, exp.Kwarg):
+        return p.expression(exp.PropertyEQ(this=argument.this, expression=argument.expression))
+    if not isinstance(argument, exp.Column) or isinstance(argument.this, exp.Star):
+        return argument
+    return p.expression(exp.PropertyEQ(this=argument.this.copy(), expression=argument))
 
 
 def json_value(p: SqlStreamParser) -> exp.Expr:

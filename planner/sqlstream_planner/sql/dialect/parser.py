@@ -67,6 +67,7 @@ class SqlStreamParser(DuckDBParser):
         "CAST": lambda self: self._parse_cast(True),
         "TRY_CAST": lambda self: self._parse_cast(False, safe=True),
         "EXTRACT": lambda self: self._parse_extract(),
+        "STRUCT_PACK": lambda self: calls.struct_pack(self),
         "SUBSTRING": lambda self: calls.substring(self),
         "TRIM": lambda self: calls.trim(self),
         "POSITION": lambda self: calls.position(self),
@@ -86,7 +87,8 @@ class SqlStreamParser(DuckDBParser):
         "JSON_OBJECTAGG": lambda self: calls.refuse_json_aggregate(self, "JSON_OBJECTAGG"),
     }
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[[Any], Any]]] = {
-        name: DuckDBParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE", "MAP", "@")
+        **{name: DuckDBParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE", "@")},
+        "MAP": lambda self: calls.map_(self),
     }
     JSON_OPERATORS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         TokenType.ARROW: lambda self, this, path: calls.arrow(self, "json_extract", this, path),

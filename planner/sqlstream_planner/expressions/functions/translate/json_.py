@@ -29,6 +29,11 @@ def _path(node: exp.Expr, context: Context) -> exp.Expr:
     mode, _, rest = path.partition(" ")
     if mode == "strict":
         raise context.refuse("only lax JSON paths can be run", f"write '{rest}'")
+    if "*" in path or ".." in path:
+        raise context.refuse(
+            f"the JSON path '{path}' can find several values",
+            "JSON_EXTRACT(json, '$.*') gives all that it finds",
+        )
     return text(_BRACKETS.sub(r'."\2"', rest if mode == "lax" else path))
 
 
@@ -46,6 +51,10 @@ def _json_query(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
     extract = call("json_extract", source.copy(), path.copy())
     as_text = exp.Cast(this=extract, to=exp.DataType.build("VARCHAR"))
     return exp.Case(ifs=[exp.If(this=nested, true=as_text)])
+
+
+def _get_json_object(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
+    return call("json_extract_string", arguments[0], _path(arguments[1], context))
 
 
 def _json_exists(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
@@ -96,6 +105,7 @@ JSON_FUNCTIONS = (
         "json_extract_string(json, path)",
         "what the path finds, as text",
         SPARK,
+        _get_json_object,
     ),
     entry("JSON_STRING(value)", "CAST(to_json(value) AS VARCHAR)", "any value as JSON text", FLINK),
     entry(

@@ -21,7 +21,9 @@ from sqlstream_planner.expressions.functions.translate.entry import (
 _JAVA_REPLACEMENT = re.compile(r"\\(.)|\$(\d)", re.DOTALL)
 
 
-def _concat(arguments: Sequence[exp.Expr], _: Context) -> exp.Expr:
+def _concat(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
+    if not arguments:
+        raise context.refuse("CONCAT takes at least one argument", "write CONCAT(a, b)")
     if len(arguments) == 1:
         return exp.Cast(this=arguments[0], to=exp.DataType.build("VARCHAR"))
     joined = arguments[0]
