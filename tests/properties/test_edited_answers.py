@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sqlstream.planning import plan_file
+from sqlstream_operators.plan.answers import missing_answers
 from sqlstream_planner.diagnostics import Diagnostic
 from sqlstream_planner.pipeline import Planned
 from tests.examples import examples
@@ -95,6 +96,9 @@ def test_a_chain_of_edits(
             (folder / "input" / f"{number}.json").write_text(lines)
             read = read if not number else [*read, *new]
             plan = planned(folder, text(relation, one))
+            sink = plan.physical.sinks[0]
+            if sink.changelog == "append" or missing_answers(plan.physical, sink.name):
+                return  # such as DISTINCT, whose rows are not taken back, and rows beside a group: refused
             warnings: list[Diagnostic] = []
             run_here(
                 plan,

@@ -29,9 +29,9 @@ _FROM_SAVEPOINT = (
 )
 
 
-def _way(spec: SinkSpec) -> str:
-    """How to have what a sink would hold by the new query: a fork gives those their whole answer that take changes."""
-    return _FROM_SAVEPOINT if spec.changelog == "retract" else _START_OVER
+def _way(spec: SinkSpec, now: PhysicalPlan) -> str:
+    """How to have what a sink would hold by the new query: a fork gives a sink its whole answer where the state has it."""
+    return _START_OVER if missing_answers(now, spec.name) else _FROM_SAVEPOINT
 
 
 def sink_edits(
@@ -48,11 +48,11 @@ def sink_edits(
     for spec in now.sinks:
         at = written.get(spec.name, Written())
         if spec.name not in former:
-            yield _new(spec, gone, at)
+            yield _new(spec, gone, at, _way(spec, now))
             continue
         old, new = read_sink_identity(former[spec.name].identity), read_sink_identity(spec.identity)
         if old is not None and new is not None:
-            yield from _edit(spec, old, new, at, restated=spec.name in restated)
+            yield from _edit(spec.name, old, new, at, _way(spec, now), restated=spec.name in restated)
         elif not same_text:
             yield from _unknown(former[spec.name], spec, before.stages == now.stages, at)
 
@@ -95,7 +95,7 @@ def not_there(name: str, error: DataError) -> DiagnosticError:
     )
 
 
-def _new(spec: SinkSpec, gone: Iterable[SinkSpec], at: Written) -> Diagnostic:
+def _new(spec: SinkSpec, gone: Iterable[SinkSpec], at: Written, way: str) -> Diagnostic:
     new = read_sink_identity(spec.identity)
     notes = ["it would get only what is read from now on, not the results of the input read so far"]
     for other in gone:
@@ -113,14 +113,13 @@ def _new(spec: SinkSpec, gone: Iterable[SinkSpec], at: Written) -> Diagnostic:
         f"the query writes the table `{spec.name}`, which it did not before",
         at.query,
         tuple(notes),
-        f"{_way(spec)}; {_NOTHING_CHANGED}",
+        f"{way}; {_NOTHING_CHANGED}",
     )
 
 
 def _edit(
-    spec: SinkSpec, old: SinkIdentity, new: SinkIdentity, at: Written, *, restated: bool
+    name: str, old: SinkIdentity, new: SinkIdentity, at: Written, way: str, *, restated: bool
 ) -> Iterator[Diagnostic]:
-    name = spec.name
     moved = list(_place_changes(old, new))
     if moved:
         yield Diagnostic(
@@ -140,7 +139,7 @@ def _edit(
             f"the table `{name}` is declared otherwise than before",
             at.table,
             (*declared, "what it has was written as it was declared before"),
-            f"{_START_OVER}; {_NOTHING_CHANGED}",
+            f"{way}; {_NOTHING_CHANGED}",
         )
         return
     other = (old.queries, old.conflict, old.holds) != (new.queries, new.conflict, new.holds)
@@ -164,7 +163,7 @@ def _edit(
                     "only rows that change from now on would be written anew: the others would stay as the "
                     "former query gave them",
                 ),
-                f"{_way(spec)}; {_NOTHING_CHANGED}",
+                f"{way}; {_NOTHING_CHANGED}",
             )
     elif other and not (old.lasting and new.lasting):
         yield Diagnostic(

@@ -392,7 +392,7 @@ def test_what_was_never_given_anything_may_have_any_query(job: Job) -> None:
 
 def test_a_savepoint_is_the_way_to_the_new_answer(job: Job) -> None:
     text = COUNTS.replace("{sink}", DUCK)
-    edited = text.replace("COUNT(*) FROM", "COUNT(*) * 10 FROM")
+    edited = text.replace("n BIGINT", "n BIGINT, m BIGINT").replace("COUNT(*) FROM", "COUNT(*) * 10, 7 FROM")
     job.run(text)
     [told] = job.refused(edited)
     assert "savepoint create" in (told.help or "")
@@ -401,12 +401,14 @@ def test_a_savepoint_is_the_way_to_the_new_answer(job: Job) -> None:
     job.add((1, 12, "a", 13))
     job.run(edited.replace("out.duckdb", "new.duckdb"), state="fork", origin=origin)
     with duckdb.connect(str(job.folder / "new.duckdb"), read_only=True) as con:
-        assert Counter(con.execute("SELECT * FROM o").fetchall()) == Counter([(1, 30), (2, 10), (3, 10)])
+        assert Counter(con.execute("SELECT * FROM o").fetchall()) == Counter(
+            [(1, 30, 7), (2, 10, 7), (3, 10, 7)]
+        )
     again = job.run(edited.replace("out.duckdb", "new.duckdb"), state="fork", origin=origin)
     assert again == "nothing new"
     with pytest.raises(DiagnosticError) as caught:
         job.run(text.replace("out.duckdb", "new.duckdb"), state="fork", origin=origin)
-    assert [d.code for d in caught.value.diagnostics] == ["STA014"]
+    assert [d.code for d in caught.value.diagnostics] == ["STA015"]
 
 
 # ------------------------------------------------------------------------------- rows that are only appended
