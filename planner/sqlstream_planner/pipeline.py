@@ -15,7 +15,7 @@ from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.plan.state_schema import UntypedFieldError
 from sqlstream_planner.bind.script import bind_script
 from sqlstream_planner.catalog.descriptor import Connectors
-from sqlstream_planner.catalog.script import read_catalog
+from sqlstream_planner.catalog.script import declared
 from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import (
     SUPPORTED,
@@ -33,7 +33,7 @@ from sqlstream_planner.physical.plan import plan_physical
 from sqlstream_planner.rules import SETTLE, optimize
 from sqlstream_planner.secrets.masked_sql import masked_sql
 from sqlstream_planner.secrets.references import Secrets
-from sqlstream_planner.sql.parse import parse_file
+from sqlstream_planner.sql.parse import Script, parse_file
 from sqlstream_planner.sql.rendered import RenderedSql
 
 
@@ -85,7 +85,9 @@ def plan_file(
     Raises DiagnosticError with everything that is wrong with the file.
     """
     script = parse_file(source, file=file, variables=variables, env=env, search_path=search_path)
-    catalog = read_catalog(script, connectors)
+    catalog, errors = declared(script, connectors)
+    if errors:
+        raise DiagnosticError(*errors, *_further(script, catalog, errors))
     bound = bind_script(script, catalog)
     try:
         algebra = optimize(bound.roots, SETTLE)
@@ -108,6 +110,16 @@ def plan_file(
             )
         ) from error
     return Planned(script.rendered, catalog, algebra, logical, physical, bound.warnings)
+
+
+def _further(script: Script, catalog: Catalog, errors: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """What is wrong with the queries of a file whose declarations have mistakes, as far as these leave it to be seen."""
+    try:
+        bind_script(script, catalog)
+    except DiagnosticError as error:
+        # That nothing is written may follow from the others.
+        return [d for d in error.diagnostics if d not in errors and d.code != "SQL050"]
+    return []
 
 
 def _told_apart(physical: PhysicalPlan, algebra: Sequence[Sink], logical: Sequence[Sink]) -> PhysicalPlan:

@@ -258,3 +258,25 @@ def test_a_command_that_used_duckdb_ends_without_complaints() -> None:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_mistakes_of_tables_and_of_queries_are_told_together(
+    pipeline: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a table's own mistakes leave to be seen of the queries is said, and no more."""
+    pipeline.write_text(
+        PIPELINE.format(expression="aa").replace("'format' = 'json'", "'formt' = 'json'")
+        + "CREATE TABLE more (b INT) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json', 'x' = '1');\n"
+        "INSERT INTO out SELECT b FROM more;\nINSERT INTO more SELECT 1 + 'x' FROM more;\nINSERT INTO nothing SELECT 1 AS c;"
+    )
+    assert run_cli(["check", "--json", str(pipeline)]) == 1
+    told = json.loads(capsys.readouterr().out)["diagnostics"]
+    assert [(d["code"], d["message"].split("`")[1]) for d in told] == [
+        ("OPT002", "formt"),
+        ("OPT002", "x"),
+        ("SQL013", "nothing"),
+    ]
+    pipeline.write_text(PIPELINE.format(expression="aa").replace("'print'", "'prnt'"))
+    assert run_cli(["check", "--json", str(pipeline)]) == 1
+    told = json.loads(capsys.readouterr().out)["diagnostics"]
+    assert [d["code"] for d in told] == ["OPT001", "SQL010"]

@@ -117,7 +117,7 @@ REFUSED = [
     ("SELECT PERCENTILE_DISC(-0.5) WITHIN GROUP (ORDER BY v) FROM t", "TYP002", "can't be -0.5"),
     ("SELECT PERCENTILE_CONT(1.5) WITHIN GROUP (ORDER BY v DESC) FROM t", "TYP002", "can't be 1.5"),
     ("SELECT PERCENTILE_DISC([0, 1]) WITHIN GROUP (ORDER BY v DESC) FROM t", "TYP011", "with 0 in it"),
-    ("SELECT GROUPING(), COUNT(*) FROM t", "SQL046", "GROUPING without GROUP BY"),
+    ("SELECT GROUPING(), COUNT(*) FROM t", "SQL046", "GROUPING without a key in GROUP BY"),
     ("SELECT GROUPING(k) FROM t", "TYP001", "no function `grouping`"),
     ("SELECT UNNEST(s) FROM t", "SQL033", "UNNEST needs an array, but this is VARCHAR"),
     ("SELECT UNNEST('abc') FROM t", "SQL033", "UNNEST needs an array, but this is VARCHAR"),

@@ -15,6 +15,7 @@ from sqlstream.planning import plan_file
 from sqlstream.runtime.loop.fork import Origin
 from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream.storage.savepoints import Savepoints
+from sqlstream_operators.plan.answers import missing_answers
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.pipeline import Planned
@@ -58,11 +59,19 @@ def fork(
 ) -> None:
     """Run some epochs, make a savepoint, start another run from it, and let both go on; each has its own answer."""
     new = edited or planned
+    sink = new.physical.sinks[0]
+    missing = missing_answers(new.physical, sink.name)
+    if missing and sink.changelog == "append":
+        return  # rows without state: the fork has those that come later
     with collecting() as own:
         run_here(planned, folder, rows_per_epoch=rows_per_epoch, max_epochs=after)
         store = CheckpointStore(folder / "state", sync=False)
         savepoint = Savepoints(store).create("cut")
         read = 0
+        if missing:
+            with pytest.raises(DiagnosticError, match="SAV007"):
+                run_here(new, folder, state="fork", origin=Origin(store, savepoint))
+            return
 
         with collecting() as forked:
 

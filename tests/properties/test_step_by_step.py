@@ -108,7 +108,9 @@ class Script:
         return plan_file(folder / "pipeline.sql")
 
     def arrive(self, folder: Path, number: int) -> None:
-        """Write what a step brings."""
+        """Write what a step brings; a table that nothing has come for yet has a file without rows."""
+        for table in self.tables if not number else ():
+            (folder / table / "000.json").touch()
         for table, lines in self.steps[number].changes.items():
             (folder / table / f"{number:03d}.json").write_text("".join(f"{line}\n" for line in lines))
 

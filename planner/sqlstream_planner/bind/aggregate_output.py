@@ -92,7 +92,10 @@ class AggregateOutput:
             positions = list(range(len(plain)))
         if not plain:
             self.context.fail(
-                node, "SQL046", f"{function_name(node)} without GROUP BY", help="add GROUP BY ROLLUP (…)"
+                node,
+                "SQL046",
+                f"{function_name(node)} without a key in GROUP BY",
+                help="add GROUP BY ROLLUP (…)",
             )
         if self.grouping is None or not positions:
             return exp.Literal.number(0)

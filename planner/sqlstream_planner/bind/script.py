@@ -120,6 +120,9 @@ class _ScriptBinder:
 
     def _insert(self, statement: InsertInto) -> None:
         table = self._catalog.table(statement.table)
+        if table is None and statement.table.lower() in self._catalog.broken:
+            self._bind_query(statement.query)
+            return
         if table is None:
             known = self._catalog.names
             near = self._catalog.meant(statement.table)

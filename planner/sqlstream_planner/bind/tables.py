@@ -44,6 +44,8 @@ class Tables:
     def find(self, name: str, node: exp.Expr) -> TableDef:
         """The table called `name`; a diagnostic at `node` if there is none."""
         table = self.catalog.table(name)
+        if table is None and name.lower() in self.catalog.broken:
+            raise DiagnosticError  # what is wrong with it is told already
         if table is None:
             known = self.catalog.names
             near = self.catalog.meant(name)

@@ -37,6 +37,14 @@ def read_catalog(script: Script, connectors: Connectors) -> Catalog:
     >>> read_catalog(parse_file(text), CONNECTORS).table("T").settings["count"]
     3
     """
+    catalog, errors = declared(script, connectors)
+    if errors:
+        raise DiagnosticError(*errors)
+    return catalog
+
+
+def declared(script: Script, connectors: Connectors) -> tuple[Catalog, tuple[Diagnostic, ...]]:
+    """What is declared without mistakes, and all mistakes; see `read_catalog`."""
     return _Builder(script, connectors).build()
 
 
@@ -55,7 +63,7 @@ class _Builder:
         self.settings = default_settings()
         self.secrets: dict[str, str] = {}
 
-    def build(self) -> Catalog:
+    def build(self) -> tuple[Catalog, tuple[Diagnostic, ...]]:
         for statement in self.script.statements:
             match statement:
                 case Unsupported():
@@ -72,16 +80,16 @@ class _Builder:
                 case StatementSet():
                     for insert in statement.inserts:
                         self._insert(insert)
-        if self.errors:
-            raise DiagnosticError(*self.errors)
-        return Catalog(
+        catalog = Catalog(
             MappingProxyType(self.tables),
             MappingProxyType(self.views),
             MappingProxyType(self.settings),
             self.connectors,
             tuple(self.warnings),
             Secrets(MappingProxyType(self.secrets)),
+            frozenset(self.declared.keys() - self.tables.keys() - self.views.keys()),
         )
+        return catalog, tuple(self.errors)
 
     def _declare(self, name: str, span: Span, if_not_exists: bool) -> bool:
         if "." in name:

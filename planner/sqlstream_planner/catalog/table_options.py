@@ -31,12 +31,14 @@ def read_options(
         o.name: o.read(o.default) for o in concerned if o.default is not None and not o.is_pattern
     }
     columns = {c.name for c in table.columns if isinstance(c, PhysicalColumn)}
+    meant: set[str | None] = set()
     for option in table.options:
         if option.key == CONNECTOR:
             continue
         known = find_option(connector.all_options, option.key)
         if known is None:
             what = f"the connector '{connector.name}'"
+            meant.add(did_you_mean(option.key, [o.name for o in concerned]))
             errors.append(unknown_option("OPT002", what, option.key, concerned, option.key_span))
             continue
         if known.is_pattern and known.subject(option.key).split(".")[0] not in columns:
@@ -56,7 +58,7 @@ def read_options(
         except ValueError as error:
             errors.append(wrong_value("OPT003", option.key, option.value, str(error), option.value_span))
     for known in connector.options:
-        if known.required and known.name not in by_key:
+        if known.required and known.name not in by_key and known.name not in meant:
             errors.append(
                 Diagnostic(
                     "OPT004",

@@ -56,7 +56,8 @@ class TableDef:
 class Catalog:
     """What a script declares, with the connectors that there are. Names are looked up ignoring case.
 
-    `secrets` are what references in tables' stored options stand for.
+    `secrets` are what references in tables' stored options stand for. `broken` are tables (in lower case) that are declared
+    with mistakes, which are told: nothing more is said where they are used.
     """
 
     tables: Mapping[str, TableDef]
@@ -65,6 +66,7 @@ class Catalog:
     connectors: Connectors
     warnings: tuple[Diagnostic, ...] = field(default=())
     secrets: Secrets = field(default_factory=Secrets)
+    broken: frozenset[str] = frozenset()
 
     def table(self, name: str) -> TableDef | None:
         """The table of this name, or None."""

@@ -19,7 +19,7 @@ def unnests_of(expression: exp.Expr) -> list[exp.Expr]:
     """The outermost UNNESTs of an expression, without those of lambdas, sub-queries and OVERs: none can stand there.
 
     >>> import sqlglot
-    >>> [u.sql() for u in unnests_of(sqlglot.parse_one("UNNEST(a) + f(UNNEST(b))", dialect="duckdb"))]
+    >>> [u.sql("duckdb") for u in unnests_of(sqlglot.parse_one("UNNEST(a) + f(UNNEST(b))", dialect="duckdb"))]
     ['UNNEST(a)', 'UNNEST(b)']
     """
     found: list[exp.Expr] = []

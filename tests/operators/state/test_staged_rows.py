@@ -112,7 +112,7 @@ def test_a_file_that_ends_between_two_batches(store: CheckpointStore) -> None:
     with pa.ipc.new_stream(out, some.schema) as writer:
         writer.write_batch(some)
     store.put(name, out.getvalue().to_pybytes())
-    with pytest.raises(StateError, match=f"it has {some.num_rows} rows instead of 100000"):
+    with pytest.raises(StateError, match="another content than its name says"):
         list(batches(store, [staged]))
 
 
