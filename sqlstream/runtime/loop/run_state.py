@@ -47,8 +47,8 @@ class RunState:
         self.start_from(manifest, program)
 
     def resume(self, plan: EpochPlan) -> None:
-        """Take over what a plan says of sources that had ended and have new input."""
-        for source in plan.sources:
+        """Take over what a plan says of sources that had ended and have new input; one that restates reads none."""
+        for source in () if plan.restated else plan.sources:
             state = self.sources[source.name]
             if state.exhausted and (source.splits or not source.exhausted):
                 self.sources[source.name] = watermarks.resumed(state)
