@@ -81,6 +81,8 @@ def main() -> None:
     # Loading the planner makes some 300,000 objects that stay: looking through them for garbage every 700 takes a
     # tenth of the time that `check` takes.
     gc.set_threshold(100_000, 20, 20)
+    if sys.argv[1:2] in (["check"], ["explain"]):  # these end at once
+        gc.disable()
     code = run_cli(sys.argv[1:])
     # The interpreter looks through all of them several times more when it ends, unless they are frozen: a sixth of
     # the time of `check`. What DuckDB's binding made must be collected, though: it complains of what is left.
