@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from sqlstream.cli import options
+from sqlstream.cli.output import json_line
 from sqlstream.project import load_project, parse_pairs, plan, state_directory
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def list_(
     found = Savepoints(store).all()
     if as_json:
         for savepoint in found:
-            click.echo(json.dumps(about(savepoint)))
+            click.echo(json_line(about(savepoint)))
     elif found:
         for line in savepoint_lines(found):
             click.echo(line)
@@ -104,7 +104,7 @@ def show(
 
     store = _store(file, variables, profile, state_dir)
     found = details(store, Savepoints(store).find(name))
-    click.echo(json.dumps(found, ensure_ascii=False) if as_json else details_text(found))
+    click.echo(json_line(found) if as_json else details_text(found))
 
 
 @command.command()
