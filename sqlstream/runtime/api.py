@@ -146,10 +146,7 @@ def run_pipeline(
             fork.begin(origin, store, plan, run)
         found = recover(journal)
         if found.last is not None:
-            fresh = is_fresh_fork(found.last)
-            for warning in check_compatible(
-                journal, found.last, plan, sql=sql, written=written, new_sinks=fresh
-            ):
+            for warning in check_compatible(journal, found.last, plan, sql=sql, written=written):
                 if not restarts.is_up:
                     tell(warning)
         shards = _shards(plan, parallelism, found.plan, found.last, runner)

@@ -9,7 +9,7 @@ and a checksum of itself, so a damaged file is found when it is read and never b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlstream.storage.checked_json import decode, encode
@@ -335,6 +335,25 @@ class Manifest:
     last_field_id: int = 0
     origin: str = ""
     tally: LetterTally = LetterTally()
+
+    def carried_on(self, epoch: int, run: RunInfo, *, previous: int) -> Manifest:
+        """The void manifest of `epoch`: the state and positions of this one, and nothing that was made for sinks.
+
+        `previous` is the last epoch that is not void, 0 if there is none.
+        """
+        return replace(
+            self,
+            epoch=epoch,
+            parent=previous or None,
+            previous=previous,
+            run=run,
+            sinks={},
+            rows={},
+            dead_letters={},
+            dead_letter_files=(),
+            void=True,
+            metrics={},
+        )
 
     @property
     def field_ids(self) -> FieldIds:

@@ -12,7 +12,13 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from sqlstream.connectors.filesystem.file_version import check_unchanged, file_vanished, repair, ways_on
+from sqlstream.connectors.filesystem.file_version import (
+    check_unchanged,
+    file_unreadable,
+    file_vanished,
+    repair,
+    ways_on,
+)
 from sqlstream.connectors.filesystem.paths import FileEntry, is_local, open_filesystem
 from sqlstream_operators.errors import InputFileError
 
@@ -68,9 +74,7 @@ def open_entry(entry: FileEntry) -> Iterator[BinaryIO]:
             except FileNotFoundError:
                 raise file_vanished(entry) from None
             except OSError as error:
-                raise InputFileError(
-                    f"{entry.path} can't be read: {error.strerror}", ways_on(entry)
-                ) from None
+                raise file_unreadable(entry, error) from None
             with file:
                 yield file
         else:

@@ -37,9 +37,7 @@ def stamped(entry: FileEntry) -> FileEntry:
     except FileNotFoundError:
         raise file_vanished(entry) from None
     except OSError as error:
-        raise InputFileError(
-            f"{entry.path} can't be read: {error.strerror or error}", ways_on(entry)
-        ) from None
+        raise file_unreadable(entry, error) from None
     return replace(entry, digest=digest.hexdigest())
 
 
@@ -98,6 +96,11 @@ def file_vanished(entry: FileEntry) -> InputFileError:
         f"{entry.path} is gone: it had {entry.size} bytes when it was listed and has not been read completely",
         f"put it back, or go on without it: run with --skip-file '{entry.path}'",
     )
+
+
+def file_unreadable(entry: FileEntry, error: OSError) -> InputFileError:
+    """The error for a file that the machine refuses to read."""
+    return InputFileError(f"{entry.path} can't be read: {error.strerror or error}", ways_on(entry))
 
 
 def ways_on(entry: FileEntry) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from sqlstream.connectors.api import Split
@@ -30,7 +30,15 @@ from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome, JobRunner
 from sqlstream.runtime.tasks.task_failure import describe
 from sqlstream.storage.garbage import GarbageCollector
 from sqlstream.storage.journal import Journal, digest_of
-from sqlstream.storage.manifest import CommittedPart, EpochPlan, LetterTally, Manifest, RunInfo, StateVersions
+from sqlstream.storage.manifest import (
+    CommittedPart,
+    EpochPlan,
+    LetterTally,
+    Manifest,
+    RunInfo,
+    SourceState,
+    StateVersions,
+)
 from sqlstream_operators.errors import MemoryExhaustedError
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.answers import missing_answers
@@ -373,23 +381,7 @@ class EpochLoop:
 
     def _manifest(self, plan: EpochPlan, outcome: EpochOutcome, digest: str, tally: LetterTally) -> Manifest:
         # An epoch that restates does not touch the sources.
-        states = list(self._state.sources.values()) if plan.restated else []
-        for source in () if plan.restated else plan.sources:
-            closed = [
-                outcome.closed[ends.step] - ends.tick_us
-                for ends in self._planner.window_ends
-                if source.name in ends.sources and ends.step in outcome.closed
-            ]
-            states.append(
-                watermarks.after_epoch(
-                    self._state.sources[source.name],
-                    position=source.next,
-                    exhausted=source.exhausted,
-                    read_up_to=outcome.sources[source.name].watermark,
-                    applied=source.watermarks.close,
-                    closed_up_to=max(closed, default=None),
-                )
-            )
+        sources = self._state.sources.values() if plan.restated else self._read(plan, outcome)
         return Manifest(
             epoch=plan.epoch,
             parent=plan.parent,
@@ -399,7 +391,7 @@ class EpochLoop:
             plan_digest=digest,
             parallelism=plan.parallelism,
             max_parallelism=self._program.plan.options.max_parallelism,
-            sources=tuple(states),
+            sources=tuple(sources),
             states=tuple(
                 self._versions(state, outcome.states[state.state_id]) for state in self._program.plan.states
             ),
@@ -418,6 +410,23 @@ class EpochLoop:
             origin="" if self._state.last is None else self._state.last.origin,
             tally=tally,
         )
+
+    def _read(self, plan: EpochPlan, outcome: EpochOutcome) -> Iterator[SourceState]:
+        """How far the sources are after an epoch."""
+        for source in plan.sources:
+            closed = [
+                outcome.closed[ends.step] - ends.tick_us
+                for ends in self._planner.window_ends
+                if source.name in ends.sources and ends.step in outcome.closed
+            ]
+            yield watermarks.after_epoch(
+                self._state.sources[source.name],
+                position=source.next,
+                exhausted=source.exhausted,
+                read_up_to=outcome.sources[source.name].watermark,
+                applied=source.watermarks.close,
+                closed_up_to=max(closed, default=None),
+            )
 
     def _versions(self, state: StateSchema, shards: Iterable[ShardVersion]) -> StateVersions:
         return StateVersions(

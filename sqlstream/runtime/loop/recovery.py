@@ -23,7 +23,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlstream.runtime.loop.sink_edits import NOWHERE, sink_edits
 from sqlstream.runtime.loop.source_positions import go_on
@@ -66,20 +66,7 @@ def void_manifest(epoch: int, last: Manifest | None, run: RunInfo, nothing: Mani
 
     Its parent is the last epoch that is not void.
     """
-    base = last or nothing
-    return replace(
-        base,
-        epoch=epoch,
-        parent=committed_epoch(last) or None,
-        previous=committed_epoch(last),
-        run=run,
-        sinks={},
-        rows={},
-        dead_letters={},
-        dead_letter_files=(),
-        void=True,
-        metrics={},
-    )
+    return (last or nothing).carried_on(epoch, run, previous=committed_epoch(last))
 
 
 def committed_epoch(last: Manifest | None) -> int:

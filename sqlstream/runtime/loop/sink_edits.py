@@ -1,7 +1,8 @@
 """What an edit of a pipeline means to its sinks: refused where what a sink has would not fit what it is given from now on.
 
 A table and a changelog have the answer of one query: with another query only rows that change would be written anew, and
-rows would be taken back that were never given. So they go on with the same answer alone. Files of rows, and rows on the
+rows would be taken back that were never given. So they go on with the same answer, or are brought to the other one where
+both are in the state. Files of rows, and rows on the
 terminal, stay as they were given: another query may go on with them from now on, if it is told. No sink may go
 elsewhere, where what it was given so far is missing.
 """
