@@ -98,11 +98,19 @@ def check_compatible(
     answer up to there. Raises DiagnosticError with exit code 4 (STA010 state, STA011 sources, STA012 max parallelism,
     STA013 to STA015 sinks).
     """
-    problems = [
-        *_states(journal, last, program),
-        *source_problems(last.sources, lambda: physical_plan(journal, last), program),
-        *max_parallelism_problems(last.max_parallelism, program),
-    ]
+    problems = [*_states(journal, last, program), *_sources(journal, last, program)]
+    if last.max_parallelism != program.options.max_parallelism:
+        problems.append(
+            Diagnostic(
+                "STA012",
+                f"this state was written with max-parallelism {last.max_parallelism}, "
+                f"the query asks for {program.options.max_parallelism}",
+                notes=(
+                    "it decides which key is in which key group, so it is fixed for the life of the state",
+                ),
+                help=f"SET 'pipeline.max-parallelism' = '{last.max_parallelism}', or use another --state-dir",
+            )
+        )
     warnings: list[Diagnostic] = []
     if not new_sinks and committed_epoch(last) and last.fingerprint != program_fingerprint(program):
         same_text = sql is not None and last.sql_digest == digest_of(sql.encode())
@@ -148,16 +156,8 @@ def _states(journal: Journal, last: Manifest, program: PhysicalPlan) -> Iterable
             )
 
 
-def max_parallelism_problems(before: int, program: PhysicalPlan) -> Iterable[Diagnostic]:
-    """What is wrong with going on with state that was written with another max-parallelism (STA012)."""
-    now = program.options.max_parallelism
-    if before != now:
-        yield Diagnostic(
-            "STA012",
-            f"this state was written with max-parallelism {before}, the query asks for {now}",
-            notes=("it decides which key is in which key group, so it is fixed for the life of the state",),
-            help=f"SET 'pipeline.max-parallelism' = '{before}', or use another --state-dir",
-        )
+def _sources(journal: Journal, last: Manifest, program: PhysicalPlan) -> Iterable[Diagnostic]:
+    return source_problems(last.sources, lambda: physical_plan(journal, last), program)
 
 
 def source_problems(
