@@ -429,6 +429,7 @@ class EpochLoop:
                 read_up_to=outcome.sources[source.name].watermark,
                 applied=source.watermarks.close,
                 closed_up_to=max(closed, default=None),
+                rows=outcome.sources[source.name].rows,
             )
 
     def _versions(self, state: StateSchema, shards: Iterable[ShardVersion]) -> StateVersions:

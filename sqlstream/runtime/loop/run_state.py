@@ -75,4 +75,5 @@ def _beginning(spec: SourceSpec, program: Program) -> SourceState:
         program.sources[spec.name].initial_position(),
         identity=spec.identity,
         folder=program.source_folders[spec.name],
+        rows=0,
     )
