@@ -117,8 +117,9 @@ def _further(script: Script, catalog: Catalog, errors: Sequence[Diagnostic]) -> 
     try:
         bind_script(script, catalog)
     except DiagnosticError as error:
-        # That nothing is written may follow from the others.
-        return [d for d in error.diagnostics if d not in errors and d.code != "SQL050"]
+        # That nothing is written may follow from the others; OPT006 says what SQL016 would.
+        told = {"SQL050"} | ({"SQL016"} if any(d.code == "OPT006" for d in errors) else set())
+        return [d for d in error.diagnostics if d not in errors and d.code not in told]
     return []
 
 

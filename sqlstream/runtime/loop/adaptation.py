@@ -32,50 +32,40 @@ Versions = Mapping[str, tuple[ShardVersion, ...]]
 _BACKFILLED = "~backfilled"
 
 
-def carried_over(
-    edits: Sequence[StateEdit], old: Versions, backfilled: Versions
-) -> dict[str, tuple[ShardVersion, ...]]:
-    """The states of the new plan that need no job: kept as they are, backfilled whole, or fresh."""
-    found = {}
-    for edit in edits:
-        if edit.new is None or _needs_job(edit):
-            continue
-        id_ = edit.new.state.state_id
-        if edit.old is not None:
-            found[id_] = old.get(edit.old.state.state_id, ())
-        elif edit.verdict is Verdict.BACKFILL:
-            found[id_] = backfilled[id_]
-        else:
-            found[id_] = ()
-    return found
-
-
 def adapted(
     edits: Sequence[StateEdit], job: EpochJob, runner: JobRunner, backfilled: Versions
 ) -> dict[str, tuple[ShardVersion, ...]]:
     """The states of the new plan after an edit; `job` is the epoch's, with the states of the old plan.
 
-    `backfilled` are the states, by the ids of the new plan, that the sources' history gave.
+    `backfilled` are the states, by the ids of the new plan, that the sources' history gave. With another max parallelism
+    than before, every state is written anew, and one of which a part was backfilled is taken from there as a whole.
     """
-    states = carried_over(edits, job.states, backfilled)
-    wanted = [edit for edit in edits if edit.new is not None and _needs_job(edit)]
+    rekeyed = job.states_max_parallelism not in (0, job.program.options.max_parallelism)
+    states: dict[str, tuple[ShardVersion, ...]] = {}
+    wanted = []
+    for edit in edits:
+        if edit.new is None:
+            continue
+        id_ = edit.new.state.state_id
+        again = _is_backfilled(edit)
+        if again and (edit.old is None or rekeyed):
+            states[id_] = backfilled[id_]
+        elif edit.old is None:
+            states[id_] = ()
+        elif rekeyed or again or edit.derivation is not None:
+            wanted.append(edit)
+        else:
+            states[id_] = job.states.get(edit.old.state.state_id, ())
     if wanted:
         read = {**job.states, **{f"{id_}{_BACKFILLED}": versions for id_, versions in backfilled.items()}}
-        plan = adaptation_plan(wanted, job.program.options)
-        outcome = runner.run(
-            replace(job, program=plan, plan=replace(job.plan, sources=(), restated=()), states=read)
-        )
-        states |= outcome.states
+        program = adaptation_plan(wanted, job.program.options)
+        plan = replace(job.plan, sources=(), restated=())
+        states |= runner.run(replace(job, program=program, plan=plan, states=read)).states
     return states
 
 
-def _needs_job(edit: StateEdit) -> bool:
-    """Whether rows have to be written; else they are read as they are, each field known by what it means."""
-    return edit.derivation is not None or (edit.old is not None and _is_missing(edit, Verdict.BACKFILL))
-
-
-def _is_missing(edit: StateEdit, verdict: Verdict) -> bool:
-    return any(f.verdict is verdict for f in edit.missing)
+def _is_backfilled(edit: StateEdit) -> bool:
+    return any(f.verdict is Verdict.BACKFILL for f in edit.fields)
 
 
 def adaptation_plan(edits: Iterable[StateEdit], options: JobOptions) -> PhysicalPlan:

@@ -313,6 +313,7 @@ class EpochLoop:
             local_dir=self._settings.local_dir,
             base_dir=self._settings.base_dir,
             secrets=self._program.secrets,
+            states_max_parallelism=self._state.max_parallelism,
         )
         try:
             outcome = self._outcome(job)
@@ -357,7 +358,8 @@ class EpochLoop:
             return self._runner.run(job)
         now = job
         if self._program.edits:
-            now = replace(job, states=adapted(self._program.edits, job, self._runner, {}))
+            states = adapted(self._program.edits, job, self._runner, {})
+            now = replace(job, states=states, states_max_parallelism=0)
             self._faults("adapted", plan.epoch)
         nothing = {source.name: SourceOutcome() for source in plan.sources}
         outcome = self._runner.run(now) if plan.restated else EpochOutcome(nothing, now.states, {})
@@ -375,7 +377,9 @@ class EpochLoop:
             for sink in former.sinks
         )
         lose = tuple(name for name in job.plan.restated if name not in job.plan.new_sinks)
-        program = replace(former, sinks=sinks)
+        # Its shards and key groups are those of the run: the state is read as it is now.
+        options = replace(former.options, max_parallelism=job.program.options.max_parallelism)
+        program = replace(former, sinks=sinks, options=options)
         return replace(job, program=program, plan=replace(job.plan, restated=lose), retracts=True)
 
     def _sweep(self) -> None:
@@ -452,6 +456,7 @@ class EpochLoop:
                 read_up_to=outcome.sources[source.name].watermark,
                 applied=source.watermarks.close,
                 closed_up_to=max(closed, default=None),
+                rows=outcome.sources[source.name].rows,
             )
 
     def _versions(self, state: StateSchema, shards: Iterable[ShardVersion]) -> StateVersions:

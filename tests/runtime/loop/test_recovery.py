@@ -181,11 +181,9 @@ def test_a_new_state_is_named(tmp_path: Path) -> None:
     ]
 
 
-def test_another_max_parallelism_and_other_sources_are_refused(tmp_path: Path) -> None:
+def test_other_sources_are_refused(tmp_path: Path) -> None:
     world = stopped_after(tmp_path, 2)
     plan = world.plan
-    many = replace(plan, options=replace(plan.options, max_parallelism=64))
-    assert [d.code for d in refusal(world, plan=many).diagnostics] == ["STA012"]
     moved = replace(plan, sources=(replace(plan.sources[0], connector="other"),))
     assert [d.code for d in refusal(world, plan=moved).diagnostics] == ["STA011"]
 
