@@ -6,7 +6,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -54,6 +54,7 @@ from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written
 from sqlstream_planner.edits.verdict import StateEdit
+from sqlstream_planner.physical.state_node import NO_NODES, StateNodes
 from sqlstream_planner.secrets.references import Secrets
 
 
@@ -101,6 +102,8 @@ def run_pipeline(
     wall_clock: Callable[[], float] = time.time,
     sql: str | None = None,
     origin: fork.Origin | None = None,
+    nodes: StateNodes = NO_NODES,
+    accept: Collection[str] = (),
     written: Mapping[str, Written] = NOWHERE,
     orders: FileOrders | None = None,
     tell: Callable[[Diagnostic], None] = lambda warning: None,
@@ -116,6 +119,8 @@ def run_pipeline(
     epoch. `restart` goes before the strategy that the plan asks for; `on_restart` is told of each.
     `sql` is the text that the plan was made of, rendered and without secrets: it is kept with the manifests. `written`
     says where in the user's file the sinks stand, `origin` is the savepoint that a new state directory begins with,
+    `nodes` are what the plan's states were made of (`Planned.state_nodes`): without them, edits can't derive a state from
+    another. `accept` is what may begin in the middle of the input (`fresh:<operator or sink>`, `fresh:all`).
     `orders` what to do about single files of the sources; `tell` takes
     warnings about what the run meets.
     `wall_clock` (seconds since 1970) is what state with a time to live goes by; each epoch's is in its plan.
@@ -150,8 +155,10 @@ def run_pipeline(
         found = recover(journal)
         edits: tuple[StateEdit, ...] = ()
         if found.last is not None:
-            edits = state_edits(journal, found.last, plan)
-            for warning in check_compatible(journal, found.last, plan, edits=edits, sql=sql, written=written):
+            edits = state_edits(journal, found.last, plan, nodes, accept=accept)
+            for warning in check_compatible(
+                journal, found.last, plan, sql=sql, written=written, accept=accept
+            ):
                 if not restarts.is_up:
                     tell(warning)
         shards = _shards(plan, parallelism, found.plan, found.last, runner)
@@ -300,7 +307,9 @@ def _program(
         restated = restated_sinks(before, plan)
         if committed_epoch(last):
             new = tuple(name for name in specs if name not in {spec.name for spec in before.sinks})
-    folders = own_folders(go_on(() if last is None else last.sources, plan.sources), plan.sources)
+    positions = () if last is None else last.positions
+    known = go_on(positions, plan.sources)
+    folders = own_folders(known, plan.sources, taken=[state.folder for state in positions])
     return Program(
         plan=plan,
         text=text,
