@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from sqlstream_operators.plan.spec import OperatorSpec
 from sqlstream_operators.plan.state_schema import StateSchema
+from sqlstream_planner.diagnostics import Span
 
 
 class Verdict(StrEnum):
@@ -49,7 +50,8 @@ class FieldEdit:
     """The verdict about one field of a table (`part` is `key`, `sub_key` or `value`), or about a whole table (`name` and
     `part` are "").
 
-    `meaning` is what it holds, in words, `reason` why the verdict is so, "" where that is plain.
+    `meaning` is what it holds, in words, `reason` why the verdict is so, "" where that is plain, `at` where the new file
+    asks for it.
     """
 
     verdict: Verdict
@@ -58,6 +60,7 @@ class FieldEdit:
     name: str
     meaning: str
     reason: str = ""
+    at: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,8 @@ class StateEdit:
 
     `new` is the operator that needs it (None: it is dropped), `step` its name in the plan. `old` is the state that it is
     kept or derived from (None: there is none). `derivation` is how (None: its rows as they are, each field known by
-    what it means). Fields with the verdict BACKFILL or FRESH are not in what is kept; without `old` all are.
+    what it means). Fields with the verdict BACKFILL or FRESH are not in what is kept; without `old` all are. `at` is the
+    clause in the new file.
     """
 
     verdict: Verdict
@@ -76,6 +80,7 @@ class StateEdit:
     fields: tuple[FieldEdit, ...]
     derivation: Derivation | None = None
     reason: str = ""
+    at: Span | None = None
 
     @property
     def state(self) -> StateSchema:

@@ -44,19 +44,23 @@ def begin(origin: Origin, target: CheckpointStore, plan: PhysicalPlan, run: RunI
             exit_code=4,
         )
     check_compatible(Journal(origin.store), origin.savepoint.manifest, plan, new_sinks=True)
-    problems = list(_without_answer(plan))
+    problems = [problem for _, problem in without_answer(plan)]
     if problems:
         raise DiagnosticError(*problems, exit_code=4)
     begin_from(origin.store, origin.savepoint, target, run)
 
 
-def _without_answer(plan: PhysicalPlan) -> Iterable[Diagnostic]:
+def without_answer(plan: PhysicalPlan) -> Iterable[tuple[str, Diagnostic]]:
+    """The sinks, by name, whose answer up to a savepoint can't be given to them, with what is said of that (SAV007)."""
     for sink in plan.sinks:
         missing = missing_answers(plan, sink.name) if sink.changelog == "retract" else ()
         if missing:
-            yield Diagnostic(
-                "SAV007",
-                f"the table `{sink.name}` would have only what changes from the savepoint on",
-                notes=(f"its answer up to there is not in the state: {', '.join(missing)}",),
-                help="run the file from the beginning with another --state-dir, or leave this table out",
+            yield (
+                sink.name,
+                Diagnostic(
+                    "SAV007",
+                    f"the table `{sink.name}` would have only what changes from the savepoint on",
+                    notes=(f"its answer up to there is not in the state: {', '.join(missing)}",),
+                    help="run the file from the beginning with another --state-dir, or leave this table out",
+                ),
             )
