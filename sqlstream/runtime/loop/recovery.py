@@ -92,25 +92,12 @@ def check_compatible(
 ) -> tuple[Diagnostic, ...]:
     """Whether `program`, made of the text `sql`, can go on with the state that `last` names; warnings of what is decided.
 
-    It can if every state has the same id and schema, key groups are counted alike, it reads the same
-    sources, and every sink goes on with what it has (`sink_edits`). A sink may be left out. A sink or a source that is
-    new would start in the middle of the input without saying so, and is refused. With `new_sinks` all are new, and get the
-    answer up to there. Raises DiagnosticError with exit code 4 (STA010 state, STA011 sources, STA012 max parallelism,
-    STA013 to STA015 sinks).
+    It can if every state has the same id and schema, it reads the same sources, and every sink goes on with what it has
+    (`sink_edits`). A sink may be left out. A sink or a source that is new would start in the middle of the input without
+    saying so, and is refused. With `new_sinks` all are new, and get the answer up to there. Shards and key groups may be
+    others. Raises DiagnosticError with exit code 4 (STA010 state, STA011 sources, STA013 to STA015 sinks).
     """
     problems = [*_states(journal, last, program), *_sources(journal, last, program)]
-    if last.max_parallelism != program.options.max_parallelism:
-        problems.append(
-            Diagnostic(
-                "STA012",
-                f"this state was written with max-parallelism {last.max_parallelism}, "
-                f"the query asks for {program.options.max_parallelism}",
-                notes=(
-                    "it decides which key is in which key group, so it is fixed for the life of the state",
-                ),
-                help=f"SET 'pipeline.max-parallelism' = '{last.max_parallelism}', or use another --state-dir",
-            )
-        )
     warnings: list[Diagnostic] = []
     if not new_sinks and committed_epoch(last) and last.fingerprint != program_fingerprint(program):
         same_text = sql is not None and last.sql_digest == digest_of(sql.encode())
