@@ -99,19 +99,19 @@ def _against_state(
     from sqlstream.connectors.api import ConnectorContext, Source
     from sqlstream.connectors.registry import REGISTERED
     from sqlstream.runtime.edits.edit_plan import edit_plan, first_plan
+    from sqlstream.runtime.loop.fork import has_begun
     from sqlstream.storage.journal import Journal
     from sqlstream_operators.plan.spec import SourceSpec
     from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
-    journal = Journal(CheckpointStore(state))
-    manifest = _last(journal)
+    store = CheckpointStore(state)
     origin = None
     if savepoint is not None:
         origin = named_origin(savepoint, state_directory(planned, file, project, None), state)
-        if own or manifest is None or manifest.origin != str(origin.savepoint):
-            journal, manifest = Journal(origin.store), origin.savepoint.manifest
-        else:
-            origin = None  # it has begun from there already, and goes on
+        if not own and has_begun(origin, store):
+            origin = None  # a run goes on from its last epoch
+    journal = Journal(store if origin is None else origin.store)
+    manifest = _last(journal) if origin is None else origin.savepoint.manifest
     if manifest is None:
         return first_plan(planned.physical)
     prefix = "" if origin is None else origin.savepoint.prefix

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from sqlstream.runtime.edits.plan_parts import SinkChange, SinkPart
 from sqlstream.runtime.loop.fork import without_answer
 from sqlstream.runtime.loop.sink_edits import NOWHERE, edits_by_sink
-from sqlstream.runtime.loop.watermarks import window_ends
+from sqlstream.runtime.loop.watermarks import WindowEnds, window_ends
 from sqlstream.storage.manifest import SourceState
 from sqlstream_operators.plan.answers import missing_answers
 from sqlstream_operators.plan.cut_down import cut_down
@@ -92,12 +92,18 @@ def _from_when(spec: SinkSpec, plan: PhysicalPlan, sources: Iterable[SourceState
     applied = {s.name: s.resume if s.applied >= WATERMARK_MAX else s.applied for s in sources}
     steps = {step.name for stage in cut_down(plan, (), {spec.name}).stages for step in stage.steps}
     ends = [e for e in window_ends(plan) if e.step in steps and e.slice_us > 1]
-    marks = [e.least(applied) + e.tick_us for e in ends if set(e.sources) <= applied.keys()]
+    marks = [e.least(applied) for e in ends if set(e.sources) <= applied.keys()]
     if not ends:
         return "the new query from the next row on"
-    if not marks or min(marks) <= WATERMARK_MIN + 10**6 or max(marks) >= WATERMARK_MAX:
+    if len(marks) < len(ends) or not all(WATERMARK_MIN < mark < WATERMARK_MAX for mark in marks):
         return "the new query in all windows that close from now on"
-    return f"the new query in windows that end after {_time(min(marks))}"
+    last = min(_last_end(end, mark) for end, mark in zip(ends, marks, strict=True))
+    return f"the new query in windows that end after {_time(last)}"
+
+
+def _last_end(ends: WindowEnds, watermark: int) -> int:
+    """The end of the last window that is closed at a watermark, µs."""
+    return ends.offset_us + (watermark + ends.tick_us - ends.offset_us) // ends.slice_us * ends.slice_us
 
 
 def _time(us: int) -> str:

@@ -30,10 +30,21 @@ def begin(origin: Origin, target: CheckpointStore, plan: PhysicalPlan, run: RunI
     Raises DiagnosticError with exit code 4: SAV006 if `target` has another state, SAV007 if a sink's answer is not in the
     state, SAV005 if a file is missing, and as `check_compatible`.
     """
+    if has_begun(origin, target):
+        return
+    check_compatible(Journal(origin.store), origin.savepoint.manifest, plan, new_sinks=True)
+    problems = [problem for _, problem in without_answer(plan)]
+    if problems:
+        raise DiagnosticError(*problems, exit_code=4)
+    begin_from(origin.store, origin.savepoint, target, run)
+
+
+def has_begun(origin: Origin, target: CheckpointStore) -> bool:
+    """Whether `target` began with this savepoint. Raises DiagnosticError (SAV006) if it has another state."""
     journal = Journal(target)
     plans, manifests = journal.epochs()
     if manifests and journal.manifest(manifests[-1]).origin == str(origin.savepoint):
-        return
+        return True
     if plans or manifests:
         raise DiagnosticError(
             Diagnostic(
@@ -43,11 +54,7 @@ def begin(origin: Origin, target: CheckpointStore, plan: PhysicalPlan, run: RunI
             ),
             exit_code=4,
         )
-    check_compatible(Journal(origin.store), origin.savepoint.manifest, plan, new_sinks=True)
-    problems = [problem for _, problem in without_answer(plan)]
-    if problems:
-        raise DiagnosticError(*problems, exit_code=4)
-    begin_from(origin.store, origin.savepoint, target, run)
+    return False
 
 
 def without_answer(plan: PhysicalPlan) -> Iterable[tuple[str, Diagnostic]]:
