@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    epilog="Examples: sqlstream plan pipelines/orders.sql; sqlstream plan --diff old.sql new.sql",
+    epilog="Example: sqlstream plan pipelines/orders.sql, or sqlstream plan --diff old.sql new.sql",
 )
 @options.pipeline_argument
 @options.var_option

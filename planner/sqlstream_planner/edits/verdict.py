@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from sqlstream_operators.plan.spec import OperatorSpec
 from sqlstream_operators.plan.state_schema import StateSchema
@@ -88,6 +89,17 @@ class StateEdit:
         spec = self.new or self.old
         assert spec is not None
         return spec.state
+
+    def to_json(self) -> dict[str, Any]:
+        """What was decided, as plain data for manifests."""
+        return {
+            "verdict": self.verdict.value,
+            "step": self.step,
+            "state": self.state.state_id,
+            "from": None if self.old is None or self.new is None else self.old.state.state_id,
+            "rule": None if self.derivation is None else self.derivation.rule,
+            "fields": [[f.verdict.value, f.table, f.part, f.name, f.meaning, f.reason] for f in self.fields],
+        }
 
     @property
     def missing(self) -> tuple[FieldEdit, ...]:

@@ -6,7 +6,6 @@ Made before anything runs, without Spark and without looking at rows: `sqlstream
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,8 +24,8 @@ from sqlstream.runtime.edits.plan_parts import (
 from sqlstream.runtime.edits.sink_parts import sink_parts
 from sqlstream.runtime.loop.recovery import (
     committed_epoch,
+    former_plan,
     is_fresh_fork,
-    physical_plan,
     program_fingerprint,
     source_problems,
 )
@@ -35,7 +34,7 @@ from sqlstream.runtime.loop.source_positions import go_on
 from sqlstream.storage.journal import Journal, digest_of
 from sqlstream.storage.manifest import Manifest, SourceState
 from sqlstream.storage.savepoints import Savepoint
-from sqlstream_operators.plan.spec import OperatorStep, PhysicalPlan, Step
+from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_planner.diagnostics import Written
 from sqlstream_planner.edits.decide import decide
@@ -109,30 +108,6 @@ def first_plan(program: PhysicalPlan) -> EditPlan:
         None,
         sources=tuple(SourcePart(s.name, s.connector, SourceChange.NEW) for s in program.sources),
         sinks=tuple(sink_parts(None, program, (), same_text=False, new_sinks=True)[0]),
-    )
-
-
-def former_plan(journal: Journal, manifest: Manifest) -> PhysicalPlan:
-    """The physical plan that an epoch ran, with what its states mean, which is kept with the manifest."""
-    meant = {
-        state.state_id: json.dumps(state.identity, sort_keys=True, separators=(",", ":"))
-        for state in manifest.states
-        if state.identity is not None
-    }
-
-    def with_meaning(schema: StateSchema) -> StateSchema:
-        return replace(schema, identity=meant.get(schema.state_id, ""))
-
-    def told(step: Step) -> Step:
-        if not isinstance(step, OperatorStep):
-            return step
-        return replace(step, operator=replace(step.operator, state=with_meaning(step.operator.state)))
-
-    plan = physical_plan(journal, manifest)
-    return replace(
-        plan,
-        states=tuple(map(with_meaning, plan.states)),
-        stages=tuple(replace(stage, steps=tuple(map(told, stage.steps))) for stage in plan.stages),
     )
 
 
