@@ -43,6 +43,8 @@ class Program:
     them `moved` have other options now, and say themselves whether they have what was committed.
     `secrets` are what references in the plan stand for. `restated` are sinks whose query was edited above its state, and
     which are to get the new answer for the old one.
+    `ends` are for sources that are read again up to a position: the watermark (µs) that each had there, which it is at when
+    it has ended, and never beyond. Any other source is at +infinity then.
     """
 
     plan: PhysicalPlan
@@ -55,4 +57,5 @@ class Program:
     moved: frozenset[str] = frozenset()
     restated: tuple[str, ...] = ()
     sql: str | None = None
+    ends: Mapping[str, int] = field(default_factory=dict)
     secrets: Secrets = field(default_factory=Secrets)
