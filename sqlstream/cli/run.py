@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sqlstream.cli import options
+from sqlstream.cli.output import OutputError
 from sqlstream.cli.render import show
 from sqlstream.project import check_paths, load_project, parse_pairs, pipeline_name, plan, state_directory
 from sqlstream_planner.diagnostics import Diagnostic
@@ -175,6 +176,12 @@ def command(
                 tell=tell,
             )
             progress.finished(result)
+    except OutputError as error:
+        if error.reader_gone:
+            sys.stderr.write(
+                f"{name}: stopped, nobody reads what it writes any more; the next run goes on there\n"
+            )
+        raise
     finally:
         warning = dead_letter_warning(dead, read, state)
         if warning is not None:

@@ -200,7 +200,7 @@ class SourceState:
     epoch, `resume` the watermark that a later run starts with when the source was exhausted (its `applied`
     is +infinity then) and new input has come: everything up to it has been emitted.
     `identity` says which data it is, whatever the table is called (`SourceSpec.identity`), `folder` is the source's own
-    in the state directory.
+    in the state directory. `rows` is how many were read so far (None: an older version has not counted them).
     """
 
     name: str
@@ -212,6 +212,7 @@ class SourceState:
     resume: int = WATERMARK_MIN
     identity: str = ""
     folder: str = ""
+    rows: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; `from_json` reads it back."""
@@ -225,6 +226,7 @@ class SourceState:
             "resume": self.resume,
             "identity": self.identity,
             "folder": self.folder,
+            "rows": self.rows,
         }
 
     @classmethod
@@ -240,6 +242,7 @@ class SourceState:
             data["resume"],
             data["identity"],
             data["folder"],
+            data.get("rows"),  # manifests of older versions have none
         )
 
 

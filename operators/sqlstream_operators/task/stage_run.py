@@ -213,10 +213,9 @@ class StageRun:
 
     def _known_version(self, schema: StateSchema) -> ShardVersion | None:
         """This shard's version before the epoch, if it is of this parallelism and this schema."""
-        versions = self.epoch.state.get(schema.state_id, ())
-        if len(versions) != self.epoch.shards:
+        version = self.epoch.version_of(schema.state_id, self.ordinal)
+        if version is None:
             return None
-        version = versions[self.ordinal]
         known = any(stored.schema_id == schema.schema_id for stored in version.schemas)
         return version if known else None
 

@@ -304,6 +304,7 @@ class EpochLoop:
             local_dir=self._settings.local_dir,
             base_dir=self._settings.base_dir,
             secrets=self._program.secrets,
+            states_max_parallelism=self._state.max_parallelism,
         )
         try:
             outcome = self._runner.run(job)
@@ -352,7 +353,9 @@ class EpochLoop:
             replace(sink, options=now[sink.name].options) if sink.name in now else sink
             for sink in former.sinks
         )
-        return replace(job, program=replace(former, sinks=sinks), retracts=True)
+        # Its shards and key groups are those of the run: the state is read as it is now.
+        options = replace(former.options, max_parallelism=job.program.options.max_parallelism)
+        return replace(job, program=replace(former, sinks=sinks, options=options), retracts=True)
 
     def _sweep(self) -> None:
         """Delete what no manifest names: this program too, if none does yet; then it is written once more."""
@@ -426,6 +429,7 @@ class EpochLoop:
                 read_up_to=outcome.sources[source.name].watermark,
                 applied=source.watermarks.close,
                 closed_up_to=max(closed, default=None),
+                rows=outcome.sources[source.name].rows,
             )
 
     def _versions(self, state: StateSchema, shards: Iterable[ShardVersion]) -> StateVersions:

@@ -22,13 +22,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlstream.runtime.loop.sink_edits import NOWHERE, sink_edits
 from sqlstream.runtime.loop.source_positions import go_on
 from sqlstream.storage.journal import Journal, digest_of
-from sqlstream.storage.manifest import EpochPlan, Manifest, RunInfo
+from sqlstream.storage.manifest import EpochPlan, Manifest, RunInfo, SourceState
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import PhysicalPlan, SourceSpec
 from sqlstream_operators.plan.state_schema import StateSchema, StateTable
@@ -92,25 +92,12 @@ def check_compatible(
 ) -> tuple[Diagnostic, ...]:
     """Whether `program`, made of the text `sql`, can go on with the state that `last` names; warnings of what is decided.
 
-    It can if every state has the same id and schema, key groups are counted alike, it reads the same
-    sources, and every sink goes on with what it has (`sink_edits`). A sink may be left out. A sink or a source that is
-    new would start in the middle of the input without saying so, and is refused. With `new_sinks` all are new, and get the
-    answer up to there. Raises DiagnosticError with exit code 4 (STA010 state, STA011 sources, STA012 max parallelism,
-    STA013 to STA015 sinks).
+    It can if every state has the same id and schema, it reads the same sources, and every sink goes on with what it has
+    (`sink_edits`). A sink may be left out. A sink or a source that is new would start in the middle of the input without
+    saying so, and is refused. With `new_sinks` all are new, and get the answer up to there. Shards and key groups may be
+    others. Raises DiagnosticError with exit code 4 (STA010 state, STA011 sources, STA013 to STA015 sinks).
     """
     problems = [*_states(journal, last, program), *_sources(journal, last, program)]
-    if last.max_parallelism != program.options.max_parallelism:
-        problems.append(
-            Diagnostic(
-                "STA012",
-                f"this state was written with max-parallelism {last.max_parallelism}, "
-                f"the query asks for {program.options.max_parallelism}",
-                notes=(
-                    "it decides which key is in which key group, so it is fixed for the life of the state",
-                ),
-                help=f"SET 'pipeline.max-parallelism' = '{last.max_parallelism}', or use another --state-dir",
-            )
-        )
     warnings: list[Diagnostic] = []
     if not new_sinks and committed_epoch(last) and last.fingerprint != program_fingerprint(program):
         same_text = sql is not None and last.sql_digest == digest_of(sql.encode())
@@ -157,12 +144,17 @@ def _states(journal: Journal, last: Manifest, program: PhysicalPlan) -> Iterable
 
 
 def _sources(journal: Journal, last: Manifest, program: PhysicalPlan) -> Iterable[Diagnostic]:
-    known = go_on(last.sources, program.sources)
-    yield from _unidentified(
-        journal, last, [s for s in program.sources if s.name in known and not s.identity]
-    )
+    return source_problems(last.sources, lambda: physical_plan(journal, last), program)
+
+
+def source_problems(
+    read: Sequence[SourceState], plan: Callable[[], PhysicalPlan], program: PhysicalPlan
+) -> Iterable[Diagnostic]:
+    """What is wrong with `program` going on from the positions of the sources that `plan` has `read` (STA011)."""
+    known = go_on(read, program.sources)
+    yield from _unidentified(plan, [s for s in program.sources if s.name in known and not s.identity])
     used = {(state.identity, state.folder) for state in known.values()}
-    before = {state.name: state for state in last.sources if (state.identity, state.folder) not in used}
+    before = {state.name: state for state in read if (state.identity, state.folder) not in used}
     new = {spec.name: spec for spec in program.sources if spec.name not in known}
     for name, state in before.items():
         if name not in new:
@@ -199,9 +191,9 @@ def _sources(journal: Journal, last: Manifest, program: PhysicalPlan) -> Iterabl
             )
 
 
-def _unidentified(journal: Journal, last: Manifest, specs: Sequence[SourceSpec]) -> Iterable[Diagnostic]:
+def _unidentified(plan: Callable[[], PhysicalPlan], specs: Sequence[SourceSpec]) -> Iterable[Diagnostic]:
     """Sources of which nobody said which data they are: they go on with the options that they had."""
-    before = {spec.name: spec for spec in physical_plan(journal, last).sources} if specs else {}
+    before = {spec.name: spec for spec in plan().sources} if specs else {}
     for spec in specs:
         old = before.get(spec.name)
         if old is not None and old.options != spec.options:

@@ -15,7 +15,8 @@ from sqlstream_operators.state.version import ShardVersion
 class RunState:
     """The last manifest, the sources' states, the versions of the operators' states, and which input has ended.
 
-    `fields` are the ids of the program's stored fields, `finished` the sources from which this run has read all that
+    `max_parallelism` is what the versions were written with (0: there are none), `fields` are the ids of the program's
+    stored fields, `finished` the sources from which this run has read all that
     there is.
     """
 
@@ -24,6 +25,7 @@ class RunState:
         self.last: Manifest | None = None
         self.sources: dict[str, SourceState] = {}
         self.versions: dict[str, tuple[ShardVersion, ...]] = {}
+        self.max_parallelism = 0
         self.finished: set[str] = set()
         self.fields = FieldIds({})
 
@@ -37,6 +39,7 @@ class RunState:
         self.sources = {spec.name: known.get(spec.name) or _beginning(spec, program) for spec in specs}
         if last is not None:
             self.lineage = last.lineage
+            self.max_parallelism = last.max_parallelism
             self.versions = {
                 state.state_id: tuple(ShardVersion.from_json(shard) for shard in state.shards)
                 for state in last.states
@@ -60,6 +63,7 @@ class RunState:
         self.last = manifest
         self.sources = {state.name: state for state in manifest.sources}
         self.versions = dict(outcome.states)
+        self.max_parallelism = manifest.max_parallelism
         self.finished |= {source.name for source in plan.sources if source.exhausted}
 
 
@@ -71,4 +75,5 @@ def _beginning(spec: SourceSpec, program: Program) -> SourceState:
         program.sources[spec.name].initial_position(),
         identity=spec.identity,
         folder=program.source_folders[spec.name],
+        rows=0,
     )

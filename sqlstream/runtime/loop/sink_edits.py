@@ -43,19 +43,29 @@ def sink_edits(
     `same_text`: both were made of the same SQL. Errors are STA013 (a new sink), STA014 (another query) and STA015
     (another destination or declaration), warnings STA016 and STA017 (brought to another answer).
     """
+    for _, found in edits_by_sink(before, now, same_text=same_text, written=written):
+        yield from found
+
+
+def edits_by_sink(
+    before: PhysicalPlan, now: PhysicalPlan, *, same_text: bool, written: Mapping[str, Written] = NOWHERE
+) -> Iterator[tuple[SinkSpec, tuple[Diagnostic, ...]]]:
+    """What `sink_edits` finds about each sink of `now`: nothing about one that goes on as it is."""
     former = {spec.name: spec for spec in before.sinks}
     restated = restated_sinks(before, now)
     gone = [spec for name, spec in former.items() if name not in {spec.name for spec in now.sinks}]
     for spec in now.sinks:
         at = written.get(spec.name, Written())
         if spec.name not in former:
-            yield _new(spec, gone, at, _way(spec, now))
+            yield spec, (_new(spec, gone, at, _way(spec, now)),)
             continue
         old, new = read_sink_identity(former[spec.name].identity), read_sink_identity(spec.identity)
+        found: Iterable[Diagnostic] = ()
         if old is not None and new is not None:
-            yield from _edit(spec.name, old, new, at, _way(spec, now), restated=spec.name in restated)
+            found = _edit(spec.name, old, new, at, _way(spec, now), restated=spec.name in restated)
         elif not same_text:
-            yield from _unknown(former[spec.name], spec, before.stages == now.stages, at)
+            found = _unknown(former[spec.name], spec, before.stages == now.stages, at)
+        yield spec, tuple(found)
 
 
 def restated_sinks(before: PhysicalPlan, now: PhysicalPlan) -> tuple[str, ...]:
