@@ -6,7 +6,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,6 +18,7 @@ from sqlstream.connectors.api import ConnectorContext, Sink, Source
 from sqlstream.connectors.filesystem.orders import FileOrders
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.coordination.lease import BEAT_S, Lease
+from sqlstream.runtime.edits.backfill import Backfilled, backfill
 from sqlstream.runtime.loop import fork
 from sqlstream.runtime.loop.admission import DEFAULT_TARGET_S, Admission
 from sqlstream.runtime.loop.epochs import EpochLoop
@@ -179,21 +180,38 @@ def run_pipeline(
         def on_up() -> None:
             restarts.is_up = True
 
+        job = LoopSettings(
+            parallelism=shards,
+            base_dir=base,
+            local_dir=str(cache),
+            admission=_admission(plan, max_rows_per_epoch),
+            tasks=lambda: max(runner.known_parallelism or shards, 1),
+            max_epochs=max_epochs,
+            letters=LetterBudget(plan.options.max_dead_letters, plan.options.max_dead_letter_share),
+            **({} if poll_s is None else {"poll_s": poll_s}),
+        )
+
+        def from_history(program: Program, *, states: Collection[str], until: Manifest) -> Backfilled | None:
+            with _history_told(edits, states):
+                return backfill(
+                    program,
+                    states=states,
+                    until=until,
+                    store=store,
+                    runner=runner,
+                    settings=job,
+                    run=run,
+                    stop=stop,
+                    check_lease=lease.check,
+                    wall_clock=wall_clock,
+                )
+
         return EpochLoop(
             program,
             journal,
             runner,
             GarbageCollector(journal, retained=retained_epochs, pins=Savepoints(store).pinned),
-            LoopSettings(
-                parallelism=shards,
-                base_dir=base,
-                local_dir=str(cache),
-                admission=_admission(plan, max_rows_per_epoch),
-                tasks=lambda: max(runner.known_parallelism or shards, 1),
-                max_epochs=max_epochs,
-                letters=LetterBudget(plan.options.max_dead_letters, plan.options.max_dead_letter_share),
-                **({} if poll_s is None else {"poll_s": poll_s}),
-            ),
+            job,
             run,
             lineage=token_hex(16),
             stop=stop,
@@ -203,6 +221,7 @@ def run_pipeline(
             totals=totals,
             check_lease=lease.check,
             faults=faults,
+            backfill=from_history,
             wall_clock=wall_clock,
         ).run()
 
@@ -230,6 +249,28 @@ def run_pipeline(
             if own_runner is not None:
                 own_runner.close()
             lease.release()
+
+
+@contextmanager
+def _history_told(edits: Iterable[StateEdit], states: Collection[str]) -> Iterator[None]:
+    """Says of history that is gone how to do without it: exit code 3, consent is needed."""
+    try:
+        yield
+    except DiagnosticError as error:
+        if all(d.code != "DAT008" for d in error.diagnostics):
+            raise
+        steps = [e.step for e in edits if e.new is not None and e.new.state.state_id in states]
+        way = " ".join(f"--accept fresh:{step}" for step in steps)
+        told = [
+            replace(
+                d,
+                help=f"{d.help}; or let what needs it begin now, with `{way}`"
+                if d.help
+                else f"let what needs it begin now, with `{way}`",
+            )
+            for d in error.diagnostics
+        ]
+        raise DiagnosticError(*told, exit_code=3) from error
 
 
 @contextmanager

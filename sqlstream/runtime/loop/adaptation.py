@@ -85,7 +85,10 @@ def adapted(
         read = {**job.states, **{f"{id_}{_BACKFILLED}": versions for id_, versions in backfilled.items()}}
         program = adaptation_plan(wanted, job.program.options)
         plan = replace(job.plan, sources=(), restated=())
-        states |= runner.run(replace(job, program=program, plan=plan, states=read)).states
+        made = runner.run(replace(job, program=program, plan=plan, states=read)).states
+        # The epoch itself goes on from them.
+        before = job.plan.epoch - 1
+        states |= {id_: tuple(replace(v, version=before) for v in shards) for id_, shards in made.items()}
     return states
 
 
