@@ -17,6 +17,7 @@ from sqlstream_planner.bind.script import bind_script
 from sqlstream_planner.catalog.descriptor import Connectors
 from sqlstream_planner.catalog.script import declared
 from sqlstream_planner.catalog.tables import Catalog
+from sqlstream_planner.column_names import column_names
 from sqlstream_planner.diagnostics import (
     SUPPORTED,
     Diagnostic,
@@ -93,6 +94,7 @@ def plan_file(
         algebra = optimize(bound.roots, SETTLE)
         logical = optimize(algebra)
         physical = _told_apart(plan_physical(logical, bound.options), algebra, logical)
+        physical = replace(physical, names=column_names((*bound.roots, *logical)))
     except UnsupportedError as error:
         raise DiagnosticError(
             Diagnostic(

@@ -33,6 +33,7 @@ COMMANDS = {
     "explain": "Show the plan of a pipeline: stages, state, or its DuckDB SQL.",
     "run": "Run a pipeline, or go on where it stopped.",
     "savepoint": "Name the state of a pipeline; list, show, export and import what has a name.",
+    "state": "Look at what a pipeline keeps, with SQL, while it runs or when it has stopped.",
     "golden": "Check results against DuckDB's, or rewrite them with DuckDB.",
 }
 
