@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
 
+from sqlstream.cli.output import json_line
 from sqlstream.cli.state_directory import of_store
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def list_(store: CheckpointStore, as_json: bool) -> None:
     found = Savepoints(store).all()
     if as_json:
         for savepoint in found:
-            click.echo(json.dumps(about(savepoint)))
+            click.echo(json_line(about(savepoint)))
     elif found:
         for line in savepoint_lines(found):
             click.echo(line)
@@ -63,7 +63,7 @@ def show(store: CheckpointStore, name: str, as_json: bool) -> None:
     from sqlstream.storage.savepoints import Savepoints
 
     found = details(store, Savepoints(store).find(name))
-    click.echo(json.dumps(found, ensure_ascii=False) if as_json else details_text(found))
+    click.echo(json_line(found) if as_json else details_text(found))
 
 
 @command.command()

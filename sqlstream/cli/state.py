@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from sqlstream.cli.output import json_line
 from sqlstream.cli.state_directory import of_store
 from sqlstream_planner.diagnostics import DiagnosticError
 
@@ -43,7 +43,7 @@ def list_(store: CheckpointStore, at: str | None, as_json: bool) -> None:
     committed = find_committed(store, at)
     if as_json:
         for found in listed(committed):
-            click.echo(json.dumps(found, ensure_ascii=False))
+            click.echo(json_line(found))
     else:
         for line in list_lines(committed):
             click.echo(line)
@@ -60,7 +60,7 @@ def show(store: CheckpointStore, name: str, at: str | None, as_json: bool) -> No
     from sqlstream.state.committed import find_committed
 
     found = details(find_committed(store, at), name)
-    click.echo(json.dumps(found, ensure_ascii=False) if as_json else details_text(found))
+    click.echo(json_line(found) if as_json else details_text(found))
 
 
 @command.command()
