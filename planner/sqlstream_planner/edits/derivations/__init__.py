@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from sqlstream_planner.edits.derivations.groups import derive_groups
 from sqlstream_planner.edits.derivations.rule import Derived, Rule, Wanted
 from sqlstream_planner.edits.derivations.stored import Stored
+from sqlstream_planner.edits.derivations.windows import derive_windows
 
-RULES: tuple[Rule, ...] = (derive_groups,)
+RULES: tuple[Rule, ...] = (derive_groups, derive_windows)
 
 
 def derivations(wanted: Wanted) -> Iterable[tuple[Stored, Derived]]:
