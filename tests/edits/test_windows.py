@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream_operators.operators.window.windows import slice_end, window_ends_of_slice
+from sqlstream_operators.plan.schema import Schema
 from sqlstream_operators.plan.spec import WindowAggregateSpec, WindowKind, WindowSpec
 from sqlstream_planner.edits.derivations.slices import coarse_end, slices_suffice
 from sqlstream_planner.edits.verdict import Verdict
@@ -72,7 +73,10 @@ NOT_DERIVABLE = {
     "slices that lie elsewhere": (query(TUMBLE_10), query(SHIFTED_10)),
     "a filter on another column": (query(TUMBLE_10), query(TUMBLE_10, where="WHERE v > 1")),
     "a filter removed": (query(TUMBLE_10, where="WHERE k > 1"), query(TUMBLE_10)),
-    "a filter on the window": (query(HOP_5_10), query(HOP_5_10, where="WHERE window_end > TIMESTAMP '2024-01-01 00:00:10'")),
+    "a filter on the window": (
+        query(HOP_5_10),
+        query(HOP_5_10, where="WHERE window_end > TIMESTAMP '2024-01-01 00:00:10'"),
+    ),
     "a key added": (query(TUMBLE_10, "k"), query(TUMBLE_10)),
     "only what depends on arrival": (
         query(TUMBLE_10, aggregates="FIRST_VALUE(v) AS f"),
@@ -94,12 +98,12 @@ def test_what_depends_on_arrival_is_backfilled_beside_the_rest() -> None:
     old, new = planned(query(TUMBLE_10, aggregates=calls)), planned(query(TUMBLE_10, "k", aggregates=calls))
     [edit] = needed(old, new)
     assert edit.derivation is not None
-    [acc] = edit.derivation.tables
+    [_acc] = edit.derivation.tables
     assert edit.verdict is Verdict.BACKFILL
     assert {f.name for f in edit.missing} == {c.name for c in acc_of(edit.new)} - {"count"}
 
 
-def acc_of(spec: object) -> tuple[object, ...]:
+def acc_of(spec: object) -> Schema:
     assert isinstance(spec, WindowAggregateSpec)
     return spec.accumulators
 

@@ -64,9 +64,7 @@ class _Groups:
         if found.all_missing or self._now.presence in found.missing:
             return None
         self._missing |= {(table.name, name) for name in found.missing}
-        rows = select(
-            [*time_of(table), *self._keys.items, *found.items], acc.name, self._keys.condition
-        )
+        rows = select([*time_of(table), *self._keys.items, *found.items], acc.name, self._keys.condition)
         if self._now.seed is not None:
             # The group that exists even without a row: adding it to any other changes nothing.
             rows = f"{rows}\nUNION ALL BY NAME\n{self._now.seed}"
