@@ -272,6 +272,16 @@ class StateVersions:
     fields: tuple[StoredField, ...] = ()
     identity: Mapping[str, Any] | None = None
 
+    @property
+    def rows(self) -> int:
+        """Rows of all shards, an estimate where rows were written over."""
+        return sum(int(shard["rows"]) for shard in self.shards)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of keys and values of all shards, as much of an estimate."""
+        return sum(int(shard["bytes"]) for shard in self.shards)
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; `from_json` reads it back."""
         return {
