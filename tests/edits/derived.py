@@ -270,7 +270,7 @@ def assert_derived(
             left_out = set((missing or {}).get(table_.name, ()))
             ours = derived_shards(given, edit, before, shards=2)
             theirs = after.rows(edit.new.state.state_id, table_)
-            ours = [_open(mine, edit.new, after.driver.previous) for mine in ours]
+            ours = [still_open(mine, edit.new, after.driver.previous) for mine in ours]
             for mine, wanted in zip(ours, theirs, strict=True):
                 same_rows(mine, wanted, table_, left_out, sums=plan_changes(new.physical))
     return found
@@ -298,7 +298,7 @@ def _run_on_inputs(edit: StateEdit, old: Loaded, *, shards: int) -> dict[str, li
     return found
 
 
-def _open(rows_: pa.Table, spec: OperatorSpec, watermark: int) -> pa.Table:
+def still_open(rows_: pa.Table, spec: OperatorSpec, watermark: int) -> pa.Table:
     """Without slices that no window which is open needs: the old windows may have kept them for longer."""
     if not isinstance(spec, WindowAggregateSpec) or not rows_.num_rows:
         return rows_
