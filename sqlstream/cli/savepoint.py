@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sqlstream.cli import options
+from sqlstream.cli.output import json_line
 from sqlstream.project import load_project, parse_pairs, plan, state_directory
 
 if TYPE_CHECKING:
     from sqlstream.storage.savepoints import Savepoint
     from sqlstream_operators.state.checkpoint_store import CheckpointStore
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 @click.group(epilog="Example: sqlstream savepoint create pipelines/orders.sql before-release")
@@ -28,14 +27,21 @@ def command() -> None:
     """
 
 
-def _where(command: _Command) -> _Command:
-    """What says which state directory is meant."""
-    state_dir = click.option(
+def _of_store(command: Callable[..., None]) -> Callable[..., None]:
+    """A command on a state directory: it takes what says which, and is given the store."""
+
+    @functools.wraps(command)
+    def run(
+        file: Path, variables: tuple[str, ...], profile: str | None, state_dir: str | None, **more: Any
+    ) -> None:
+        command(_store(file, variables, profile, state_dir), **more)
+
+    option = click.option(
         "--state-dir",
         metavar="DIR",
         help="The pipeline's state directory, a path or URI. Default: what `run` takes. FILE is not read then.",
     )
-    return options.pipeline_argument(options.var_option(options.profile_option(state_dir(command))))
+    return options.pipeline_argument(options.var_option(options.profile_option(option(run))))
 
 
 def _store(
@@ -51,34 +57,28 @@ def _store(
 
 
 @command.command()
-@_where
+@_of_store
 @click.argument("name", required=False)
-def create(
-    file: Path, name: str | None, variables: tuple[str, ...], profile: str | None, state_dir: str | None
-) -> None:
+def create(store: CheckpointStore, name: str | None) -> None:
     """Name the state after the last epoch that was committed. The default for NAME says time and epoch."""
     from sqlstream.storage.savepoints import Savepoints
 
-    store = _store(file, variables, profile, state_dir)
     made = Savepoints(store).create(name)
     click.echo(f"savepoint {made.name}: epoch {made.manifest.epoch:,} of {store.uri}")
 
 
 @command.command(name="list")
-@_where
+@_of_store
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def list_(
-    file: Path, variables: tuple[str, ...], profile: str | None, state_dir: str | None, as_json: bool
-) -> None:
+def list_(store: CheckpointStore, as_json: bool) -> None:
     """List the savepoints, oldest first."""
     from sqlstream.cli.savepoint_text import about, savepoint_lines
     from sqlstream.storage.savepoints import Savepoints
 
-    store = _store(file, variables, profile, state_dir)
     found = Savepoints(store).all()
     if as_json:
         for savepoint in found:
-            click.echo(json.dumps(about(savepoint)))
+            click.echo(json_line(about(savepoint)))
     elif found:
         for line in savepoint_lines(found):
             click.echo(line)
@@ -87,78 +87,52 @@ def list_(
 
 
 @command.command()
-@_where
+@_of_store
 @click.argument("name")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def show(
-    file: Path,
-    name: str,
-    variables: tuple[str, ...],
-    profile: str | None,
-    state_dir: str | None,
-    as_json: bool,
-) -> None:
+def show(store: CheckpointStore, name: str, as_json: bool) -> None:
     """Show what a savepoint has: the query as it was, positions and watermarks, and each state with its size."""
     from sqlstream.cli.savepoint_text import details, details_text
     from sqlstream.storage.savepoints import Savepoints
 
-    store = _store(file, variables, profile, state_dir)
     found = details(store, Savepoints(store).find(name))
-    click.echo(json.dumps(found, ensure_ascii=False) if as_json else details_text(found))
+    click.echo(json_line(found) if as_json else details_text(found))
 
 
 @command.command()
-@_where
+@_of_store
 @click.argument("name")
-def delete(
-    file: Path, name: str, variables: tuple[str, ...], profile: str | None, state_dir: str | None
-) -> None:
+def delete(store: CheckpointStore, name: str) -> None:
     """Forget a savepoint. Files that nothing else needs go when the pipeline starts the next time."""
     from sqlstream.storage.savepoints import Savepoints
 
-    Savepoints(_store(file, variables, profile, state_dir)).delete(name)
+    Savepoints(store).delete(name)
     click.echo(f"savepoint {name} is deleted")
 
 
 @command.command()
-@_where
+@_of_store
 @click.argument("name")
 @click.argument("directory", metavar="DIR")
-def export(
-    file: Path,
-    name: str,
-    directory: str,
-    variables: tuple[str, ...],
-    profile: str | None,
-    state_dir: str | None,
-) -> None:
+def export(store: CheckpointStore, name: str, directory: str) -> None:
     """Copy a savepoint with all that it needs to DIR, a new folder (or a URI)."""
     from sqlstream.storage.savepoint_copies import export_savepoint
     from sqlstream.storage.savepoints import Savepoints
     from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
-    store = _store(file, variables, profile, state_dir)
     savepoint: Savepoint = Savepoints(store).find(name)
     export_savepoint(store, savepoint, CheckpointStore(directory))
     click.echo(f"savepoint {name} is in {directory}")
 
 
 @command.command(name="import")
-@_where
+@_of_store
 @click.argument("directory", metavar="DIR")
 @click.argument("name", required=False)
-def import_(
-    file: Path,
-    directory: str,
-    name: str | None,
-    variables: tuple[str, ...],
-    profile: str | None,
-    state_dir: str | None,
-) -> None:
+def import_(store: CheckpointStore, directory: str, name: str | None) -> None:
     """Copy what `export` made into the pipeline's state directory, under its name or NAME."""
     from sqlstream.storage.savepoint_copies import import_savepoint
     from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
-    store = _store(file, variables, profile, state_dir)
     made = import_savepoint(CheckpointStore(directory), store, name)
     click.echo(f"savepoint {made.name} is in {store.uri}")

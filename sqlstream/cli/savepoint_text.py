@@ -6,30 +6,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from sqlstream.cli.progress import size
+from sqlstream.runtime.loop.progress import shown_watermark
 from sqlstream.runtime.loop.recovery import physical_plan
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import StateVersions
 from sqlstream.storage.savepoints import Savepoint
 from sqlstream_operators.plan.state_schema import StateSchema
-from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import counted
-from sqlstream_planner.explain.meaning import field_meanings
+from sqlstream_planner.explain.meaning import field_meaning, field_meanings
 
 _EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
-_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def about(savepoint: Savepoint) -> dict[str, Any]:
     """Its name, when it was made (ISO 8601, UTC), its epoch, and the rows and bytes of all its state."""
-    sizes = [_size(state) for state in savepoint.manifest.states]
+    sizes = [_sizes(state) for state in savepoint.manifest.states]
     return {
         "name": savepoint.name,
         "created": savepoint.created,
         "epoch": savepoint.manifest.epoch,
         "rows": sum(rows for rows, _ in sizes),
-        "bytes": sum(size for _, size in sizes),
+        "bytes": sum(number for _, number in sizes),
     }
 
 
@@ -39,7 +39,7 @@ def savepoint_lines(savepoints: Sequence[Savepoint]) -> Iterable[str]:
     for found in map(about, savepoints):
         yield (
             f"{found['name']:{width}}  {found['created']}  epoch {found['epoch']:,}  "
-            f"{counted(found['rows'], 'row')} of state, {bytes_text(found['bytes'])}"
+            f"{counted(found['rows'], 'row')} of state, {size(found['bytes'])}"
         )
 
 
@@ -88,8 +88,8 @@ def details_text(found: Mapping[str, Any]) -> str:
         lines.append(f"  {source['name']} ({source['connector']}): {position}; {watermark}")
     lines += ["", f"state, in {counted(found['parallelism'], 'shard')}"]
     for state in found["states"]:
-        size = f"{counted(state['rows'], 'row')}, {bytes_text(state['bytes'])}"
-        lines.append(f"  {state['description']} ({state['operator']}): {size}")
+        kept = f"{counted(state['rows'], 'row')}, {size(state['bytes'])}"
+        lines.append(f"  {state['description']} ({state['operator']}): {kept}")
         for table in state["tables"]:
             lines.append(f"    {table['name']}")
             for field in table["fields"]:
@@ -99,28 +99,15 @@ def details_text(found: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def bytes_text(size: int) -> str:
-    """A number of bytes in the unit that suits it.
-
-    >>> bytes_text(0), bytes_text(1023), bytes_text(1536), bytes_text(5 << 30)
-    ('0 bytes', '1023 bytes', '1.5 KiB', '5.0 GiB')
-    """
-    value, unit = float(size), 0
-    while value >= 1024 and unit + 1 < len(_UNITS):
-        value, unit = value / 1024, unit + 1
-    return f"{value:.1f} {_UNITS[unit]}" if unit else f"{size} bytes"
-
-
 def _state(state: StateVersions, schema: StateSchema) -> dict[str, Any]:
-    rows, size = _size(state)
+    rows, number = _sizes(state)
     meanings = field_meanings(schema)
     tables = []
     for table in schema.tables:
         fields = []
         for part, found in (("key", table.key), ("sub-key", table.sub_key), ("value", table.value)):
             for field in found:
-                digest = next((word for word in field.fingerprint.split() if word in meanings), None)
-                meaning = field.fingerprint if digest is None else meanings[digest]
+                meaning = field_meaning(field, meanings)
                 fields.append({"part": part, "name": field.name, "type": str(field.type), "meaning": meaning})
         tables.append({"name": table.name, "layout": table.layout, "fields": fields})
     return {
@@ -128,22 +115,21 @@ def _state(state: StateVersions, schema: StateSchema) -> dict[str, Any]:
         "operator": schema.operator,
         "description": schema.description,
         "rows": rows,
-        "bytes": size,
+        "bytes": number,
         "tables": tables,
     }
 
 
-def _size(state: StateVersions) -> tuple[int, int]:
+def _sizes(state: StateVersions) -> tuple[int, int]:
     """Rows, and bytes of keys and values, of all shards; both are estimates where rows were written over."""
     shards = [ShardVersion.from_json(shard) for shard in state.shards]
     return sum(shard.rows for shard in shards), sum(shard.bytes for shard in shards)
 
 
 def _time(watermark: int) -> str | None:
-    if watermark <= WATERMARK_MIN:
-        return None
-    if watermark >= WATERMARK_MAX:
-        return "end"
+    shown = shown_watermark(watermark)
+    if not isinstance(shown, int):
+        return shown
     try:
         return (_EPOCH_0 + timedelta(microseconds=watermark)).isoformat()
     except OverflowError:

@@ -75,21 +75,9 @@ def begin_from(
     Raises DiagnosticError (SAV005) if a file of the savepoint is missing or damaged.
     """
     _copy_all(store, savepoint, target, "", verify=False)
-    manifest = replace(
-        savepoint.manifest,
-        epoch=savepoint.manifest.epoch + 1,
-        parent=None,
-        previous=0,
-        lineage=token_hex(16),
-        run=run,
-        sinks={},
-        rows={},
-        dead_letters={},
-        dead_letter_files=(),
-        void=True,
-        metrics={},
-        origin=str(savepoint),
-    )
+    before = savepoint.manifest
+    void = before.carried_on(before.epoch + 1, run, previous=0)
+    manifest = replace(void, lineage=token_hex(16), origin=str(savepoint))
     Journal(target).publish(manifest)
     return manifest
 
@@ -131,13 +119,8 @@ def _is_there(store: CheckpointStore, file: StateFile, *, verify: bool) -> bool:
 
 
 def _state_files(manifest: Manifest) -> list[StateFile]:
-    found: list[StateFile] = []
-    for state in manifest.states:
-        for shard in state.shards:
-            version = ShardVersion.from_json(shard)
-            deltas = (*version.deltas, *version.earlier)
-            found += [*version.snapshot, *(delta.file for delta in deltas if delta.file is not None)]
-    return found
+    shards = (ShardVersion.from_json(shard) for state in manifest.states for shard in state.shards)
+    return [file for shard in shards for file in shard.state_files]
 
 
 def _damaged(store: CheckpointStore, name: str, what: str) -> DiagnosticError:

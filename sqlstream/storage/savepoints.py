@@ -30,6 +30,10 @@ _FILE = re.compile(rf"{FOLDER}/(?P<name>[^@/]+)@(?P<epoch>\d+)-(?P<id>[0-9a-f]+)
 _ATTEMPTS = 20
 
 
+def _name_in(file: str) -> str:
+    return file.removeprefix(f"{FOLDER}/").partition("@")[0]
+
+
 def imported_folder(savepoint_id: str) -> str:
     """Where an imported savepoint has what its sources had listed."""
     return f"{FOLDER}/imported-{savepoint_id}"
@@ -99,7 +103,7 @@ class Savepoints:
 
     def names(self) -> frozenset[str]:
         """Their names."""
-        return frozenset(file.removeprefix(f"{FOLDER}/").partition("@")[0] for file in self._files())
+        return frozenset(map(_name_in, self._files()))
 
     def find(self, name: str) -> Savepoint:
         """The savepoint of this name. Raises DiagnosticError (SAV001) if there is none."""
@@ -199,12 +203,11 @@ class Savepoints:
 
     def _files_of(self, name: str) -> list[str]:
         """The files of this name: one, unless two processes made one at the same moment."""
-        by_name: dict[str, list[str]] = {}
-        for file in self._files():
-            by_name.setdefault(file.removeprefix(f"{FOLDER}/").partition("@")[0], []).append(file)
-        if name not in by_name:
-            near = did_you_mean(name, by_name)
-            there = ", ".join(sorted(by_name)) or "none"
+        found = [file for file in self._files() if _name_in(file) == name]
+        if not found:
+            names = sorted(self.names())
+            near = did_you_mean(name, names)
+            there = ", ".join(names) or "none"
             raise DiagnosticError(
                 Diagnostic(
                     "SAV001",
@@ -214,7 +217,7 @@ class Savepoints:
                 ),
                 exit_code=2,
             )
-        return by_name[name]
+        return found
 
     def _read(self, file: str) -> Savepoint:
         try:

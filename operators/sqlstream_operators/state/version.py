@@ -141,9 +141,13 @@ class ShardVersion:
 
     def files(self) -> frozenset[str]:
         """The names of all files in the checkpoint store that this version needs; others may be collected."""
-        names = {file.name for file in self.snapshot}
-        names.update(delta.file.name for delta in (*self.deltas, *self.earlier) if delta.file is not None)
-        return frozenset(names)
+        return frozenset(file.name for file in self.state_files)
+
+    @property
+    def state_files(self) -> tuple[StateFile, ...]:
+        """The files that this version needs, with their sizes and digests."""
+        deltas = (*self.deltas, *self.earlier)
+        return (*self.snapshot, *(delta.file for delta in deltas if delta.file is not None))
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; `from_json` reads it back."""

@@ -18,7 +18,7 @@ from sqlstream_operators.duck.relations import Relations, conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import consolidated, empty, negated, with_weight
 from sqlstream_operators.errors import DataError, InternalError, MemoryExhaustedError
-from sqlstream_operators.operators.operator import KeepsAnswer, OperatorContext, OperatorResult
+from sqlstream_operators.operators.operator import KeepsAnswer, OperatorContext
 from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.operators.registry import operator_of
 from sqlstream_operators.operators.window.windows import closed_upto, window_ends_of_slice
@@ -30,9 +30,11 @@ from sqlstream_operators.plan.spec import (
     ExchangeOutput,
     FragmentStep,
     LateStep,
+    LoadStateStep,
     OperatorSpec,
     OperatorStep,
     PhysicalPlan,
+    ReadStateStep,
     Schema,
     SinkOutput,
     SourceInput,
@@ -40,6 +42,8 @@ from sqlstream_operators.plan.spec import (
 )
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
+from sqlstream_operators.state.loading import columns_of, load
+from sqlstream_operators.state.store import StateStore
 from sqlstream_operators.state.version import ShardVersion
 
 from .dead_letters import DeadLetters
@@ -88,6 +92,10 @@ class StageRun:
                     self._late(step, relations)
                 elif isinstance(step, OperatorStep):
                     self._operate(step, relations)
+                elif isinstance(step, ReadStateStep):
+                    relations.add_table(step.name, *self._read_state(step))
+                elif isinstance(step, LoadStateStep):
+                    self._load_state(step, relations)
                 else:
                     relations.add_sql(step.name, step.sql, step.inputs)
                     if step.name not in once:
@@ -148,44 +156,24 @@ class StageRun:
 
     def _operate(self, step: OperatorStep, relations: Relations) -> None:
         spec = step.operator
-        if self.stores is None:
-            raise InternalError(f"operator {step.name} is at level 0, where no shard has state")
+        stores = self._stores(step.name)
+        if self.epoch.restated:
+            self._restate(step, stores, relations)
+            return
         with self.timer.phase("fragment"):
             inputs = [relations.table(name) for name in step.inputs]
         marks = Watermarks()
-        if spec.watermark_sources and not self.epoch.restated:
+        if spec.watermark_sources:
             marks = watermarks_for(self.plan, self.epoch, step.name, spec.watermark_sources)
         operator = operator_of(spec)
         version = self._known_version(spec.state)
-        restated = bool(self.epoch.restated)
-        keeps = restated and keeps_answer(spec)
-        nothing = (
-            not keeps
-            if restated
-            else operator.idle(inputs, marks, stateless=version is not None and version.is_empty)
-        )
-        if version is not None and nothing:
-            self.state[spec.state.state_id] = version
-            self.metrics[step.name] = {}
-            relations.add_table(step.name, empty(_shape(spec)), spec.output)
+        if version is not None and operator.idle(inputs, marks, stateless=version.is_empty):
+            self._nothing(step, version, relations)
             return
         started = time.perf_counter_ns()
-        with self.stores(spec.state) as store:
-            context = OperatorContext(
-                self.ordinal,
-                self.epoch.shards,
-                self.epoch.max_parallelism,
-                marks,
-                store,
-                self.duck,
-                self.epoch.now_us,
-            )
+        with stores(spec.state) as store:
             try:
-                if restated:
-                    rows = cast(KeepsAnswer, operator).answer(context) if keeps else empty(_shape(spec))
-                    result = OperatorResult(rows, {})
-                else:
-                    result = operator.process(inputs, context)
+                result = operator.process(inputs, self._context(store, marks))
             except DataError as error:
                 raise DataError(f"operator {step.name}: {error.message}", error.sql) from error
             self.state[spec.state.state_id] = store.commit()
@@ -196,12 +184,66 @@ class StageRun:
         output = conformed(result.output, spec.output, f"operator {step.name}", [WEIGHT_COLUMN])
         relations.add_table(step.name, output, spec.output)
 
+    def _restate(self, step: OperatorStep, stores: Stores, relations: Relations) -> None:
+        """Emit the answer that the operator's state has, if it keeps one; its input is not looked at."""
+        spec = step.operator
+        version = self._known_version(spec.state)
+        if version is not None and not keeps_answer(spec):
+            self._nothing(step, version, relations)
+            return
+        with self.timer.phase("state"), stores(spec.state) as store:
+            rows = empty(_shape(spec))
+            if keeps_answer(spec):
+                rows = cast(KeepsAnswer, operator_of(spec)).answer(self._context(store, Watermarks()))
+            self.state[spec.state.state_id] = store.commit()
+        self.metrics[step.name] = {}
+        output = conformed(rows, spec.output, f"operator {step.name}", [WEIGHT_COLUMN])
+        relations.add_table(step.name, output, spec.output)
+
+    def _nothing(self, step: OperatorStep, version: ShardVersion, relations: Relations) -> None:
+        """The operator emits nothing, and its state stays as it is."""
+        self.state[step.operator.state.state_id] = version
+        self.metrics[step.name] = {}
+        relations.add_table(step.name, empty(_shape(step.operator)), step.operator.output)
+
+    def _context(self, store: StateStore, marks: Watermarks) -> OperatorContext:
+        return OperatorContext(
+            self.ordinal,
+            self.epoch.shards,
+            self.epoch.max_parallelism,
+            marks,
+            store,
+            self.duck,
+            self.epoch.now_us,
+        )
+
+    def _read_state(self, step: ReadStateStep) -> tuple[pa.Table, Schema]:
+        """The rows of a table of a state, and their columns."""
+        with self.timer.phase("state"), self._stores(step.name)(step.state) as store:
+            return store.scan_all(step.table), columns_of(step.state.table(step.table))
+
+    def _load_state(self, step: LoadStateStep, relations: Relations) -> None:
+        """Write the rows of all tables of a state."""
+        with self._stores(step.name)(step.state) as store:
+            for name, relation in zip(step.tables, step.inputs, strict=True):
+                table = step.state.table(name)
+                with self.timer.phase("fragment"):
+                    rows = conformed(relations.table(relation), columns_of(table), f"state table {name}")
+                with self.timer.phase("state"):
+                    load(store, table, rows)
+            with self.timer.phase("state"):
+                self.state[step.state.state_id] = store.commit()
+
+    def _stores(self, step: str) -> Stores:
+        if self.stores is None:
+            raise InternalError(f"{step} is at level 0, where no shard has state")
+        return self.stores
+
     def _known_version(self, schema: StateSchema) -> ShardVersion | None:
         """This shard's version before the epoch, if it is of this parallelism and this schema."""
-        versions = self.epoch.state.get(schema.state_id, ())
-        if len(versions) != self.epoch.shards:
+        version = self.epoch.version_of(schema.state_id, self.ordinal)
+        if version is None:
             return None
-        version = versions[self.ordinal]
         known = any(stored.schema_id == schema.schema_id for stored in version.schemas)
         return version if known else None
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import INTEGER, NULL, UNKNOWN, SqlType
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.aggregates.function import AggregateFunction
 from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.expressions.datatypes import nulls_as
 from sqlstream_planner.expressions.functions import catalogue
 from sqlstream_planner.expressions.functions.as_written import without_marks
 from sqlstream_planner.expressions.functions.calls import written_call
@@ -83,15 +82,7 @@ def _shown(name: str) -> str:
 
 def _kept(type_: SqlType) -> SqlType:
     """The type of what a call keeps; NULLs alone are integers there, since nothing can be cast to NULL or NULL[]."""
-    if type_ == NULL:
-        return INTEGER
-    return replace(
-        type_,
-        element=type_.element and _kept(type_.element),
-        key=type_.key and _kept(type_.key),
-        value=type_.value and _kept(type_.value),
-        fields=tuple((name, _kept(t)) for name, t in type_.fields),
-    )
+    return nulls_as(type_, INTEGER)
 
 
 def _as_kept(value: exp.Expr, type_: SqlType) -> exp.Expr:

@@ -16,6 +16,7 @@ from sqlstream_planner.bind.tables import Tables
 from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean, nested_too_deeply
 from sqlstream_planner.expressions.casts import Assignment, assignable, can_cast_explicitly
+from sqlstream_planner.expressions.datatypes import nulls_as
 from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 from sqlstream_planner.logical import ConflictAction, Field, Node, Project, Sink, column
 from sqlstream_planner.sql.parse import Script
@@ -273,7 +274,7 @@ class _ScriptBinder:
         given = tuple(
             declared.pop(
                 f.name.lower(),
-                Column(f.name, _without_null(f.type), f.nullable),
+                Column(f.name, nulls_as(f.type, VARCHAR), f.nullable),
             )
             for f in node.fields
         )
@@ -293,7 +294,7 @@ class _ScriptBinder:
         for f in node.fields:
             names[f.name.lower()] = names.get(f.name.lower(), 0) + 1
             shown = f.name if names[f.name.lower()] == 1 else f"{f.name}_{names[f.name.lower()]}"
-            schema.append(Column(shown, _without_null(f.type), f.nullable))
+            schema.append(Column(shown, nulls_as(f.type, VARCHAR), f.nullable))
         self._known_types(node, statement.query)
         spec = SinkSpec(name, self._catalog.connectors.printing, {}, tuple(schema))
         self._write(spec, _exactly(node, spec, self._context), statement.query)
@@ -463,19 +464,6 @@ def _has_one_of(type_: SqlType, kinds: frozenset[Kind]) -> bool:
     """Whether a type, or one inside it, is one of these."""
     inside = (type_.element, type_.key, type_.value, *(t for _, t in type_.fields))
     return type_.kind in kinds or any(t is not None and _has_one_of(t, kinds) for t in inside)
-
-
-def _without_null(type_: SqlType) -> SqlType:
-    """The type of a column that keeps values of `type_`: where there are only NULLs it is text."""
-    if type_.kind is Kind.NULL:
-        return VARCHAR
-    return replace(
-        type_,
-        element=type_.element and _without_null(type_.element),
-        key=type_.key and _without_null(type_.key),
-        value=type_.value and _without_null(type_.value),
-        fields=tuple((name, _without_null(t)) for name, t in type_.fields),
-    )
 
 
 def _cast(expression: exp.Expr, c: Column) -> exp.Expr:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import TypeVar
 
@@ -136,8 +137,12 @@ class OptionDef:
                 except ValueError:
                     raise ValueError("a number" + self._bounds()) from None
             case ValueKind.TIMESTAMP:
-                if _TIMESTAMP.fullmatch(text.strip()) is None:
-                    raise ValueError("a UTC time such as '2024-01-01 00:00:00'")
+                try:
+                    if _TIMESTAMP.fullmatch(text.strip()) is None:
+                        raise ValueError
+                    datetime.fromisoformat(text.strip())
+                except ValueError:
+                    raise ValueError("a UTC time such as '2024-01-01 00:00:00'") from None
                 return text.strip()
 
     def _bounded(self, value: _N, what: str) -> _N:

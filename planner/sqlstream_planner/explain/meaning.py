@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
-from sqlstream_operators.plan.state_schema import StateSchema
+from sqlstream_operators.plan.state_schema import StateField, StateSchema
 from sqlstream_planner.identity.form import Argument, Form
 from sqlstream_planner.identity.state import stored_meanings
 
@@ -15,6 +16,13 @@ _DEPTH, _LENGTH = 6, 100
 def field_meanings(state: StateSchema) -> dict[str, str]:
     """For each fingerprint of the state's fields, what it stands for; nothing for a state without identity."""
     return {meaning.digest: meaning_text(meaning) for meaning in stored_meanings(state)}
+
+
+def field_meaning(field: StateField, meanings: Mapping[str, str]) -> str:
+    """What a field stands for, by the `field_meanings` of its state; its fingerprint if that is not known."""
+    # Behind a rank in front of it, and before a number behind it, stands the digest of the meaning.
+    digest = next((word for word in field.fingerprint.split() if word in meanings), None)
+    return field.fingerprint if digest is None else meanings[digest]
 
 
 def meaning_text(meaning: Form) -> str:

@@ -22,7 +22,7 @@ from sqlstream_operators.plan.spec import (
 )
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.plan.state_ttl import EXPIRY
-from sqlstream_planner.explain.meaning import field_meanings
+from sqlstream_planner.explain.meaning import field_meaning, field_meanings
 from sqlstream_planner.explain.operators import operator_lines, operator_title
 from sqlstream_planner.logical import (
     FirstRow,
@@ -172,7 +172,7 @@ def _stage_lines(plan: PhysicalPlan, stage: Stage) -> list[str]:
             lines.append(
                 f"  {step.name} = {step.input} without closed windows (watermark of {sources}{late})"
             )
-        else:
+        elif isinstance(step, OperatorStep):
             lines += operator_lines(step.name, step.operator)
     for output in stage.outputs:
         if isinstance(output, ExchangeOutput):
@@ -194,10 +194,7 @@ def _state_lines(plan: PhysicalPlan) -> list[str]:
             lines.append(f"  table {table.name}, by {by}")
             for part, fields in (("key", table.key), ("sub-key", table.sub_key), ("value", table.value)):
                 for f in fields:
-                    # Behind a rank in front of it, and before a number behind it, stands the digest of the meaning.
-                    digest = next((word for word in f.fingerprint.split() if word in meanings), None)
-                    shown = meanings[digest] if digest is not None else f.fingerprint
-                    lines.append(f"    {part} {f.name} {f.type}: {shown}")
+                    lines.append(f"    {part} {f.name} {f.type}: {field_meaning(f, meanings)}")
         lines.append(f"  {_bound(state)}")
     return lines
 

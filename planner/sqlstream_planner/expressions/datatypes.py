@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import (
@@ -142,4 +144,21 @@ def _unknown(node: exp.Expr) -> TypeProblem:
         f"there is no type `{_written(node)}`",
         ("types: " + ", ".join(names),),
         "write JSON" if isinstance(node, exp.DataType) and node.this is _T.JSONB else None,
+    )
+
+
+def nulls_as(type_: SqlType, other: SqlType) -> SqlType:
+    """The type with `other` wherever there are only NULLs.
+
+    >>> str(nulls_as(SqlType(Kind.ARRAY, element=SqlType(Kind.NULL)), SqlType(Kind.INTEGER)))
+    'INTEGER[]'
+    """
+    if type_.kind is Kind.NULL:
+        return other
+    return replace(
+        type_,
+        element=type_.element and nulls_as(type_.element, other),
+        key=type_.key and nulls_as(type_.key, other),
+        value=type_.value and nulls_as(type_.value, other),
+        fields=tuple((name, nulls_as(t, other)) for name, t in type_.fields),
     )

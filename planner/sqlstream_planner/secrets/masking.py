@@ -53,6 +53,8 @@ def masked_source(text: str) -> str:
 
     >>> masked_source("'pasword' = 'abc', 'url' = 'p://u:abc@h'")
     "'pasword' = '***', 'url' = 'p://u:***@h'"
+    >>> masked_source("'url' = 'p://u:a b@h'")
+    "'url' = 'p://u:***@h'"
     >>> masked_source("'password' = '{{ env_var(\\"P\\") }}'")
     '\\'password\\' = \\'{{ env_var("P") }}\\''
     """
@@ -61,8 +63,14 @@ def masked_source(text: str) -> str:
         part = found["password"] if found["before"] else found["value"]
         return (found["before"] or found["name"]) + "*" * len(part)
 
+    def hidden(found: re.Match[str]) -> str:
+        shown = found["before"] or found["name"]
+        return shown + re.sub(r"[^\n]", "*", found.group()[len(shown) :])
+
     def option(found: re.Match[str]) -> str:
         value = found["value"]
+        if not _is_secret(found["key"]) and "{{" not in value:
+            return found.group()[: len(found.group()) - len(value)] + SECRET_IN_URL.sub(hidden, value)
         if not _is_secret(found["key"]) or _EXPRESSION.fullmatch(value):
             return found.group()
         return found.group()[: len(found.group()) - len(value)] + re.sub(r"[^\n]", "*", value)

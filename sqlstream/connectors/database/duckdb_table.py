@@ -24,8 +24,8 @@ from sqlstream.connectors.database.changes import (
     memory_bytes,
     restored,
 )
+from sqlstream.connectors.database.declared import EPOCHS_TABLE, NO_DUCKDB_KEY, wrong_path
 from sqlstream.connectors.database.names import (
-    EPOCHS_TABLE,
     WORDING,
     key_error,
     not_there,
@@ -38,15 +38,13 @@ from sqlstream.connectors.exactly_once.target import Record, Wording, unusable
 from sqlstream.connectors.options import bad_option
 from sqlstream_operators.errors import DataError, InternalError, MemoryExhaustedError
 from sqlstream_operators.plan.spec import SinkSpec
-from sqlstream_operators.plan.types import UNKNOWN, Kind, SqlType, parse_type, quote_identifier
+from sqlstream_operators.plan.types import UNKNOWN, SqlType, parse_type, quote_identifier
 
 #: How long to wait for another process to let go of the file, and seconds between two looks.
 PATIENCE_S = 15.0
 _LOOK_S = 0.1
 _CHANGES = "sqlstream_changes"
 _ROWS = "sqlstream_rows"
-#: What DuckDB can't make an index over.
-_NO_KEY = frozenset({Kind.INTERVAL, Kind.STRUCT, Kind.MAP, Kind.ARRAY})
 
 
 class DuckTable:
@@ -76,7 +74,7 @@ class DuckTable:
                 f"rename it, or declare a PRIMARY KEY"
             )
         for column in spec.schema:
-            if column.name in spec.primary_key and column.type.kind in _NO_KEY:
+            if column.name in spec.primary_key and column.type.kind in NO_DUCKDB_KEY:
                 raise DataError(
                     f"table {spec.name}: DuckDB has no PRIMARY KEY over a column of type {column.type} "
                     f"({column.name}): CAST it to VARCHAR, or choose another key"
@@ -357,8 +355,7 @@ def _type(text: str) -> SqlType:
 def _file(options: Mapping[str, str], base_dir: str) -> Path:
     """The file that `path` names. Raises DiagnosticError (OPT003) if it is not a local one."""
     path = options.get("path", "")
-    if path.startswith("file://"):
-        path = path.removeprefix("file://")
-    if not path.strip() or "://" in path or path.startswith(("md:", ":memory:")):
-        raise bad_option("path", path, "a DuckDB file on the driver's disk")
-    return Path(base_dir) / path
+    wrong = wrong_path(path)
+    if wrong is not None:
+        raise bad_option("path", path, wrong)
+    return Path(base_dir) / path.removeprefix("file://")

@@ -1,45 +1,32 @@
-"""The option `table-name`, where a database keeps epochs, and what to say of a table that is not as declared."""
+"""Which table a sink has, and what to say of a table that is not as declared."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from sqlstream.connectors.database.changes import shown
+from sqlstream.connectors.database.declared import EPOCHS_TABLE, split_table_name, wrong_table_name
 from sqlstream.connectors.exactly_once.target import Wording
 from sqlstream.connectors.options import bad_option
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.spec import SinkSpec
 
-#: The table, beside the sink's own, that says which epochs are in it.
-EPOCHS_TABLE = "sqlstream_epochs"
 #: What messages call a table.
 WORDING = Wording("table", f"its row in {EPOCHS_TABLE}", "DROP TABLE", "table-name")
-
-_PART = r'"(?:[^"]|"")+"|[^".]+'
-_NAME = re.compile(rf"(?:({_PART})\.)?({_PART})")
 
 
 def table_name(spec: SinkSpec) -> tuple[str | None, str]:
     """Schema (None: the connection's) and name of the table: `table-name`, or else the sink's name.
 
-    Parts that have dots are written in double quotes. Raises DiagnosticError (OPT003).
+    Raises DiagnosticError (OPT003).
     """
     text = spec.options.get("table-name")
     if text is None:
         return None, spec.name
-    found = _NAME.fullmatch(text.strip())
-    if found is None:
-        raise bad_option("table-name", text, "a table's name, or schema.table")
-    schema, name = (part and _plain(part) for part in found.groups())
-    assert name is not None
-    if name.lower() == EPOCHS_TABLE:
-        raise bad_option("table-name", text, f"another name: {EPOCHS_TABLE} is where epochs are kept")
-    return schema, name
-
-
-def _plain(part: str) -> str:
-    return part[1:-1].replace('""', '"') if part.startswith('"') else part
+    wrong = wrong_table_name(text)
+    if wrong is not None:
+        raise bad_option("table-name", text, wrong)
+    return split_table_name(text)
 
 
 def shape_error(location: str, there: Sequence[str], wanted: Sequence[str]) -> DataError:

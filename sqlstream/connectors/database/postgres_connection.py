@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.database.postgres_binary import HEADER, TRAILER
+from sqlstream.connectors.database.postgres_url import wrong_url
 from sqlstream.connectors.exactly_once.target import LostConnectionError, unusable
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.types import quote_identifier
@@ -140,13 +140,10 @@ def parameters(options: Mapping[str, str]) -> dict[str, str]:
     """
     driver = _psycopg()
     url = options.get("url", "").strip().removeprefix("jdbc:")
-    if not re.match(r"postgres(ql)?://", url):
+    wrong = wrong_url(url)
+    if wrong is not None:
         raise DiagnosticError(
-            Diagnostic(
-                "OPT003",
-                "option 'url' is no address of a PostgreSQL database; expected "
-                "'postgresql://host:port/database' or 'jdbc:postgresql://host:port/database'",
-            )
+            Diagnostic("OPT003", f"option 'url' is no address of a PostgreSQL database; expected {wrong}")
         )
     try:
         given = {k: str(v) for k, v in driver.conninfo.conninfo_to_dict(url).items() if v is not None}

@@ -21,8 +21,8 @@ from sqlstream.connectors.database.changes import (
     memory_bytes,
     restored,
 )
+from sqlstream.connectors.database.declared import EPOCHS_TABLE, LONGEST_NAME
 from sqlstream.connectors.database.names import (
-    EPOCHS_TABLE,
     WORDING,
     key_error,
     not_there,
@@ -46,8 +46,6 @@ _CHANGES = "pg_temp.sqlstream_changes"
 _ROWS, _CONSOLIDATED = "sqlstream_rows", "temp.sqlstream_changes"
 #: What DuckDB may use at most to consolidate an epoch's changes.
 _MOST_MEMORY = 1 << 30
-#: PostgreSQL cuts longer names off, silently.
-_LONGEST_NAME = 63
 
 
 class PostgresTable:
@@ -58,8 +56,8 @@ class PostgresTable:
         self._schema, self._name = table_name(spec)
         self._mode = Mode.of(spec)
         for name in (self._name, *(column.name for column in spec.schema)):
-            if len(name.encode()) > _LONGEST_NAME:
-                raise bad_option("table-name", name, f"names of at most {_LONGEST_NAME} bytes in PostgreSQL")
+            if len(name.encode()) > LONGEST_NAME:
+                raise bad_option("table-name", name, f"names of at most {LONGEST_NAME} bytes in PostgreSQL")
         self._connection = PostgresConnection(spec.options, self._name)
         self._duck: DuckSession | None = None
         self._spill: RunFolder | None = None

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlstream_operators.plan.types import Kind
 from sqlstream_planner.catalog.descriptor import ColumnLookup, ConnectorDescriptor, Settings
 from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
+
+if TYPE_CHECKING:
+    from sqlstream_planner.diagnostics import Diagnostic
+    from sqlstream_planner.sql.statements import CreateTable
 
 _SOURCE = (Role.SOURCE,)
 _I, _N = ValueKind.INTEGER, ValueKind.NUMBER
@@ -18,6 +27,35 @@ def bounded(settings: Settings) -> bool:
         key.startswith("fields.") and key.endswith(".kind") and value == "sequence"
         for key, value in settings.items()
     )
+
+
+#: Columns that every value can be made for, whatever the options say.
+_PLAIN = frozenset(Kind) - {Kind.NULL, Kind.UNKNOWN, Kind.STRUCT, Kind.ARRAY, Kind.MAP}
+
+
+def _refused(table: CreateTable, settings: Settings) -> Iterator[Diagnostic]:
+    """What the generator can't make: values of a type, or with such options (OPT020 to OPT022)."""
+    from sqlstream_planner.sql.statements import (
+        PhysicalColumn,  # not in tasks, where this module is loaded, too
+    )
+
+    columns = [c for c in table.columns if isinstance(c, PhysicalColumn)]
+    if all(c.type.kind in _PLAIN for c in columns) and not any("." in o.key for o in table.options):
+        return  # the generator takes 0.15 s to load
+    from sqlstream.connectors.generators.datagen import DatagenGenerator
+    from sqlstream_planner.diagnostics import DiagnosticError
+
+    options = {option.key: option.value for option in table.options}
+    try:
+        DatagenGenerator(tuple((c.name, c.type) for c in columns), options)
+    except DiagnosticError as error:
+        for found in error.diagnostics:
+            # The generator knows no places; its messages name the option, or the column.
+            at = [o.value_span for o in table.options if f"`{o.key}`" in found.message]
+            at += [
+                c.span for c in columns if f"`{c.name}`" in found.message or f"`{c.name}." in found.message
+            ]
+            yield replace(found, span=(*at, table.options_span)[0])
 
 
 DESCRIPTOR = ConnectorDescriptor(
@@ -94,4 +132,5 @@ DESCRIPTOR = ConnectorDescriptor(
     ),
     bounded=bounded,
     lookup=_LOOKUP,
+    validate=_refused,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sqlstream.connectors.database.declared import in_duckdb
 from sqlstream_planner.catalog.descriptor import ColumnLookup, ConnectorDescriptor, SinkAbilities
 from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
 
@@ -28,4 +29,5 @@ DESCRIPTOR = ConnectorDescriptor(
     ),
     lookup=ColumnLookup(by_position=False, any_case=True),
     sink=SinkAbilities(changes=True, keyed=True, checks_keys=True, tells_epochs=True),
+    validate=in_duckdb,
 )

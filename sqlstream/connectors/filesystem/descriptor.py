@@ -67,6 +67,15 @@ def _refused(table: CreateTable, settings: Settings) -> Iterable[Diagnostic]:
             if wrong is None:
                 continue
             accepted = wrong
+        elif option.key == "path" and not option.value.strip():
+            accepted = "a file, a directory, a glob or a URI"
+        elif option.key.startswith("canal-json.") and option.key.endswith(".include"):
+            from sqlstream.connectors.filesystem.options import wrong_re2_pattern  # loads Arrow
+
+            wrong = wrong_re2_pattern(option.value)
+            if wrong is None:
+                continue
+            accepted = wrong
         else:
             continue
         yield wrong_value("OPT003", option.key, option.value, accepted, option.value_span)

@@ -88,14 +88,20 @@ class FileOptions:
         )
 
 
+def wrong_re2_pattern(text: str) -> str | None:
+    """What is wrong with a regular expression for RE2, DuckDB's library for them; None: nothing is."""
+    try:
+        pc.match_substring_regex(pa.array([""]), text)
+    except pa.ArrowInvalid:
+        return "a regular expression, without look-around or references"
+    return None
+
+
 def _pattern(options: Mapping[str, str], name: str) -> str | None:
-    """A regular expression that RE2, DuckDB's library for them, can run."""
     text = options.get(name)
-    if text is not None:
-        try:
-            pc.match_substring_regex(pa.array([""]), text)
-        except pa.ArrowInvalid:
-            raise bad_option(name, text, "a regular expression, without look-around or references") from None
+    wrong = None if text is None else wrong_re2_pattern(text)
+    if text is not None and wrong is not None:
+        raise bad_option(name, text, wrong)
     return text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sqlstream.connectors.database.declared import in_postgres
 from sqlstream_planner.catalog.descriptor import ColumnLookup, ConnectorDescriptor, SinkAbilities
 from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
 
@@ -32,4 +33,5 @@ DESCRIPTOR = ConnectorDescriptor(
     ),
     lookup=ColumnLookup(by_position=False),
     sink=SinkAbilities(changes=True, keyed=True, checks_keys=True, tells_epochs=True),
+    validate=in_postgres,
 )

@@ -130,10 +130,7 @@ class GroupAggregate:
             seeds = self._seeds(context)
             groups, partials, changes = self._touched(inputs, seeds, context)
         if len(groups):
-            seeded = np.zeros(len(groups), bool)
-            if seeds.num_rows:
-                numbers = groups.numbers(seeds)
-                seeded[numbers[numbers >= 0]] = True
+            seeded = _seeded(groups, seeds)
             output = self._update(groups, partials, changes, seeded, context, figures)
         else:
             output = empty(with_weight(self._spec.output))
@@ -156,11 +153,7 @@ class GroupAggregate:
             raise InternalError(f"state {spec.state.state_id}: expired groups are not kept")
         rows = state.scan_all(_ACC)
         groups = Groups(self._identity, names_of(spec.keys), rows)
-        seeded = np.zeros(len(groups), bool)
-        seeds = self._seeds(context)
-        if seeds.num_rows:
-            numbers = groups.numbers(seeds)
-            seeded[numbers[numbers >= 0]] = True
+        seeded = _seeded(groups, self._seeds(context))
         accumulators = _numbered(rows, np.arange(len(groups)), spec.accumulators)
         values = tuple(multiset.read(state, groups) for multiset in self._multisets)
         none = _Version(accumulators, np.zeros(len(groups), bool), values)
@@ -411,6 +404,15 @@ class GroupAggregate:
                 context.state.delete_time(table.name, None, high)
                 last = pc.max(expired.column(TIME)).as_py() + self._spec.expiry.lateness_us
                 figures.last_closed = max(last, figures.last_closed or last)
+
+
+def _seeded(groups: Groups, seeds: pa.Table) -> Mask:
+    """Which groups exist even without rows."""
+    seeded = np.zeros(len(groups), bool)
+    if seeds.num_rows:
+        numbers = groups.numbers(seeds)
+        seeded[numbers[numbers >= 0]] = True
+    return seeded
 
 
 def _numbered(rows: pa.Table, numbers: Int64s, schema: Schema) -> pa.Table:

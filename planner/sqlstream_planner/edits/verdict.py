@@ -1,0 +1,122 @@
+"""Verdicts about state, as plain data: what a plan of an edit shows, and what a run carries out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from sqlstream_operators.plan.spec import OperatorSpec
+from sqlstream_operators.plan.state_schema import StateSchema
+from sqlstream_planner.diagnostics import Span
+
+
+class Verdict(StrEnum):
+    """What happens to a piece of state; FRESH needs consent."""
+
+    KEEP = "KEEP"  # it is what the new query needs, as it is
+    ADAPT = "ADAPT"  # computed from what is kept
+    BACKFILL = "BACKFILL"  # computed from the sources' history, up to where they have been read
+    FRESH = "FRESH"  # begins empty, in the middle of the input
+    DROP = "DROP"  # nothing of the new query needs it
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedTable:
+    """How one table of a state is computed from an older state's tables.
+
+    `rows` is DuckDB SQL over one old shard, whose tables are the relations in `reads`, each called `"old.<table>"`
+    (columns: `StateTable.key_columns`, then `value_columns`). Its columns are those of the new table, by name. The rows
+    are exchanged by the new key. `merged` is DuckDB SQL over them all, as the relation `"rows"`, for one new shard; None:
+    they are the table's rows as they are, each key once.
+    """
+
+    table: str
+    reads: tuple[str, ...]
+    rows: str
+    merged: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """How a state is computed from an older one: the rule's name, and every table that it can compute."""
+
+    rule: str
+    tables: tuple[DerivedTable, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldEdit:
+    """The verdict about one field of a table (`part` is `key`, `sub_key` or `value`), or about a whole table (`name` and
+    `part` are "").
+
+    `meaning` is what it holds, in words, `reason` why the verdict is so, "" where that is plain, `at` where the new file
+    asks for it.
+    """
+
+    verdict: Verdict
+    table: str
+    part: str
+    name: str
+    meaning: str
+    reason: str = ""
+    at: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StateEdit:
+    """The verdict about one operator's state.
+
+    `new` is the operator that needs it (None: it is dropped), `step` its name in the plan. `old` is the state that it is
+    kept or derived from (None: there is none). `derivation` is how (None: its rows as they are, each field known by
+    what it means). Fields with the verdict BACKFILL or FRESH are not in what is kept; without `old` all are. `at` is the
+    clause in the new file.
+    """
+
+    verdict: Verdict
+    step: str
+    new: OperatorSpec | None
+    old: OperatorSpec | None
+    fields: tuple[FieldEdit, ...]
+    derivation: Derivation | None = None
+    reason: str = ""
+    at: Span | None = None
+
+    @property
+    def state(self) -> StateSchema:
+        """The state that this is about: the new one, or the one that is dropped."""
+        spec = self.new or self.old
+        assert spec is not None
+        return spec.state
+
+    def to_json(self) -> dict[str, Any]:
+        """What was decided, as plain data for manifests."""
+        return {
+            "verdict": self.verdict.value,
+            "step": self.step,
+            "state": self.state.state_id,
+            "from": None if self.old is None or self.new is None else self.old.state.state_id,
+            "rule": None if self.derivation is None else self.derivation.rule,
+            "fields": [[f.verdict.value, f.table, f.part, f.name, f.meaning, f.reason] for f in self.fields],
+        }
+
+    @property
+    def missing(self) -> tuple[FieldEdit, ...]:
+        """The fields that neither the older state nor a derivation has."""
+        return tuple(f for f in self.fields if f.verdict in (Verdict.BACKFILL, Verdict.FRESH))
+
+    @property
+    def is_same(self) -> bool:
+        """Whether nothing happens: the new operator goes on with the very state."""
+        return (
+            self.new is not None
+            and self.old is not None
+            and self.new.state.state_id == self.old.state.state_id
+            and self.new.state.schema_id == self.old.state.schema_id
+        )
+
+
+def states_needed(edits: tuple[StateEdit, ...], verdict: Verdict) -> Iterator[StateEdit]:
+    """The edits of states of the new query that have this verdict."""
+    return (edit for edit in edits if edit.new is not None and edit.verdict is verdict)
