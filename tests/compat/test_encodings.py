@@ -52,8 +52,9 @@ def test_json_is_read_whole(case: Case, tmp_path: Path) -> None:
     savepoint = the_savepoint_in(exported)
     before = json.loads(exported.get(savepoint.file))
     after = json.loads(savepoint.to_bytes())
-    formats_ = {"checksum", "format"} if case.folder.parent.name != f"format{NEWEST}" else set[str]()
-    assert list(_lost(before, after, formats_)) == []
+    # Names may be added: that is another checksum, and another format only if an older program has to know it.
+    left_out = {"checksum"} if case.folder.parent.name == f"format{NEWEST}" else {"checksum", "format"}
+    assert list(_lost(before, after, left_out)) == []
     for state in savepoint.manifest.states:
         for shard in state.shards:
             assert list(_lost(dict(shard), ShardVersion.from_json(shard).to_json(), set())) == []
