@@ -190,6 +190,12 @@ def _known(error: Exception) -> Diagnostic | None:
         return Diagnostic("DAT001", error.message)
     if isinstance(error, StateError):
         return Diagnostic("STA003", error.message, help=error.help or None)
+    if isinstance(error, MemoryError):
+        return Diagnostic(
+            "ENV007",
+            "there is not enough memory, or address space (`ulimit -v`), for what this process does",
+            help="give it more, and run again; a run goes on where it stopped",
+        )
     if isinstance(error, MachineError):
         return Diagnostic("ENV005", f"a file can't be read or written: {error}")
     if isinstance(error, OSError) and error.errno in _DISK:
