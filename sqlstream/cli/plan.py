@@ -88,7 +88,7 @@ def command(
 
     show((*planned.warnings, *made.warnings, *(c.why for c in made.consents)), planned.rendered.sources)
     show(made.problems, planned.rendered.sources)
-    for line in plan_lines(made, str(file), against, colour=colourful(sys.stdout)):
+    for line in plan_lines(made, str(file), against, planned.rendered.sources, colour=colourful(sys.stdout)):
         click.echo(line, color=True)
     return made.exit_code
 
