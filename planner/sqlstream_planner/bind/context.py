@@ -19,6 +19,7 @@ from sqlstream_planner.expressions.functions import catalogue
 from sqlstream_planner.expressions.functions.as_written import marked
 from sqlstream_planner.expressions.functions.calls import written_call
 from sqlstream_planner.expressions.functions.translate import translate_marked
+from sqlstream_planner.expressions.functions.translate.growth import check_growth
 from sqlstream_planner.expressions.infer import infer, require_boolean
 from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTRANSLATABLE, TypeProblem
 from sqlstream_planner.expressions.unnests import unnest_call
@@ -311,6 +312,7 @@ class BindContext:
             if call is not None and not catalogue.is_deterministic(call.name):
                 self.changes_each_time(node, call.name.upper())
         try:
+            check_growth(expression)
             translated = translate_marked(expression, lambda e: infer(e, types, aggregates=True).type)
             return translated.transform(_plain_time_cast).transform(_plain_empty_map)
         except TypeProblem as problem:
