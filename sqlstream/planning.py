@@ -20,8 +20,8 @@ def plan_file(
     search_path: Sequence[Path] = (),
     registry: Registry = REGISTERED,
 ) -> pipeline.Planned:
-    """`sqlstream_planner.pipeline.plan_file` over the tables of `registry`."""
-    return pipeline.plan_file(
+    """`sqlstream_planner.pipeline.plan_file` over the tables of `registry`; constants that can't be computed are refused."""
+    planned = pipeline.plan_file(
         source,
         connectors=registry.descriptors,
         file=file,
@@ -29,3 +29,8 @@ def plan_file(
         env=env,
         search_path=search_path,
     )
+    if planned.constants:
+        from sqlstream.connectors.constants import refuse_wrong  # loads DuckDB, which few files need
+
+        refuse_wrong(planned.constants)
+    return planned

@@ -25,6 +25,7 @@ from sqlstream_planner.diagnostics import (
     Written,
     nested_too_deeply,
 )
+from sqlstream_planner.expressions.constants import Constant
 from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 from sqlstream_planner.identity.relation import Meanings
 from sqlstream_planner.identity.sink import sink_identity
@@ -41,7 +42,7 @@ from sqlstream_planner.sql.rendered import RenderedSql
 class Planned:
     """Everything that is known about a file before it runs.
 
-    `algebra` is what the file means (the referee's SQL is made of it), `logical` the streaming plan, `physical` what
+    `constants` are parts of its expressions that can be tried without a row. `algebra` is what the file means (the referee's SQL is made of it), `logical` the streaming plan, `physical` what
     runs.
     """
 
@@ -51,6 +52,7 @@ class Planned:
     logical: tuple[Sink, ...]
     physical: PhysicalPlan
     warnings: tuple[Diagnostic, ...]
+    constants: Mapping[Constant, Span]
 
     @property
     def secrets(self) -> Secrets:
@@ -109,7 +111,7 @@ def plan_file(
                 help=UNTYPED_HELP,
             )
         ) from error
-    return Planned(script.rendered, catalog, algebra, logical, physical, bound.warnings)
+    return Planned(script.rendered, catalog, algebra, logical, physical, bound.warnings, bound.constants)
 
 
 def _further(script: Script, catalog: Catalog, errors: Sequence[Diagnostic]) -> list[Diagnostic]:
