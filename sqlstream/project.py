@@ -117,7 +117,11 @@ def plan(path: Path, project: Project, variables: Mapping[str, str] | None = Non
     Raises DiagnosticError with all that is wrong, PRJ001 (exit code 2) if there is no such file.
     """
     if not path.is_file():
-        what = "is a folder" if path.is_dir() else "does not exist"
+        what = "does not exist"
+        if path.is_dir():
+            what = "is a folder"
+        elif path.exists():
+            what = "is no file that can be read twice, such as a pipe or a device"
         near = sorted(path.glob("*.sql"))[:5] if path.is_dir() else _similar(path)
         raise DiagnosticError(
             Diagnostic(
@@ -207,8 +211,9 @@ def parse_pairs(pairs: Sequence[str], option: str) -> dict[str, str]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():
+            instead = f"{pair}=…" if pair.strip() and not equals else f"NAME={value or '…'}"
             raise DiagnosticError(
-                Diagnostic("PRJ004", f"{option} {pair}: not NAME=VALUE", help=f"write {option} {pair}=…"),
+                Diagnostic("PRJ004", f"{option} {pair}: not NAME=VALUE", help=f"write {option} {instead}"),
                 exit_code=2,
             )
         found[name.strip()] = value
@@ -233,6 +238,8 @@ def _read(file: Path) -> Mapping[str, Any]:
 
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise _wrong(file, f"can't be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         place = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
         span = Span(str(file), int(place[1]), int(place[2])) if place else Span(str(file), 1, 1)

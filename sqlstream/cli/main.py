@@ -13,15 +13,18 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 import click
 
 from sqlstream import __version__
+from sqlstream.cli.output import OutputError, drop_output, open_streams
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 _SIGNALLED = 128
 _BUG = 70
-_EXIT_CODES = {"STA": 4, "ENV": 5}
+_EXIT_CODES = {"PRJ": 2, "STA": 4, "ENV": 5}
 #: What a machine can refuse without anybody having written something wrong.
 _MACHINE = (errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR)
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
@@ -31,6 +34,7 @@ COMMANDS = {
     "init": "Make a small project that runs.",
     "check": "Find mistakes in a pipeline without running it.",
     "explain": "Show the plan of a pipeline: stages, state, or its DuckDB SQL.",
+    "plan": "Show what an edited pipeline keeps of its state, before it runs.",
     "run": "Run a pipeline, or go on where it stopped.",
     "savepoint": "Name the state of a pipeline; list, show, export and import what has a name.",
     "golden": "Check results against DuckDB's, or rewrite them with DuckDB.",
@@ -81,9 +85,15 @@ def main() -> None:
     # Loading the planner makes some 300,000 objects that stay: looking through them for garbage every 700 takes a
     # tenth of the time that `check` takes.
     gc.set_threshold(100_000, 20, 20)
-    if sys.argv[1:2] in (["check"], ["explain"]):  # these end at once
+    open_streams()
+    if sys.argv[1:2] in (["check"], ["explain"], ["plan"]):  # these end at once
         gc.disable()
     code = run_cli(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OutputError:
+        drop_output()
     # The interpreter looks through all of them several times more when it ends, unless they are frozen: a sixth of
     # the time of `check`. What DuckDB's binding made must be collected, though: it complains of what is left.
     if "duckdb" not in sys.modules:
@@ -96,6 +106,13 @@ def main() -> None:
 def run_cli(arguments: Sequence[str]) -> int:
     """Run the command line; returns the exit code. User mistakes never end in a traceback."""
     try:
+        return _run(arguments)
+    except OutputError as error:
+        return _output_failed(error)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    try:
         result = cli.main(list(arguments), prog_name="sqlstream", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except DiagnosticError as error:
@@ -105,19 +122,39 @@ def run_cli(arguments: Sequence[str]) -> int:
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt) as error:
-        sys.stderr.write("\ninterrupted: what was not committed is done again by the next run\n")
+        with suppress(OutputError):
+            sys.stderr.write("\ninterrupted: what was not committed is done again by the next run\n")
         return _SIGNALLED + int(getattr(error, "number", signal.SIGINT))
-    except BrokenPipeError:
-        # The reader of our output is gone (`sqlstream explain … | head`): nobody is left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except OutputError:
+        raise
     except Exception as error:
         diagnostic = _known(error)
         if diagnostic is not None:
             _report([diagnostic], arguments)
             return _EXIT_CODES.get(diagnostic.code[:3], 1)
-        _bug(error)
+        with suppress(OutputError):
+            _bug(error)
         return _BUG
+
+
+def _output_failed(error: OutputError) -> int:
+    if error.reader_gone:  # as in `sqlstream explain … | head`: nobody is left to tell, and nothing is wrong
+        drop_output()
+        return 0
+    from sqlstream.cli.render import show
+
+    diagnostic = Diagnostic(
+        "ENV005",
+        f"standard output can't be written: {error}",
+        notes=(
+            "nothing of the state is lost, but rows that a `print` sink could not write are not shown again",
+        ),
+        help="mend that and run again; a run goes on where it stopped",
+    )
+    with suppress(OutputError):
+        show([diagnostic])
+    drop_output()
+    return _EXIT_CODES["ENV"]
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:
@@ -129,20 +166,36 @@ def _wants_json(arguments: Sequence[str]) -> bool:
 def _report(diagnostics: Sequence[Diagnostic], arguments: Sequence[str]) -> None:
     from sqlstream.cli.render import show, to_json
 
-    if _wants_json(arguments):
-        click.echo(to_json(diagnostics, ok=False))
-    else:
-        show(diagnostics)
+    with suppress(OutputError):
+        if not _wants_json(arguments):
+            show(diagnostics)
+            return
+        try:
+            click.echo(to_json(diagnostics, ok=False))
+        except OutputError:  # what is wrong is told all the same
+            show(diagnostics)
 
 
 def _known(error: Exception) -> Diagnostic | None:
     """What the operators' package or the operating system says of the user's data, as a diagnostic."""
     from sqlstream_operators.errors import DataError, MachineError, StateError, machine_trouble
 
+    if isinstance(error, FileNotFoundError) and not _has_folder():
+        return Diagnostic(
+            "PRJ001",
+            "the folder that this runs in does not exist any more",
+            help="change to a folder that exists",
+        )
     if isinstance(error, DataError):
         return Diagnostic("DAT001", error.message)
     if isinstance(error, StateError):
         return Diagnostic("STA003", error.message, help=error.help or None)
+    if isinstance(error, MemoryError):
+        return Diagnostic(
+            "ENV007",
+            "there is not enough memory, or address space (`ulimit -v`), for what this process does",
+            help="give it more, and run again; a run goes on where it stopped",
+        )
     if isinstance(error, MachineError):
         return Diagnostic("ENV005", f"a file can't be read or written: {error}")
     if isinstance(error, OSError) and error.errno in _DISK:
@@ -152,6 +205,14 @@ def _known(error: Exception) -> Diagnostic | None:
     if isinstance(error, OSError) and error.errno in _MACHINE:
         return Diagnostic("DAT002", str(error))
     return None
+
+
+def _has_folder() -> bool:
+    try:
+        Path.cwd()
+    except OSError:
+        return False
+    return True
 
 
 def _bug(error: Exception) -> None:

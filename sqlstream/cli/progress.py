@@ -5,7 +5,6 @@ Everything but JSON goes to standard error, so that `print` sinks own standard o
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from collections import Counter
@@ -14,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Protocol, Self, TextIO, cast
 
+from sqlstream.cli.output import json_line
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.restarts import Restart
 from sqlstream_operators.plan.spec import PhysicalPlan
@@ -115,7 +115,7 @@ class JsonLines:
         """Nothing is in the way."""
 
     def _write(self, document: Mapping[str, Any]) -> None:
-        self._out.write(json.dumps(document, ensure_ascii=False) + "\n")
+        self._out.write(json_line(document, self._out) + "\n")
         self._out.flush()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TextIO
 
+from sqlstream.cli.output import json_line
 from sqlstream_planner.diagnostics import Diagnostic, render
 
 _RESET = "\x1b[0m"
@@ -56,7 +56,7 @@ def show(
 
 def to_json(diagnostics: Iterable[Diagnostic], **more: object) -> str:
     """One line of JSON: `more`, then `diagnostics`."""
-    return json.dumps({**more, "diagnostics": [d.to_json() for d in diagnostics]}, ensure_ascii=False)
+    return json_line({**more, "diagnostics": [d.to_json() for d in diagnostics]})
 
 
 def _source(diagnostic: Diagnostic, sources: Mapping[str, str]) -> str | None:
@@ -65,8 +65,8 @@ def _source(diagnostic: Diagnostic, sources: Mapping[str, str]) -> str | None:
     if diagnostic.span.file in sources:
         return sources[diagnostic.span.file]
     try:
-        text = Path(diagnostic.span.file).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError):
+        text = Path(diagnostic.span.file).read_text(encoding="utf-8-sig", errors="replace")
+    except OSError:
         return None
     return text.replace("\r\n", "\n").replace("\r", "\n")
 

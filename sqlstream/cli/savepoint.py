@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sqlstream.cli import options
+from sqlstream.cli.output import json_line
 from sqlstream.project import load_project, parse_pairs, plan, state_directory
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def list_(store: CheckpointStore, as_json: bool) -> None:
     found = Savepoints(store).all()
     if as_json:
         for savepoint in found:
-            click.echo(json.dumps(about(savepoint)))
+            click.echo(json_line(about(savepoint)))
     elif found:
         for line in savepoint_lines(found):
             click.echo(line)
@@ -96,7 +96,7 @@ def show(store: CheckpointStore, name: str, as_json: bool) -> None:
     from sqlstream.storage.savepoints import Savepoints
 
     found = details(store, Savepoints(store).find(name))
-    click.echo(json.dumps(found, ensure_ascii=False) if as_json else details_text(found))
+    click.echo(json_line(found) if as_json else details_text(found))
 
 
 @command.command()

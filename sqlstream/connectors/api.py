@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,7 +64,8 @@ class SourcePlan:
 class Source(Protocol):
     """The driver's half of a source.
 
-    It may have a property `poll_seconds` (when to be asked again) and `waits_for` (what for, in words: "files in 'x'").
+    It may have a property `poll_seconds` (when to be asked again) and `waits_for` (what for, in words: "files in 'x'"),
+    and be `Rereadable`.
     """
 
     @property
@@ -82,6 +83,20 @@ class Source(Protocol):
 
     def lag(self, position: Position) -> int | None:
         """Roughly how many rows (or None if unknown) are waiting after `position`."""
+        ...
+
+
+@runtime_checkable
+class Rereadable(Source, Protocol):
+    """A source whose rows can be read again: most are, and a source that is not can't be asked for its history."""
+
+    def until(self, position: Position) -> Source:
+        """What this source has read up to `position`, from its beginning: the same rows in the same order.
+
+        It is bounded, is exhausted once it is at `position`, and keeps nothing; it may have a property `bytes`, how many
+        there are to read. Raises DiagnosticError (DAT008) if some of these rows can't be read any more as they were; it
+        says which.
+        """
         ...
 
 

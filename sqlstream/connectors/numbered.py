@@ -49,6 +49,10 @@ class NumberedSource:
         """Row 0."""
         return {"row": 0}
 
+    def until(self, position: Position) -> NumberedSource:
+        """The rows before `position`, as fast as they can be made."""
+        return NumberedSource(self._name, int(position["row"]), None, self._tasks)
+
     def plan(self, position: Position, limits: Limits) -> SourcePlan:
         """The next rows, as many as limits and throttle allow."""
         first = int(position["row"])

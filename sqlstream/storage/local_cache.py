@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sqlstream_operators.state.private_folder import make_private
-from sqlstream_operators.state.shard_store import RESCALE_PREFIX
+from sqlstream_operators.state.rescaling import RESCALE_PREFIX
 from sqlstream_operators.task.dead_letters import FOLDER_PREFIX
 from sqlstream_operators.task.task import SPILL
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sqlstream.connectors.api import BadRow, ConnectorContext, Limits, Position, Split
+from sqlstream.connectors.api import BadRow, ConnectorContext, Limits, Position, Source, Split
 from sqlstream.connectors.filesystem.reader import FileReader
 from sqlstream.connectors.filesystem.source import FileSource
 from sqlstream_operators.duck.session import DuckSession
@@ -119,8 +119,23 @@ def read_all(
 ) -> Read:
     """Read a bounded source to its end, epoch by epoch."""
     source = FileSource(spec, where)
+    return read_on(duck, spec, where, source, limits, queries=queries, position=position, most=most_epochs)
+
+
+def read_on(
+    duck: DuckSession,
+    spec: SourceSpec,
+    where: ConnectorContext,
+    source: Source,
+    limits: Limits | None = None,
+    *,
+    queries: int = 1,
+    position: Position | None = None,
+    most: int = 10_000,
+) -> Read:
+    """Read a source to its end, epoch by epoch."""
     read = Read(position=source.initial_position() if position is None else position)
-    for _ in range(most_epochs):
+    for _ in range(most):
         plan = source.plan(read.position, limits or Limits())
         read.splits.append(list(plan.splits))
         read.position = plan.next_position

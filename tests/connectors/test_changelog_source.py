@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sqlstream.connectors.api import Limits
-from sqlstream.connectors.filesystem import source as source_module
+from sqlstream.connectors.filesystem import cutting
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.connectors.harness import Read, context, read_all, source_spec
@@ -418,8 +418,8 @@ def test_compressed(tmp_path: Path, duck: DuckSession, ending: str, bad: str) ->
 def test_cuts_fall_between_messages_and_keep_order(
     tmp_path: Path, duck: DuckSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(source_module.SMALLEST_RANGE, "canal-json", 1)
-    monkeypatch.setattr(source_module, "_SMALLEST_SPLIT", 100)
+    monkeypatch.setitem(cutting.SMALLEST_RANGE, "canal-json", 1)
+    monkeypatch.setattr(cutting, "_SMALLEST_SPLIT", 100)
     lines = [
         json.dumps({"type": "UPDATE", "data": [{"id": i}, {"id": -i}], "old": [{"id": 0}, {"id": 1}]})
         if i % 7

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sqlstream.connectors.api import Limits
-from sqlstream.connectors.filesystem import source as source_module
+from sqlstream.connectors.filesystem import cutting
 from sqlstream.connectors.filesystem.record_boundaries import CsvShape, csv_range_end, json_range_end
 from sqlstream.connectors.filesystem.sink import FileWriter
 from sqlstream_operators.codec.arrow_types import to_arrow
@@ -127,8 +127,8 @@ _BOUNDED = settings(
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are cut for parallelism too, however small they are."""
-    monkeypatch.setattr(source_module, "SMALLEST_RANGE", {"json": 1, "csv": 1, "parquet": 1})
-    monkeypatch.setattr(source_module, "_SMALLEST_SPLIT", 16)
+    monkeypatch.setattr(cutting, "SMALLEST_RANGE", {"json": 1, "csv": 1, "parquet": 1})
+    monkeypatch.setattr(cutting, "_SMALLEST_SPLIT", 16)
 
 
 @_BOUNDED

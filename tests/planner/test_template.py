@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sqlstream_operators.large_stack import on_large_stack
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, render
 from sqlstream_planner.sql.rendered import RenderedSql
 from sqlstream_planner.sql.template import render_template
@@ -225,3 +226,31 @@ def test_search_path(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.mark.parametrize("variables", [{"x": "{{ var('y') }}"}, {"x": "'; DROP"}])
 def test_values_are_not_templates(variables: Mapping[str, str]) -> None:
     assert render_template("{{ var('x') }}", "q.sql", variables=variables).text == variables["x"]
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "1,000 levels deep"),
+        (
+            "{% macro m() %}{{ n() }}{% endmacro %}{% macro n() %}{{ m() }}{% endmacro %}{{ m() }}",
+            "1,000 levels deep",
+        ),
+        (
+            "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(60) }}",
+            "more than 300,000 times",
+        ),
+    ],
+)
+def test_macros_without_an_end_are_told_soon(template: str, message: str) -> None:
+    """Planning's stack holds a quarter of a million frames: filling it takes a minute."""
+    with pytest.raises(DiagnosticError) as raised:
+        on_large_stack(render_template)(template, "p.sql")
+    [diagnostic] = raised.value.diagnostics
+    assert diagnostic.code == "TPL007"
+    assert message in diagnostic.message
+
+
+def test_macros_may_call_themselves() -> None:
+    template = "{% macro m(n) %}{% if n %}x{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(900) }}"
+    assert on_large_stack(render_template)(template, "p.sql").text == "x" * 900

@@ -20,6 +20,7 @@ from tests.examples import examples
 from tests.properties.in_process import run_here
 from tests.properties.query_generator import Relation, relations, rows
 from tests.properties.referee import Rows, assert_same
+from tests.properties.test_rescaled_runs import grouped
 from tests.properties.updating import TABLE, batch
 
 #: What stands above the query `q` with the columns `c` (the first of them is `{0}`).
@@ -77,6 +78,7 @@ def planned(folder: Path, sql: str) -> Planned:
     st.lists(st.sampled_from(ABOVE), min_size=2, max_size=4),
     st.integers(1, 9),
     st.lists(st.integers(1, 3), min_size=4, max_size=4),
+    st.lists(st.sampled_from([3, 128, 128, 500]), min_size=4, max_size=4),
 )
 def test_a_chain_of_edits(
     relation: Relation,
@@ -85,6 +87,7 @@ def test_a_chain_of_edits(
     above: list[str],
     rows_per_epoch: int,
     shards: list[int],
+    groups: list[int],
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -95,7 +98,7 @@ def test_a_chain_of_edits(
             lines = "".join(json.dumps(row) + "\n" for row in new)
             (folder / "input" / f"{number}.json").write_text(lines)
             read = read if not number else [*read, *new]
-            plan = planned(folder, text(relation, one))
+            plan = grouped(planned(folder, text(relation, one)), groups[number])
             sink = plan.physical.sinks[0]
             if sink.changelog == "append" or missing_answers(plan.physical, sink.name):
                 return  # such as DISTINCT, whose rows are not taken back, and rows beside a group: refused

@@ -11,22 +11,19 @@ from __future__ import annotations
 import dataclasses
 import re
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-import numpy as np
-
-from sqlstream_operators.codec.keys import group_range
-from sqlstream_operators.errors import StateCorruptionError, StateError
+from sqlstream_operators.errors import StateError
 from sqlstream_operators.plan.state_schema import StateSchema
 
 from .cache import Cache, catch_up_from, check_chain
 from .checkpoint_store import CheckpointStore
 from .delta import encode_delta
 from .overlay import Row
+from .rescaling import Rescaling
 from .store import StateTables
 from .version import Delta, ShardVersion, StateFile, chain_after, digest_of, file_digest
 
@@ -60,10 +57,6 @@ class SnapshotPolicy:
         return deltas > self.max_deltas and new_bytes() <= bound
 
 
-#: How folders are called in which shards are put together from others.
-RESCALE_PREFIX = "rescale-"
-
-
 class ShardStore(StateTables):
     """The versioned store of one shard (a `StateStore`), for one epoch: a context manager.
 
@@ -82,19 +75,25 @@ class ShardStore(StateTables):
         local_dir: Path,
         epoch: int,
         policy: SnapshotPolicy | None = None,
+        written_with: int | None = None,
     ) -> None:
         self.epoch = epoch
         self._policy = policy or SnapshotPolicy()
         self._checkpoint = checkpoint
         self._local_dir = local_dir
         self._folder = f"state/{_safe(schema.state_id)}/{shard:05d}-of-{shards:05d}"
-        self._rescaled = not isinstance(version, ShardVersion)
-        self._old: tuple[tuple[int, ShardVersion], ...] = ()
+        self._rescaling: Rescaling | None = None
         if isinstance(version, ShardVersion):
             self._version = version
+            if written_with not in (None, max_parallelism) and not version.is_empty:
+                raise StateError(
+                    "keys that change their key groups may come from every shard: give all of them"
+                )
         else:
-            self._old = tuple(_overlapping(version, shard, shards, max_parallelism))
-            self._version = _merged_version([old for _, old in self._old], len(version), shard, shards)
+            self._rescaling = Rescaling.of(
+                version, written_with or max_parallelism, shard, shards, max_parallelism
+            )
+            self._version = self._rescaling.version
         self._check(epoch)
         super().__init__(schema, shard, shards, max_parallelism, self, self._version.schemas)
         slot = f"{_safe(schema.state_id)}-{shard:05d}-of-{shards:05d}"
@@ -116,12 +115,14 @@ class ShardStore(StateTables):
         local_dir: Path,
         epoch: int,
         policy: SnapshotPolicy | None = None,
+        written_with: int | None = None,
     ) -> ShardStore:
         """Open shard `shard` of `shards` at `version`, to write `epoch`.
 
         A sequence of versions are those of all shards of another parallelism, in order: this shard takes
-        its own key groups out of those that overlap with it. `local_dir` is any directory of this machine;
-        it may be lost. Raises StateCorruptionError if a file that is needed is damaged, StateSchemaError if
+        its own key groups out of those that have any. `written_with` is the max_parallelism that they were written
+        with (default: the same); with another one every key gets its new group. `local_dir` is any directory of this
+        machine; it may be lost. Raises StateCorruptionError if a file that is needed is damaged, StateSchemaError if
         the keys differ.
         """
         return cls(
@@ -134,6 +135,7 @@ class ShardStore(StateTables):
             local_dir=local_dir,
             epoch=epoch,
             policy=policy,
+            written_with=written_with,
         )
 
     def __enter__(self) -> ShardStore:
@@ -180,7 +182,7 @@ class ShardStore(StateTables):
             bytes=size,
             schemas=self.schemas,
         )
-        if self._rescaled or self._snapshot_due(new):
+        if self._rescaling or self._snapshot_due(new):
             new = self._with_snapshot(new, delta)
         self._committed = new
         return new
@@ -211,14 +213,13 @@ class ShardStore(StateTables):
         return read()
 
     def _check(self, epoch: int) -> None:
-        for old in (self._version, *(version for _, version in self._old)):
-            if not self._rescaled or old is not self._version:
-                check_chain(old)
+        for old in (self._version,) if self._rescaling is None else self._rescaling.olds:
+            check_chain(old)
             if old.version >= epoch:
                 raise StateError(f"epoch {epoch} can't start from version {old.version}")
 
     def _catch_up(self, cache: Cache, marker: str) -> bool:
-        deltas = None if self._rescaled else catch_up_from(self._version, marker)
+        deltas = None if self._rescaling else catch_up_from(self._version, marker)
         if deltas is None:
             return False
         cache.apply(deltas, marker)
@@ -226,69 +227,25 @@ class ShardStore(StateTables):
 
     def _build(self, cache: Cache) -> None:
         version = self._version
-        if not self._rescaled:
+        if self._rescaling is None:
             cache.restore(version.snapshot, version.base_chain)
             cache.apply(version.deltas, version.base_chain)
             return
         rocks = cache.create()
         rocks.apply((), (), (), "rescaling")
-        for old_shard, old in self._old:
-            for keys, values in self._own_rows(old_shard, old):
-                rocks.apply((), keys, values, "rescaling")
+        for keys, values in self._rescaling.rows(self._checkpoint, self._local_dir):
+            rocks.apply((), keys, values, "rescaling")
         rocks.apply((), (), (), version.chain)
         rocks.flush()
-
-    def _own_rows(self, old_shard: int, old: ShardVersion) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """The rows of an old shard whose key groups are this shard's, some thousands at a time."""
-        time_tables = self._time_tables(old.schemas)
-        scratch = Path(tempfile.mkdtemp(prefix=f"{RESCALE_PREFIX}{old_shard:05d}-", dir=self._local_dir))
-
-        def build(cache: Cache) -> None:
-            cache.restore(old.snapshot, old.base_chain)
-            cache.apply(old.deltas, old.base_chain)
-
-        try:
-            cache = Cache.open(
-                scratch, "old", self._checkpoint, old.chain, lambda cache, marker: False, build
-            )
-            try:
-                low, high = self.groups
-                for keys, values in cache.rocks.chunks(b"\x00", b"\xff"):
-                    groups = np.fromiter(
-                        (
-                            int.from_bytes(key[9:11] if key[0] in time_tables else key[1:3], "big")
-                            for key in keys
-                        ),
-                        np.int64,
-                        len(keys),
-                    )
-                    own = np.flatnonzero((groups >= low) & (groups < high)).tolist()
-                    if own:
-                        yield [keys[i] for i in own], [values[i] for i in own]
-            finally:
-                cache.close()
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-
-    @staticmethod
-    def _time_tables(schemas: Sequence[StateSchema]) -> frozenset[int]:
-        order: dict[str, int] = {}
-        times = set()
-        for schema in schemas:
-            for table in schema.tables:
-                index = order.setdefault(table.name, len(order))
-                if table.layout == "time":
-                    times.add(index)
-        return frozenset(times)
 
     def _counters(self) -> tuple[int, int]:
         if not self.has_rows():
             return 0, 0
-        if not self.overlay.rows and not self.overlay.ranges and not self._rescaled:
+        if not self.overlay.rows and not self.overlay.ranges and not self._rescaling:
             return self._version.rows, self._version.bytes
         rows, size = self.changed()
         rows_before, size_before = self._version.rows, self._version.bytes
-        if self._rescaled:
+        if self._rescaling:
             own = self._cache.rocks.estimated_rows()
             size_before = size_before * own // max(rows_before, own, 1)
             rows_before = own
@@ -330,21 +287,21 @@ class ShardStore(StateTables):
         """`new` with the version that was opened as its snapshot, and only the epoch's delta after it."""
         old = self._version
         rocks = self._cache.rocks
-        if not self._rescaled:
+        if not self._rescaling:
             rocks.settle()
         snapshot = self._upload_snapshot()
         earlier = (*old.earlier, *old.deltas)
         chains = [old.earlier_chain]
         for past in earlier:
             chains.append(chain_after(chains[-1], past))
-        keep = len(earlier) if not self._rescaled else 0
+        keep = len(earlier) if not self._rescaling else 0
         first = max(keep - self._policy.retained_deltas, 0) if keep else len(earlier)
         return dataclasses.replace(
             new,
             snapshot=snapshot,
             deltas=() if delta is None else (delta,),
             earlier=earlier[first:],
-            earlier_chain=old.chain if self._rescaled else chains[first],
+            earlier_chain=old.chain if self._rescaling else chains[first],
             base_chain=old.chain,
         )
 
@@ -387,30 +344,3 @@ def _safe(state_id: str) -> str:
     if re.fullmatch(r"[A-Za-z0-9_.\-]{1,100}", state_id) and not state_id.startswith("."):
         return state_id
     return digest_of(state_id.encode())
-
-
-def _overlapping(
-    versions: Sequence[ShardVersion], shard: int, shards: int, max_parallelism: int
-) -> Iterator[tuple[int, ShardVersion]]:
-    low, high = group_range(shard, shards, max_parallelism)
-    for i, version in enumerate(versions):
-        first, last = group_range(i, len(versions), max_parallelism)
-        if first < high and low < last:
-            yield i, version
-
-
-def _merged_version(olds: Sequence[ShardVersion], parallelism: int, shard: int, shards: int) -> ShardVersion:
-    schemas: tuple[StateSchema, ...] = ()
-    for old in olds:
-        # All shards see the same queries in the same order, but an empty one may have seen none yet.
-        if old.schemas[: len(schemas)] != schemas[: len(old.schemas)]:
-            raise StateCorruptionError("manifest", "the shards of one version list different schemas")
-        schemas = max(schemas, old.schemas, key=len)
-    parts = [f"rescale {parallelism} {shard}/{shards}", *(old.chain for old in olds)]
-    return ShardVersion(
-        max((old.version for old in olds), default=0),
-        chain=digest_of("|".join(parts).encode()),
-        rows=sum(old.rows for old in olds),
-        bytes=sum(old.bytes for old in olds),
-        schemas=schemas,
-    )

@@ -24,7 +24,8 @@ class EpochContext:
     """What a task must know of its epoch; plain data.
 
     watermarks: of each source, µs. state: by state id, the versions of all shards before this epoch, in
-    order; their number is the parallelism that they were written with. checkpoint: URI of the checkpoint
+    order; their number is the parallelism that they were written with, state_max_parallelism the max_parallelism (0:
+    the same). checkpoint: URI of the checkpoint
     store. local_dir: a directory of the task's machine that may be lost. now_us: the wall clock when the epoch was
     planned, µs, the same when it is replayed. restated: sinks that get the whole answer that the state has, and nothing
     else happens in the epoch; without any it is an ordinary one. retracts: they are to lose that answer instead.
@@ -40,6 +41,20 @@ class EpochContext:
     now_us: int = 0
     restated: tuple[str, ...] = ()
     retracts: bool = False
+    state_max_parallelism: int = 0
+
+    def version_of(self, state_id: str, shard: int) -> ShardVersion | None:
+        """A shard's version before this epoch; None if it has to be put together from other shards.
+
+        >>> context = EpochContext(2, 1, 128, {}, {"s": (ShardVersion(1),)}, state_max_parallelism=64)
+        >>> context.version_of("s", 0), context.version_of("other", 0) == ShardVersion.empty()
+        (None, True)
+        """
+        versions = self.state.get(state_id, ())
+        if not versions:
+            return ShardVersion.empty()
+        same = self.state_max_parallelism in (0, self.max_parallelism)
+        return versions[shard] if same and len(versions) == self.shards else None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; `from_json` reads it back."""
@@ -54,6 +69,7 @@ class EpochContext:
             "now_us": self.now_us,
             "restated": list(self.restated),
             "retracts": self.retracts,
+            "state_max_parallelism": self.state_max_parallelism,
         }
 
     @classmethod
@@ -70,17 +86,17 @@ def rocks_stores(epoch: EpochContext, shard: int) -> Stores:
     checkpoint = CheckpointStore(epoch.checkpoint)
 
     def open_store(schema: Any) -> ShardStore:
-        versions = epoch.state.get(schema.state_id, ())
-        same = len(versions) == epoch.shards
+        version = epoch.version_of(schema.state_id, shard)
         return ShardStore.open(
             schema,
             shard,
             epoch.shards,
             epoch.max_parallelism,
-            versions[shard] if same else versions or ShardVersion.empty(),
+            epoch.state[schema.state_id] if version is None else version,
             checkpoint=checkpoint,
             local_dir=Path(epoch.local_dir),
             epoch=epoch.epoch,
+            written_with=(epoch.state_max_parallelism or None) if version is None else None,
         )
 
     return open_store

@@ -27,7 +27,7 @@ from sqlstream_planner.sql.statements import CreateTable, CreateView, InsertInto
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The relational algebra of a file: one root a sink, the job's options, warnings, and what can be tried without a row."""
+    """The relational algebra of a file: one root a sink, the job's options, warnings, and constants to try without a row."""
 
     roots: tuple[Sink, ...]
     options: JobOptions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,14 +52,33 @@ def parse_file(
     if isinstance(source, Path):
         name = str(source) if file is None else file
         try:
-            text = source.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
+            content = source.read_bytes()
+        except OSError as error:
             raise DiagnosticError(
-                Diagnostic("SQL000", f"can't read `{source}`: {error}"), exit_code=2
+                Diagnostic("SQL000", f"can't read `{source}`: {error.strerror or error}"), exit_code=2
             ) from None
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise DiagnosticError(_not_utf8(name, content, error), exit_code=2) from None
     else:
         name, text = file or "<sql>", source
     return parse_rendered(render_template(text, name, variables=variables, env=env, search_path=search_path))
+
+
+def _not_utf8(file: str, content: bytes, error: UnicodeDecodeError) -> Diagnostic:
+    """Where a file is no UTF-8, and what it looks like."""
+    start = len(codecs.BOM_UTF8) if content.startswith(codecs.BOM_UTF8) else 0
+    before = content[start : start + error.start].decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+    span = Span(file, before.count("\n") + 1, len(before) - before.rfind("\n"), 1)
+    encoding = "UTF-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else None
+    return Diagnostic(
+        "SQL000",
+        f"the file is not UTF-8 text: the byte 0x{content[start + error.start]:02x} can't stand here",
+        span,
+        notes=(f"it starts as {encoding} does",) if encoding else (),
+        help="save it as UTF-8" + (f", as with `iconv -f {encoding} -t UTF-8`" if encoding else ""),
+    )
 
 
 def parse_rendered(rendered: RenderedSql) -> Script:

@@ -12,6 +12,7 @@ import difflib
 import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -28,6 +29,10 @@ MAX_OUTPUT = 16 * 1024 * 1024
 """How many characters a rendered file may have."""
 MAX_FILES = 200
 """How many loads of included and imported files one rendering may do."""
+MAX_CALLS = 300_000
+"""How many calls of macros and functions one rendering may do."""
+MAX_DEPTH = 1_000
+"""How deep macros may call each other. Planning's stack would let them go on until a minute is over."""
 
 _MARK_OPEN, _MARK_CLOSE = "\U0010f800", "\U0010f801"
 _MARK_DIGITS = 0x10F810
@@ -113,6 +118,8 @@ class _Rendering:
         self.sources: dict[str, str] = {file: _newlines(text)}
         self.iterations = 0
         self.loads = 0
+        self.calls = 0
+        self.depth = 0
         self.jinja = self._environment()
 
     def run(self) -> str:
@@ -152,6 +159,22 @@ class _Rendering:
             self._fail("TPL008", str(error) or type(error).__name__, error)
         return "".join(parts)
 
+    @contextmanager
+    def called(self) -> Iterator[None]:
+        """Count a call, and how deep it is."""
+        self.calls += 1
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise _RefusedError("TPL007", f"macros call each other more than {MAX_DEPTH:,} levels deep")
+        if self.calls > MAX_CALLS:
+            raise _RefusedError(
+                "TPL007", f"the template calls macros and functions more than {MAX_CALLS:,} times"
+            )
+        try:
+            yield
+        finally:
+            self.depth -= 1
+
     # ---- what templates can call -------------------------------------------------------------------------
 
     def _environment(self) -> SandboxedEnvironment:
@@ -172,6 +195,10 @@ class _Rendering:
             def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
                 _bounded_binop(operator, left, right)
                 return super().call_binop(context, operator, left, right)
+
+            def call(self, context: Any, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
+                with rendering.called():
+                    return super().call(context, obj, *args, **kwargs)
 
         jinja = Sandbox(
             loader=Loader(),

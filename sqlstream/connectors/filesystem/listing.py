@@ -6,13 +6,14 @@ listed, so a pipeline's folder can be moved with its state.
 
 A segment has `files`, which are added at the end, and may have `updates` of files before them: another version of a file
 that was not read yet, or that a file is passed over. A file may be in the log again, as another version; the last one is
-what its path stands for.
+what its path stands for. An update of a file that was read says which version of it was, and how much: the history of a
+source is what it has read, whatever its files have become.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlstream.connectors.filesystem.paths import FileEntry
@@ -21,24 +22,51 @@ from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
 _KIND = "listing"
 _FILES_PER_SEGMENT = 10_000
+_VERSION = ("size", "modified_us", "changed_us", "digest")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPart:
+    """What was read of a file before it was another, or passed over: all of this version, or up to the offset `end`.
+
+    The version is None where it is not known: nobody wrote it down then.
+    """
+
+    entry: FileEntry | None
+    end: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A file in the log; one that is `skipped` is passed over, or what is left of it."""
+    """A file in the log; one that is `skipped` is passed over, or what is left of it.
+
+    `read` is what was read of it before it became so (None: nothing, or all that its number says).
+    """
 
     entry: FileEntry
     skipped: bool = False
+    read: ReadPart | None = None
+
+    def read_before(self, number: int, file: int, offset: int) -> ReadPart | None:
+        """What was read of it, being of this number, by a source that stands at `offset` in the file of number `file`."""
+        if number > file or (number == file and not offset):
+            return None
+        if self.read is not None or self.skipped:
+            return self.read
+        return ReadPart(self.entry, None if number < file else offset)
 
 
 class ListingLog:
     """The files of one source: what `append` has added, in that order, over all runs on this store.
 
     `folder` is where its segments are in the store, `root` the prefix that paths share now, `credentials` what opens
-    them. Raises DamagedFileError, which names it, when a segment is not what was written or is missing.
+    them; with `most`, only so many segments are read: the log as it was when there were no more. Raises DamagedFileError,
+    which names it, when a segment is not what was written or is missing.
     """
 
-    def __init__(self, store: CheckpointStore, folder: str, root: str, credentials: str = "") -> None:
+    def __init__(
+        self, store: CheckpointStore, folder: str, root: str, credentials: str = "", most: int | None = None
+    ) -> None:
         self._store = store
         self.folder = folder
         self._root = root
@@ -46,13 +74,14 @@ class ListingLog:
         self._files: list[Listed] = []
         self._by_path: dict[str, int] = {}
         self._segments = 0
-        for name in store.list(folder):
+        for name in store.list(folder)[:most]:
             if name != self._segment(self._segments):
                 raise DamagedFileError(
                     self._segment(self._segments), "is missing: the list of files is incomplete"
                 )
             content = decode(_KIND, name, store.get(name))
-            updates = {number: self._read(item) for number, *item in content.get("updates", ())}
+            told = bool(content.get("reads_told"))
+            updates = {n: self._updated(item, told) for n, *item in content.get("updates", ())}
             self._take(updates, [self._read(item) for item in content["files"]])
             self._segments += 1
 
@@ -86,6 +115,7 @@ class ListingLog:
             content: dict[str, Any] = {"files": [self._written(file) for file in part]}
             if updates:
                 content["updates"] = [[n, *self._written(file)] for n, file in sorted(updates.items())]
+                content["reads_told"] = True
             self._store.put_exclusive(self._segment(self._segments), encode(_KIND, content))
             self._segments += 1
             self._take(updates, part)
@@ -103,18 +133,35 @@ class ListingLog:
 
     def _written(self, file: Listed) -> list[Any]:
         entry = file.entry
-        shown = [self._relative(entry.path), entry.size, entry.modified_us, entry.changed_us, entry.digest]
-        return [*shown, True] if file.skipped else shown
+        shown = [self._relative(entry.path), *_version(entry)]
+        if file.read is None:
+            return [*shown, True] if file.skipped else shown
+        read = file.read
+        return [*shown, file.skipped, [read.end, *(() if read.entry is None else _version(read.entry))]]
 
     def _read(self, item: Sequence[Any]) -> Listed:
         """A file as `_written` wrote it; those of older versions have no more than their size and time."""
         path, size, modified_us, *version = item
         changed_us, digest = version[:2] or (0, "")
         entry = FileEntry(self._absolute(path), size, modified_us, self._credentials, changed_us, digest)
-        return Listed(entry, skipped=bool(version[2:]))
+        skipped = bool(version[2:] and version[2])
+        if not version[3:]:
+            return Listed(entry, skipped)
+        end, *was = version[3]
+        before = replace(entry, **dict(zip(_VERSION, was, strict=True))) if was else None
+        return Listed(entry, skipped, ReadPart(before, end))
+
+    def _updated(self, item: Sequence[Any], told: bool) -> Listed:
+        """A file as an update has it; older versions did not write down whether something of it had been read."""
+        listed = self._read(item)
+        return listed if told else replace(listed, read=ReadPart(None))
 
     def _relative(self, path: str) -> str:
         return path[len(self._root) :] if path.startswith(self._root) else path
 
     def _absolute(self, path: str) -> str:
         return path if path.startswith("/") or "://" in path else self._root + path
+
+
+def _version(entry: FileEntry) -> tuple[Any, ...]:
+    return tuple(getattr(entry, name) for name in _VERSION)

@@ -122,7 +122,8 @@ class SourceFiles:
                 elif self._is_ready(entry):
                     fresh.append(Listed(stamped(entry)))
             elif order is not None:
-                self._obey(order, entry, number, known, started, file, fresh, updates)
+                read = known.read_before(number, file, offset)
+                self._obey(order, entry, number, replace(known, read=read), started, file, fresh, updates)
             elif not self._is_known(known.entry, entry):
                 untouched = number >= started and not known.skipped
                 if not untouched and (known.skipped or known.entry.size):
@@ -140,7 +141,7 @@ class SourceFiles:
                 continue
             if orders.get(known.entry.path) != "skip":
                 raise file_vanished(known.entry)
-            updates[number] = replace(known, skipped=True)
+            updates[number] = replace(known, skipped=True, read=known.read_before(number, file, offset))
         self._unsettled = {path: seen for path, seen in self._unsettled.items() if path in there}
         self._blocked = blocked if blocked < len(self._log.files) else None
         self._log.append(fresh, updates)
@@ -164,9 +165,9 @@ class SourceFiles:
         fresh: list[Listed],
         updates: dict[int, Listed],
     ) -> None:
-        """Do what the run was told about a file of the log."""
+        """Do what the run was told about a file of the log; `known.read` is what was read of it."""
         if order == "skip":
-            updates[number] = Listed(stamped(entry), skipped=number >= file or known.skipped)
+            updates[number] = Listed(stamped(entry), number >= file or known.skipped, known.read)
         elif number >= started and not known.skipped:
             updates[number] = Listed(stamped(entry))  # it will be read anyway
         else:

@@ -15,7 +15,8 @@ from sqlstream_operators.state.version import ShardVersion
 class RunState:
     """The last manifest, the sources' states, the versions of the operators' states, and which input has ended.
 
-    `fields` are the ids of the program's stored fields, `finished` the sources from which this run has read all that
+    `max_parallelism` is what the versions were written with (0: there are none), `fields` are the ids of the program's
+    stored fields, `finished` the sources from which this run has read all that
     there is.
     """
 
@@ -24,6 +25,7 @@ class RunState:
         self.last: Manifest | None = None
         self.sources: dict[str, SourceState] = {}
         self.versions: dict[str, tuple[ShardVersion, ...]] = {}
+        self.max_parallelism = 0
         self.finished: set[str] = set()
         self.fields = FieldIds({})
 
@@ -31,12 +33,14 @@ class RunState:
         """Go on from a manifest, or from the beginning of each source that it does not know."""
         self.last = last
         fields = FieldIds({}) if last is None else last.field_ids
-        self.fields = fields.after(program.plan.states)
+        came_from = {e.new.state.state_id: e.old.state.state_id for e in program.edits if e.new and e.old}
+        self.fields = fields.after(program.plan.states, came_from)
         specs = program.plan.sources
         known = {} if last is None else go_on(last.sources, specs)
         self.sources = {spec.name: known.get(spec.name) or _beginning(spec, program) for spec in specs}
         if last is not None:
             self.lineage = last.lineage
+            self.max_parallelism = last.max_parallelism
             self.versions = {
                 state.state_id: tuple(ShardVersion.from_json(shard) for shard in state.shards)
                 for state in last.states
@@ -47,8 +51,8 @@ class RunState:
         self.start_from(manifest, program)
 
     def resume(self, plan: EpochPlan) -> None:
-        """Take over what a plan says of sources that had ended and have new input; one that restates reads none."""
-        for source in () if plan.restated else plan.sources:
+        """Take over what a plan says of sources that had ended and have new input; one about state and sinks reads none."""
+        for source in () if plan.leaves_sources else plan.sources:
             state = self.sources[source.name]
             if state.exhausted and (source.splits or not source.exhausted):
                 self.sources[source.name] = watermarks.resumed(state)
@@ -60,6 +64,7 @@ class RunState:
         self.last = manifest
         self.sources = {state.name: state for state in manifest.sources}
         self.versions = dict(outcome.states)
+        self.max_parallelism = manifest.max_parallelism
         self.finished |= {source.name for source in plan.sources if source.exhausted}
 
 
@@ -71,4 +76,5 @@ def _beginning(spec: SourceSpec, program: Program) -> SourceState:
         program.sources[spec.name].initial_position(),
         identity=spec.identity,
         folder=program.source_folders[spec.name],
+        rows=0,
     )

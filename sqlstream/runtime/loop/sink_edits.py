@@ -43,19 +43,32 @@ def sink_edits(
     `same_text`: both were made of the same SQL. Errors are STA013 (a new sink), STA014 (another query) and STA015
     (another destination or declaration), warnings STA016 and STA017 (brought to another answer).
     """
+    for _, found in edits_by_sink(before, now, same_text=same_text, written=written):
+        yield from found
+
+
+def edits_by_sink(
+    before: PhysicalPlan, now: PhysicalPlan, *, same_text: bool, written: Mapping[str, Written] = NOWHERE
+) -> Iterator[tuple[SinkSpec, tuple[Diagnostic, ...]]]:
+    """What `sink_edits` finds about each sink of `now`: nothing about one that goes on as it is."""
     former = {spec.name: spec for spec in before.sinks}
     restated = restated_sinks(before, now)
     gone = [spec for name, spec in former.items() if name not in {spec.name for spec in now.sinks}]
     for spec in now.sinks:
         at = written.get(spec.name, Written())
         if spec.name not in former:
-            yield _new(spec, gone, at, _way(spec, now))
+            if missing_answers(now, spec.name) or any(_same_place(spec, other) for other in gone):
+                yield spec, (_new(spec, gone, at, _way(spec, now)),)
+            else:
+                yield spec, (_given_all(spec, at),)
             continue
         old, new = read_sink_identity(former[spec.name].identity), read_sink_identity(spec.identity)
+        found: Iterable[Diagnostic] = ()
         if old is not None and new is not None:
-            yield from _edit(spec.name, old, new, at, _way(spec, now), restated=spec.name in restated)
+            found = _edit(spec.name, old, new, at, _way(spec, now), restated=spec.name in restated)
         elif not same_text:
-            yield from _unknown(former[spec.name], spec, before.stages == now.stages, at)
+            found = _unknown(former[spec.name], spec, before.stages == now.stages, at)
+        yield spec, tuple(found)
 
 
 def restated_sinks(before: PhysicalPlan, now: PhysicalPlan) -> tuple[str, ...]:
@@ -115,6 +128,22 @@ def _new(spec: SinkSpec, gone: Iterable[SinkSpec], at: Written, way: str) -> Dia
         at.query,
         tuple(notes),
         f"{way}; {_NOTHING_CHANGED}",
+    )
+
+
+def _same_place(one: SinkSpec, other: SinkSpec) -> bool:
+    """Whether two sinks write to one place, as far as that is known."""
+    found = read_sink_identity(one.identity), read_sink_identity(other.identity)
+    return found[0] is not None and found[1] is not None and found[0].destination == found[1].destination
+
+
+def _given_all(spec: SinkSpec, at: Written) -> Diagnostic:
+    return Diagnostic(
+        "STA017",
+        f"the table `{spec.name}` is new",
+        at.query,
+        ("its whole answer is in the state: it gets that first, exactly once",),
+        severity="warning",
     )
 
 

@@ -37,7 +37,8 @@ def go_on(before: Sequence[SourceState], specs: Sequence[SourceSpec]) -> dict[st
 def _alike(states: Sequence[SourceState]) -> bool:
     """Whether it does not matter which of some sources of one identity is which."""
     return all(
-        replace(state, name="", folder="") == replace(states[0], name="", folder="") for state in states
+        replace(state, name="", folder="", rows=None) == replace(states[0], name="", folder="", rows=None)
+        for state in states
     )
 
 

@@ -131,8 +131,9 @@ def after_epoch(
     read_up_to: int | None,
     applied: int,
     closed_up_to: int | None,
+    rows: int = 0,
 ) -> SourceState:
-    """A source's state after an epoch.
+    """A source's state after an epoch that read `rows` of it.
 
     `read_up_to` is the greatest watermark expression of the rows read (None: no row), `applied` the
     epoch's close watermark, `closed_up_to` the greatest (window end - tick) that any operator on this source
@@ -143,7 +144,13 @@ def after_epoch(
     if applied != WATERMARK_MAX:
         resume = max(resume, applied)
     return replace(
-        state, position=dict(position), exhausted=exhausted, seen=seen, applied=applied, resume=resume
+        state,
+        position=dict(position),
+        exhausted=exhausted,
+        seen=seen,
+        applied=applied,
+        resume=resume,
+        rows=None if state.rows is None else state.rows + rows,
     )
 
 

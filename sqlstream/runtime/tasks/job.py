@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 class EpochJob:
     """An epoch to run: the program, what it reads, and the state that it starts from.
 
-    `states` has the shards' versions of every state at the parent epoch (none: empty). `store_uri` is the
-    state directory, `local_dir` scratch on each machine for caches of state, `base_dir` what relative paths
-    in connector options refer to. `secrets` are what references in the program stand for: they go with the job. `retracts`:
-    it takes back the answers that the epoch restates, as a former program gave them.
+    `states` has the shards' versions of every state at the parent epoch (none: empty), `states_max_parallelism` what they
+    were written with (0: the program's). `store_uri` is the state directory, `local_dir` scratch on each machine for caches
+    of state, `base_dir` what relative paths in connector options refer to. `secrets` are what references in the program
+    stand for: they go with the job. `retracts`: it takes back the answers that the epoch restates, as a former program gave
+    them.
     """
 
     program: PhysicalPlan
@@ -33,6 +34,7 @@ class EpochJob:
     base_dir: str
     secrets: Secrets = field(default_factory=Secrets)
     retracts: bool = False
+    states_max_parallelism: int = 0
 
 
 @dataclass(frozen=True, slots=True)

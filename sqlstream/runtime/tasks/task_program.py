@@ -89,6 +89,7 @@ class TaskProgram:
             now_us=job.plan.now_us,
             restated=job.plan.restated,
             retracts=job.retracts,
+            state_max_parallelism=job.states_max_parallelism,
         )
         placed = [TaskSplit(ordinal, split) for ordinal, split in enumerate(splits)]
         return cls(job.program, context, _spread(placed, job.plan.parallelism), job.base_dir, job.secrets)

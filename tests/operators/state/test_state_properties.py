@@ -80,8 +80,8 @@ KEY = {"who": pa.string(), "at": pa.int32()}
 TIME_KEY = {TIME: pa.int64(), "who": pa.string()}
 
 
-def owner(who: Any, shards: int) -> int:
-    return int(shard_of(key_groups([pa.array([who], pa.string())], GROUPS), shards, GROUPS)[0])
+def owner(who: Any, shards: int, groups: int) -> int:
+    return int(shard_of(key_groups([pa.array([who], pa.string())], groups), shards, groups)[0])
 
 
 def text(n: int) -> str:
@@ -162,6 +162,7 @@ class Store(RuleBasedStateMachine):
         self.root = Path(tempfile.mkdtemp(prefix="state-"))
         self.checkpoint = CheckpointStore(self.root / "checkpoint", sync=False)
         self.versions = [ShardVersion.empty()]
+        self.groups = GROUPS
         self.rows: Rows = {}
         self.windows: Rows = {}
         self.epoch = 0
@@ -175,18 +176,25 @@ class Store(RuleBasedStateMachine):
             shutil.rmtree(self.root)
 
     def _open(
-        self, shard: int, shards: int, version: Any, executor: str, policy: SnapshotPolicy
+        self,
+        shard: int,
+        shards: int,
+        version: Any,
+        executor: str,
+        policy: SnapshotPolicy,
+        groups: int | None = None,
     ) -> ShardStore:
         return ShardStore.open(
             SCHEMA,
             shard,
             shards,
-            GROUPS,
+            groups or self.groups,
             version,
             checkpoint=self.checkpoint,
             local_dir=self.root / executor,
             epoch=self.epoch + 1,
             policy=policy,
+            written_with=self.groups,
         )
 
     def _read_all(self, executor: str) -> tuple[Rows, Rows]:
@@ -213,7 +221,7 @@ class Store(RuleBasedStateMachine):
         executors=st.lists(st.sampled_from("abc"), min_size=6, max_size=6),
         crash=st.sampled_from(["no", "no", "no", "before commit", "after commit"]),
         retry=st.booleans(),
-        rescale=st.none() | st.integers(1, 6),
+        rescale=st.none() | st.tuples(st.integers(1, 6), st.sampled_from([GROUPS, GROUPS, 7, 300])),
         max_deltas=st.sampled_from([0, 1, 3, 100]),
         keep=st.sampled_from([0, 2, 16]),
     )
@@ -223,7 +231,7 @@ class Store(RuleBasedStateMachine):
         executors: list[str],
         crash: str,
         retry: bool,
-        rescale: int | None,
+        rescale: tuple[int, int] | None,
         max_deltas: int,
         keep: int,
     ) -> None:
@@ -235,12 +243,12 @@ class Store(RuleBasedStateMachine):
         executors: list[str],
         crash: str,
         retry: bool,
-        rescale: int | None,
+        rescale: tuple[int, int] | None,
         max_deltas: int,
         keep: int,
     ) -> None:
         policy = SnapshotPolicy(min_bytes=1 << 20, max_deltas=max_deltas, retained_deltas=keep)
-        shards = rescale or len(self.versions)
+        shards, groups = rescale or (len(self.versions), self.groups)
         published = []
         rows: Rows = {}
         windows: Rows = {}
@@ -248,13 +256,13 @@ class Store(RuleBasedStateMachine):
             start: Any = tuple(self.versions) if rescale else self.versions[shard]
 
             def mine(who: Any, shard: int = shard) -> bool:
-                return owner(who, shards) == shard
+                return owner(who, shards, groups) == shard
 
             attempts: list[ShardVersion] = []
             for executor in [executors[shard]] * (2 if crash != "no" else 1) + (["d"] if retry else []):
                 own = {key: n for key, n in self.rows.items() if mine(key[0])}
                 own_windows = {key: n for key, n in self.windows.items() if mine(key[1])}
-                with self._open(shard, shards, start, executor, policy) as store:
+                with self._open(shard, shards, start, executor, policy, groups) as store:
                     play(store, steps, own, own_windows, mine)
                     assert read(store) == (own, own_windows)
                     if crash == "before commit" and not attempts:
@@ -270,6 +278,7 @@ class Store(RuleBasedStateMachine):
             rows.update(own)
             windows.update(own_windows)
         self.versions, self.rows, self.windows = published, rows, windows
+        self.groups = groups
         self.epoch += 1
 
     @rule(executor=st.sampled_from("abcd"))

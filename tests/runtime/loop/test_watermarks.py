@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,6 +79,24 @@ def test_the_resume_watermark_covers_every_closed_window() -> None:
         SourceState("t", "x", {}), position={}, exhausted=True, read_up_to=None, applied=3, closed_up_to=None
     )
     assert (nothing.seen, nothing.resume) == (WATERMARK_MIN, 3)
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 5), (7, 12), (None, None)])
+def test_the_rows_that_were_read_are_counted_where_they_always_were(
+    before: int | None, after: int | None
+) -> None:
+    state = SourceState("t", "x", {}, rows=before)
+    read = after_epoch(
+        state, position={}, exhausted=False, read_up_to=None, applied=3, closed_up_to=None, rows=5
+    )
+    assert read.rows == after
+    assert SourceState.from_json(read.to_json()).rows == after
+
+
+def test_sources_of_older_manifests_have_not_counted_their_rows() -> None:
+    written = SourceState("t", "x", {}, rows=3).to_json()
+    del written["rows"]
+    assert SourceState.from_json(written) == SourceState("t", "x", {})
 
 
 @given(st.integers(1, 60), st.integers(-30, 30), st.integers(1, 5), TIMES, st.integers(0, 100))
