@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlstream_operators.plan.state_schema import TIME, StateField, StateTable
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.edits.derivations.stored import Stored
+from sqlstream_planner.edits.derivations.widened import widens
 from sqlstream_planner.identity.form import Form
 
 
@@ -37,7 +38,7 @@ def columns_from(
     for field in wanted:
         meaning = new.meaning(field)
         found = there.get(meaning) if meaning is not None and usable(field) else None
-        if found is None:
+        if found is None or not widens(found.type, field.type):
             missing.append(field.name)
             text = f"CAST(NULL AS {field.type})"
         else:
