@@ -19,6 +19,13 @@ class Columns:
     items: tuple[str, ...]
     missing: tuple[str, ...]
 
+    def replaced(self, wanted: Sequence[StateField], known: Mapping[str, str]) -> list[str]:
+        """The items with the SQL of those that are `known` by name in the place of NULL."""
+        return [
+            f"CAST({known[f.name]} AS {f.type}) AS {quote_identifier(f.name)}" if f.name in known else item
+            for f, item in zip(wanted, self.items, strict=True)
+        ]
+
     @property
     def all_missing(self) -> bool:
         """Whether there are columns and none of them is there."""
