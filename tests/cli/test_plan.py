@@ -176,6 +176,9 @@ def test_windows_that_close_later_are_by_the_new_query(tmp_path: Path, told: Tol
     shown = told(edited(file, ("COUNT(*)", "COUNT(*) * 2")))
     assert "the new query in windows that end after 2026-11-22 09:02:00 " in shown
     assert "  window_aggregate_1: TUMBLE window by k" in shown
+    text = file.read_text()
+    file.write_text(text[:-2] + "\nUNION ALL SELECT ts, k, 0 FROM t;\n")
+    assert "the new query from the next row on" in told(file)
 
 
 @pytest.mark.parametrize(
