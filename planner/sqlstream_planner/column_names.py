@@ -31,7 +31,7 @@ def column_names(roots: Sequence[Sink]) -> dict[str, str]:
     which has all that was written, and of the streaming plan, which has columns of its own.
 
     A column of a table or with an alias has its name. What an aggregate gives (its keys too) and ranks have the name in the
-    SELECT list above, the alias if there is one, or else that of the column of the sink; if there is neither, the function's.
+    SELECT list above, the alias if there is one, or else that of the sink's column; if there is neither, the function's.
     """
     fields: dict[str, Field] = {}
     made: set[str] = set()
@@ -64,10 +64,8 @@ def column_names(roots: Sequence[Sink]) -> dict[str, str]:
     found: dict[str, str] = {}
     for id_, f in fields.items():
         written = f.name if _WRITTEN.fullmatch(f.name) else None
-        if id_ in made:
-            name = _given(id_, above) or written or _NUMBERED.sub("", id_)
-        else:
-            name = written or _given(id_, above)
+        given = _given(id_, above) if id_ in made or written is None else None
+        name = given or written or (_NUMBERED.sub("", id_) if id_ in made else None)
         if name is not None and name != id_:
             found[id_] = name
     return found

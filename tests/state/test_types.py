@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -15,7 +16,7 @@ from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from tests.properties.in_process import run_here
 
 #: A type, values of it in JSON, and how one of them is written in SQL.
-TYPES = {
+TYPES: dict[str, tuple[list[Any], str]] = {
     "BIGINT": ([-1, 9223372036854775807, None], "9223372036854775807"),
     "TINYINT": ([-128, 127, None], "'-128'"),
     "STRING": (["", "ä'\"\\", "x" * 300, "a\x00b", None], "'ä''\"\\'"),

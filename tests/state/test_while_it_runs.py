@@ -37,7 +37,8 @@ def asked(world: World, sql: str, at: str | None = None) -> str:
 
 def test_an_epoch_that_is_collected_while_it_is_read(world: World) -> None:
     """The run commits so many epochs after the first shard was read that the other shards' files are gone."""
-    rows, overtaken = StateReader._of_shard, []
+    rows = StateReader._of_shard
+    overtaken: list[int] = []
 
     def slow(self: StateReader, *arguments: object) -> object:
         yield from rows(self, *arguments)  # type: ignore[arg-type]
@@ -98,8 +99,7 @@ def test_what_was_opened_stays_readable(world: World) -> None:
 
 def test_a_damaged_file_is_named(world: World) -> None:
     committed = find_committed(world.store)
-    files = [path for path in (world.state / "state").rglob("*.delta")]
-    for path in files:
+    for path in list((world.state / "state").rglob("*.delta")):
         path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(StateCorruptionError, match=str(world.state / "state")):
         asked(world, TOTAL)

@@ -25,9 +25,10 @@ OPEN = "window_start, window_end, k, n, total, cs"
 def batch_windows(world: World, size: int, slide: int) -> str:
     """The windows of `t` that the watermark of the last epoch leaves open, in DuckDB's SQL."""
     [source] = find_committed(world.store).manifest.sources
+    first = f"INTERVAL {slide * -(-size // slide)} SECOND"
     return f"""SELECT start AS window_start, start + INTERVAL {size} SECOND AS window_end, k, count(*) AS n,
       sum(v) AS total, count(DISTINCT c) AS cs
-    FROM (SELECT *, unnest(range(time_bucket(INTERVAL {slide} SECOND, ts, TIMESTAMP '2000-01-01') - INTERVAL {slide * -(-size // slide)} SECOND,
+    FROM (SELECT *, unnest(range(time_bucket(INTERVAL {slide} SECOND, ts, TIMESTAMP '2000-01-01') - {first},
       ts + INTERVAL 1 MICROSECOND, INTERVAL {slide} SECOND)) AS start FROM t)
     WHERE start <= ts AND ts < start + INTERVAL {size} SECOND
     GROUP BY start, k
