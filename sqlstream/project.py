@@ -238,6 +238,8 @@ def _read(file: Path) -> Mapping[str, Any]:
 
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise _wrong(file, f"can't be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         place = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
         span = Span(str(file), int(place[1]), int(place[2])) if place else Span(str(file), 1, 1)

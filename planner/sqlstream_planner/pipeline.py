@@ -29,7 +29,8 @@ from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTYP
 from sqlstream_planner.identity.relation import Meanings
 from sqlstream_planner.identity.sink import sink_identity
 from sqlstream_planner.logical import Sink
-from sqlstream_planner.physical.plan import plan_physical
+from sqlstream_planner.physical.plan import plan_with_states
+from sqlstream_planner.physical.state_node import StateNodes
 from sqlstream_planner.rules import SETTLE, optimize
 from sqlstream_planner.secrets.masked_sql import masked_sql
 from sqlstream_planner.secrets.references import Secrets
@@ -42,7 +43,7 @@ class Planned:
     """Everything that is known about a file before it runs.
 
     `algebra` is what the file means (the referee's SQL is made of it), `logical` the streaming plan, `physical` what
-    runs.
+    runs, and `state_nodes` what each of its states is made of.
     """
 
     rendered: RenderedSql
@@ -51,6 +52,7 @@ class Planned:
     logical: tuple[Sink, ...]
     physical: PhysicalPlan
     warnings: tuple[Diagnostic, ...]
+    state_nodes: StateNodes
 
     @property
     def secrets(self) -> Secrets:
@@ -92,7 +94,8 @@ def plan_file(
     try:
         algebra = optimize(bound.roots, SETTLE)
         logical = optimize(algebra)
-        physical = _told_apart(plan_physical(logical, bound.options), algebra, logical)
+        laid_out, state_nodes = plan_with_states(logical, bound.options)
+        physical = _told_apart(laid_out, algebra, logical)
     except UnsupportedError as error:
         raise DiagnosticError(
             Diagnostic(
@@ -109,7 +112,7 @@ def plan_file(
                 help=UNTYPED_HELP,
             )
         ) from error
-    return Planned(script.rendered, catalog, algebra, logical, physical, bound.warnings)
+    return Planned(script.rendered, catalog, algebra, logical, physical, bound.warnings, state_nodes)
 
 
 def _further(script: Script, catalog: Catalog, errors: Sequence[Diagnostic]) -> list[Diagnostic]:

@@ -34,6 +34,7 @@ COMMANDS = {
     "init": "Make a small project that runs.",
     "check": "Find mistakes in a pipeline without running it.",
     "explain": "Show the plan of a pipeline: stages, state, or its DuckDB SQL.",
+    "plan": "Show what an edited pipeline keeps of its state, before it runs.",
     "run": "Run a pipeline, or go on where it stopped.",
     "savepoint": "Name the state of a pipeline; list, show, export and import what has a name.",
     "golden": "Check results against DuckDB's, or rewrite them with DuckDB.",
@@ -85,7 +86,7 @@ def main() -> None:
     # tenth of the time that `check` takes.
     gc.set_threshold(100_000, 20, 20)
     open_streams()
-    if sys.argv[1:2] in (["check"], ["explain"]):  # these end at once
+    if sys.argv[1:2] in (["check"], ["explain"], ["plan"]):  # these end at once
         gc.disable()
     code = run_cli(sys.argv[1:])
     try:

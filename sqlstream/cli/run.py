@@ -6,7 +6,6 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -15,9 +14,6 @@ from sqlstream.cli.output import OutputError
 from sqlstream.cli.render import show
 from sqlstream.project import check_paths, load_project, parse_pairs, pipeline_name, plan, state_directory
 from sqlstream_planner.diagnostics import Diagnostic
-
-if TYPE_CHECKING:
-    from sqlstream.runtime.loop.fork import Origin
 
 
 @click.command(
@@ -120,7 +116,9 @@ def command(
     state = state_directory(planned, file, project, state_dir)
     origin = None
     if savepoint is not None:
-        origin = _origin(savepoint, state_directory(planned, file, project, None), state)
+        from sqlstream.cli.origins import named_origin
+
+        origin = named_origin(savepoint, state_directory(planned, file, project, None), state)
 
     from sqlstream.cli.progress import JsonLines, Progress, TerminalProgress, TextLines, dead_letter_warning
     from sqlstream.connectors.filesystem.orders import FileOrders, Order
@@ -186,24 +184,3 @@ def command(
         warning = dead_letter_warning(dead, read, state)
         if warning is not None:
             tell(warning)
-
-
-def _origin(savepoint: str, own: str, state: str) -> Origin:
-    """The savepoint that is meant: of the pipeline's own state directory, of the new one (imported), or an exported one."""
-    from sqlstream.runtime.loop.fork import Origin
-    from sqlstream.storage.savepoint_copies import the_savepoint_in
-    from sqlstream.storage.savepoints import Savepoints
-    from sqlstream_operators.state.checkpoint_store import CheckpointStore
-
-    folder, _, name = savepoint.rpartition("@")
-    if folder:
-        store = CheckpointStore(folder)
-        return Origin(store, Savepoints(store).find(name))
-    if "/" in savepoint:
-        exported = CheckpointStore(savepoint)
-        return Origin(exported, the_savepoint_in(exported))
-    given = CheckpointStore(state)
-    if savepoint in Savepoints(given).names():
-        return Origin(given, Savepoints(given).find(savepoint))
-    store = CheckpointStore(own)
-    return Origin(store, Savepoints(store).find(savepoint))

@@ -93,8 +93,9 @@ class Rereadable(Source, Protocol):
     def until(self, position: Position) -> Source:
         """What this source has read up to `position`, from its beginning: the same rows in the same order.
 
-        It is bounded, is exhausted once it is at `position`, and keeps nothing. Raises DiagnosticError (DAT008) if some of
-        these rows can't be read any more as they were; it says which.
+        It is bounded, is exhausted once it is at `position`, and keeps nothing; it may have a property `bytes`, how many
+        there are to read. Raises DiagnosticError (DAT008) if some of these rows can't be read any more as they were; it
+        says which.
         """
         ...
 

@@ -27,10 +27,12 @@ from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.recovery import (
     check_compatible,
+    committed_epoch,
     is_fresh_fork,
     physical_plan,
     program_fingerprint,
     recover,
+    state_edits,
 )
 from sqlstream.runtime.loop.reporting import Totals
 from sqlstream.runtime.loop.restarts import Restart, Restarts, RestartStrategy, strategy_of
@@ -51,6 +53,7 @@ from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written
+from sqlstream_planner.edits.verdict import StateEdit
 from sqlstream_planner.secrets.references import Secrets
 
 
@@ -145,8 +148,10 @@ def run_pipeline(
         if origin is not None and not restarts.is_up:
             fork.begin(origin, store, plan, run)
         found = recover(journal)
+        edits: tuple[StateEdit, ...] = ()
         if found.last is not None:
-            for warning in check_compatible(journal, found.last, plan, sql=sql, written=written):
+            edits = state_edits(journal, found.last, plan)
+            for warning in check_compatible(journal, found.last, plan, edits=edits, sql=sql, written=written):
                 if not restarts.is_up:
                     tell(warning)
         shards = _shards(plan, parallelism, found.plan, found.last, runner)
@@ -156,7 +161,7 @@ def run_pipeline(
         run_folder.sweep()
         context = ConnectorContext(store, base, orders=orders, tell=tell)
         program = _program(
-            plan, secrets or Secrets(), journal, found.last, connectors or REGISTERED, context, sql
+            plan, secrets or Secrets(), journal, found.last, connectors or REGISTERED, context, sql, edits
         )
         if orders is not None and not restarts.is_up:
             orders.check(
@@ -274,12 +279,14 @@ def _program(
     connectors: DriverConnectors,
     context: ConnectorContext,
     sql: str | None,
+    edits: tuple[StateEdit, ...],
 ) -> Program:
     text = plan_json.to_text(plan).encode()
     sinks = {spec.name: connectors.sink(secrets.resolved(spec), context) for spec in plan.sinks}
     former: dict[str, Sink] = {}
     moved = set()
     restated: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
     if last is not None and not is_fresh_fork(last):
         specs = {spec.name: spec for spec in plan.sinks}
         before = plan if last.plan_digest == digest_of(text) else physical_plan(journal, last)
@@ -291,6 +298,8 @@ def _program(
             else:
                 former[spec.name] = connectors.sink(secrets.resolved(spec), context)
         restated = restated_sinks(before, plan)
+        if committed_epoch(last):
+            new = tuple(name for name in specs if name not in {spec.name for spec in before.sinks})
     folders = own_folders(go_on(() if last is None else last.sources, plan.sources), plan.sources)
     return Program(
         plan=plan,
@@ -305,6 +314,8 @@ def _program(
         former_sinks=former,
         moved=frozenset(moved),
         restated=restated,
+        new_sinks=new,
+        edits=edits,
         secrets=secrets,
         sql=sql,
     )

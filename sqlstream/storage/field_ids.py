@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from sqlstream_operators.plan.state_schema import StateSchema
@@ -42,8 +43,12 @@ class FieldIds:
     fields: Mapping[str, tuple[StoredField, ...]]
     last: int = 0
 
-    def after(self, states: Iterable[StateSchema]) -> FieldIds:
+    def after(
+        self, states: Iterable[StateSchema], came_from: Mapping[str, str] = MappingProxyType({})
+    ) -> FieldIds:
         """The fields of these states: those that are here with their ids, the others with new ones.
+
+        `came_from` says of a state under which id it is here, if that is another.
 
         >>> from sqlstream_operators.plan.state_schema import StateField, StateTable
         >>> from sqlstream_operators.plan.types import BIGINT
@@ -58,7 +63,10 @@ class FieldIds:
         last = self.last
         found: dict[str, tuple[StoredField, ...]] = {}
         for state in states:
-            known = {(f.table, f.part, f.meaning, f.type): f for f in self.fields.get(state.state_id, ())}
+            known = {
+                (f.table, f.part, f.meaning, f.type): f
+                for f in self._known(came_from.get(state.state_id, ""), state.state_id)
+            }
             kept = []
             for key in _described(state):
                 if key not in known:
@@ -67,6 +75,9 @@ class FieldIds:
                 kept.append(known[key])
             found[state.state_id] = tuple(kept)
         return FieldIds(found, last)
+
+    def _known(self, former: str, id_: str) -> tuple[StoredField, ...]:
+        return self.fields.get(id_) or self.fields.get(former, ())
 
 
 def _described(state: StateSchema) -> Iterable[tuple[str, str, str, str]]:

@@ -102,7 +102,8 @@ class EpochPlan:
     wall clock when it was planned (µs since 1970): what a replay computes depends on it. `admitted` is how many rows it
     was allowed to read. `restated` are sinks that are new beside their state, or whose query was edited: the epoch reads
     nothing, and gives them the whole answer that the state has. `retracts` is the digest of the physical plan whose answer
-    they lose ("": none).
+    they lose ("": none). `edits`: it carries out what an edit of the query means to the state,
+    and reads nothing either. `new_sinks` are given rows for the first time, and lose none.
     """
 
     epoch: int
@@ -116,6 +117,13 @@ class EpochPlan:
     admitted: int = 0
     restated: tuple[str, ...] = ()
     retracts: str = ""
+    edits: bool = False
+    new_sinks: tuple[str, ...] = ()
+
+    @property
+    def leaves_sources(self) -> bool:
+        """Whether it is about state and sinks alone: no source goes on by it."""
+        return bool(self.restated) or self.edits
 
     @property
     def reads(self) -> bool:
@@ -138,6 +146,8 @@ class EpochPlan:
                 "admitted": self.admitted,
                 "restated": list(self.restated),
                 "retracts": self.retracts,
+                "edits": self.edits,
+                "new_sinks": list(self.new_sinks),
             },
         )
 
@@ -157,6 +167,8 @@ class EpochPlan:
             admitted=content["admitted"],
             restated=tuple(content.get("restated", ())),
             retracts=content.get("retracts", ""),
+            edits=content.get("edits", False),
+            new_sinks=tuple(content.get("new_sinks", ())),
         )
 
 
@@ -260,6 +272,16 @@ class StateVersions:
     fields: tuple[StoredField, ...] = ()
     identity: Mapping[str, Any] | None = None
 
+    @property
+    def rows(self) -> int:
+        """Rows of all shards, an estimate where rows were written over."""
+        return sum(int(shard["rows"]) for shard in self.shards)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of keys and values of all shards, as much of an estimate."""
+        return sum(int(shard["bytes"]) for shard in self.shards)
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; `from_json` reads it back."""
         return {
@@ -313,7 +335,9 @@ class Manifest:
     by kind, `dead_letter_files` names the files that tasks staged with them. `previous` is the last epoch before
     this one that is not void, 0 if there is none: the epoch that a sink's target must be at before this one is applied.
     `rows_cap` holds for the epochs after it, `tally` counts dead letters up to it. `last_field_id` is the greatest id that a
-    stored field ever had. `origin` names the savepoint that the state directory began with ("": with nothing).
+    stored field ever had. `new_sinks` are those that it gave rows to for the first time. `edits` says what was decided about
+    the state, if the query was edited before this epoch (`StateEdit` as plain data). `origin` names the savepoint that the
+    state directory began with ("": with nothing).
     """
 
     epoch: int
@@ -338,6 +362,12 @@ class Manifest:
     last_field_id: int = 0
     origin: str = ""
     tally: LetterTally = LetterTally()
+    new_sinks: tuple[str, ...] = ()
+    edits: tuple[Mapping[str, Any], ...] = ()
+
+    def before(self, sink: str) -> int:
+        """The epoch that a sink's target must be at before this one is applied."""
+        return 0 if sink in self.new_sinks else self.previous
 
     def carried_on(self, epoch: int, run: RunInfo, *, previous: int) -> Manifest:
         """The void manifest of `epoch`: the state and positions of this one, and nothing that was made for sinks.
@@ -356,6 +386,8 @@ class Manifest:
             dead_letter_files=(),
             void=True,
             metrics={},
+            new_sinks=(),
+            edits=(),
         )
 
     @property
@@ -395,6 +427,8 @@ class Manifest:
                 "last_field_id": self.last_field_id,
                 "origin": self.origin,
                 "tally": [self.tally.total, self.tally.rows, self.tally.letters],
+                "new_sinks": list(self.new_sinks),
+                "edits": [dict(edit) for edit in self.edits],
                 "rows_cap": self.rows_cap and [self.rows_cap.rows, self.rows_cap.epochs],
             },
         )
@@ -429,4 +463,6 @@ class Manifest:
             origin=content.get("origin", ""),
             rows_cap=content["rows_cap"] and RowsCap(*content["rows_cap"]),
             tally=LetterTally(*content.get("tally", ())),  # manifests of older versions have none
+            new_sinks=tuple(content.get("new_sinks", ())),
+            edits=tuple(content.get("edits", ())),
         )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 import os
 from pathlib import Path
 
@@ -51,11 +53,9 @@ def letters(world: World) -> list[int | None]:
         ("json", b"\0" * 5000, [], [1]),
         ("json", b'{"a":1,"s":"\xff"}\n{"a":2}\n\xfe\n', [2], [1, 3]),
         ("csv", b"1\n\xff\n2\n", [1, 2], [2]),
-        ("json", JSON.decode().encode("utf-16"), [], [1, 2, 3]),
         ("json", b'[{"a":1},{"a":2}]\n', [], [1]),
         ("json", b'{"a":1}{"a":2}\n', [], [1]),
         ("json", b'{"a":1e400}\n{"a":9223372036854775808}\n{"a":NaN}\n{"a":7}\n', [7], [1, 2, 3]),
-        ("json", gzip.compress(JSON), [], [1]),
     ],
     ids=lambda value: repr(value)[:30],
 )
@@ -120,6 +120,68 @@ def test_what_is_not_of_its_format_is_named(tmp_path: Path, format_: str, name: 
     error = world.fails()
     assert (error.code, str(world.data / name) in error.message) == ("DAT003", True)
     assert f"--skip-file '{world.data / name}'" in str(error.help)
+
+
+PARQUET = content("x.parquet", [1])
+XZ = lzma.compress(b"x\n1\n" * 3)
+
+
+@pytest.mark.parametrize(
+    ("format_", "name", "data", "said", "instead"),
+    [
+        ("csv", "x.csv", gzip.compress(b"1\n"), "it is compressed with gzip", "ends with .gz"),
+        ("json", "x.json", gzip.compress(JSON), "it is compressed with gzip", "ends with .gz"),
+        ("json", "x.json", content("x.json.zst", [1]), "it is compressed with zstd", "ends with .zst"),
+        ("csv", "x.csv", bz2.compress(b"1\n"), "it is compressed with bzip2", "ends with .bz2"),
+        ("csv", "x.csv.xz", XZ, "it is compressed with xz", "instead"),
+        ("csv", "x.csv.gz", gzip.compress(XZ), "what is in it is compressed with xz", "instead"),
+        ("json", "x.zip", b"PK\x03\x04\n" + JSON, "a zip archive", "files that are in it"),
+        ("json", "x.json", JSON.decode().encode("utf-16"), "text in UTF-16", "iconv"),
+        ("csv", "x.csv", "\ufeff1\n".encode("utf-16-be"), "text in UTF-16", "iconv"),
+        ("csv", "x.csv", PARQUET, "a Parquet file", "'format' = 'parquet'"),
+    ],
+)
+def test_what_is_no_text_is_named(
+    tmp_path: Path, format_: str, name: str, data: bytes, said: str, instead: str
+) -> None:
+    """Small files are in archives as they are: lines of them were read as rows."""
+    world = World(tmp_path, format_)
+    (world.data / name).write_bytes(data)
+    world.put("a.csv" if format_ == "csv" else "a.json", [])
+    error = world.fails()
+    assert (error.code, world.read(), letters(world)) == ("DAT003", [], [])
+    assert f"{world.data / name} is not the text that the table says: " in error.message
+    assert said in error.message
+    assert instead in str(error.help)
+    world.run(("skip", str(world.data / name)))
+
+
+@pytest.mark.parametrize("text", ["BZh9", "PAR1", "ORC", "PK"])
+def test_text_that_begins_as_an_archive_does(tmp_path: Path, text: str) -> None:
+    world = World(tmp_path, "csv")
+    (world.data / "x.csv").write_text(f"{text}\n1\n")
+    world.run()
+    assert (world.read(), letters(world)) == ([1], [1])
+
+
+@pytest.mark.parametrize("header", ["a,a", "a,b,A", '"a", a'])
+def test_a_header_with_a_column_twice_is_refused(tmp_path: Path, header: str) -> None:
+    world = World(tmp_path, "csv")
+    (world.data / "x.csv").write_text(f"{header}\n" + ",".join("123"[: header.count(",") + 1]) + "\n")
+    error = world.fails()
+    assert (error.code, error.message.endswith("the header has the column a 2 times")) == ("DAT003", True)
+    (world.data / "x.csv").write_text("b,a,b\n1,2,3\n")  # what nobody reads may be there twice
+    world.run()
+    assert world.read() == [2]
+
+
+def test_a_link_to_itself_is_no_file(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.put("a.json", [1])
+    for name, target in (("self", "self"), ("b.json", "c.json"), ("c.json", "b.json"), ("d.json", "nowhere")):
+        (world.data / name).symlink_to(target)
+    world.run()
+    assert world.read() == [1]
 
 
 def test_parquet_of_other_types(tmp_path: Path) -> None:

@@ -287,7 +287,37 @@ class OperatorStep:
     inputs: tuple[str, ...]
 
 
-Step = FragmentStep | LateStep | OperatorStep
+@dataclass(frozen=True, slots=True)
+class ReadStateStep:
+    """All rows of a table of a state, in this shard, as the relation `name`; the state stays as it is.
+
+    `state` may be another schema than they were written with: a field that is missing there is NULL.
+    """
+
+    kind: ClassVar[str] = "read_state"
+
+    name: str
+    state: StateSchema
+    table: str
+    inputs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LoadStateStep:
+    """Fills a state that is empty: `tables` of it with the rows of `inputs`, one each.
+
+    They have the table's key and value columns; of a table with layout 'list' those of a key stand together, in its order.
+    """
+
+    kind: ClassVar[str] = "load_state"
+
+    name: str
+    state: StateSchema
+    tables: tuple[str, ...]
+    inputs: tuple[str, ...]
+
+
+Step = FragmentStep | LateStep | OperatorStep | ReadStateStep | LoadStateStep
 
 
 @dataclass(frozen=True, slots=True)

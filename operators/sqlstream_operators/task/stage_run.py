@@ -30,9 +30,11 @@ from sqlstream_operators.plan.spec import (
     ExchangeOutput,
     FragmentStep,
     LateStep,
+    LoadStateStep,
     OperatorSpec,
     OperatorStep,
     PhysicalPlan,
+    ReadStateStep,
     Schema,
     SinkOutput,
     SourceInput,
@@ -40,6 +42,7 @@ from sqlstream_operators.plan.spec import (
 )
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
+from sqlstream_operators.state.loading import columns_of, load
 from sqlstream_operators.state.store import StateStore
 from sqlstream_operators.state.version import ShardVersion
 
@@ -89,6 +92,10 @@ class StageRun:
                     self._late(step, relations)
                 elif isinstance(step, OperatorStep):
                     self._operate(step, relations)
+                elif isinstance(step, ReadStateStep):
+                    relations.add_table(step.name, *self._read_state(step))
+                elif isinstance(step, LoadStateStep):
+                    self._load_state(step, relations)
                 else:
                     relations.add_sql(step.name, step.sql, step.inputs)
                     if step.name not in once:
@@ -149,10 +156,9 @@ class StageRun:
 
     def _operate(self, step: OperatorStep, relations: Relations) -> None:
         spec = step.operator
-        if self.stores is None:
-            raise InternalError(f"operator {step.name} is at level 0, where no shard has state")
+        stores = self._stores(step.name)
         if self.epoch.restated:
-            self._restate(step, self.stores, relations)
+            self._restate(step, stores, relations)
             return
         with self.timer.phase("fragment"):
             inputs = [relations.table(name) for name in step.inputs]
@@ -165,7 +171,7 @@ class StageRun:
             self._nothing(step, version, relations)
             return
         started = time.perf_counter_ns()
-        with self.stores(spec.state) as store:
+        with stores(spec.state) as store:
             try:
                 result = operator.process(inputs, self._context(store, marks))
             except DataError as error:
@@ -210,6 +216,28 @@ class StageRun:
             self.duck,
             self.epoch.now_us,
         )
+
+    def _read_state(self, step: ReadStateStep) -> tuple[pa.Table, Schema]:
+        """The rows of a table of a state, and their columns."""
+        with self.timer.phase("state"), self._stores(step.name)(step.state) as store:
+            return store.scan_all(step.table), columns_of(step.state.table(step.table))
+
+    def _load_state(self, step: LoadStateStep, relations: Relations) -> None:
+        """Write the rows of all tables of a state."""
+        with self._stores(step.name)(step.state) as store:
+            for name, relation in zip(step.tables, step.inputs, strict=True):
+                table = step.state.table(name)
+                with self.timer.phase("fragment"):
+                    rows = conformed(relations.table(relation), columns_of(table), f"state table {name}")
+                with self.timer.phase("state"):
+                    load(store, table, rows)
+            with self.timer.phase("state"):
+                self.state[step.state.state_id] = store.commit()
+
+    def _stores(self, step: str) -> Stores:
+        if self.stores is None:
+            raise InternalError(f"{step} is at level 0, where no shard has state")
+        return self.stores
 
     def _known_version(self, schema: StateSchema) -> ShardVersion | None:
         """This shard's version before the epoch, if it is of this parallelism and this schema."""

@@ -2,33 +2,57 @@
 
 The safe verdict is BACKFILL: the state is computed anew from the sources' history. Everything else must be shown: that
 the rows and keys of an older state are the same (`StateIdentity.id`), that it is kept alike (its attributes), and of
-each field that it is there (its fingerprint).
+each field that it is there (its fingerprint); or a rule says how the state follows from an older one (`derivations`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from sqlstream_operators.plan.spec import OperatorSpec, OperatorStep, PhysicalPlan
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
+from sqlstream_planner.diagnostics import Span
+from sqlstream_planner.edits.derivations import derivations
+from sqlstream_planner.edits.derivations.rule import Derived, Wanted
+from sqlstream_planner.edits.derivations.stored import Stored, stored
 from sqlstream_planner.edits.verdict import FieldEdit, StateEdit, Verdict
 from sqlstream_planner.explain.meaning import field_meaning, field_meanings
 from sqlstream_planner.identity.form import Data, from_json
+from sqlstream_planner.physical.state_node import NO_NODES, StateNode, StateNodes
 
 #: What may differ between two states that keep the same.
 _FREE = frozenset({"time to live"})
+_NOT_KEPT = "it was not kept"
 
 
-def decide(old: PhysicalPlan, new: PhysicalPlan) -> tuple[StateEdit, ...]:
-    """The edits of all states: first those that the new plan needs, in its order, then those that are dropped."""
-    before = dict(_operators(old))
-    edits = [_edit(step, spec, before) for step, spec in _operators(new)]
+def decide(old: PhysicalPlan, new: PhysicalPlan, nodes: StateNodes = NO_NODES) -> tuple[StateEdit, ...]:
+    """The edits of all states: first those that the new plan needs, in its order, then those that are dropped.
+
+    `nodes` are those of the new plan (`Planned.state_nodes`); without them nothing is derived.
+    """
+    before = _Before(dict(_operators(old)))
+    edits = [_edit(step, spec, before, nodes.get(spec.state.state_id)) for step, spec in _operators(new)]
     used = {edit.old.state.state_id for edit in edits if edit.old is not None}
-    for step, spec in before.items():
+    for step, spec in before.specs.items():
         if spec.state.state_id not in used:
             edits.append(StateEdit(Verdict.DROP, step, None, spec, ()))
     return tuple(edits)
+
+
+class _Before:
+    """The old plan's operators by their steps; their identities are read when a rule first asks for them."""
+
+    def __init__(self, specs: Mapping[str, OperatorSpec]) -> None:
+        self.specs = specs
+        self._stored: tuple[Stored, ...] | None = None
+
+    @property
+    def stored(self) -> Sequence[Stored]:
+        if self._stored is None:
+            found = (stored(spec) for spec in self.specs.values())
+            self._stored = tuple(s for s in found if s is not None)
+        return self._stored
 
 
 def _operators(plan: PhysicalPlan) -> Iterable[tuple[str, OperatorSpec]]:
@@ -38,18 +62,41 @@ def _operators(plan: PhysicalPlan) -> Iterable[tuple[str, OperatorSpec]]:
                 yield step.name, step.operator
 
 
-def _edit(step: str, spec: OperatorSpec, before: Mapping[str, OperatorSpec]) -> StateEdit:
+def _edit(step: str, spec: OperatorSpec, before: _Before, node: StateNode | None) -> StateEdit:
     """The best that can be made of the older states for one operator."""
-    same = [old for old in before.values() if old.state.state_id == spec.state.state_id]
-    alike = [old for old in before.values() if _is_kept_alike(old.state, spec.state)]
-    for old in (*same, *alike):
-        fields = tuple(_fields(old.state, spec.state))
-        verdict = Verdict.KEEP if all(f.verdict in (Verdict.KEEP, Verdict.DROP) for f in fields) else None
-        return StateEdit(verdict or Verdict.BACKFILL, step, spec, old, fields)
+    at = node.at if node is not None else None
+    places = _Places(node)
+    same = [old for old in before.specs.values() if old.state.state_id == spec.state.state_id]
+    alike = [old for old in before.specs.values() if _is_kept_alike(old.state, spec.state)]
+    kept = None
+    for old in (*same, *alike)[:1]:
+        fields = tuple(_fields(old.state, spec.state, places))
+        whole = all(f.verdict in (Verdict.KEEP, Verdict.DROP) for f in fields)
+        kept = StateEdit(Verdict.KEEP if whole else Verdict.BACKFILL, step, spec, old, fields, at=at)
+        if whole:
+            return kept
+    best = None if kept is None else len(kept.missing)
+    edit = kept
+    for old_state, derived in _derived(spec, before, node):
+        fields = tuple(_derived_fields(old_state.spec.state, spec.state, derived, places))
+        verdict = Verdict.BACKFILL if derived.missing else Verdict.ADAPT
+        found = StateEdit(
+            verdict, step, spec, old_state.spec, fields, derived.derivation, derived.reason, at=at
+        )
+        if best is None or len(found.missing) < best:
+            edit, best = found, len(found.missing)
+    if edit is not None:
+        return edit
     reason = "no state that is kept has these rows by these keys"
-    return StateEdit(
-        Verdict.BACKFILL, step, spec, None, tuple(_all_fields(spec.state, reason)), reason=reason
-    )
+    fields = tuple(_all_fields(spec.state, reason, places))
+    return StateEdit(Verdict.BACKFILL, step, spec, None, fields, reason=reason, at=at)
+
+
+def _derived(spec: OperatorSpec, before: _Before, node: StateNode | None) -> Iterable[tuple[Stored, Derived]]:
+    state = stored(spec) if node is not None else None
+    if node is None or state is None:
+        return ()
+    return derivations(Wanted(state, node, before.stored))
 
 
 def _is_kept_alike(old: StateSchema, new: StateSchema) -> bool:
@@ -77,21 +124,55 @@ def _keys(table: StateTable) -> tuple[object, ...]:
     return (table.layout, *(tuple((f.fingerprint, f.type) for f in part) for part in parts))
 
 
-def _fields(old: StateSchema, new: StateSchema) -> Iterable[FieldEdit]:
+class _Places:
+    """Where the new file asks for a column of a state."""
+
+    def __init__(self, node: StateNode | None) -> None:
+        self._node = node
+
+    def __call__(self, name: str) -> Span | None:
+        """The aggregate's call, or the clause."""
+        if self._node is None:
+            return None
+        kept = self._node.accumulators.get(name)
+        return kept.call.at if kept is not None and kept.call.at is not None else self._node.at
+
+
+def _fields(old: StateSchema, new: StateSchema, places: _Places) -> Iterable[FieldEdit]:
     """The verdicts about the fields of a state whose rows are kept."""
-    kept, wanted = {t.name: t for t in old.tables}, {t.name: t for t in new.tables}
-    was, meanings = field_meanings(old), field_meanings(new)
+    kept = {t.name: t for t in old.tables}
+    meanings = field_meanings(new)
     for table in new.tables:
         before = kept.get(table.name)
-        if before is None:
-            for part, f in _parts(table):
-                yield _field(Verdict.BACKFILL, table, part, f, meanings, "it was not kept")
-            continue
-        there = {(f.fingerprint, f.type) for f in before.value}
+        there = set() if before is None else {(f.fingerprint, f.type) for f in before.value}
         for part, f in _parts(table):
-            found = part != "value" or (f.fingerprint, f.type) in there
-            verdict, reason = (Verdict.KEEP, "") if found else (Verdict.BACKFILL, "it was not kept")
-            yield _field(verdict, table, part, f, meanings, reason)
+            found = before is not None and (part != "value" or (f.fingerprint, f.type) in there)
+            verdict, reason = (Verdict.KEEP, "") if found else (Verdict.BACKFILL, _NOT_KEPT)
+            yield _field(verdict, table, part, f, meanings, reason, places(f.name))
+    yield from _dropped(old, new)
+
+
+def _derived_fields(
+    old: StateSchema, new: StateSchema, derived: Derived, places: _Places
+) -> Iterable[FieldEdit]:
+    """The verdicts about the fields of a state that is computed from an older one."""
+    kept = {t.name: {(p, f.fingerprint, f.type) for p, f in _parts(t)} for t in old.tables}
+    meanings = field_meanings(new)
+    for table in new.tables:
+        for part, f in _parts(table):
+            reason = derived.reasons.get((table.name, f.name), derived.reason)
+            if not derived.missing.isdisjoint({(table.name, f.name), (table.name, "")}):
+                verdict, reason = Verdict.BACKFILL, _NOT_KEPT
+            elif not reason and (part, f.fingerprint, f.type) in kept.get(table.name, ()):
+                verdict = Verdict.KEEP
+            else:
+                verdict = Verdict.ADAPT
+            yield _field(verdict, table, part, f, meanings, reason, places(f.name))
+    yield from _dropped(old, new)
+
+
+def _dropped(old: StateSchema, new: StateSchema) -> Iterable[FieldEdit]:
+    wanted, was = {t.name: t for t in new.tables}, field_meanings(old)
     for table in old.tables:
         now = wanted.get(table.name)
         needed = set() if now is None else {(part, f.fingerprint, f.type) for part, f in _parts(now)}
@@ -100,17 +181,23 @@ def _fields(old: StateSchema, new: StateSchema) -> Iterable[FieldEdit]:
                 yield _field(Verdict.DROP, table, part, f, was, "")
 
 
-def _all_fields(state: StateSchema, reason: str) -> Iterable[FieldEdit]:
+def _all_fields(state: StateSchema, reason: str, places: _Places) -> Iterable[FieldEdit]:
     meanings = field_meanings(state)
     for table in state.tables:
         for part, f in _parts(table):
-            yield _field(Verdict.BACKFILL, table, part, f, meanings, reason)
+            yield _field(Verdict.BACKFILL, table, part, f, meanings, reason, places(f.name))
 
 
 def _field(
-    verdict: Verdict, table: StateTable, part: str, f: StateField, meanings: Mapping[str, str], reason: str
+    verdict: Verdict,
+    table: StateTable,
+    part: str,
+    f: StateField,
+    meanings: Mapping[str, str],
+    reason: str,
+    at: Span | None = None,
 ) -> FieldEdit:
-    return FieldEdit(verdict, table.name, part, f.name, field_meaning(f, meanings), reason)
+    return FieldEdit(verdict, table.name, part, f.name, field_meaning(f, meanings), reason, at)
 
 
 def _parts(table: StateTable) -> Iterable[tuple[str, StateField]]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from sqlstream_operators.plan.spec import OperatorSpec
 from sqlstream_operators.plan.state_schema import StateSchema
+from sqlstream_planner.diagnostics import Span
 
 
 class Verdict(StrEnum):
@@ -49,7 +51,8 @@ class FieldEdit:
     """The verdict about one field of a table (`part` is `key`, `sub_key` or `value`), or about a whole table (`name` and
     `part` are "").
 
-    `meaning` is what it holds, in words, `reason` why the verdict is so, "" where that is plain.
+    `meaning` is what it holds, in words, `reason` why the verdict is so, "" where that is plain, `at` where the new file
+    asks for it.
     """
 
     verdict: Verdict
@@ -58,6 +61,7 @@ class FieldEdit:
     name: str
     meaning: str
     reason: str = ""
+    at: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,8 @@ class StateEdit:
 
     `new` is the operator that needs it (None: it is dropped), `step` its name in the plan. `old` is the state that it is
     kept or derived from (None: there is none). `derivation` is how (None: its rows as they are, each field known by
-    what it means). Fields with the verdict BACKFILL or FRESH are not in what is kept; without `old` all are.
+    what it means). Fields with the verdict BACKFILL or FRESH are not in what is kept; without `old` all are. `at` is the
+    clause in the new file.
     """
 
     verdict: Verdict
@@ -76,6 +81,7 @@ class StateEdit:
     fields: tuple[FieldEdit, ...]
     derivation: Derivation | None = None
     reason: str = ""
+    at: Span | None = None
 
     @property
     def state(self) -> StateSchema:
@@ -83,6 +89,17 @@ class StateEdit:
         spec = self.new or self.old
         assert spec is not None
         return spec.state
+
+    def to_json(self) -> dict[str, Any]:
+        """What was decided, as plain data for manifests."""
+        return {
+            "verdict": self.verdict.value,
+            "step": self.step,
+            "state": self.state.state_id,
+            "from": None if self.old is None or self.new is None else self.old.state.state_id,
+            "rule": None if self.derivation is None else self.derivation.rule,
+            "fields": [[f.verdict.value, f.table, f.part, f.name, f.meaning, f.reason] for f in self.fields],
+        }
 
     @property
     def missing(self) -> tuple[FieldEdit, ...]:

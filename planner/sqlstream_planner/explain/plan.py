@@ -172,7 +172,7 @@ def _stage_lines(plan: PhysicalPlan, stage: Stage) -> list[str]:
             lines.append(
                 f"  {step.name} = {step.input} without closed windows (watermark of {sources}{late})"
             )
-        else:
+        elif isinstance(step, OperatorStep):
             lines += operator_lines(step.name, step.operator)
     for output in stage.outputs:
         if isinstance(output, ExchangeOutput):

@@ -19,6 +19,7 @@ from sqlstream_planner.physical.block import weight
 from sqlstream_planner.physical.by_stage import by_stage, reads_of
 from sqlstream_planner.physical.operators.registry import OPERATORS
 from sqlstream_planner.physical.planner import Operators, Planner
+from sqlstream_planner.physical.state_node import StateNodes
 from sqlstream_planner.properties.consolidated import Consolidated
 
 
@@ -26,6 +27,13 @@ def plan_physical(
     roots: tuple[Sink, ...], options: JobOptions | None = None, operators: Operators = OPERATORS
 ) -> PhysicalPlan:
     """Lay a streaming plan out over levels; see `sqlstream_operators.plan.spec` for what comes out."""
+    return plan_with_states(roots, options, operators)[0]
+
+
+def plan_with_states(
+    roots: tuple[Sink, ...], options: JobOptions | None = None, operators: Operators = OPERATORS
+) -> tuple[PhysicalPlan, StateNodes]:
+    """As `plan_physical`, with what each of the plan's states is made of."""
     sources = _merge_sources(roots)
     planner = _planned(Planner(roots, sources, operators), roots)
     if planner.states.ambiguous:
@@ -33,13 +41,14 @@ def plan_physical(
     consolidated = Consolidated(planner.changes)
     for root in roots:
         _write(planner, root, consolidated=consolidated(root))
-    return PhysicalPlan(
+    plan = PhysicalPlan(
         tuple(sources.values()),
         tuple({root.sink.name: root.sink for root in roots}.values()),
         planner.stages.built(),
         planner.states.all,
         options or JobOptions(),
     )
+    return plan, planner.state_nodes
 
 
 def _planned(planner: Planner, roots: Sequence[Node]) -> Planner:

@@ -33,6 +33,7 @@ from sqlstream_planner.physical.by_stage import by_stage
 from sqlstream_planner.physical.fragments import Fragments
 from sqlstream_planner.physical.late_rows import LateRows
 from sqlstream_planner.physical.stages import Stages
+from sqlstream_planner.physical.state_node import StateNode
 from sqlstream_planner.physical.states import States
 from sqlstream_planner.properties.changelog import Changes
 
@@ -56,6 +57,8 @@ class Planner:
         self.states = States(ttl_in_ids=ttl_in_ids)
         self.meanings = Meanings()
         self.changes = Changes()
+        #: By the id of a state that was planned, what it is made of.
+        self.state_nodes: dict[str, StateNode] = {}
         self._sources = sources
         self._operators = operators
         self._results: dict[int, tuple[Node, Block]] = {}

@@ -175,7 +175,7 @@ class ExactlyOnceSink:
         self._target.create_record_store()
         record = self._target.record(lock=False)
         if not self._target.exists():
-            if previous or (record is not None and self._owns(record) and record.epoch):
+            if previous:
                 raise self._dropped(previous)
             self._target.create()
         elif self._is_free(record):
@@ -223,6 +223,13 @@ class ExactlyOnceSink:
             )
 
     def _ahead(self, there: int, here: int) -> DataError:
+        if not here:
+            noun = self._target.wording.noun
+            return DataError(
+                f"{self._target.location} has the rows of epoch {there} of this state directory, which takes it for a "
+                f"{noun} that is new: it was left out of the query, or the state directory was restored from an older "
+                f"copy. Drop the {noun} ({self._target.wording.drop}), and it is given what it should have"
+            )
         return DataError(
             f"{self._target.location} has the rows of epoch {there}, but this state directory is at epoch {here}: it "
             f"was restored from an older copy. Drop the {self._target.wording.noun} and start over with a new state "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -240,6 +241,13 @@ def _layout(wanted: ReadColumns, options: FileOptions, file_range: FileRange) ->
     positions = {name.strip().lower(): index for index, name in reversed(list(enumerate(fields)))}
     found = [positions.get(name.lower()) for name in declared]
     if all(index is not None for index in found):
+        seen = Counter(name.strip().lower() for name in fields)
+        twice = [name for name in declared if seen[name.lower()] > 1]
+        if twice:
+            raise InputFileError(
+                f"{file_range.entry.path}: the header has the column {twice[0]} {seen[twice[0].lower()]} times",
+                f"keep one of them, or go on without this file: run with --skip-file '{file_range.entry.path}'",
+            )
         by_position = {index: name for index, name in zip(found, declared, strict=True) if index is not None}
         names = tuple(by_position.get(i, f"\x01{i}") for i in range(len(fields)))
         return Layout(names, file_range.start == 0, newline)

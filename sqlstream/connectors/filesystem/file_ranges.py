@@ -19,6 +19,7 @@ from sqlstream.connectors.filesystem.file_version import (
     repair,
     ways_on,
 )
+from sqlstream.connectors.filesystem.not_text import HEAD, not_text
 from sqlstream.connectors.filesystem.paths import FileEntry, is_local, open_filesystem
 from sqlstream_operators.errors import InputFileError
 
@@ -126,7 +127,23 @@ class Workspace:
         """A local path with the range's text, not compressed.
 
         DuckDB reads .gz and .zst too, but not their checksums: what a damaged or cut off file has would be taken for rows.
+        Raises InputFileError if it is no text.
         """
+        path = self._unpacked(file_range)
+        if not file_range.start:
+            with Path(path).open("rb") as file:
+                found = not_text(file.read(HEAD))
+            if found is not None:
+                what, instead = found
+                where = file_range.entry.path
+                inside = "what is in it is " if compression(where) else "it is "
+                raise InputFileError(
+                    f"{where} is not the text that the table says: {inside}{what}",
+                    f"{instead}, or go on without it: run with --skip-file '{where}'",
+                )
+        return path
+
+    def _unpacked(self, file_range: FileRange) -> str:
         path = file_range.entry.path
         packed = compression(path)
         if file_range.whole and packed is None:

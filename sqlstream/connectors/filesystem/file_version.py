@@ -14,7 +14,7 @@ from pathlib import Path
 from pyarrow import fs
 
 from sqlstream.connectors.filesystem.paths import FileEntry, is_local, local_entry, open_filesystem
-from sqlstream_operators.errors import InputFileError
+from sqlstream_operators.errors import InputFileError, MachineError
 
 #: A file of at most so many bytes is digested whole, a larger one in PIECES pieces that have as many bytes together.
 DIGESTED = 256 << 10
@@ -23,7 +23,10 @@ _SECOND_US = 1_000_000
 
 
 def stamped(entry: FileEntry) -> FileEntry:
-    """The entry with the digest of its content, if the file is local. Raises InputFileError if it can't be read."""
+    """The entry with the digest of its content, if the file is local.
+
+    Raises InputFileError if it is gone, MachineError if it can't be read.
+    """
     if not is_local(entry.path):
         return entry
     try:
@@ -98,9 +101,9 @@ def file_vanished(entry: FileEntry) -> InputFileError:
     )
 
 
-def file_unreadable(entry: FileEntry, error: OSError) -> InputFileError:
-    """The error for a file that the machine refuses to read."""
-    return InputFileError(f"{entry.path} can't be read: {error.strerror or error}", ways_on(entry))
+def file_unreadable(entry: FileEntry, error: OSError) -> MachineError:
+    """The error for a file that the machine refuses to read: rights are missing, a disk fails."""
+    return MachineError(f"{error.strerror or error}: {entry.path}")
 
 
 def ways_on(entry: FileEntry) -> str:

@@ -73,6 +73,11 @@ class FileHistory:
         """It ends."""
         return True
 
+    @property
+    def bytes(self) -> int:
+        """How many bytes of files there are to read."""
+        return sum(self._bytes(one.entry.size, one.end) for one in self._files if one is not None)
+
     def initial_position(self) -> Position:
         """Before the first file."""
         return {"segments": 0, "file": 0, "offset": 0}
@@ -146,7 +151,7 @@ class FileHistory:
         """What to say of files that can't be read again: which, how much they had, and from when on all is there."""
         read = len(gone) + sum(one is not None for one in self._files)
         missing = sum(one.bytes for one in gone)
-        every = missing + sum(self._bytes(one.entry.size, one.end) for one in self._files if one)
+        every = missing + self.bytes
         notes = [f"{one.path} {one.why}" for one in gone[:_MOST_NAMED]]
         if len(gone) > _MOST_NAMED:
             notes.append(f"and {len(gone) - _MOST_NAMED} more")

@@ -4,6 +4,7 @@ order.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,7 @@ from urllib.parse import unquote
 
 from pyarrow import fs
 
-from sqlstream_operators.errors import DataError
+from sqlstream_operators.errors import DataError, MachineError
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, did_you_mean
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
@@ -122,7 +123,7 @@ def list_files(location: str) -> list[FileEntry]:
     matches.
 
     In natural order of their paths. A file that is named exactly is never hidden. Raises DiagnosticError (DAT004) if the
-    path, or the folder that a glob starts in, does not exist; DataError if a folder can't be read.
+    path, or the folder that a glob starts in, does not exist; MachineError if a folder can't be read.
     """
     filesystem, inside = open_filesystem(location)
     location, credentials = without_credentials(location)
@@ -287,5 +288,10 @@ def _walk_local(folder: str, above: set[tuple[int, int]]) -> Iterator[FileEntry]
                         yield local_entry(item.path, stat)
                 except FileNotFoundError:  # moved away while we were listing
                     continue
+                except OSError as error:
+                    if (
+                        error.errno != errno.ELOOP
+                    ):  # a link to itself is to nothing, as one to what is not there
+                        raise
     except PermissionError as error:
-        raise DataError(f"folder '{folder}' can't be read: {error.strerror}") from error
+        raise MachineError(f"{error.strerror}: {error.filename or folder}") from error

@@ -16,6 +16,7 @@ from dataclasses import replace
 from sqlstream.connectors.api import Split
 from sqlstream.runtime.coordination import fencing
 from sqlstream.runtime.loop import watermarks
+from sqlstream.runtime.loop.adaptation import adapted
 from sqlstream.runtime.loop.faults import Faults, no_faults
 from sqlstream.runtime.loop.outputs import Outputs
 from sqlstream.runtime.loop.planning import EpochPlanner, Ready, same_input
@@ -26,7 +27,7 @@ from sqlstream.runtime.loop.reporting import Timer, Totals, epoch_report
 from sqlstream.runtime.loop.run_state import RunState
 from sqlstream.runtime.loop.stop import StopFlag
 from sqlstream.runtime.tasks.failures import EpochTooLargeError, error_of
-from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome, JobRunner
+from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome, JobRunner, SourceOutcome
 from sqlstream.runtime.tasks.task_failure import describe
 from sqlstream.storage.garbage import GarbageCollector
 from sqlstream.storage.journal import Journal, digest_of
@@ -163,15 +164,23 @@ class EpochLoop:
         last, plan = self._state.last, self._program.plan
         if last is None:
             return
-        sinks, retracts = self._program.restated, last.plan_digest
+        program = self._program
+        restated, new = program.restated, program.new_sinks
+        edits = bool(new) or not all(edit.is_same for edit in program.edits)
         if is_fresh_fork(last):
-            sinks = tuple(sink.name for sink in plan.sinks if not missing_answers(plan, sink.name))
-            retracts = ""
-        elif retracts == digest_of(self._program.text):
+            restated, new = (), tuple(sink.name for sink in plan.sinks)
+        elif last.plan_digest == digest_of(program.text):
             return  # it was done by the epoch that had begun
-        if sinks:
-            self._check_lease()
-            self._attempt(self._begun(self._planner.restate(sinks, retracts)), planning=0.0)
+        sinks = (*restated, *(name for name in new if not missing_answers(plan, name)))
+        if not (sinks or edits):
+            return
+        self._check_lease()
+        self._outputs.check(committed_epoch(last), new)
+        if edits:
+            self._on_phase("adapting the state to the edited query")
+            self._runner.make_ready()
+        planned = self._planner.restate(sinks, last.plan_digest if restated else "", edits=edits, new=new)
+        self._attempt(self._begun(planned), planning=0.0)
 
     def _decide(self, found: Recovered) -> None:
         """Replay the epoch that was begun, or give its number up; afterwards nothing is under way."""
@@ -307,13 +316,11 @@ class EpochLoop:
             states_max_parallelism=self._state.max_parallelism,
         )
         try:
-            outcome = self._runner.run(job)
-            if plan.retracts:
-                outcome = _put_after(self._runner.run(self._retracting(job)), outcome)
+            outcome = self._outcome(job)
             timer.lap("job")
             self._faults("run", plan.epoch)
             tally = self._tallied(plan, outcome)
-            self._outputs.prepare(plan.epoch, outcome, previous)
+            self._outputs.prepare(plan.epoch, outcome, previous, plan.new_sinks)
             timer.lap("prepare")
         except Exception as error:
             # If another driver has gone on, that is why: it has taken away what this epoch needs.
@@ -344,6 +351,22 @@ class EpochLoop:
         self._on_epoch(report)
         return report
 
+    def _outcome(self, job: EpochJob) -> EpochOutcome:
+        """Run the jobs of an epoch: those that make an edited query's states, take answers back, and give them."""
+        plan = job.plan
+        if not plan.leaves_sources:
+            return self._runner.run(job)
+        now = job
+        if self._program.edits:
+            states = adapted(self._program.edits, job, self._runner, {})
+            now = replace(job, states=states, states_max_parallelism=0)
+            self._faults("adapted", plan.epoch)
+        nothing = {source.name: SourceOutcome() for source in plan.sources}
+        outcome = self._runner.run(now) if plan.restated else EpochOutcome(nothing, now.states, {})
+        if plan.retracts:
+            outcome = _put_after(self._runner.run(self._retracting(job)), outcome)
+        return outcome
+
     def _retracting(self, job: EpochJob) -> EpochJob:
         """What takes back the answers that the sinks of an epoch had by a former program."""
         kept = self._journal.physical_plan(job.plan.retracts).decode()
@@ -353,9 +376,11 @@ class EpochLoop:
             replace(sink, options=now[sink.name].options) if sink.name in now else sink
             for sink in former.sinks
         )
+        lose = tuple(name for name in job.plan.restated if name not in job.plan.new_sinks)
         # Its shards and key groups are those of the run: the state is read as it is now.
         options = replace(former.options, max_parallelism=job.program.options.max_parallelism)
-        return replace(job, program=replace(former, sinks=sinks, options=options), retracts=True)
+        program = replace(former, sinks=sinks, options=options)
+        return replace(job, program=program, plan=replace(job.plan, restated=lose), retracts=True)
 
     def _sweep(self) -> None:
         """Delete what no manifest names: this program too, if none does yet; then it is written once more."""
@@ -383,8 +408,8 @@ class EpochLoop:
         return tally
 
     def _manifest(self, plan: EpochPlan, outcome: EpochOutcome, digest: str, tally: LetterTally) -> Manifest:
-        # An epoch that restates does not touch the sources.
-        sources = self._state.sources.values() if plan.restated else self._read(plan, outcome)
+        # An epoch that is about state and sinks does not touch the sources.
+        sources = self._state.sources.values() if plan.leaves_sources else self._read(plan, outcome)
         return Manifest(
             epoch=plan.epoch,
             parent=plan.parent,
@@ -412,6 +437,8 @@ class EpochLoop:
             last_field_id=self._state.fields.last,
             origin="" if self._state.last is None else self._state.last.origin,
             tally=tally,
+            new_sinks=plan.new_sinks,
+            edits=tuple(edit.to_json() for edit in self._program.edits) if plan.edits else (),
         )
 
     def _read(self, plan: EpochPlan, outcome: EpochOutcome) -> Iterator[SourceState]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sqlstream.runtime.loop.recovery import check_compatible
+from sqlstream.runtime.loop.recovery import check_compatible, state_edits
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import RunInfo
 from sqlstream.storage.savepoint_copies import begin_from
@@ -30,10 +30,22 @@ def begin(origin: Origin, target: CheckpointStore, plan: PhysicalPlan, run: RunI
     Raises DiagnosticError with exit code 4: SAV006 if `target` has another state, SAV007 if a sink's answer is not in the
     state, SAV005 if a file is missing, and as `check_compatible`.
     """
+    if has_begun(origin, target):
+        return
+    before, last = Journal(origin.store), origin.savepoint.manifest
+    check_compatible(before, last, plan, edits=state_edits(before, last, plan), new_sinks=True)
+    problems = [problem for _, problem in without_answer(plan)]
+    if problems:
+        raise DiagnosticError(*problems, exit_code=4)
+    begin_from(origin.store, origin.savepoint, target, run)
+
+
+def has_begun(origin: Origin, target: CheckpointStore) -> bool:
+    """Whether `target` began with this savepoint. Raises DiagnosticError (SAV006) if it has another state."""
     journal = Journal(target)
     plans, manifests = journal.epochs()
     if manifests and journal.manifest(manifests[-1]).origin == str(origin.savepoint):
-        return
+        return True
     if plans or manifests:
         raise DiagnosticError(
             Diagnostic(
@@ -43,20 +55,20 @@ def begin(origin: Origin, target: CheckpointStore, plan: PhysicalPlan, run: RunI
             ),
             exit_code=4,
         )
-    check_compatible(Journal(origin.store), origin.savepoint.manifest, plan, new_sinks=True)
-    problems = list(_without_answer(plan))
-    if problems:
-        raise DiagnosticError(*problems, exit_code=4)
-    begin_from(origin.store, origin.savepoint, target, run)
+    return False
 
 
-def _without_answer(plan: PhysicalPlan) -> Iterable[Diagnostic]:
+def without_answer(plan: PhysicalPlan) -> Iterable[tuple[str, Diagnostic]]:
+    """The sinks, by name, whose answer up to a savepoint can't be given to them, with what is said of that (SAV007)."""
     for sink in plan.sinks:
         missing = missing_answers(plan, sink.name) if sink.changelog == "retract" else ()
         if missing:
-            yield Diagnostic(
-                "SAV007",
-                f"the table `{sink.name}` would have only what changes from the savepoint on",
-                notes=(f"its answer up to there is not in the state: {', '.join(missing)}",),
-                help="run the file from the beginning with another --state-dir, or leave this table out",
+            yield (
+                sink.name,
+                Diagnostic(
+                    "SAV007",
+                    f"the table `{sink.name}` would have only what changes from the savepoint on",
+                    notes=(f"its answer up to there is not in the state: {', '.join(missing)}",),
+                    help="run the file from the beginning with another --state-dir, or leave this table out",
+                ),
             )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sqlstream.connectors.api import SinkPart
 from sqlstream.runtime.loop.program import Program
 from sqlstream.runtime.loop.sink_edits import not_there
@@ -21,25 +23,25 @@ class Outputs:
         self._moved = program.moved
         self._store = store
 
-    def check(self, previous: int) -> None:
-        """Whether the sinks would take rows, before any are computed; `previous` as for `prepare`."""
-        for sink in self._sinks.values():
+    def check(self, previous: int, new: Collection[str] = ()) -> None:
+        """Whether the sinks would take rows, before any are computed; the rest as for `prepare`."""
+        for name, sink in self._sinks.items():
             check = getattr(sink, "check", None)
             if check is not None:
-                check(previous=previous)
+                check(previous=0 if name in new else previous)
 
-    def prepare(self, epoch: int, outcome: EpochOutcome, previous: int) -> None:
+    def prepare(self, epoch: int, outcome: EpochOutcome, previous: int, new: Collection[str] = ()) -> None:
         """Make all that an epoch wrote ready; what may fail, fails here.
 
-        `previous` is the last epoch that was committed, 0 if there is none.
+        `previous` is the last epoch that was committed, 0 if there is none, as for all `new` sinks.
         """
         for name, sink in self._sinks.items():
-            sink.prepare(epoch, outcome.parts.get(name, ()), previous=previous)
+            sink.prepare(epoch, outcome.parts.get(name, ()), previous=0 if name in new else previous)
 
     def commit(self, manifest: Manifest, outcome: EpochOutcome) -> None:
         """Make an epoch visible whose manifest is published."""
         for name, sink in self._sinks.items():
-            sink.commit(manifest.epoch, outcome.parts.get(name, ()), previous=manifest.previous)
+            sink.commit(manifest.epoch, outcome.parts.get(name, ()), previous=manifest.before(name))
         dead_letter.commit(self._store, manifest.dead_letter_files)
 
     def commit_again(self, last: Manifest | None) -> None:
@@ -54,7 +56,7 @@ class Outputs:
                 SinkPart(part.rows, part.payload, staged=part.staged) for part in last.sinks.get(name, ())
             ]
             try:
-                sink.commit(last.epoch, parts, previous=last.previous)
+                sink.commit(last.epoch, parts, previous=last.before(name))
             except DataError as error:
                 if name not in self._moved:
                     raise

@@ -158,10 +158,13 @@ class EpochPlanner:
             admitted=self._admission.limit,
         )
 
-    def restate(self, sinks: tuple[str, ...], retracts: str = "") -> EpochPlan:
+    def restate(
+        self, sinks: tuple[str, ...], retracts: str = "", *, edits: bool = False, new: tuple[str, ...] = ()
+    ) -> EpochPlan:
         """The plan of an epoch that reads nothing, and gives sinks the whole answer that the state has.
 
-        `retracts` is the digest of the physical plan whose answer they lose.
+        `retracts` is the digest of the physical plan whose answer they lose, if they are not `new`. With `edits` the states
+        of the new plan are made first.
         """
         planned = []
         for spec in self._plan.sources:
@@ -170,7 +173,9 @@ class EpochPlanner:
             planned.append(
                 PlannedSource(spec.name, spec.connector, state.position, state.position, (), False, marks)
             )
-        return replace(self._epoch(tuple(planned)), restated=sinks, retracts=retracts)
+        return replace(
+            self._epoch(tuple(planned)), restated=sinks, retracts=retracts, edits=edits, new_sinks=new
+        )
 
     @property
     def rows_cap(self) -> RowsCap | None:

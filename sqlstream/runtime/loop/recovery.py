@@ -23,16 +23,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlstream.runtime.loop.sink_edits import NOWHERE, sink_edits
 from sqlstream.runtime.loop.source_positions import go_on
 from sqlstream.storage.journal import Journal, digest_of
 from sqlstream.storage.manifest import EpochPlan, Manifest, RunInfo, SourceState
 from sqlstream_operators.plan import plan_json
-from sqlstream_operators.plan.spec import PhysicalPlan, SourceSpec
-from sqlstream_operators.plan.state_schema import StateSchema, StateTable
+from sqlstream_operators.plan.spec import OperatorStep, PhysicalPlan, SourceSpec, Step
+from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written
+from sqlstream_planner.edits.decide import decide
+from sqlstream_planner.edits.verdict import StateEdit
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,25 +88,27 @@ def check_compatible(
     last: Manifest,
     program: PhysicalPlan,
     *,
+    edits: Sequence[StateEdit],
     sql: str | None = None,
     written: Mapping[str, Written] = NOWHERE,
     new_sinks: bool = False,
 ) -> tuple[Diagnostic, ...]:
     """Whether `program`, made of the text `sql`, can go on with the state that `last` names; warnings of what is decided.
 
-    It can if every state has the same id and schema, it reads the same sources, and every sink goes on with what it has
-    (`sink_edits`). A sink may be left out. A sink or a source that is new would start in the middle of the input without
-    saying so, and is refused. With `new_sinks` all are new, and get the answer up to there. Shards and key groups may be
-    others. Raises DiagnosticError with exit code 4 (STA010 state, STA011 sources, STA013 to STA015 sinks).
+    It can if every state is there or follows from what is (`edits`), it reads the same sources, and every sink goes on with
+    what it has (`sink_edits`). A sink may be left out. A sink whose answer is not in the state and a source that is new
+    would start in the middle of the input without saying so, and are refused. With `new_sinks` all are new, and get the
+    answer up to there. Shards and key groups may be others. Raises DiagnosticError with exit code 4 (STA010 state, STA011
+    sources, STA013 to STA015 sinks).
     """
-    problems = [*_states(journal, last, program), *_sources(journal, last, program)]
+    problems = [*_states(edits), *_sources(journal, last, program)]
     warnings: list[Diagnostic] = []
     if not new_sinks and committed_epoch(last) and last.fingerprint != program_fingerprint(program):
         same_text = sql is not None and last.sql_digest == digest_of(sql.encode())
-        edits = list(sink_edits(physical_plan(journal, last), program, same_text=same_text, written=written))
-        warnings = [edit for edit in edits if edit.severity == "warning"]
+        told = list(sink_edits(physical_plan(journal, last), program, same_text=same_text, written=written))
+        warnings = [one for one in told if one.severity == "warning"]
         # Another state or source makes another answer: that is told, and not what follows from it.
-        problems += [e for e in edits if e.severity == "error" and (e.code == "STA013" or not problems)]
+        problems += [e for e in told if e.severity == "error" and (e.code == "STA013" or not problems)]
     if problems:
         raise DiagnosticError(*problems, exit_code=4)
     return tuple(warnings)
@@ -113,32 +117,31 @@ def check_compatible(
 _WAY_OUT = "run the file that wrote this state, or give another --state-dir to start over"
 
 
-def _states(journal: Journal, last: Manifest, program: PhysicalPlan) -> Iterable[Diagnostic]:
-    now = {state.state_id: state for state in program.states}
+def state_edits(journal: Journal, last: Manifest, program: PhysicalPlan) -> tuple[StateEdit, ...]:
+    """What becomes of the states that `last` names when `program` goes on from them; nothing if they are its own."""
     before = {state.state_id: state.schema_id for state in last.states}
-    if before == {state_id: state.schema_id for state_id, state in now.items()}:
-        return
-    old = {state.state_id: state for state in physical_plan(journal, last).states}
-    for state_id in before:
-        if state_id not in now:
+    if before == {state.state_id: state.schema_id for state in program.states}:
+        return ()
+    return decide(former_plan(journal, last), program)
+
+
+def _states(edits: Sequence[StateEdit]) -> Iterable[Diagnostic]:
+    for edit in edits:
+        missing = edit.missing
+        if edit.new is None or not missing:
+            continue
+        if edit.old is None:
             yield Diagnostic(
                 "STA010",
-                f"the query no longer has the state that was kept: {_named(old[state_id])}",
-                help=_WAY_OUT,
-            )
-        elif now[state_id].schema_id != before[state_id]:
-            yield Diagnostic(
-                "STA010",
-                f"the query keeps other things than were kept in the state: {_named(now[state_id])}",
-                notes=tuple(differences(old[state_id], now[state_id])),
-                help=_WAY_OUT,
-            )
-    for state_id, schema in now.items():
-        if state_id not in before:
-            yield Diagnostic(
-                "STA010",
-                f"the query needs a state that was not kept: {_named(schema)}",
+                f"the query needs a state that was not kept: {_named(edit.state)}",
                 notes=("the input that it should have seen has been read already",),
+                help=_WAY_OUT,
+            )
+        else:
+            yield Diagnostic(
+                "STA010",
+                f"the query keeps other things than were kept in the state: {_named(edit.state)}",
+                notes=tuple(f"{f.meaning} is in the query, and was not kept" for f in missing),
                 help=_WAY_OUT,
             )
 
@@ -235,42 +238,33 @@ def _named(schema: StateSchema) -> str:
     return f"{schema.description or schema.operator} ({schema.operator})"
 
 
-def differences(old: StateSchema, new: StateSchema) -> Iterable[str]:
-    """What differs between two schemas of one state, in words."""
-    tables = {table.name: table for table in new.tables}
-    for table in old.tables:
-        if table.name not in tables:
-            yield f"table {table.name} is gone"
-        else:
-            yield from _table_differences(table, tables[table.name])
-    for name in tables.keys() - {table.name for table in old.tables}:
-        yield f"table {name} is new"
-
-
-def _table_differences(old: StateTable, new: StateTable) -> Iterable[str]:
-    if old.layout != new.layout:
-        yield f"table {old.name} was ordered by {old.layout}, now by {new.layout}"
-    parts = (
-        ("key", old.key, new.key),
-        ("sub-key", old.sub_key, new.sub_key),
-        ("value", old.value, new.value),
-    )
-    for part, before, after in parts:
-        was = {field.fingerprint: field for field in before}
-        now = {field.fingerprint: field for field in after}
-        for fingerprint, field in was.items():
-            if fingerprint not in now:
-                yield f"{part} {field.name} ({fingerprint}) was kept, and is not in the query any more"
-            elif now[fingerprint].type != field.type:
-                yield f"{part} {field.name} was {field.type}, and is now {now[fingerprint].type}"
-        for fingerprint, field in now.items():
-            if fingerprint not in was:
-                yield f"{part} {field.name} ({fingerprint}) is in the query, and was not kept"
-
-
 def physical_plan(journal: Journal, manifest: Manifest) -> PhysicalPlan:
     """The physical plan that an epoch ran."""
     return plan_json.from_text(journal.physical_plan(manifest.plan_digest).decode())
+
+
+def former_plan(journal: Journal, manifest: Manifest) -> PhysicalPlan:
+    """The physical plan that an epoch ran, with what its states mean, which is kept with the manifest."""
+    meant = {
+        state.state_id: json.dumps(state.identity, sort_keys=True, separators=(",", ":"))
+        for state in manifest.states
+        if state.identity is not None
+    }
+
+    def with_meaning(schema: StateSchema) -> StateSchema:
+        return replace(schema, identity=meant.get(schema.state_id, ""))
+
+    def told(step: Step) -> Step:
+        if not isinstance(step, OperatorStep):
+            return step
+        return replace(step, operator=replace(step.operator, state=with_meaning(step.operator.state)))
+
+    plan = physical_plan(journal, manifest)
+    return replace(
+        plan,
+        states=tuple(map(with_meaning, plan.states)),
+        stages=tuple(replace(stage, steps=tuple(map(told, stage.steps))) for stage in plan.stages),
+    )
 
 
 def program_fingerprint(program: PhysicalPlan) -> str:

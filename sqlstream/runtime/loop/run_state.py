@@ -33,7 +33,8 @@ class RunState:
         """Go on from a manifest, or from the beginning of each source that it does not know."""
         self.last = last
         fields = FieldIds({}) if last is None else last.field_ids
-        self.fields = fields.after(program.plan.states)
+        came_from = {e.new.state.state_id: e.old.state.state_id for e in program.edits if e.new and e.old}
+        self.fields = fields.after(program.plan.states, came_from)
         specs = program.plan.sources
         known = {} if last is None else go_on(last.sources, specs)
         self.sources = {spec.name: known.get(spec.name) or _beginning(spec, program) for spec in specs}
@@ -50,8 +51,8 @@ class RunState:
         self.start_from(manifest, program)
 
     def resume(self, plan: EpochPlan) -> None:
-        """Take over what a plan says of sources that had ended and have new input; one that restates reads none."""
-        for source in () if plan.restated else plan.sources:
+        """Take over what a plan says of sources that had ended and have new input; one about state and sinks reads none."""
+        for source in () if plan.leaves_sources else plan.sources:
             state = self.sources[source.name]
             if state.exhausted and (source.splits or not source.exhausted):
                 self.sources[source.name] = watermarks.resumed(state)

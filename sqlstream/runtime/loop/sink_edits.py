@@ -57,7 +57,10 @@ def edits_by_sink(
     for spec in now.sinks:
         at = written.get(spec.name, Written())
         if spec.name not in former:
-            yield spec, (_new(spec, gone, at, _way(spec, now)),)
+            if missing_answers(now, spec.name) or any(_same_place(spec, other) for other in gone):
+                yield spec, (_new(spec, gone, at, _way(spec, now)),)
+            else:
+                yield spec, (_given_all(spec, at),)
             continue
         old, new = read_sink_identity(former[spec.name].identity), read_sink_identity(spec.identity)
         found: Iterable[Diagnostic] = ()
@@ -125,6 +128,22 @@ def _new(spec: SinkSpec, gone: Iterable[SinkSpec], at: Written, way: str) -> Dia
         at.query,
         tuple(notes),
         f"{way}; {_NOTHING_CHANGED}",
+    )
+
+
+def _same_place(one: SinkSpec, other: SinkSpec) -> bool:
+    """Whether two sinks write to one place, as far as that is known."""
+    found = read_sink_identity(one.identity), read_sink_identity(other.identity)
+    return found[0] is not None and found[1] is not None and found[0].destination == found[1].destination
+
+
+def _given_all(spec: SinkSpec, at: Written) -> Diagnostic:
+    return Diagnostic(
+        "STA017",
+        f"the table `{spec.name}` is new",
+        at.query,
+        ("its whole answer is in the state: it gets that first, exactly once",),
+        severity="warning",
     )
 
 

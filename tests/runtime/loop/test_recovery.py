@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from sqlstream.runtime.loop.recovery import differences
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import EpochPlan, Manifest
-from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec
+from sqlstream_operators.plan.spec import OperatorStep, PhysicalPlan, Step
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
-from sqlstream_operators.plan.types import BIGINT, INTEGER, VARCHAR
+from sqlstream_operators.plan.types import INTEGER
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.operators.pipelines import window_plan
@@ -141,7 +140,15 @@ def test_a_lost_local_cache_is_built_again(tmp_path: Path) -> None:
 
 
 def with_state(change: StateSchema) -> PhysicalPlan:
-    return replace(window_plan(TUMBLE), states=(change,))
+    plan = window_plan(TUMBLE)
+
+    def changed(step: Step) -> Step:
+        if not isinstance(step, OperatorStep):
+            return step
+        return replace(step, operator=replace(step.operator, state=change))
+
+    stages = tuple(replace(stage, steps=tuple(map(changed, stage.steps))) for stage in plan.stages)
+    return replace(plan, states=(change,), stages=stages)
 
 
 def test_another_schema_of_a_state_is_refused_in_words(tmp_path: Path) -> None:
@@ -161,30 +168,24 @@ def test_another_schema_of_a_state_is_refused_in_words(tmp_path: Path) -> None:
     error = refusal(world, plan=with_state(changed))
     assert (error.exit_code, [d.code for d in error.diagnostics]) == (4, ["STA010"])
     notes = error.diagnostics[0].notes
-    assert "value c (c) was kept, and is not in the query any more" in notes
-    assert "value s2 (sum(x)) is in the query, and was not kept" in notes
+    assert notes == ("sum(x) is in the query, and was not kept",)
 
 
-def test_a_new_state_and_one_that_is_gone_are_named(tmp_path: Path) -> None:
+def test_a_new_state_is_named(tmp_path: Path) -> None:
     world = stopped_after(tmp_path, 2)
     (old,) = world.plan.states
     other = StateSchema("w2", "WindowAggregate", "another one", old.tables)
     error = refusal(world, plan=with_state(other))
     assert [d.message for d in error.diagnostics] == [
-        "the query no longer has the state that was kept: for tests (WindowAggregate)",
         "the query needs a state that was not kept: another one (WindowAggregate)",
     ]
 
 
-def test_sources_and_new_sinks_are_refused(tmp_path: Path) -> None:
+def test_other_sources_are_refused(tmp_path: Path) -> None:
     world = stopped_after(tmp_path, 2)
     plan = world.plan
     moved = replace(plan, sources=(replace(plan.sources[0], connector="other"),))
     assert [d.code for d in refusal(world, plan=moved).diagnostics] == ["STA011"]
-    second = replace(plan, sinks=(*plan.sinks, SinkSpec("out2", "test", {}, plan.sinks[0].schema)))
-    error = refusal(world, plan=second)
-    assert [d.code for d in error.diagnostics] == ["STA013"]
-    assert "`out2`" in error.diagnostics[0].message
 
 
 def test_a_changed_option_of_a_table_whose_meaning_is_not_known_is_refused(tmp_path: Path) -> None:
@@ -197,25 +198,6 @@ def test_a_changed_option_of_a_table_whose_meaning_is_not_known_is_refused(tmp_p
     assert (told.code, told.notes[0]) == ("STA011", "path was not set and is 'other'")
     world.run()
     assert world.visible() == tumbling(EVENTS)
-
-
-def test_differences_name_types_layouts_and_tables() -> None:
-    one = StateSchema("s", "o", "d", (StateTable.of("t", "key", key=[StateField("k", VARCHAR, "k")]),))
-    two = StateSchema(
-        "s",
-        "o",
-        "d",
-        (
-            StateTable.of("t", "time", key=[StateField("k", BIGINT, "k")]),
-            StateTable.of("u", "key", key=[StateField("k", BIGINT, "k")]),
-        ),
-    )
-    assert list(differences(one, two)) == [
-        "table t was ordered by key, now by time",
-        "key k was VARCHAR, and is now BIGINT",
-        "table u is new",
-    ]
-    assert list(differences(two, one))[-1] == "table u is gone"
 
 
 # ------------------------------------------------------------------------------------------ two drivers

@@ -351,26 +351,57 @@ def test_conflicts_that_two_sinks_swap(job: Job) -> None:
     assert "ON CONFLICT was NOTHING and is DEDUPLICATE" in told[0].notes
 
 
-def test_a_new_sink_on_state_that_was_kept(job: Job) -> None:
+def test_a_new_sink_on_state_that_was_kept_is_given_its_whole_answer(job: Job) -> None:
+    text = COUNTS.replace("{sink}", DUCK)
+    job.run(text)
+    table = f"CREATE TABLE p (k INT, n BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH ({DUCK});\nINSERT"
+    more = text.replace("INSERT", table, 1) + "\nINSERT INTO p SELECT k, COUNT(*) + 1 FROM t GROUP BY k;"
+    job.add((1, 12, "a", 13))
+    for point, epoch in (("planned", 2), ("prepared", 2), ("published", 2)):
+        with pytest.raises(Crash):
+            job.run(more, faults=crash_at(point, epoch))
+    job.run(more)
+    assert not job.warnings  # the epoch that gave it was published by then
+    assert job.table() == Counter([(1, 3), (2, 1), (3, 1)])
+    assert job.table("SELECT * FROM p") == Counter([(1, 4), (2, 2), (3, 2)])
+    job.add((2, 12, "a", 13))
+    job.run(more)
+    assert job.table("SELECT * FROM p") == Counter([(1, 4), (2, 3), (3, 2)])
+
+
+def test_a_new_sink_is_told_of(job: Job) -> None:
+    text = COUNTS.replace("{sink}", DUCK)
+    job.run(text)
+    table = f"CREATE TABLE p (k INT, n BIGINT) WITH ({CHANGES});\nINSERT"
+    job.run(text.replace("INSERT", table, 1) + "\nINSERT INTO p SELECT k, COUNT(*) FROM t GROUP BY k;")
+    assert [(d.code, d.message) for d in job.warnings] == [("STA017", "the table `p` is new")]
+
+
+def test_a_new_sink_whose_answer_is_not_kept(job: Job) -> None:
     text = COUNTS.replace("{sink}", DUCK)
     job.run(text)
     more = text.replace(
         "INSERT", "CREATE TABLE p (k INT, n BIGINT) WITH ('connector' = 'blackhole');\nINSERT", 1
     )
-    [told] = job.refused(f"{more}\nINSERT INTO p SELECT k, COUNT(*) FROM t GROUP BY k;")
+    [told] = job.refused(f"{more}\nINSERT INTO p SELECT k, v FROM t;")
     assert (told.code, told.message) == ("STA013", "the query writes the table `p`, which it did not before")
     assert told.span is not None
     assert told.span.line == 6
 
 
-def test_a_sink_that_was_left_out_has_missed_something(job: Job) -> None:
+def test_a_sink_that_was_left_out_is_given_its_answer_once_it_is_empty(job: Job) -> None:
     text = TWO.replace("SUM(v)", "COUNT(*)")
     without = text[: text.index("INSERT INTO b")]
     job.run(text)
     job.add((1, 12, "a", 13))
     job.run(without)
-    [told] = job.refused(text)
-    assert told.code == "STA013"
+    with pytest.raises(DiagnosticError) as caught:
+        job.run(text)
+    assert "it was left out of the query" in str(caught.value)
+    with duckdb.connect(str(job.folder / "out.duckdb")) as con:
+        con.execute("DROP TABLE b")
+    job.run(text)
+    assert job.table("SELECT * FROM b") == job.table("SELECT * FROM a")
 
 
 def test_a_sink_that_is_called_otherwise_is_named(job: Job) -> None:

@@ -28,6 +28,7 @@ from sqlstream_planner.physical.grouping import Grouping, Names, column_hint
 from sqlstream_planner.physical.operators.explained import columns_text, one_line
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.stages import Shipment
+from sqlstream_planner.physical.state_node import StateNode, clause_of
 from sqlstream_planner.physical.weights import weight_of
 
 
@@ -230,6 +231,13 @@ def plan_distinct_values(
 ) -> Block:
     """The stage of one such operator; its result is accumulators for the group aggregate."""
     spec = planner.states.keep(plan.spec, node.ttl_us, planner.ttls(node))
+    planner.state_nodes[spec.state.state_id] = StateNode(
+        node,
+        planner.meanings,
+        {k.name: k.expression for k in plan.grouping.keys}
+        | {c.name: v for c, v in zip(spec.values, plan.values, strict=True)},
+        at=clause_of(node.meaning),
+    )
     draft = planner.stages.behind(name, blocks)
     keys = tuple(f.name for f in spec.state.table("seen").key)
     shipment = Shipment(f"{name}.in", each(plan.partial_sql), plan.input_schema)

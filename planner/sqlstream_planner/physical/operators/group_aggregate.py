@@ -45,6 +45,7 @@ from sqlstream_planner.physical.operators.distinct_values import (
 from sqlstream_planner.physical.operators.explained import columns_text, one_line
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.stages import Shipment
+from sqlstream_planner.physical.state_node import KeptAccumulator, StateNode, clause_of
 from sqlstream_planner.physical.time_keys import text_of, time_of
 from sqlstream_planner.physical.weights import weight_of
 
@@ -95,6 +96,23 @@ class GroupPlan:
         """Keys, values and weights of the counted multiset at `position` over one block."""
         return self.multisets[position].partial_sql(block, self.grouping)
 
+    def state_node(self, meanings: Meanings) -> StateNode:
+        """What the state is made of."""
+        multisets = {m.spec.name: m for m in self.multisets}
+        return StateNode(
+            self.node,
+            meanings,
+            {k.name: k.expression for k in self.grouping.keys},
+            {
+                name: {f.name: v for f, v in zip(m.fields, m.values, strict=True)}
+                for name, m in multisets.items()
+            },
+            {name: m.conditions for name, m in multisets.items()},
+            {k.name: KeptAccumulator(k.call, k.position, k.accumulator) for k in self.kept},
+            tuple(d.spec for d in self.distinct),
+            clause_of(self.node.meaning),
+        )
+
 
 def plan_group_aggregate(planner: Planner, node: Node) -> Block:
     """The stage of a group aggregate, and those of the operators that count its distinct values."""
@@ -104,12 +122,13 @@ def plan_group_aggregate(planner: Planner, node: Node) -> Block:
     over = with_key_columns(node) if expiry is None else node
     plan = plan_group(planner.meanings, over, retracting=planner.changes(node.input))
     spec = planner.states.keep(plan.spec, node.ttl_us, planner.ttls(node))
+    planner.state_nodes[spec.state.state_id] = plan.state_node(planner.meanings)
     name = planner.stages.name("group_aggregate")
     blocks = planner.blocks(over.input, timeless=expiry is not None and expiry.time.direct)
     if expiry is None and (plan.distinct or plan.multisets):
         blocks = _computed(planner, name, blocks, _columns_read(over))
     distinct = [
-        plan_distinct_values(planner, f"{name}.distinct_{n}", d, blocks, node)
+        plan_distinct_values(planner, f"{name}.distinct_{n}", d, blocks, over)
         for n, d in enumerate(plan.distinct, 1)
     ]
     draft = planner.stages.behind(name, [*blocks, *distinct])

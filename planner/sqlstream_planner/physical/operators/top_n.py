@@ -12,7 +12,7 @@ from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.form import Data, Form, form
 from sqlstream_planner.identity.relation import Columns, order_forms
 from sqlstream_planner.identity.state import StateIdentity, Stored, StoredTable
-from sqlstream_planner.logical import Fields, Node, TopN
+from sqlstream_planner.logical import Fields, Node, TopN, column
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.operators.explained import order_text
 from sqlstream_planner.physical.operators.over_rows import (
@@ -22,6 +22,7 @@ from sqlstream_planner.physical.operators.over_rows import (
     stored_fields,
 )
 from sqlstream_planner.physical.planner import Planner
+from sqlstream_planner.physical.state_node import StateNode, clause_of
 from sqlstream_planner.physical.top_filter import Keep
 
 #: Up to so many rows of a key are one value of the state.
@@ -45,6 +46,13 @@ def plan_top_n(planner: Planner, node: Node) -> Block:
         kept: OperatorSpec = replace(spec, state=planner.states.add(spec.state, planner.ttls(node)))
     else:
         kept = planner.states.keep(spec, node.ttl_us, planner.ttls(node))
+    planner.state_nodes[kept.state.state_id] = StateNode(
+        node,
+        planner.meanings,
+        {id_: column(id_) for id_ in node.partition},
+        {table.name: {f.id: column(f.id) for f in top.fields} for table in kept.state.tables[:1]},
+        at=clause_of(node.meaning),
+    )
     name = planner.stages.name(kept.kind)
     late, timeless = None, False
     if node.window_end is not None and node.time is not None:

@@ -33,6 +33,7 @@ from sqlstream_planner.physical.late_rows import LateRows
 from sqlstream_planner.physical.operators.explained import columns_text
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.stages import Shipment
+from sqlstream_planner.physical.state_node import KeptAccumulator, StateNode, clause_of
 
 _RESERVED = (SLICE_COLUMN, "window_start", "window_end", "time", "found")
 
@@ -121,6 +122,14 @@ def plan_window_aggregate(planner: Planner, node: Node) -> Block:
         raise InternalError(f"a {type(node).__name__} is no window aggregate")
     plan = _plan(planner, node)
     spec = replace(plan.spec, state=planner.states.add(plan.spec.state, planner.ttls(node)))
+    planner.state_nodes[spec.state.state_id] = StateNode(
+        node,
+        planner.meanings,
+        {k.name: k.expression for k in plan.grouping.keys},
+        {d.name: {s.name: e for s, e in d.values} for d in plan.distinct},
+        accumulators={k.name: KeptAccumulator(k.call, k.position, k.accumulator) for k in plan.kept},
+        at=clause_of(node.meaning),
+    )
     name = planner.stages.name("window_aggregate")
     # Rows without a time are taken out with the late ones.
     blocks = planner.blocks(node.input, timeless=node.time.direct)

@@ -1,0 +1,25 @@
+"""How the state of a new query is computed from the state of an old one: rules, one a file.
+
+A state table is a materialised relation: at every epoch it holds the answer of a defining query over the input so far.
+A rule says that the defining query of a new table can be answered from old tables (Gupta, Mumick and Ross, SIGMOD
+1995), and how. What no rule shows to be right is computed anew from the sources' history: the safe default is *different*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlstream_planner.edits.derivations.groups import derive_groups
+from sqlstream_planner.edits.derivations.rule import Derived, Rule, Wanted
+from sqlstream_planner.edits.derivations.stored import Stored
+
+RULES: tuple[Rule, ...] = (derive_groups,)
+
+
+def derivations(wanted: Wanted) -> Iterable[tuple[Stored, Derived]]:
+    """Every way in which a rule computes a state from one of the old ones."""
+    for old in wanted.before:
+        for rule in RULES:
+            found = rule(old, wanted)
+            if found is not None:
+                yield old, found

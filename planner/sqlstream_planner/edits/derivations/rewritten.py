@@ -1,0 +1,92 @@
+"""An expression of the new query over the columns of an old state: sub-expressions are found by what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from sqlstream_operators.plan.state_schema import StateField
+from sqlstream_operators.plan.types import INTEGERS, Kind, SqlType
+from sqlstream_planner.expressions.functions.as_written import without_marks
+from sqlstream_planner.identity.form import Form
+from sqlstream_planner.identity.relation import Meanings
+from sqlstream_planner.logical import Filter, Node, Project, Unnest, WindowFunction, column, sql
+
+#: Types of which values that are equal are the same. 0.0 and -0.0 are not, nor a month and 30 days: a function may tell
+#: them apart, and a state has one of them for both.
+_TOLD_APART = frozenset(
+    {
+        *INTEGERS, Kind.BOOLEAN, Kind.DECIMAL, Kind.VARCHAR, Kind.BLOB, Kind.UUID,
+        Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ,
+    }
+)  # fmt: skip
+#: An expression with more parts than this is not looked into.
+_MOST_PARTS = 500
+
+
+@dataclass(slots=True)
+class Rewriter:
+    """Rewrites expressions over `meanings`' nodes in terms of `stored`, the fields of a state by what they mean."""
+
+    meanings: Meanings
+    stored: Mapping[Form, StateField]
+    _columns: dict[tuple[int, str], exp.Expr | None] = field(default_factory=dict)
+
+    def sql(self, expression: exp.Expr, node: Node) -> str | None:
+        """DuckDB SQL of an expression over `node`'s columns; None if it needs something that is not stored."""
+        found = self.expression(expression, node)
+        return None if found is None else sql(found)
+
+    def expression(self, expression: exp.Expr, node: Node) -> exp.Expr | None:
+        """As `sql`, as an expression."""
+        whole = self.stored.get(self.meanings.expression(expression, node))
+        if whole is not None:
+            return column(whole.name)
+        if sum(1 for _ in expression.walk()) > _MOST_PARTS or expression.find(exp.Lambda):
+            return None
+        found = self._rewritten(expression, node)
+        return None if found is None else without_marks(found)
+
+    def _rewritten(self, part: exp.Expr, node: Node) -> exp.Expr | None:
+        """A copy of a part of an expression with what is stored in the place of what means the same."""
+        if isinstance(part, exp.Column):
+            return self._column(part.name, node)
+        if part.find(exp.Column) is None:
+            return part.copy()
+        known = self.stored.get(self.meanings.expression(part, node))
+        if known is not None and is_told_apart(known.type):
+            return column(known.name)
+        made = part.copy()
+        for old, new in zip(list(part.iter_expressions()), list(made.iter_expressions()), strict=True):
+            inside = self._rewritten(old, node)
+            if inside is None:
+                return None
+            new.replace(inside)
+        return made
+
+    def _column(self, id_: str, node: Node) -> exp.Expr | None:
+        key = (id(node), id_)
+        if key not in self._columns:
+            self._columns[key] = self._found(id_, node)
+        found = self._columns[key]
+        return None if found is None else found.copy()
+
+    def _found(self, id_: str, node: Node) -> exp.Expr | None:
+        """A column of a node: stored as it is, or computed by a projection from what is."""
+        known = self.stored.get(self.meanings.columns(node)[id_])
+        if known is not None:
+            return column(known.name) if is_told_apart(known.type) else None
+        if isinstance(node, Project):
+            item = next(e for f, e in zip(node.fields, node.items, strict=True) if f.id == id_)
+            inside = self._rewritten(item, node.input)
+            return None if inside is None else exp.paren(inside, copy=False)
+        if isinstance(node, Filter | WindowFunction | Unnest) and any(f.id == id_ for f in node.input.fields):
+            return self._column(id_, node.input)
+        return None
+
+
+def is_told_apart(type_: SqlType) -> bool:
+    """Whether equal values of a type are the same value, whatever is computed of them."""
+    return type_.kind in _TOLD_APART

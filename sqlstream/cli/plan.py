@@ -1,0 +1,143 @@
+"""`sqlstream plan`: what an edited file keeps of a state, adapts, computes anew and drops, before anything runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sqlstream.cli import options
+from sqlstream.cli.render import colourful, show
+from sqlstream.project import load_project, parse_pairs, plan, state_directory
+
+if TYPE_CHECKING:
+    from sqlstream.project import Project
+    from sqlstream.runtime.edits.plan_parts import EditPlan
+    from sqlstream.storage.journal import Journal
+    from sqlstream.storage.manifest import Manifest
+    from sqlstream_planner.pipeline import Planned
+
+
+@click.command(
+    epilog="Example: sqlstream plan pipelines/orders.sql, or sqlstream plan --diff old.sql new.sql",
+)
+@options.pipeline_argument
+@options.var_option
+@click.option(
+    "--state-dir",
+    metavar="DIR",
+    help="State and progress, a path or URI. Default: what `run` takes.",
+)
+@click.option(
+    "--from",
+    "savepoint",
+    metavar="SAVEPOINT",
+    help="Plan against a savepoint: NAME of this pipeline's, DIR@NAME of another state directory's, or DIR/ where one was "
+    "exported to.",
+)
+@click.option(
+    "--diff",
+    "old",
+    type=click.Path(path_type=Path),
+    metavar="OLD",
+    help="Compare FILE with the file OLD; no state is looked at.",
+)
+@options.profile_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def command(
+    file: Path,
+    variables: tuple[str, ...],
+    state_dir: str | None,
+    savepoint: str | None,
+    old: Path | None,
+    profile: str | None,
+    as_json: bool,
+) -> int:
+    """Show what FILE keeps of its state, adapts, computes anew and drops, before it runs.
+
+    Plans FILE against the last epoch of its state directory: each operator's state and each field, what sources read
+    and what sinks are given, and what the results mean then. Uses no Spark, changes nothing, and may be asked while the
+    pipeline runs.
+
+    Exit codes: 0 nothing to consent to; 1 the SQL is wrong; 2 the command line is wrong; 3 consent is needed; 4 refused.
+    """
+    if old is not None and (savepoint is not None or state_dir is not None):
+        raise click.UsageError("--diff looks at no state: leave --from and --state-dir out")
+    project = load_project(file.parent, profile)
+    given = parse_pairs(variables, "--var")
+    planned = plan(file, project, given)
+    if old is not None:
+        from sqlstream.runtime.edits.edit_plan import edit_diff
+
+        before = plan(old, project, given)
+        against = f"against {old}"
+        made = edit_diff(before.physical, planned.physical, written=planned.written)
+    else:
+        state = state_directory(planned, file, project, state_dir)
+        against = f"in {state}"
+        made = _against_state(planned, file, project, state, savepoint, own=state_dir is None)
+    if as_json:
+        click.echo(json.dumps({"file": str(file), **made.to_json()}, ensure_ascii=False))
+        return made.exit_code
+    from sqlstream.cli.plan_text import plan_lines
+
+    show((*planned.warnings, *made.warnings, *(c.why for c in made.consents)), planned.rendered.sources)
+    show(made.problems, planned.rendered.sources)
+    for line in plan_lines(made, str(file), against, colour=colourful(sys.stdout)):
+        click.echo(line, color=True)
+    return made.exit_code
+
+
+def _against_state(
+    planned: Planned, file: Path, project: Project, state: str, savepoint: str | None, *, own: bool
+) -> EditPlan:
+    """The plan against what a state directory or a savepoint has."""
+    from sqlstream.cli.origins import named_origin
+    from sqlstream.connectors.api import ConnectorContext, Source
+    from sqlstream.connectors.registry import REGISTERED
+    from sqlstream.runtime.edits.edit_plan import edit_plan, first_plan
+    from sqlstream.runtime.loop.fork import has_begun
+    from sqlstream.storage.journal import Journal
+    from sqlstream_operators.plan.spec import SourceSpec
+    from sqlstream_operators.state.checkpoint_store import CheckpointStore
+
+    store = CheckpointStore(state)
+    origin = None
+    if savepoint is not None:
+        origin = named_origin(savepoint, state_directory(planned, file, project, None), state)
+        if not own and has_begun(origin, store):
+            origin = None  # a run goes on from its last epoch
+    journal = Journal(store if origin is None else origin.store)
+    manifest = _last(journal) if origin is None else origin.savepoint.manifest
+    if manifest is None:
+        return first_plan(planned.physical)
+    prefix = "" if origin is None else origin.savepoint.prefix
+
+    def source_of(spec: SourceSpec, folder: str) -> Source:
+        context = ConnectorContext(journal.store, str(file.parent.absolute()), folder=f"{prefix}{folder}")
+        return REGISTERED.source(planned.secrets.resolved(spec), context)
+
+    return edit_plan(
+        journal,
+        manifest,
+        planned.physical,
+        sql=planned.masked_sql,
+        written=planned.written,
+        savepoint=None if origin is None else origin.savepoint,
+        source_of=source_of,
+    )
+
+
+def _last(journal: Journal) -> Manifest | None:
+    """The last manifest; a driver may be running, and collect it while it is looked for."""
+    while True:
+        _, manifests = journal.epochs()
+        if not manifests:
+            return None
+        try:
+            return journal.manifest(manifests[-1])
+        except FileNotFoundError:
+            continue

@@ -1,0 +1,185 @@
+"""A plan of an edit as text: a line for each source, state, field and sink, in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from sqlstream.cli.progress import size
+from sqlstream.runtime.edits.history import Reading
+from sqlstream.runtime.edits.plan_parts import EditPlan, SinkChange, SourceChange, SourcePart, StatePart
+from sqlstream_planner.diagnostics import Span
+from sqlstream_planner.edits.verdict import FieldEdit, Verdict
+
+_EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
+_RESET, _BOLD, _DIM = "\x1b[0m", "\x1b[1m", "\x1b[2m"
+_COLOURS = {"+": "\x1b[32m", "-": "\x1b[31m", "=": _DIM}
+_MARKS = {Verdict.KEEP: "=", Verdict.DROP: "-"}
+#: Columns that the first column has at most, and at least one other.
+_WIDEST, _WIDTH = 44, 72
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line: what it is about, the verdict, more about that, and the place in the file."""
+
+    label: str
+    verdict: str = ""
+    detail: str = ""
+    place: str = ""
+    mark: str = ""
+    indent: int = 2
+
+
+def plan_lines(plan: EditPlan, file: str, against: str, *, colour: bool = False) -> Iterator[str]:
+    """The lines of a plan of `file`; `against` says what it is made against where there is no state."""
+    yield _header(plan, file, against)
+    yield ""
+    if plan.is_first or plan.changes:
+        yield from _columns([*_parts(plan)], colour=colour)
+        yield ""
+    for consent in plan.consents:
+        yield f"consent is needed: {consent.accept}: {consent.what} can't be computed from the input again"
+    yield f"{_BOLD}{plan.summary}{_RESET}" if colour else plan.summary
+
+
+def amount(number: int) -> str:
+    """A number for people.
+
+    >>> amount(12), amount(48_120), amount(9_240_000), amount(12_345_678_901)
+    ('12', '48,120', '9.2 M', '12.3 bn')
+    """
+    if number < 1_000_000:
+        return f"{number:,}"
+    return f"{number / 1e6:,.1f} M" if number < 1_000_000_000 else f"{number / 1e9:,.1f} bn"
+
+
+def _header(plan: EditPlan, file: str, against: str) -> str:
+    if plan.is_diff:
+        return f"{file} {against}"
+    if plan.against is None:
+        return f"{file} has no state yet {against}"
+    found = plan.against
+    what = f"savepoint {found.savepoint}" if found.savepoint else "its last state"
+    words = [f"epoch {found.epoch:,}"]
+    if found.at is not None:
+        words.append(f"{_EPOCH_0 + timedelta(microseconds=found.at):%Y-%m-%d %H:%M}")
+    words += [f"{_rows(found.rows)} of state", size(found.bytes)]
+    return f"{file} against {what}: {', '.join(words)}"
+
+
+def _parts(plan: EditPlan) -> Iterator[_Line]:
+    for source in plan.sources:
+        yield _Line(f"{source.name} ({source.connector})", detail=_source(plan, source))
+    for state in plan.states:
+        yield from _state(state)
+    for sink in plan.sinks:
+        detail = sink.change.value + (f": {sink.detail}" if sink.detail else "")
+        if sink.change is SinkChange.FROM_NOW_ON:
+            detail = sink.detail
+        yield _Line(f"{sink.name} ({sink.connector})", detail=detail, place=_place(sink.at))
+    for note in plan.notes:
+        yield _Line(note)
+
+
+def _source(plan: EditPlan, source: SourcePart) -> str:
+    was = f"was called {source.was}; " if source.was else ""
+    if source.change is not SourceChange.READS_ON:
+        new = (
+            "is read from its beginning"
+            if plan.is_first
+            else "is read from its beginning: it was not read before"
+        )
+        return {
+            SourceChange.NEW: new,
+            SourceChange.GONE: "is no longer read",
+            SourceChange.OTHER: "is other data than before",
+        }[source.change]
+    if source.position is None:
+        return f"{was}reads on"
+    # How much of a list of files there is says nothing to people.
+    shown = {key: value for key, value in source.position.items() if key != "segments"}
+    at = ", ".join(
+        f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}" for key, value in shown.items()
+    )
+    read = "" if source.rows is None else f"; {_rows(source.rows)} read"
+    return f"{was}reads on at {at}{read}"
+
+
+def _state(state: StatePart) -> Iterator[_Line]:
+    edit = state.edit
+    kept = "" if state.size is None else f"{_rows(state.size.rows)}, {size(state.size.bytes)}"
+    title = f"{state.name}: {state.title}"
+    if edit.new is None:
+        yield _Line(title, "DROP", "; ".join(filter(None, (kept, "stays in savepoints"))), mark="-")
+        return
+    was = f"was {state.was}" if state.was else ""
+    yield _Line(title, detail="; ".join(filter(None, (kept, was))), place=_place(edit.at))
+    groups: dict[tuple[Verdict, str, str], list[FieldEdit]] = {}
+    for field in state.fields:
+        at = "" if field.verdict in (Verdict.KEEP, Verdict.DROP) else _place(field.at)
+        groups.setdefault((field.verdict, _why(state, field), at), []).append(field)
+    for (verdict, why, at), fields in groups.items():
+        labels = _wrapped(list(dict.fromkeys(f.meaning for f in fields)))
+        for number, label in enumerate(labels):
+            mark = _MARKS.get(verdict, "+")
+            yield _Line(label, verdict.value, why, at, mark, 4) if not number else _Line(label, indent=6)
+
+
+def _why(state: StatePart, field: FieldEdit) -> str:
+    """The reason of a verdict, and the work that it is."""
+    reason = field.reason or ("" if field.verdict in (Verdict.KEEP, Verdict.DROP) else state.edit.reason)
+    if field.verdict is Verdict.FRESH:
+        return "; ".join(filter(None, (reason, "begins empty")))
+    if field.verdict is not Verdict.BACKFILL:
+        return reason
+    return "; ".join(filter(None, (reason, _work(state.readings))))
+
+
+def _work(readings: Sequence[Reading]) -> str:
+    if not readings:
+        return ""
+    return "reads " + " and ".join(map(_reading, readings)) + " again"
+
+
+def _reading(reading: Reading) -> str:
+    rows = "" if reading.rows is None else f"{_rows(reading.rows)} of "
+    return f"{rows}{reading.source}" + ("" if reading.bytes is None else f" ({size(reading.bytes)})")
+
+
+def _rows(number: int) -> str:
+    return f"{amount(number)} row{'' if number == 1 else 's'}"
+
+
+def _place(at: Span | None) -> str:
+    return "" if at is None else f"{Path(at.file).name}:{at.line}:{at.column}"
+
+
+def _wrapped(labels: Sequence[str]) -> list[str]:
+    """Names in as many lines as they need."""
+    lines = [""]
+    for label in labels:
+        if lines[-1] and len(lines[-1]) + len(label) + 2 > _WIDEST - 6:
+            lines[-1] += ","
+            lines.append("")
+        lines[-1] += f", {label}" if lines[-1] else label
+    return lines
+
+
+def _columns(lines: Sequence[_Line], *, colour: bool) -> Iterable[str]:
+    first = [_first(line) for line in lines]
+    width = min(_WIDEST, max(map(len, first), default=0))
+    middles = [f"{line.verdict:8}  {line.detail}" if line.mark else line.detail for line in lines]
+    second = max((len(m) for m, line in zip(middles, lines, strict=True) if line.place), default=0)
+    for line, label, middle in zip(lines, first, middles, strict=True):
+        text = f"{label:{width}}  {middle}".rstrip()
+        if line.place:
+            text = f"{text:{min(width + 2 + second, width + 2 + _WIDTH)}}  {line.place}"
+        start = _COLOURS.get(line.mark) if colour else None
+        yield f"{start}{text}{_RESET}" if start else text
+
+
+def _first(line: _Line) -> str:
+    return " " * line.indent + (f"{line.mark} {line.label}" if line.mark else line.label)

@@ -1,0 +1,291 @@
+"""The plan of an edit: what happens to every state, source and sink when a pipeline goes on with another file.
+
+Made before anything runs, without Spark and without looking at rows: `sqlstream plan` shows it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sqlstream.runtime.edits.history import History, Reading, SourceOf, history, sources_of
+from sqlstream.runtime.edits.plan_parts import (
+    Against,
+    Consent,
+    EditPlan,
+    Size,
+    SourceChange,
+    SourcePart,
+    StatePart,
+)
+from sqlstream.runtime.edits.sink_parts import sink_parts
+from sqlstream.runtime.loop.recovery import (
+    committed_epoch,
+    former_plan,
+    is_fresh_fork,
+    program_fingerprint,
+    source_problems,
+)
+from sqlstream.runtime.loop.sink_edits import NOWHERE
+from sqlstream.runtime.loop.source_positions import go_on
+from sqlstream.storage.journal import Journal, digest_of
+from sqlstream.storage.manifest import Manifest, SourceState
+from sqlstream.storage.savepoints import Savepoint
+from sqlstream_operators.plan.spec import PhysicalPlan
+from sqlstream_operators.plan.state_schema import StateSchema
+from sqlstream_planner.diagnostics import Written
+from sqlstream_planner.edits.decide import decide
+from sqlstream_planner.edits.verdict import FieldEdit, StateEdit, Verdict
+from sqlstream_planner.explain.meaning import field_meaning, field_meanings
+
+
+def edit_plan(
+    journal: Journal,
+    manifest: Manifest,
+    program: PhysicalPlan,
+    *,
+    sql: str | None = None,
+    written: Mapping[str, Written] = NOWHERE,
+    savepoint: Savepoint | None = None,
+    source_of: SourceOf | None = None,
+) -> EditPlan:
+    """What happens when `program`, made of the text `sql`, goes on from what `manifest` names.
+
+    `savepoint`: it begins a new state directory with it, where every sink is new. `written` says where in the user's file
+    the sinks stand. `source_of` makes the driver's half of a source, to see whether what must be read again is still there;
+    without it that is taken for granted. Raises DiagnosticError (STA001) if the old plan is damaged.
+    """
+    before = former_plan(journal, manifest)
+    same_text = sql is not None and manifest.sql_digest == digest_of(sql.encode())
+    same_text = same_text or manifest.fingerprint == program_fingerprint(program)
+    sizes = {state.state_id: Size(state.rows, state.bytes) for state in manifest.states}
+    fresh = savepoint is not None or is_fresh_fork(manifest)
+    return _compare(
+        _Before(
+            before, manifest.sources, sizes, manifest.max_parallelism, given=bool(committed_epoch(manifest))
+        ),
+        program,
+        against=Against(
+            journal.store.uri,
+            manifest.epoch,
+            "" if savepoint is None else savepoint.name,
+            _made_at(journal, manifest, savepoint),
+            sum(size.rows for size in sizes.values()),
+            sum(size.bytes for size in sizes.values()),
+        ),
+        same_text=same_text,
+        written=written,
+        new_sinks=fresh,
+        source_of=source_of,
+    )
+
+
+def edit_diff(
+    before: PhysicalPlan, program: PhysicalPlan, *, written: Mapping[str, Written] = NOWHERE
+) -> EditPlan:
+    """What would happen if a state of `before` went on with `program`: sizes and positions are not known."""
+    read = [SourceState(s.name, s.connector, {}, identity=s.identity, folder=s.name) for s in before.sources]
+    found = _compare(
+        _Before(before, read, {}, before.options.max_parallelism, given=True),
+        program,
+        against=None,
+        same_text=False,
+        written=written,
+        new_sinks=False,
+        source_of=None,
+    )
+    return replace(
+        found, is_diff=True, sources=tuple(replace(s, position=None, rows=None) for s in found.sources)
+    )
+
+
+def first_plan(program: PhysicalPlan) -> EditPlan:
+    """What a first run does: all is read from its beginning."""
+    return EditPlan(
+        None,
+        sources=tuple(SourcePart(s.name, s.connector, SourceChange.NEW) for s in program.sources),
+        sinks=tuple(sink_parts(None, program, (), same_text=False, new_sinks=True)[0]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """What there is: the plan, how far its sources are, how large its states are. `given`: sinks were given rows."""
+
+    plan: PhysicalPlan
+    sources: Sequence[SourceState]
+    sizes: Mapping[str, Size]
+    max_parallelism: int
+    given: bool
+
+
+def _compare(
+    before: _Before,
+    now: PhysicalPlan,
+    *,
+    against: Against | None,
+    same_text: bool,
+    written: Mapping[str, Written],
+    new_sinks: bool,
+    source_of: SourceOf | None,
+) -> EditPlan:
+    known = go_on(before.sources, now.sources)
+    problems = list(source_problems(before.sources, lambda: before.plan, now))
+    edits = decide(before.plan, now)
+    there = _history(edits, now, known, None if problems else source_of)
+    consents: list[Consent] = []
+    states = []
+    for edit in edits:
+        part = _state(_agreed(edit, now, there), before, now, there)
+        states.append(part)
+        consents += _consents(part, there)
+    sinks, told = sink_parts(
+        before.plan if before.given else None,
+        now,
+        tuple(known.values()),
+        same_text=same_text,
+        new_sinks=new_sinks,
+        written=written,
+    )
+    # Another source makes another answer: that is told, and not what follows from it.
+    problems += [d for d in told if d.severity == "error" and (d.code == "STA013" or not problems)]
+    return EditPlan(
+        against,
+        states=tuple(states),
+        sources=tuple(_sources(before, now, known)),
+        sinks=tuple(sinks),
+        problems=tuple(problems),
+        warnings=tuple(d for d in told if d.severity == "warning"),
+        consents=tuple(consents),
+        results=(*_fresh_results(states), *(s.result for s in sinks if s.result)),
+        notes=tuple(_key_groups(before.max_parallelism, now)),
+        counts=Counter(f.verdict.value for part in states for f in part.fields),
+    )
+
+
+def _made_at(journal: Journal, manifest: Manifest, savepoint: Savepoint | None) -> int | None:
+    """When the epoch was planned, µs; None if that is not there any more."""
+    if savepoint is not None:
+        return int(datetime.fromisoformat(savepoint.created).timestamp() * 1e6)
+    try:
+        plan = journal.plan(manifest.epoch)
+    except FileNotFoundError:
+        return None
+    return plan.now_us if plan is not None and plan.now_us else None
+
+
+def _key_groups(before: int, now: PhysicalPlan) -> Iterable[str]:
+    if before != now.options.max_parallelism:
+        yield (
+            f"max-parallelism was {before:,} and is {now.options.max_parallelism:,}: "
+            "every key goes to its new key group"
+        )
+
+
+# ------------------------------------------------------------------------------------------------ states
+
+
+def _history(
+    edits: Iterable[StateEdit],
+    now: PhysicalPlan,
+    known: Mapping[str, SourceState],
+    source_of: SourceOf | None,
+) -> History:
+    """What is there of the sources that a state with missing fields is made of."""
+    wanted = {
+        name
+        for edit in edits
+        if edit.new is not None and edit.missing
+        for name in sources_of(now, edit.new.state.state_id)
+    }
+    return history([s for s in now.sources if s.name in wanted], known, source_of)
+
+
+def _agreed(edit: StateEdit, now: PhysicalPlan, there: History) -> StateEdit:
+    """The edit as it can be carried out: what can't be read again begins empty."""
+    if edit.new is None or not edit.missing:
+        return edit
+    if there.missing.keys().isdisjoint(sources_of(now, edit.new.state.state_id)):
+        return edit
+    fields = tuple(
+        replace(f, verdict=Verdict.FRESH) if f.verdict is Verdict.BACKFILL else f for f in edit.fields
+    )
+    return replace(edit, verdict=Verdict.FRESH, fields=fields)
+
+
+def _state(edit: StateEdit, before: _Before, now: PhysicalPlan, there: History) -> StatePart:
+    readings: tuple[Reading, ...] = ()
+    if edit.new is not None and any(f.verdict is Verdict.BACKFILL for f in edit.fields):
+        readings = tuple(there.readings[name] for name in sources_of(now, edit.new.state.state_id))
+    title = _title(edit.state)
+    was = "" if edit.old is None or edit.new is None else _title(edit.old.state)
+    return StatePart(
+        edit,
+        title,
+        "" if was == title else was,
+        edit.fields or tuple(_dropped(edit.state)),
+        None if edit.old is None else before.sizes.get(edit.old.state.state_id),
+        readings,
+    )
+
+
+def _title(state: StateSchema) -> str:
+    """What a state is for, without its fields."""
+    return (state.description or state.operator.replace("_", " ")).partition(":")[0]
+
+
+def _dropped(state: StateSchema) -> Iterable[FieldEdit]:
+    meanings = field_meanings(state)
+    for table in state.tables:
+        for part, fields in (("key", table.key), ("sub_key", table.sub_key), ("value", table.value)):
+            for f in fields:
+                yield FieldEdit(Verdict.DROP, table.name, part, f.name, field_meaning(f, meanings))
+
+
+def _consents(part: StatePart, there: History) -> Iterable[Consent]:
+    missing = [f for f in part.fields if f.verdict is Verdict.FRESH]
+    if missing:
+        why = next(iter(there.missing.values()))
+        whole = part.edit.old is None
+        what = part.title if whole else ", ".join(dict.fromkeys(f.meaning for f in missing))
+        yield Consent(f"fresh:{part.name}", what, dataclasses.replace(why, severity="warning"))
+
+
+def _fresh_results(states: Iterable[StatePart]) -> Iterable[str]:
+    for part in states:
+        missing = dict.fromkeys(f.meaning for f in part.fields if f.verdict is Verdict.FRESH)
+        if missing and part.edit.old is None:
+            yield f"Not exact: `{part.name}` ({part.title}) begins empty, and counts only from now on."
+        elif missing:
+            yield f"Not exact: {', '.join(missing)} of `{part.name}` only from now on."
+
+
+# ----------------------------------------------------------------------------------------------- sources
+
+
+def _sources(before: _Before, now: PhysicalPlan, known: Mapping[str, SourceState]) -> Iterable[SourcePart]:
+    names = {(state.identity, state.folder): state.name for state in before.sources}
+    used = {(state.identity, state.folder) for state in known.values()}
+    left = {s.name: s for s in before.sources if (s.identity, s.folder) not in used}
+    for spec in now.sources:
+        state = known.get(spec.name)
+        if state is None:
+            change = SourceChange.OTHER if spec.name in left else SourceChange.NEW
+            yield SourcePart(spec.name, spec.connector, change)
+            continue
+        was = names[state.identity, state.folder]
+        yield SourcePart(
+            spec.name,
+            spec.connector,
+            SourceChange.READS_ON,
+            "" if was == spec.name else was,
+            state.position,
+            state.rows,
+        )
+    reads = {spec.name for spec in now.sources if spec.name not in known}
+    for name, state in left.items():
+        if name not in reads:
+            yield SourcePart(name, state.connector, SourceChange.GONE, "", state.position, state.rows)

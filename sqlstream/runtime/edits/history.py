@@ -1,0 +1,88 @@
+"""What is read again to compute a state anew: from which sources, how much, and whether it is still there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlstream.connectors.api import Rereadable, Source
+from sqlstream.storage.manifest import SourceState
+from sqlstream_operators.errors import DataError
+from sqlstream_operators.plan.cut_down import cut_down
+from sqlstream_operators.plan.spec import PhysicalPlan, SourceSpec
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+
+#: Makes the driver's half of a source, whose own folder in the state directory is given.
+SourceOf = Callable[[SourceSpec, str], Source]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A source that is read again from its beginning up to where it stands; rows and bytes are None if not known."""
+
+    source: str
+    rows: int | None = None
+    bytes: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return {"source": self.source, "rows": self.rows, "bytes": self.bytes}
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What there is of the sources' history: the readings by source, and what is wrong with those that are not whole."""
+
+    readings: Mapping[str, Reading]
+    missing: Mapping[str, Diagnostic]
+
+
+def sources_of(plan: PhysicalPlan, state_id: str) -> tuple[str, ...]:
+    """The sources whose rows a state of `plan` is made of, by their names."""
+    return tuple(source.name for source in cut_down(plan, {state_id}).sources)
+
+
+def history(
+    specs: Iterable[SourceSpec], known: Mapping[str, SourceState], source_of: SourceOf | None
+) -> History:
+    """What can be read again of these sources, which stand at `known`; one that is not known has not been read.
+
+    Without `source_of` nobody looks, and what can't be read again is not found.
+    """
+    readings: dict[str, Reading] = {}
+    missing: dict[str, Diagnostic] = {}
+    for spec in specs:
+        state = known.get(spec.name)
+        if state is None:
+            readings[spec.name] = Reading(spec.name, 0)
+            continue
+        size = None
+        if source_of is not None:
+            try:
+                source = source_of(spec, state.folder)
+                if isinstance(source, Rereadable):
+                    size = getattr(source.until(state.position), "bytes", None)
+                else:
+                    missing[spec.name] = _unrepeatable(spec)
+            except DiagnosticError as error:
+                missing[spec.name] = error.diagnostics[0]
+            except DataError as error:
+                missing[spec.name] = _unreadable(spec, error)
+        readings[spec.name] = Reading(spec.name, state.rows, size)
+    return History(readings, missing)
+
+
+def _unrepeatable(spec: SourceSpec) -> Diagnostic:
+    return Diagnostic(
+        "DAT008",
+        f"source `{spec.name}` can't be read again from its beginning: '{spec.connector}' gives a row once",
+    )
+
+
+def _unreadable(spec: SourceSpec, error: DataError) -> Diagnostic:
+    return Diagnostic(
+        "DAT008",
+        f"source `{spec.name}` can't be read again from its beginning",
+        notes=(error.message,),
+    )

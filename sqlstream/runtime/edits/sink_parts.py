@@ -1,0 +1,114 @@
+"""What each sink gets when a pipeline goes on with another file: as `sink_edits` and a fork decide it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+from sqlstream.runtime.edits.plan_parts import SinkChange, SinkPart
+from sqlstream.runtime.loop.fork import without_answer
+from sqlstream.runtime.loop.sink_edits import NOWHERE, edits_by_sink
+from sqlstream.runtime.loop.watermarks import WindowEnds, window_ends
+from sqlstream.storage.manifest import SourceState
+from sqlstream_operators.plan.answers import missing_answers
+from sqlstream_operators.plan.cut_down import cut_down
+from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec
+from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN
+from sqlstream_planner.diagnostics import Diagnostic, Written
+
+_EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
+_CHANGES = {
+    "STA013": SinkChange.REFUSED,
+    "STA014": SinkChange.REFUSED,
+    "STA015": SinkChange.REFUSED,
+    "STA016": SinkChange.FROM_NOW_ON,
+    "STA017": SinkChange.BROUGHT,
+}
+
+
+def sink_parts(
+    before: PhysicalPlan | None,
+    now: PhysicalPlan,
+    sources: Sequence[SourceState],
+    *,
+    same_text: bool,
+    new_sinks: bool,
+    written: Mapping[str, Written] = NOWHERE,
+) -> tuple[list[SinkPart], list[Diagnostic]]:
+    """The sinks of `now`, then those of `before` that it lacks; and what a run says of them.
+
+    `before` is None if no sink was given anything yet. With `new_sinks` all are new, and get the answer that the state has.
+    `sources` are where the sources go on.
+    """
+    if new_sinks or before is None:
+        problems = dict(without_answer(now)) if sources else {}
+        return [_new(spec, now, problems, bool(sources)) for spec in now.sinks], list(problems.values())
+    parts: list[SinkPart] = []
+    told: list[Diagnostic] = []
+    former = {spec.name for spec in before.sinks}
+    for spec, found in edits_by_sink(before, now, same_text=same_text, written=written):
+        told += found
+        if not found:
+            parts.append(SinkPart(spec.name, spec.connector, SinkChange.GOES_ON))
+            continue
+        [first, *_] = found
+        change = _CHANGES[first.code]
+        detail = result = ""
+        if spec.name not in former and change is SinkChange.BROUGHT:
+            change = SinkChange.WHOLE
+        if change is SinkChange.FROM_NOW_ON:
+            detail = _from_when(spec, now, sources)
+            result = f"`{spec.name}` has {detail}; what it was given before stays as it is."
+        elif change is SinkChange.REFUSED:
+            detail = first.code
+        parts.append(SinkPart(spec.name, spec.connector, change, detail, first.notes, first.span, result))
+    names = {spec.name for spec in now.sinks}
+    for spec in before.sinks:
+        if spec.name not in names:
+            parts.append(SinkPart(spec.name, spec.connector, SinkChange.DROPPED, "what it has stays"))
+    return parts, told
+
+
+def _new(spec: SinkSpec, plan: PhysicalPlan, problems: Mapping[str, Diagnostic], goes_on: bool) -> SinkPart:
+    """A sink that was given nothing yet."""
+    if not goes_on:
+        return SinkPart(spec.name, spec.connector, SinkChange.WHOLE)
+    if spec.name in problems:
+        problem = problems[spec.name]
+        return SinkPart(spec.name, spec.connector, SinkChange.REFUSED, problem.code, problem.notes)
+    if missing_answers(plan, spec.name):
+        return SinkPart(
+            spec.name,
+            spec.connector,
+            SinkChange.FROM_NOW_ON,
+            "only what comes after the savepoint",
+            result=f"`{spec.name}` has only what comes after the savepoint.",
+        )
+    return SinkPart(spec.name, spec.connector, SinkChange.WHOLE, "from the state, before new input")
+
+
+def _from_when(spec: SinkSpec, plan: PhysicalPlan, sources: Iterable[SourceState]) -> str:
+    """From when on a sink whose rows stay as they were given has those of the new query, in words."""
+    applied = {s.name: s.resume if s.applied >= WATERMARK_MAX else s.applied for s in sources}
+    steps = {step.name for stage in cut_down(plan, (), {spec.name}).stages for step in stage.steps}
+    ends = [e for e in window_ends(plan) if e.step in steps and e.slice_us > 1]
+    marks = [e.least(applied) for e in ends if set(e.sources) <= applied.keys()]
+    if not ends:
+        return "the new query from the next row on"
+    if len(marks) < len(ends) or not all(WATERMARK_MIN < mark < WATERMARK_MAX for mark in marks):
+        return "the new query in all windows that close from now on"
+    last = min(_last_end(end, mark) for end, mark in zip(ends, marks, strict=True))
+    return f"the new query in windows that end after {_time(last)}"
+
+
+def _last_end(ends: WindowEnds, watermark: int) -> int:
+    """The end of the last window that is closed at a watermark, µs."""
+    return ends.offset_us + (watermark + ends.tick_us - ends.offset_us) // ends.slice_us * ends.slice_us
+
+
+def _time(us: int) -> str:
+    try:
+        found = _EPOCH_0 + timedelta(microseconds=us)
+    except OverflowError:
+        return f"{us} µs since 1970"
+    return found.replace(tzinfo=None).isoformat(" ", "milliseconds" if us % 1_000_000 else "seconds")

@@ -1,0 +1,183 @@
+"""New states from old ones: the job that carries out what was decided about state when the query was edited.
+
+It is a job like any other: a physical plan whose first stages read tables of state in place of sources, whose fragments are
+the rules' SQL, and whose last stage fills the new states. What is kept as it is takes no part in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from sqlstream.runtime.tasks.job import EpochJob, JobRunner
+from sqlstream_operators.plan.schema import Column, Schema
+from sqlstream_operators.plan.spec import (
+    ExchangeInput,
+    ExchangeOutput,
+    FragmentStep,
+    JobOptions,
+    LoadStateStep,
+    PhysicalPlan,
+    ReadStateStep,
+    Stage,
+    Step,
+)
+from sqlstream_operators.plan.state_schema import TIME, StateField, StateSchema, StateTable
+from sqlstream_operators.plan.types import BIGINT, quote_identifier
+from sqlstream_operators.state.version import ShardVersion
+from sqlstream_planner.diagnostics import InternalError
+from sqlstream_planner.edits.verdict import DerivedTable, StateEdit, Verdict
+
+Versions = Mapping[str, tuple[ShardVersion, ...]]
+_BACKFILLED = "~backfilled"
+
+
+def adapted(
+    edits: Sequence[StateEdit], job: EpochJob, runner: JobRunner, backfilled: Versions
+) -> dict[str, tuple[ShardVersion, ...]]:
+    """The states of the new plan after an edit; `job` is the epoch's, with the states of the old plan.
+
+    `backfilled` are the states, by the ids of the new plan, that the sources' history gave. With another max parallelism
+    than before, every state is written anew, and one of which a part was backfilled is taken from there as a whole.
+    """
+    rekeyed = job.states_max_parallelism not in (0, job.program.options.max_parallelism)
+    states: dict[str, tuple[ShardVersion, ...]] = {}
+    wanted = []
+    for edit in edits:
+        if edit.new is None:
+            continue
+        id_ = edit.new.state.state_id
+        again = _is_backfilled(edit)
+        if again and (edit.old is None or rekeyed):
+            states[id_] = backfilled[id_]
+        elif edit.old is None:
+            states[id_] = ()
+        elif rekeyed or again or edit.derivation is not None:
+            wanted.append(edit)
+        else:
+            states[id_] = job.states.get(edit.old.state.state_id, ())
+    if wanted:
+        read = {**job.states, **{f"{id_}{_BACKFILLED}": versions for id_, versions in backfilled.items()}}
+        program = adaptation_plan(wanted, job.program.options)
+        plan = replace(job.plan, sources=(), restated=())
+        states |= runner.run(replace(job, program=program, plan=plan, states=read)).states
+    return states
+
+
+def _is_backfilled(edit: StateEdit) -> bool:
+    return any(f.verdict is Verdict.BACKFILL for f in edit.fields)
+
+
+def adaptation_plan(edits: Iterable[StateEdit], options: JobOptions) -> PhysicalPlan:
+    """The plan that makes the new states of these edits.
+
+    It reads the old states under their ids, and what was backfilled under those of the new ones with a suffix.
+    """
+    stages: list[Stage] = []
+    states = []
+    for number, edit in enumerate(edits, 1):
+        assert edit.new is not None
+        states.append(edit.new.state)
+        stages += _stages(f"state{number}", edit, edit.new.state)
+    return PhysicalPlan((), (), tuple(stages), tuple(states), options)
+
+
+def _stages(name: str, edit: StateEdit, state: StateSchema) -> Iterable[Stage]:
+    derived = {} if edit.derivation is None else {d.table: d for d in edit.derivation.tables}
+    if derived:
+        yield _first_stage(name, edit, state, derived.values())
+    inputs = tuple(
+        ExchangeInput(f"{table}.rows", _edge(name, table), _columns(state.table(table))) for table in derived
+    )
+    steps: list[Step] = []
+    filled = {}
+    for table in state.tables:
+        relation = _rows_of(table, edit, state, derived.get(table.name), steps)
+        if relation:
+            filled[table.name] = relation
+    load = LoadStateStep(f"{name}.load", state, tuple(filled), tuple(filled.values()))
+    yield Stage(f"{name}.load", 2, inputs, (*steps, load), ())
+
+
+def _rows_of(
+    table: StateTable, edit: StateEdit, state: StateSchema, derived: DerivedTable | None, steps: list[Step]
+) -> str:
+    """The relation with all rows of a new table, "" if it begins empty; the steps that make it are added to `steps`."""
+    kept = again = ""
+    missing = {f.name for f in edit.missing if f.table == table.name and f.verdict is Verdict.BACKFILL}
+    if derived is not None:
+        kept = f"{table.name}.rows"
+        if derived.merged is not None:
+            merged = _over(kept, derived.merged)
+            kept = f"{table.name}.merged"
+            steps.append(FragmentStep(kept, merged, (f"{table.name}.rows",), materialized=True))
+    elif _has_table(edit, table) and not (missing and table.layout == "list"):
+        kept = f"{table.name}.kept"
+        assert edit.old is not None
+        steps.append(ReadStateStep(kept, replace(state, state_id=edit.old.state.state_id), table.name))
+    if missing:
+        again = f"{table.name}.backfilled"
+        known_as = f"{state.state_id}{_BACKFILLED}"
+        steps.append(ReadStateStep(again, replace(state, state_id=known_as), table.name))
+    if kept and again:
+        together = f"{table.name}.all"
+        steps.append(FragmentStep(together, _joined(table, kept, again, missing), (kept, again)))
+        return together
+    return kept or again
+
+
+def _first_stage(name: str, edit: StateEdit, state: StateSchema, derived: Iterable[DerivedTable]) -> Stage:
+    """Reads the old tables in each shard, and sends what is derived from them to where its keys are."""
+    if edit.old is None:
+        raise InternalError(f"a state that is derived from none: {state.state_id}")
+    old = edit.old.state
+    derived = tuple(derived)
+    read = dict.fromkeys(table for d in derived for table in d.reads)
+    steps: list[Step] = [ReadStateStep(f"old.{table}", old, table) for table in read]
+    outputs = []
+    for d in derived:
+        table = state.table(d.table)
+        steps.append(FragmentStep(d.table, d.rows, tuple(f"old.{t}" for t in d.reads)))
+        columns = tuple(c.name for c in _columns(table))
+        keys = tuple(f.name for f in table.key)
+        outputs.append(ExchangeOutput(d.table, _edge(name, d.table), keys, columns))
+    return Stage(f"{name}.read", 1, (), tuple(steps), tuple(outputs))
+
+
+def _edge(name: str, table: str) -> str:
+    return f"{name}.{table}"
+
+
+def _columns(table: StateTable) -> Schema:
+    """The columns of a table, its time included."""
+    time = (Column(TIME, BIGINT),) if table.layout == "time" else ()
+    return (*time, *(Column(f.name, f.type) for f in (*table.key, *table.sub_key, *table.value)))
+
+
+def _has_table(edit: StateEdit, table: StateTable) -> bool:
+    return edit.old is not None and any(t.name == table.name for t in edit.old.state.tables)
+
+
+def _over(relation: str, merged: str) -> str:
+    """A rule's SQL over all rows of a table, which it calls `rows`."""
+    return f'WITH "rows" AS (SELECT * FROM {quote_identifier(relation)})\nSELECT * FROM (\n{merged}\n)'
+
+
+def _joined(table: StateTable, kept: str, backfilled: str, names: set[str]) -> str:
+    """The rows that are kept, with the values of some columns as they were backfilled."""
+    columns = ", ".join(
+        f"{'b' if c.name in names else 'k'}.{quote_identifier(c.name)}" for c in _columns(table)
+    )
+    keys = [TIME] if table.layout == "time" else []
+    keys += [f.name for f in _keys(table)]
+    same = " AND ".join(
+        f"k.{quote_identifier(key)} IS NOT DISTINCT FROM b.{quote_identifier(key)}" for key in keys
+    )
+    return (
+        f"SELECT {columns}\nFROM {quote_identifier(kept)} AS k\n"
+        f"LEFT JOIN {quote_identifier(backfilled)} AS b ON {same or 'TRUE'}"
+    )
+
+
+def _keys(table: StateTable) -> tuple[StateField, ...]:
+    return (*table.key, *table.sub_key)

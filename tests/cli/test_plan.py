@@ -1,0 +1,404 @@
+"""`sqlstream plan`: what it shows, how it ends, and that it changes nothing. The texts were written by hand."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sqlstream.cli.main import run_cli
+from sqlstream.planning import plan_file
+from sqlstream.storage.savepoint_copies import export_savepoint
+from sqlstream.storage.savepoints import Savepoints
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from tests.properties.in_process import run_here
+
+#: 2026-11-22 09:14 UTC.
+NOW = 1_795_338_840.0
+
+TEXT = """\
+CREATE TABLE t (k INT, r STRING, v BIGINT) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');
+CREATE TABLE counts (k INT, n BIGINT, s BIGINT, PRIMARY KEY (k) NOT ENFORCED)
+WITH ('connector' = 'duckdb', 'path' = 'out.duckdb');
+CREATE TABLE copies (k INT, v BIGINT) WITH ('connector' = 'filesystem', 'path' = 'out', 'format' = 'json');
+INSERT INTO counts
+SELECT
+  k,
+  COUNT(*),
+  SUM(v)
+FROM t
+GROUP BY k;
+INSERT INTO copies SELECT k, v FROM t;
+"""
+WINDOWS = """\
+CREATE TABLE t (k INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
+WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');
+CREATE TABLE per_minute (ends TIMESTAMP(3), k INT, n BIGINT)
+WITH ('connector' = 'filesystem', 'path' = 'out', 'format' = 'json');
+INSERT INTO per_minute SELECT window_end, k, COUNT(*)
+FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end, k;
+"""
+
+
+def ran(folder: Path, text: str, *, state: str = ".sqlstream/p", **options: Any) -> Path:
+    """A pipeline whose input was read, with its state where `run` has it: ten rows of 28 bytes in one file."""
+    (folder / "in").mkdir(exist_ok=True)
+    rows = (f'{{"k": {n % 3}, "r": "r{n % 2}", "v": {n}}}\n' for n in range(10))
+    if "ts TIMESTAMP" in text:
+        rows = (f'{{"k": {n % 3}, "ts": "2026-11-22 09:0{n}:30"}}\n' for n in range(5))
+    (folder / "in/0.json").write_text("".join(rows))
+    file = folder / "p.sql"
+    file.write_text(text)
+    planned = plan_file(file)
+    run_here(planned, folder, state=state, sql=planned.masked_sql, wall_clock=lambda: NOW, **options)
+    return file
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return ran(tmp_path, TEXT)
+
+
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str]) -> Told:
+    return Told(capsys)
+
+
+class Told:
+    """Runs `plan` and gives what it says; the exit code is checked."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.err = ""
+
+    def __call__(self, *arguments: object, code: int = 0) -> str:
+        assert run_cli(["plan", *map(str, arguments)]) == code
+        shown = self._capsys.readouterr()
+        self.err = shown.err
+        return shown.out
+
+
+def edited(file: Path, *changes: tuple[str, str]) -> Path:
+    text = file.read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    file.write_text(text)
+    return file
+
+
+def test_without_a_state_all_is_read(tmp_path: Path, told: Told) -> None:
+    file = tmp_path / "p.sql"
+    file.write_text(TEXT)
+    assert (
+        told(file)
+        == f"""\
+{file} has no state yet in {tmp_path}/.sqlstream/p
+
+  t (filesystem)       is read from its beginning
+  counts (duckdb)      gets the whole answer
+  copies (filesystem)  gets the whole answer
+
+Nothing is kept yet: a run reads everything, and the result is exact.
+"""
+    )
+    assert not (tmp_path / ".sqlstream").exists()
+
+
+def test_the_same_file_changes_nothing(file: Path, told: Told) -> None:
+    expected = f"""\
+{file} against its last state: epoch 1, 2026-11-22 09:14, 3 rows of state, 102 B
+
+Nothing changes: all state is kept. The result is exact.
+"""
+    assert told(file) == expected
+    assert told.err == ""
+    edited(
+        file,
+        ("COUNT(*)", "count(*) AS c"),
+        ("SUM(v)", "sum(x.v) AS total"),
+        ("FROM t\nGROUP", "FROM t AS x\nGROUP"),
+    )
+    assert told(file) == expected
+
+
+def test_what_is_kept_computed_anew_and_dropped(file: Path, told: Told) -> None:
+    shown = told(edited(file, ("SUM(v)", "MAX(v)")))
+    lines = shown.splitlines()
+    assert lines[2:6] == [
+        "  t (filesystem)                  reads on at file 1, offset 0; 10 rows read",
+        "  group_aggregate_1: groups by k  3 rows, 102 B",
+        "    = k, count of rows            KEEP",
+        "    + max of v                    BACKFILL  it was not kept; reads 10 rows of t (280 B) again",
+    ]
+    assert lines[6:9] == [
+        "    - sum of v                    DROP",
+        "  counts (duckdb)                 brought to the new answer  p.sql:6:1",
+        "  copies (filesystem)             goes on",
+    ]
+    assert lines[-1] == "2 fields kept, 1 backfilled, 1 dropped. The result is exact."
+    assert "warning[STA017]: the table `counts` is brought to the answer of another query" in told.err
+    assert "= note: its column `s` was cast(sum(v), BIGINT) and is max(v)" in told.err
+
+
+def test_a_state_that_nothing_needs_is_dropped_whole(file: Path, told: Told) -> None:
+    text = TEXT[: TEXT.index("INSERT INTO counts")] + TEXT[TEXT.index("INSERT INTO copies") :]
+    file.write_text(
+        text.replace(text[text.index("CREATE TABLE counts") : text.index("CREATE TABLE copies")], "")
+    )
+    assert told(file).splitlines()[2:] == [
+        "  t (filesystem)                    reads on at file 1, offset 0; 10 rows read",
+        "  - group_aggregate_1: groups by k  DROP      3 rows, 102 B; stays in savepoints",
+        "  copies (filesystem)               goes on",
+        "  counts (duckdb)                   no longer written: what it has stays",
+        "",
+        "3 fields dropped. The result is exact.",
+    ]
+
+
+def test_rows_that_stay_as_they_were_given_are_told_of(file: Path, told: Told) -> None:
+    shown = told(edited(file, ("SELECT k, v FROM", "SELECT k, v + 1 FROM")))
+    assert "  copies (filesystem)             the new query from the next row on  p.sql:12:20\n" in shown
+    assert shown.endswith(
+        "3 fields kept. `copies` has the new query from the next row on; what it was given before stays as it is.\n"
+    )
+    assert "warning[STA016]" in told.err
+
+
+def test_windows_that_close_later_are_by_the_new_query(tmp_path: Path, told: Told) -> None:
+    """Before the fourth epoch the last row was of 09:02:30, so that its watermark is 09:02:25."""
+    file = ran(tmp_path, WINDOWS, rows_per_epoch=1, max_epochs=4)
+    shown = told(edited(file, ("COUNT(*)", "COUNT(*) * 2")))
+    assert "the new query in windows that end after 2026-11-22 09:02:00 " in shown
+    assert "  window_aggregate_1: TUMBLE window by k" in shown
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "line"),
+    [
+        (
+            "'path' = 'in'",
+            "'path' = 'other'",
+            "STA011",
+            "is other data than before\n",
+        ),
+        (
+            "'path' = 'out',",
+            "'path' = 'out2',",
+            "STA015",
+            "  copies (filesystem)             refused: STA015",
+        ),
+    ],
+)
+def test_what_a_run_refuses_is_refused(
+    old: str, new: str, code: str, line: str, file: Path, told: Told, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = told(edited(file, (old, new)), code=4)
+    assert line in shown
+    assert shown.endswith("Refused: 1 thing is in the way.\n")
+    assert f"error[{code}]" in told.err
+    assert run_cli(["run", str(file)]) == 4
+    assert f"error[{code}]" in capsys.readouterr().err
+
+
+def test_a_source_that_is_new_or_gone(file: Path, told: Told) -> None:
+    text = TEXT.replace(
+        "INSERT INTO copies SELECT k, v FROM t", "INSERT INTO copies SELECT k, v FROM u"
+    ).replace(
+        "CREATE TABLE counts",
+        "CREATE TABLE u (k INT, v BIGINT) WITH ('connector' = 'datagen', 'number-of-rows' = '5');\n"
+        "CREATE TABLE counts",
+    )
+    file.write_text(text)
+    shown = told(file, code=4)
+    assert "  u (datagen)                     is read from its beginning: it was not read before\n" in shown
+    assert "error[STA011]: the query reads the table `u`, which it did not before" in told.err
+
+
+def test_a_table_that_is_called_otherwise_reads_on(file: Path, told: Told) -> None:
+    edited(
+        file,
+        ("CREATE TABLE t ", "CREATE TABLE events "),
+        ("FROM t\n", "FROM events\n"),
+        ("FROM t;", "FROM events;"),
+    )
+    assert json.loads(told(file, "--json"))["sources"] == [
+        {
+            "name": "events",
+            "connector": "filesystem",
+            "change": "reads on",
+            "was": "t",
+            "position": {"segments": 1, "file": 1, "offset": 0},
+            "rows": 10,
+        }
+    ]
+
+
+def test_history_that_is_gone_asks_for_consent(file: Path, told: Told) -> None:
+    (file.parent / "in/0.json").unlink()
+    (file.parent / "in/1.json").write_text('{"k": 1, "r": "r1", "v": 1}\n')
+    shown = told(edited(file, ("SUM(v)", "MAX(v)")), code=3)
+    assert "    + max of v                    FRESH     it was not kept; begins empty" in shown
+    assert (
+        "consent is needed: fresh:group_aggregate_1: max of v can't be computed from the input again\n"
+        in shown
+    )
+    assert shown.endswith("Not exact: max of v of `group_aggregate_1` only from now on.\n")
+    assert "warning[DAT008]: source `t` can't be read again from its beginning" in told.err
+    assert "0.json is gone" in told.err
+    data = json.loads(told(file, "--json", code=3))
+    assert [consent["accept"] for consent in data["consents"]] == ["fresh:group_aggregate_1"]
+    assert data["exact"] is False
+    assert data["exit_code"] == 3
+
+
+def test_history_that_nothing_needs_may_be_gone(file: Path, told: Told) -> None:
+    (file.parent / "in/0.json").unlink()
+    assert told(edited(file, ("COUNT(*)", "COUNT(*) * 2"))).endswith("3 fields kept. The result is exact.\n")
+
+
+def test_json(file: Path, told: Told) -> None:
+    data = json.loads(told(edited(file, ("SUM(v)", "MAX(v)"), ("k, v FROM", "k, v + 1 FROM")), "--json"))
+    assert data["file"] == str(file)
+    assert data["against"] == {
+        "state_dir": str(file.parent / ".sqlstream/p"),
+        "epoch": 1,
+        "savepoint": None,
+        "at": int(NOW * 1e6),
+        "rows": 3,
+        "bytes": 102,
+    }
+    assert (data["changes"], data["exact"], data["exit_code"]) == (True, False, 0)
+    [state] = data["states"]
+    assert (state["name"], state["title"], state["verdict"]) == (
+        "group_aggregate_1",
+        "groups by k",
+        "BACKFILL",
+    )
+    assert state["reads"] == [{"source": "t", "rows": 10, "bytes": 280}]
+    assert {(f["verdict"], f["part"], f["meaning"]) for f in state["fields"]} == {
+        ("KEEP", "key", "k"),
+        ("KEEP", "value", "count of rows"),
+        ("BACKFILL", "value", "max of v"),
+        ("DROP", "value", "sum of v"),
+    }
+    assert [(s["name"], s["change"]) for s in data["sinks"]] == [
+        ("counts", "brought to the new answer"),
+        ("copies", "from now on"),
+    ]
+    assert data["counts"] == {"KEEP": 2, "BACKFILL": 1, "DROP": 1}
+    assert [warning["code"] for warning in data["warnings"]] == ["STA017", "STA016"]
+
+
+def test_two_files_are_compared_without_a_state(tmp_path: Path, told: Told) -> None:
+    old, new = tmp_path / "old.sql", tmp_path / "new.sql"
+    old.write_text(TEXT)
+    new.write_text(TEXT.replace("SUM(v)", "MAX(v)"))
+    assert told("--diff", old, new).splitlines()[:6] == [
+        f"{new} against {old}",
+        "",
+        "  t (filesystem)                  reads on",
+        "  group_aggregate_1: groups by k" + told_place(new, "SELECT"),
+        "    = k, count of rows            KEEP",
+        "    + max of v                    BACKFILL  it was not kept; reads t again"
+        + told_place(new, "MAX(v)"),
+    ]
+    assert (
+        told("--diff", old, old).splitlines()[-1]
+        == "Nothing changes: all state is kept. The result is exact."
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new.sql", "old.sql"]
+    new.write_text(TEXT.replace("'path' = 'in'", "'path' = 'other'"))
+    told("--diff", old, new, code=4)
+    assert "error[STA011]" in told.err
+
+
+def told_place(file: Path, clause: str) -> str:
+    """Where a clause stands, as a line says it."""
+    return ""
+
+
+def test_variables_are_those_of_both_files(tmp_path: Path, told: Told) -> None:
+    old, new = tmp_path / "old.sql", tmp_path / "new.sql"
+    old.write_text(TEXT.replace("FROM t\n", "FROM t WHERE v > {{ var('least') }}\n"))
+    new.write_text(TEXT.replace("FROM t\n", "FROM t WHERE {{ var('least') }} < v\n"))
+    assert "Nothing changes" in told("--diff", old, new, "--var", "least=3")
+    new.write_text(TEXT.replace("FROM t\n", "FROM t WHERE 4 < v\n"))
+    assert "BACKFILL" in told("--diff", old, new, "--var", "least=3")
+
+
+def test_against_savepoints(file: Path, told: Told) -> None:
+    """By name, of another state directory, and exported: each sink is new then, and gets what the state has."""
+    state = CheckpointStore(file.parent / ".sqlstream/p")
+    made = Savepoints(state).create("before")
+    export_savepoint(state, made, CheckpointStore(file.parent / "copy"))
+    edited(file, ("COUNT(*)", "COUNT(*) * 2"))
+    for savepoint in ("before", f"{file.parent}/.sqlstream/p@before", f"{file.parent}/copy/"):
+        shown = told(file, "--from", savepoint, "--state-dir", file.parent / "new").splitlines()
+        assert shown[0].startswith(f"{file} against savepoint before: epoch 1, ")
+        assert shown[2:] == [
+            "  t (filesystem)                  reads on at file 1, offset 0; 10 rows read",
+            "  group_aggregate_1: groups by k  3 rows, 102 B",
+            "    = k, sum of v, count of rows  KEEP",
+            "  counts (duckdb)                 gets the whole answer: from the state, before new input",
+            "  copies (filesystem)             only what comes after the savepoint",
+            "",
+            "3 fields kept. `copies` has only what comes after the savepoint.",
+        ]
+    assert told(file, "--from", "before") != ""
+    told(file, "--from", "befor", code=2)
+    assert "did you mean `before`?" in told.err
+
+
+def test_a_state_directory_that_has_another_state(file: Path, told: Told) -> None:
+    Savepoints(CheckpointStore(file.parent / ".sqlstream/p")).create("before")
+    shutil.copytree(file.parent / ".sqlstream/p", file.parent / "other")
+    told(file, "--from", "before", "--state-dir", file.parent / "other", code=4)
+    assert "error[SAV006]" in told.err
+
+
+def test_an_answer_that_no_savepoint_has(tmp_path: Path, told: Told) -> None:
+    file = ran(tmp_path, TEXT + "SET 'table.exec.state.ttl' = '1 d';\n")
+    Savepoints(CheckpointStore(tmp_path / ".sqlstream/p")).create("before")
+    shown = told(file, "--from", "before", "--state-dir", tmp_path / "new", code=4)
+    assert "refused: SAV007\n" in shown
+    assert "error[SAV007]" in told.err
+
+
+def test_key_groups_are_told_of(file: Path, told: Told) -> None:
+    file.write_text(TEXT + "SET 'pipeline.max-parallelism' = '64';\n")
+    assert "  max-parallelism was 128 and is 64: every key goes to its new key group\n" in told(file)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["{folder}/wrong.sql"], 1, "error[SQL"),
+        (["{folder}/none.sql"], 2, "does not exist"),
+        (["--diff", "{folder}/wrong.sql", "{file}"], 1, "error[SQL"),
+        (["--diff", "{file}", "{file}", "--from", "x"], 2, "leave --from and --state-dir out"),
+        (["{file}", "--from", "x"], 2, "there is no savepoint `x`"),
+    ],
+)
+def test_mistakes(arguments: list[str], code: int, message: str, file: Path, told: Told) -> None:
+    (file.parent / "wrong.sql").write_text(TEXT.replace("SUM(v)", "SUM(w)"))
+    assert told(*(a.format(folder=file.parent, file=file) for a in arguments), code=code) == ""
+    assert message in told.err
+
+
+def test_nothing_is_written_and_spark_is_not_loaded(file: Path) -> None:
+    edited(file, ("SUM(v)", "MAX(v)"))
+    before = {path: path.stat().st_mtime_ns for path in file.parent.rglob("*")}
+    script = (
+        "import sys; from sqlstream.cli.main import run_cli; "
+        f"code = run_cli(['plan', {str(file)!r}]); "
+        "print('pyspark' in sys.modules, code)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False 0", done.stderr
+    assert {path: path.stat().st_mtime_ns for path in file.parent.rglob("*")} == before

@@ -1,0 +1,29 @@
+"""Writes the savepoints of a new format, by the program as it is now: `python -m tests.compat.write N` (see README.md)."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.compat.cases import HERE, SAVEPOINT, cases, formats
+from tests.compat.encodings import written
+
+
+def main(format_: int) -> None:
+    """Make `formatN`: the cases of the newest format, each with a savepoint of its own. Refuses to write over one."""
+    new = HERE / f"format{format_}"
+    if list(new.glob(f"*/{SAVEPOINT}")):
+        raise SystemExit(f"{new} is there: what a release has written is never written anew")
+    if not new.exists():
+        kept = shutil.ignore_patterns(SAVEPOINT, "expected.json", "encodings.json")
+        shutil.copytree(HERE / f"format{formats()[-1]}", new, ignore=kept)
+    for case in cases(format_):
+        with tempfile.TemporaryDirectory() as work:
+            case.write(Path(work))
+    (new / "encodings.json").write_text(written())
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,308 @@
+"""Rules proven alone: the old state with some data, what a rule makes of it, and the new operator's state over that data.
+
+No Spark and no files: tasks run in this process, with state in memory.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import Phase
+from hypothesis import strategies as st
+
+from sqlstream.planning import plan_file
+from sqlstream_operators.codec.arrow_types import to_arrow
+from sqlstream_operators.codec.keys import key_groups, shard_of
+from sqlstream_operators.duck.session import DuckSession
+from sqlstream_operators.plan.schema import KIND_COLUMN, Column, Schema
+from sqlstream_operators.plan.spec import OperatorSpec, OperatorStep, PhysicalPlan
+from sqlstream_operators.plan.state_schema import TIME, StateTable
+from sqlstream_operators.plan.types import BIGINT
+from sqlstream_planner.edits.decide import decide
+from sqlstream_planner.edits.verdict import DerivedTable, StateEdit, Verdict
+from sqlstream_planner.pipeline import Planned
+from tests.operators.pipelines import Driver, MemoryStores
+
+GROUPS = 16
+DUCK = DuckSession()
+COLUMNS = {
+    "k": "INT",
+    "g": "STRING",
+    "v": "INT",
+    "w": "BIGINT",
+    "d": "DECIMAL(8, 2)",
+    "x": "DOUBLE",
+    "ts": "TIMESTAMP(3)",
+}
+_WATERMARK = "WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"
+#: Rows that only come, and rows that come and go.
+APPEND, CHANGES = "json", "changelog-json"
+
+#: Shrinking runs pipelines for minutes, and a failing example is small as it is.
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
+
+Row = tuple[Any, ...]
+#: Rows, each with +1 or -1, one list an epoch.
+Epochs = Sequence[Sequence[tuple[Row, int]]]
+
+
+def table(format_: str = APPEND, **types: str) -> str:
+    """The source's declaration; `types` are other types of columns."""
+    columns = {**COLUMNS, **types}
+    listed = [f"{name} {type_}" for name, type_ in columns.items()]
+    if format_ == APPEND:
+        listed.append(_WATERMARK)
+    return (
+        f"CREATE TABLE bid ({', '.join(listed)}) "
+        f"WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = '{format_}');\n"
+    )
+
+
+def planned(query: str, format_: str = APPEND, **types: str) -> Planned:
+    """A pipeline of one query over the source; SET statements may stand before it, each ended by `;`."""
+    *settings, select = query.split(";")
+    before = "".join(f"{s.strip()};\n" for s in settings)
+    sink = "CREATE TABLE o WITH ('connector' = 'print') AS "
+    return plan_file(f"{before}{table(format_, **types)}{sink}{select};", file="p.sql")
+
+
+def edits(old: Planned, new: Planned) -> tuple[StateEdit, ...]:
+    """What is decided about an edit."""
+    return decide(old.physical, new.physical, new.state_nodes)
+
+
+def needed(old: Planned, new: Planned) -> list[StateEdit]:
+    """The same without what is dropped."""
+    return [edit for edit in edits(old, new) if edit.new is not None]
+
+
+# ------------------------------------------------------------------------------------------------------- data
+
+
+def rows(*, spread_s: int = 120) -> st.SearchStrategy[Row]:
+    """Few keys and values, so that they meet; NULLs, negatives, times in any order."""
+    return st.tuples(
+        st.sampled_from([None, -1, 1, 2, 3]),
+        st.sampled_from([None, "", "a", "A", "b"]),
+        st.one_of(st.none(), st.integers(-3, 3)),
+        st.one_of(st.none(), st.integers(-(10**12), 10**12), st.sampled_from([0, 1])),
+        st.one_of(st.none(), st.decimals(-9, 9, places=2)),
+        st.sampled_from([None, 0.0, -0.0, 0.5, -1.25, 3.0]),
+        st.integers(0, spread_s).map(lambda s: dt.datetime(2024, 1, 1) + dt.timedelta(seconds=s)),
+    )
+
+
+def appended(**options: Any) -> st.SearchStrategy[Epochs]:
+    """Epochs of rows that only come."""
+    return st.lists(st.lists(rows(**options).map(lambda r: (r, 1)), max_size=12), min_size=1, max_size=3)
+
+
+@st.composite
+def changing(draw: st.DrawFn) -> Epochs:
+    """Epochs of rows that come, and go again, sometimes before they come."""
+    few = draw(st.lists(rows(), min_size=1, max_size=8))
+    signs = st.sampled_from([1, 1, 1, -1])
+    changes = st.lists(st.tuples(st.sampled_from(few), signs), max_size=14)
+    return draw(st.lists(changes, min_size=1, max_size=3))
+
+
+def data(format_: str) -> st.SearchStrategy[Epochs]:
+    """Epochs as the format has them."""
+    return appended() if format_ == APPEND else changing()
+
+
+def _split(epoch: Sequence[tuple[Row, int]], plan: PhysicalPlan) -> pa.Table:
+    [source] = plan.sources
+    names = list(COLUMNS)
+    arrays, fields = [], []
+    for column in source.physical:
+        if column.name not in source.columns:
+            continue
+        type_ = to_arrow(column.type)
+        values = [_valued(row[names.index(column.name)], type_) for row, _ in epoch]
+        arrays.append(pa.array(values, type_))
+        fields.append(column.name)
+    if plan_changes(plan):
+        arrays.append(pa.array(["+I" if sign > 0 else "-D" for _, sign in epoch], pa.string()))
+        fields.append(KIND_COLUMN)
+    if not fields:
+        return pa.table({"__one": pa.array([1] * len(epoch))})
+    return pa.table(arrays, names=fields)
+
+
+def _valued(value: Any, type_: pa.DataType) -> Any:
+    if value is not None and pa.types.is_decimal(type_):
+        return Decimal(value).quantize(Decimal(1).scaleb(-type_.scale))
+    return value
+
+
+def plan_changes(plan: PhysicalPlan) -> bool:
+    """Whether the source's rows come and go."""
+    return plan.sources[0].options["format"] == CHANGES
+
+
+# ------------------------------------------------------------------------------------------------------ states
+
+
+@dataclass
+class Loaded:
+    """A plan run over some epochs: the stores of its states by id, a shard each."""
+
+    driver: Driver
+    stores: MemoryStores
+
+    def rows(self, state_id: str, table_: StateTable) -> list[pa.Table]:
+        """A table's rows, a shard each."""
+        found = [self.stores.stores.get((state_id, shard)) for shard in range(self.stores.shards)]
+        return [empty(table_) if store is None else store.scan_all(table_.name) for store in found]
+
+
+def loaded(plan: Planned, epochs: Epochs, *, shards: int = 2) -> Loaded:
+    """Run a plan over some epochs."""
+    stores = MemoryStores(shards, GROUPS)
+    driver = Driver(plan.physical, shards, stores, GROUPS, duck=DUCK)
+    for epoch in epochs:
+        driver.run([_split(epoch, plan.physical)])
+    return Loaded(driver, stores)
+
+
+def columns_of(table_: StateTable) -> Schema:
+    """The columns of a table, its time included."""
+    time = (Column(TIME, BIGINT),) if table_.layout == "time" else ()
+    return (*time, *(Column(f.name, f.type) for f in (*table_.key, *table_.sub_key, *table_.value)))
+
+
+def empty(table_: StateTable) -> pa.Table:
+    """No rows of a table."""
+    return pa.schema([(c.name, to_arrow(c.type)) for c in columns_of(table_)]).empty_table()
+
+
+def derived_shards(derived: DerivedTable, edit: StateEdit, old: Loaded, *, shards: int) -> list[pa.Table]:
+    """What a derivation gives for the shards of the new state."""
+    assert edit.new is not None
+    assert edit.old is not None
+    table_ = edit.new.state.table(derived.table)
+    schema = columns_of(table_)
+    pieces = _from(derived.reads, derived.rows, edit.old, old, schema)
+    together = pa.concat_tables(pieces)
+    keys = [together.column(f.name) for f in table_.key]
+    numbers = shard_of(key_groups(keys, GROUPS, rows=together.num_rows), shards, GROUPS)
+    found = []
+    for shard in range(shards):
+        own = together.filter(pa.array(numbers == shard))
+        if derived.merged is not None:
+            DUCK.register("rows", own, schema)
+            own = _typed(DUCK.query(derived.merged), schema)
+            DUCK.drop("rows")
+        found.append(own)
+    return found
+
+
+def _from(reads: Sequence[str], text: str, spec: OperatorSpec, old: Loaded, schema: Schema) -> list[pa.Table]:
+    """The rows of some SQL over each shard of an old state."""
+    pieces = []
+    tables = {name: spec.state.table(name) for name in reads}
+    for shard in range(old.stores.shards):
+        for name, t in tables.items():
+            DUCK.register(f"old.{name}", old.rows(spec.state.state_id, t)[shard], columns_of(t))
+        pieces.append(_typed(DUCK.query(text), schema))
+        for name in tables:
+            DUCK.drop(f"old.{name}")
+    return pieces
+
+
+def _typed(rows_: pa.Table, schema: Schema) -> pa.Table:
+    """Rows whose columns are exactly those of a schema, in any order."""
+    assert sorted(rows_.column_names) == sorted(c.name for c in schema)
+    for c in schema:
+        assert rows_.column(c.name).type == to_arrow(c.type), (c, rows_.column(c.name).type)
+    return rows_.select([c.name for c in schema])
+
+
+def spec_of(plan: Planned, state_id: str) -> OperatorSpec:
+    """The operator that keeps a state."""
+    return next(
+        s.operator
+        for stage in plan.physical.stages
+        for s in stage.steps
+        if isinstance(s, OperatorStep) and s.operator.state.state_id == state_id
+    )
+
+
+# ---------------------------------------------------------------------------------------------------- the proof
+
+
+def assert_derived(
+    old: Planned, new: Planned, epochs: Epochs, *, missing: Mapping[str, Sequence[str]] | None = None
+) -> list[StateEdit]:
+    """Every state of `new` that is not computed anew is what its operator has over the same data, table by table.
+
+    `missing` are the columns, by table, that are to be backfilled; of others that is a mistake. Gives the edits.
+    """
+    before, after = loaded(old, epochs, shards=3), loaded(new, epochs, shards=2)
+    found = needed(old, new)
+    for edit in found:
+        assert edit.new is not None
+        assert {(f.table, f.name) for f in edit.missing} == {
+            (t, name) for t, names in (missing or {}).items() for name in names
+        }, edit.fields
+        if edit.derivation is None:
+            continue
+        derived = {d.table: d for d in edit.derivation.tables}
+        for table_ in edit.new.state.tables:
+            given = derived.get(table_.name)
+            if given is None:
+                assert table_.name in (missing or {})
+                continue
+            left_out = set((missing or {}).get(table_.name, ()))
+            ours = derived_shards(given, edit, before, shards=2)
+            theirs = after.rows(edit.new.state.state_id, table_)
+            for mine, wanted in zip(ours, theirs, strict=True):
+                same_rows(mine, wanted, table_, left_out, sums=plan_changes(new.physical))
+    return found
+
+
+def same_rows(
+    ours: pa.Table, theirs: pa.Table, table_: StateTable, left_out: set[str], *, sums: bool
+) -> None:
+    """Both have the same rows.
+
+    With `sums`, over rows that come and go, values are sums: 0 may be NULL, as counts beside it say whether there are
+    any; and rows of nothing but zeros may be there or not, as no operator sees them.
+    """
+    names = [c.name for c in columns_of(table_)]
+    values = [f.name for f in table_.value if f.name not in left_out]
+    keys = [name for name in names if name not in table_.value_columns]
+
+    def content(rows_: pa.Table) -> list[str]:
+        listed = []
+        for row in rows_.to_pylist():
+            held = [_comparable(row[name]) for name in values]
+            if sums:
+                held = [0 if h is None or h == 0 else h for h in held]
+            if sums and held and all(h == 0 for h in held):
+                continue
+            listed.append(repr(([_comparable(row[name]) for name in keys], held)))
+        return sorted(listed)
+
+    assert content(ours) == content(theirs)
+
+
+def _comparable(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, 9) + 0.0
+    if isinstance(value, dict):
+        return {name: _comparable(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_comparable(inner) for inner in value]
+    return value
+
+
+def verdicts(found: Sequence[StateEdit]) -> list[Verdict]:
+    """The verdict of each state."""
+    return [edit.verdict for edit in found]

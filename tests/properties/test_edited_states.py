@@ -1,0 +1,128 @@
+"""The edit invariant: after any edit the result is that of the new query over all input, or the edit is refused."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sqlstream_planner.diagnostics import Diagnostic
+from tests.examples import examples
+from tests.properties.in_process import run_here
+from tests.properties.query_generator import rows
+from tests.properties.referee import assert_same
+from tests.properties.test_edited_answers import held, planned
+from tests.properties.updating import TABLE, batch
+
+#: Aggregates of `t`, each with its name.
+AGGREGATES = (
+    "COUNT(*)",
+    "COUNT(v)",
+    "SUM(v)",
+    "MIN(v)",
+    "MAX(v)",
+    "CAST(AVG(v) * 1000 AS BIGINT)",
+    "COUNT(DISTINCT v)",
+    "SUM(DISTINCT v)",
+    "COUNT(*) FILTER (WHERE b)",
+    "LENGTH(MAX(s))",
+    "LENGTH(STRING_AGG(s, ',' ORDER BY s))",
+)
+KEYS = ("k", "s", "k, s", "v % 3")
+WHERE = ("", "WHERE b", "WHERE k > 0", "WHERE v > 1 AND k > 0")
+#: What feeds the aggregate: rows that never go, and rows that do.
+FROM = (
+    "t",
+    "(SELECT k, s, b, MAX(v) AS v FROM t GROUP BY k, s, b)",
+)
+
+
+def query(source: str, where: str, keys: str, aggregates: list[str]) -> str:
+    """The columns are the same for all: two keys and three aggregates."""
+    names = [key.strip() for key in keys.split(",")]
+    columns = [f"CAST({names[0]} AS STRING) AS g0", f"CAST({names[-1]} AS STRING) AS g1"]
+    columns += [f"CAST({a} AS BIGINT) AS a{n}" for n, a in enumerate(aggregates)]
+    return f"SELECT {', '.join(columns)} FROM {source} {where} GROUP BY {keys}"
+
+
+@st.composite
+def edits(draw: st.DrawFn) -> list[str]:
+    """A query, and what is made of it step by step: each step changes one of its parts."""
+    parts: dict[str, Any] = {
+        "source": draw(st.sampled_from(FROM)),
+        "where": draw(st.sampled_from(WHERE)),
+        "keys": draw(st.sampled_from(KEYS)),
+        "aggregates": draw(st.lists(st.sampled_from(AGGREGATES), min_size=3, max_size=3, unique=True)),
+    }
+    made = [query(**parts)]
+    for _ in range(draw(st.integers(1, 3))):
+        part = draw(st.sampled_from(["aggregates", "aggregates", "where", "keys", "source"]))
+        match part:
+            case "aggregates":
+                other = draw(st.sampled_from(AGGREGATES))
+                place = draw(st.integers(0, 2))
+                parts = {**parts, "aggregates": [*parts["aggregates"]]}
+                parts["aggregates"][place] = other
+            case "where":
+                parts = {**parts, "where": draw(st.sampled_from(WHERE))}
+            case "keys":
+                parts = {**parts, "keys": draw(st.sampled_from(KEYS))}
+            case _:
+                parts = {**parts, "source": draw(st.sampled_from(FROM))}
+        made.append(query(**parts))
+    return made
+
+
+def text(select: str) -> str:
+    sink = "'connector' = 'filesystem', 'path' = 'out', 'format' = 'changelog-json'"
+    return f"{TABLE}CREATE TABLE out WITH ({sink}) AS {select};\n"
+
+
+@settings(
+    max_examples=examples(20),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(
+    edits(),
+    rows(),
+    rows(),
+    st.integers(1, 9),
+    st.lists(st.integers(1, 3), min_size=4, max_size=4),
+)
+def test_a_chain_of_edited_queries(
+    queries: list[str],
+    first: list[dict[str, Any]],
+    later: list[dict[str, Any]],
+    rows_per_epoch: int,
+    shards: list[int],
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "input").mkdir()
+        read: list[dict[str, Any]] = []
+        for number, one in enumerate(queries):
+            new = (
+                [{"k": None, "v": None, "s": None, "b": True}, *first]
+                if not number
+                else later[number - 1 :: len(queries) - 1]
+            )
+            lines = "".join(json.dumps(row) + "\n" for row in new)
+            (folder / "input" / f"{number}.json").write_text(lines)
+            read = [*read, *new]
+            plan = planned(folder, text(one))
+            warnings: list[Diagnostic] = []
+            run_here(
+                plan,
+                folder,
+                parallelism=shards[number],
+                rows_per_epoch=rows_per_epoch,
+                sql=plan.masked_sql,
+                tell=warnings.append,
+            )
+            names = [c.name for c in plan.physical.sinks[0].schema]
+            assert_same(held(folder, names), batch(folder, plan, read))
