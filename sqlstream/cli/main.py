@@ -37,6 +37,7 @@ COMMANDS = {
     "plan": "Show what an edited pipeline keeps of its state, before it runs.",
     "run": "Run a pipeline, or go on where it stopped.",
     "savepoint": "Name the state of a pipeline; list, show, export and import what has a name.",
+    "state": "Look at what a pipeline keeps, with SQL, while it runs or when it has stopped.",
     "golden": "Check results against DuckDB's, or rewrite them with DuckDB.",
 }
 

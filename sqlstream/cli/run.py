@@ -67,6 +67,14 @@ from sqlstream_planner.diagnostics import Diagnostic
     metavar="PATH",
     help="Read this file of a source from its beginning, whatever was read of it before. Repeatable.",
 )
+@click.option(
+    "--accept",
+    "accepted",
+    multiple=True,
+    metavar="fresh:NAME",
+    help="Let an operator's state or a new sink begin now, without the input read so far (NAME as `sqlstream plan` shows "
+    "it, or all). Repeatable.",
+)
 @options.profile_option
 @click.option(
     "--json",
@@ -88,6 +96,7 @@ def command(
     restart_delay: float | None,
     skipped: tuple[str, ...],
     read_again: tuple[str, ...],
+    accepted: tuple[str, ...],
     profile: str | None,
     as_json: bool,
 ) -> None:
@@ -157,6 +166,8 @@ def command(
                 physical,
                 state_dir=state,
                 secrets=planned.secrets,
+                nodes=planned.state_nodes,
+                accept=accepted,
                 sql=planned.masked_sql,
                 parallelism=parallelism if parallelism is not None else project.parallelism,
                 master=master or project.master or "local[*]",
