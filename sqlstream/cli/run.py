@@ -67,6 +67,14 @@ from sqlstream_planner.diagnostics import Diagnostic
     metavar="PATH",
     help="Read this file of a source from its beginning, whatever was read of it before. Repeatable.",
 )
+@click.option(
+    "--accept",
+    "accepted",
+    multiple=True,
+    metavar="fresh:NAME",
+    help="Let an operator's state or a new sink begin now, without the input read so far (NAME as `sqlstream plan` shows "
+    "it, or all). Repeatable.",
+)
 @options.profile_option
 @click.option(
     "--json",
@@ -88,13 +96,14 @@ def command(
     restart_delay: float | None,
     skipped: tuple[str, ...],
     read_again: tuple[str, ...],
+    accepted: tuple[str, ...],
     profile: str | None,
     as_json: bool,
 ) -> None:
     """Run a pipeline, or go on where it stopped.
 
     Ends with 0 when its bounded sources are read to the end and everything is committed. Run again on the same
-    state directory, it reads only what is new. Ctrl-C or SIGTERM finishes the epoch and ends with 0; a
+    state directory, it reads only what is new. Ctrl-C, SIGTERM or SIGHUP finishes the epoch and ends with 0; a
     second one stops at once (nothing is lost: the next run repeats that epoch). Relative paths in
     the file are relative to its folder.
 
@@ -157,6 +166,8 @@ def command(
                 physical,
                 state_dir=state,
                 secrets=planned.secrets,
+                nodes=planned.state_nodes,
+                accept=accepted,
                 sql=planned.masked_sql,
                 parallelism=parallelism if parallelism is not None else project.parallelism,
                 master=master or project.master or "local[*]",

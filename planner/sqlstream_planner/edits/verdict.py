@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from sqlstream_operators.plan.schema import Schema
 from sqlstream_operators.plan.spec import OperatorSpec
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_planner.diagnostics import Span
@@ -23,27 +24,58 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class DerivedRows:
+    """Rows of a derived table that another old state gives: SQL over each of its shards, as in `DerivedTable`."""
+
+    state: StateSchema
+    reads: tuple[str, ...]
+    rows: str
+
+
+@dataclass(frozen=True, slots=True)
 class DerivedTable:
     """How one table of a state is computed from an older state's tables.
 
     `rows` is DuckDB SQL over one old shard, whose tables are the relations in `reads`, each called `"old.<table>"`
     (columns: `StateTable.key_columns`, then `value_columns`). Its columns are those of the new table, by name. The rows
     are exchanged by the new key. `merged` is DuckDB SQL over them all, as the relation `"rows"`, for one new shard; None:
-    they are the table's rows as they are, each key once.
+    they are the table's rows as they are, each key once. `also` are more rows, from other old states; there is a `merged`
+    then.
     """
 
     table: str
     reads: tuple[str, ...]
     rows: str
     merged: str | None = None
+    also: tuple[DerivedRows, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedInput:
+    """What the new operator is given on one of its inputs.
+
+    `rows` is DuckDB SQL over one old shard as in `DerivedTable`, with exactly the columns `columns`; they are exchanged by
+    `keys`.
+    """
+
+    reads: tuple[str, ...]
+    rows: str
+    columns: Schema
+    keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """How a state is computed from an older one: the rule's name, and every table that it can compute."""
+    """How a state is computed from an older one: the rule's name, and every table that it can compute.
+
+    With `inputs`, one for each of the new operator's, there are no `tables`: the new operator is run on them with an
+    empty state, as in one epoch whose watermark closes nothing, and what it emits is thrown away. That is for states that
+    have columns which SQL can't compute.
+    """
 
     rule: str
     tables: tuple[DerivedTable, ...]
+    inputs: tuple[DerivedInput, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +132,16 @@ class StateEdit:
             "rule": None if self.derivation is None else self.derivation.rule,
             "fields": [[f.verdict.value, f.table, f.part, f.name, f.meaning, f.reason] for f in self.fields],
         }
+
+    def fresh(self) -> StateEdit:
+        """The same, with what would be backfilled beginning empty."""
+        if not any(f.verdict is Verdict.BACKFILL for f in self.fields):
+            return self
+        fields = tuple(
+            replace(f, verdict=Verdict.FRESH, reason="it begins now") if f.verdict is Verdict.BACKFILL else f
+            for f in self.fields
+        )
+        return replace(self, verdict=Verdict.FRESH, fields=fields)
 
     @property
     def missing(self) -> tuple[FieldEdit, ...]:

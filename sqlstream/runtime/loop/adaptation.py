@@ -6,10 +6,14 @@ the rules' SQL, and whose last stage fills the new states. What is kept as it is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
+from sqlstream.runtime.loop.program import Program
 from sqlstream.runtime.tasks.job import EpochJob, JobRunner
+from sqlstream.storage.manifest import Manifest, SourceState
+from sqlstream_operators.plan.changelog_spec import WindowTopNSpec
 from sqlstream_operators.plan.schema import Column, Schema
 from sqlstream_operators.plan.spec import (
     ExchangeInput,
@@ -17,6 +21,7 @@ from sqlstream_operators.plan.spec import (
     FragmentStep,
     JobOptions,
     LoadStateStep,
+    OperatorStep,
     PhysicalPlan,
     ReadStateStep,
     Stage,
@@ -26,10 +31,32 @@ from sqlstream_operators.plan.state_schema import TIME, StateField, StateSchema,
 from sqlstream_operators.plan.types import BIGINT, quote_identifier
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import InternalError
-from sqlstream_planner.edits.verdict import DerivedTable, StateEdit, Verdict
+from sqlstream_planner.edits.verdict import DerivedInput, DerivedRows, DerivedTable, StateEdit, Verdict
 
 Versions = Mapping[str, tuple[ShardVersion, ...]]
 _BACKFILLED = "~backfilled"
+
+
+class Backfilled(Protocol):
+    """States that were computed from the sources' history, and how far the sources are, by name."""
+
+    @property
+    def versions(self) -> Versions:
+        """The states, by their ids."""
+        ...
+
+    @property
+    def sources(self) -> Mapping[str, SourceState]:
+        """The sources as the run goes on with them."""
+        ...
+
+
+class Backfill(Protocol):
+    """Computes states of a program over what its sources have read by a manifest; None if it was asked to stop."""
+
+    def __call__(self, program: Program, *, states: Collection[str], until: Manifest) -> Backfilled | None:
+        """Run the side job; see the class."""
+        ...
 
 
 def adapted(
@@ -60,8 +87,16 @@ def adapted(
         read = {**job.states, **{f"{id_}{_BACKFILLED}": versions for id_, versions in backfilled.items()}}
         program = adaptation_plan(wanted, job.program.options)
         plan = replace(job.plan, sources=(), restated=())
-        states |= runner.run(replace(job, program=program, plan=plan, states=read)).states
+        made = runner.run(replace(job, program=program, plan=plan, states=read)).states
+        # The epoch itself goes on from them.
+        before = job.plan.epoch - 1
+        states |= {id_: tuple(replace(v, version=before) for v in shards) for id_, shards in made.items()}
     return states
+
+
+def backfilled_states(edits: Iterable[StateEdit]) -> frozenset[str]:
+    """The ids of the new states that need the sources' history."""
+    return frozenset(e.new.state.state_id for e in edits if e.new is not None and _is_backfilled(e))
 
 
 def _is_backfilled(edit: StateEdit) -> bool:
@@ -83,9 +118,12 @@ def adaptation_plan(edits: Iterable[StateEdit], options: JobOptions) -> Physical
 
 
 def _stages(name: str, edit: StateEdit, state: StateSchema) -> Iterable[Stage]:
+    if edit.derivation is not None and edit.derivation.inputs:
+        yield from _operated(name, edit, edit.derivation.inputs)
+        return
     derived = {} if edit.derivation is None else {d.table: d for d in edit.derivation.tables}
     if derived:
-        yield _first_stage(name, edit, state, derived.values())
+        yield from _first_stages(name, edit, state, derived.values())
     inputs = tuple(
         ExchangeInput(f"{table}.rows", _edge(name, table), _columns(state.table(table))) for table in derived
     )
@@ -97,6 +135,26 @@ def _stages(name: str, edit: StateEdit, state: StateSchema) -> Iterable[Stage]:
             filled[table.name] = relation
     load = LoadStateStep(f"{name}.load", state, tuple(filled), tuple(filled.values()))
     yield Stage(f"{name}.load", 2, inputs, (*steps, load), ())
+
+
+def _operated(name: str, edit: StateEdit, derived: Sequence[DerivedInput]) -> Iterable[Stage]:
+    """The new operator fills its state from rows that old tables give; what it emits is for nobody."""
+    assert edit.old is not None
+    assert edit.new is not None
+    old, spec = edit.old.state, edit.new
+    if isinstance(spec, WindowTopNSpec):
+        spec = replace(spec, watermark_sources=())  # nothing closes here
+    read = dict.fromkeys(table for d in derived for table in d.reads)
+    steps: list[Step] = [ReadStateStep(f"old.{table}", old, table) for table in read]
+    outputs, inputs = [], []
+    for number, d in enumerate(derived, 1):
+        given, edge = f"input{number}", _edge(name, f"input{number}")
+        steps.append(FragmentStep(given, d.rows, tuple(f"old.{table}" for table in d.reads)))
+        outputs.append(ExchangeOutput(given, edge, d.keys, tuple(c.name for c in d.columns)))
+        inputs.append(ExchangeInput(f"{given}.rows", edge, d.columns))
+    yield Stage(f"{name}.read", 1, (), tuple(steps), tuple(outputs))
+    run = OperatorStep(f"{name}.fill", spec, tuple(i.name for i in inputs))
+    yield Stage(f"{name}.fill", 2, tuple(inputs), (run,), ())
 
 
 def _rows_of(
@@ -111,7 +169,7 @@ def _rows_of(
             merged = _over(kept, derived.merged)
             kept = f"{table.name}.merged"
             steps.append(FragmentStep(kept, merged, (f"{table.name}.rows",), materialized=True))
-    elif _has_table(edit, table) and not (missing and table.layout == "list"):
+    elif edit.derivation is None and _has_table(edit, table) and not (missing and table.layout == "list"):
         kept = f"{table.name}.kept"
         assert edit.old is not None
         steps.append(ReadStateStep(kept, replace(state, state_id=edit.old.state.state_id), table.name))
@@ -126,22 +184,34 @@ def _rows_of(
     return kept or again
 
 
-def _first_stage(name: str, edit: StateEdit, state: StateSchema, derived: Iterable[DerivedTable]) -> Stage:
-    """Reads the old tables in each shard, and sends what is derived from them to where its keys are."""
+def _first_stages(
+    name: str, edit: StateEdit, state: StateSchema, derived: Iterable[DerivedTable]
+) -> Iterable[Stage]:
+    """Read the old tables in each shard, and send what is derived from them to where its keys are."""
     if edit.old is None:
         raise InternalError(f"a state that is derived from none: {state.state_id}")
-    old = edit.old.state
     derived = tuple(derived)
-    read = dict.fromkeys(table for d in derived for table in d.reads)
+    rows = [(state.table(d.table), DerivedRows(edit.old.state, d.reads, d.rows)) for d in derived]
+    yield _reading(name, "read", edit.old.state, rows)
+    more = [(state.table(d.table), also) for d in derived for also in d.also]
+    for number, (table, also) in enumerate(more, 1):
+        yield _reading(name, f"read_also{number}", also.state, [(table, also)])
+
+
+def _reading(
+    name: str, step: str, old: StateSchema, derived: Iterable[tuple[StateTable, DerivedRows]]
+) -> Stage:
+    """The stage that reads an old state for some new tables."""
+    derived = tuple(derived)
+    read = dict.fromkeys(table for _, d in derived for table in d.reads)
     steps: list[Step] = [ReadStateStep(f"old.{table}", old, table) for table in read]
     outputs = []
-    for d in derived:
-        table = state.table(d.table)
-        steps.append(FragmentStep(d.table, d.rows, tuple(f"old.{t}" for t in d.reads)))
+    for table, d in derived:
+        steps.append(FragmentStep(table.name, d.rows, tuple(f"old.{t}" for t in d.reads)))
         columns = tuple(c.name for c in _columns(table))
         keys = tuple(f.name for f in table.key)
-        outputs.append(ExchangeOutput(d.table, _edge(name, d.table), keys, columns))
-    return Stage(f"{name}.read", 1, (), tuple(steps), tuple(outputs))
+        outputs.append(ExchangeOutput(table.name, _edge(name, table.name), keys, columns))
+    return Stage(f"{name}.{step}", 1, (), tuple(steps), tuple(outputs))
 
 
 def _edge(name: str, table: str) -> str:
