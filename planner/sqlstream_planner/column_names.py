@@ -64,8 +64,8 @@ def column_names(roots: Sequence[Sink]) -> dict[str, str]:
     found: dict[str, str] = {}
     for id_, f in fields.items():
         written = f.name if _WRITTEN.fullmatch(f.name) else None
-        given = _given(id_, above) if id_ in made or written is None else None
-        name = given or written or (_NUMBERED.sub("", id_) if id_ in made else None)
+        further = _given(id_, above) if id_ in made or written is None else None
+        name = further or written or (_NUMBERED.sub("", id_) if id_ in made else None)
         if name is not None and name != id_:
             found[id_] = name
     return found
