@@ -45,6 +45,13 @@ if TYPE_CHECKING:
     metavar="OLD",
     help="Compare FILE with the file OLD; no state is looked at.",
 )
+@click.option(
+    "--accept",
+    "accepted",
+    multiple=True,
+    metavar="fresh:NAME",
+    help="Plan as if this was given to `run`. Repeatable.",
+)
 @options.profile_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(
@@ -53,6 +60,7 @@ def command(
     state_dir: str | None,
     savepoint: str | None,
     old: Path | None,
+    accepted: tuple[str, ...],
     profile: str | None,
     as_json: bool,
 ) -> int:
@@ -80,7 +88,7 @@ def command(
     else:
         state = state_directory(planned, file, project, state_dir)
         against = f"in {state}"
-        made = _against_state(planned, file, project, state, savepoint, own=state_dir is None)
+        made = _against_state(planned, file, project, state, savepoint, accepted, own=state_dir is None)
     if as_json:
         click.echo(json.dumps({"file": str(file), **made.to_json()}, ensure_ascii=False))
         return made.exit_code
@@ -94,7 +102,14 @@ def command(
 
 
 def _against_state(
-    planned: Planned, file: Path, project: Project, state: str, savepoint: str | None, *, own: bool
+    planned: Planned,
+    file: Path,
+    project: Project,
+    state: str,
+    savepoint: str | None,
+    accepted: tuple[str, ...],
+    *,
+    own: bool,
 ) -> EditPlan:
     """The plan against what a state directory or a savepoint has."""
     from sqlstream.cli.origins import named_origin
@@ -131,6 +146,7 @@ def _against_state(
         savepoint=None if origin is None else origin.savepoint,
         source_of=source_of,
         nodes=planned.state_nodes,
+        accept=accepted,
     )
 
 
