@@ -19,6 +19,7 @@ def plan_file(
     env: Mapping[str, str] = MappingProxyType({}),
     search_path: Sequence[Path] = (),
     registry: Registry = REGISTERED,
+    moved: Mapping[str, str] = MappingProxyType({}),
 ) -> pipeline.Planned:
     """`sqlstream_planner.pipeline.plan_file` over the tables of `registry`."""
     return pipeline.plan_file(
@@ -28,4 +29,5 @@ def plan_file(
         variables=variables,
         env=env,
         search_path=search_path,
+        moved=moved,
     )

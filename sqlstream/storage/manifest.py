@@ -337,7 +337,8 @@ class Manifest:
     `rows_cap` holds for the epochs after it, `tally` counts dead letters up to it. `last_field_id` is the greatest id that a
     stored field ever had. `new_sinks` are those that it gave rows to for the first time. `edits` says what was decided about
     the state, if the query was edited before this epoch (`StateEdit` as plain data). `origin` names the savepoint that the
-    state directory began with ("": with nothing).
+    state directory began with ("": with nothing). `moved` says of identities of sources, as files declare them, under which
+    ones the state knows their data: it was elsewhere ("": this data is elsewhere now).
     """
 
     epoch: int
@@ -364,6 +365,7 @@ class Manifest:
     tally: LetterTally = LetterTally()
     new_sinks: tuple[str, ...] = ()
     edits: tuple[Mapping[str, Any], ...] = ()
+    moved: Mapping[str, str] = field(default_factory=dict)
 
     def before(self, sink: str) -> int:
         """The epoch that a sink's target must be at before this one is applied."""
@@ -429,6 +431,7 @@ class Manifest:
                 "tally": [self.tally.total, self.tally.rows, self.tally.letters],
                 "new_sinks": list(self.new_sinks),
                 "edits": [dict(edit) for edit in self.edits],
+                "moved": dict(self.moved),
                 "rows_cap": self.rows_cap and [self.rows_cap.rows, self.rows_cap.epochs],
             },
         )
@@ -465,4 +468,5 @@ class Manifest:
             tally=LetterTally(*content.get("tally", ())),  # manifests of older versions have none
             new_sinks=tuple(content.get("new_sinks", ())),
             edits=tuple(content.get("edits", ())),
+            moved=content.get("moved", {}),
         )

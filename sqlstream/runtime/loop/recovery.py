@@ -101,7 +101,8 @@ def check_compatible(
     answer up to there. Shards and key groups may be others. Raises DiagnosticError with exit code 4 (STA010 state, STA011
     sources, STA013 to STA015 sinks).
     """
-    problems = [*_states(edits), *_sources(journal, last, program)]
+    # Other data makes another state: that is told, and not what follows from it.
+    problems = list(_sources(journal, last, program)) or list(_states(edits))
     warnings: list[Diagnostic] = []
     if not new_sinks and committed_epoch(last) and last.fingerprint != program_fingerprint(program):
         same_text = sql is not None and last.sql_digest == digest_of(sql.encode())
@@ -182,7 +183,7 @@ def source_problems(
                     *_identity_changes(state.identity, new[name].identity),
                     "a position in the one means nothing in the other",
                 ),
-                help=_WAY_OUT,
+                help=f"if it is the same data in another place, add --source-moved {name}; otherwise {_WAY_OUT}",
             )
     for name in new:
         if name not in before:
