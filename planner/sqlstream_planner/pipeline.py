@@ -17,6 +17,7 @@ from sqlstream_planner.bind.script import bind_script
 from sqlstream_planner.catalog.descriptor import Connectors
 from sqlstream_planner.catalog.script import declared
 from sqlstream_planner.catalog.tables import Catalog
+from sqlstream_planner.column_names import column_names
 from sqlstream_planner.diagnostics import (
     SUPPORTED,
     Diagnostic,
@@ -98,7 +99,9 @@ def plan_file(
         algebra = optimize(bound.roots, SETTLE)
         logical = optimize(algebra)
         laid_out, state_nodes = plan_with_states(logical, bound.options)
-        physical = _told_apart(laid_out, algebra, logical)
+        physical = replace(
+            _told_apart(laid_out, algebra, logical), names=column_names((*bound.roots, *logical))
+        )
     except UnsupportedError as error:
         raise DiagnosticError(
             Diagnostic(

@@ -37,6 +37,7 @@ COMMANDS = {
     "plan": "Show what an edited pipeline keeps of its state, before it runs.",
     "run": "Run a pipeline, or go on where it stopped.",
     "savepoint": "Name the state of a pipeline; list, show, export and import what has a name.",
+    "state": "Look at what a pipeline keeps, with SQL, while it runs or when it has stopped.",
     "golden": "Check results against DuckDB's, or rewrite them with DuckDB.",
 }
 
@@ -190,6 +191,12 @@ def _known(error: Exception) -> Diagnostic | None:
         return Diagnostic("DAT001", error.message)
     if isinstance(error, StateError):
         return Diagnostic("STA003", error.message, help=error.help or None)
+    if isinstance(error, MemoryError):
+        return Diagnostic(
+            "ENV007",
+            "there is not enough memory, or address space (`ulimit -v`), for what this process does",
+            help="give it more, and run again; a run goes on where it stopped",
+        )
     if isinstance(error, MachineError):
         return Diagnostic("ENV005", f"a file can't be read or written: {error}")
     if isinstance(error, OSError) and error.errno in _DISK:

@@ -78,7 +78,9 @@ def command(
 
         before = plan(old, project, given)
         against = f"against {old}"
-        made = edit_diff(before.physical, planned.physical, written=planned.written)
+        made = edit_diff(
+            before.physical, planned.physical, written=planned.written, nodes=planned.state_nodes
+        )
     else:
         state = state_directory(planned, file, project, state_dir)
         against = f"in {state}"
@@ -99,7 +101,7 @@ def command(
 
     show((*planned.warnings, *made.warnings, *(c.why for c in made.consents)), planned.rendered.sources)
     show(made.problems, planned.rendered.sources)
-    for line in plan_lines(made, str(file), against, colour=colourful(sys.stdout)):
+    for line in plan_lines(made, str(file), against, planned.rendered.sources, colour=colourful(sys.stdout)):
         click.echo(line, color=True)
     return made.exit_code
 
@@ -161,4 +163,5 @@ def _against_state(
             written=planned.written,
             savepoint=None if origin is None else origin.savepoint,
             source_of=source_of,
+            nodes=planned.state_nodes,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +12,7 @@ from sqlstream.runtime.edits.history import Reading
 from sqlstream.runtime.edits.plan_parts import EditPlan, SinkChange, SourceChange, SourcePart, StatePart
 from sqlstream_planner.diagnostics import Span
 from sqlstream_planner.edits.verdict import FieldEdit, Verdict
+from sqlstream_planner.secrets.masking import masked_source
 
 _EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
 _RESET, _BOLD, _DIM = "\x1b[0m", "\x1b[1m", "\x1b[2m"
@@ -33,13 +34,21 @@ class _Line:
     indent: int = 2
 
 
-def plan_lines(plan: EditPlan, file: str, against: str, *, colour: bool = False) -> Iterator[str]:
-    """The lines of a plan of `file`; `against` says what it is made against where there is no state."""
+def plan_lines(
+    plan: EditPlan, file: str, against: str, sources: Mapping[str, str], *, colour: bool = False
+) -> Iterator[str]:
+    """The lines of a plan of `file`; `against` says what it is made against where there is no state.
+
+    `sources` are the texts of the files that places are in, by their names.
+    """
     yield _header(plan, file, against)
     yield ""
     if plan.is_first or plan.changes:
         yield from _columns([*_parts(plan)], colour=colour)
         yield ""
+    clauses = [*_clauses(plan, sources, colour=colour)]
+    if clauses:
+        yield from (*clauses, "")
     for consent in plan.consents:
         yield f"consent is needed: {consent.accept}: {consent.what} can't be computed from the input again"
     yield f"{_BOLD}{plan.summary}{_RESET}" if colour else plan.summary
@@ -166,6 +175,34 @@ def _wrapped(labels: Sequence[str]) -> list[str]:
             lines.append("")
         lines[-1] += f", {label}" if lines[-1] else label
     return lines
+
+
+def _clauses(plan: EditPlan, sources: Mapping[str, str], *, colour: bool) -> Iterator[str]:
+    """The clauses that make something of the state other than it was, each with its line and what becomes of it."""
+    found: dict[Span, dict[Verdict, list[str]]] = {}
+    for state in plan.states:
+        for field in state.fields:
+            if field.at is not None and field.verdict not in (Verdict.KEEP, Verdict.DROP):
+                found.setdefault(field.at, {}).setdefault(field.verdict, []).append(field.meaning)
+    places = sorted(found, key=lambda at: (at.file, at.line, at.column))
+    margin = " " * max((len(str(at.line)) for at in places), default=0)
+    last: Span | None = None
+    for at in places:
+        lines = masked_source(sources.get(at.file, "")).split("\n")
+        if not 1 <= at.line <= len(lines):
+            continue
+        text = lines[at.line - 1].rstrip("\r").replace("\t", " ")
+        if last is None or last.file != at.file:
+            yield from (f"{margin}--> {at.file}:{at.line}:{at.column}", f"{margin} |")
+        if last is None or (last.file, last.line) != (at.file, at.line):
+            yield f"{at.line:{len(margin)}} | {text}"
+        carets = "^" * max(1, min(at.length, len(text) - at.column + 1))
+        told = "; ".join(
+            f"{', '.join(dict.fromkeys(names))}: {verdict}" for verdict, names in found[at].items()
+        )
+        under = f"{_COLOURS['+']}{carets} {told}{_RESET}" if colour else f"{carets} {told}"
+        yield f"{margin} | {' ' * (at.column - 1)}{under}"
+        last = at
 
 
 def _columns(lines: Sequence[_Line], *, colour: bool) -> Iterable[str]:

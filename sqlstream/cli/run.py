@@ -97,7 +97,7 @@ def command(
     """Run a pipeline, or go on where it stopped.
 
     Ends with 0 when its bounded sources are read to the end and everything is committed. Run again on the same
-    state directory, it reads only what is new. Ctrl-C or SIGTERM finishes the epoch and ends with 0; a
+    state directory, it reads only what is new. Ctrl-C, SIGTERM or SIGHUP finishes the epoch and ends with 0; a
     second one stops at once (nothing is lost: the next run repeats that epoch). Relative paths in
     the file are relative to its folder.
 

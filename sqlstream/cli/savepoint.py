@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from sqlstream.cli import options
 from sqlstream.cli.output import json_line
-from sqlstream.project import load_project, parse_pairs, plan, state_directory
+from sqlstream.cli.state_directory import of_store
 
 if TYPE_CHECKING:
     from sqlstream.storage.savepoints import Savepoint
@@ -27,37 +23,8 @@ def command() -> None:
     """
 
 
-def _of_store(command: Callable[..., None]) -> Callable[..., None]:
-    """A command on a state directory: it takes what says which, and is given the store."""
-
-    @functools.wraps(command)
-    def run(
-        file: Path, variables: tuple[str, ...], profile: str | None, state_dir: str | None, **more: Any
-    ) -> None:
-        command(_store(file, variables, profile, state_dir), **more)
-
-    option = click.option(
-        "--state-dir",
-        metavar="DIR",
-        help="The pipeline's state directory, a path or URI. Default: what `run` takes. FILE is not read then.",
-    )
-    return options.pipeline_argument(options.var_option(options.profile_option(option(run))))
-
-
-def _store(
-    file: Path, variables: tuple[str, ...], profile: str | None, state_dir: str | None
-) -> CheckpointStore:
-    """The state directory of a pipeline. Raises DiagnosticError for a file with mistakes, unless it is given."""
-    from sqlstream_operators.state.checkpoint_store import CheckpointStore
-
-    if state_dir is None:
-        project = load_project(file.parent, profile)
-        state_dir = state_directory(plan(file, project, parse_pairs(variables, "--var")), file, project, None)
-    return CheckpointStore(state_dir)
-
-
 @command.command()
-@_of_store
+@of_store
 @click.argument("name", required=False)
 def create(store: CheckpointStore, name: str | None) -> None:
     """Name the state after the last epoch that was committed. The default for NAME says time and epoch."""
@@ -68,7 +35,7 @@ def create(store: CheckpointStore, name: str | None) -> None:
 
 
 @command.command(name="list")
-@_of_store
+@of_store
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def list_(store: CheckpointStore, as_json: bool) -> None:
     """List the savepoints, oldest first."""
@@ -87,7 +54,7 @@ def list_(store: CheckpointStore, as_json: bool) -> None:
 
 
 @command.command()
-@_of_store
+@of_store
 @click.argument("name")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def show(store: CheckpointStore, name: str, as_json: bool) -> None:
@@ -100,7 +67,7 @@ def show(store: CheckpointStore, name: str, as_json: bool) -> None:
 
 
 @command.command()
-@_of_store
+@of_store
 @click.argument("name")
 def delete(store: CheckpointStore, name: str) -> None:
     """Forget a savepoint. Files that nothing else needs go when the pipeline starts the next time."""
@@ -111,7 +78,7 @@ def delete(store: CheckpointStore, name: str) -> None:
 
 
 @command.command()
-@_of_store
+@of_store
 @click.argument("name")
 @click.argument("directory", metavar="DIR")
 def export(store: CheckpointStore, name: str, directory: str) -> None:
@@ -126,7 +93,7 @@ def export(store: CheckpointStore, name: str, directory: str) -> None:
 
 
 @command.command(name="import")
-@_of_store
+@of_store
 @click.argument("directory", metavar="DIR")
 @click.argument("name", required=False)
 def import_(store: CheckpointStore, directory: str, name: str | None) -> None:

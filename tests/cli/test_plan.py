@@ -132,13 +132,13 @@ def test_what_is_kept_computed_anew_and_dropped(file: Path, told: Told) -> None:
     lines = shown.splitlines()
     assert lines[2:6] == [
         "  t (filesystem)                  reads on at file 1, offset 0; 10 rows read",
-        "  group_aggregate_1: groups by k  3 rows, 102 B",
+        "  group_aggregate_1: groups by k  3 rows, 102 B                                                p.sql:11:10",
         "    = k, count of rows            KEEP",
-        "    + max of v                    BACKFILL  it was not kept; reads 10 rows of t (280 B) again",
+        "    + max of v                    BACKFILL  it was not kept; reads 10 rows of t (280 B) again  p.sql:9:3",
     ]
     assert lines[6:9] == [
         "    - sum of v                    DROP",
-        "  counts (duckdb)                 brought to the new answer  p.sql:6:1",
+        "  counts (duckdb)                 brought to the new answer                                    p.sql:6:1",
         "  copies (filesystem)             goes on",
     ]
     assert lines[-1] == "2 fields kept, 1 backfilled, 1 dropped. The result is exact."
@@ -176,6 +176,9 @@ def test_windows_that_close_later_are_by_the_new_query(tmp_path: Path, told: Tol
     shown = told(edited(file, ("COUNT(*)", "COUNT(*) * 2")))
     assert "the new query in windows that end after 2026-11-22 09:02:00 " in shown
     assert "  window_aggregate_1: TUMBLE window by k" in shown
+    text = file.read_text()
+    file.write_text(text[:-2] + "\nUNION ALL SELECT ts, k, 0 FROM t;\n")
+    assert "the new query from the next row on" in told(file)
 
 
 @pytest.mark.parametrize(
@@ -303,10 +306,9 @@ def test_two_files_are_compared_without_a_state(tmp_path: Path, told: Told) -> N
         f"{new} against {old}",
         "",
         "  t (filesystem)                  reads on",
-        "  group_aggregate_1: groups by k" + told_place(new, "SELECT"),
+        "  group_aggregate_1: groups by k                                            new.sql:11:10",
         "    = k, count of rows            KEEP",
-        "    + max of v                    BACKFILL  it was not kept; reads t again"
-        + told_place(new, "MAX(v)"),
+        "    + max of v                    BACKFILL  it was not kept; reads t again  new.sql:9:3",
     ]
     assert (
         told("--diff", old, old).splitlines()[-1]
@@ -316,11 +318,6 @@ def test_two_files_are_compared_without_a_state(tmp_path: Path, told: Told) -> N
     new.write_text(TEXT.replace("'path' = 'in'", "'path' = 'other'"))
     told("--diff", old, new, code=4)
     assert "error[STA011]" in told.err
-
-
-def told_place(file: Path, clause: str) -> str:
-    """Where a clause stands, as a line says it."""
-    return ""
 
 
 def test_variables_are_those_of_both_files(tmp_path: Path, told: Told) -> None:
@@ -343,7 +340,7 @@ def test_against_savepoints(file: Path, told: Told) -> None:
         assert shown[0].startswith(f"{file} against savepoint before: epoch 1, ")
         assert shown[2:] == [
             "  t (filesystem)                  reads on at file 1, offset 0; 10 rows read",
-            "  group_aggregate_1: groups by k  3 rows, 102 B",
+            "  group_aggregate_1: groups by k  3 rows, 102 B  p.sql:11:10",
             "    = k, sum of v, count of rows  KEEP",
             "  counts (duckdb)                 gets the whole answer: from the state, before new input",
             "  copies (filesystem)             only what comes after the savepoint",
@@ -402,3 +399,56 @@ def test_nothing_is_written_and_spark_is_not_loaded(file: Path) -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "False 0", done.stderr
     assert {path: path.stat().st_mtime_ns for path in file.parent.rglob("*")} == before
+
+
+def test_groups_that_are_rolled_up(tmp_path: Path, told: Told) -> None:
+    text = TEXT.replace("counts (k INT, n", "counts (k INT, r STRING, n").replace("KEY (k)", "KEY (k, r)")
+    file = ran(tmp_path, text.replace("  k,\n", "  k, r,\n").replace("BY k", "BY k, r"))
+    file.write_text(text.replace("  k,\n", "  k, upper(r),\n").replace("BY k", "BY k, upper(r)"))
+    data = json.loads(told(file, "--json"))
+    [state] = data["states"]
+    assert (state["verdict"], state["place"]) == (
+        "ADAPT",
+        {"file": str(file), "line": 11, "column": 10, "length": 11},
+    )
+    assert {f["meaning"]: f["verdict"] for f in state["fields"]}["count of rows"] == "ADAPT"
+    assert data["exact"] is True
+    shown = told(file)
+    assert "ADAPT     rolled up" in shown
+    assert (
+        f"""
+  --> {file}:8:3
+   |
+ 8 |   COUNT(*),
+   |   ^^^^^^^^ count of rows: ADAPT
+ 9 |   SUM(v)
+   |   ^^^^^^ sum of v: ADAPT
+11 | GROUP BY k, upper(r);
+   |          ^^^^^^^^^^^ k, call(upper, r): ADAPT
+
+4 fields adapted, 1 dropped. The result is exact.
+"""
+        in shown
+    )
+
+
+def test_colours_are_for_terminals(file: Path, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    edited(file, ("SUM(v)", "MAX(v)"))
+    assert "\x1b[" not in told(file)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    shown = told(file)
+    assert "\n\x1b[31m    - sum of v                    DROP\x1b[0m\n" in shown
+    assert shown.endswith("\n\x1b[1m2 fields kept, 1 backfilled, 1 dropped. The result is exact.\x1b[0m\n")
+
+
+def test_passwords_in_the_file_are_not_shown(tmp_path: Path, told: Told) -> None:
+    """The line of a clause may have one: an INSERT behind a CREATE TABLE."""
+    table = "CREATE TABLE o (k INT, n BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'postgres', "
+    table += "'url' = 'postgresql://me:hush@host/db', 'table-name' = 'o');"
+    source = TEXT.splitlines()[0]
+    old, new = tmp_path / "old.sql", tmp_path / "new.sql"
+    old.write_text(f"{source}\n{table} INSERT INTO o SELECT k, SUM(v) FROM t GROUP BY k;\n")
+    new.write_text(f"{source}\n{table} INSERT INTO o SELECT k, MAX(v) FROM t GROUP BY k;\n")
+    shown = told("--diff", old, new)
+    assert "^^^^^^ max of v: BACKFILL" in shown
+    assert "hush" not in shown + told.err

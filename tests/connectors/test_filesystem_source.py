@@ -342,7 +342,7 @@ def test_a_damaged_or_missing_listing_is_an_error(tmp_path: Path, duck: DuckSess
         with pytest.raises(DamagedFileError):
             _read(duck, where, "d")
     segment.unlink()
-    with pytest.raises(DataError, match="incomplete"):
+    with pytest.raises(DamagedFileError, match="incomplete"):
         _read(duck, where, "d", position={"segments": 1, "file": 1, "offset": 0})
     segment.with_name("000001.json").write_bytes(data)
     with pytest.raises(DamagedFileError, match=r"000000\.json: is missing"):

@@ -21,9 +21,9 @@ from sqlstream.connectors.filesystem import cutting
 from sqlstream.connectors.filesystem.orders import FileOrders, Order
 from sqlstream.connectors.filesystem.source import FileSource
 from sqlstream.connectors.registry import REGISTERED
-from sqlstream.storage.checked_json import decode, encode
+from sqlstream.storage.checked_json import DamagedFileError, decode, encode
 from sqlstream_operators.duck.session import DuckSession
-from sqlstream_operators.errors import DataError, InputFileError
+from sqlstream_operators.errors import InputFileError
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from tests.connectors.harness import Read, context, read_on, source_spec
 from tests.examples import examples
@@ -384,7 +384,7 @@ def test_a_list_that_is_too_short_is_an_error(tmp_path: Path, duck: DuckSession)
     world = World(tmp_path, duck)
     world.write("a", [1])
     world.run()
-    with pytest.raises(DataError, match="incomplete"):
+    with pytest.raises(DamagedFileError, match="incomplete"):
         FileSource(world.spec, world.where).until({"segments": 2, "file": 1, "offset": 0})
 
 

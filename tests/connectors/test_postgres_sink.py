@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
+from time import monotonic
 from typing import Any
 from uuid import UUID
 
@@ -446,6 +448,21 @@ def test_a_server_that_is_not_there(backend: PostgresBackend) -> None:
         _quick(job).abort_uncommitted(0)
     assert "Hidden-Secret" not in str(caught.value)
     assert "goes on where it stopped" in (caught.value.diagnostics[0].help or "")
+
+
+def test_a_server_that_takes_connections_and_says_nothing(backend: PostgresBackend) -> None:
+    """It is asked once: the timeout of each attempt is ten seconds, unless the address says another."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        url = f"postgresql://u:Hidden-Secret@{address}/x?connect_timeout=2"
+        job = contract.job(backend, options={"url": url})
+        since = monotonic()
+        with pytest.raises(
+            DiagnosticError, match=rf"table target in postgresql://{address}/x .*timeout"
+        ) as caught:
+            _quick(job).abort_uncommitted(0)
+        assert monotonic() - since < 4
+    assert "Hidden-Secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def numbers(folder: Path) -> list[int]:
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("number", "whom"),
-    [(signal.SIGTERM, "all"), (signal.SIGTERM, "group"), (signal.SIGINT, "group")],
+    [(signal.SIGTERM, "all"), (signal.SIGTERM, "group"), (signal.SIGINT, "group"), (signal.SIGHUP, "group")],
 )
 def test_a_signal_to_all_processes_is_a_clean_stop(
     tmp_path: Path, sqlstream_here: Sqlstream, number: signal.Signals, whom: str
@@ -107,7 +107,7 @@ def test_a_signal_while_spark_starts_is_a_clean_stop(tmp_path: Path) -> None:
 
 
 @pytest.mark.kill
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_the_local_runner_stops_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     process = started(tmp_path, "tests.e2e.driver", str(tmp_path), "1000", "2", HANDLE_SIGNALS="1")
     assert process.stdout is not None

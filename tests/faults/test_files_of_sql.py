@@ -56,3 +56,14 @@ def test_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str], pair: str, in
     file = tmp_path / "p.sql"
     file.write_text("SELECT 1")
     assert f"help: write --var {instead}\n" in said(capsys, "check", str(file), "--var", pair)
+
+
+def test_memory_that_is_not_to_be_had(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("sqlstream.cli.check.load_project", full)
+    assert run_cli(["check", "p.sql"]) == 5
+    assert "error[ENV007]: there is not enough memory" in capsys.readouterr().err

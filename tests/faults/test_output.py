@@ -6,6 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from tests.faults.commands import COMMAND, COUNTS, in_shell, pipeline, sqlstream
@@ -29,6 +30,19 @@ def test_a_full_standard_output(tmp_path: Path, arguments: tuple[str, ...]) -> N
     assert "error[ENV005]: standard output can't be written: No space left on device" in said
     if arguments[0] == "run":
         assert "nothing new" in clean(sqlstream(tmp_path, "run", "p.sql"), 0)  # its epoch was committed
+
+
+def test_other_sinks_of_an_epoch_that_could_not_be_printed(tmp_path: Path) -> None:
+    """The epoch is committed: what is behind the print sink gets its rows from the next run."""
+    shown = COUNTS.replace("INSERT INTO o SELECT", "INSERT INTO o SELECT k, v FROM t; INSERT INTO p SELECT")
+    table = "CREATE TABLE p (k STRING, s BIGINT, PRIMARY KEY (k) NOT ENFORCED) "
+    table += "WITH ('connector' = 'duckdb', 'path' = 'p.db');"
+    pipeline(tmp_path, table + shown)
+    with Path("/dev/full").open("w") as full:
+        clean(sqlstream(tmp_path, "run", "p.sql", stdout=full), 5)
+    clean(sqlstream(tmp_path, "run", "p.sql"), 0)
+    with duckdb.connect(str(tmp_path / "p.db"), read_only=True) as connection:
+        assert connection.execute("SELECT * FROM p ORDER BY k").fetchall() == [("a", 4), ("b", 2)]
 
 
 def test_what_is_wrong_is_told_where_json_can_not_be(tmp_path: Path) -> None:

@@ -248,6 +248,12 @@ def test_the_type_of(expression: str, type_: str) -> None:
             "GET_JSON_OBJECT(s, '$.*')",
         ),
         *(
+            "JSON_VALUE(j, ['$.a'])",
+            "JSON_QUERY(j, ['$.a', '$.b'])",
+            "JSON_EXISTS(j, [s])",
+            "JSON_VALUE(j, [])",
+        ),
+        *(
             "STRPTIME(s, '%n')",
             "STRPTIME(s, ['%Y', '%n'])",
             "STRPTIME(s, s)",

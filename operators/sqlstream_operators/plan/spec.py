@@ -430,13 +430,17 @@ class JobOptions:
 
 @dataclass(frozen=True, slots=True)
 class PhysicalPlan:
-    """Everything the runtime needs; plain data with a JSON round trip (`sqlstream_operators.plan.plan_json`)."""
+    """Everything the runtime needs; plain data with a JSON round trip (`sqlstream_operators.plan.plan_json`).
+
+    `names` says for columns whose id is not what the query calls them what that is; it decides nothing.
+    """
 
     sources: tuple[SourceSpec, ...]
     sinks: tuple[SinkSpec, ...]
     stages: tuple[Stage, ...]
     states: tuple[StateSchema, ...]
     options: JobOptions = field(default_factory=JobOptions)
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         produced = {o.edge for s in self.stages for o in s.outputs if isinstance(o, ExchangeOutput)}

@@ -122,6 +122,23 @@ class CheckpointStore:
             while chunk := source.read(8 << 20):
                 out.write(chunk)
 
+    def link(self, name: str, target: Path) -> None:
+        """Make a local path hold a file of a local store without reading it; raises FileNotFoundError.
+
+        A hard link where that can be: it stays when the file is deleted in the store. A symbolic one elsewhere.
+        """
+        if self._local is None:
+            raise ValueError(f"{self.uri} is not local")
+        source = self._local / name
+        if not source.exists():
+            raise FileNotFoundError(self.path(name))
+        try:
+            os.link(source, target)
+        except FileNotFoundError:
+            raise
+        except OSError:  # another file system, one without links, or another user's file
+            target.symlink_to(source)
+
     def copy_from(self, other: CheckpointStore, name: str, target: str | None = None) -> None:
         """Take over a file of another store, atomically, under its name or `target`; raises FileNotFoundError.
 

@@ -9,9 +9,12 @@ cutting of bytes.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 MAGIC = b"sqlsdlt1"
@@ -49,28 +52,62 @@ def encode_delta(rows: Mapping[bytes, bytes | None]) -> bytes:
 
 def decode_delta(content: bytes) -> tuple[list[bytes], list[bytes | None]]:
     """The sorted keys and their values; raises ValueError if this is not the file of a delta."""
-    if content[: len(MAGIC)] != MAGIC or len(content) < 16:
-        raise ValueError("not a delta file of this version")
-    size = int.from_bytes(content[8:16], "little")
-    try:
-        body: bytes = pa.Codec("zstd").decompress(
-            memoryview(content)[16:], decompressed_size=size, asbytes=True
-        )
-    except (OSError, pa.ArrowException) as error:
-        raise ValueError(f"a delta file that can't be decompressed: {error}") from error
-    n = int.from_bytes(body[:8], "little")
-    key_lengths = np.frombuffer(body, "<u4", n, 8)
-    value_lengths = np.frombuffer(body, "<u4", n, 8 + 4 * n)
-    deleted = value_lengths == _TOMBSTONE
-    key_ends = 8 + 8 * n + np.cumsum(key_lengths, dtype=np.int64)
-    value_ends = int(key_ends[-1] if n else 8) + np.cumsum(
-        np.where(deleted, 0, value_lengths), dtype=np.int64
-    )
-    keys = _cut(body, key_ends, key_lengths)
-    values: list[bytes | None] = list(_cut(body, value_ends, np.where(deleted, 0, value_lengths)))
-    for i in np.flatnonzero(deleted).tolist():
-        values[i] = None
-    return keys, values
+    rows = DeltaRows.of(content)
+    return rows.cut(0, len(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaRows:
+    """The rows of a delta, sorted by key, each cut out of the file's body only when it is asked for."""
+
+    body: bytes
+    key_lengths: npt.NDArray[np.uint32]
+    key_ends: npt.NDArray[np.int64]
+    value_lengths: npt.NDArray[np.int64]
+    value_ends: npt.NDArray[np.int64]
+    deleted: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, content: bytes) -> DeltaRows:
+        """Read what `encode_delta` wrote; raises ValueError if this is not the file of a delta."""
+        if content[: len(MAGIC)] != MAGIC or len(content) < 16:
+            raise ValueError("not a delta file of this version")
+        size = int.from_bytes(content[8:16], "little")
+        try:
+            body: bytes = pa.Codec("zstd").decompress(
+                memoryview(content)[16:], decompressed_size=size, asbytes=True
+            )
+        except (OSError, pa.ArrowException) as error:
+            raise ValueError(f"a delta file that can't be decompressed: {error}") from error
+        n = int.from_bytes(body[:8], "little")
+        key_lengths = np.frombuffer(body, "<u4", n, 8)
+        value_lengths = np.frombuffer(body, "<u4", n, 8 + 4 * n)
+        deleted = value_lengths == _TOMBSTONE
+        lengths = np.where(deleted, 0, value_lengths).astype(np.int64)
+        key_ends = 8 + 8 * n + np.cumsum(key_lengths, dtype=np.int64)
+        value_ends = int(key_ends[-1] if n else 8) + np.cumsum(lengths, dtype=np.int64)
+        return cls(body, key_lengths, key_ends, lengths, value_ends, deleted)
+
+    def __len__(self) -> int:
+        return len(self.key_ends)
+
+    def between(self, first: bytes, last: bytes) -> tuple[list[bytes], list[bytes | None]]:
+        """The keys in [first, last) and their values, found by halves: no other row is looked at."""
+        rows = range(len(self))
+        return self.cut(*(bisect.bisect_left(rows, key, key=self._key) for key in (first, last)))
+
+    def cut(self, low: int, high: int) -> tuple[list[bytes], list[bytes | None]]:
+        """The keys of rows `low` to `high` (not included), and their values; None: deleted."""
+        part = slice(low, high)
+        keys = _cut(self.body, self.key_ends[part], self.key_lengths[part])
+        values: list[bytes | None] = list(_cut(self.body, self.value_ends[part], self.value_lengths[part]))
+        for i in np.flatnonzero(self.deleted[part]).tolist():
+            values[i] = None
+        return keys, values
+
+    def _key(self, row: int) -> bytes:
+        end = int(self.key_ends[row])
+        return self.body[end - int(self.key_lengths[row]) : end]
 
 
 def _cut(body: bytes, ends: np.ndarray, lengths: np.ndarray) -> list[bytes]:

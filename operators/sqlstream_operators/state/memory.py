@@ -1,9 +1,9 @@
-"""The in-memory twin of `ShardStore`, with the same tables and bytes, for tests of operators."""
+"""A sorted map of bytes in memory; and the twin of `ShardStore` over it, for tests of operators."""
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlstream_operators.plan.state_schema import StateSchema
 
@@ -41,6 +41,11 @@ class MemoryBytes:
             keys, values = self.scan(first, last)
             edges.append((keys[-backwards], values[-backwards]) if keys else None)
         return edges
+
+    def add(self, rows: Mapping[bytes, bytes]) -> None:
+        """Add rows, over those with the same key."""
+        self.rows.update(rows)
+        self._sorted = sorted(self.rows)
 
     def apply(self, overlay: Overlay) -> None:
         """Apply an epoch's writes."""

@@ -288,6 +288,23 @@ class StateTables:
         found = [row for row in self._edges(self._prefixes(stored, keys), backwards=last) if row is not None]
         return self._rows(stored, [key for key, _ in found], [value for _, value in found])
 
+    def ranges_of(self, table: str, keys: pa.Table) -> list[tuple[bytes, bytes]]:
+        """Where the rows of each of `keys` (without sub-key; with the time in layout 'time') lie, in order."""
+        return self._prefixes(self._table(table), keys)
+
+    def range_of(
+        self, table: str, from_us: int | None = None, to_us: int | None = None
+    ) -> tuple[bytes, bytes]:
+        """Where the rows of a table lie; in layout 'time' those with from_us <= time < to_us (None: unbounded)."""
+        stored = self._table(table)
+        if stored.spec.layout != "time":
+            return stored.prefix, stored.after
+        return self._time_range(stored, from_us, to_us)
+
+    def decoded(self, table: str, keys: list[bytes], values: list[bytes]) -> pa.Table:
+        """Rows of a table (key and value columns) from the bytes that they lie in."""
+        return self._rows(self._table(table), keys, values)
+
     def scan_time(self, table: str, from_us: int | None, to_us: int | None) -> pa.Table:
         """See `StateStore.scan_time`."""
         stored = self._table(table)

@@ -23,6 +23,8 @@ from sqlstream_planner.physical.state_node import NO_NODES, StateNode, StateNode
 
 #: What may differ between two states that keep the same.
 _FREE = frozenset({"time to live"})
+#: Of ranked rows that can go all are kept, whichever of them are given.
+_FREE_OF_ALL_ROWS = frozenset({"limit", "offset", "function"})
 _NOT_KEPT = "it was not kept"
 
 
@@ -115,7 +117,10 @@ def _core(state: StateSchema) -> tuple[str, dict[str, Data]]:
     written = json.loads(state.identity)
     attributes = from_json({"forms": written["forms"], "roots": written["roots"]})["attributes"]
     assert isinstance(attributes, Mapping)
-    apart = {name: value for name, value in attributes.items() if name not in _FREE}
+    free = _FREE
+    if state.operator == "top_n" and attributes["rows can go"]:
+        free |= _FREE_OF_ALL_ROWS
+    apart = {name: value for name, value in attributes.items() if name not in free}
     return f"{written['version']} {written['id']}", apart
 
 

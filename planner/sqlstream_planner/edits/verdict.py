@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from sqlstream_operators.plan.schema import Schema
 from sqlstream_operators.plan.spec import OperatorSpec
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_planner.diagnostics import Span
@@ -39,11 +40,31 @@ class DerivedTable:
 
 
 @dataclass(frozen=True, slots=True)
+class DerivedInput:
+    """What the new operator is given on one of its inputs.
+
+    `rows` is DuckDB SQL over one old shard as in `DerivedTable`, with exactly the columns `columns`; they are exchanged by
+    `keys`.
+    """
+
+    reads: tuple[str, ...]
+    rows: str
+    columns: Schema
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Derivation:
-    """How a state is computed from an older one: the rule's name, and every table that it can compute."""
+    """How a state is computed from an older one: the rule's name, and every table that it can compute.
+
+    With `inputs`, one for each of the new operator's, there are no `tables`: the new operator is run on them with an
+    empty state, as in one epoch whose watermark closes nothing, and what it emits is thrown away. That is for states that
+    have columns which SQL can't compute.
+    """
 
     rule: str
     tables: tuple[DerivedTable, ...]
+    inputs: tuple[DerivedInput, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,9 @@ class PostgresConnection:
         driver = _psycopg()
         try:
             self._open = driver.connect(**self._parameters, autocommit=True, prepare_threshold=None)
+        except driver.errors.ConnectionTimeout as error:
+            # Whoever does not answer for ten seconds is not asked again at once: that would be a minute of silence.
+            raise unusable(self.location, self._safe(error)) from None
         except driver.Error as error:
             raise LostConnectionError(self._safe(error)) from None
         for setting in _SETTINGS:

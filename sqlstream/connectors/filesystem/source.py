@@ -18,7 +18,8 @@ from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.orders import FileOrders
 from sqlstream.connectors.filesystem.paths import resolve, without_credentials
 from sqlstream.connectors.filesystem.source_files import SourceFiles
-from sqlstream_operators.errors import DataError, InputFileError
+from sqlstream.storage.checked_json import DamagedFileError
+from sqlstream_operators.errors import InputFileError
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import DiagnosticError
@@ -160,9 +161,10 @@ class FileSource:
 
     def _check_log(self, position: Position, log: ListingLog) -> None:
         if int(position["segments"]) > log.segments or int(position["file"]) > len(log.files):
-            raise DataError(
-                f"the state is at file {position['file']} of '{self._options.path}', but its list of "
-                f"files has only {len(log.files)}: it is incomplete; restore it from a copy"
+            raise DamagedFileError(
+                log.folder,
+                f"is incomplete: the state is at file {position['file']} of '{self._options.path}', and the list there has "
+                f"only {len(log.files)}",
             )
 
 

@@ -40,6 +40,7 @@ from sqlstream_planner.diagnostics import Written
 from sqlstream_planner.edits.decide import decide
 from sqlstream_planner.edits.verdict import FieldEdit, StateEdit, Verdict
 from sqlstream_planner.explain.meaning import field_meaning, field_meanings
+from sqlstream_planner.physical.state_node import NO_NODES, StateNodes
 
 
 def edit_plan(
@@ -51,12 +52,14 @@ def edit_plan(
     written: Mapping[str, Written] = NOWHERE,
     savepoint: Savepoint | None = None,
     source_of: SourceOf | None = None,
+    nodes: StateNodes = NO_NODES,
 ) -> EditPlan:
     """What happens when `program`, made of the text `sql`, goes on from what `manifest` names.
 
     `savepoint`: it begins a new state directory with it, where every sink is new. `written` says where in the user's file
-    the sinks stand. `source_of` makes the driver's half of a source, to see whether what must be read again is still there;
-    without it that is taken for granted. Raises DiagnosticError (STA001) if the old plan is damaged.
+    the sinks stand, `nodes` what the program's states were made of. `source_of` makes the driver's half of a source, to see
+    whether what must be read again is still there; without it that is taken for granted.
+    Raises DiagnosticError (STA001) if the old plan is damaged.
     """
     before = former_plan(journal, manifest)
     same_text = sql is not None and manifest.sql_digest == digest_of(sql.encode())
@@ -80,11 +83,16 @@ def edit_plan(
         written=written,
         new_sinks=fresh,
         source_of=source_of,
+        nodes=nodes,
     )
 
 
 def edit_diff(
-    before: PhysicalPlan, program: PhysicalPlan, *, written: Mapping[str, Written] = NOWHERE
+    before: PhysicalPlan,
+    program: PhysicalPlan,
+    *,
+    written: Mapping[str, Written] = NOWHERE,
+    nodes: StateNodes = NO_NODES,
 ) -> EditPlan:
     """What would happen if a state of `before` went on with `program`: sizes and positions are not known."""
     read = [SourceState(s.name, s.connector, {}, identity=s.identity, folder=s.name) for s in before.sources]
@@ -96,6 +104,7 @@ def edit_diff(
         written=written,
         new_sinks=False,
         source_of=None,
+        nodes=nodes,
     )
     return replace(
         found, is_diff=True, sources=tuple(replace(s, position=None, rows=None) for s in found.sources)
@@ -131,17 +140,18 @@ def _compare(
     written: Mapping[str, Written],
     new_sinks: bool,
     source_of: SourceOf | None,
+    nodes: StateNodes,
 ) -> EditPlan:
     known = go_on(before.sources, now.sources)
     problems = list(source_problems(before.sources, lambda: before.plan, now))
-    edits = decide(before.plan, now)
+    edits = decide(before.plan, now, nodes)
     there = _history(edits, now, known, None if problems else source_of)
     consents: list[Consent] = []
     states = []
     for edit in edits:
         part = _state(_agreed(edit, now, there), before, now, there)
         states.append(part)
-        consents += _consents(part, there)
+        consents += _consents(part, now, there)
     sinks, told = sink_parts(
         before.plan if before.given else None,
         now,
@@ -245,10 +255,11 @@ def _dropped(state: StateSchema) -> Iterable[FieldEdit]:
                 yield FieldEdit(Verdict.DROP, table.name, part, f.name, field_meaning(f, meanings))
 
 
-def _consents(part: StatePart, there: History) -> Iterable[Consent]:
+def _consents(part: StatePart, now: PhysicalPlan, there: History) -> Iterable[Consent]:
     missing = [f for f in part.fields if f.verdict is Verdict.FRESH]
     if missing:
-        why = next(iter(there.missing.values()))
+        read = sources_of(now, part.edit.state.state_id)
+        why = next(there.missing[name] for name in read if name in there.missing)
         whole = part.edit.old is None
         what = part.title if whole else ", ".join(dict.fromkeys(f.meaning for f in missing))
         yield Consent(f"fresh:{part.name}", what, dataclasses.replace(why, severity="warning"))

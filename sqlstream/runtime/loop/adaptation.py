@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from sqlstream.runtime.tasks.job import EpochJob, JobRunner
+from sqlstream_operators.plan.changelog_spec import WindowTopNSpec
 from sqlstream_operators.plan.schema import Column, Schema
 from sqlstream_operators.plan.spec import (
     ExchangeInput,
@@ -17,6 +18,7 @@ from sqlstream_operators.plan.spec import (
     FragmentStep,
     JobOptions,
     LoadStateStep,
+    OperatorStep,
     PhysicalPlan,
     ReadStateStep,
     Stage,
@@ -26,7 +28,7 @@ from sqlstream_operators.plan.state_schema import TIME, StateField, StateSchema,
 from sqlstream_operators.plan.types import BIGINT, quote_identifier
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import InternalError
-from sqlstream_planner.edits.verdict import DerivedTable, StateEdit, Verdict
+from sqlstream_planner.edits.verdict import DerivedInput, DerivedTable, StateEdit, Verdict
 
 Versions = Mapping[str, tuple[ShardVersion, ...]]
 _BACKFILLED = "~backfilled"
@@ -83,6 +85,9 @@ def adaptation_plan(edits: Iterable[StateEdit], options: JobOptions) -> Physical
 
 
 def _stages(name: str, edit: StateEdit, state: StateSchema) -> Iterable[Stage]:
+    if edit.derivation is not None and edit.derivation.inputs:
+        yield from _operated(name, edit, edit.derivation.inputs)
+        return
     derived = {} if edit.derivation is None else {d.table: d for d in edit.derivation.tables}
     if derived:
         yield _first_stage(name, edit, state, derived.values())
@@ -99,6 +104,26 @@ def _stages(name: str, edit: StateEdit, state: StateSchema) -> Iterable[Stage]:
     yield Stage(f"{name}.load", 2, inputs, (*steps, load), ())
 
 
+def _operated(name: str, edit: StateEdit, derived: Sequence[DerivedInput]) -> Iterable[Stage]:
+    """The new operator fills its state from rows that old tables give; what it emits is for nobody."""
+    assert edit.old is not None
+    assert edit.new is not None
+    old, spec = edit.old.state, edit.new
+    if isinstance(spec, WindowTopNSpec):
+        spec = replace(spec, watermark_sources=())  # nothing closes here
+    read = dict.fromkeys(table for d in derived for table in d.reads)
+    steps: list[Step] = [ReadStateStep(f"old.{table}", old, table) for table in read]
+    outputs, inputs = [], []
+    for number, d in enumerate(derived, 1):
+        given, edge = f"input{number}", _edge(name, f"input{number}")
+        steps.append(FragmentStep(given, d.rows, tuple(f"old.{table}" for table in d.reads)))
+        outputs.append(ExchangeOutput(given, edge, d.keys, tuple(c.name for c in d.columns)))
+        inputs.append(ExchangeInput(f"{given}.rows", edge, d.columns))
+    yield Stage(f"{name}.read", 1, (), tuple(steps), tuple(outputs))
+    run = OperatorStep(f"{name}.fill", spec, tuple(i.name for i in inputs))
+    yield Stage(f"{name}.fill", 2, tuple(inputs), (run,), ())
+
+
 def _rows_of(
     table: StateTable, edit: StateEdit, state: StateSchema, derived: DerivedTable | None, steps: list[Step]
 ) -> str:
@@ -111,7 +136,7 @@ def _rows_of(
             merged = _over(kept, derived.merged)
             kept = f"{table.name}.merged"
             steps.append(FragmentStep(kept, merged, (f"{table.name}.rows",), materialized=True))
-    elif _has_table(edit, table) and not (missing and table.layout == "list"):
+    elif edit.derivation is None and _has_table(edit, table) and not (missing and table.layout == "list"):
         kept = f"{table.name}.kept"
         assert edit.old is not None
         steps.append(ReadStateStep(kept, replace(state, state_id=edit.old.state.state_id), table.name))

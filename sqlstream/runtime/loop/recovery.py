@@ -272,6 +272,7 @@ def program_fingerprint(program: PhysicalPlan) -> str:
     """What decides an epoch's results, given its plan: the program without options of running it."""
     data = plan_json.to_json(program)
     data.pop("options", None)
+    data.pop("names", None)
     for sink in data["sinks"]:
         del sink["identity"]  # it says what the rest means
     data["max_parallelism"] = program.options.max_parallelism

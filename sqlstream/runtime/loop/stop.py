@@ -47,7 +47,9 @@ class StopFlag:
 
 @contextmanager
 def stop_on_signals(flag: StopFlag, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
-    """Set the flag on Ctrl-C and SIGTERM while inside. A second one of either raises Interrupted.
+    """Set the flag on Ctrl-C, SIGTERM, and SIGHUP (its terminal is closed) while inside. A second one raises Interrupted.
+
+    Who ignores SIGHUP (`nohup`) goes on doing so.
 
     Only in the main thread, as Python allows it; elsewhere nothing happens.
     """
@@ -66,7 +68,10 @@ def stop_on_signals(flag: StopFlag, clock: Callable[[], float] = time.monotonic)
         first.append(now)
         flag.request()
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield
     finally:

@@ -6,8 +6,9 @@ runtime does not have that module and refuses to start, any other prints a warni
 Spark gets a `JAVA_HOME` of ours whose `bin/java` drops that argument and becomes the real one. (The vector
 module only speeds up `spark.ml`'s linear algebra, which is not used here.)
 
-It also lets the driver's JVM ignore SIGTERM: systemd, `timeout` and shells send it to all processes of a run, and the
-epoch that is under way needs Spark to its end. A JVM whose driver has gone ends by itself, when its input is closed.
+It also lets the driver's JVM ignore SIGTERM and SIGHUP: systemd, `timeout`, shells and terminals send them to all processes
+of a run, and the epoch that is under way needs Spark to its end. A JVM whose driver has gone ends by itself, when its input
+is closed.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ while [ "$n" -gt 0 ]; do
   n=$((n - 1))
   case $argument in
     {dropped}) ;;
-    org.apache.spark.deploy.SparkSubmit) trap '' TERM; set -- "$@" "$argument" ;;
+    org.apache.spark.deploy.SparkSubmit) trap '' TERM HUP; set -- "$@" "$argument" ;;
     *) set -- "$@" "$argument" ;;
   esac
 done

@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import re
 import socket
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, did_you_mean
 
-#: How long a standalone master may take to answer, seconds.
+#: How long a standalone master may take to let us connect, and then to answer, seconds.
 PATIENCE_S = 5.0
+ANSWER_S = 10.0
 
+_STREAM_REQUEST = 6
+_LONGEST_ANSWER = 1 << 20
+_TLS_ALERT = b"\x15\x03"
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:\s*,\s*\d+)?\])?")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]")
 _STANDALONE = re.compile(r"spark://([^/,\s]+:\d+(?:,[^/,\s]+:\d+)*)")
@@ -54,11 +59,19 @@ def check_master(master: str) -> None:
     )
 
 
-def check_answers(master: str, patience_s: float = PATIENCE_S) -> None:
-    """Raise DiagnosticError (ENV003) if nothing listens where a standalone master should be.
+def check_answers(master: str, patience_s: float = PATIENCE_S, answer_s: float = ANSWER_S) -> None:
+    """Raise DiagnosticError (ENV003) if nothing listens where a standalone master should be, or something else does.
 
     Spark itself tries for more than a minute, and says nothing meanwhile. One of several masters is enough.
     """
+    if master == "yarn" and not {"HADOOP_CONF_DIR", "YARN_CONF_DIR"} & os.environ.keys():
+        raise DiagnosticError(
+            Diagnostic(
+                "ENV003",
+                "where YARN is, Spark reads in the folder that HADOOP_CONF_DIR or YARN_CONF_DIR names, and neither is set",
+                help="export HADOOP_CONF_DIR=/etc/hadoop/conf, or leave --master out to run on this machine",
+            )
+        )
     found = _STANDALONE.fullmatch(master)
     if found is None:
         return
@@ -66,11 +79,13 @@ def check_answers(master: str, patience_s: float = PATIENCE_S) -> None:
     for address in found[1].split(","):
         host, _, port = address.rpartition(":")
         try:
-            socket.create_connection((host.strip("[]"), int(port)), patience_s).close()
+            with socket.create_connection((host.strip("[]"), int(port)), patience_s) as connection:
+                strange = _no_master(connection, answer_s)
         except (OSError, OverflowError) as error:
-            reasons.append(f"{address}: {getattr(error, 'strerror', None) or error}")
-        else:
+            strange = getattr(error, "strerror", None) or str(error)
+        if strange is None:
             return
+        reasons.append(f"{address}: {strange}")
     raise DiagnosticError(
         Diagnostic(
             "ENV003",
@@ -79,6 +94,35 @@ def check_answers(master: str, patience_s: float = PATIENCE_S) -> None:
             help="start it, or give another --master; without one Spark runs in this machine",
         )
     )
+
+
+def _no_master(connection: socket.socket, patience_s: float) -> str | None:
+    """Why what is at the other end is no master of Spark's; None if it is one, or may be.
+
+    It is asked for a file that it does not have, which Spark's network layer answers in any version, and logs nothing of
+    (`StreamRequest` and `StreamFailure` in org.apache.spark.network.protocol). One that wants TLS hangs up, or says so.
+    """
+    name = b"files/sqlstream"
+    request = struct.pack(">qbi", 13 + len(name), _STREAM_REQUEST, len(name)) + name
+    answer = b""
+    connection.settimeout(patience_s)
+    try:
+        connection.sendall(request)
+        while len(answer) < 9:
+            part = connection.recv(4096)
+            if not part:
+                return None
+            answer += part
+    except TimeoutError:
+        return f"something takes connections there, and has not answered for {patience_s:g} s"
+    except OSError:
+        return None
+    length, _ = struct.unpack(">qb", answer[:9])
+    if 9 <= length < _LONGEST_ANSWER or answer.startswith(_TLS_ALERT):
+        return None
+    if answer.startswith(b"HTTP/"):
+        return "a web server is there; the port of a master is usually 7077"
+    return "something else than Spark is there"
 
 
 def cores(master: str, conf: Mapping[str, str]) -> int | None:

@@ -110,7 +110,19 @@ def test_whoever_lost_the_lease_is_told(tmp_path: Path) -> None:
     assert holder(store) == "other"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_who_ignores_that_the_terminal_is_closed_goes_on() -> None:
+    """As under `nohup`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        flag = StopFlag()
+        with stop_on_signals(flag):
+            signal.raise_signal(signal.SIGHUP)
+            assert not flag.requested
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_asks_the_run_to_stop(number: signal.Signals) -> None:
     before = signal.getsignal(number)
     flag = StopFlag()

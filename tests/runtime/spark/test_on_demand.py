@@ -5,7 +5,10 @@ from __future__ import annotations
 import itertools
 import os
 import socket
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import duckdb
@@ -173,12 +176,78 @@ def test_a_master_that_does_not_answer_is_told_in_seconds(tmp_path: Path) -> Non
     assert run(file, runner=InProcessRunner(2)).rows_read == {"t": 1}
 
 
+#: What Spark 4.1's master sent when it was asked for a file that it does not have.
+OF_A_MASTER = (
+    b"\x00\x00\x00\x00\x00\x00\x00G\x08\x00\x00\x00\x0ffiles/sqlstream"
+    b"\x00\x00\x00'Stream 'files/sqlstream' was not found."
+)
+
+
+@contextmanager
+def server(answer: bytes | None) -> Iterator[str]:
+    """The address of a server that gives an answer to whoever connects and asks: None, silence; empty, it hangs up."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            with suppress(OSError):
+                connection, _ = listening.accept()
+                with connection:
+                    connection.recv(1)
+                    if answer is None:
+                        connection.recv(100)  # the rest
+                        connection.recv(1)  # the other end hangs up
+                    else:
+                        connection.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
 def test_one_of_several_masters_is_enough() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        check_answers(f"spark://localhost:1,127.0.0.1:{server.getsockname()[1]}", 1.0)
+    with server(OF_A_MASTER) as address:
+        check_answers(f"spark://localhost:1,{address}", 1.0)
     check_answers("local[2]")
     with pytest.raises(DiagnosticError):
         check_answers("spark://name.invalid:7077", 1.0)
+
+
+@pytest.mark.parametrize(
+    "answer", [OF_A_MASTER, b"", b"\x15\x03\x03\x00\x02\x02\x0a....."], ids=["master", "none", "TLS"]
+)
+def test_what_may_be_a_master_is_let_through(answer: bytes) -> None:
+    with server(answer) as address:
+        check_answers(f"spark://{address}", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (None, "something takes connections there, and has not answered for 0.1 s"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "a web server is there; the port of a master is usually 7077"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "something else than Spark is there"),
+    ],
+)
+def test_a_server_that_is_no_master_is_told(answer: bytes | None, said: str) -> None:
+    """Spark would try for 78 seconds, and then speak of a stopped SparkContext."""
+    with server(answer) as address, pytest.raises(DiagnosticError) as caught:
+        check_answers(f"spark://{address}", 1.0, 0.1)
+    [diagnostic] = caught.value.diagnostics
+    assert (diagnostic.code, diagnostic.message) == (
+        "ENV003",
+        f"no Spark master answers at spark://{address}",
+    )
+    assert diagnostic.notes == (f"{address}: {said}",)
+
+
+def test_yarn_without_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    monkeypatch.delenv("YARN_CONF_DIR", raising=False)
+    with pytest.raises(DiagnosticError) as caught:
+        check_answers("yarn")
+    assert caught.value.diagnostics[0].code == "ENV003"
+    monkeypatch.setenv("YARN_CONF_DIR", "/etc/hadoop/conf")
+    check_answers("yarn")
 
 
 def test_cores_are_those_of_the_affinity_and_the_control_group(tmp_path: Path) -> None:

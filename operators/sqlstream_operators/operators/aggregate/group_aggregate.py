@@ -148,11 +148,15 @@ class GroupAggregate:
 
     def answer(self, context: OperatorContext) -> pa.Table:
         """See `KeepsAnswer.answer`; raises InternalError for groups that expire, which are not in the state any more."""
+        if self._spec.expiry is not None:
+            raise InternalError(f"state {self._spec.state.state_id}: expired groups are not kept")
+        return self.groups_kept(context)
+
+    def groups_kept(self, context: OperatorContext) -> pa.Table:
+        """What was emitted of the groups that are in the state; of those that expire that is not all there ever was."""
         spec, state = self._spec, context.state
-        if spec.expiry is not None:
-            raise InternalError(f"state {spec.state.state_id}: expired groups are not kept")
         rows = state.scan_all(_ACC)
-        groups = Groups(self._identity, names_of(spec.keys), rows)
+        groups = Groups(self._identity, names_of(self._timed_keys), rows)
         seeded = _seeded(groups, self._seeds(context))
         accumulators = _numbered(rows, np.arange(len(groups)), spec.accumulators)
         values = tuple(multiset.read(state, groups) for multiset in self._multisets)

@@ -73,6 +73,12 @@ class WindowTopN:
             metrics["max_closed_end_us"] = figures.last
         return OperatorResult(output, metrics)
 
+    def open_windows(self, context: OperatorContext) -> pa.Table:
+        """What it would emit if the watermark closed all windows that are open; to be followed by no commit."""
+        after = closed_upto(context.watermarks.close, self._spec.tick_us)
+        outputs = self._close(context, self._state.empty(), after, WATERMARK_MAX, _Figures())
+        return pa.concat_tables(outputs) if outputs else empty(self._spec.output)
+
     def _merge_in(
         self, context: OperatorContext, rows: pa.Table, late: int, close: int, figures: _Figures
     ) -> CountedRows:

@@ -139,6 +139,13 @@ class WindowAggregate:
             metrics["max_closed_end_us"] = max(int(ends.max()) for ends in figures.ends)
         return OperatorResult(output, metrics)
 
+    def open_windows(self, context: OperatorContext) -> pa.Table:
+        """What it would emit if the watermark closed all windows that are open; to be followed by no commit."""
+        after = closed_upto(context.watermarks.close, self._spec.tick_us)
+        none = [part.empty() for part in self._parts]
+        outputs = self._close(context, none, after, WATERMARK_MAX, _Figures())
+        return pa.concat_tables(outputs) if outputs else empty(self._spec.output)
+
     # ------------------------------------------------------------------------------------------------ merging
 
     def _merge_in(

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sqlstream_planner.edits.derivations.groups import derive_groups
+from sqlstream_planner.edits.derivations.ranked_rows import derive_ranked_rows
 from sqlstream_planner.edits.derivations.rule import Derived, Rule, Wanted
 from sqlstream_planner.edits.derivations.stored import Stored
+from sqlstream_planner.edits.derivations.windows import derive_windows
 
-RULES: tuple[Rule, ...] = (derive_groups,)
+RULES: tuple[Rule, ...] = (derive_groups, derive_windows, derive_ranked_rows)
 
 
 def derivations(wanted: Wanted) -> Iterable[tuple[Stored, Derived]]:

@@ -38,6 +38,11 @@ class Stored:
         # Before the digest may stand a rank, behind it a number.
         return next((self.by_digest[w] for w in field.fingerprint.split() if w in self.by_digest), None)
 
+    def differs(self, other: Stored, free: frozenset[str]) -> bool:
+        """Whether an attribute differs that is not `free` to."""
+        names = (self.attributes.keys() | other.attributes.keys()) - free
+        return any(self.attributes.get(name) != other.attributes.get(name) for name in names)
+
     def keys(self) -> dict[Form, StateField]:
         """The key fields of its first table by what they mean."""
         return self.fields(self.spec.state.tables[0].key)

@@ -26,6 +26,7 @@ Rules where systems differ:
   REGEXP_EXTRACT gives the whole match and '' if there is none, SUBSTRING counts from 1.
 - Operators, casts, EXTRACT and DATE_PART are DuckDB's: 7 / 2 is 3.5, CAST(2.5 AS INT) rounds (TRUNC(x) cuts), a DATE
   plus an INTERVAL is a TIMESTAMP, in EXTRACT(DOW …) Sunday is 0, CAST(x AS CHAR(2)) does not cut.
+- a <=> b is Spark's IS NOT DISTINCT FROM, not a distance of lists.
 - Regular expressions are RE2's, without look-around and back-references.
 - All times are UTC; there is no session time zone.
 - What has no exact counterpart is refused with an error, never approximated.

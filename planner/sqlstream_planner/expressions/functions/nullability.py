@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sqlstream_operators.plan.types import Kind
 from sqlstream_planner.expressions.casts import TypedExpr
 from sqlstream_planner.name_lists import names_in
 
@@ -24,6 +25,16 @@ _NEVER_NULL = frozenset(
     """
     )
 )
+# NULL of an infinite time.
+_OF_FINITE_TIMES = frozenset(
+    names_in(
+        """
+    year month day hour minute second dayofweek dayofyear week quarter epoch epoch_ms epoch_us datediff date_diff
+    """
+    )
+)
+#: Types with infinite values.
+INFINITE_TIMES = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
 # These skip NULL arguments: the result is NULL only if all are.
 _SKIP_NULLS = frozenset({"coalesce", "ifnull", "greatest", "least", "concat_ws"})
 # These are not NULL, whatever the arguments are.
@@ -43,4 +54,6 @@ def nullable(name: str, typed: Sequence[TypedExpr]) -> bool:
         return False
     if name in _SKIP_NULLS:
         return all(t.nullable for t in typed)
+    if name in _OF_FINITE_TIMES and any(t.type.kind in INFINITE_TIMES for t in typed):
+        return True
     return name not in _NEVER_NULL or any(t.nullable for t in typed)

@@ -12,6 +12,7 @@ from sqlstream_planner.expressions.casts import TypedExpr, can_cast_explicitly, 
 from sqlstream_planner.expressions.datatypes import sql_type_of
 from sqlstream_planner.expressions.functions.call import NotTypableError
 from sqlstream_planner.expressions.functions.generics import part_type
+from sqlstream_planner.expressions.functions.nullability import INFINITE_TIMES
 from sqlstream_planner.expressions.functions.suggestions import cast_help
 from sqlstream_planner.expressions.infer.inference import Handler, Inference
 from sqlstream_planner.expressions.infer.resolution import known_function, resolved
@@ -93,8 +94,9 @@ def _extract(inference: Inference, node: exp.Expr) -> TypedExpr:
     typed = inference.type_of(node.expression)
     part = TypedExpr(VARCHAR, False, node.this.name.lower())
     resolved(node, known_function("date_part"), [part, typed], [node.this, node.expression])
+    kind = typed.type.kind
     try:
-        return TypedExpr(part_type(str(part.literal), typed.type.kind), typed.nullable)
+        return TypedExpr(part_type(str(part.literal), kind), typed.nullable or kind in INFINITE_TIMES)
     except NotTypableError as reason:
         raise TypeProblem(node, problems.WRONG_ARGUMENTS, str(reason)) from None
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from sqlstream_operators.plan.types import Kind
 from sqlstream_planner.expressions.functions.translate.entry import (
     FLINK,
     SPARK,
@@ -25,6 +26,11 @@ def _path(node: exp.Expr, context: Context) -> exp.Expr:
     """SQL/JSON paths may begin with a mode; DuckDB's are always lax."""
     path = literal_text(node)
     if path is None:
+        type_ = context.type(node)
+        if isinstance(node, exp.Array) or (type_ is not None and type_.kind is Kind.ARRAY):
+            raise context.refuse(
+                "a JSON path is one text", "JSON_EXTRACT(json, ['$.a', '$.b']) takes several paths"
+            )
         return node
     mode, _, rest = path.partition(" ")
     if mode == "strict":
