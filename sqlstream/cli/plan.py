@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 import tempfile
@@ -148,7 +147,7 @@ def _against_state(
 
     with tempfile.TemporaryDirectory() as scratch:  # what moved sources take over is not written to the state
         here = CheckpointStore(scratch, sync=False)
-        sources, _ = taken_over(journal, manifest, planned.physical, moved, here, source_in, prefix)
+        manifest, _ = taken_over(journal, manifest, planned.physical, moved, here, source_in, prefix)
 
         def source_of(spec: SourceSpec, folder: str) -> Source:
             if here.list(folder):
@@ -157,7 +156,7 @@ def _against_state(
 
         return edit_plan(
             journal,
-            dataclasses.replace(manifest, sources=sources),
+            manifest,
             planned.physical,
             sql=planned.masked_sql,
             written=planned.written,

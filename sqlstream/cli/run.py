@@ -69,6 +69,14 @@ from sqlstream_planner.diagnostics import Diagnostic
     help="Read this file of a source from its beginning, whatever was read of it before. Repeatable.",
 )
 @options.moved_option
+@click.option(
+    "--accept",
+    "accepted",
+    multiple=True,
+    metavar="fresh:NAME",
+    help="Let an operator's state or a new sink begin now, without the input read so far (NAME as `sqlstream plan` shows "
+    "it, or all). Repeatable.",
+)
 @options.profile_option
 @click.option(
     "--json",
@@ -91,6 +99,7 @@ def command(
     skipped: tuple[str, ...],
     read_again: tuple[str, ...],
     source_moved: tuple[str, ...],
+    accepted: tuple[str, ...],
     profile: str | None,
     as_json: bool,
 ) -> None:
@@ -165,6 +174,8 @@ def command(
                 physical,
                 state_dir=state,
                 secrets=planned.secrets,
+                nodes=planned.state_nodes,
+                accept=accepted,
                 sql=planned.masked_sql,
                 parallelism=parallelism if parallelism is not None else project.parallelism,
                 master=master or project.master or "local[*]",

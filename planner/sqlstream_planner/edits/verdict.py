@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -121,6 +121,16 @@ class StateEdit:
             "rule": None if self.derivation is None else self.derivation.rule,
             "fields": [[f.verdict.value, f.table, f.part, f.name, f.meaning, f.reason] for f in self.fields],
         }
+
+    def fresh(self) -> StateEdit:
+        """The same, with what would be backfilled beginning empty."""
+        if not any(f.verdict is Verdict.BACKFILL for f in self.fields):
+            return self
+        fields = tuple(
+            replace(f, verdict=Verdict.FRESH, reason="it begins now") if f.verdict is Verdict.BACKFILL else f
+            for f in self.fields
+        )
+        return replace(self, verdict=Verdict.FRESH, fields=fields)
 
     @property
     def missing(self) -> tuple[FieldEdit, ...]:

@@ -68,7 +68,7 @@ def edit_plan(
     fresh = savepoint is not None or is_fresh_fork(manifest)
     return _compare(
         _Before(
-            before, manifest.sources, sizes, manifest.max_parallelism, given=bool(committed_epoch(manifest))
+            before, manifest.positions, sizes, manifest.max_parallelism, given=bool(committed_epoch(manifest))
         ),
         program,
         against=Against(

@@ -55,10 +55,13 @@ def sink_parts(
     parts: list[SinkPart] = []
     told: list[Diagnostic] = []
     former = {spec.name for spec in before.sinks}
-    for spec, found in edits_by_sink(before, now, same_text=same_text, written=written):
+    read = {state.name for state in sources}
+    unread = frozenset(spec.name for spec in now.sources if spec.name not in read)
+    for spec, found in edits_by_sink(before, now, same_text=same_text, written=written, unread=unread):
         told += found
         if not found:
-            parts.append(SinkPart(spec.name, spec.connector, SinkChange.GOES_ON))
+            change = SinkChange.GOES_ON if spec.name in former else SinkChange.WHOLE
+            parts.append(SinkPart(spec.name, spec.connector, change))
             continue
         [first, *_] = found
         change = _CHANGES[first.code]

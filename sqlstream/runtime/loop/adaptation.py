@@ -6,10 +6,13 @@ the rules' SQL, and whose last stage fills the new states. What is kept as it is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
+from sqlstream.runtime.loop.program import Program
 from sqlstream.runtime.tasks.job import EpochJob, JobRunner
+from sqlstream.storage.manifest import Manifest, SourceState
 from sqlstream_operators.plan.changelog_spec import WindowTopNSpec
 from sqlstream_operators.plan.schema import Column, Schema
 from sqlstream_operators.plan.spec import (
@@ -32,6 +35,28 @@ from sqlstream_planner.edits.verdict import DerivedInput, DerivedTable, StateEdi
 
 Versions = Mapping[str, tuple[ShardVersion, ...]]
 _BACKFILLED = "~backfilled"
+
+
+class Backfilled(Protocol):
+    """States that were computed from the sources' history, and how far the sources are, by name."""
+
+    @property
+    def versions(self) -> Versions:
+        """The states, by their ids."""
+        ...
+
+    @property
+    def sources(self) -> Mapping[str, SourceState]:
+        """The sources as the run goes on with them."""
+        ...
+
+
+class Backfill(Protocol):
+    """Computes states of a program over what its sources have read by a manifest; None if it was asked to stop."""
+
+    def __call__(self, program: Program, *, states: Collection[str], until: Manifest) -> Backfilled | None:
+        """Run the side job; see the class."""
+        ...
 
 
 def adapted(
@@ -62,8 +87,16 @@ def adapted(
         read = {**job.states, **{f"{id_}{_BACKFILLED}": versions for id_, versions in backfilled.items()}}
         program = adaptation_plan(wanted, job.program.options)
         plan = replace(job.plan, sources=(), restated=())
-        states |= runner.run(replace(job, program=program, plan=plan, states=read)).states
+        made = runner.run(replace(job, program=program, plan=plan, states=read)).states
+        # The epoch itself goes on from them.
+        before = job.plan.epoch - 1
+        states |= {id_: tuple(replace(v, version=before) for v in shards) for id_, shards in made.items()}
     return states
+
+
+def backfilled_states(edits: Iterable[StateEdit]) -> frozenset[str]:
+    """The ids of the new states that need the sources' history."""
+    return frozenset(e.new.state.state_id for e in edits if e.new is not None and _is_backfilled(e))
 
 
 def _is_backfilled(edit: StateEdit) -> bool:

@@ -69,13 +69,13 @@ def _former(
     named = [
         replace(s, identity=known_as.get(s.identity, s.identity) or f"not {s.identity}") for s in sources
     ]
-    known = go_on(last.sources, named)
+    known = go_on(last.positions, named)
     if spec.name in known:
         return None
     used = {state.folder for state in known.values()}
     left = [
         state
-        for state in last.sources
+        for state in last.positions
         if state.folder not in used and state.connector == spec.connector and state.identity
     ]
     chosen = [state for state in left if state.name.lower() == spec.name.lower()] or left
@@ -99,9 +99,9 @@ def write_down(
     last = recover(journal).last
     if last is None or dict(last.moved) == dict(moved.known_as):
         return ()
-    sources, warnings = taken_over(journal, last, program, moved, journal.store, source_of)
-    void = last.carried_on(last.epoch + 1, run, previous=committed_epoch(last))
-    if not journal.publish(replace(void, sources=sources, moved=moved.known_as)):
+    made, warnings = taken_over(journal, last, program, moved, journal.store, source_of)
+    void = made.carried_on(last.epoch + 1, run, previous=committed_epoch(last))
+    if not journal.publish(replace(void, moved=moved.known_as)):
         raise fencing.lost_manifest(journal, void.epoch)
     journal.forget_replays(void.epoch)
     return warnings
@@ -115,14 +115,14 @@ def taken_over(
     store: CheckpointStore,
     source_of: SourceOf,
     prefix: str = "",
-) -> tuple[tuple[SourceState, ...], tuple[Diagnostic, ...]]:
-    """The sources of `last`, those that have moved with a folder of their own in `store`; and what can't be checked.
+) -> tuple[Manifest, tuple[Diagnostic, ...]]:
+    """`last` with sources that have moved, which have new folders of their own in `store`; and what can't be checked.
 
     `prefix` is where the journal has the folders of `last`. Raises DiagnosticError (STA018) if the data is not the same.
     """
-    known = go_on(last.sources, program.sources)
+    known = go_on(last.positions, program.sources)
     former = {spec.name: spec for spec in physical_plan(journal, last).sources}
-    found = {state.folder: state for state in last.sources}
+    found = {state.folder: state for state in last.positions}
     warnings = []
     for spec in program.sources:
         if spec.name not in moved.tables or spec.name not in known:
@@ -131,6 +131,11 @@ def taken_over(
         folder = _free(store, spec.name, [*found, *(one.folder for one in found.values())])
         source = source_of(spec, store, folder)
         if isinstance(source, Movable):
+            if state.name not in former:
+                raise _wrong(
+                    f"the table `{spec.name}` was not read when it moved",
+                    notes=("run the query over its former place once, and then again with its new place",),
+                )
             source.take_over(former[state.name], journal.store, f"{prefix}{state.folder}", state.position)
             found[state.folder] = replace(state, folder=folder)
         else:
@@ -144,7 +149,12 @@ def taken_over(
                     severity="warning",
                 )
             )
-    return tuple(found[state.folder] for state in last.sources), tuple(warnings)
+    made = replace(
+        last,
+        sources=tuple(found[state.folder] for state in last.sources),
+        parked=tuple(found[state.folder] for state in last.parked),
+    )
+    return made, tuple(warnings)
 
 
 def _free(store: CheckpointStore, table: str, used: Sequence[str]) -> str:

@@ -658,7 +658,7 @@ def test_a_terminal_shows_what_it_is_given(job: Job, capsys: pytest.CaptureFixtu
     assert [d.code for d in job.warnings] == ["STA016"]
     assert "8" in capsys.readouterr().out
     job.add((8, 12, "a", 13))
-    assert [d.code for d in job.refused(T + "SELECT DISTINCT s FROM t;")] == ["STA010"]
+    assert [d.code for d in job.refused(T + "SELECT DISTINCT s FROM t;")] == ["STA014"]
 
 
 def test_changes_on_a_terminal_are_brought_to_another_query(job: Job) -> None:
