@@ -24,7 +24,7 @@ from sqlstream_operators.operators.registry import operator_of
 from sqlstream_operators.operators.window.windows import closed_upto, window_ends_of_slice
 from sqlstream_operators.plan.schema import KIND_COLUMN, Column, Schema
 from sqlstream_operators.plan.spec import OperatorSpec, OperatorStep, PhysicalPlan, WindowAggregateSpec
-from sqlstream_operators.plan.state_schema import TIME, StateTable
+from sqlstream_operators.plan.state_schema import TIME, StateSchema, StateTable
 from sqlstream_operators.plan.types import BIGINT
 from sqlstream_operators.plan.watermarks import Watermarks
 from sqlstream_operators.state.memory import MemoryShardStore
@@ -189,7 +189,9 @@ def derived_shards(derived: DerivedTable, edit: StateEdit, old: Loaded, *, shard
     assert edit.old is not None
     table_ = edit.new.state.table(derived.table)
     schema = columns_of(table_)
-    pieces = _from(derived.reads, derived.rows, edit.old, old, schema)
+    pieces = _from(derived.reads, derived.rows, edit.old.state, old, schema)
+    for more in derived.also:
+        pieces += _from(more.reads, more.rows, more.state, old, schema)
     together = pa.concat_tables(pieces)
     keys = [together.column(f.name) for f in table_.key]
     numbers = shard_of(key_groups(keys, GROUPS, rows=together.num_rows), shards, GROUPS)
@@ -204,13 +206,13 @@ def derived_shards(derived: DerivedTable, edit: StateEdit, old: Loaded, *, shard
     return found
 
 
-def _from(reads: Sequence[str], text: str, spec: OperatorSpec, old: Loaded, schema: Schema) -> list[pa.Table]:
+def _from(reads: Sequence[str], text: str, state: StateSchema, old: Loaded, schema: Schema) -> list[pa.Table]:
     """The rows of some SQL over each shard of an old state."""
     pieces = []
-    tables = {name: spec.state.table(name) for name in reads}
+    tables = {name: state.table(name) for name in reads}
     for shard in range(old.stores.shards):
         for name, t in tables.items():
-            DUCK.register(f"old.{name}", old.rows(spec.state.state_id, t)[shard], columns_of(t))
+            DUCK.register(f"old.{name}", old.rows(state.state_id, t)[shard], columns_of(t))
         pieces.append(_typed(DUCK.query(text), schema))
         for name in tables:
             DUCK.drop(f"old.{name}")
@@ -283,7 +285,7 @@ def _run_on_inputs(edit: StateEdit, old: Loaded, *, shards: int) -> dict[str, li
     assert edit.derivation is not None
     inputs = []
     for given in edit.derivation.inputs:
-        rows_ = pa.concat_tables(_from(given.reads, given.rows, edit.old, old, given.columns))
+        rows_ = pa.concat_tables(_from(given.reads, given.rows, edit.old.state, old, given.columns))
         keys = [rows_.column(name) for name in given.keys]
         inputs.append((rows_, shard_of(key_groups(keys, GROUPS, rows=rows_.num_rows), shards, GROUPS)))
     found: dict[str, list[pa.Table]] = {t.name: [] for t in edit.new.state.tables}
