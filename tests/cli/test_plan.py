@@ -423,7 +423,7 @@ def test_groups_that_are_rolled_up(tmp_path: Path, told: Told) -> None:
  9 |   SUM(v)
    |   ^^^^^^ sum of v: ADAPT
 11 | GROUP BY k, upper(r);
-   |          ^^^^^^^^^^^ k, call(upper, r): ADAPT
+   |          ^^^^^^^^^^^ k, upper(r): ADAPT
 
 4 fields adapted, 1 dropped. The result is exact.
 """
