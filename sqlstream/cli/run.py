@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from sqlstream.cli import options
+from sqlstream.cli.moved import known_sources
 from sqlstream.cli.output import OutputError
 from sqlstream.cli.render import show
 from sqlstream.project import check_paths, load_project, parse_pairs, pipeline_name, plan, state_directory
@@ -67,6 +68,15 @@ from sqlstream_planner.diagnostics import Diagnostic
     metavar="PATH",
     help="Read this file of a source from its beginning, whatever was read of it before. Repeatable.",
 )
+@options.moved_option
+@click.option(
+    "--accept",
+    "accepted",
+    multiple=True,
+    metavar="fresh:NAME",
+    help="Let an operator's state or a new sink begin now, without the input read so far (NAME as `sqlstream plan` shows "
+    "it, or all). Repeatable.",
+)
 @options.profile_option
 @click.option(
     "--json",
@@ -88,6 +98,8 @@ def command(
     restart_delay: float | None,
     skipped: tuple[str, ...],
     read_again: tuple[str, ...],
+    source_moved: tuple[str, ...],
+    accepted: tuple[str, ...],
     profile: str | None,
     as_json: bool,
 ) -> None:
@@ -104,7 +116,8 @@ def command(
     """
     project = load_project(file.parent, profile)
     conf = {**project.conf, **parse_pairs(settings, "--conf")}
-    planned = plan(file, project, parse_pairs(variables, "--var"))
+    given = parse_pairs(variables, "--var")
+    planned = plan(file, project, given)
     if not as_json:
         show(planned.warnings, planned.rendered.sources)
     physical = planned.physical
@@ -119,6 +132,10 @@ def command(
         from sqlstream.cli.origins import named_origin
 
         origin = named_origin(savepoint, state_directory(planned, file, project, None), state)
+    planned, moved = known_sources(
+        planned, state, origin, source_moved, lambda known_as: plan(file, project, given, known_as)
+    )
+    physical = replace(planned.physical, options=physical.options)
 
     from sqlstream.cli.progress import JsonLines, Progress, TerminalProgress, TextLines, dead_letter_warning
     from sqlstream.connectors.filesystem.feedback import check_feedback
@@ -136,9 +153,9 @@ def command(
         progress = TerminalProgress(name, physical, state)
     else:
         progress = TextLines(name, physical, state)
-    given: list[tuple[Order, str]] = [("skip", path) for path in skipped]
-    given += [("again", path) for path in read_again]
-    orders = FileOrders(given, (str(Path.cwd()), str(file.parent.absolute()))) if given else None
+    asked: list[tuple[Order, str]] = [("skip", path) for path in skipped]
+    asked += [("again", path) for path in read_again]
+    orders = FileOrders(asked, (str(Path.cwd()), str(file.parent.absolute()))) if asked else None
 
     def tell(warning: Diagnostic) -> None:
         progress.clear()
@@ -159,6 +176,8 @@ def command(
                 physical,
                 state_dir=state,
                 secrets=planned.secrets,
+                nodes=planned.state_nodes,
+                accept=accepted,
                 sql=planned.masked_sql,
                 parallelism=parallelism if parallelism is not None else project.parallelism,
                 master=master or project.master or "local[*]",
@@ -173,6 +192,7 @@ def command(
                 base_dir=file.parent,
                 written=planned.written,
                 orders=orders,
+                moved=moved,
                 tell=tell,
             )
             progress.finished(result)

@@ -6,7 +6,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,11 +18,13 @@ from sqlstream.connectors.api import ConnectorContext, Sink, Source
 from sqlstream.connectors.filesystem.orders import FileOrders
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.coordination.lease import BEAT_S, Lease
-from sqlstream.runtime.loop import fork
+from sqlstream.runtime.edits.backfill import Backfilled, backfill
+from sqlstream.runtime.loop import fork, moved_sources
 from sqlstream.runtime.loop.admission import DEFAULT_TARGET_S, Admission
 from sqlstream.runtime.loop.epochs import EpochLoop
 from sqlstream.runtime.loop.faults import Faults, no_faults
 from sqlstream.runtime.loop.letter_budget import LetterBudget
+from sqlstream.runtime.loop.moved_sources import Moves
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.recovery import (
@@ -54,6 +56,7 @@ from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written
 from sqlstream_planner.edits.verdict import StateEdit
+from sqlstream_planner.physical.state_node import NO_NODES, StateNodes
 from sqlstream_planner.secrets.references import Secrets
 
 
@@ -101,8 +104,11 @@ def run_pipeline(
     wall_clock: Callable[[], float] = time.time,
     sql: str | None = None,
     origin: fork.Origin | None = None,
+    nodes: StateNodes = NO_NODES,
+    accept: Collection[str] = (),
     written: Mapping[str, Written] = NOWHERE,
     orders: FileOrders | None = None,
+    moved: Moves | None = None,
     tell: Callable[[Diagnostic], None] = lambda warning: None,
 ) -> RunResult:
     """Run a plan until its bounded sources are exhausted and everything is committed, or `stop` is set.
@@ -116,8 +122,10 @@ def run_pipeline(
     epoch. `restart` goes before the strategy that the plan asks for; `on_restart` is told of each.
     `sql` is the text that the plan was made of, rendered and without secrets: it is kept with the manifests. `written`
     says where in the user's file the sinks stand, `origin` is the savepoint that a new state directory begins with,
-    `orders` what to do about single files of the sources; `tell` takes
-    warnings about what the run meets.
+    `nodes` are what the plan's states were made of (`Planned.state_nodes`): without them, edits can't derive a state from
+    another. `accept` is what may begin in the middle of the input (`fresh:<operator or sink>`, `fresh:all`).
+    `orders` what to do about single files of the sources, `moved` which sources' data is elsewhere now (the plan was made
+    with it); `tell` takes warnings about what the run meets.
     `wall_clock` (seconds since 1970) is what state with a time to live goes by; each epoch's is in its plan.
     Raises DiagnosticError: exit code 4 if the state does not fit the plan, is damaged, or another run works
     on it; 1 if the data can't be computed or read; 5 if the machine, Spark or a sink's database refuses.
@@ -143,15 +151,24 @@ def run_pipeline(
     totals = Totals()
     restarts = Restarts(restart or strategy_of(plan.options.restart), stop, totals, on_restart)
 
+    def source_of(spec: SourceSpec, store: CheckpointStore, folder: str) -> Source:
+        known = (secrets or Secrets()).resolved(spec)
+        return (connectors or REGISTERED).source(known, ConnectorContext(store, base, folder=folder))
+
     def attempt() -> RunResult:
         lease.check()
         if origin is not None and not restarts.is_up:
             fork.begin(origin, store, plan, run)
+        if moved is not None and moved.tables and not restarts.is_up:
+            for warning in moved_sources.write_down(journal, plan, moved, run, source_of):
+                tell(warning)
         found = recover(journal)
         edits: tuple[StateEdit, ...] = ()
         if found.last is not None:
-            edits = state_edits(journal, found.last, plan)
-            for warning in check_compatible(journal, found.last, plan, edits=edits, sql=sql, written=written):
+            edits = state_edits(journal, found.last, plan, nodes, accept=accept)
+            for warning in check_compatible(
+                journal, found.last, plan, sql=sql, written=written, accept=accept
+            ):
                 if not restarts.is_up:
                     tell(warning)
         shards = _shards(plan, parallelism, found.plan, found.last, runner)
@@ -172,21 +189,38 @@ def run_pipeline(
         def on_up() -> None:
             restarts.is_up = True
 
+        job = LoopSettings(
+            parallelism=shards,
+            base_dir=base,
+            local_dir=str(cache),
+            admission=_admission(plan, max_rows_per_epoch),
+            tasks=lambda: max(runner.known_parallelism or shards, 1),
+            max_epochs=max_epochs,
+            letters=LetterBudget(plan.options.max_dead_letters, plan.options.max_dead_letter_share),
+            **({} if poll_s is None else {"poll_s": poll_s}),
+        )
+
+        def from_history(program: Program, *, states: Collection[str], until: Manifest) -> Backfilled | None:
+            with _history_told(edits, states):
+                return backfill(
+                    program,
+                    states=states,
+                    until=until,
+                    store=store,
+                    runner=runner,
+                    settings=job,
+                    run=run,
+                    stop=stop,
+                    check_lease=lease.check,
+                    wall_clock=wall_clock,
+                )
+
         return EpochLoop(
             program,
             journal,
             runner,
             GarbageCollector(journal, retained=retained_epochs, pins=Savepoints(store).pinned),
-            LoopSettings(
-                parallelism=shards,
-                base_dir=base,
-                local_dir=str(cache),
-                admission=_admission(plan, max_rows_per_epoch),
-                tasks=lambda: max(runner.known_parallelism or shards, 1),
-                max_epochs=max_epochs,
-                letters=LetterBudget(plan.options.max_dead_letters, plan.options.max_dead_letter_share),
-                **({} if poll_s is None else {"poll_s": poll_s}),
-            ),
+            job,
             run,
             lineage=token_hex(16),
             stop=stop,
@@ -196,6 +230,7 @@ def run_pipeline(
             totals=totals,
             check_lease=lease.check,
             faults=faults,
+            backfill=from_history,
             wall_clock=wall_clock,
         ).run()
 
@@ -223,6 +258,28 @@ def run_pipeline(
             if own_runner is not None:
                 own_runner.close()
             lease.release()
+
+
+@contextmanager
+def _history_told(edits: Iterable[StateEdit], states: Collection[str]) -> Iterator[None]:
+    """Says of history that is gone how to do without it: exit code 3, consent is needed."""
+    try:
+        yield
+    except DiagnosticError as error:
+        if all(d.code != "DAT008" for d in error.diagnostics):
+            raise
+        steps = [e.step for e in edits if e.new is not None and e.new.state.state_id in states]
+        way = " ".join(f"--accept fresh:{step}" for step in steps)
+        told = [
+            replace(
+                d,
+                help=f"{d.help}; or let what needs it begin now, with `{way}`"
+                if d.help
+                else f"let what needs it begin now, with `{way}`",
+            )
+            for d in error.diagnostics
+        ]
+        raise DiagnosticError(*told, exit_code=3) from error
 
 
 @contextmanager
@@ -300,7 +357,9 @@ def _program(
         restated = restated_sinks(before, plan)
         if committed_epoch(last):
             new = tuple(name for name in specs if name not in {spec.name for spec in before.sinks})
-    folders = own_folders(go_on(() if last is None else last.sources, plan.sources), plan.sources)
+    positions = () if last is None else last.positions
+    known = go_on(positions, plan.sources)
+    folders = own_folders(known, plan.sources, taken=[state.folder for state in positions])
     return Program(
         plan=plan,
         text=text,

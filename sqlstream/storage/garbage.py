@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sqlstream.storage import backfills
 from sqlstream.storage.journal import Journal, manifest_name, physical_plan_name, plan_name, sql_name
 from sqlstream.storage.manifest import Manifest
 from sqlstream_operators.state import staged_rows
@@ -81,8 +82,9 @@ class GarbageCollector:
         self._store.sweep_temporary()
         plans, manifests = self._journal.epochs()
         last = manifests[-1] if manifests else 0
+        end: Manifest | None = None
         for epoch in manifests[-self._retained :]:
-            if epoch not in self._kept:
+            if epoch not in self._kept or epoch == last:
                 try:
                     manifest = self._journal.manifest(epoch)
                 except DiagnosticError:
@@ -90,6 +92,7 @@ class GarbageCollector:
                         raise
                     continue  # an older one is damaged: nothing can be made of it, and nothing needs it
                 self._kept[epoch] = files_of(manifest)
+                end = manifest
         pinned = self._pinned()
         if pinned is None:
             return
@@ -97,6 +100,7 @@ class GarbageCollector:
         old = [manifest_name(epoch) for epoch in manifests] + [plan_name(e) for e in plans if e <= last]
         folders = (self._state_folder, staged_rows.FOLDER, "plans")
         found = [*old, *(name for folder in folders for name in self._store.list(folder))]
+        found += backfills.unwanted(self._store, end)
         for name in found:
             if name not in needed:
                 self._store.delete(name)

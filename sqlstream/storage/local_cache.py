@@ -54,6 +54,18 @@ def prepare(directory: Path, state_uri: str, states: Iterable[str], shards: int)
             shutil.rmtree(slot, ignore_errors=True)
 
 
+def hand_over(directory: Path, target: Path, states: Iterable[str]) -> None:
+    """Move the caches of these states to those of the state directory that takes the states over; remove the others."""
+    wanted = set(states)
+    with contextlib.suppress(OSError):  # a cache may be lost at any time
+        for slot in directory.iterdir():
+            found = _SLOT.match(slot.name)
+            if found and not found[3] and found["state"] in wanted:
+                shutil.rmtree(target / slot.name, ignore_errors=True)
+                slot.rename(target / slot.name)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
 def remove_unused(parent: Path, keep: Path) -> None:
     """Remove caches beside `keep` whose state directory is gone, or that were not used for a week."""
     with contextlib.suppress(OSError):

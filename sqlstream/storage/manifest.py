@@ -336,8 +336,10 @@ class Manifest:
     this one that is not void, 0 if there is none: the epoch that a sink's target must be at before this one is applied.
     `rows_cap` holds for the epochs after it, `tally` counts dead letters up to it. `last_field_id` is the greatest id that a
     stored field ever had. `new_sinks` are those that it gave rows to for the first time. `edits` says what was decided about
-    the state, if the query was edited before this epoch (`StateEdit` as plain data). `origin` names the savepoint that the
-    state directory began with ("": with nothing).
+    the state, if the query was edited before this epoch (`StateEdit` as plain data). `parked` are sources that the query no
+    longer reads: should it do so again, they go on from there. `origin` names the savepoint that the
+    state directory began with ("": with nothing). `moved` says of identities of sources, as files declare them, under which
+    ones the state knows their data: it was elsewhere ("": this data is elsewhere now).
     """
 
     epoch: int
@@ -364,6 +366,13 @@ class Manifest:
     tally: LetterTally = LetterTally()
     new_sinks: tuple[str, ...] = ()
     edits: tuple[Mapping[str, Any], ...] = ()
+    moved: Mapping[str, str] = field(default_factory=dict)
+    parked: tuple[SourceState, ...] = ()
+
+    @property
+    def positions(self) -> tuple[SourceState, ...]:
+        """Of all sources of which a position is known: those that the query reads come first."""
+        return (*self.sources, *self.parked)
 
     def before(self, sink: str) -> int:
         """The epoch that a sink's target must be at before this one is applied."""
@@ -429,6 +438,8 @@ class Manifest:
                 "tally": [self.tally.total, self.tally.rows, self.tally.letters],
                 "new_sinks": list(self.new_sinks),
                 "edits": [dict(edit) for edit in self.edits],
+                "moved": dict(self.moved),
+                "parked": [source.to_json() for source in self.parked],
                 "rows_cap": self.rows_cap and [self.rows_cap.rows, self.rows_cap.epochs],
             },
         )
@@ -465,4 +476,6 @@ class Manifest:
             tally=LetterTally(*content.get("tally", ())),  # manifests of older versions have none
             new_sinks=tuple(content.get("new_sinks", ())),
             edits=tuple(content.get("edits", ())),
+            moved=content.get("moved", {}),
+            parked=tuple(SourceState.from_json(source) for source in content.get("parked", ())),
         )

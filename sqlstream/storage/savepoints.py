@@ -69,7 +69,7 @@ class Savepoint:
     @property
     def source_folders(self) -> frozenset[str]:
         """Where its sources keep what they have listed; nothing there is ever deleted."""
-        return frozenset(source.folder for source in self.manifest.sources if source.folder)
+        return frozenset(source.folder for source in self.manifest.positions if source.folder)
 
     def to_bytes(self) -> bytes:
         """The content of its file."""

@@ -29,6 +29,7 @@ def run_here(
     return run_pipeline(
         planned.physical,
         secrets=planned.secrets,
+        nodes=planned.state_nodes,
         state_dir=folder / state,
         local_dir=folder / "cache",
         base_dir=folder,

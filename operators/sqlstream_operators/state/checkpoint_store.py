@@ -56,6 +56,12 @@ class CheckpointStore:
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, (self.uri, self.sync, self.settle_seconds)
 
+    def below(self, folder: str) -> CheckpointStore:
+        """A folder of this store as a store of its own."""
+        place, mark, options = self.uri.partition("?") if "://" in self.uri else (self.uri, "", "")
+        uri = f"{place.rstrip('/')}/{folder}{mark}{options}"
+        return CheckpointStore(uri, sync=self.sync, settle_seconds=self.settle_seconds)
+
     @property
     def is_local(self) -> bool:
         """Whether files are on a file system of this machine: reading one again is as fast as from a copy."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,10 @@ class StateFile:
     name: str
     bytes: int
     digest: str
+
+    def below(self, folder: str) -> StateFile:
+        """The same file, as a store names it in which it is in this folder."""
+        return replace(self, name=f"{folder}/{self.name}")
 
     def to_json(self) -> list[Any]:
         """Plain JSON data; `from_json` reads it back."""
@@ -118,6 +122,20 @@ class ShardVersion:
     rows: int = 0
     bytes: int = 0
     schemas: tuple[StateSchema, ...] = field(default=())
+
+    def below(self, folder: str, version: int) -> ShardVersion:
+        """The same content under another number, where its files are in this folder of the store."""
+
+        def moved(deltas: tuple[Delta, ...]) -> tuple[Delta, ...]:
+            return tuple(replace(d, file=d.file and d.file.below(folder)) for d in deltas)
+
+        return replace(
+            self,
+            version=version,
+            snapshot=tuple(file.below(folder) for file in self.snapshot),
+            deltas=moved(self.deltas),
+            earlier=moved(self.earlier),
+        )
 
     @classmethod
     def empty(cls) -> ShardVersion:

@@ -68,7 +68,7 @@ def edit_plan(
     fresh = savepoint is not None or is_fresh_fork(manifest)
     return _compare(
         _Before(
-            before, manifest.sources, sizes, manifest.max_parallelism, given=bool(committed_epoch(manifest))
+            before, manifest.positions, sizes, manifest.max_parallelism, given=bool(committed_epoch(manifest))
         ),
         program,
         against=Against(
@@ -151,7 +151,7 @@ def _compare(
     for edit in edits:
         part = _state(_agreed(edit, now, there), before, now, there)
         states.append(part)
-        consents += _consents(part, there)
+        consents += _consents(part, now, there)
     sinks, told = sink_parts(
         before.plan if before.given else None,
         now,
@@ -255,10 +255,11 @@ def _dropped(state: StateSchema) -> Iterable[FieldEdit]:
                 yield FieldEdit(Verdict.DROP, table.name, part, f.name, field_meaning(f, meanings))
 
 
-def _consents(part: StatePart, there: History) -> Iterable[Consent]:
+def _consents(part: StatePart, now: PhysicalPlan, there: History) -> Iterable[Consent]:
     missing = [f for f in part.fields if f.verdict is Verdict.FRESH]
     if missing:
-        why = next(iter(there.missing.values()))
+        read = sources_of(now, part.edit.state.state_id)
+        why = next(there.missing[name] for name in read if name in there.missing)
         whole = part.edit.old is None
         what = part.title if whole else ", ".join(dict.fromkeys(f.meaning for f in missing))
         yield Consent(f"fresh:{part.name}", what, dataclasses.replace(why, severity="warning"))

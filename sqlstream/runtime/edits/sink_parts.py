@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from sqlstream.runtime.edits.plan_parts import SinkChange, SinkPart
@@ -12,7 +12,16 @@ from sqlstream.runtime.loop.watermarks import WindowEnds, window_ends
 from sqlstream.storage.manifest import SourceState
 from sqlstream_operators.plan.answers import missing_answers
 from sqlstream_operators.plan.cut_down import cut_down
-from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec
+from sqlstream_operators.plan.spec import (
+    ExchangeInput,
+    ExchangeOutput,
+    LateStep,
+    PhysicalPlan,
+    SinkOutput,
+    SinkSpec,
+    Stage,
+    Step,
+)
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN
 from sqlstream_planner.diagnostics import Diagnostic, Written
 
@@ -46,10 +55,13 @@ def sink_parts(
     parts: list[SinkPart] = []
     told: list[Diagnostic] = []
     former = {spec.name for spec in before.sinks}
-    for spec, found in edits_by_sink(before, now, same_text=same_text, written=written):
+    read = {state.name for state in sources}
+    unread = frozenset(spec.name for spec in now.sources if spec.name not in read)
+    for spec, found in edits_by_sink(before, now, same_text=same_text, written=written, unread=unread):
         told += found
         if not found:
-            parts.append(SinkPart(spec.name, spec.connector, SinkChange.GOES_ON))
+            change = SinkChange.GOES_ON if spec.name in former else SinkChange.WHOLE
+            parts.append(SinkPart(spec.name, spec.connector, change))
             continue
         [first, *_] = found
         change = _CHANGES[first.code]
@@ -90,15 +102,39 @@ def _new(spec: SinkSpec, plan: PhysicalPlan, problems: Mapping[str, Diagnostic],
 def _from_when(spec: SinkSpec, plan: PhysicalPlan, sources: Iterable[SourceState]) -> str:
     """From when on a sink whose rows stay as they were given has those of the new query, in words."""
     applied = {s.name: s.resume if s.applied >= WATERMARK_MAX else s.applied for s in sources}
-    steps = {step.name for stage in cut_down(plan, (), {spec.name}).stages for step in stage.steps}
+    fed = cut_down(plan, (), {spec.name})
+    steps = {step.name for stage in fed.stages for step in stage.steps}
     ends = [e for e in window_ends(plan) if e.step in steps and e.slice_us > 1]
     marks = [e.least(applied) for e in ends if set(e.sources) <= applied.keys()]
-    if not ends:
+    windows = {end.step for end in ends}
+    outputs = [(stage, o.input) for stage in fed.stages for o in stage.outputs if isinstance(o, SinkOutput)]
+    if not all(_comes_through(fed, stage, name, windows) for stage, name in outputs):
         return "the new query from the next row on"
     if len(marks) < len(ends) or not all(WATERMARK_MIN < mark < WATERMARK_MAX for mark in marks):
         return "the new query in all windows that close from now on"
     last = min(_last_end(end, mark) for end, mark in zip(ends, marks, strict=True))
     return f"the new query in windows that end after {_time(last)}"
+
+
+def _comes_through(plan: PhysicalPlan, stage: Stage, relation: str, windows: Collection[str]) -> bool:
+    """Whether every row of a relation was held by one of these operators before."""
+    if relation in windows:
+        return True
+    step = next((step for step in stage.steps if relation in (step.name, *_also(step))), None)
+    if step is not None:
+        inputs = (step.input, *step.also) if isinstance(step, LateStep) else step.inputs
+        return all(_comes_through(plan, stage, name, windows) for name in inputs)
+    read = next(i for i in stage.inputs if i.name == relation)
+    return isinstance(read, ExchangeInput) and all(
+        _comes_through(plan, before, output.input, windows)
+        for before in plan.stages
+        for output in before.outputs
+        if isinstance(output, ExchangeOutput) and output.edge == read.edge
+    )
+
+
+def _also(step: Step) -> tuple[str, ...]:
+    return tuple(f"{name}.kept" for name in step.also) if isinstance(step, LateStep) else ()
 
 
 def _last_end(ends: WindowEnds, watermark: int) -> int:

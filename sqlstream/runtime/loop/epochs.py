@@ -16,7 +16,7 @@ from dataclasses import replace
 from sqlstream.connectors.api import Split
 from sqlstream.runtime.coordination import fencing
 from sqlstream.runtime.loop import watermarks
-from sqlstream.runtime.loop.adaptation import adapted
+from sqlstream.runtime.loop.adaptation import Backfill, Backfilled, adapted, backfilled_states
 from sqlstream.runtime.loop.faults import Faults, no_faults
 from sqlstream.runtime.loop.outputs import Outputs
 from sqlstream.runtime.loop.planning import EpochPlanner, Ready, same_input
@@ -45,7 +45,7 @@ from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.answers import missing_answers
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.state.version import ShardVersion
-from sqlstream_planner.diagnostics import DiagnosticError
+from sqlstream_planner.diagnostics import DiagnosticError, InternalError
 
 #: Codes of errors that are no surprise when all processes of a run are told to stop.
 _SPARK_IS_GONE = frozenset({"ENV003", "ENV004", "ENV007"})
@@ -73,6 +73,7 @@ class EpochLoop:
         totals: Totals | None = None,
         check_lease: Callable[[], None] = lambda: None,
         faults: Faults = no_faults,
+        backfill: Backfill | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
@@ -90,6 +91,8 @@ class EpochLoop:
         self._checked = False
         self._check_lease = check_lease
         self._faults = faults
+        self._backfill = backfill
+        self._backfilled: Backfilled | None = None
         self._clock = clock
         self._state = RunState(lineage)
         self._planner = EpochPlanner(program, settings, self._state, run, clock=clock, wall_clock=wall_clock)
@@ -112,7 +115,7 @@ class EpochLoop:
             self._sweep()
             self._restate()
             self._on_up()
-            outcome = self._epochs()
+            outcome = "stopped" if self._stop.requested else self._epochs()
         except DiagnosticError as error:
             # Whoever stopped the run may have stopped Spark as well: the epoch is done again by the next run.
             gone = all(diagnostic.code in _SPARK_IS_GONE for diagnostic in error.diagnostics)
@@ -179,8 +182,25 @@ class EpochLoop:
         if edits:
             self._on_phase("adapting the state to the edited query")
             self._runner.make_ready()
+            if not self._has_backfilled():
+                return
         planned = self._planner.restate(sinks, last.plan_digest if restated else "", edits=edits, new=new)
         self._attempt(self._begun(planned), planning=0.0)
+
+    def _has_backfilled(self) -> bool:
+        """Compute what of an edited query's state needs the sources' history; False if the run is to stop."""
+        wanted = backfilled_states(self._program.edits)
+        if not wanted or self._backfilled is not None:
+            return True
+        last = self._state.last
+        if self._backfill is None or last is None:
+            raise InternalError("a run that can't backfill was given an edit that needs it")
+        self._on_phase("reading the sources' history again")
+        self._backfilled = self._backfill(self._program, states=wanted, until=last)
+        if self._backfilled is None:
+            return False
+        self._faults("backfilled", last.epoch)
+        return True
 
     def _decide(self, found: Recovered) -> None:
         """Replay the epoch that was begun, or give its number up; afterwards nothing is under way."""
@@ -197,6 +217,10 @@ class EpochLoop:
         ):
             self._outputs.abort_after(found.begun)
             self._state.resume(plan)
+            if plan.edits:
+                self._runner.make_ready()
+                if not self._has_backfilled():
+                    return
             if self._journal.replays(plan.epoch) < MOST_REPLAYS or not self._planner.read_less(plan):
                 self._replay(plan)
                 return
@@ -358,7 +382,10 @@ class EpochLoop:
             return self._runner.run(job)
         now = job
         if self._program.edits:
-            states = adapted(self._program.edits, job, self._runner, {})
+            made = self._backfilled
+            states = adapted(self._program.edits, job, self._runner, {} if made is None else made.versions)
+            if made is not None:
+                self._state.sources |= made.sources
             now = replace(job, states=states, states_max_parallelism=0)
             self._faults("adapted", plan.epoch)
         nothing = {source.name: SourceOutcome() for source in plan.sources}
@@ -436,8 +463,10 @@ class EpochLoop:
             sql_digest=self._sql_digest,
             last_field_id=self._state.fields.last,
             origin="" if self._state.last is None else self._state.last.origin,
+            moved={} if self._state.last is None else self._state.last.moved,
             tally=tally,
             new_sinks=plan.new_sinks,
+            parked=self._state.parked,
             edits=tuple(edit.to_json() for edit in self._program.edits) if plan.edits else (),
         )
 

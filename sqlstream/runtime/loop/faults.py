@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Literal
 
 #: The step that has just been done.
-Point = Literal["voided", "planned", "adapted", "run", "prepared", "published", "committed", "collected"]
+Point = Literal[
+    "voided", "planned", "backfilled", "adapted", "run", "prepared", "published", "committed", "collected"
+]
 #: Called with the point and the epoch; whatever it raises ends the run there.
 Faults = Callable[[Point, int], None]
 

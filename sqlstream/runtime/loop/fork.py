@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sqlstream.runtime.loop.recovery import check_compatible, state_edits
+from sqlstream.runtime.loop.recovery import check_compatible
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import RunInfo
 from sqlstream.storage.savepoint_copies import begin_from
@@ -32,8 +32,7 @@ def begin(origin: Origin, target: CheckpointStore, plan: PhysicalPlan, run: RunI
     """
     if has_begun(origin, target):
         return
-    before, last = Journal(origin.store), origin.savepoint.manifest
-    check_compatible(before, last, plan, edits=state_edits(before, last, plan), new_sinks=True)
+    check_compatible(Journal(origin.store), origin.savepoint.manifest, plan, new_sinks=True)
     problems = [problem for _, problem in without_answer(plan)]
     if problems:
         raise DiagnosticError(*problems, exit_code=4)

@@ -70,6 +70,9 @@ class EpochPlanner:
             for stage in self._plan.stages
             for step in stage.steps
         )
+        # A source that is read again goes by what it had seen one epoch earlier: then it hardly matters to what is late how
+        # its rows are cut into epochs, which are others than when they were read first.
+        self._seen_earlier: dict[str, int] = {}
         self._fed: dict[str, float] = {}
         self._paces: dict[str, Pace] = {}
 
@@ -103,14 +106,20 @@ class EpochPlanner:
                 else:
                     finished.add(name)
         late = watermarks.effective(
-            own={name: state.seen for name, state in states.items()},
+            own={name: self._seen(name, state) for name, state in states.items()},
             exhausted={name for name, state in states.items() if state.exhausted},
             idle={name for name in states if name not in finished and self._idle(name, plans, now)},
             groups=self._groups,
             applied={name: state.applied for name, state in states.items()},
         )
+        late = {name: min(mark, self._end(name)) for name, mark in late.items()}
         worth_it = any(plan.splits for plan in plans.values()) or self._closes(states, plans, late)
         worth_it = worth_it or (self._seeded and not committed_epoch(self._state.last))
+        worth_it = worth_it or any(
+            plan.exhausted and states[name].applied < self._end(name)
+            for name, plan in plans.items()
+            if name in self._program.ends
+        )
         return Ready(states, plans, late, worth_it)
 
     def plan(self, ready: Ready) -> EpochPlan:
@@ -128,7 +137,7 @@ class EpochPlanner:
                     splits=tuple(PlannedSplit(s.payload, s.rows, s.bytes) for s in plan.splits),
                     exhausted=plan.exhausted,
                     watermarks=watermarks.planned(
-                        state.applied, ready.late[spec.name], closes_everything=plan.exhausted
+                        state.applied, ready.late[spec.name], self._end(spec.name) if plan.exhausted else None
                     ),
                 )
             )
@@ -187,6 +196,7 @@ class EpochPlanner:
         """Learn from an epoch, before it is adopted, how fast event time goes on in each source."""
         for state in manifest.sources:
             before = self._state.sources[state.name].seen
+            self._seen_earlier[state.name] = before
             if before > WATERMARK_MIN:
                 pace = Pace.between(before, state.seen, manifest.rows[state.name])
                 if pace is not None:
@@ -231,6 +241,14 @@ class EpochPlanner:
             (float(seconds) for seconds in asked if seconds is not None), default=self._settings.poll_s
         )
 
+    def _end(self, name: str) -> int:
+        """The watermark of a source once it has ended."""
+        return self._program.ends.get(name, WATERMARK_MAX)
+
+    def _seen(self, name: str, state: SourceState) -> int:
+        """The watermark of a source by what it has read."""
+        return state.seen if name not in self._program.ends else self._seen_earlier.get(name, state.applied)
+
     def _idle(self, name: str, plans: Mapping[str, SourcePlan], now: float) -> bool:
         spec = next(spec for spec in self._plan.sources if spec.name == name)
         timeout = spec.watermark.idle_timeout_us if isinstance(spec.watermark, WatermarkSpec) else None
@@ -247,7 +265,7 @@ class EpochPlanner:
         """Whether an epoch without input would close a window that has rows."""
         before = {name: state.applied for name, state in states.items()}
         after = {
-            name: WATERMARK_MAX if name in plans and plans[name].exhausted else mark
+            name: self._end(name) if name in plans and plans[name].exhausted else mark
             for name, mark in late.items()
         }
         return any(

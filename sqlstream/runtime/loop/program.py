@@ -45,6 +45,8 @@ class Program:
     `secrets` are what references in the plan stand for. `restated` are sinks whose query was edited above its state, and
     which are to get the new answer for the old one; `new_sinks` get it for the first time. `edits` are what becomes of
     the states since the plan that wrote the last manifest, empty if that is this one.
+    `ends` are for sources that are read again up to a position: the watermark (µs) that each had there, which it is at when
+    it has ended, and never beyond. Any other source is at +infinity then.
     """
 
     plan: PhysicalPlan
@@ -59,4 +61,5 @@ class Program:
     new_sinks: tuple[str, ...] = ()
     edits: tuple[StateEdit, ...] = ()
     sql: str | None = None
+    ends: Mapping[str, int] = field(default_factory=dict)
     secrets: Secrets = field(default_factory=Secrets)

@@ -22,9 +22,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from sqlstream.runtime.loop import watermarks
 from sqlstream.runtime.loop.sink_edits import NOWHERE, sink_edits
 from sqlstream.runtime.loop.source_positions import go_on
 from sqlstream.storage.journal import Journal, digest_of
@@ -35,6 +36,7 @@ from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written
 from sqlstream_planner.edits.decide import decide
 from sqlstream_planner.edits.verdict import StateEdit
+from sqlstream_planner.physical.state_node import NO_NODES, StateNodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,24 +90,34 @@ def check_compatible(
     last: Manifest,
     program: PhysicalPlan,
     *,
-    edits: Sequence[StateEdit],
     sql: str | None = None,
     written: Mapping[str, Written] = NOWHERE,
     new_sinks: bool = False,
+    accept: Collection[str] = (),
 ) -> tuple[Diagnostic, ...]:
     """Whether `program`, made of the text `sql`, can go on with the state that `last` names; warnings of what is decided.
 
-    It can if every state is there or follows from what is (`edits`), it reads the same sources, and every sink goes on with
-    what it has (`sink_edits`). A sink may be left out. A sink whose answer is not in the state and a source that is new
-    would start in the middle of the input without saying so, and are refused. With `new_sinks` all are new, and get the
-    answer up to there. Shards and key groups may be others. Raises DiagnosticError with exit code 4 (STA010 state, STA011
+    It can if its sources go on from where they are (`source_problems`), and every sink with what it has (`sink_edits`).
+    A sink may be left out. A sink whose answer is not in the state would start in the middle of the input without saying
+    so, and is refused unless `accept` has it (`fresh:<sink>`). With `new_sinks` all are new, and get the
+    answer up to there. Shards and key groups may be others. Raises DiagnosticError with exit code 4 (STA011
     sources, STA013 to STA015 sinks).
     """
-    problems = [*_states(edits), *_sources(journal, last, program)]
+    problems = [*_sources(journal, last, program)]
     warnings: list[Diagnostic] = []
     if not new_sinks and committed_epoch(last) and last.fingerprint != program_fingerprint(program):
         same_text = sql is not None and last.sql_digest == digest_of(sql.encode())
-        told = list(sink_edits(physical_plan(journal, last), program, same_text=same_text, written=written))
+        read = go_on(last.positions, program.sources)
+        told = list(
+            sink_edits(
+                physical_plan(journal, last),
+                program,
+                same_text=same_text,
+                written=written,
+                unread=frozenset(spec.name for spec in program.sources if spec.name not in read),
+                accepted=lambda name: is_accepted(name, accept),
+            )
+        )
         warnings = [one for one in told if one.severity == "warning"]
         # Another state or source makes another answer: that is told, and not what follows from it.
         problems += [e for e in told if e.severity == "error" and (e.code == "STA013" or not problems)]
@@ -114,65 +126,64 @@ def check_compatible(
     return tuple(warnings)
 
 
+_OTHER_NAME = (
+    "give other data another table name: it is read from its beginning then; or run the file that wrote this state, or "
+    "give another --state-dir to start over"
+)
 _WAY_OUT = "run the file that wrote this state, or give another --state-dir to start over"
 
 
-def state_edits(journal: Journal, last: Manifest, program: PhysicalPlan) -> tuple[StateEdit, ...]:
-    """What becomes of the states that `last` names when `program` goes on from them; nothing if they are its own."""
+def state_edits(
+    journal: Journal,
+    last: Manifest,
+    program: PhysicalPlan,
+    nodes: StateNodes = NO_NODES,
+    *,
+    accept: Collection[str] = (),
+) -> tuple[StateEdit, ...]:
+    """What becomes of the states that `last` names when `program` goes on from them; nothing if they are its own.
+
+    `nodes` are those of the program. What it lacks begins fresh, without the sources' history, for the operators that
+    are named in `accept` (`fresh:<step>`, `fresh:all`).
+    """
     before = {state.state_id: state.schema_id for state in last.states}
     if before == {state.state_id: state.schema_id for state in program.states}:
         return ()
-    return decide(former_plan(journal, last), program)
+    return tuple(
+        edit.fresh() if is_accepted(edit.step, accept) else edit
+        for edit in decide(former_plan(journal, last), program, nodes)
+    )
 
 
-def _states(edits: Sequence[StateEdit]) -> Iterable[Diagnostic]:
-    for edit in edits:
-        missing = edit.missing
-        if edit.new is None or not missing:
-            continue
-        if edit.old is None:
-            yield Diagnostic(
-                "STA010",
-                f"the query needs a state that was not kept: {_named(edit.state)}",
-                notes=("the input that it should have seen has been read already",),
-                help=_WAY_OUT,
-            )
-        else:
-            yield Diagnostic(
-                "STA010",
-                f"the query keeps other things than were kept in the state: {_named(edit.state)}",
-                notes=tuple(f"{f.meaning} is in the query, and was not kept" for f in missing),
-                help=_WAY_OUT,
-            )
+def is_accepted(name: str, accept: Collection[str]) -> bool:
+    """Whether it was agreed that an operator's state, or a sink, begins in the middle of the input."""
+    return f"fresh:{name}" in accept or "fresh:all" in accept
 
 
 def _sources(journal: Journal, last: Manifest, program: PhysicalPlan) -> Iterable[Diagnostic]:
-    return source_problems(last.sources, lambda: physical_plan(journal, last), program)
+    return source_problems(last.positions, lambda: physical_plan(journal, last), program)
 
 
 def source_problems(
     read: Sequence[SourceState], plan: Callable[[], PhysicalPlan], program: PhysicalPlan
 ) -> Iterable[Diagnostic]:
-    """What is wrong with `program` going on from the positions of the sources that `plan` has `read` (STA011)."""
+    """What is wrong with `program` going on from the positions of the sources that `plan` has `read` (STA011).
+
+    Sources may go, and their positions are kept. New ones may come, but not into windows with others.
+    """
     known = go_on(read, program.sources)
     yield from _unidentified(plan, [s for s in program.sources if s.name in known and not s.identity])
     used = {(state.identity, state.folder) for state in known.values()}
-    before = {state.name: state for state in read if (state.identity, state.folder) not in used}
+    before = {state.name: state for state in reversed(read) if (state.identity, state.folder) not in used}
     new = {spec.name: spec for spec in program.sources if spec.name not in known}
-    for name, state in before.items():
-        if name not in new:
-            yield Diagnostic(
-                "STA011",
-                f"the query no longer reads {_data_of(name, program)}, whose position is kept with the state",
-                notes=("if it came back later, rows that arrived meanwhile would be missing or read twice",),
-                help=_WAY_OUT,
-            )
-        elif new[name].connector != state.connector:
+    for name in before.keys() & new.keys():
+        state = before[name]
+        if new[name].connector != state.connector:
             yield Diagnostic(
                 "STA011",
                 f"the table `{name}` was read by the connector '{state.connector}' and is now '{new[name].connector}'",
                 notes=(f"a position of '{state.connector}' means nothing to '{new[name].connector}'",),
-                help=_WAY_OUT,
+                help=_OTHER_NAME,
             )
         else:
             yield Diagnostic(
@@ -182,16 +193,20 @@ def source_problems(
                     *_identity_changes(state.identity, new[name].identity),
                     "a position in the one means nothing in the other",
                 ),
-                help=_WAY_OUT,
+                help=f"if it is the same data in another place, add --source-moved {name}; if not, {_OTHER_NAME}",
             )
-    for name in new:
-        if name not in before:
-            yield Diagnostic(
-                "STA011",
-                f"the query reads the table `{name}`, which it did not before",
-                notes=("its results would not be those of this query over all the input",),
-                help=_WAY_OUT,
-            )
+    for group in watermarks.source_groups(program):
+        for name in sorted(group & new.keys()):
+            others = sorted(group & known.keys())
+            if others:
+                yield Diagnostic(
+                    "STA011",
+                    f"the query reads the table `{name}`, which it did not before, into windows with `{others[0]}`",
+                    notes=(
+                        f"windows that `{others[0]}` has closed were given already, and would be given again with its rows",
+                    ),
+                    help=_WAY_OUT,
+                )
 
 
 def _unidentified(plan: Callable[[], PhysicalPlan], specs: Sequence[SourceSpec]) -> Iterable[Diagnostic]:
@@ -211,13 +226,6 @@ def _unidentified(plan: Callable[[], PhysicalPlan], specs: Sequence[SourceSpec])
             )
 
 
-def _data_of(name: str, program: PhysicalPlan) -> str:
-    """A table of the former program in words; its name may be that of another one now."""
-    if any(spec.name == name for spec in program.sources):
-        return f"what was the table `{name}`"
-    return f"the table `{name}`"
-
-
 def _identity_changes(before: str, now: str) -> Iterable[str]:
     """What differs between two identities of sources, in words."""
     old, new = (json.loads(text) if text else {} for text in (before, now))
@@ -232,10 +240,6 @@ def _changes(old: Mapping[str, object], new: Mapping[str, object]) -> Iterable[s
 
 def _shown(value: object) -> str:
     return "not set" if value is None else f"'{value}'"
-
-
-def _named(schema: StateSchema) -> str:
-    return f"{schema.description or schema.operator} ({schema.operator})"
 
 
 def physical_plan(journal: Journal, manifest: Manifest) -> PhysicalPlan:

@@ -17,7 +17,7 @@ class RunState:
 
     `max_parallelism` is what the versions were written with (0: there are none), `fields` are the ids of the program's
     stored fields, `finished` the sources from which this run has read all that
-    there is.
+    there is, `parked` those that the program does not read.
     """
 
     def __init__(self, lineage: str) -> None:
@@ -27,6 +27,7 @@ class RunState:
         self.versions: dict[str, tuple[ShardVersion, ...]] = {}
         self.max_parallelism = 0
         self.finished: set[str] = set()
+        self.parked: tuple[SourceState, ...] = ()
         self.fields = FieldIds({})
 
     def start_from(self, last: Manifest | None, program: Program) -> None:
@@ -36,7 +37,10 @@ class RunState:
         came_from = {e.new.state.state_id: e.old.state.state_id for e in program.edits if e.new and e.old}
         self.fields = fields.after(program.plan.states, came_from)
         specs = program.plan.sources
-        known = {} if last is None else go_on(last.sources, specs)
+        positions = () if last is None else last.positions
+        known = go_on(positions, specs)
+        taken = {(state.identity, state.folder) for state in known.values()}
+        self.parked = tuple(state for state in positions if (state.identity, state.folder) not in taken)
         self.sources = {spec.name: known.get(spec.name) or _beginning(spec, program) for spec in specs}
         if last is not None:
             self.lineage = last.lineage

@@ -10,11 +10,12 @@ elsewhere, where what it was given so far is missing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.answers import missing_answers
+from sqlstream_operators.plan.cut_down import cut_down
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written, counted
 from sqlstream_planner.explain.meaning import meaning_text
@@ -35,20 +36,39 @@ def _way(spec: SinkSpec, now: PhysicalPlan) -> str:
     return _START_OVER if missing_answers(now, spec.name) else _FROM_SAVEPOINT
 
 
+def _nobody(sink: str) -> bool:
+    return False
+
+
 def sink_edits(
-    before: PhysicalPlan, now: PhysicalPlan, *, same_text: bool, written: Mapping[str, Written] = NOWHERE
+    before: PhysicalPlan,
+    now: PhysicalPlan,
+    *,
+    same_text: bool,
+    written: Mapping[str, Written] = NOWHERE,
+    unread: Collection[str] = (),
+    accepted: Callable[[str], bool] = _nobody,
 ) -> Iterator[Diagnostic]:
     """What is wrong with going on from the plan `before` with the plan `now`, and warnings of what is decided about it.
 
-    `same_text`: both were made of the same SQL. Errors are STA013 (a new sink), STA014 (another query) and STA015
+    `same_text`: both were made of the same SQL. Of the sources `unread` nothing was read so far; of a sink it may be
+    `accepted` that it begins in the middle of the input. Errors are STA013 (a new sink), STA014 (another query) and STA015
     (another destination or declaration), warnings STA016 and STA017 (brought to another answer).
     """
-    for _, found in edits_by_sink(before, now, same_text=same_text, written=written):
+    for _, found in edits_by_sink(
+        before, now, same_text=same_text, written=written, unread=unread, accepted=accepted
+    ):
         yield from found
 
 
 def edits_by_sink(
-    before: PhysicalPlan, now: PhysicalPlan, *, same_text: bool, written: Mapping[str, Written] = NOWHERE
+    before: PhysicalPlan,
+    now: PhysicalPlan,
+    *,
+    same_text: bool,
+    written: Mapping[str, Written] = NOWHERE,
+    unread: Collection[str] = (),
+    accepted: Callable[[str], bool] = _nobody,
 ) -> Iterator[tuple[SinkSpec, tuple[Diagnostic, ...]]]:
     """What `sink_edits` finds about each sink of `now`: nothing about one that goes on as it is."""
     former = {spec.name: spec for spec in before.sinks}
@@ -57,10 +77,16 @@ def edits_by_sink(
     for spec in now.sinks:
         at = written.get(spec.name, Written())
         if spec.name not in former:
-            if missing_answers(now, spec.name) or any(_same_place(spec, other) for other in gone):
+            if any(_same_place(spec, other) for other in gone):
                 yield spec, (_new(spec, gone, at, _way(spec, now)),)
-            else:
+            elif not missing_answers(now, spec.name):
                 yield spec, (_given_all(spec, at),)
+            elif all(source.name in unread for source in cut_down(now, (), (spec.name,)).sources):
+                yield spec, ()  # nothing of its input was read so far
+            elif accepted(spec.name) and spec.changelog == "append":
+                yield spec, (_from_now_on(spec, at),)
+            else:
+                yield spec, (_new(spec, gone, at, _way(spec, now)),)
             continue
         old, new = read_sink_identity(former[spec.name].identity), read_sink_identity(spec.identity)
         found: Iterable[Diagnostic] = ()
@@ -128,6 +154,16 @@ def _new(spec: SinkSpec, gone: Iterable[SinkSpec], at: Written, way: str) -> Dia
         at.query,
         tuple(notes),
         f"{way}; {_NOTHING_CHANGED}",
+    )
+
+
+def _from_now_on(spec: SinkSpec, at: Written) -> Diagnostic:
+    return Diagnostic(
+        "STA016",
+        f"the table `{spec.name}` is new, and is given rows from now on",
+        at.query,
+        ("what was read so far is not in it, which was accepted",),
+        severity="warning",
     )
 
 

@@ -42,8 +42,10 @@ def _alike(states: Sequence[SourceState]) -> bool:
     )
 
 
-def own_folders(known: Mapping[str, SourceState], specs: Iterable[SourceSpec]) -> dict[str, str]:
-    """The folder of each source in the state directory: the one that it has, or a new one.
+def own_folders(
+    known: Mapping[str, SourceState], specs: Iterable[SourceSpec], taken: Iterable[str] = ()
+) -> dict[str, str]:
+    """The folder of each source in the state directory: the one that it has, or a new one, not among `taken`.
 
     >>> state = SourceState("b", "x", {}, folder="sources/a")
     >>> specs = [SourceSpec("b", "x", {}, (), ()), SourceSpec("a", "x", {}, (), ())]
@@ -51,12 +53,13 @@ def own_folders(known: Mapping[str, SourceState], specs: Iterable[SourceSpec]) -
     {'b': 'sources/a', 'a': 'sources/a.2'}
     """
     folders = {name: state.folder for name, state in known.items()}
+    used = frozenset(taken)
     for spec in specs:
         if spec.name in folders:
             continue
         plain = folder = f"sources/{quote(spec.name, safe='')}"
         number = 1
-        while folder in folders.values():
+        while folder in folders.values() or folder in used:
             number += 1
             folder = f"{plain}.{number}"
         folders[spec.name] = folder

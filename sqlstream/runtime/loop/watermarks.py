@@ -164,6 +164,6 @@ def resumed(state: SourceState) -> SourceState:
     )
 
 
-def planned(previous: int, late: int, closes_everything: bool) -> Watermarks:
-    """The three watermarks of a source in an epoch."""
-    return Watermarks(previous, late, WATERMARK_MAX if closes_everything else late)
+def planned(previous: int, late: int, end: int | None) -> Watermarks:
+    """The three watermarks of a source in an epoch; `end` is what it is at when it has ended, None if it has not."""
+    return Watermarks(previous, late, late if end is None else end)

@@ -11,13 +11,9 @@ import pytest
 
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import EpochPlan, Manifest
-from sqlstream_operators.plan.spec import OperatorStep, PhysicalPlan, Step
-from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
-from sqlstream_operators.plan.types import INTEGER
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import DiagnosticError
-from tests.operators.pipelines import window_plan
-from tests.runtime.support import TUMBLE, Crash, World, crash_at, manifests, rows_of, tumbling
+from tests.runtime.support import Crash, World, crash_at, manifests, rows_of, tumbling
 
 TIMES = (1, 2, 13, 15, 16, 27, 28, 35, 31, 36, 43, 52, 57, 58, 61, 66, 72, 74)
 EVENTS = rows_of(*((ts, "ab"[ts % 2]) for ts in TIMES))
@@ -137,48 +133,6 @@ def test_a_lost_local_cache_is_built_again(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------------- changed queries
-
-
-def with_state(change: StateSchema) -> PhysicalPlan:
-    plan = window_plan(TUMBLE)
-
-    def changed(step: Step) -> Step:
-        if not isinstance(step, OperatorStep):
-            return step
-        return replace(step, operator=replace(step.operator, state=change))
-
-    stages = tuple(replace(stage, steps=tuple(map(changed, stage.steps))) for stage in plan.stages)
-    return replace(plan, states=(change,), stages=stages)
-
-
-def test_another_schema_of_a_state_is_refused_in_words(tmp_path: Path) -> None:
-    world = stopped_after(tmp_path, 2)
-    (old,) = world.plan.states
-    acc = old.table("acc")
-    wider = StateTable.of(
-        "acc",
-        "time",
-        key=acc.key,
-        value=[
-            *(f for f in acc.value if f.name != "c"),
-            StateField("s2", INTEGER, "sum(x)"),
-        ],
-    )
-    changed = StateSchema(old.state_id, old.operator, old.description, (wider, old.table("d0")))
-    error = refusal(world, plan=with_state(changed))
-    assert (error.exit_code, [d.code for d in error.diagnostics]) == (4, ["STA010"])
-    notes = error.diagnostics[0].notes
-    assert notes == ("sum(x) is in the query, and was not kept",)
-
-
-def test_a_new_state_is_named(tmp_path: Path) -> None:
-    world = stopped_after(tmp_path, 2)
-    (old,) = world.plan.states
-    other = StateSchema("w2", "WindowAggregate", "another one", old.tables)
-    error = refusal(world, plan=with_state(other))
-    assert [d.message for d in error.diagnostics] == [
-        "the query needs a state that was not kept: another one (WindowAggregate)",
-    ]
 
 
 def test_other_sources_are_refused(tmp_path: Path) -> None:
