@@ -400,7 +400,7 @@ def test_key_groups_are_told_of(file: Path, told: Told) -> None:
         (["{folder}/wrong.sql"], 1, "error[SQL"),
         (["{folder}/none.sql"], 2, "does not exist"),
         (["--diff", "{folder}/wrong.sql", "{file}"], 1, "error[SQL"),
-        (["--diff", "{file}", "{file}", "--from", "x"], 2, "leave --from and --state-dir out"),
+        (["--diff", "{file}", "{file}", "--from", "x"], 2, "leave --from, --state-dir,"),
         (["{file}", "--from", "x"], 2, "there is no savepoint `x`"),
     ],
 )
