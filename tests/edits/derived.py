@@ -262,7 +262,9 @@ def assert_derived(
         assert edit.new is not None
         told = missing or {}
         if whatever:
-            told = {t.name: [f.name for f in edit.missing if f.table == t.name] for t in edit.new.state.tables}
+            told = {
+                t.name: [f.name for f in edit.missing if f.table == t.name] for t in edit.new.state.tables
+            }
         assert {(f.table, f.name) for f in edit.missing} == {
             (t.name, name) for t in edit.new.state.tables for name in told.get(t.name, ())
         }, edit.fields
