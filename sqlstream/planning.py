@@ -25,6 +25,7 @@ def plan_file(
     env: Mapping[str, str] = MappingProxyType({}),
     search_path: Sequence[Path] = (),
     registry: Registry = REGISTERED,
+    moved: Mapping[str, str] = MappingProxyType({}),
 ) -> pipeline.Planned:
     """`sqlstream_planner.pipeline.plan_file` over the tables of `registry`; constants that can't be computed are refused."""
     planned = pipeline.plan_file(
@@ -34,6 +35,7 @@ def plan_file(
         variables=variables,
         env=env,
         search_path=search_path,
+        moved=moved,
     )
     if planned.constants:
         _refuse_wrong(planned.constants)

@@ -85,13 +85,16 @@ def plan_file(
     variables: Mapping[str, Any] = MappingProxyType({}),
     env: Mapping[str, str] = MappingProxyType({}),
     search_path: Sequence[Path] = (),
+    moved: Mapping[str, str] = MappingProxyType({}),
 ) -> Planned:
     """Plan a file (a Path), or text given as a str under the name `file`, whose tables are on `connectors`.
 
+    `moved` says which sources a state knows under another identity, as their data was elsewhere (`Catalog.moved`).
     Raises DiagnosticError with everything that is wrong with the file.
     """
     script = parse_file(source, file=file, variables=variables, env=env, search_path=search_path)
     catalog, errors = declared(script, connectors)
+    catalog = replace(catalog, moved=moved)
     if errors:
         raise DiagnosticError(*errors, *_further(script, catalog, errors))
     bound = bind_script(script, catalog)

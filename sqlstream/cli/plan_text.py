@@ -50,7 +50,10 @@ def plan_lines(
     if clauses:
         yield from (*clauses, "")
     for consent in plan.consents:
-        yield f"consent is needed: {consent.accept}: {consent.what} can't be computed from the input again"
+        yield (
+            f"consent is needed: {consent.what} can't be computed from the input again; to let it begin now, give `run` "
+            f"--accept {consent.accept}"
+        )
     yield f"{_BOLD}{plan.summary}{_RESET}" if colour else plan.summary
 
 
@@ -140,8 +143,6 @@ def _state(state: StatePart) -> Iterator[_Line]:
 def _why(state: StatePart, field: FieldEdit) -> str:
     """The reason of a verdict, and the work that it is."""
     reason = field.reason or ("" if field.verdict in (Verdict.KEEP, Verdict.DROP) else state.edit.reason)
-    if field.verdict is Verdict.FRESH:
-        return "; ".join(filter(None, (reason, "begins empty")))
     if field.verdict is not Verdict.BACKFILL:
         return reason
     return "; ".join(filter(None, (reason, _work(state.readings))))

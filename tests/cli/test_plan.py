@@ -245,10 +245,10 @@ def test_history_that_is_gone_asks_for_consent(file: Path, told: Told) -> None:
     (file.parent / "in/0.json").unlink()
     (file.parent / "in/1.json").write_text('{"k": 1, "r": "r1", "v": 1}\n')
     shown = told(edited(file, ("SUM(v)", "MAX(v)")), code=3)
-    assert "    + max of v                    FRESH     it was not kept; begins empty" in shown
+    assert "    + max of v                    FRESH     it begins now" in shown
     assert (
-        "consent is needed: fresh:group_aggregate_1: max of v can't be computed from the input again\n"
-        in shown
+        "consent is needed: max of v can't be computed from the input again; to let it begin now, give `run` "
+        "--accept fresh:group_aggregate_1\n" in shown
     )
     assert shown.endswith("Not exact: max of v of `group_aggregate_1` only from now on.\n")
     assert "warning[DAT008]: source `t` can't be read again from its beginning" in told.err
@@ -257,6 +257,29 @@ def test_history_that_is_gone_asks_for_consent(file: Path, told: Told) -> None:
     assert [consent["accept"] for consent in data["consents"]] == ["fresh:group_aggregate_1"]
     assert data["exact"] is False
     assert data["exit_code"] == 3
+
+
+def test_what_was_consented_to_is_not_asked_for(file: Path, told: Told) -> None:
+    (file.parent / "in/0.json").unlink()
+    edited(file, ("SUM(v)", "MAX(v)"))
+    told(file, "--accept", "fresh:other", code=3)
+    for accept in ("fresh:group_aggregate_1", "fresh:all"):
+        shown = told(file, "--accept", accept)
+        assert "    + max of v                    FRESH     it begins now" in shown
+        assert "consent is needed" not in shown
+        assert shown.endswith("Not exact: max of v of `group_aggregate_1` only from now on.\n")
+
+
+def test_a_source_that_was_left_out_for_a_while(file: Path, told: Told) -> None:
+    """It is told of once, and reads on where it was when it comes back."""
+    other = "CREATE TABLE u (k INT, v BIGINT) WITH ('connector' = 'datagen', 'number-of-rows' = '5');\n"
+    file.write_text(other + TEXT.replace("FROM t", "FROM u"))
+    assert "is no longer read\n" in told(file)
+    planned = plan_file(file)
+    run_here(planned, file.parent, state=".sqlstream/p", sql=planned.masked_sql, accept=("fresh:all",))
+    assert told(file).endswith("\nNothing changes: all state is kept. The result is exact.\n")
+    file.write_text(TEXT)
+    assert "reads on at file 1, offset 0; 10 rows read\n" in told(file)
 
 
 def test_history_that_nothing_needs_may_be_gone(file: Path, told: Told) -> None:
@@ -377,7 +400,7 @@ def test_key_groups_are_told_of(file: Path, told: Told) -> None:
         (["{folder}/wrong.sql"], 1, "error[SQL"),
         (["{folder}/none.sql"], 2, "does not exist"),
         (["--diff", "{folder}/wrong.sql", "{file}"], 1, "error[SQL"),
-        (["--diff", "{file}", "{file}", "--from", "x"], 2, "leave --from and --state-dir out"),
+        (["--diff", "{file}", "{file}", "--from", "x"], 2, "leave --from, --state-dir,"),
         (["{file}", "--from", "x"], 2, "there is no savepoint `x`"),
     ],
 )
@@ -423,7 +446,7 @@ def test_groups_that_are_rolled_up(tmp_path: Path, told: Told) -> None:
  9 |   SUM(v)
    |   ^^^^^^ sum of v: ADAPT
 11 | GROUP BY k, upper(r);
-   |          ^^^^^^^^^^^ k, call(upper, r): ADAPT
+   |          ^^^^^^^^^^^ k, upper(r): ADAPT
 
 4 fields adapted, 1 dropped. The result is exact.
 """

@@ -95,7 +95,7 @@ def backfill(
     side = _Side(store, plan, ends, known, until, settings)
     begun = backfills.begin(store, side.folder, until, now_us=int(wall_clock()) * 1_000_000)
     side.prepare()
-    result = EpochLoop(
+    loop = EpochLoop(
         Program(
             plan=plan,
             text=side.text,
@@ -118,7 +118,11 @@ def backfill(
         check_lease=check_lease,
         faults=faults,
         wall_clock=lambda: begun.now_us / 1e6,
-    ).run()
+    )
+    try:
+        result = loop.run()
+    except DiagnosticError as error:
+        raise DiagnosticError(*map(_about_history, error.diagnostics), exit_code=error.exit_code) from error
     if result.outcome == "stopped":
         return None
     last = None if result.last_epoch is None else side.journal.manifest(result.last_epoch)
@@ -233,6 +237,14 @@ def _history(
     if gone:
         raise DiagnosticError(*gone)
     return found
+
+
+def _about_history(told: Diagnostic) -> Diagnostic:
+    """A file that is not what it was can't be skipped here: it was read."""
+    if told.code != "DAT003":
+        return told
+    help_ = "put the files back as they were; what was computed from them before is not touched"
+    return replace(told, code="DAT008", help=help_)
 
 
 def _admission(given: Admission, until: Manifest) -> Admission:

@@ -463,6 +463,7 @@ class EpochLoop:
             sql_digest=self._sql_digest,
             last_field_id=self._state.fields.last,
             origin="" if self._state.last is None else self._state.last.origin,
+            moved={} if self._state.last is None else self._state.last.moved,
             tally=tally,
             new_sinks=plan.new_sinks,
             parked=self._state.parked,
