@@ -338,6 +338,7 @@ class EpochLoop:
             base_dir=self._settings.base_dir,
             secrets=self._program.secrets,
             states_max_parallelism=self._state.max_parallelism,
+            stages_rows=self._program.stages_rows,
         )
         try:
             outcome = self._outcome(job)
