@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.registry import REGISTERED, Registry
 from sqlstream_planner import pipeline
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span
+from sqlstream_planner.expressions.constants import Constant
+from sqlstream_planner.expressions.problems import BAD_CAST, FAILING_CONSTANT
+
+if TYPE_CHECKING:
+    import duckdb
 
 
 def plan_file(
@@ -19,13 +25,69 @@ def plan_file(
     env: Mapping[str, str] = MappingProxyType({}),
     search_path: Sequence[Path] = (),
     registry: Registry = REGISTERED,
+    moved: Mapping[str, str] = MappingProxyType({}),
 ) -> pipeline.Planned:
-    """`sqlstream_planner.pipeline.plan_file` over the tables of `registry`."""
-    return pipeline.plan_file(
+    """`sqlstream_planner.pipeline.plan_file` over the tables of `registry`; constants that can't be computed are refused."""
+    planned = pipeline.plan_file(
         source,
         connectors=registry.descriptors,
         file=file,
         variables=variables,
         env=env,
         search_path=search_path,
+        moved=moved,
     )
+    if planned.constants:
+        _refuse_wrong(planned.constants)
+    return planned
+
+
+def _refuse_wrong(constants: Mapping[Constant, Span]) -> None:
+    """Try constants in DuckDB, before there is a row: casts, patterns, time zones and calls that must fail.
+
+    Raises DiagnosticError (TYP007 for casts, TYP012) with every one that DuckDB can't compute, at its place.
+    """
+    import duckdb  # which few files need, and takes a tenth of a second
+
+    with duckdb.connect(config={"threads": 1}) as duck:
+        duck.execute("SET TimeZone = 'UTC'")
+        try:
+            duck.execute(f"SELECT {', '.join(c.sql for c in constants)}").fetchall()
+        except duckdb.Error:
+            pass  # which of them is told below
+        else:
+            return
+        wrong = [(c, at, _fails(duck, c)) for c, at in constants.items()]
+    # What is written once may stand in its translation twice.
+    found = {at: _diagnostic(constant, at, why) for constant, at, why in reversed(wrong) if why is not None}
+    if found:
+        raise DiagnosticError(*reversed(found.values()))
+
+
+def _fails(duck: duckdb.DuckDBPyConnection, constant: Constant) -> str | None:
+    """What DuckDB says of a constant that it can't compute; None: it can."""
+    import duckdb
+
+    try:
+        duck.execute(f"SELECT {constant.sql}").fetchall()
+    except (duckdb.ConversionException, duckdb.InvalidInputException, duckdb.OutOfRangeException) as error:
+        return _message(str(error))
+    except duckdb.NotImplementedException as error:
+        return _message(str(error)) if "TimeZone" in str(error) or "Period" in str(error) else None
+    except duckdb.Error:
+        return None  # what DuckDB has to say of types, names and memory is not of these values
+    return None
+
+
+def _message(text: str) -> str:
+    line = text.split("\n")[0].partition(": ")[2].strip()
+    for hint in ("Use TRY(", "Use TRY_CAST"):
+        line = line.partition(hint)[0].strip()
+    return line
+
+
+def _diagnostic(constant: Constant, at: Span, why: str) -> Diagnostic:
+    if constant.cast:
+        help_ = "write a value of the type, or TRY_CAST, which gives NULL where a value does not fit"
+        return Diagnostic(BAD_CAST, f"this cast fails: {why}", at, help=help_)
+    return Diagnostic(FAILING_CONSTANT, f"this fails with every row: {why}", at)

@@ -111,9 +111,15 @@ def load_project(folder: Path, profile: str | None = None) -> Project:
     )
 
 
-def plan(path: Path, project: Project, variables: Mapping[str, str] | None = None) -> Planned:
+def plan(
+    path: Path,
+    project: Project,
+    variables: Mapping[str, str] | None = None,
+    moved: Mapping[str, str] | None = None,
+) -> Planned:
     """Plan a pipeline file with the project's variables, `variables` over them, and the environment.
 
+    `moved` says which sources a state knows under another identity (`Catalog.moved`).
     Raises DiagnosticError with all that is wrong, PRJ001 (exit code 2) if there is no such file.
     """
     if not path.is_file():
@@ -139,6 +145,7 @@ def plan(path: Path, project: Project, variables: Mapping[str, str] | None = Non
         variables={**project.variables, **(variables or {})},
         env=os.environ,
         search_path=(project.root / "macros", project.root),
+        moved=moved or {},
     )
 
 

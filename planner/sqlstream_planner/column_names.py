@@ -30,8 +30,8 @@ def column_names(roots: Sequence[Sink]) -> dict[str, str]:
     """For each column whose id is not what the query calls it, what that is; `roots` are those of the query as it was bound,
     which has all that was written, and of the streaming plan, which has columns of its own.
 
-    A column of a table or with an alias has its name. What is computed has the alias that the query gives it further up, or
-    else the name of the column of the sink that it goes to; if there is neither, that of the function.
+    A column of a table or with an alias has its name. What an aggregate gives (its keys too) and ranks have the name in the
+    SELECT list above, the alias if there is one, or else that of the sink's column; if there is neither, the function's.
     """
     fields: dict[str, Field] = {}
     made: set[str] = set()
@@ -53,11 +53,7 @@ def column_names(roots: Sequence[Sink]) -> dict[str, str]:
             case Aggregate() | GroupAggregate() | WindowAggregate():
                 made |= {c.field.id for c in node.calls}
                 made |= {f.id for f in (node.grouping,) if f is not None}
-                made |= {
-                    f.id
-                    for f, e in zip(node.keys, node.key_expressions, strict=True)
-                    if not isinstance(e.unnest(), exp.Column)
-                }
+                made |= {f.id for f in node.keys}
             case OverWindow():
                 made.add(node.call.field.id)
             case TopN():
@@ -67,9 +63,9 @@ def column_names(roots: Sequence[Sink]) -> dict[str, str]:
                     above[f.id].append(("", column.name))
     found: dict[str, str] = {}
     for id_, f in fields.items():
-        name = f.name if id_ not in made and _WRITTEN.fullmatch(f.name) else _given(id_, above)
-        if name is None and id_ in made:
-            name = _NUMBERED.sub("", id_)
+        written = f.name if _WRITTEN.fullmatch(f.name) else None
+        further = _given(id_, above) if id_ in made or written is None else None
+        name = further or written or (_NUMBERED.sub("", id_) if id_ in made else None)
         if name is not None and name != id_:
             found[id_] = name
     return found

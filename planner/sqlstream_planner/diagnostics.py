@@ -146,7 +146,8 @@ def counted(number: int, what: str) -> str:
 def render(diagnostic: Diagnostic, source: str | None) -> str:
     """The diagnostic as text for a terminal: message, place, source line with a caret (no passwords), notes, help.
 
-    `source` is the text of the file that the span is in, or None when it can't be read.
+    `source` is the text of the file that the span is in, or None when it can't be read. Of a line with more than 160
+    characters those around the place are shown, with … for the rest.
 
     >>> found = Diagnostic("SQL010", "unknown column `pirce`", Span("q.sql", 1, 8, 5), help="did you mean `price`?")
     >>> print(render(found, "SELECT pirce FROM bid"))
@@ -157,7 +158,7 @@ def render(diagnostic: Diagnostic, source: str | None) -> str:
       |        ^^^^^
       = help: did you mean `price`?
     """
-    lines = [f"{diagnostic.severity}[{diagnostic.code}]: {diagnostic.message}"]
+    lines = [f"{diagnostic.severity}[{diagnostic.code}]: {_cut(diagnostic.message)}"]
     margin = " "
     if diagnostic.span is not None:
         span = diagnostic.span
@@ -166,12 +167,44 @@ def render(diagnostic: Diagnostic, source: str | None) -> str:
         lines.append(f"{margin}--> {span.file}:{span.line}:{span.column}")
         text = masked_source(source).split("\n") if source is not None else []
         if 1 <= span.line <= len(text):
-            shown = text[span.line - 1].rstrip("\r").replace("\t", " ")
-            length = max(1, min(span.length, len(shown) - span.column + 1))
+            line = text[span.line - 1].rstrip("\r").replace("\t", " ")
+            shown, before, length = _around(line, span)
             lines.append(f"{margin} |")
             lines.append(f"{number} | {shown}")
-            lines.append(f"{margin} | {' ' * (span.column - 1)}{'^' * length}")
-    lines.extend(f"{margin} = note: {note}" for note in diagnostic.notes)
+            lines.append(f"{margin} | {' ' * before}{'^' * length}")
+    lines.extend(f"{margin} = note: {_cut(note)}" for note in diagnostic.notes)
     if diagnostic.help is not None:
-        lines.append(f"{margin} = help: {diagnostic.help}")
+        lines.append(f"{margin} = help: {_cut(diagnostic.help)}")
     return "\n".join(lines)
+
+
+#: How many characters of a longer line are shown, and what stands for the rest.
+_SHOWN = 160
+_REST = "…"
+
+
+#: How much of a longer message is shown: names of columns can be whole expressions.
+_LONGEST_MESSAGE = 2_000
+
+
+def _cut(text: str) -> str:
+    """A text of a message with at most so many characters, without its middle."""
+    half = _LONGEST_MESSAGE // 2
+    return text if len(text) <= _LONGEST_MESSAGE else f"{text[:half]} {_REST} {text[-half:]}"
+
+
+def _around(line: str, span: Span) -> tuple[str, int, int]:
+    """What is shown of a line, how many characters stand before the place, and how many the place has there.
+
+    >>> _around("x" * 1000 + "pirce" + "y" * 1000, Span("q.sql", 1, 1001, 5))[0].strip("…").strip("xy")
+    'pirce'
+    """
+    at = min(max(span.column - 1, 0), len(line))
+    length = max(1, min(span.length, len(line) - at))
+    if len(line) <= _SHOWN:
+        return line, at, length
+    room = max(0, _SHOWN - length) // 2
+    first = max(0, min(at - room, len(line) - _SHOWN))
+    last = min(len(line), first + _SHOWN)
+    head, tail = _REST if first else "", _REST if last < len(line) else ""
+    return head + line[first:last] + tail, len(head) + at - first, max(1, min(length, last - at))

@@ -26,6 +26,7 @@ from sqlstream_planner.diagnostics import (
     Written,
     nested_too_deeply,
 )
+from sqlstream_planner.expressions.constants import Constant
 from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 from sqlstream_planner.identity.relation import Meanings
 from sqlstream_planner.identity.sink import sink_identity
@@ -44,7 +45,8 @@ class Planned:
     """Everything that is known about a file before it runs.
 
     `algebra` is what the file means (the referee's SQL is made of it), `logical` the streaming plan, `physical` what
-    runs, and `state_nodes` what each of its states is made of.
+    runs, and `state_nodes` what each of its states is made of. `constants` are parts of its expressions that can be tried
+    without a row.
     """
 
     rendered: RenderedSql
@@ -54,6 +56,7 @@ class Planned:
     physical: PhysicalPlan
     warnings: tuple[Diagnostic, ...]
     state_nodes: StateNodes
+    constants: Mapping[Constant, Span]
 
     @property
     def secrets(self) -> Secrets:
@@ -82,13 +85,16 @@ def plan_file(
     variables: Mapping[str, Any] = MappingProxyType({}),
     env: Mapping[str, str] = MappingProxyType({}),
     search_path: Sequence[Path] = (),
+    moved: Mapping[str, str] = MappingProxyType({}),
 ) -> Planned:
     """Plan a file (a Path), or text given as a str under the name `file`, whose tables are on `connectors`.
 
+    `moved` says which sources a state knows under another identity, as their data was elsewhere (`Catalog.moved`).
     Raises DiagnosticError with everything that is wrong with the file.
     """
     script = parse_file(source, file=file, variables=variables, env=env, search_path=search_path)
     catalog, errors = declared(script, connectors)
+    catalog = replace(catalog, moved=moved)
     if errors:
         raise DiagnosticError(*errors, *_further(script, catalog, errors))
     bound = bind_script(script, catalog)
@@ -115,7 +121,9 @@ def plan_file(
                 help=UNTYPED_HELP,
             )
         ) from error
-    return Planned(script.rendered, catalog, algebra, logical, physical, bound.warnings, state_nodes)
+    return Planned(
+        script.rendered, catalog, algebra, logical, physical, bound.warnings, state_nodes, bound.constants
+    )
 
 
 def _further(script: Script, catalog: Catalog, errors: Sequence[Diagnostic]) -> list[Diagnostic]:

@@ -35,6 +35,13 @@ var_option = click.option(
 profile_option = click.option(
     "--profile", envvar="SQLSTREAM_PROFILE", metavar="NAME", help="A profile of the project's sqlstream.toml."
 )
+moved_option = click.option(
+    "--source-moved",
+    "source_moved",
+    multiple=True,
+    metavar="TABLE",
+    help="The data of this source is the same in another place: keep state and position. Said once. Repeatable.",
+)
 master_option = click.option(
     "--master", metavar="URL", help="Spark's master: local[*] (default), spark://…, yarn, k8s://…"
 )

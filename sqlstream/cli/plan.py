@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from sqlstream.cli import options
+from sqlstream.cli.moved import last_manifest
 from sqlstream.cli.render import colourful, show
 from sqlstream.project import load_project, parse_pairs, plan, state_directory
 
 if TYPE_CHECKING:
     from sqlstream.project import Project
     from sqlstream.runtime.edits.plan_parts import EditPlan
-    from sqlstream.storage.journal import Journal
-    from sqlstream.storage.manifest import Manifest
     from sqlstream_planner.pipeline import Planned
 
 
@@ -45,6 +46,14 @@ if TYPE_CHECKING:
     metavar="OLD",
     help="Compare FILE with the file OLD; no state is looked at.",
 )
+@click.option(
+    "--accept",
+    "accepted",
+    multiple=True,
+    metavar="fresh:NAME",
+    help="Plan as if this was given to `run`. Repeatable.",
+)
+@options.moved_option
 @options.profile_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(
@@ -53,6 +62,8 @@ def command(
     state_dir: str | None,
     savepoint: str | None,
     old: Path | None,
+    accepted: tuple[str, ...],
+    source_moved: tuple[str, ...],
     profile: str | None,
     as_json: bool,
 ) -> int:
@@ -64,8 +75,10 @@ def command(
 
     Exit codes: 0 nothing to consent to; 1 the SQL is wrong; 2 the command line is wrong; 3 consent is needed; 4 refused.
     """
-    if old is not None and (savepoint is not None or state_dir is not None):
-        raise click.UsageError("--diff looks at no state: leave --from and --state-dir out")
+    if old is not None and (savepoint is not None or state_dir is not None or source_moved or accepted):
+        raise click.UsageError(
+            "--diff looks at no state: leave --from, --state-dir, --source-moved and --accept out"
+        )
     project = load_project(file.parent, profile)
     given = parse_pairs(variables, "--var")
     planned = plan(file, project, given)
@@ -80,7 +93,17 @@ def command(
     else:
         state = state_directory(planned, file, project, state_dir)
         against = f"in {state}"
-        made = _against_state(planned, file, project, state, savepoint, own=state_dir is None)
+        made = _against_state(
+            planned,
+            file,
+            project,
+            state,
+            savepoint,
+            accepted,
+            own=state_dir is None,
+            tables=source_moved,
+            again=lambda known_as: plan(file, project, given, known_as),
+        )
     if as_json:
         click.echo(json.dumps({"file": str(file), **made.to_json()}, ensure_ascii=False))
         return made.exit_code
@@ -94,14 +117,24 @@ def command(
 
 
 def _against_state(
-    planned: Planned, file: Path, project: Project, state: str, savepoint: str | None, *, own: bool
+    planned: Planned,
+    file: Path,
+    project: Project,
+    state: str,
+    savepoint: str | None,
+    accepted: tuple[str, ...],
+    *,
+    own: bool,
+    tables: Sequence[str],
+    again: Callable[[Mapping[str, str]], Planned],
 ) -> EditPlan:
-    """The plan against what a state directory or a savepoint has."""
+    """The plan against what a state directory or a savepoint has; the sources of `tables` have moved."""
     from sqlstream.cli.origins import named_origin
     from sqlstream.connectors.api import ConnectorContext, Source
     from sqlstream.connectors.registry import REGISTERED
     from sqlstream.runtime.edits.edit_plan import edit_plan, first_plan
     from sqlstream.runtime.loop.fork import has_begun
+    from sqlstream.runtime.loop.moved_sources import moves, taken_over
     from sqlstream.storage.journal import Journal
     from sqlstream_operators.plan.spec import SourceSpec
     from sqlstream_operators.state.checkpoint_store import CheckpointStore
@@ -113,34 +146,34 @@ def _against_state(
         if not own and has_begun(origin, store):
             origin = None  # a run goes on from its last epoch
     journal = Journal(store if origin is None else origin.store)
-    manifest = _last(journal) if origin is None else origin.savepoint.manifest
+    manifest = last_manifest(journal) if origin is None else origin.savepoint.manifest
+    moved = moves(manifest, planned.physical.sources, tables)
+    planned = again(moved.known_as) if moved.known_as else planned
     if manifest is None:
         return first_plan(planned.physical)
     prefix = "" if origin is None else origin.savepoint.prefix
 
-    def source_of(spec: SourceSpec, folder: str) -> Source:
-        context = ConnectorContext(journal.store, str(file.parent.absolute()), folder=f"{prefix}{folder}")
+    def source_in(spec: SourceSpec, where: CheckpointStore, folder: str) -> Source:
+        context = ConnectorContext(where, str(file.parent.absolute()), folder=folder)
         return REGISTERED.source(planned.secrets.resolved(spec), context)
 
-    return edit_plan(
-        journal,
-        manifest,
-        planned.physical,
-        sql=planned.masked_sql,
-        written=planned.written,
-        savepoint=None if origin is None else origin.savepoint,
-        source_of=source_of,
-        nodes=planned.state_nodes,
-    )
+    with tempfile.TemporaryDirectory() as scratch:  # what moved sources take over is not written to the state
+        here = CheckpointStore(scratch, sync=False)
+        manifest, _ = taken_over(journal, manifest, planned.physical, moved, here, source_in, prefix)
 
+        def source_of(spec: SourceSpec, folder: str) -> Source:
+            if here.list(folder):
+                return source_in(spec, here, folder)
+            return source_in(spec, journal.store, f"{prefix}{folder}")
 
-def _last(journal: Journal) -> Manifest | None:
-    """The last manifest; a driver may be running, and collect it while it is looked for."""
-    while True:
-        _, manifests = journal.epochs()
-        if not manifests:
-            return None
-        try:
-            return journal.manifest(manifests[-1])
-        except FileNotFoundError:
-            continue
+        return edit_plan(
+            journal,
+            manifest,
+            planned.physical,
+            sql=planned.masked_sql,
+            written=planned.written,
+            savepoint=None if origin is None else origin.savepoint,
+            source_of=source_of,
+            nodes=planned.state_nodes,
+            accept=accepted,
+        )

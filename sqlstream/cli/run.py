@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from sqlstream.cli import options
+from sqlstream.cli.moved import known_sources
 from sqlstream.cli.output import OutputError
 from sqlstream.cli.render import show
 from sqlstream.project import check_paths, load_project, parse_pairs, pipeline_name, plan, state_directory
@@ -67,6 +68,7 @@ from sqlstream_planner.diagnostics import Diagnostic
     metavar="PATH",
     help="Read this file of a source from its beginning, whatever was read of it before. Repeatable.",
 )
+@options.moved_option
 @click.option(
     "--accept",
     "accepted",
@@ -96,6 +98,7 @@ def command(
     restart_delay: float | None,
     skipped: tuple[str, ...],
     read_again: tuple[str, ...],
+    source_moved: tuple[str, ...],
     accepted: tuple[str, ...],
     profile: str | None,
     as_json: bool,
@@ -113,7 +116,8 @@ def command(
     """
     project = load_project(file.parent, profile)
     conf = {**project.conf, **parse_pairs(settings, "--conf")}
-    planned = plan(file, project, parse_pairs(variables, "--var"))
+    given = parse_pairs(variables, "--var")
+    planned = plan(file, project, given)
     if not as_json:
         show(planned.warnings, planned.rendered.sources)
     physical = planned.physical
@@ -128,13 +132,19 @@ def command(
         from sqlstream.cli.origins import named_origin
 
         origin = named_origin(savepoint, state_directory(planned, file, project, None), state)
+    planned, moved = known_sources(
+        planned, state, origin, source_moved, lambda known_as: plan(file, project, given, known_as)
+    )
+    physical = replace(planned.physical, options=physical.options)
 
     from sqlstream.cli.progress import JsonLines, Progress, TerminalProgress, TextLines, dead_letter_warning
+    from sqlstream.connectors.filesystem.feedback import check_feedback
     from sqlstream.connectors.filesystem.orders import FileOrders, Order
     from sqlstream.runtime.api import run_pipeline
     from sqlstream.runtime.loop.progress import EpochReport
     from sqlstream.runtime.loop.restarts import chosen_strategy
 
+    check_feedback(physical, planned.written, str(file.parent.absolute()), state)
     name = pipeline_name(planned, file)
     progress: Progress
     if as_json:
@@ -143,9 +153,9 @@ def command(
         progress = TerminalProgress(name, physical, state)
     else:
         progress = TextLines(name, physical, state)
-    given: list[tuple[Order, str]] = [("skip", path) for path in skipped]
-    given += [("again", path) for path in read_again]
-    orders = FileOrders(given, (str(Path.cwd()), str(file.parent.absolute()))) if given else None
+    asked: list[tuple[Order, str]] = [("skip", path) for path in skipped]
+    asked += [("again", path) for path in read_again]
+    orders = FileOrders(asked, (str(Path.cwd()), str(file.parent.absolute()))) if asked else None
 
     def tell(warning: Diagnostic) -> None:
         progress.clear()
@@ -182,6 +192,7 @@ def command(
                 base_dir=file.parent,
                 written=planned.written,
                 orders=orders,
+                moved=moved,
                 tell=tell,
             )
             progress.finished(result)

@@ -65,7 +65,7 @@ class Source(Protocol):
     """The driver's half of a source.
 
     It may have a property `poll_seconds` (when to be asked again) and `waits_for` (what for, in words: "files in 'x'"),
-    and be `Rereadable`.
+    and be `Rereadable` and `Movable`.
     """
 
     @property
@@ -96,6 +96,19 @@ class Rereadable(Source, Protocol):
         It is bounded, is exhausted once it is at `position`, and keeps nothing; it may have a property `bytes`, how many
         there are to read. Raises DiagnosticError (DAT008) if some of these rows can't be read any more as they were; it
         says which.
+        """
+        ...
+
+
+@runtime_checkable
+class Movable(Source, Protocol):
+    """A source that can tell whether its data is what another one has read elsewhere; of others that is believed."""
+
+    def take_over(self, former: SourceSpec, kept: CheckpointStore, folder: str, position: Position) -> None:
+        """Write down what `former` had read up to `position`, as data of this source's own place, so that it goes on there.
+
+        `former` had `folder` of `kept` for itself; this source's own folder is empty. Raises DiagnosticError (STA018) with
+        what is not the same here.
         """
         ...
 

@@ -19,11 +19,12 @@ from sqlstream.connectors.filesystem.orders import FileOrders
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.coordination.lease import BEAT_S, Lease
 from sqlstream.runtime.edits.backfill import Backfilled, backfill
-from sqlstream.runtime.loop import fork
+from sqlstream.runtime.loop import fork, moved_sources
 from sqlstream.runtime.loop.admission import DEFAULT_TARGET_S, Admission
 from sqlstream.runtime.loop.epochs import EpochLoop
 from sqlstream.runtime.loop.faults import Faults, no_faults
 from sqlstream.runtime.loop.letter_budget import LetterBudget
+from sqlstream.runtime.loop.moved_sources import Moves
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.recovery import (
@@ -107,6 +108,7 @@ def run_pipeline(
     accept: Collection[str] = (),
     written: Mapping[str, Written] = NOWHERE,
     orders: FileOrders | None = None,
+    moved: Moves | None = None,
     tell: Callable[[Diagnostic], None] = lambda warning: None,
 ) -> RunResult:
     """Run a plan until its bounded sources are exhausted and everything is committed, or `stop` is set.
@@ -122,8 +124,8 @@ def run_pipeline(
     says where in the user's file the sinks stand, `origin` is the savepoint that a new state directory begins with,
     `nodes` are what the plan's states were made of (`Planned.state_nodes`): without them, edits can't derive a state from
     another. `accept` is what may begin in the middle of the input (`fresh:<operator or sink>`, `fresh:all`).
-    `orders` what to do about single files of the sources; `tell` takes
-    warnings about what the run meets.
+    `orders` what to do about single files of the sources, `moved` which sources' data is elsewhere now (the plan was made
+    with it); `tell` takes warnings about what the run meets.
     `wall_clock` (seconds since 1970) is what state with a time to live goes by; each epoch's is in its plan.
     Raises DiagnosticError: exit code 4 if the state does not fit the plan, is damaged, or another run works
     on it; 1 if the data can't be computed or read; 5 if the machine, Spark or a sink's database refuses.
@@ -149,10 +151,17 @@ def run_pipeline(
     totals = Totals()
     restarts = Restarts(restart or strategy_of(plan.options.restart), stop, totals, on_restart)
 
+    def source_of(spec: SourceSpec, store: CheckpointStore, folder: str) -> Source:
+        known = (secrets or Secrets()).resolved(spec)
+        return (connectors or REGISTERED).source(known, ConnectorContext(store, base, folder=folder))
+
     def attempt() -> RunResult:
         lease.check()
         if origin is not None and not restarts.is_up:
             fork.begin(origin, store, plan, run)
+        if moved is not None and moved.tables and not restarts.is_up:
+            for warning in moved_sources.write_down(journal, plan, moved, run, source_of):
+                tell(warning)
         found = recover(journal)
         edits: tuple[StateEdit, ...] = ()
         if found.last is not None:

@@ -338,7 +338,8 @@ class Manifest:
     stored field ever had. `new_sinks` are those that it gave rows to for the first time. `edits` says what was decided about
     the state, if the query was edited before this epoch (`StateEdit` as plain data). `parked` are sources that the query no
     longer reads: should it do so again, they go on from there. `origin` names the savepoint that the
-    state directory began with ("": with nothing).
+    state directory began with ("": with nothing). `moved` says of identities of sources, as files declare them, under which
+    ones the state knows their data: it was elsewhere ("": this data is elsewhere now).
     """
 
     epoch: int
@@ -365,6 +366,7 @@ class Manifest:
     tally: LetterTally = LetterTally()
     new_sinks: tuple[str, ...] = ()
     edits: tuple[Mapping[str, Any], ...] = ()
+    moved: Mapping[str, str] = field(default_factory=dict)
     parked: tuple[SourceState, ...] = ()
 
     @property
@@ -436,6 +438,7 @@ class Manifest:
                 "tally": [self.tally.total, self.tally.rows, self.tally.letters],
                 "new_sinks": list(self.new_sinks),
                 "edits": [dict(edit) for edit in self.edits],
+                "moved": dict(self.moved),
                 "parked": [source.to_json() for source in self.parked],
                 "rows_cap": self.rows_cap and [self.rows_cap.rows, self.rows_cap.epochs],
             },
@@ -473,5 +476,6 @@ class Manifest:
             tally=LetterTally(*content.get("tally", ())),  # manifests of older versions have none
             new_sinks=tuple(content.get("new_sinks", ())),
             edits=tuple(content.get("edits", ())),
+            moved=content.get("moved", {}),
             parked=tuple(SourceState.from_json(source) for source in content.get("parked", ())),
         )

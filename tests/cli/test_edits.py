@@ -52,7 +52,7 @@ def test_another_answer_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "error[STA014]: the table `counts` holds the answer of another query" in told
     assert f"--> {written}:5:20" in told
     assert "5 | INSERT INTO counts SELECT k, COUNT(*) * 10 FROM t GROUP BY k;" in told
-    assert "= note: its column `n` was count(rows) and is *(" in told
+    assert "= note: its column `n` was count(rows) and is count(rows) * 10" in told
     assert "nothing was changed" in told
     assert "Something else" not in told
     assert run(written, text) == 0

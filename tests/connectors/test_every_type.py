@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 
 from sqlstream.planning import plan_file
 from sqlstream_planner.diagnostics import DiagnosticError
+from tests.connectors.postgres_server import Database
 from tests.properties.in_process import run_here
 
 #: What a value is called -> a value of `k` (1, and then NULL) as the pipeline computes it, and as DuckDB does.
@@ -77,6 +80,15 @@ def _asked(sql: str) -> list[str]:
         return sorted(repr(row) for row in con.execute(sql).fetchall())
 
 
+def _rows(value: str, shown: str = "z") -> list[Any]:
+    with duckdb.connect() as con:
+        con.execute("SET TimeZone = 'UTC'")
+        rows = con.execute(
+            f"SELECT {shown} FROM (SELECT {value} AS z FROM (VALUES (1), (CAST(NULL AS INTEGER))) AS t(k))"
+        ).fetchall()
+    return [row[0] for row in rows] if shown == "z" else rows
+
+
 def _values(value: str, shown: str = "z") -> list[str]:
     return _asked(
         f"SELECT {shown} FROM (SELECT {value} AS z FROM (VALUES (1), (CAST(NULL AS INTEGER))) AS t(k))"
@@ -111,12 +123,56 @@ def test_csv(name: str, tmp_path: Path) -> None:
     assert _asked(f"SELECT z FROM {read}") == _values(VALUES[name], "CAST(z AS VARCHAR)")
 
 
+def _no_json(text: str) -> None:
+    raise AssertionError(f"{text} is not JSON")
+
+
+#: Floating point values as JSON has them, and as they are read back.
+FLOATS = {
+    "CAST('nan' AS DOUBLE)": "DOUBLE",
+    "CAST('inf' AS FLOAT)": "FLOAT",
+    "CASE WHEN k = 1 THEN CAST('-inf' AS DOUBLE) END": "DOUBLE",
+    "[CAST('nan' AS DOUBLE), NULL, 1.5, CAST('-inf' AS DOUBLE)]": "ARRAY<DOUBLE>",
+    "{'a': CAST('inf' AS DOUBLE), 'b': NULL::DOUBLE, 'c': [CAST('nan' AS FLOAT)]}": (
+        "ROW<a DOUBLE, b DOUBLE, c ARRAY<FLOAT>>"
+    ),
+    "[{'a': CAST('inf' AS DOUBLE)}]": "ARRAY<ROW<a DOUBLE>>",
+    "MAP {'x': CAST('nan' AS DOUBLE)}": "MAP<STRING, DOUBLE>",
+    "MAP {CAST('inf' AS DOUBLE): 'x'}": "MAP<DOUBLE, STRING>",
+    "CAST(k AS DOUBLE) / 3": "DOUBLE",
+    "CAST(1e300 AS DOUBLE) * k": "DOUBLE",
+}
+
+
+@pytest.mark.parametrize(
+    "format_", ["json", "changelog-json", "debezium-json", "json.encode.ignore-null-fields"]
+)
+@pytest.mark.parametrize("value", FLOATS)
+def test_what_is_not_finite_is_json_and_is_read_back(value: str, format_: str, tmp_path: Path) -> None:
+    options = "'connector' = 'filesystem', 'path' = 'out', 'format' = "
+    options += f"'{format_}'" if "." not in format_ else f"'json', '{format_}' = 'true'"
+    _written(tmp_path, value, options)
+    [file] = (tmp_path / "out").glob("*.json*")
+    for line in file.read_text().splitlines():
+        json.loads(line, parse_constant=_no_json)
+    (tmp_path / "q.sql").write_text(
+        f"CREATE TABLE t (z {FLOATS[value]}) WITH ({options});\n"
+        "CREATE TABLE back WITH ('connector' = 'duckdb', 'path' = 'o.duckdb', 'table-name' = 'o') AS SELECT z FROM t;\n"
+    )
+    run_here(plan_file(tmp_path / "q.sql"), tmp_path, state="back")
+    with duckdb.connect(str(tmp_path / "o.duckdb")) as con:
+        read = sorted(repr(row) for row in con.execute("SELECT z FROM o").fetchall())
+    assert read == _values(value)
+
+
 @pytest.mark.parametrize("format_", ["json", "changelog-json"])
 @pytest.mark.parametrize("name", VALUES)
 def test_json(name: str, format_: str, tmp_path: Path) -> None:
     _written(tmp_path, VALUES[name], f"'connector' = 'filesystem', 'path' = 'out', 'format' = '{format_}'")
     lines = [
-        json.loads(line) for f in (tmp_path / "out").glob("*.json*") for line in f.read_text().splitlines()
+        json.loads(line, parse_constant=_no_json)
+        for f in (tmp_path / "out").glob("*.json*")
+        for line in f.read_text().splitlines()
     ]
     rows = [line if format_ == "json" else line["data"] for line in lines]
     assert [set(row) for row in rows] == [{"z"}, {"z"}]
@@ -148,3 +204,89 @@ def test_print(name: str, tmp_path: Path) -> None:
     texts = [eval(row)[0] for row in _values(VALUES[name], "CAST(z AS VARCHAR)")]
     if "\n" not in "".join(t or "" for t in texts):
         assert sorted(lines) == sorted("NULL" if t is None else t for t in texts)
+
+
+#: What is `jsonb` in PostgreSQL.
+AS_JSONB = {"json", "array of structs", "map", "map of numbers", "struct", "empty map"}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_postgres(name: str, tmp_path: Path, database: Database) -> None:
+    _written(
+        tmp_path, VALUES[name], f"'connector' = 'postgres', 'url' = '{database.url}', 'table-name' = 'out'"
+    )
+    shown = "CAST(z AS VARCHAR)" if name not in AS_JSONB else "CAST(to_json(z) AS VARCHAR)"
+    if name in ("interval", "array of intervals"):  # text of an interval is each system's own
+        wanted = ["1 year 2 mons 3 days 00:00:01.5"] * 2 if name == "interval" else ['{"1 day"}'] * 2
+        assert [text for (text,) in database.rows("SELECT z::text FROM out")] == wanted
+        return
+    given = [value for (value,) in database.rows("SELECT z FROM out")]
+    if name in AS_JSONB:
+        texts = [ast.literal_eval(row)[0] for row in _values(_IN_JSON.get(name, VALUES[name]), shown)]
+        expected = [None if text is None else json.loads(text) for text in texts]
+    else:
+        expected = _rows(VALUES[name])
+    assert len(given) == 2
+    # NaN is not itself.
+    assert sorted(map(_text, given)) == sorted(map(_text, expected))
+
+
+def _text(value: Any) -> str:
+    """Equal for NaNs, for 1 and Decimal(1), and for objects whose keys are in another order."""
+    return json.dumps(value, sort_keys=True, default=str) if isinstance(value, dict | list) else str(value)
+
+
+#: PostgreSQL has bytes inside of JSON as base64.
+_IN_JSON = {"struct": VALUES["struct"].replace("encode('x')", "to_base64(encode('x'))")}
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        ("'a' || chr(0)", "0x00"),
+        ("[chr(0)]", "0x00"),
+        ("{'a': chr(0)}", "u0000"),
+        ("DATE '290000-12-22 (BC)'", "date"),
+        ("TIMESTAMP '290000-12-22 (BC) 00:00:00'", "timestamp"),
+        ("CAST('{\"a\": NaN}' AS JSON)", "NaN"),
+    ],
+)
+def test_what_postgres_can_not_have_is_told(
+    value: str, named: str, tmp_path: Path, database: Database
+) -> None:
+    options = f"'connector' = 'postgres', 'url' = '{database.url}', 'table-name' = 'out'"
+    with pytest.raises(DiagnosticError) as raised:
+        _written(tmp_path, value, options)
+    [told] = raised.value.diagnostics
+    assert told.code == "DAT002"
+    assert named in told.message
+    assert database.rows("SELECT count(*) FROM out") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "CAST('infinity' AS DATE)",
+        "CAST('-infinity' AS TIMESTAMP)",
+        "CAST('infinity' AS TIMESTAMPTZ)",
+        "DATE '4713-01-01 (BC)'",
+        "DATE '12345-06-07'",
+        "CAST('170141183460469231731687303715884105727' AS HUGEINT)",
+        "CAST('-170141183460469231731687303715884105728' AS HUGEINT)",
+        "CAST('18446744073709551615' AS UBIGINT)",
+        "CAST('99999999999999999999999999999999999999' AS DECIMAL(38, 0))",
+        "CAST('nan' AS FLOAT)",
+        "TIME '24:00:00'",
+        "CAST('-infinity' AS DOUBLE)",
+        "INTERVAL '100000' YEAR",
+        "'\U0001f469\u200d\U0001f467'",
+    ],
+)
+def test_extreme_values_in_postgres(value: str, tmp_path: Path, database: Database) -> None:
+    options = f"'connector' = 'postgres', 'url' = '{database.url}', 'table-name' = 'out'"
+    _written(tmp_path, value, options)
+    [given] = {text for (text,) in database.rows("SELECT z::text FROM out")}
+    [wanted] = {text for (text,) in _rows(value, "CAST(z AS VARCHAR)")}
+    spelled = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}.get(wanted, wanted)
+    zone = spelled.removesuffix("+00")
+    assert given.removesuffix("+00") == zone.replace(" (BC)", " BC")

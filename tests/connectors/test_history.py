@@ -23,7 +23,6 @@ from sqlstream.connectors.filesystem.source import FileSource
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.storage.checked_json import DamagedFileError, decode, encode
 from sqlstream_operators.duck.session import DuckSession
-from sqlstream_operators.errors import InputFileError
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from tests.connectors.harness import Read, context, read_on, source_spec
 from tests.examples import examples
@@ -397,7 +396,7 @@ def test_a_file_that_changes_while_its_history_is_read(tmp_path: Path, duck: Duc
     assert source.can_replay([split])
     world.write("a", [9] * 4)
     assert not source.can_replay([split])
-    with pytest.raises(InputFileError):
+    with pytest.raises(DiagnosticError, match="DAT008"):
         read_on(duck, world.spec, world.where, source, Limits(rows=1))
 
 

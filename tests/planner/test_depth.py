@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -60,3 +62,92 @@ def test_another_word_in_a_long_chain_of_union_all_keeps_its_place(word: str, ah
     wanted = sorted(duck.execute(query).fetchall())
     assert len(wanted) > 100
     assert sorted(duck.execute(select).fetchall()) == wanted
+
+
+#: Calls in calls: how one is written around another, and what is in the innermost.
+NESTED = {
+    "JSON_VALUE": ("JSON_VALUE(", "k", ", '$.a')"),
+    "JSON_QUERY": ("JSON_QUERY(", "k", ", '$.a')"),
+    "IF": ("IF(a > 1, 'x', ", "k", ")"),
+    "UPPER": ("UPPER(", "k", ")"),
+    "NVL": ("NVL(", "k", ", 'x')"),
+    "CONCAT": ("CONCAT('x', ", "k", ")"),
+    "slices": ("", "k", "[1:2]"),
+    "REGEXP_REPLACE": ("REGEXP_REPLACE(", "k", ", 'a', 'b')"),
+    "LPAD": ("LPAD(", "k", ", 3)"),
+    "SUBSTRING": ("SUBSTRING(", "k", " FROM 2)"),
+    "DATE_FORMAT": ("DATE_FORMAT(", "k", ", 'yyyy')"),
+    "TO_BASE64": ("TO_BASE64(", "k", ")"),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_calls_in_calls_grow_as_they_are_written(name: str) -> None:
+    before, middle, behind = NESTED[name]
+
+    def length(levels: int) -> int:
+        text = f"{TABLES}SELECT {before * levels}{middle}{behind * levels} AS x FROM t"
+        [(_, select)] = to_duckdb(plan_file(text)).sinks
+        return len(select)
+
+    assert length(160) - length(120) <= 1.1 * (length(120) - length(80))
+
+
+@pytest.mark.parametrize(
+    ("before", "middle", "behind"),
+    [
+        ("JSON_UNQUOTE(", "k", ")"),
+        ("REGEXP_SUBSTR(", "k", ", 'a')"),
+        ("SUBSTRING_INDEX(", "k", ", ',', 2)"),
+        ("LOCATE('a', k, ", "a", ")"),
+        ("SPLIT_PART(", "k", ", ',', 1)"),
+        ("NULLIF(", "k", ", 'x')"),
+        ("CASE ", "k", " WHEN 'a' THEN 'b' WHEN 'b' THEN 'c' END"),
+        ("ELT(2, ", "k", ", 'a')"),
+        ("CASE WHEN k = 'a' THEN NULLIF(", "k", ", 'x') END"),
+    ],
+)
+def test_calls_in_calls_that_would_multiply_are_refused(before: str, middle: str, behind: str) -> None:
+    plan_file(f"{TABLES}SELECT {before * 4}{middle}{behind * 4} AS x FROM t")
+    if before.startswith("ELT"):
+        return  # what it chooses from stands there once
+    with pytest.raises(DiagnosticError) as caught:
+        plan_file(f"{TABLES}\nSELECT {before * 40}{middle}{behind * 40} AS x FROM t")
+    [problem] = caught.value.diagnostics
+    assert problem.code == "SQL107", problem
+    assert problem.span is not None
+    assert problem.span.line == 3
+
+
+DEEP = {
+    "sum": "SELECT a" + " + a" * 1500 + " AS x FROM t",
+    "text": "SELECT k" + " || 'x'" * 1500 + " AS x FROM t",
+    "calls": "SELECT " + "UPPER(" * 1200 + "k" + ")" * 1200 + " AS x FROM t",
+    "unions": "SELECT a AS x FROM t" + " UNION ALL SELECT a + 1 FROM t" * 500,
+    "distinct unions": "SELECT a AS x FROM t" + " UNION SELECT a + 1 FROM t" * 200,
+    "sub-queries": "SELECT a AS x FROM " + "(SELECT a + 1 AS a FROM " * 300 + "t" + ")" * 300,
+    "conditions": "SELECT a AS x FROM t WHERE "
+    + " OR ".join(f"(k = 'v{i}' AND a = {i})" for i in range(500)),
+    "JSON": "SELECT " + "JSON_QUERY(" * 150 + "k" + ", '$')" * 150 + " AS x FROM t",
+    "windows": "SELECT k, SUM(a) AS x FROM t GROUP BY k HAVING "
+    + " OR ".join(f"SUM(a) = {i}" for i in range(500)),
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_a_deep_query_runs_as_explain_writes_it(tmp_path: Path, name: str) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.csv").write_text("k,a\n[1],1\n")
+    declared = TABLES.replace("'in'", f"'{tmp_path}/in'")
+    text = to_duckdb(plan_file(f"{declared}{DEEP[name]};")).text
+    # Statement by statement, as DuckDB's shell reads a file.
+    run = (
+        "import duckdb, sys; c = duckdb.connect(); [c.execute(s) for s in sys.stdin.read().split(';\\n\\n')]"
+    )
+    subprocess.run([sys.executable, "-c", run], input=text, text=True, check=True, timeout=120)
+
+
+def test_a_usual_query_is_explained_without_settings_of_depth() -> None:
+    assert (
+        "max_expression_depth" not in to_duckdb(plan_file(f"{TABLES}SELECT k, SUM(a) FROM t GROUP BY k")).text
+    )

@@ -19,8 +19,8 @@ def state_lines() -> list[str]:
 
 def test_fields_are_said_by_what_they_mean() -> None:
     lines = state_lines()
-    assert any(line.startswith("key ") and line.endswith("INTEGER: +(1, k)") for line in lines), lines
-    assert any("count of rows where <(3, v)" in line for line in lines), lines
+    assert any(line.startswith("key ") and line.endswith("INTEGER: k + 1") for line in lines), lines
+    assert any("count of rows where v > 3" in line for line in lines), lines
     assert any("distinct value(v)" in line for line in lines), lines
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sqlstream.planning import plan_file
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, render
 
 TABLE = """CREATE TABLE t (k INT, s STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
 WITH ('connector' = 'filesystem', 'path' = 'x', 'format' = 'json');
@@ -182,3 +182,48 @@ def test_a_subquery_in_an_expression_is_checked_before_it_is_told_that_it_can_no
     assert told == "EXISTS with a sub-query can't be run yet"
     told = refused("SELECT k, (SELECT MAX(other) FROM t) AS m FROM t").message
     assert told == "unknown column `other`"
+
+
+@pytest.mark.parametrize("place", [1, 2, 80, 81, 82, 500, 99_990, 99_996])
+@pytest.mark.parametrize("length", [1, 5, 159, 160, 161, 50_000])
+def test_of_a_long_line_what_is_around_the_place_is_shown(place: int, length: int) -> None:
+    line = "".join(f"{i:05d}" for i in range(20_000))
+    found = Diagnostic("SQL010", "unknown", Span("f.sql", 2, place, length))
+    _, _, _, shown, caret = render(found, f"first\n{line}\nlast").split("\n")
+    assert len(shown) <= 170
+    assert len(caret) <= len(shown)
+    at = caret.index("^")
+    marked = shown[at:][: caret.count("^")]
+    assert line[place - 1 :].startswith(marked)
+    assert len(marked) == min(length, 160, 100_000 - place + 1)
+    text = shown.removeprefix("2 | ")
+    assert text.startswith("…") == (not line.startswith(text.strip("…")))
+    assert text.endswith("…") == (not line.endswith(text.strip("…")))
+    assert text.strip("…") in line
+
+
+def test_a_place_behind_a_line_and_a_short_line() -> None:
+    assert render(Diagnostic("SQL002", "ends", Span("f", 1, 9)), "SELECT 1").endswith(
+        "1 | SELECT 1\n  |         ^"
+    )
+    assert "…" not in render(Diagnostic("SQL002", "x", Span("f", 1, 3)), "x" * 160)
+
+
+def test_a_mistake_in_a_long_query_is_told_in_short() -> None:
+    many = " + ".join(["k"] * 700)
+    for query in (
+        f"SELECT {many} + typo FROM t",
+        f"SELECT {many}, a FROM (SELECT {many} FROM t)",
+        f"SELECT UPPER({many}) FROM t",
+    ):
+        text = f"{TABLE}{query};"
+        with pytest.raises(DiagnosticError) as raised:
+            plan_file(text, file="p.sql")
+        for diagnostic in raised.value.diagnostics:
+            assert len(render(diagnostic, text)) < 5_000
+
+
+def test_a_long_message_is_cut_in_its_middle() -> None:
+    shown = render(Diagnostic("X", "a" * 5000 + "b" * 5000, None, ("n" * 9000,), "h" * 9000), None)
+    assert max(len(line) for line in shown.split("\n")) < 2_100
+    assert "aaa … bbb" in shown

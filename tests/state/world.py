@@ -40,9 +40,9 @@ class World:
                 "k": chance.choice(["a", "b", "c", "it's", None]),
                 "c": chance.choice(["x", "y", 'q"'] + [f"c{i}" for i in range(20)]),
                 "v": round(chance.uniform(-9, 99), 2),
-                "ts": f"2026-01-01 00:{(n + chance.randrange(15)) // 60:02}:{(n + chance.randrange(15)) % 60:02}",
+                "ts": f"2026-01-01 00:{second // 60:02}:{second % 60:02}",
             }
-            for n in range(rows)
+            for n, second in enumerate(n + chance.randrange(15) for n in range(rows))
         ]
         (folder / "in").mkdir(exist_ok=True)
         (folder / "in/1.json").write_text("".join(json.dumps(row) + "\n" for row in self.rows))

@@ -56,7 +56,8 @@ def _weighted_sum(call: AggregateCall, weight: str | None) -> Accumulator | None
     return Accumulator("sum", type_, partial, f"CAST(sum({{f}}) AS {type_})", of_first=True)
 
 
-def _changed_sum(type_: SqlType) -> Accumulator:
+def changed_sum(type_: SqlType) -> Accumulator:
+    """The sum of the values that came, less those that went."""
     partial = f"sum(CAST({{x}} AS {type_}) * CAST({{change}} AS BIGINT))"
     return Accumulator("sum", type_, partial, f"CAST(sum({{f}}) AS {type_})")
 
@@ -84,7 +85,7 @@ def _sum_over_changes(call: AggregateCall) -> Decomposition | None:
     type_ = exact_sum_type(call.argument_types[0])
     if type_ is None:
         return None
-    return Decomposition((changed_count(), _changed_sum(type_)), "CASE WHEN {0} > 0 THEN {1} END")
+    return Decomposition((changed_count(), changed_sum(type_)), "CASE WHEN {0} > 0 THEN {1} END")
 
 
 #: HUGEINT over integers, DECIMAL(38, s) over decimals, DOUBLE over floating point, as DuckDB.
@@ -124,7 +125,7 @@ def _avg_over_changes(call: AggregateCall) -> Decomposition | None:
     if type_ is None:
         return None
     final = "CASE WHEN {0} > 0 THEN CAST({1} AS DOUBLE) / {0} END"
-    return Decomposition((changed_count(), _changed_sum(type_)), final)
+    return Decomposition((changed_count(), changed_sum(type_)), final)
 
 
 AVG = AggregateFunction(

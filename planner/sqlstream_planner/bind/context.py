@@ -14,16 +14,19 @@ from sqlstream_operators.plan.types import Kind, SqlType
 from sqlstream_planner.catalog.descriptor import Connectors
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, not_run_yet, refuse
 from sqlstream_planner.expressions.casts import TypedExpr
+from sqlstream_planner.expressions.constants import Constant, constants
 from sqlstream_planner.expressions.datatypes import sql_type_of
 from sqlstream_planner.expressions.functions import catalogue
 from sqlstream_planner.expressions.functions.as_written import marked
 from sqlstream_planner.expressions.functions.calls import written_call
 from sqlstream_planner.expressions.functions.translate import translate_marked
+from sqlstream_planner.expressions.functions.translate.growth import check_growth
 from sqlstream_planner.expressions.infer import infer, require_boolean
 from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTRANSLATABLE, TypeProblem
 from sqlstream_planner.expressions.unnests import unnest_call
 from sqlstream_planner.identity.relation import Columns, form_over
 from sqlstream_planner.logical import Field, Fields
+from sqlstream_planner.logical.expressions import sql
 from sqlstream_planner.sql.parse import span_of
 from sqlstream_planner.sql.rendered import RenderedSql
 
@@ -61,7 +64,8 @@ class BindContext:
     """The rendered file, the connectors that there are, the ids that were given out, and what the query's clauses say.
 
     `process_times` are the ids of columns that a table declares as PROCTIME(): they may stand there, as they do
-    in many a file of Flink's, but can't be read. `outer`: the rows around the sub-query that is being bound, the
+    in many a file of Flink's, but can't be read. `constants` are parts of expressions that can be tried before there is
+    a row, each with its first place. `outer`: the rows around the sub-query that is being bound, the
     outermost first.
     """
 
@@ -71,6 +75,7 @@ class BindContext:
     clauses: Clauses = field(default_factory=Clauses)
     process_times: set[str] = field(default_factory=set)
     outer: list[OuterRows] = field(default_factory=list)
+    constants: dict[Constant, Span] = field(default_factory=dict)
     _ids: set[str] = field(default_factory=set)
     _numbers: dict[str, int] = field(default_factory=dict)
 
@@ -311,10 +316,20 @@ class BindContext:
             if call is not None and not catalogue.is_deterministic(call.name):
                 self.changes_each_time(node, call.name.upper())
         try:
+            check_growth(expression)
             translated = translate_marked(expression, lambda e: infer(e, types, aggregates=True).type)
+            self._note_constants(translated, types)
             return translated.transform(_plain_time_cast).transform(_plain_empty_map)
         except TypeProblem as problem:
             raise DiagnosticError(_as_written(problem.diagnostic(self.span(problem.node)), fields)) from None
+
+    def _note_constants(self, translated: exp.Expr, types: Mapping[str, tuple[SqlType, bool]]) -> None:
+        def type_of(node: exp.Expr) -> SqlType:
+            return infer(node, types, aggregates=True).type
+
+        for node, constant in constants(translated, sql, type_of):
+            if constant not in self.constants:
+                self.constants[constant] = self.span(node)
 
 
 def _has_untyped_keys(type_: SqlType) -> bool:

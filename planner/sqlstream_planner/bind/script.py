@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 
 from sqlglot import exp
 
@@ -16,6 +17,7 @@ from sqlstream_planner.bind.tables import Tables
 from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean, nested_too_deeply
 from sqlstream_planner.expressions.casts import Assignment, assignable, can_cast_explicitly
+from sqlstream_planner.expressions.constants import Constant
 from sqlstream_planner.expressions.datatypes import nulls_as
 from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 from sqlstream_planner.logical import ConflictAction, Field, Node, Project, Sink, column
@@ -25,11 +27,12 @@ from sqlstream_planner.sql.statements import CreateTable, CreateView, InsertInto
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The relational algebra of a file: one root a sink, the job's options, warnings."""
+    """The relational algebra of a file: one root a sink, the job's options, warnings, and constants to try without a row."""
 
     roots: tuple[Sink, ...]
     options: JobOptions
     warnings: tuple[Diagnostic, ...]
+    constants: Mapping[Constant, Span]
 
 
 def bind_script(script: Script, catalog: Catalog) -> Bound:
@@ -90,7 +93,7 @@ class _ScriptBinder:
             )
         roots = tuple(self._root(write) for write in self._writes.values())
         warnings = (*self._catalog.warnings, *self._context.warnings)
-        return Bound(roots, self._options(), warnings)
+        return Bound(roots, self._options(), warnings, MappingProxyType(self._context.constants))
 
     def _attempt(self, bind: Callable[[], None], query: exp.Expr) -> None:
         try:

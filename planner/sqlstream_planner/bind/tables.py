@@ -99,7 +99,7 @@ class Tables:
                 expressions.append(column(stored[c.name.lower()].id))
         self.context.process_times.update(fields[i].id for i in unread)
         watermark = self._watermark(table, tuple(fields), expressions, stored)
-        identity = source_identity(table, table.descriptor)
+        identity = source_identity(table, table.descriptor).known_as(self.catalog.moved)
         spec = SourceSpec(
             name=table.name,
             connector=table.connector,

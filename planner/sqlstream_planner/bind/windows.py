@@ -22,7 +22,7 @@ from sqlstream_planner.logical import (
     column,
 )
 from sqlstream_planner.logical.text import duration
-from sqlstream_planner.sql.dialect import WindowTvf, constant_value
+from sqlstream_planner.sql.dialect import OwnSql, WindowTvf, constant_value
 from sqlstream_planner.sql.dialect.tvf import USAGE
 
 _LENGTHS = {"TUMBLE": ("size",), "HOP": ("slide", "size"), "CUMULATE": ("step", "size")}
@@ -136,7 +136,7 @@ def _time_column(context: BindContext, scope: Scope, node: exp.Expr, table: str,
     found = scope.by_id(resolved.name) if isinstance(resolved, exp.Column) else None
     if found is not None and found.time is not None:
         return found
-    name = found.name if found is not None else node.sql(dialect="duckdb")
+    name = found.name if found is not None else node.sql(dialect=OwnSql)
     times = [f.name for f in scope.fields if f.time is not None]
     if found is not None and found.window is not None and found.window.role != "time":
         context.fail(

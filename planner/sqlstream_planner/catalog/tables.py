@@ -57,7 +57,8 @@ class Catalog:
     """What a script declares, with the connectors that there are. Names are looked up ignoring case.
 
     `secrets` are what references in tables' stored options stand for. `broken` are tables (in lower case) that are declared
-    with mistakes, which are told: nothing more is said where they are used.
+    with mistakes, which are told: nothing more is said where they are used. `moved` says of identities of sources as they
+    are declared under which ones state knows their data (`SourceIdentity.known_as`).
     """
 
     tables: Mapping[str, TableDef]
@@ -67,6 +68,7 @@ class Catalog:
     warnings: tuple[Diagnostic, ...] = field(default=())
     secrets: Secrets = field(default_factory=Secrets)
     broken: frozenset[str] = frozenset()
+    moved: Mapping[str, str] = field(default_factory=dict)
 
     def table(self, name: str) -> TableDef | None:
         """The table of this name, or None."""

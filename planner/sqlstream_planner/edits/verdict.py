@@ -23,6 +23,19 @@ class Verdict(StrEnum):
     DROP = "DROP"  # nothing of the new query needs it
 
 
+NOW_US = "$now_us"
+"""In the SQL of derivations: the clock of the epoch that carries the edit out, µs."""
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedRows:
+    """Rows of a derived table that another old state gives: SQL over each of its shards, as in `DerivedTable`."""
+
+    state: StateSchema
+    reads: tuple[str, ...]
+    rows: str
+
+
 @dataclass(frozen=True, slots=True)
 class DerivedTable:
     """How one table of a state is computed from an older state's tables.
@@ -30,13 +43,15 @@ class DerivedTable:
     `rows` is DuckDB SQL over one old shard, whose tables are the relations in `reads`, each called `"old.<table>"`
     (columns: `StateTable.key_columns`, then `value_columns`). Its columns are those of the new table, by name. The rows
     are exchanged by the new key. `merged` is DuckDB SQL over them all, as the relation `"rows"`, for one new shard; None:
-    they are the table's rows as they are, each key once.
+    they are the table's rows as they are, each key once. `also` are more rows, from other old states; there is a `merged`
+    then.
     """
 
     table: str
     reads: tuple[str, ...]
     rows: str
     merged: str | None = None
+    also: tuple[DerivedRows, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,10 @@ from sqlstream_planner.identity.state import stored_meanings
 
 #: Deeper, and longer, than this nobody reads on.
 _DEPTH, _LENGTH = 6, 100
+#: What is written between its arguments, and how it is written where the first of them is written last.
+_TURNED = {"+": "+", "*": "*", "=": "=", "<>": "<>", "<": ">", "<=": ">="}
+_BETWEEN = frozenset({*_TURNED, "-", "/", "//", "%", "||", "and", "or"})
+_CONSTANTS = frozenset({"number", "string", "null", "interval"})
 
 
 def field_meanings(state: StateSchema) -> dict[str, str]:
@@ -30,8 +34,8 @@ def meaning_text(meaning: Form) -> str:
 
     >>> from sqlstream_planner.identity.form import form
     >>> price = form("column", form("source", "{}"), '{"name": "price", "type": "BIGINT"}')
-    >>> meaning_text(form("+", price, form("number", "1")))
-    '+(price, 1)'
+    >>> meaning_text(form("<", form("number", "1"), form("+", price, form("number", "2"))))
+    '(price + 2) > 1'
     """
     text = _short(meaning, 0)
     return text if len(text) <= _LENGTH else f"{text[:_LENGTH]}…"
@@ -56,8 +60,28 @@ def _short(found: Argument, depth: int) -> str:
             listed = ", ".join(_short(a, depth + 1) for a in arguments.args) or "rows"
             condition = f" where {_short(where, depth + 1)}" if where is not None else ""
             return f"{'distinct ' if distinct else ''}{listed}{condition}"
+        case "call", (str(name), *arguments):
+            return f"{name}({', '.join(_short(a, depth + 1) for a in arguments if a is not None)})"
+        case "string", (str(text),):
+            return f"'{text}'"
+        case "is null", (Form() as value,):
+            return f"{_operand(value, depth)} is null"
+        case "negative", (Form() as value,):
+            return f"-{_operand(value, depth)}"
+        case str(op), (Form() as first, Form() as second) if op in _BETWEEN:
+            if op in _TURNED and first.op in _CONSTANTS and second.op not in _CONSTANTS:
+                op, first, second = _TURNED[op], second, first
+            return f"{_operand(first, depth)} {op} {_operand(second, depth)}"
+        case str(op), args if op in _BETWEEN and len(args) > 2 and all(isinstance(a, Form) for a in args):
+            return f" {op} ".join(_operand(a, depth) for a in args if isinstance(a, Form))
     inside = ", ".join(_short(a, depth + 1) for a in found.args if a is not None)
     plain = all(not isinstance(a, Form) for a in found.args)
     if not inside:
         return found.op
     return inside if plain and len(found.args) == 1 else f"{found.op}({inside})"
+
+
+def _operand(found: Form, depth: int) -> str:
+    """An argument of what is written between its arguments."""
+    text = _short(found, depth + 1)
+    return f"({text})" if found.op in _BETWEEN or found.op in ("is null", "in") else text

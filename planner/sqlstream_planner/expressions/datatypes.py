@@ -34,6 +34,7 @@ from sqlstream_operators.plan.types import (
 )
 from sqlstream_planner.expressions import problems
 from sqlstream_planner.expressions.problems import TypeProblem
+from sqlstream_planner.sql.dialect import OwnSql
 
 _T = exp.DType
 _SIMPLE: dict[exp.DType, SqlType] = {
@@ -131,7 +132,7 @@ def _is_size(parameter: exp.Expr) -> bool:
 def _written(node: exp.Expr) -> str:
     if isinstance(node, exp.DataType) and node.this is _T.JSONB:
         return "JSONB"  # DuckDB's dialect writes JSON for it
-    return node.sql(dialect="duckdb")
+    return node.sql(dialect=OwnSql)
 
 
 def _unknown(node: exp.Expr) -> TypeProblem:

@@ -19,6 +19,7 @@ UNKNOWN_COLUMN = "TYP008"
 UNKNOWN_TYPE = "TYP009"
 UNSUPPORTED_EXPRESSION = "TYP010"
 UNTRANSLATABLE = "TYP011"
+FAILING_CONSTANT = "TYP012"
 
 #: What to do about an expression whose type is not known; the usual one is a row without names for its fields.
 UNTYPED_HELP = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Context, Decimal
 from typing import Any
 
@@ -90,6 +90,24 @@ class SourceIdentity:
     def text(self) -> str:
         """What decides positions, as compact JSON that is the same for the same meaning."""
         return compact(self.positions)
+
+    def known_as(self, moved: Mapping[str, str]) -> SourceIdentity:
+        """The identity under which state knows this data: `moved` has texts of identities by those that are declared.
+
+        "" stands for data that is elsewhere now: what is still declared there is another source.
+
+        >>> here = SourceIdentity("files", (("path", "new"),), ())
+        >>> old = SourceIdentity("files", (("path", "old"),), ())
+        >>> here.known_as({here.text: old.text, old.text: ""}) == old
+        True
+        >>> old.known_as({here.text: old.text, old.text: ""}).text
+        '{"connector":"files","options":{"moved away":true,"path":"old"},"version":1}'
+        """
+        if self.text not in moved:
+            return self
+        kept = moved[self.text]
+        options = json.loads(kept)["options"] if kept else {**dict(self.options), "moved away": True}
+        return replace(self, options=tuple(sorted(options.items())))
 
     def column(self, name: str) -> dict[str, Any]:
         """What the column that the table calls `name` (ignoring case) means. Raises InternalError if it is not stored."""

@@ -10,6 +10,7 @@ from sqlglot.errors import ErrorLevel
 
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.expressions.functions.as_written import without_marks
+from sqlstream_planner.sql.dialect import OwnSql
 
 
 def columns_of(expression: exp.Expr) -> set[str]:
@@ -49,7 +50,7 @@ def substitute(expression: exp.Expr, replacements: Mapping[str, exp.Expr]) -> ex
 
 def raw(text: str) -> exp.Expr:
     """Our own DuckDB SQL as an expression."""
-    return sqlglot.parse_one(text, read="duckdb")
+    return sqlglot.parse_one(text, read=OwnSql)
 
 
 def sql(expression: exp.Expr) -> str:
@@ -63,7 +64,7 @@ def sql(expression: exp.Expr) -> str:
         and expression.this.args.get("quoted")
     ):
         return quote_identifier(expression.name)
-    return without_marks(expression).sql(dialect="duckdb", unsupported_level=ErrorLevel.RAISE)
+    return without_marks(expression).sql(dialect=OwnSql, unsupported_level=ErrorLevel.RAISE)
 
 
 def order_term(term: str, *, descending: bool, nulls_first: bool) -> str:

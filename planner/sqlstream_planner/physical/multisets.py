@@ -151,6 +151,13 @@ def _multiset(wanted: _Wanted, inside: Columns) -> Form:
     )
 
 
+def name_of_multiset(call: AggregateCall, inside: Columns, *, nulls: bool) -> str:
+    """What the multiset is called that holds the values of a call's one argument; with `nulls` NULLs are among them."""
+    x = _value(call.arguments[0], call.argument_types[0], inside)
+    held = _Wanted(call, (x,), () if nulls else (call.arguments[0],), "all")
+    return f"values_{_multiset(held, inside).digest[:16]}"
+
+
 def _wanted(call: AggregateCall, inside: Columns) -> _Wanted:
     function = function_of(call)
     if function.values.paired:

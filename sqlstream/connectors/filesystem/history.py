@@ -22,6 +22,7 @@ _LINES = ("json", "csv")
 #: What a file tells of itself that is other once it has grown.
 _OF_THE_WHOLE = ("file.size", "file.modification-time")
 _MOST_NAMED = 10
+_HELP = "put the files back as they were; what was computed from them before is not touched"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class FileHistory:
         end: Position,
         there: Iterable[FileEntry],
     ) -> None:
+        self._name = spec.name
         self._options = options
         self._end = end
         self._metadata = {column.key for column in spec.metadata}
@@ -81,14 +83,12 @@ class FileHistory:
         return {"segments": 0, "file": 0, "offset": 0}
 
     def plan(self, position: Position, limits: Limits) -> SourcePlan:
-        """The next files or parts of files within the limits. Raises InputFileError if one has changed since."""
-        cut = self._cutter.cut(
-            self._files.__getitem__,
-            int(position["file"]),
-            int(position["offset"]),
-            limits,
-            len(self._files),
-        )
+        """The next files or parts of files within the limits. Raises DiagnosticError (DAT008) if one has changed since."""
+        file, offset = int(position["file"]), int(position["offset"])
+        try:
+            cut = self._cutter.cut(self._files.__getitem__, file, offset, limits, len(self._files))
+        except InputFileError as error:
+            raise DiagnosticError(_changed(self._name, error.message)) from error
         ended = cut.file >= len(self._files)
         following = {"segments": self._end["segments"], "file": cut.file, "offset": cut.offset}
         return SourcePlan(cut.splits, self._end if ended else following, ended, cut.taken)
@@ -173,5 +173,9 @@ class FileHistory:
             f"source `{name}` can't be read again from its beginning: {len(gone)} of {counted(read, 'file')} that were read "
             f"{'is' if len(gone) == 1 else 'are'} not as {'it was' if len(gone) == 1 else 'they were'}",
             notes=tuple(notes),
-            help="put the files back as they were; what was computed from them before is not touched",
+            help=_HELP,
         )
+
+
+def _changed(name: str, what: str) -> Diagnostic:
+    return Diagnostic("DAT008", f"source `{name}` can't be read again: {what}", help=_HELP)

@@ -12,7 +12,7 @@ source is what it has read, whatever its files have become.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -120,6 +120,32 @@ class ListingLog:
             self._segments += 1
             self._take(updates, part)
             updates = {}
+
+    def copy_to(
+        self, store: CheckpointStore, folder: str, root: str, moved: Callable[[str], FileEntry | str]
+    ) -> None:
+        """Write it again, segment by segment, with the paths that files have now: positions mean the same in the copy.
+
+        `moved` gives the file that is what the log has under a path, or just its path where there is none.
+        """
+
+        def written(item: Sequence[Any]) -> list[Any]:
+            old = self._read(item).entry
+            now = moved(old.path)
+            path = now if isinstance(now, str) else now.path
+            shown = path[len(root) :] if path.startswith(root) else path
+            if isinstance(now, str) or now.size != old.size or (old.digest and now.digest != old.digest):
+                return [shown, *item[1:]]
+            return [shown, *_version(now), *item[5:]]
+
+        for number in range(self._segments):
+            name = self._segment(number)
+            content = decode(_KIND, name, self._store.get(name))
+            body = {key: value for key, value in content.items() if key not in ("kind", "format")}
+            body["files"] = [written(item) for item in content["files"]]
+            if "updates" in content:
+                body["updates"] = [[n, *written(item)] for n, *item in content["updates"]]
+            store.put_exclusive(f"{folder}/{number:06d}.json", encode(_KIND, body))
 
     def _segment(self, number: int) -> str:
         return f"{self.folder}/{number:06d}.json"

@@ -13,6 +13,7 @@ from sqlstream.connectors.filesystem.file_ranges import FileRange
 from sqlstream.connectors.filesystem.file_version import check_unchanged
 from sqlstream.connectors.filesystem.history import FileHistory
 from sqlstream.connectors.filesystem.listing import ListingLog
+from sqlstream.connectors.filesystem.moved_files import MovedFiles
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.orders import FileOrders
 from sqlstream.connectors.filesystem.paths import resolve, without_credentials
@@ -20,6 +21,7 @@ from sqlstream.connectors.filesystem.source_files import SourceFiles
 from sqlstream.storage.checked_json import DamagedFileError
 from sqlstream_operators.errors import InputFileError
 from sqlstream_operators.plan.spec import SourceSpec
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import DiagnosticError
 
 
@@ -41,7 +43,7 @@ class FileSource:
         self._spec = spec
         self._context = context
         self._options = FileOptions.read(spec.options)
-        location = resolve(self._options.path, context.base_dir)
+        self._location = location = resolve(self._options.path, context.base_dir)
         public, credentials = without_credentials(location)
         folder = context.folder or f"sources/{quote(spec.name, safe='')}"
         self._root = _root(public)
@@ -106,6 +108,21 @@ class FileSource:
         except DiagnosticError:  # the folder is gone: so is what was read, and that is told
             there = []
         return FileHistory(self._spec, self._options, log.files, position, there)
+
+    def take_over(self, former: SourceSpec, kept: CheckpointStore, folder: str, position: Position) -> None:
+        """Go on in this place where `former` stood in another: its files have to be here, as they were.
+
+        A file that was read to its end may be gone. Raises DiagnosticError (STA018) that lists the files which are not the
+        same.
+        """
+        public, _ = without_credentials(
+            resolve(FileOptions.read(former.options).path, self._context.base_dir)
+        )
+        log = ListingLog(kept, folder, _root(public))
+        self._check_log(position, log)
+        here, _ = without_credentials(self._location)
+        moved = MovedFiles(self._spec.name, (public, here), log, self._files.there(), int(position["file"]))
+        log.copy_to(self._context.store, self._log.folder, self._root, moved.now)
 
     def can_replay(self, splits: Sequence[Split]) -> bool:
         """Whether splits that were planned earlier can be read as they are: their files are what they were, and the run

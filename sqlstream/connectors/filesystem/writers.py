@@ -109,8 +109,9 @@ def _json_text(value: str, type_: SqlType, iso: bool, depth: int) -> str:
 
 
 def json_value(value: str, type_: SqlType, *, iso: bool = False, depth: int = 0) -> str:
-    """SQL of what a value is in JSON: bytes in base64 as Flink has them; with `iso`, timestamps as ISO 8601
-    (`2024-01-01T00:00:00.5`, with `Z` for instants). Everything else as DuckDB writes it.
+    """SQL of what a value is in JSON: bytes in base64 and numbers that are not finite as texts ("NaN", "Infinity",
+    "-Infinity") as Flink has them; with `iso`, timestamps as ISO 8601 (`2024-01-01T00:00:00.5`, with `Z` for
+    instants). Everything else as DuckDB writes it.
     """
 
     def each(values: str, inner: SqlType) -> str:
@@ -123,6 +124,11 @@ def json_value(value: str, type_: SqlType, *, iso: bool = False, depth: int = 0)
             return f"replace(CAST(CAST({value} AS TIMESTAMP) AS VARCHAR), ' ', 'T') || '{zone}'"
         case Kind.BLOB:
             return f"to_base64({value})"
+        case Kind.FLOAT | Kind.DOUBLE:  # JSON has no number for them
+            return (
+                f"CASE WHEN isnan({value}) THEN JSON '\"NaN\"' WHEN {value} = 'inf' THEN JSON '\"Infinity\"' "
+                f"WHEN {value} = '-inf' THEN JSON '\"-Infinity\"' ELSE to_json({value}) END"
+            )
         case Kind.STRUCT:
             parts = [(name, f"struct_extract({value}, {quote_literal(name)})", t) for name, t in type_.fields]
             made = [(name, part, json_value(part, t, iso=iso, depth=depth)) for name, part, t in parts]
@@ -134,7 +140,9 @@ def json_value(value: str, type_: SqlType, *, iso: bool = False, depth: int = 0)
             return each(value, type_.element)
         case Kind.MAP if type_.key is not None and type_.value is not None:
             keys, values = f"map_keys({value})", f"map_values({value})"
-            made_keys, made_values = each(keys, type_.key), each(values, type_.value)
+            made_keys, made_values = keys, each(values, type_.value)
+            if type_.key.kind not in (Kind.FLOAT, Kind.DOUBLE):  # a key is a text as it is
+                made_keys = each(keys, type_.key)
             if (made_keys, made_values) == (keys, values):
                 return value
             return f"CASE WHEN {value} IS NOT NULL THEN map({made_keys}, {made_values}) END"

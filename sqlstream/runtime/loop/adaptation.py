@@ -31,7 +31,14 @@ from sqlstream_operators.plan.state_schema import TIME, StateField, StateSchema,
 from sqlstream_operators.plan.types import BIGINT, quote_identifier
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import InternalError
-from sqlstream_planner.edits.verdict import DerivedInput, DerivedTable, StateEdit, Verdict
+from sqlstream_planner.edits.verdict import (
+    NOW_US,
+    DerivedInput,
+    DerivedRows,
+    DerivedTable,
+    StateEdit,
+    Verdict,
+)
 
 Versions = Mapping[str, tuple[ShardVersion, ...]]
 _BACKFILLED = "~backfilled"
@@ -85,7 +92,7 @@ def adapted(
             states[id_] = job.states.get(edit.old.state.state_id, ())
     if wanted:
         read = {**job.states, **{f"{id_}{_BACKFILLED}": versions for id_, versions in backfilled.items()}}
-        program = adaptation_plan(wanted, job.program.options)
+        program = adaptation_plan(wanted, job.program.options, job.plan.now_us)
         plan = replace(job.plan, sources=(), restated=())
         made = runner.run(replace(job, program=program, plan=plan, states=read)).states
         # The epoch itself goes on from them.
@@ -103,8 +110,8 @@ def _is_backfilled(edit: StateEdit) -> bool:
     return any(f.verdict is Verdict.BACKFILL for f in edit.fields)
 
 
-def adaptation_plan(edits: Iterable[StateEdit], options: JobOptions) -> PhysicalPlan:
-    """The plan that makes the new states of these edits.
+def adaptation_plan(edits: Iterable[StateEdit], options: JobOptions, now_us: int = 0) -> PhysicalPlan:
+    """The plan that makes the new states of these edits; `now_us` is the clock of the epoch that carries them out.
 
     It reads the old states under their ids, and what was backfilled under those of the new ones with a suffix.
     """
@@ -113,8 +120,16 @@ def adaptation_plan(edits: Iterable[StateEdit], options: JobOptions) -> Physical
     for number, edit in enumerate(edits, 1):
         assert edit.new is not None
         states.append(edit.new.state)
-        stages += _stages(f"state{number}", edit, edit.new.state)
+        stages += _stages(f"state{number}", _at(edit, now_us), edit.new.state)
     return PhysicalPlan((), (), tuple(stages), tuple(states), options)
+
+
+def _at(edit: StateEdit, now_us: int) -> StateEdit:
+    """The edit with the time in its SQL."""
+    if edit.derivation is None:
+        return edit
+    tables = tuple(replace(d, rows=d.rows.replace(NOW_US, str(now_us))) for d in edit.derivation.tables)
+    return replace(edit, derivation=replace(edit.derivation, tables=tables))
 
 
 def _stages(name: str, edit: StateEdit, state: StateSchema) -> Iterable[Stage]:
@@ -123,7 +138,7 @@ def _stages(name: str, edit: StateEdit, state: StateSchema) -> Iterable[Stage]:
         return
     derived = {} if edit.derivation is None else {d.table: d for d in edit.derivation.tables}
     if derived:
-        yield _first_stage(name, edit, state, derived.values())
+        yield from _first_stages(name, edit, state, derived.values())
     inputs = tuple(
         ExchangeInput(f"{table}.rows", _edge(name, table), _columns(state.table(table))) for table in derived
     )
@@ -184,22 +199,34 @@ def _rows_of(
     return kept or again
 
 
-def _first_stage(name: str, edit: StateEdit, state: StateSchema, derived: Iterable[DerivedTable]) -> Stage:
-    """Reads the old tables in each shard, and sends what is derived from them to where its keys are."""
+def _first_stages(
+    name: str, edit: StateEdit, state: StateSchema, derived: Iterable[DerivedTable]
+) -> Iterable[Stage]:
+    """Read the old tables in each shard, and send what is derived from them to where its keys are."""
     if edit.old is None:
         raise InternalError(f"a state that is derived from none: {state.state_id}")
-    old = edit.old.state
     derived = tuple(derived)
-    read = dict.fromkeys(table for d in derived for table in d.reads)
+    rows = [(state.table(d.table), DerivedRows(edit.old.state, d.reads, d.rows)) for d in derived]
+    yield _reading(name, "read", edit.old.state, rows)
+    more = [(state.table(d.table), also) for d in derived for also in d.also]
+    for number, (table, also) in enumerate(more, 1):
+        yield _reading(name, f"read_also{number}", also.state, [(table, also)])
+
+
+def _reading(
+    name: str, step: str, old: StateSchema, derived: Iterable[tuple[StateTable, DerivedRows]]
+) -> Stage:
+    """The stage that reads an old state for some new tables."""
+    derived = tuple(derived)
+    read = dict.fromkeys(table for _, d in derived for table in d.reads)
     steps: list[Step] = [ReadStateStep(f"old.{table}", old, table) for table in read]
     outputs = []
-    for d in derived:
-        table = state.table(d.table)
-        steps.append(FragmentStep(d.table, d.rows, tuple(f"old.{t}" for t in d.reads)))
+    for table, d in derived:
+        steps.append(FragmentStep(table.name, d.rows, tuple(f"old.{t}" for t in d.reads)))
         columns = tuple(c.name for c in _columns(table))
         keys = tuple(f.name for f in table.key)
-        outputs.append(ExchangeOutput(d.table, _edge(name, d.table), keys, columns))
-    return Stage(f"{name}.read", 1, (), tuple(steps), tuple(outputs))
+        outputs.append(ExchangeOutput(table.name, _edge(name, table.name), keys, columns))
+    return Stage(f"{name}.{step}", 1, (), tuple(steps), tuple(outputs))
 
 
 def _edge(name: str, table: str) -> str:

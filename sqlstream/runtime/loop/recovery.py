@@ -193,7 +193,7 @@ def source_problems(
                     *_identity_changes(state.identity, new[name].identity),
                     "a position in the one means nothing in the other",
                 ),
-                help=_OTHER_NAME,
+                help=f"if it is the same data in another place, add --source-moved {name}; if not, {_OTHER_NAME}",
             )
     for group in watermarks.source_groups(program):
         for name in sorted(group & new.keys()):

@@ -59,11 +59,18 @@ def test_the_states_of_a_query(name: str, tmp_path: Path) -> None:
 
 
 @settings(
-    max_examples=examples(15),
+    max_examples=examples(8),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-@given(queries(), rows(), st.integers(1, 4), st.integers(1, 9), st.integers(1, 3))
+@given(
+    # A rank of ranks would have two columns of one name.
+    queries().filter(lambda query: query.count(" AS rn") < 2),
+    rows(),
+    st.integers(1, 4),
+    st.integers(1, 9),
+    st.integers(1, 3),
+)
 def test_random_queries(
     query: str, data: list[dict[str, Any]], after: int, rows_per_epoch: int, files: int
 ) -> None:

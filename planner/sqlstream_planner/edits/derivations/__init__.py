@@ -8,14 +8,26 @@ A rule says that the defining query of a new table can be answered from old tabl
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
+from sqlstream_planner.edits.derivations.distinct_values import derive_distinct_values
 from sqlstream_planner.edits.derivations.groups import derive_groups
 from sqlstream_planner.edits.derivations.ranked_rows import derive_ranked_rows
 from sqlstream_planner.edits.derivations.rule import Derived, Rule, Wanted
 from sqlstream_planner.edits.derivations.stored import Stored
+from sqlstream_planner.edits.derivations.time_to_live import derive_time_to_live
+from sqlstream_planner.edits.derivations.widened import without_widened_types
 from sqlstream_planner.edits.derivations.windows import derive_windows
 
-RULES: tuple[Rule, ...] = (derive_groups, derive_windows, derive_ranked_rows)
+RULES: tuple[Rule, ...] = (
+    derive_groups,
+    derive_distinct_values,
+    derive_windows,
+    derive_ranked_rows,
+    derive_time_to_live,
+)
+
+_WIDER = "the same values in wider types"
 
 
 def derivations(wanted: Wanted) -> Iterable[tuple[Stored, Derived]]:
@@ -25,3 +37,10 @@ def derivations(wanted: Wanted) -> Iterable[tuple[Stored, Derived]]:
             found = rule(old, wanted)
             if found is not None:
                 yield old, found
+        retyped = without_widened_types(old, wanted.state)
+        for rule in RULES if retyped is not None else ():
+            assert retyped is not None
+            found = rule(retyped[0], replace(wanted, state=retyped[1]))
+            if found is not None:
+                reason = ", ".join(r for r in (_WIDER, found.reason) if r)
+                yield old, replace(found, reason=reason)

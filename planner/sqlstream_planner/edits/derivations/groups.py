@@ -6,6 +6,8 @@ operator's own expressions. A filter that reads only keys takes whole groups awa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec
 from sqlstream_operators.plan.state_schema import StateField, StateTable
 from sqlstream_operators.plan.types import quote_identifier
@@ -13,7 +15,17 @@ from sqlstream_planner.edits.derivations.keys import KeyMap, mapped_keys
 from sqlstream_planner.edits.derivations.parts import columns_from, merged, select, time_of
 from sqlstream_planner.edits.derivations.rule import Derived, Wanted
 from sqlstream_planner.edits.derivations.stored import Stored, grouped
-from sqlstream_planner.edits.verdict import Derivation, DerivedTable
+from sqlstream_planner.edits.derivations.time_to_live import times_of
+from sqlstream_planner.edits.derivations.values import (
+    Values,
+    accumulated_distinct,
+    distinct_of_groups,
+    distinct_states,
+    joined,
+    multisets_of,
+)
+from sqlstream_planner.edits.verdict import Derivation, DerivedRows, DerivedTable
+from sqlstream_planner.physical.state_node import KeptAccumulator
 
 _FREE = frozenset({"time to live", "grouping sets", "rows can go"})
 
@@ -46,43 +58,120 @@ class _Groups:
     def __init__(self, old: Stored, wanted: Wanted, now: GroupAggregateSpec, keys: KeyMap) -> None:
         self._old, self._new, self._node = old, wanted.state, wanted.node
         self._now, self._keys = now, keys
+        self._before = wanted.before
         self._missing: set[tuple[str, str]] = set()
+        self._reasons: dict[tuple[str, str], str] = {}
 
     def derived(self) -> Derived | None:
         accumulators = self._accumulators(self._new.spec.state.tables[0])
         if accumulators is None:
             return None
         multisets = [self._multiset(self._new.spec.state.table(m.name)) for m in self._now.multisets]
-        derivation = Derivation("groups", (accumulators, *(m for m in multisets if m is not None)))
-        return Derived(derivation, self._keys.reason, missing=frozenset(self._missing))
+        times = times_of(self._new, accumulators, self._old, self._keys)
+        tables = (accumulators, *(m for m in multisets if m is not None), *times)
+        derivation = Derivation("groups", tables)
+        return Derived(derivation, self._keys.reason, self._reasons, frozenset(self._missing))
 
     def _accumulators(self, table: StateTable) -> DerivedTable | None:
         acc = self._old.table(table.name)
         if acc is None or acc.layout != table.layout:
             return None
         found = columns_from(self._old, acc.value, self._new, table.value, self._adds_up)
-        if found.all_missing or self._now.presence in found.missing:
+        if self._now.presence in found.missing:
             return None
-        self._missing |= {(table.name, name) for name in found.missing}
-        rows = select([*time_of(table), *self._keys.items, *found.items], acc.name, self._keys.condition)
+        known, reads, joins = self._of_values(table, found.missing)
+        also = self._of_distinct(table, [n for n in found.missing if n not in known])
+        there = {*known, *(name for name, _ in also)}
+        if found.all_missing and not there:
+            return None
+        self._missing |= {(table.name, name) for name in found.missing if name not in there}
+        items = [*time_of(table), *self._keys.items, *found.replaced(table.value, known)]
+        rows = select(items, acc.name, f"{joins}{self._keys.condition}")
         if self._now.seed is not None:
             # The group that exists even without a row: adding it to any other changes nothing.
             rows = f"{rows}\nUNION ALL BY NAME\n{self._now.seed}"
-        return DerivedTable(table.name, (acc.name,), rows, self._merged(table))
+        more = tuple(rows for _, rows in also)
+        merged_sql = self._merged(table, always=bool(more))
+        return DerivedTable(table.name, (acc.name, *reads), rows, merged_sql, more)
+
+    def _of_values(
+        self, table: StateTable, missing: Sequence[str]
+    ) -> tuple[dict[str, str], tuple[str, ...], str]:
+        """Accumulators from multisets of the same groups: their SQL by name, the tables that are read, the joins."""
+        found: dict[str, tuple[Values, str]] = {}
+        for name in missing:
+            kept = self._node.accumulators.get(name)
+            if kept is None:
+                continue
+            for values in multisets_of(self._old, kept, self._node):
+                text = values.accumulated(kept)
+                if text is not None:
+                    found.setdefault(name, (values, text))
+                    self._reasons[table.name, name] = "from values that are kept one by one"
+        joins, items, reads = joined(self._old, found)
+        return items, reads, joins
+
+    def _of_distinct(self, table: StateTable, missing: Sequence[str]) -> list[tuple[str, DerivedRows]]:
+        """Accumulators from the states that hold the groups' distinct values: rows of groups that know nothing else."""
+        found = []
+        for field in table.value:
+            if field.name not in missing or table.layout == "time":
+                continue
+            kept = self._node.accumulators.get(field.name)
+            made = self._from_distinct(kept) if kept is not None else self._from_changes(field)
+            if made is not None:
+                found.append((field.name, self._alone(table, field, *made)))
+                self._reasons[table.name, field.name] = "from the distinct values that are kept"
+        return found
+
+    def _from_distinct(self, kept: KeptAccumulator) -> tuple[Stored, str, str | None] | None:
+        for state, values in distinct_of_groups(self._before, self._old, kept, self._node):
+            text = values.accumulated(kept)
+            if text is not None:
+                return state, text, values.condition
+        return None
+
+    def _from_changes(self, field: StateField) -> tuple[Stored, str, str | None] | None:
+        """An accumulator of distinct values, from a state of these values: as if they had all come just now."""
+        if not self._keys.one_to_one:
+            return None
+        meaning = self._new.meaning(field)
+        for state, value in distinct_states(self._before, self._old):
+            text = accumulated_distinct(meaning, field, state, value)
+            if text is not None:
+                return state, text, None
+        return None
+
+    def _alone(
+        self, table: StateTable, field: StateField, state: Stored, text: str, condition: str | None
+    ) -> DerivedRows:
+        """Rows of the new table of which only one accumulator is known, over a state of distinct values."""
+        values = []
+        for f in table.value:
+            made = text if f.name == field.name else "NULL"
+            values.append(f"CAST({made} AS {f.type}) AS {quote_identifier(f.name)}")
+        where = [*self._keys.where, *([condition] if condition is not None else [])]
+        rest = f"\nWHERE {' AND '.join(where)}" if where else ""
+        by = ", ".join(str(n) for n, _ in enumerate(self._keys.items, 1))
+        rest += f"\nGROUP BY {by}" if by else "\nHAVING count(*) > 0"
+        read = state.spec.state.tables[0].name
+        return DerivedRows(state.spec.state, (read,), select([*self._keys.items, *values], read, rest))
 
     def _adds_up(self, field: StateField) -> bool:
         """Whether the accumulators of several groups make that of one: how many distinct values there are does not."""
         return self._keys.one_to_one or field.name in self._node.accumulators
 
-    def _merged(self, table: StateTable) -> str | None:
-        if self._keys.one_to_one and self._now.seed is None:
+    def _merged(self, table: StateTable, *, always: bool) -> str | None:
+        if self._keys.one_to_one and self._now.seed is None and not always:
             return None
         merges = {c.name: m for c, m in zip(self._now.accumulators, self._now.merge, strict=True)}
         values = [f"CAST({merges[f.name]} AS {f.type}) AS {quote_identifier(f.name)}" for f in table.value]
         return merged(table, values)
 
     def _multiset(self, table: StateTable) -> DerivedTable | None:
-        before = self._old.table(table.name)
+        # The same values are read at one end or the other: both tables hold all of them.
+        base = table.name.removesuffix("_last")
+        before = next(filter(None, map(self._old.table, (table.name, base, f"{base}_last"))), None)
         if before is not None:
             found = columns_from(self._old, before.sub_key, self._new, table.sub_key)
         if before is None or found.missing:

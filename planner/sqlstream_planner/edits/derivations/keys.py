@@ -10,6 +10,7 @@ from sqlstream_planner.edits.derivations.conditions import narrowing
 from sqlstream_planner.edits.derivations.rewritten import Rewriter
 from sqlstream_planner.edits.derivations.rule import Wanted
 from sqlstream_planner.edits.derivations.stored import Grouped, Stored
+from sqlstream_planner.edits.derivations.widened import widens
 from sqlstream_planner.physical.state_node import StateNode
 
 
@@ -62,7 +63,7 @@ def mapped_keys(old: Stored, was: Grouped, wanted: Wanted, now: Grouped) -> KeyM
     stored = old.keys()
     if any(key.op == "grouping" for key in (*stored, *wanted.state.keys())):
         return None
-    rewriter = Rewriter(node.meanings, stored)
+    rewriter = Rewriter(node.meanings, {m: f for m, f in stored.items() if m not in old.retyped})
     where = narrowing(was.conditions, now.conditions, node.node.meaning.inputs[0], rewriter)  # type: ignore[attr-defined]
     if where is None:
         return None
@@ -70,6 +71,8 @@ def mapped_keys(old: Stored, was: Grouped, wanted: Wanted, now: Grouped) -> KeyM
     keys, whole = {}, set()
     for meaning, field in wanted.state.keys().items():
         same = stored.get(meaning)
+        if same is not None and not widens(same.type, field.type):
+            return None
         text = quote_identifier(same.name) if same is not None else None
         if text is None and field.name in node.keys:
             text = rewriter.sql(node.keys[field.name], node.node.inputs[0])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlstream_operators.plan.state_schema import TIME, StateField, StateTable
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.edits.derivations.stored import Stored
+from sqlstream_planner.edits.derivations.widened import widens
 from sqlstream_planner.identity.form import Form
 
 
@@ -17,6 +18,13 @@ class Columns:
 
     items: tuple[str, ...]
     missing: tuple[str, ...]
+
+    def replaced(self, wanted: Sequence[StateField], known: Mapping[str, str]) -> list[str]:
+        """The items with the SQL of those that are `known` by name in the place of NULL."""
+        return [
+            f"CAST({known[f.name]} AS {f.type}) AS {quote_identifier(f.name)}" if f.name in known else item
+            for f, item in zip(wanted, self.items, strict=True)
+        ]
 
     @property
     def all_missing(self) -> bool:
@@ -37,7 +45,7 @@ def columns_from(
     for field in wanted:
         meaning = new.meaning(field)
         found = there.get(meaning) if meaning is not None and usable(field) else None
-        if found is None:
+        if found is None or not widens(found.type, field.type):
             missing.append(field.name)
             text = f"CAST(NULL AS {field.type})"
         else:

@@ -17,6 +17,7 @@ from sqlstream_planner.edits.derivations.parts import select
 from sqlstream_planner.edits.derivations.rewritten import Rewriter
 from sqlstream_planner.edits.derivations.rule import Derived, Wanted
 from sqlstream_planner.edits.derivations.stored import Stored, filtered
+from sqlstream_planner.edits.derivations.widened import widens
 from sqlstream_planner.edits.verdict import Derivation, DerivedInput
 from sqlstream_planner.identity.form import Form, form
 
@@ -49,15 +50,22 @@ def derive_ranked_rows(old: Stored, wanted: Wanted) -> Derived | None:
     stored = _columns(old)
     meanings, node = wanted.node.meanings, wanted.node.node
     # Where only the best are kept, one that a condition takes away would have let another in.
-    narrowed = Rewriter(meanings, stored if all_rows else old.keys())
+    exact = {m: f for m, f in stored.items() if m not in old.retyped}
+    narrowed = Rewriter(meanings, exact if all_rows else {m: f for m, f in old.keys().items() if m in exact})
     where = narrowing(before, after, node.meaning.inputs[0], narrowed)  # type: ignore[attr-defined]
     if where is None:
         return None
     items = []
-    rewriter = Rewriter(meanings, stored)
-    expressions = wanted.node.values[new.spec.state.tables[0].name]
+    rewriter = Rewriter(meanings, exact)
+    table = new.spec.state.tables[0]
+    expressions = wanted.node.values[table.name]
+    called = {f.name: new.meaning(f) for f in (*table.key, *table.value)}
     for column in now.columns:
-        text = rewriter.sql(expressions[column.name], node.inputs[0])
+        same = stored.get(called[column.name]) if called[column.name] is not None else None  # type: ignore[arg-type]
+        if same is not None:
+            text = quote_identifier(same.name) if widens(same.type, column.type) else None
+        else:
+            text = rewriter.sql(expressions[column.name], node.inputs[0])
         if text is None:
             return None
         items.append(f"CAST({text} AS {column.type}) AS {quote_identifier(column.name)}")

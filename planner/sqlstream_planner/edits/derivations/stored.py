@@ -15,7 +15,8 @@ from sqlstream_planner.identity.form import Data, Form, from_json, walk
 class Stored:
     """A state with its identity: `operator` is what is kept ("groups" …), `rows` the relation that it is kept of.
 
-    `by_digest` has every form in the identity, `attributes` what is compared apart from rows and keys.
+    `by_digest` has every form in the identity, `attributes` what is compared apart from rows and keys. `retyped` are forms
+    of which types were left out: what means the same may have another type.
     """
 
     spec: OperatorSpec
@@ -23,6 +24,7 @@ class Stored:
     rows: Form
     attributes: Mapping[str, Data]
     by_digest: Mapping[str, Form]
+    retyped: frozenset[Form] = frozenset()
 
     @property
     def state_id(self) -> str:

@@ -5,6 +5,8 @@ See `slices` for which windows. Accumulators that depend on the order in which r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlstream_operators.plan.spec import WindowAggregateSpec, WindowSpec
 from sqlstream_operators.plan.state_schema import TIME, StateField, StateTable
 from sqlstream_operators.plan.types import quote_identifier
@@ -14,6 +16,7 @@ from sqlstream_planner.edits.derivations.parts import columns_from, merged, sele
 from sqlstream_planner.edits.derivations.rule import Derived, Wanted
 from sqlstream_planner.edits.derivations.slices import coarse_end_sql, slices_suffice
 from sqlstream_planner.edits.derivations.stored import Grouped, Stored, grouped
+from sqlstream_planner.edits.derivations.values import Values, distinct_in_windows, joined
 from sqlstream_planner.edits.verdict import Derivation, DerivedTable
 from sqlstream_planner.identity.form import Form, form
 
@@ -67,6 +70,7 @@ class _Windows:
         time = quote_identifier(TIME)
         self._time = time if same or regular else f"{coarse_end_sql(now.window, time)} AS {time}"
         self._missing: set[tuple[str, str]] = set()
+        self._reasons: dict[tuple[str, str], str] = {}
 
     def derived(self) -> Derived | None:
         first, *rest = self._new.spec.state.tables
@@ -77,22 +81,41 @@ class _Windows:
         derivation = Derivation("groups of windows", (accumulators, *(d for d in distinct if d is not None)))
         reasons = [] if self._same else ["other windows over the same slices"]
         reasons += [self._keys.reason] if self._keys.reason else []
-        return Derived(derivation, ", ".join(reasons), missing=frozenset(self._missing))
+        return Derived(derivation, ", ".join(reasons), self._reasons, frozenset(self._missing))
 
     def _accumulators(self, table: StateTable) -> DerivedTable | None:
         acc = self._old.table(table.name)
         if acc is None:
             return None
         found = columns_from(self._old, acc.value, self._new, table.value, self._adds_up)
-        if found.all_missing:
+        known, reads, joins = self._of_values(table, found.missing)
+        if found.all_missing and not known:
             return None
-        self._missing |= {(table.name, name) for name in found.missing}
-        rows = select([self._time, *self._keys.items, *found.items], acc.name, self._keys.condition)
+        self._missing |= {(table.name, name) for name in found.missing if name not in known}
+        items = [self._time, *self._keys.items, *found.replaced(table.value, known)]
+        rows = select(items, acc.name, f"{joins}{self._keys.condition}")
         if self._one_to_one:
-            return DerivedTable(table.name, (acc.name,), rows)
+            return DerivedTable(table.name, (acc.name, *reads), rows)
         merges = {c.name: m for c, m in zip(self._now.accumulators, self._now.merge, strict=True)}
         values = [f"CAST({merges[f.name]} AS {f.type}) AS {quote_identifier(f.name)}" for f in table.value]
-        return DerivedTable(table.name, (acc.name,), rows, merged(table, values))
+        return DerivedTable(table.name, (acc.name, *reads), rows, merged(table, values))
+
+    def _of_values(
+        self, table: StateTable, missing: Sequence[str]
+    ) -> tuple[dict[str, str], tuple[str, ...], str]:
+        """Accumulators from distinct values: their SQL by name, the tables that are read, the joins."""
+        found: dict[str, tuple[Values, str]] = {}
+        for name in missing:
+            kept = self._node.accumulators.get(name)
+            if kept is None:
+                continue
+            for values in distinct_in_windows(self._old, kept, self._node):
+                text = values.accumulated(kept)
+                if text is not None:
+                    found.setdefault(name, (values, text))
+                    self._reasons[table.name, name] = "from the distinct values that are kept"
+        joins, items, reads = joined(self._old, found)
+        return items, reads, joins
 
     def _adds_up(self, field: StateField) -> bool:
         """Whether several of an accumulator make one: not those that depend on the order in which rows came."""

@@ -107,7 +107,7 @@ _NOT_CALLS = (
 
 def neutral(node: exp.Expr) -> exp.Expr:
     """The same SQL with every call as it would be written for DuckDB, the node's place kept."""
-    parsed = sqlglot.parse_one(node.sql(dialect="duckdb"), dialect=SqlStream)
+    parsed = sqlglot.parse_one(node.sql(dialect=SqlStream), dialect=SqlStream)
     parsed.meta.update(node.meta)
     return parsed
 

@@ -10,6 +10,7 @@ from sqlstream_operators.plan.types import Kind, SqlType
 from sqlstream_planner.expressions.casts import TypedExpr, can_cast_explicitly
 from sqlstream_planner.expressions.functions.catalogue import Function
 from sqlstream_planner.expressions.functions.resolve import Resolved, resolve
+from sqlstream_planner.sql.dialect import OwnSql
 
 
 def suggest_cast(function: Function, typed: Sequence[TypedExpr], nodes: Sequence[exp.Expr]) -> str | None:
@@ -47,4 +48,4 @@ def cast_help(from_: SqlType, to: SqlType, node: exp.Expr) -> str | None:
 
 def sql_text(node: exp.Expr) -> str:
     """An expression as it is shown in a message."""
-    return node.sql(dialect="duckdb")
+    return node.sql(dialect=OwnSql)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
-from sqlglot.expressions import apply_index_offset
 
 from sqlstream_planner.identity.expression.reader import Handler, Reader, has_only
 from sqlstream_planner.identity.form import Form, form
-from sqlstream_planner.sql.dialect import SqlStream
 
 
 def _dot(reader: Reader, node: exp.Expr) -> Form | None:
@@ -27,7 +25,7 @@ def _bracket(reader: Reader, node: exp.Expr) -> Form | None:
             return None
         bounds = (at.args.get(key) for key in ("this", "expression", "step"))
         return form("slice", reader.form(node.this), *(None if b is None else reader.form(b) for b in bounds))
-    return form("element", reader.form(node.this), reader.form(_position(node.this, at)))
+    return form("element", reader.form(node.this), reader.form(at))
 
 
 def _array(reader: Reader, node: exp.Expr) -> Form | None:
@@ -84,17 +82,6 @@ def _lambda(reader: Reader, node: exp.Expr) -> Form | None:
         return form("lambda", len(node.expressions), reader.form(node.this))
     finally:
         reader.parameters.pop()
-
-
-def _position(of: exp.Expr, at: exp.Expr) -> exp.Expr:
-    """What stands in brackets as DuckDB gets it: the parser counts positions in arrays from 0."""
-    [shifted] = apply_index_offset(of.copy(), [at.copy()], 1, dialect=SqlStream)
-    if shifted == at:
-        return at
-    if isinstance(at, exp.Add) and at.expression == exp.Literal.number(-1):
-        computed: exp.Expr = at.this
-        return computed
-    return shifted
 
 
 HANDLERS: Mapping[type[exp.Expr], Handler] = {

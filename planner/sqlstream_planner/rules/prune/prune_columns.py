@@ -10,6 +10,7 @@ from sqlglot import exp
 from sqlstream_operators.plan.types import Kind
 from sqlstream_planner.logical import Node, Project, Scan, Sink, TopN, rebuild, walk
 from sqlstream_planner.rules.prune.needed_columns import needed_columns, read_expressions
+from sqlstream_planner.sql.dialect import OwnSql
 
 
 def prune_columns(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
@@ -52,7 +53,7 @@ def _pruned_scan(node: Scan, own: set[str], paths: dict[str, set[str]]) -> Scan:
     used = {f.name for f in node.fields if f.id in own}
     dotted: set[str] = set()
     if source.watermark is not None:
-        expression = sqlglot.parse_one(source.watermark.expression, read="duckdb")
+        expression = sqlglot.parse_one(source.watermark.expression, read=OwnSql)
         by_name = {f.name.lower(): f for f in node.fields}
         marks: dict[str, set[str]] = {}
         _note_paths(expression, marks)

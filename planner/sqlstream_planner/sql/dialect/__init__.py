@@ -16,6 +16,7 @@ from sqlstream_planner.sql.dialect.positions import range_of
 
 __all__ = [
     "IntervalValue",
+    "OwnSql",
     "SqlStream",
     "SqlSyntaxError",
     "WindowTvf",
@@ -31,7 +32,17 @@ __all__ = [
 logging.getLogger("sqlglot").addHandler(logging.NullHandler())
 
 
-class SqlStream(DuckDB):
+class OwnSql(DuckDB):
+    """DuckDB's SQL that we write ourselves, in and out; positions in arrays are kept as they stand.
+
+    sqlglot counts them from 0 between reading and writing, for which it works out the type of all that stands before
+    each bracket.
+    """
+
+    INDEX_OFFSET = 0
+
+
+class SqlStream(OwnSql):
     """The dialect: our tokens and grammar in, DuckDB's SQL out."""
 
     Tokenizer = SqlStreamTokenizer

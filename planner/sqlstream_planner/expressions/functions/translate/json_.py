@@ -44,19 +44,24 @@ def _path(node: exp.Expr, context: Context) -> exp.Expr:
 
 
 def _json_value(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
-    source, path = arguments[0], _path(arguments[1], context)
-    found = call("json_type", source, path)
-    scalar = exp.Not(this=exp.In(this=found, expressions=[text("OBJECT"), text("ARRAY")]))
-    extract = call("json_extract_string", source.copy(), path.copy())
-    return exp.Case(ifs=[exp.If(this=scalar, true=extract)])
+    return call(
+        "json_extract_string", call("json_value", arguments[0], _path(arguments[1], context)), text("$")
+    )
 
 
 def _json_query(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
     source, path = arguments[0], _path(arguments[1], context)
-    nested = exp.In(this=call("json_type", source, path), expressions=[text("OBJECT"), text("ARRAY")])
-    extract = call("json_extract", source.copy(), path.copy())
-    as_text = exp.Cast(this=extract, to=exp.DataType.build("VARCHAR"))
-    return exp.Case(ifs=[exp.If(this=nested, true=as_text)])
+    as_text = exp.Cast(this=call("json_extract", source, path), to=exp.DataType.build("VARCHAR"))
+    if isinstance(source, exp.Column):
+        type_ = call("json_type", source.copy(), path.copy())
+        nested = exp.In(this=type_, expressions=[text("OBJECT"), text("ARRAY")])
+        return exp.Case(ifs=[exp.If(this=nested, true=as_text)])
+    # A lambda gives what was found a name, so that calls in calls grow no faster than they are written.
+    first = call("left", exp.to_identifier("found"), exp.Literal.number(1))
+    nested = exp.In(this=first, expressions=[text("{"), text("[")])
+    keep = exp.Lambda(this=nested, expressions=[exp.to_identifier("found")])
+    kept = call("list_filter", exp.Array(expressions=[as_text]), keep)
+    return call("list_extract", kept, exp.Literal.number(1))
 
 
 def _get_json_object(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
@@ -86,7 +91,7 @@ def is_json(node: exp.Is, context: Context) -> exp.Expr:
 JSON_FUNCTIONS = (
     entry(
         "JSON_VALUE(json, path)",
-        "CASE WHEN json_type(json, path) NOT IN ('OBJECT', 'ARRAY') THEN json_extract_string(json, path) END",
+        "json_extract_string(json_value(json, path), '$')",
         "a scalar as text without quotes, NULL if there is none (DuckDB: with quotes)",
         FLINK,
         _json_value,

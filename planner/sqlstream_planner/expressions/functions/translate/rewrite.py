@@ -14,6 +14,7 @@ from sqlstream_planner.expressions.functions.as_written import as_written, marke
 from sqlstream_planner.expressions.functions.calls import WrittenCall, written_call
 from sqlstream_planner.expressions.functions.translate.aggregates import AGGREGATES
 from sqlstream_planner.expressions.functions.translate.entry import Context, Translation, TypeOf
+from sqlstream_planner.expressions.functions.translate.growth import LARGEST, refuse_growth, size
 from sqlstream_planner.expressions.functions.translate.json_ import is_json
 from sqlstream_planner.expressions.functions.translate.similar import similar_to
 from sqlstream_planner.expressions.functions.translate.table import TRANSLATIONS
@@ -78,6 +79,8 @@ class _Translation:
         self._marks = marks
         # By the id of what became of it, which stands here so that the id stays its own: the call before.
         self._before: dict[int, tuple[exp.Expr, exp.Expr]] = {}
+        # By the id of what became of a call, how many parts it has.
+        self._sizes: dict[int, tuple[int, exp.Expr]] = {}
 
     def inside_out(self, node: exp.Expr, before: exp.Expr) -> exp.Expr:
         """Translate `node`, which is a copy of `before`, in place; only arguments of aggregates get their marks."""
@@ -96,9 +99,22 @@ class _Translation:
         if rewritten is node:
             return node
         rewritten.meta.update(node.meta)
+        self._check_size(rewritten, before)
         if not aggregate:
             self._before[id(rewritten)] = (rewritten, before)
         return rewritten
+
+    def _check_size(self, rewritten: exp.Expr, before: exp.Expr) -> None:
+        found, stack = 0, [rewritten]
+        while stack:
+            node = stack.pop()
+            known = self._sizes.get(id(node))
+            found += 1 if known is None else known[0]
+            if known is None:
+                stack.extend(node.iter_expressions())
+        if found > LARGEST:
+            refuse_growth(before, found, size(before))
+        self._sizes[id(rewritten)] = (found, rewritten)
 
     def marked(self, node: exp.Expr) -> exp.Expr:
         """`node` with marks around the outermost calls that were changed, put there in place."""
@@ -115,7 +131,14 @@ class _Translation:
         """`node`, a copy of `before`, as it is written but for its aggregates, which are as in the translation."""
         if _is_aggregate(before):
             return self.inside_out(node, before)
-        _each_child(node, lambda child: self._with_aggregates(child, child.copy()))
+        for key, value in before.args.items():
+            if isinstance(value, list):
+                pairs = zip(list(node.args[key]), value, strict=True)
+                node.set(
+                    key, [self._with_aggregates(n, b) if isinstance(b, exp.Expr) else n for n, b in pairs]
+                )
+            elif isinstance(value, exp.Expr):
+                node.set(key, self._with_aggregates(node.args[key], value))
         return node
 
 
@@ -288,7 +311,7 @@ def _apply(node: exp.Expr, call: WrittenCall, type_of: TypeOf | None) -> exp.Exp
         if any(isinstance(a, exp.Star) for a in call.arguments):
             return node
         if translation.builder is not None:
-            built = translation.builder([a.copy() for a in call.arguments], Context(node, type_of))
+            built = translation.builder(list(call.arguments), Context(node, type_of))
         else:
             built = _fill(translation, call.arguments)
         return node if built is None else _with_modifiers(built, call)
@@ -301,24 +324,31 @@ def _template(sql: str) -> exp.Expr:
 
 
 def _fill(translation: Translation, arguments: Sequence[exp.Expr]) -> exp.Expr:
+    """The template with the arguments in it, which are taken; copies stand where it names one again."""
     values = {name: _grouped(a) for name, a in zip(translation.parameters, arguments, strict=True)}
     template = _template(translation.template).copy()
     for part in template.walk():
         part.meta.clear()
     _rename_lambda_parameters(template, arguments)
+    taken: set[str] = set()
 
     def fill(part: exp.Expr) -> exp.Expr:
         if isinstance(part, exp.Column | exp.Identifier) and part.name in values and _is_name(part):
-            return values[part.name].copy()
+            again = part.name in taken
+            taken.add(part.name)
+            return values[part.name].copy() if again else values[part.name]
         return part
 
-    return template.transform(fill)
+    return template.transform(fill, copy=False)
 
 
 def _rename_lambda_parameters(template: exp.Expr, arguments: Sequence[exp.Expr]) -> None:
     """Give lambdas of the template parameter names that no argument uses, so that none is captured."""
+    functions = list(template.find_all(exp.Lambda))
+    if not functions:
+        return
     used = {name.name.lower() for argument in arguments for name in argument.find_all(exp.Identifier)}
-    for function in template.find_all(exp.Lambda):
+    for function in functions:
         for parameter in [p.name for p in function.expressions]:
             free = parameter
             while free.lower() in used:
