@@ -151,7 +151,20 @@ def _why(state: StatePart, field: FieldEdit) -> str:
 def _work(readings: Sequence[Reading]) -> str:
     if not readings:
         return ""
-    return "reads " + " and ".join(map(_reading, readings)) + " again"
+    seconds = sum(reading.seconds or 0.0 for reading in readings)
+    about = f", about {_duration(seconds)}" if seconds >= 1 else ""
+    return "reads " + " and ".join(map(_reading, readings)) + f" again{about}"
+
+
+def _duration(seconds: float) -> str:
+    """A time for people.
+
+    >>> _duration(40.2), _duration(170), _duration(9000)
+    ('40 s', '3 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _reading(reading: Reading) -> str:

@@ -13,6 +13,7 @@ import pytest
 
 from sqlstream.cli.main import run_cli
 from sqlstream.planning import plan_file
+from sqlstream.storage.journal import Journal
 from sqlstream.storage.savepoint_copies import export_savepoint
 from sqlstream.storage.savepoints import Savepoints
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
@@ -305,7 +306,7 @@ def test_json(file: Path, told: Told) -> None:
         "groups by k",
         "BACKFILL",
     )
-    assert state["reads"] == [{"source": "t", "rows": 10, "bytes": 280}]
+    assert state["reads"] == [{"source": "t", "rows": 10, "bytes": 280, "seconds": None}]
     assert {(f["verdict"], f["part"], f["meaning"]) for f in state["fields"]} == {
         ("KEEP", "key", "k"),
         ("KEEP", "value", "count of rows"),
@@ -474,3 +475,45 @@ def test_passwords_in_the_file_are_not_shown(tmp_path: Path, told: Told) -> None
     shown = told("--diff", old, new)
     assert "^^^^^^ max of v: BACKFILL" in shown
     assert "hush" not in shown + told.err
+
+
+def test_a_state_of_which_nothing_was_committed(tmp_path: Path, told: Told) -> None:
+    """Its sinks get everything, also what a state that had been read into would not have."""
+    file = ran(tmp_path, TEXT + "SET 'table.exec.state.ttl' = '1 d';\n", max_epochs=0)
+    planned = plan_file(file)
+    store = CheckpointStore(tmp_path / ".sqlstream/p")
+
+    def give_up(step: str, epoch: int) -> None:
+        if step == "planned":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql, faults=give_up)
+    run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql, parallelism=1, max_epochs=0)
+    [epoch] = Journal(store).epochs()[1]
+    assert Journal(store).manifest(epoch).void
+    shown = told(file)
+    assert "  counts (duckdb)                     gets the whole answer\n" in shown
+    assert "SAV007" not in shown + told.err
+
+
+def test_how_long_reading_again_takes(tmp_path: Path, told: Told) -> None:
+    """As the last epoch tells, which is large enough."""
+    file = ran(tmp_path, TEXT)
+    (tmp_path / "in/1.json").write_text(
+        "".join(f'{{"k": {n % 3}, "r": "x", "v": {n}}}\n' for n in range(20_000))
+    )
+    planned = plan_file(file)
+    run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql)
+    edited(file, ("SUM(v)", "MAX(v)"))
+    manifest = Journal(CheckpointStore(tmp_path / ".sqlstream/p")).manifest(2)
+    assert manifest.metrics["epoch_us"] > 0
+    [state] = json.loads(told(file, "--json"))["states"]
+    rate = 20_000 / manifest.metrics["epoch_us"] * 1e6
+    assert state["reads"][0]["seconds"] == pytest.approx(20_010 / rate, abs=0.06)
+
+
+def test_a_long_time_is_said(file: Path, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sqlstream.runtime.edits.edit_plan.speed_of", lambda manifest: 0.05)
+    edited(file, ("SUM(v)", "MAX(v)"))
+    assert "it was not kept; reads 10 rows of t (280 B) again, about 3 min  p.sql:9:3\n" in told(file)

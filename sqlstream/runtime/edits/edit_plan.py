@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlstream.runtime.edits.history import History, Reading, SourceOf, history, sources_of
+from sqlstream.runtime.edits.history import History, Reading, SourceOf, history, sources_of, speed_of
 from sqlstream.runtime.edits.plan_parts import (
     Against,
     Consent,
@@ -74,6 +74,7 @@ def edit_plan(
             manifest.sources,
             sizes,
             manifest.max_parallelism,
+            rows_per_second=speed_of(manifest),
             parked=manifest.parked,
             given=bool(committed_epoch(manifest)),
         ),
@@ -124,7 +125,7 @@ def first_plan(program: PhysicalPlan) -> EditPlan:
     return EditPlan(
         None,
         sources=tuple(SourcePart(s.name, s.connector, SourceChange.NEW) for s in program.sources),
-        sinks=tuple(sink_parts(None, program, (), same_text=False, new_sinks=True)[0]),
+        sinks=tuple(sink_parts(None, program, (), same_text=False, new_sinks=False)[0]),
     )
 
 
@@ -140,6 +141,7 @@ class _Before:
     sizes: Mapping[str, Size]
     max_parallelism: int
     given: bool
+    rows_per_second: float | None = None
     parked: Sequence[SourceState] = ()
 
     @property
@@ -165,7 +167,7 @@ def _compare(
     edits = [
         edit.fresh() if is_accepted(edit.step, accept) else edit for edit in decide(before.plan, now, nodes)
     ]
-    there = _history(edits, now, known, None if problems else source_of)
+    there = _history(edits, now, known, None if problems else source_of, before.rows_per_second)
     consents: list[Consent] = []
     states = []
     for edit in edits:
@@ -225,6 +227,7 @@ def _history(
     now: PhysicalPlan,
     known: Mapping[str, SourceState],
     source_of: SourceOf | None,
+    rows_per_second: float | None,
 ) -> History:
     """What is there of the sources that a state with missing fields is made of."""
     wanted = {
@@ -233,7 +236,7 @@ def _history(
         if edit.new is not None and any(f.verdict is Verdict.BACKFILL for f in edit.fields)
         for name in sources_of(now, edit.new.state.state_id)
     }
-    return history([s for s in now.sources if s.name in wanted], known, source_of)
+    return history([s for s in now.sources if s.name in wanted], known, source_of, rows_per_second)
 
 
 def _agreed(edit: StateEdit, now: PhysicalPlan, there: History) -> StateEdit:

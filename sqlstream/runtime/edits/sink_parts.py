@@ -47,12 +47,14 @@ def sink_parts(
 ) -> tuple[list[SinkPart], list[Diagnostic]]:
     """The sinks of `now`, then those of `before` that it lacks; and what a run says of them.
 
-    `before` is None if no sink was given anything yet. With `new_sinks` all are new, and get the answer that the state has.
+    `before` is None if nothing was read yet. With `new_sinks` all are new beside the state, and get the answer that it has.
     `sources` are where the sources go on; of a sink it may be `accepted` that it begins in the middle of the input.
     """
-    if new_sinks or before is None:
-        problems = dict(without_answer(now)) if sources else {}
-        return [_new(spec, now, problems, bool(sources)) for spec in now.sinks], list(problems.values())
+    if new_sinks:
+        problems = dict(without_answer(now))
+        return [_new(spec, now, problems) for spec in now.sinks], list(problems.values())
+    if before is None:
+        return [SinkPart(spec.name, spec.connector, SinkChange.WHOLE) for spec in now.sinks], []
     parts: list[SinkPart] = []
     told: list[Diagnostic] = []
     former = {spec.name for spec in before.sinks}
@@ -87,10 +89,8 @@ def sink_parts(
     return parts, told
 
 
-def _new(spec: SinkSpec, plan: PhysicalPlan, problems: Mapping[str, Diagnostic], goes_on: bool) -> SinkPart:
-    """A sink that was given nothing yet."""
-    if not goes_on:
-        return SinkPart(spec.name, spec.connector, SinkChange.WHOLE)
+def _new(spec: SinkSpec, plan: PhysicalPlan, problems: Mapping[str, Diagnostic]) -> SinkPart:
+    """A sink that was given nothing yet of what the state has."""
     if spec.name in problems:
         problem = problems[spec.name]
         return SinkPart(spec.name, spec.connector, SinkChange.REFUSED, problem.code, problem.notes)
