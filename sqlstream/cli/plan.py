@@ -46,6 +46,13 @@ if TYPE_CHECKING:
     metavar="OLD",
     help="Compare FILE with the file OLD; no state is looked at.",
 )
+@click.option(
+    "--accept",
+    "accepted",
+    multiple=True,
+    metavar="fresh:NAME",
+    help="Plan as if this was given to `run`. Repeatable.",
+)
 @options.moved_option
 @options.profile_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
@@ -55,6 +62,7 @@ def command(
     state_dir: str | None,
     savepoint: str | None,
     old: Path | None,
+    accepted: tuple[str, ...],
     source_moved: tuple[str, ...],
     profile: str | None,
     as_json: bool,
@@ -67,8 +75,10 @@ def command(
 
     Exit codes: 0 nothing to consent to; 1 the SQL is wrong; 2 the command line is wrong; 3 consent is needed; 4 refused.
     """
-    if old is not None and (savepoint is not None or state_dir is not None or source_moved):
-        raise click.UsageError("--diff looks at no state: leave --from, --state-dir and --source-moved out")
+    if old is not None and (savepoint is not None or state_dir is not None or source_moved or accepted):
+        raise click.UsageError(
+            "--diff looks at no state: leave --from, --state-dir, --source-moved and --accept out"
+        )
     project = load_project(file.parent, profile)
     given = parse_pairs(variables, "--var")
     planned = plan(file, project, given)
@@ -89,6 +99,7 @@ def command(
             project,
             state,
             savepoint,
+            accepted,
             own=state_dir is None,
             tables=source_moved,
             again=lambda known_as: plan(file, project, given, known_as),
@@ -111,6 +122,7 @@ def _against_state(
     project: Project,
     state: str,
     savepoint: str | None,
+    accepted: tuple[str, ...],
     *,
     own: bool,
     tables: Sequence[str],
@@ -163,4 +175,5 @@ def _against_state(
             savepoint=None if origin is None else origin.savepoint,
             source_of=source_of,
             nodes=planned.state_nodes,
+            accept=accepted,
         )

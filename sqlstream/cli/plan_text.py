@@ -50,7 +50,10 @@ def plan_lines(
     if clauses:
         yield from (*clauses, "")
     for consent in plan.consents:
-        yield f"consent is needed: {consent.accept}: {consent.what} can't be computed from the input again"
+        yield (
+            f"consent is needed: {consent.what} can't be computed from the input again; to let it begin now, give `run` "
+            f"--accept {consent.accept}"
+        )
     yield f"{_BOLD}{plan.summary}{_RESET}" if colour else plan.summary
 
 
@@ -140,8 +143,6 @@ def _state(state: StatePart) -> Iterator[_Line]:
 def _why(state: StatePart, field: FieldEdit) -> str:
     """The reason of a verdict, and the work that it is."""
     reason = field.reason or ("" if field.verdict in (Verdict.KEEP, Verdict.DROP) else state.edit.reason)
-    if field.verdict is Verdict.FRESH:
-        return "; ".join(filter(None, (reason, "begins empty")))
     if field.verdict is not Verdict.BACKFILL:
         return reason
     return "; ".join(filter(None, (reason, _work(state.readings))))
@@ -150,7 +151,20 @@ def _why(state: StatePart, field: FieldEdit) -> str:
 def _work(readings: Sequence[Reading]) -> str:
     if not readings:
         return ""
-    return "reads " + " and ".join(map(_reading, readings)) + " again"
+    seconds = sum(reading.seconds or 0.0 for reading in readings)
+    about = f", about {_duration(seconds)}" if seconds >= 1 else ""
+    return "reads " + " and ".join(map(_reading, readings)) + f" again{about}"
+
+
+def _duration(seconds: float) -> str:
+    """A time for people.
+
+    >>> _duration(40.2), _duration(170), _duration(9000)
+    ('40 s', '3 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _reading(reading: Reading) -> str:

@@ -138,11 +138,13 @@ def command(
     physical = replace(planned.physical, options=physical.options)
 
     from sqlstream.cli.progress import JsonLines, Progress, TerminalProgress, TextLines, dead_letter_warning
+    from sqlstream.connectors.filesystem.feedback import check_feedback
     from sqlstream.connectors.filesystem.orders import FileOrders, Order
     from sqlstream.runtime.api import run_pipeline
     from sqlstream.runtime.loop.progress import EpochReport
     from sqlstream.runtime.loop.restarts import chosen_strategy
 
+    check_feedback(physical, planned.written, str(file.parent.absolute()), state)
     name = pipeline_name(planned, file)
     progress: Progress
     if as_json:

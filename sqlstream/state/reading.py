@@ -21,6 +21,7 @@ from sqlstream.state.relations import WINDOW_START, Relation
 from sqlstream_operators.codec.arrow_types import conform, to_arrow
 from sqlstream_operators.codec.keys import key_groups, shard_of
 from sqlstream_operators.duck.session import DuckSession
+from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.operator import OperatorContext
 from sqlstream_operators.operators.views import view, view_table
 from sqlstream_operators.plan.spec import WindowAggregateSpec
@@ -104,10 +105,13 @@ class StateReader:
             self._duck.close()
 
     def _versions(self, schema: StateSchema) -> Sequence[ShardVersion]:
-        for state in self.committed.manifest.states:
+        states = self.committed.manifest.states
+        for state in states:
             if state.state_id == schema.state_id:
                 return [ShardVersion.from_json(shard) for shard in state.shards]
-        return []
+        if states:
+            raise InternalError(f"{self.committed.title} has no state {schema.state_id}, which its plan has")
+        return []  # the first epoch was given up
 
     def _own(self, relation: Relation, keys: pa.Table, shard: int, shards: int) -> pa.Table:
         """Those of some keys that belong to a shard."""

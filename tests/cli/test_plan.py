@@ -13,6 +13,7 @@ import pytest
 
 from sqlstream.cli.main import run_cli
 from sqlstream.planning import plan_file
+from sqlstream.storage.journal import Journal
 from sqlstream.storage.savepoint_copies import export_savepoint
 from sqlstream.storage.savepoints import Savepoints
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
@@ -245,10 +246,10 @@ def test_history_that_is_gone_asks_for_consent(file: Path, told: Told) -> None:
     (file.parent / "in/0.json").unlink()
     (file.parent / "in/1.json").write_text('{"k": 1, "r": "r1", "v": 1}\n')
     shown = told(edited(file, ("SUM(v)", "MAX(v)")), code=3)
-    assert "    + max of v                    FRESH     it was not kept; begins empty" in shown
+    assert "    + max of v                    FRESH     it begins now" in shown
     assert (
-        "consent is needed: fresh:group_aggregate_1: max of v can't be computed from the input again\n"
-        in shown
+        "consent is needed: max of v can't be computed from the input again; to let it begin now, give `run` "
+        "--accept fresh:group_aggregate_1\n" in shown
     )
     assert shown.endswith("Not exact: max of v of `group_aggregate_1` only from now on.\n")
     assert "warning[DAT008]: source `t` can't be read again from its beginning" in told.err
@@ -257,6 +258,29 @@ def test_history_that_is_gone_asks_for_consent(file: Path, told: Told) -> None:
     assert [consent["accept"] for consent in data["consents"]] == ["fresh:group_aggregate_1"]
     assert data["exact"] is False
     assert data["exit_code"] == 3
+
+
+def test_what_was_consented_to_is_not_asked_for(file: Path, told: Told) -> None:
+    (file.parent / "in/0.json").unlink()
+    edited(file, ("SUM(v)", "MAX(v)"))
+    told(file, "--accept", "fresh:other", code=3)
+    for accept in ("fresh:group_aggregate_1", "fresh:all"):
+        shown = told(file, "--accept", accept)
+        assert "    + max of v                    FRESH     it begins now" in shown
+        assert "consent is needed" not in shown
+        assert shown.endswith("Not exact: max of v of `group_aggregate_1` only from now on.\n")
+
+
+def test_a_source_that_was_left_out_for_a_while(file: Path, told: Told) -> None:
+    """It is told of once, and reads on where it was when it comes back."""
+    other = "CREATE TABLE u (k INT, v BIGINT) WITH ('connector' = 'datagen', 'number-of-rows' = '5');\n"
+    file.write_text(other + TEXT.replace("FROM t", "FROM u"))
+    assert "is no longer read\n" in told(file)
+    planned = plan_file(file)
+    run_here(planned, file.parent, state=".sqlstream/p", sql=planned.masked_sql, accept=("fresh:all",))
+    assert told(file).endswith("\nNothing changes: all state is kept. The result is exact.\n")
+    file.write_text(TEXT)
+    assert "reads on at file 1, offset 0; 10 rows read\n" in told(file)
 
 
 def test_history_that_nothing_needs_may_be_gone(file: Path, told: Told) -> None:
@@ -282,7 +306,7 @@ def test_json(file: Path, told: Told) -> None:
         "groups by k",
         "BACKFILL",
     )
-    assert state["reads"] == [{"source": "t", "rows": 10, "bytes": 280}]
+    assert state["reads"] == [{"source": "t", "rows": 10, "bytes": 280, "seconds": None}]
     assert {(f["verdict"], f["part"], f["meaning"]) for f in state["fields"]} == {
         ("KEEP", "key", "k"),
         ("KEEP", "value", "count of rows"),
@@ -377,7 +401,7 @@ def test_key_groups_are_told_of(file: Path, told: Told) -> None:
         (["{folder}/wrong.sql"], 1, "error[SQL"),
         (["{folder}/none.sql"], 2, "does not exist"),
         (["--diff", "{folder}/wrong.sql", "{file}"], 1, "error[SQL"),
-        (["--diff", "{file}", "{file}", "--from", "x"], 2, "leave --from and --state-dir out"),
+        (["--diff", "{file}", "{file}", "--from", "x"], 2, "leave --from, --state-dir,"),
         (["{file}", "--from", "x"], 2, "there is no savepoint `x`"),
     ],
 )
@@ -451,3 +475,45 @@ def test_passwords_in_the_file_are_not_shown(tmp_path: Path, told: Told) -> None
     shown = told("--diff", old, new)
     assert "^^^^^^ max of v: BACKFILL" in shown
     assert "hush" not in shown + told.err
+
+
+def test_a_state_of_which_nothing_was_committed(tmp_path: Path, told: Told) -> None:
+    """Its sinks get everything, also what a state that had been read into would not have."""
+    file = ran(tmp_path, TEXT + "SET 'table.exec.state.ttl' = '1 d';\n", max_epochs=0)
+    planned = plan_file(file)
+    store = CheckpointStore(tmp_path / ".sqlstream/p")
+
+    def give_up(step: str, epoch: int) -> None:
+        if step == "planned":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql, faults=give_up)
+    run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql, parallelism=1, max_epochs=0)
+    [epoch] = Journal(store).epochs()[1]
+    assert Journal(store).manifest(epoch).void
+    shown = told(file)
+    assert "  counts (duckdb)                     gets the whole answer\n" in shown
+    assert "SAV007" not in shown + told.err
+
+
+def test_how_long_reading_again_takes(tmp_path: Path, told: Told) -> None:
+    """As the last epoch tells, which is large enough."""
+    file = ran(tmp_path, TEXT)
+    (tmp_path / "in/1.json").write_text(
+        "".join(f'{{"k": {n % 3}, "r": "x", "v": {n}}}\n' for n in range(20_000))
+    )
+    planned = plan_file(file)
+    run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql)
+    edited(file, ("SUM(v)", "MAX(v)"))
+    manifest = Journal(CheckpointStore(tmp_path / ".sqlstream/p")).manifest(2)
+    assert manifest.metrics["epoch_us"] > 0
+    [state] = json.loads(told(file, "--json"))["states"]
+    rate = 20_000 / manifest.metrics["epoch_us"] * 1e6
+    assert state["reads"][0]["seconds"] == pytest.approx(20_010 / rate, abs=0.06)
+
+
+def test_a_long_time_is_said(file: Path, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sqlstream.runtime.edits.edit_plan.speed_of", lambda manifest: 0.05)
+    edited(file, ("SUM(v)", "MAX(v)"))
+    assert "it was not kept; reads 10 rows of t (280 B) again, about 3 min  p.sql:9:3\n" in told(file)

@@ -68,6 +68,7 @@ class Values:
     keys: tuple[int, ...] = field(init=False)
     con: duckdb.DuckDBPyConnection = field(init=False)
     runs: int = 0
+    _known: dict[str, dict[str, tuple[tuple[int, ...], Answer]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._open()
@@ -120,7 +121,8 @@ class Values:
 
     def answered(self, query: str, calls: Mapping[str, str]) -> dict[str, tuple[tuple[int, ...], Answer]]:
         """Each call (-> how DuckDB spells it) that DuckDB answers: for which keys, and what it gives for them."""
-        found: dict[str, tuple[tuple[int, ...], Answer]] = {}
+        found = self._known.setdefault(query, {})
+        calls = {call: spelled for call, spelled in calls.items() if call not in found}
         # UNNEST beside others gives their rows again.
         alone = {call: spelled for call, spelled in calls.items() if "unnest" in spelled}
         for call, spelled in alone.items():

@@ -299,3 +299,18 @@ def test_a_new_function_is_its_record(setting: str, tmp_path: Path) -> None:
     calls = [form for function in NEW for form in _forms(function)]
     calls += ["regr_count(v, x)", "regr_count(DISTINCT v, x)", "regr_count(DISTINCT v, x) FILTER (WHERE b)"]
     _check(tmp_path, setting, calls)
+
+
+#: A separator is text, whatever stands in it.
+_BRACES = ["{}", "{0}", "}}", "{{ '{{' }}", "}", '{"a": [1]}', "%s"]
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_a_separator_may_have_braces(setting: str, tmp_path: Path) -> None:
+    calls = [
+        f"{name}({d}s, '{separator}')"
+        for separator in _BRACES
+        for name in ("STRING_AGG", "LISTAGG")
+        for d in ("", "DISTINCT ")
+    ]
+    _check(tmp_path, setting, calls)

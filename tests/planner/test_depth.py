@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -115,3 +117,37 @@ def test_calls_in_calls_that_would_multiply_are_refused(before: str, middle: str
     assert problem.code == "SQL107", problem
     assert problem.span is not None
     assert problem.span.line == 3
+
+
+DEEP = {
+    "sum": "SELECT a" + " + a" * 1500 + " AS x FROM t",
+    "text": "SELECT k" + " || 'x'" * 1500 + " AS x FROM t",
+    "calls": "SELECT " + "UPPER(" * 1200 + "k" + ")" * 1200 + " AS x FROM t",
+    "unions": "SELECT a AS x FROM t" + " UNION ALL SELECT a + 1 FROM t" * 500,
+    "distinct unions": "SELECT a AS x FROM t" + " UNION SELECT a + 1 FROM t" * 200,
+    "sub-queries": "SELECT a AS x FROM " + "(SELECT a + 1 AS a FROM " * 300 + "t" + ")" * 300,
+    "conditions": "SELECT a AS x FROM t WHERE "
+    + " OR ".join(f"(k = 'v{i}' AND a = {i})" for i in range(500)),
+    "JSON": "SELECT " + "JSON_QUERY(" * 150 + "k" + ", '$')" * 150 + " AS x FROM t",
+    "windows": "SELECT k, SUM(a) AS x FROM t GROUP BY k HAVING "
+    + " OR ".join(f"SUM(a) = {i}" for i in range(500)),
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_a_deep_query_runs_as_explain_writes_it(tmp_path: Path, name: str) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.csv").write_text("k,a\n[1],1\n")
+    declared = TABLES.replace("'in'", f"'{tmp_path}/in'")
+    text = to_duckdb(plan_file(f"{declared}{DEEP[name]};")).text
+    # Statement by statement, as DuckDB's shell reads a file.
+    run = (
+        "import duckdb, sys; c = duckdb.connect(); [c.execute(s) for s in sys.stdin.read().split(';\\n\\n')]"
+    )
+    subprocess.run([sys.executable, "-c", run], input=text, text=True, check=True, timeout=120)
+
+
+def test_a_usual_query_is_explained_without_settings_of_depth() -> None:
+    assert (
+        "max_expression_depth" not in to_duckdb(plan_file(f"{TABLES}SELECT k, SUM(a) FROM t GROUP BY k")).text
+    )

@@ -85,11 +85,28 @@ class _Folding:
         for table in tables:
             if WEIGHT_COLUMN in table.column_names:
                 names = [n for n in table.column_names if n != WEIGHT_COLUMN]
-                rows = [repr(r) for r in table.select(names).to_pylist()]
+                rows = [repr(r) for r in _numbers(table.select(names)).to_pylist()]
                 assert len(set(rows)) == len(rows), "a row stands twice in one epoch's changes of a task"
         self.collected.tables.setdefault(self.spec.name, []).extend(tables)
 
     def abort_uncommitted(self, last_epoch: int) -> None: ...
+
+
+def _numbers(table: pa.Table) -> pa.Table:
+    """With numbers for times: Python has no infinite ones."""
+    return table.cast(pa.schema([field.with_type(_number(field.type)) for field in table.schema]))
+
+
+def _number(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_date32(type_):
+        return pa.int32()
+    if pa.types.is_timestamp(type_):
+        return pa.int64()
+    if pa.types.is_list(type_):
+        return pa.list_(_number(type_.value_type))
+    if pa.types.is_struct(type_):
+        return pa.struct([type_[n].with_type(_number(type_[n].type)) for n in range(type_.num_fields)])
+    return type_
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream.planning import plan_file
+from sqlstream.runtime.loop.recovery import program_fingerprint
 from sqlstream.state.relations import relations_of
 from sqlstream_operators.plan import plan_json
 from tests.state.world import TABLE, World
@@ -103,3 +104,17 @@ def test_every_pipeline_of_this_repository_has_relations_that_differ() -> None:
         found = [str(relation).lower() for relation in relations_of(planned.physical)]
         assert len(set(found)) == len(found)
         assert all(relation.columns for relation in relations_of(planned.physical))
+
+
+def test_a_plan_without_names_has_relations_all_the_same() -> None:
+    """State that was written before plans had names: columns are called by their ids."""
+    text = f"{TABLE}CREATE TABLE o (k STRING, n BIGINT) {SINK};\nINSERT INTO o SELECT k, COUNT(*) AS n FROM t GROUP BY k;"
+    plan = plan_file(text, file="q.sql").physical
+    data = plan_json.to_json(plan)
+    del data["names"]
+    old = plan_json.from_json(data)
+    assert [str(r) for r in relations_of(old)] == [str(r) for r in relations_of(plan)]
+    assert [[c.source for c in r.columns] for r in relations_of(old)] == [
+        [c.source for c in r.columns] for r in relations_of(plan)
+    ]
+    assert program_fingerprint(old) == program_fingerprint(plan)

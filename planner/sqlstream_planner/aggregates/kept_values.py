@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlstream_operators.plan.types import BOOLEAN, array, struct
 from sqlstream_planner.aggregates.function import Accumulator, Decomposition
-from sqlstream_planner.aggregates.parts import argument, constants_of, filter_of
+from sqlstream_planner.aggregates.parts import argument, constants_of, filter_of, in_template
 from sqlstream_planner.logical import AggregateCall, sql
 
 _FLATTEN = "flatten(list({f}) FILTER (WHERE {f} IS NOT NULL))"
@@ -37,4 +37,4 @@ def kept_values(call: AggregateCall, *, nulls: bool) -> tuple[Accumulator, str]:
 def holistic(call: AggregateCall) -> Decomposition:
     """MEDIAN, MODE, QUANTILE …: all values are kept, and DuckDB's function runs over them at the end."""
     kept, values = kept_values(call, nulls=False)
-    return Decomposition((kept,), f"list_aggregate({values}, '{call.name}'{constants_of(call)})")
+    return Decomposition((kept,), f"list_aggregate({values}, '{call.name}'{in_template(constants_of(call))})")

@@ -21,6 +21,7 @@ from sqlstream_planner.aggregates.kept_values import kept_values
 from sqlstream_planner.aggregates.parts import (
     argument,
     distinct_in_order,
+    in_template,
     order_of,
     over_ordered_distinct,
     repeated,
@@ -36,7 +37,7 @@ def _separator(call: AggregateCall) -> str:
 
 def _joined(call: AggregateCall) -> Decomposition:
     kept, values = kept_values(call, nulls=False)
-    text = f"array_to_string({values}, {_separator(call)})"
+    text = f"array_to_string({values}, {in_template(_separator(call))})"
     return Decomposition((kept,), f"CASE WHEN len({{0}}) > 0 THEN {text} END")
 
 

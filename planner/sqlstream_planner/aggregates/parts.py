@@ -46,6 +46,15 @@ def constants_of(call: AggregateCall) -> str:
     return "".join(f", {sql(a)}" for a in call.arguments[1:])
 
 
+def in_template(text: str) -> str:
+    """SQL of the user's as a part of `Decomposition.final`, where braces stand for accumulators.
+
+    >>> in_template("'{}'").format()
+    "'{}'"
+    """
+    return text.replace("{", "{{").replace("}", "}}")
+
+
 def self_merging(call: AggregateCall) -> Decomposition:
     """MIN, BOOL_AND, BIT_OR …: the function itself merges its partial results."""
     partial = f"{call.name}({argument(call)}){filter_of(call)}"

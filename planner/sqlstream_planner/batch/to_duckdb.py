@@ -6,27 +6,38 @@ so that what is judged (rules, partial aggregates, slices, state) takes no part 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from sqlglot import exp
 
 from sqlstream_operators.large_stack import on_large_stack
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.batch.queries import query_of
 from sqlstream_planner.batch.sources import Files, Header, source_view
-from sqlstream_planner.logical import Scan, walk
+from sqlstream_planner.logical import Scan, Sink, walk
 from sqlstream_planner.pipeline import Planned
+
+#: How many levels DuckDB takes by itself is 1,000; some of ours are several of its.
+_MANY_LEVELS = 150
+# They hold for statements that are read behind them, as the shell does. To look for common parts takes DuckDB a time
+# that is cubic in the depth.
+_FOR_MANY = ("SET max_expression_depth = 50000", "SET disabled_optimizers = 'common_subexpressions'")
 
 
 @dataclass(frozen=True, slots=True)
 class DuckDBScript:
-    """`sources`: (name, CREATE VIEW); `sinks`: (name, SELECT), in the file's order."""
+    """`sources`: (name, CREATE VIEW); `sinks`: (name, SELECT), in the file's order; `deep`: they have many levels."""
 
     sources: tuple[tuple[str, str], ...]
     sinks: tuple[tuple[str, str], ...]
+    deep: bool = False
 
     @property
     def text(self) -> str:
         """Everything as one script."""
-        statements = ["SET TimeZone = 'UTC'", *(s for _, s in self.sources)]
+        settings = _FOR_MANY if self.deep else ()
+        statements = ["SET TimeZone = 'UTC'", *settings, *(s for _, s in self.sources)]
         statements += [f"CREATE OR REPLACE TABLE {quote_identifier(n)} AS\n{s}" for n, s in self.sinks]
         return ";\n\n".join(statements) + ";\n"
 
@@ -41,4 +52,21 @@ def to_duckdb(planned: Planned, files: Files | None = None, header: Header | Non
     """
     read = {n.source.name: n.source for n in walk(planned.algebra) if isinstance(n, Scan)}
     sources = tuple((name, source_view(planned.catalog, spec, files, header)) for name, spec in read.items())
-    return DuckDBScript(sources, tuple((root.sink.name, query_of(root)) for root in planned.algebra))
+    sinks = tuple((root.sink.name, query_of(root)) for root in planned.algebra)
+    return DuckDBScript(sources, sinks, _is_deep(planned.algebra))
+
+
+def _is_deep(roots: Sequence[Sink]) -> bool:
+    """Whether there may be more levels of queries and expressions than DuckDB takes."""
+    levels: dict[int, int] = {}
+    for node in walk(roots):
+        written = max((_levels(e) for e in node.expressions()), default=0)
+        levels[id(node)] = 1 + max([written, *(levels[id(i)] for i in node.inputs)])
+    return any(count > _MANY_LEVELS for count in levels.values())
+
+
+def _levels(expression: exp.Expr) -> int:
+    count, rank = 0, [expression]
+    while rank:
+        count, rank = count + 1, [child for each in rank for child in each.iter_expressions()]
+    return count

@@ -23,6 +23,10 @@ class Verdict(StrEnum):
     DROP = "DROP"  # nothing of the new query needs it
 
 
+NOW_US = "$now_us"
+"""In the SQL of derivations: the clock of the epoch that carries the edit out, µs."""
+
+
 @dataclass(frozen=True, slots=True)
 class DerivedRows:
     """Rows of a derived table that another old state gives: SQL over each of its shards, as in `DerivedTable`."""

@@ -152,6 +152,26 @@ def _listed(filesystem: fs.FileSystem, inside: str, location: str) -> list[FileE
     )
 
 
+def would_list(location: str, file: str) -> bool:
+    """Whether `list_files` of a resolved local path would find a local file, were it there.
+
+    >>> would_list("/a/*/in", "/a/b/in/c.json"), would_list("/a", "/a/_b/c.json"), would_list("/a", "/ab/c.json")
+    (True, False, False)
+    """
+    found = _GLOB.search(location)
+    fixed = location
+    if found is not None and not Path(location).exists():
+        fixed = location[: found.start()].rpartition("/")[0] or "/"
+    folder = os.path.realpath(fixed)
+    file = os.path.realpath(file)
+    if not file.startswith(folder.rstrip("/") + "/"):
+        return file == folder
+    relative = file[len(folder.rstrip("/")) + 1 :]
+    if is_hidden(relative):
+        return False
+    return fixed == location or _matches(glob_pattern(location[len(fixed.rstrip("/")) + 1 :]), relative)
+
+
 def glob_pattern(glob: str) -> re.Pattern[str]:
     """A glob as a regular expression: `*` and `?` stay in a folder, `**` crosses folders, `[…]`, `{a,b}`.
 

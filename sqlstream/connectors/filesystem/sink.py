@@ -7,6 +7,7 @@ that runs again overwrites its own file and a commit that runs again finds its w
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -168,6 +169,7 @@ class FileSink:
         Which epoch was the last is noted in the directory, so that a repeated commit does not miss files that
         someone took away since.
         """
+        self._claim()
         if epoch <= self._committed():
             return
         folders = set()
@@ -225,6 +227,7 @@ class FileSink:
             return
         job = identity(self._store)
         owner = self._owner()
+        mark = f"sinks/{hashlib.sha256(f'{self._table} {self._place}'.encode()).hexdigest()[:16]}.claimed"
         if owner is not None:
             if owner["state"] != job:
                 raise DataError(
@@ -236,9 +239,16 @@ class FileSink:
                     f"'{self._place}' is where table {owner['table']} writes: table {self._table} needs "
                     f"another path, or delete the output directory"
                 )
+        elif self._store.exists(mark) and not self._exists(_OWNER):
+            raise DataError(
+                f"'{self._place}' has no {_OWNER} any more, with which this state directory has written there: the rows up "
+                f"to now may be gone. Restore the directory, or delete it and start again from a new state directory"
+            )
         else:
             self._filesystem.create_dir(f"{self._root}/{_STAGING}", recursive=True)
             self._put(_OWNER, json.dumps({"state": job, "table": self._table}).encode())
+        if not self._store.exists(mark):
+            self._store.put(mark, b"")
         self._claimed = True
 
     def _owner(self) -> Mapping[str, str] | None:

@@ -18,10 +18,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sqlstream.connectors.api import Limits, Position, Rereadable, Source, SourcePlan
+from sqlstream.connectors.api import Limits, Position, Rereadable, SinkPart, Source, SourcePlan
+from sqlstream.runtime.edits.backfilled_rows import KeptRows
 from sqlstream.runtime.loop.admission import Admission
 from sqlstream.runtime.loop.epochs import EpochLoop
 from sqlstream.runtime.loop.faults import Faults, no_faults
@@ -55,7 +56,8 @@ class Backfilled:
     `versions`: of each state that was asked for, one a shard; their files are in `folder` of the state directory and have
     names of its store. `sources`: how far the new plan's sources are, by name: where the manifest says, with the
     watermarks that new windows need. `rows_read` by source, in the run that ended it. `dead_letters` is how many rows of
-    the history could not be used: most were told when they were read first.
+    the history could not be used: most were told when they were read first. `parts` are, by sink that was asked for, the
+    rows that the history has for it, staged in the same folder: `backfilled_rows.written` makes what one epoch commits.
     """
 
     folder: str
@@ -63,6 +65,7 @@ class Backfilled:
     sources: Mapping[str, SourceState]
     rows_read: Mapping[str, int]
     dead_letters: int = 0
+    parts: Mapping[str, tuple[SinkPart, ...]] = field(default_factory=dict)
 
 
 def backfill(
@@ -75,6 +78,7 @@ def backfill(
     settings: LoopSettings,
     run: RunInfo,
     stop: StopFlag,
+    sinks: Collection[str] = (),
     on_epoch: Callable[[EpochReport], None] = lambda report: None,
     check_lease: Callable[[], None] = lambda: None,
     faults: Faults = no_faults,
@@ -82,12 +86,14 @@ def backfill(
 ) -> Backfilled | None:
     """Compute these states of `program` over what its sources have read by `until`; None if it was asked to stop.
 
+    `sinks` are new ones that are to have the rows of all the history because no state has their answer: windows that are
+    closed, rows that no operator keeps.
     `store` is the state directory, `settings` are those of the run that takes the states over: the versions have its
     parallelism. A source that `until` does not know has read nothing. Raises DiagnosticError: DAT008 if history is gone,
     and as a run.
     """
     known = go_on(until.sources, program.plan.sources)
-    plan = cut_down(program.plan, states)
+    plan = cut_down(program.plan, states, sinks)
     ends = {
         spec.name: known[spec.name].applied if spec.name in known else WATERMARK_MIN for spec in plan.sources
     }
@@ -95,6 +101,7 @@ def backfill(
     side = _Side(store, plan, ends, known, until, settings)
     begun = backfills.begin(store, side.folder, until, now_us=int(wall_clock()) * 1_000_000)
     side.prepare()
+    rows = {spec.name: KeptRows(side.journal.store, spec.name) for spec in plan.sinks}
     loop = EpochLoop(
         Program(
             plan=plan,
@@ -102,14 +109,17 @@ def backfill(
             fingerprint=side.fingerprint,
             sources=sources,
             source_folders={spec.name: program.source_folders[spec.name] for spec in plan.sources},
-            sinks={},
-            former_sinks={},
+            sinks=rows,
+            former_sinks=rows,
             ends=ends,
+            stages_rows=True,
             secrets=program.secrets,
         ),
         side.journal,
         runner,
-        GarbageCollector(side.journal),
+        GarbageCollector(
+            side.journal, pins=lambda: frozenset(name for kept in rows.values() for name in kept.files())
+        ),
         side.settings,
         run,
         lineage=until.lineage,
@@ -135,6 +145,7 @@ def backfill(
         sources={name: _with_marks(state, reached.get(name)) for name, state in known.items()},
         rows_read=result.rows_read,
         dead_letters=0 if last is None else last.tally.total,
+        parts={name: kept.parts(side.folder) for name, kept in rows.items()},
     )
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlstream.runtime.edits.history import History, Reading, SourceOf, history, sources_of
+from sqlstream.runtime.edits.history import History, Reading, SourceOf, history, sources_of, speed_of
 from sqlstream.runtime.edits.plan_parts import (
     Against,
     Consent,
@@ -25,6 +25,7 @@ from sqlstream.runtime.edits.sink_parts import sink_parts
 from sqlstream.runtime.loop.recovery import (
     committed_epoch,
     former_plan,
+    is_accepted,
     is_fresh_fork,
     program_fingerprint,
     source_problems,
@@ -53,12 +54,13 @@ def edit_plan(
     savepoint: Savepoint | None = None,
     source_of: SourceOf | None = None,
     nodes: StateNodes = NO_NODES,
+    accept: Collection[str] = (),
 ) -> EditPlan:
     """What happens when `program`, made of the text `sql`, goes on from what `manifest` names.
 
     `savepoint`: it begins a new state directory with it, where every sink is new. `written` says where in the user's file
     the sinks stand, `nodes` what the program's states were made of. `source_of` makes the driver's half of a source, to see
-    whether what must be read again is still there; without it that is taken for granted.
+    whether what must be read again is still there; without it that is taken for granted. `accept` is what was consented to.
     Raises DiagnosticError (STA001) if the old plan is damaged.
     """
     before = former_plan(journal, manifest)
@@ -68,7 +70,13 @@ def edit_plan(
     fresh = savepoint is not None or is_fresh_fork(manifest)
     return _compare(
         _Before(
-            before, manifest.positions, sizes, manifest.max_parallelism, given=bool(committed_epoch(manifest))
+            before,
+            manifest.sources,
+            sizes,
+            manifest.max_parallelism,
+            rows_per_second=speed_of(manifest),
+            parked=manifest.parked,
+            given=bool(committed_epoch(manifest)),
         ),
         program,
         against=Against(
@@ -84,6 +92,7 @@ def edit_plan(
         new_sinks=fresh,
         source_of=source_of,
         nodes=nodes,
+        accept=accept,
     )
 
 
@@ -116,19 +125,29 @@ def first_plan(program: PhysicalPlan) -> EditPlan:
     return EditPlan(
         None,
         sources=tuple(SourcePart(s.name, s.connector, SourceChange.NEW) for s in program.sources),
-        sinks=tuple(sink_parts(None, program, (), same_text=False, new_sinks=True)[0]),
+        sinks=tuple(sink_parts(None, program, (), same_text=False, new_sinks=False)[0]),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Before:
-    """What there is: the plan, how far its sources are, how large its states are. `given`: sinks were given rows."""
+    """What there is: the plan, how far its sources are, how large its states are. `given`: sinks were given rows.
+
+    `parked` are sources that an older plan read.
+    """
 
     plan: PhysicalPlan
     sources: Sequence[SourceState]
     sizes: Mapping[str, Size]
     max_parallelism: int
     given: bool
+    rows_per_second: float | None = None
+    parked: Sequence[SourceState] = ()
+
+    @property
+    def positions(self) -> tuple[SourceState, ...]:
+        """All that are known, those of the plan first."""
+        return (*self.sources, *self.parked)
 
 
 def _compare(
@@ -141,17 +160,21 @@ def _compare(
     new_sinks: bool,
     source_of: SourceOf | None,
     nodes: StateNodes,
+    accept: Collection[str] = (),
 ) -> EditPlan:
-    known = go_on(before.sources, now.sources)
-    problems = list(source_problems(before.sources, lambda: before.plan, now))
-    edits = decide(before.plan, now, nodes)
-    there = _history(edits, now, known, None if problems else source_of)
+    known = go_on(before.positions, now.sources)
+    problems = list(source_problems(before.positions, lambda: before.plan, now))
+    edits = [
+        edit.fresh() if is_accepted(edit.step, accept) else edit for edit in decide(before.plan, now, nodes)
+    ]
+    there = _history(edits, now, known, None if problems else source_of, before.rows_per_second)
     consents: list[Consent] = []
     states = []
     for edit in edits:
         part = _state(_agreed(edit, now, there), before, now, there)
         states.append(part)
-        consents += _consents(part, now, there)
+        if not is_accepted(part.name, accept):
+            consents += _consents(part, now, there)
     sinks, told = sink_parts(
         before.plan if before.given else None,
         now,
@@ -159,6 +182,7 @@ def _compare(
         same_text=same_text,
         new_sinks=new_sinks,
         written=written,
+        accepted=lambda name: is_accepted(name, accept),
     )
     # Another source makes another answer: that is told, and not what follows from it.
     problems += [d for d in told if d.severity == "error" and (d.code == "STA013" or not problems)]
@@ -203,15 +227,16 @@ def _history(
     now: PhysicalPlan,
     known: Mapping[str, SourceState],
     source_of: SourceOf | None,
+    rows_per_second: float | None,
 ) -> History:
     """What is there of the sources that a state with missing fields is made of."""
     wanted = {
         name
         for edit in edits
-        if edit.new is not None and edit.missing
+        if edit.new is not None and any(f.verdict is Verdict.BACKFILL for f in edit.fields)
         for name in sources_of(now, edit.new.state.state_id)
     }
-    return history([s for s in now.sources if s.name in wanted], known, source_of)
+    return history([s for s in now.sources if s.name in wanted], known, source_of, rows_per_second)
 
 
 def _agreed(edit: StateEdit, now: PhysicalPlan, there: History) -> StateEdit:
@@ -220,10 +245,7 @@ def _agreed(edit: StateEdit, now: PhysicalPlan, there: History) -> StateEdit:
         return edit
     if there.missing.keys().isdisjoint(sources_of(now, edit.new.state.state_id)):
         return edit
-    fields = tuple(
-        replace(f, verdict=Verdict.FRESH) if f.verdict is Verdict.BACKFILL else f for f in edit.fields
-    )
-    return replace(edit, verdict=Verdict.FRESH, fields=fields)
+    return edit.fresh()
 
 
 def _state(edit: StateEdit, before: _Before, now: PhysicalPlan, there: History) -> StatePart:
@@ -278,13 +300,14 @@ def _fresh_results(states: Iterable[StatePart]) -> Iterable[str]:
 
 
 def _sources(before: _Before, now: PhysicalPlan, known: Mapping[str, SourceState]) -> Iterable[SourcePart]:
-    names = {(state.identity, state.folder): state.name for state in before.sources}
+    names = {(state.identity, state.folder): state.name for state in reversed(before.positions)}
     used = {(state.identity, state.folder) for state in known.values()}
     left = {s.name: s for s in before.sources if (s.identity, s.folder) not in used}
+    parked = {s.name for s in before.parked if (s.identity, s.folder) not in used}
     for spec in now.sources:
         state = known.get(spec.name)
         if state is None:
-            change = SourceChange.OTHER if spec.name in left else SourceChange.NEW
+            change = SourceChange.OTHER if spec.name in {*left, *parked} else SourceChange.NEW
             yield SourcePart(spec.name, spec.connector, change)
             continue
         was = names[state.identity, state.folder]

@@ -7,27 +7,33 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlstream.connectors.api import Rereadable, Source
-from sqlstream.storage.manifest import SourceState
+from sqlstream.storage.manifest import Manifest, SourceState
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.cut_down import cut_down
 from sqlstream_operators.plan.spec import PhysicalPlan, SourceSpec
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
+#: An epoch of fewer rows says little about how long more of them take.
+_TELLING = 10_000
 #: Makes the driver's half of a source, whose own folder in the state directory is given.
 SourceOf = Callable[[SourceSpec, str], Source]
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A source that is read again from its beginning up to where it stands; rows and bytes are None if not known."""
+    """A source that is read again from its beginning up to where it stands.
+
+    Rows, bytes and about how many seconds that takes are None where they are not known.
+    """
 
     source: str
     rows: int | None = None
     bytes: int | None = None
+    seconds: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data."""
-        return {"source": self.source, "rows": self.rows, "bytes": self.bytes}
+        return {"source": self.source, "rows": self.rows, "bytes": self.bytes, "seconds": self.seconds}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +44,26 @@ class History:
     missing: Mapping[str, Diagnostic]
 
 
+def speed_of(manifest: Manifest) -> float | None:
+    """Rows a second of an epoch, from its plan to its manifest; None for one that is too small to tell."""
+    rows, us = sum(manifest.rows.values()), manifest.metrics.get("epoch_us", 0)
+    return rows * 1e6 / us if rows >= _TELLING and us else None
+
+
 def sources_of(plan: PhysicalPlan, state_id: str) -> tuple[str, ...]:
     """The sources whose rows a state of `plan` is made of, by their names."""
     return tuple(source.name for source in cut_down(plan, {state_id}).sources)
 
 
 def history(
-    specs: Iterable[SourceSpec], known: Mapping[str, SourceState], source_of: SourceOf | None
+    specs: Iterable[SourceSpec],
+    known: Mapping[str, SourceState],
+    source_of: SourceOf | None,
+    rows_per_second: float | None = None,
 ) -> History:
     """What can be read again of these sources, which stand at `known`; one that is not known has not been read.
 
+    `rows_per_second` is how fast rows were read before, if that is known.
     Without `source_of` nobody looks, and what can't be read again is not found.
     """
     readings: dict[str, Reading] = {}
@@ -69,7 +85,10 @@ def history(
                 missing[spec.name] = error.diagnostics[0]
             except DataError as error:
                 missing[spec.name] = _unreadable(spec, error)
-        readings[spec.name] = Reading(spec.name, state.rows, size)
+        seconds = None
+        if state.rows is not None and rows_per_second is not None:
+            seconds = round(state.rows / rows_per_second, 1)
+        readings[spec.name] = Reading(spec.name, state.rows, size, seconds)
     return History(readings, missing)
 
 

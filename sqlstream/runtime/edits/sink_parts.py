@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from sqlstream.runtime.edits.plan_parts import SinkChange, SinkPart
@@ -43,21 +43,26 @@ def sink_parts(
     same_text: bool,
     new_sinks: bool,
     written: Mapping[str, Written] = NOWHERE,
+    accepted: Callable[[str], bool] = lambda name: False,
 ) -> tuple[list[SinkPart], list[Diagnostic]]:
     """The sinks of `now`, then those of `before` that it lacks; and what a run says of them.
 
-    `before` is None if no sink was given anything yet. With `new_sinks` all are new, and get the answer that the state has.
-    `sources` are where the sources go on.
+    `before` is None if nothing was read yet. With `new_sinks` all are new beside the state, and get the answer that it has.
+    `sources` are where the sources go on; of a sink it may be `accepted` that it begins in the middle of the input.
     """
-    if new_sinks or before is None:
-        problems = dict(without_answer(now)) if sources else {}
-        return [_new(spec, now, problems, bool(sources)) for spec in now.sinks], list(problems.values())
+    if new_sinks:
+        problems = dict(without_answer(now))
+        return [_new(spec, now, problems) for spec in now.sinks], list(problems.values())
+    if before is None:
+        return [SinkPart(spec.name, spec.connector, SinkChange.WHOLE) for spec in now.sinks], []
     parts: list[SinkPart] = []
     told: list[Diagnostic] = []
     former = {spec.name for spec in before.sinks}
     read = {state.name for state in sources}
     unread = frozenset(spec.name for spec in now.sources if spec.name not in read)
-    for spec, found in edits_by_sink(before, now, same_text=same_text, written=written, unread=unread):
+    for spec, found in edits_by_sink(
+        before, now, same_text=same_text, written=written, unread=unread, accepted=accepted
+    ):
         told += found
         if not found:
             change = SinkChange.GOES_ON if spec.name in former else SinkChange.WHOLE
@@ -68,7 +73,10 @@ def sink_parts(
         detail = result = ""
         if spec.name not in former and change is SinkChange.BROUGHT:
             change = SinkChange.WHOLE
-        if change is SinkChange.FROM_NOW_ON:
+        if change is SinkChange.FROM_NOW_ON and spec.name not in former:
+            detail = "only what is read from now on"
+            result = f"`{spec.name}` has {detail}."
+        elif change is SinkChange.FROM_NOW_ON:
             detail = _from_when(spec, now, sources)
             result = f"`{spec.name}` has {detail}; what it was given before stays as it is."
         elif change is SinkChange.REFUSED:
@@ -81,10 +89,8 @@ def sink_parts(
     return parts, told
 
 
-def _new(spec: SinkSpec, plan: PhysicalPlan, problems: Mapping[str, Diagnostic], goes_on: bool) -> SinkPart:
-    """A sink that was given nothing yet."""
-    if not goes_on:
-        return SinkPart(spec.name, spec.connector, SinkChange.WHOLE)
+def _new(spec: SinkSpec, plan: PhysicalPlan, problems: Mapping[str, Diagnostic]) -> SinkPart:
+    """A sink that was given nothing yet of what the state has."""
     if spec.name in problems:
         problem = problems[spec.name]
         return SinkPart(spec.name, spec.connector, SinkChange.REFUSED, problem.code, problem.notes)

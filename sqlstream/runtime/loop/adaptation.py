@@ -31,7 +31,14 @@ from sqlstream_operators.plan.state_schema import TIME, StateField, StateSchema,
 from sqlstream_operators.plan.types import BIGINT, quote_identifier
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import InternalError
-from sqlstream_planner.edits.verdict import DerivedInput, DerivedRows, DerivedTable, StateEdit, Verdict
+from sqlstream_planner.edits.verdict import (
+    NOW_US,
+    DerivedInput,
+    DerivedRows,
+    DerivedTable,
+    StateEdit,
+    Verdict,
+)
 
 Versions = Mapping[str, tuple[ShardVersion, ...]]
 _BACKFILLED = "~backfilled"
@@ -85,7 +92,7 @@ def adapted(
             states[id_] = job.states.get(edit.old.state.state_id, ())
     if wanted:
         read = {**job.states, **{f"{id_}{_BACKFILLED}": versions for id_, versions in backfilled.items()}}
-        program = adaptation_plan(wanted, job.program.options)
+        program = adaptation_plan(wanted, job.program.options, job.plan.now_us)
         plan = replace(job.plan, sources=(), restated=())
         made = runner.run(replace(job, program=program, plan=plan, states=read)).states
         # The epoch itself goes on from them.
@@ -103,8 +110,8 @@ def _is_backfilled(edit: StateEdit) -> bool:
     return any(f.verdict is Verdict.BACKFILL for f in edit.fields)
 
 
-def adaptation_plan(edits: Iterable[StateEdit], options: JobOptions) -> PhysicalPlan:
-    """The plan that makes the new states of these edits.
+def adaptation_plan(edits: Iterable[StateEdit], options: JobOptions, now_us: int = 0) -> PhysicalPlan:
+    """The plan that makes the new states of these edits; `now_us` is the clock of the epoch that carries them out.
 
     It reads the old states under their ids, and what was backfilled under those of the new ones with a suffix.
     """
@@ -113,8 +120,16 @@ def adaptation_plan(edits: Iterable[StateEdit], options: JobOptions) -> Physical
     for number, edit in enumerate(edits, 1):
         assert edit.new is not None
         states.append(edit.new.state)
-        stages += _stages(f"state{number}", edit, edit.new.state)
+        stages += _stages(f"state{number}", _at(edit, now_us), edit.new.state)
     return PhysicalPlan((), (), tuple(stages), tuple(states), options)
+
+
+def _at(edit: StateEdit, now_us: int) -> StateEdit:
+    """The edit with the time in its SQL."""
+    if edit.derivation is None:
+        return edit
+    tables = tuple(replace(d, rows=d.rows.replace(NOW_US, str(now_us))) for d in edit.derivation.tables)
+    return replace(edit, derivation=replace(edit.derivation, tables=tables))
 
 
 def _stages(name: str, edit: StateEdit, state: StateSchema) -> Iterable[Stage]:

@@ -338,6 +338,7 @@ class EpochLoop:
             base_dir=self._settings.base_dir,
             secrets=self._program.secrets,
             states_max_parallelism=self._state.max_parallelism,
+            stages_rows=self._program.stages_rows,
         )
         try:
             outcome = self._outcome(job)
@@ -355,6 +356,8 @@ class EpochLoop:
         self._faults("prepared", plan.epoch)
         self._check_lease()
         manifest = self._manifest(plan, outcome, digest, tally)
+        # How long it took so far tells how long it would take to read the like again.
+        manifest = replace(manifest, metrics={**manifest.metrics, "epoch_us": round(timer.total * 1e6)})
         if not self._journal.publish(manifest):
             raise fencing.lost_manifest(self._journal, plan.epoch)
         fencing.check_head(self._journal, plan.epoch)

@@ -46,7 +46,8 @@ class Program:
     which are to get the new answer for the old one; `new_sinks` get it for the first time. `edits` are what becomes of
     the states since the plan that wrote the last manifest, empty if that is this one.
     `ends` are for sources that are read again up to a position: the watermark (µs) that each had there, which it is at when
-    it has ended, and never beyond. Any other source is at +infinity then.
+    it has ended, and never beyond. Any other source is at +infinity then. `stages_rows`: tasks leave what they have for
+    sinks in the checkpoint store, for the driver's halves to keep.
     """
 
     plan: PhysicalPlan
@@ -62,4 +63,5 @@ class Program:
     edits: tuple[StateEdit, ...] = ()
     sql: str | None = None
     ends: Mapping[str, int] = field(default_factory=dict)
+    stages_rows: bool = False
     secrets: Secrets = field(default_factory=Secrets)

@@ -23,7 +23,7 @@ class EpochJob:
     were written with (0: the program's). `store_uri` is the state directory, `local_dir` scratch on each machine for caches
     of state, `base_dir` what relative paths in connector options refer to. `secrets` are what references in the program
     stand for: they go with the job. `retracts`: it takes back the answers that the epoch restates, as a former program gave
-    them.
+    them. `stages_rows`: what is for sinks stays in the checkpoint store, whatever their connectors are.
     """
 
     program: PhysicalPlan
@@ -34,6 +34,7 @@ class EpochJob:
     base_dir: str
     secrets: Secrets = field(default_factory=Secrets)
     retracts: bool = False
+    stages_rows: bool = False
     states_max_parallelism: int = 0
 
 

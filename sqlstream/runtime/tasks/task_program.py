@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 LEVEL = 1 << 24
 #: A level-0 task for each split, up to this many for each shard.
 TASKS_PER_SHARD = 4
+#: Where all rows are staged, the parts of many epochs come together in one manifest: what it carries itself is small.
+STAGED_INLINE_BYTES = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class TaskProgram:
     tasks: tuple[tuple[TaskSplit, ...], ...]
     base_dir: str
     secrets: Secrets = field(default_factory=Secrets)
+    stages_rows: bool = False
 
     @classmethod
     def of(cls, job: EpochJob) -> TaskProgram:
@@ -92,7 +95,8 @@ class TaskProgram:
             state_max_parallelism=job.states_max_parallelism,
         )
         placed = [TaskSplit(ordinal, split) for ordinal, split in enumerate(splits)]
-        return cls(job.program, context, _spread(placed, job.plan.parallelism), job.base_dir, job.secrets)
+        tasks = _spread(placed, job.plan.parallelism)
+        return cls(job.program, context, tasks, job.base_dir, job.secrets, job.stages_rows)
 
     def run_source(self, task: int, connectors: Connectors) -> Iterator[Message]:
         """Run all splits of a level-0 task; reports are among the messages."""
@@ -112,7 +116,7 @@ class TaskProgram:
                     one.split,
                     self.context,
                     one.ordinal,
-                    writers=lambda sink: connectors.writer(self.secrets.resolved(sink), self._sink_context()),
+                    writers=lambda sink: self._writer(sink, connectors),
                     whole=whole,
                     lenient=lenient,
                 )
@@ -130,7 +134,7 @@ class TaskProgram:
                 messages,
                 self.context,
                 rocks_stores(self.context, shard),
-                writers=lambda sink: connectors.writer(self.secrets.resolved(sink), self._sink_context()),
+                writers=lambda sink: self._writer(sink, connectors),
             )
         )
 
@@ -153,8 +157,13 @@ class TaskProgram:
             ]
         return messages
 
-    def _sink_context(self) -> ConnectorContext:
-        return ConnectorContext(CheckpointStore(self.context.checkpoint), self.base_dir)
+    def _writer(self, sink: SinkSpec, connectors: Connectors) -> SinkWriter:
+        context = ConnectorContext(CheckpointStore(self.context.checkpoint), self.base_dir)
+        if self.stages_rows:
+            from sqlstream.connectors.exactly_once.staged import StagingWriter
+
+            return StagingWriter(sink, context, inline_bytes=STAGED_INLINE_BYTES)
+        return connectors.writer(self.secrets.resolved(sink), context)
 
     def plan_bytes(self) -> bytes:
         """The plan, the same in every epoch of a run, as compressed JSON."""
@@ -170,7 +179,8 @@ class TaskProgram:
             for task in (self.tasks if tasks else ())
         ]
         known = dict(self.secrets.values) if secrets else {}
-        return _packed({"context": context, "tasks": listed, "base_dir": self.base_dir, "secrets": known})
+        own = {"base_dir": self.base_dir, "secrets": known, "stages_rows": self.stages_rows}
+        return _packed({"context": context, "tasks": listed, **own})
 
     @classmethod
     def from_bytes(cls, plan: bytes, epoch: bytes) -> TaskProgram:
@@ -185,6 +195,7 @@ class TaskProgram:
             ),
             content["base_dir"],
             Secrets(content["secrets"]),
+            content["stages_rows"],
         )
 
 

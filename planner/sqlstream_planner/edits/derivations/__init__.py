@@ -10,14 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from sqlstream_planner.edits.derivations.distinct_values import derive_distinct_values
 from sqlstream_planner.edits.derivations.groups import derive_groups
 from sqlstream_planner.edits.derivations.ranked_rows import derive_ranked_rows
 from sqlstream_planner.edits.derivations.rule import Derived, Rule, Wanted
 from sqlstream_planner.edits.derivations.stored import Stored
+from sqlstream_planner.edits.derivations.time_to_live import derive_time_to_live
 from sqlstream_planner.edits.derivations.widened import without_widened_types
 from sqlstream_planner.edits.derivations.windows import derive_windows
 
-RULES: tuple[Rule, ...] = (derive_groups, derive_windows, derive_ranked_rows)
+RULES: tuple[Rule, ...] = (
+    derive_groups,
+    derive_distinct_values,
+    derive_windows,
+    derive_ranked_rows,
+    derive_time_to_live,
+)
 
 _WIDER = "the same values in wider types"
 

@@ -15,6 +15,7 @@ from sqlstream_planner.edits.derivations.keys import KeyMap, mapped_keys
 from sqlstream_planner.edits.derivations.parts import columns_from, merged, select, time_of
 from sqlstream_planner.edits.derivations.rule import Derived, Wanted
 from sqlstream_planner.edits.derivations.stored import Stored, grouped
+from sqlstream_planner.edits.derivations.time_to_live import times_of
 from sqlstream_planner.edits.derivations.values import (
     Values,
     accumulated_distinct,
@@ -66,7 +67,9 @@ class _Groups:
         if accumulators is None:
             return None
         multisets = [self._multiset(self._new.spec.state.table(m.name)) for m in self._now.multisets]
-        derivation = Derivation("groups", (accumulators, *(m for m in multisets if m is not None)))
+        times = times_of(self._new, accumulators, self._old, self._keys)
+        tables = (accumulators, *(m for m in multisets if m is not None), *times)
+        derivation = Derivation("groups", tables)
         return Derived(derivation, self._keys.reason, self._reasons, frozenset(self._missing))
 
     def _accumulators(self, table: StateTable) -> DerivedTable | None:

@@ -1,0 +1,50 @@
+"""The distinct values of groups, from those of groups by more keys, or by keys that theirs are functions of."""
+
+from __future__ import annotations
+
+from sqlstream_operators.plan.changelog_spec import DistinctValuesSpec
+from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_planner.edits.derivations.keys import mapped_keys
+from sqlstream_planner.edits.derivations.parts import columns_from, merged, select
+from sqlstream_planner.edits.derivations.rule import Derived, Wanted
+from sqlstream_planner.edits.derivations.stored import Stored, grouped
+from sqlstream_planner.edits.derivations.time_to_live import times_of
+from sqlstream_planner.edits.verdict import Derivation, DerivedTable
+from sqlstream_planner.identity.form import Form
+
+_FREE = frozenset({"time to live"})
+
+
+def derive_distinct_values(old: Stored, wanted: Wanted) -> Derived | None:
+    """The distinct values in the groups of `wanted` from those in the groups of `old`; each has them by the same columns."""
+    was, now = old.spec, wanted.state.spec
+    if not isinstance(was, DistinctValuesSpec) or not isinstance(now, DistinctValuesSpec):
+        return None
+    before, after = grouped(old.rows), grouped(wanted.state.rows)
+    if before is None or after is None or old.differs(wanted.state, _FREE):
+        return None
+    if _values(old) != _values(wanted.state):
+        return None
+    keys = mapped_keys(old, before, wanted, after)
+    if keys is None or (was.ttl_us is not None and not keys.one_to_one):
+        return None
+    table = now.state.tables[0]
+    flags = columns_from(old, was.state.tables[0].value, wanted.state, table.value)
+    if flags.missing:
+        return None
+    read = was.state.tables[0].name
+    rows = select([*keys.items, *flags.items], read, keys.condition)
+    together = None
+    if not keys.one_to_one:
+        # Counts of rows add up; over rows that only come, a flag says whether there is any.
+        add = "sum" if now.retracting else "max"
+        names = [(quote_identifier(f.name), f.type) for f in table.value]
+        together = merged(table, [f"CAST({add}({name}) AS {type_}) AS {name}" for name, type_ in names])
+    first = DerivedTable(table.name, (read,), rows, together)
+    times = times_of(wanted.state, first, old, keys)
+    return Derived(Derivation("distinct values", (first, *times)), keys.reason)
+
+
+def _values(state: Stored) -> set[Form]:
+    keys = state.keys()
+    return {meaning for meaning in keys if meaning.op == "distinct value"}

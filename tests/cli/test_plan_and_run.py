@@ -1,0 +1,140 @@
+"""`run` does what `plan` shows: it refuses what is refused, with the same codes, and what is exact is DuckDB's answer."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from sqlstream.cli.main import run_cli
+from sqlstream.planning import plan_file
+from sqlstream_planner.diagnostics import DiagnosticError
+from tests.properties.in_process import run_here
+
+TABLES = """\
+CREATE TABLE t (k INT, r STRING, v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
+WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');
+CREATE TABLE o (a STRING, b BIGINT, c BIGINT{key})
+WITH ({sink});
+INSERT INTO o
+"""
+DUCK = "'connector' = 'duckdb', 'path' = 'out.duckdb'"
+FILES = "'connector' = 'filesystem', 'path' = 'out', 'format' = 'json'"
+SUMS = "SELECT CAST(k AS STRING), COUNT(*), SUM(v) FROM t GROUP BY k"
+PAIRS = "SELECT r, k, SUM(v) FROM t GROUP BY k, r"
+ROLLED_UP = "SELECT upper(r), k % 2, SUM(v) FROM t GROUP BY upper(r), k % 2"
+BEST = "SELECT r, v, rn FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY r ORDER BY v DESC) AS rn FROM t) WHERE rn <= {}"
+MINUTES = (
+    "SELECT CAST(window_end AS STRING), k, COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) "
+    "GROUP BY window_start, window_end, k"
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """An edit, and how `plan` ends."""
+
+    old: str
+    new: str
+    code: int = 0
+    sink: str = DUCK
+    new_sink: str = ""
+    gone: bool = False
+    accept: tuple[str, ...] = ()
+
+
+CASES = {
+    "nothing": Case(SUMS, "SELECT CAST(x.k AS STRING) AS kk, COUNT(*), SUM(v) FROM t AS x GROUP BY k"),
+    "another aggregate": Case(SUMS, SUMS.replace("SUM(v)", "MAX(v)")),
+    "an average": Case(SUMS, SUMS.replace("SUM(v)", "CAST(AVG(v) AS BIGINT)")),
+    "distinct values": Case(SUMS, SUMS.replace("SUM(v)", "COUNT(DISTINCT r)")),
+    "having": Case(SUMS, SUMS + " HAVING COUNT(*) > 6"),
+    "a filter on the key": Case(SUMS, SUMS.replace("FROM t", "FROM t WHERE k > 0")),
+    "a filter on another column": Case(SUMS, SUMS.replace("FROM t", "FROM t WHERE v > 3")),
+    "rolled up": Case(PAIRS, ROLLED_UP),
+    "another key": Case(ROLLED_UP, PAIRS),
+    "fewer": Case(BEST.format(3), BEST.format(2)),
+    "more": Case(BEST.format(2), BEST.format(4)),
+    "another operator": Case(SUMS, BEST.format(2), code=4),
+    "history is gone": Case(SUMS, SUMS.replace("SUM(v)", "MAX(v)"), code=3, gone=True),
+    "history is gone, accepted": Case(
+        SUMS, SUMS.replace("SUM(v)", "MAX(v)"), gone=True, accept=("fresh:group_aggregate_1",)
+    ),
+    "history that nothing needs": Case(SUMS, SUMS + " HAVING COUNT(*) > 6", gone=True),
+    "another place": Case(MINUTES, MINUTES, code=4, sink=FILES, new_sink=FILES.replace("'out'", "'out2'")),
+    "rows become an answer": Case(MINUTES, SUMS, code=4, sink=FILES, new_sink=DUCK),
+    "windows": Case(MINUTES, MINUTES.replace("COUNT(*)", "COUNT(*) * 10"), sink=FILES),
+    "windows of five minutes": Case(MINUTES, MINUTES.replace("'1' MINUTE", "'5' MINUTE"), sink=FILES),
+    "another aggregate of windows": Case(MINUTES, MINUTES.replace("COUNT(*)", "MAX(v)"), sink=FILES),
+}
+
+
+def rows(first: int, count: int) -> str:
+    return "".join(
+        json.dumps({"k": n % 3, "r": "ab"[n % 2], "v": n * 7 % 11, "ts": f"2026-11-22 09:{n:02}:30"}) + "\n"
+        for n in range(first, first + count)
+    )
+
+
+def text(query: str, sink: str) -> str:
+    columns = "a, c" if "rn" in query else "a" if query.startswith(SUMS[:12]) else "a, b"
+    key = f", PRIMARY KEY ({columns}) NOT ENFORCED" if sink == DUCK else ""
+    return TABLES.format(key=key, sink=sink) + query + ";\n"
+
+
+def duckdb_answer(folder: Path, query: str) -> Counter[tuple[object, ...]]:
+    with duckdb.connect() as con:
+        columns = "{k: 'INT', r: 'VARCHAR', v: 'BIGINT'}"
+        con.execute(f"CREATE VIEW t AS FROM read_json('{folder}/in/*.json', columns = {columns})")
+        return Counter(con.execute(query.replace("STRING", "VARCHAR")).fetchall())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_run_does_what_plan_shows(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case = CASES[name]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/0.json").write_text(rows(0, 20))
+    file = tmp_path / "p.sql"
+    file.write_text(text(case.old, case.sink))
+    planned = plan_file(file)
+    run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql, rows_per_epoch=7)
+    if case.gone:
+        (tmp_path / "in/0.json").unlink()
+    (tmp_path / "in/1.json").write_text(rows(20, 9))
+    file.write_text(text(case.new, case.new_sink or case.sink))
+    accepted = [word for accept in case.accept for word in ("--accept", accept)]
+    assert run_cli(["plan", str(file), "--json", *accepted]) == case.code
+    shown = json.loads(capsys.readouterr().out)
+    planned = plan_file(file)
+    told: list[str] = []
+    code, refused = 0, []
+    try:
+        run_here(
+            planned,
+            tmp_path,
+            state=".sqlstream/p",
+            sql=planned.masked_sql,
+            written=planned.written,
+            accept=case.accept,
+            tell=lambda warning: told.append(warning.code),
+        )
+    except DiagnosticError as error:
+        code, refused = error.exit_code, [d.code for d in error.diagnostics]
+    assert code == case.code
+    if code == 4:
+        assert refused == [problem["code"] for problem in shown["problems"]]
+    elif code == 3:
+        assert refused == [consent["why"]["code"] for consent in shown["consents"]]
+    else:
+        assert told == [warning["code"] for warning in shown["warnings"] if warning["code"] != "DAT008"]
+    if code == 0 and shown["exact"] and not case.gone and case.sink == DUCK:
+        with duckdb.connect(str(tmp_path / "out.duckdb"), read_only=True) as con:
+            found = Counter(con.execute("SELECT a, b, c FROM o").fetchall())
+        assert found == duckdb_answer(tmp_path, case.new)
+    assert run_cli(["plan", str(file), "--json"]) == code
+    again = json.loads(capsys.readouterr().out)
+    assert again["changes"] == (code != 0)

@@ -1,0 +1,99 @@
+"""Times to live that are added, changed and taken away (row 33); distinct values by fewer keys (row 12)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sqlstream_operators.plan.state_ttl import AT, EXPIRY, TOUCHED, granularity_us
+from sqlstream_planner.edits.verdict import Verdict
+from tests.edits.derived import APPEND, CHANGES, PHASES, assert_derived, data, needed, planned
+from tests.edits.test_ranked_rows import top
+from tests.examples import examples
+
+TTL = "SET 'table.exec.state.ttl' = '1 d'; "
+LONGER = "SET 'table.exec.state.ttl' = '64 d'; "
+
+QUERIES = {
+    "groups": "SELECT k, COUNT(*) AS n, SUM(v) AS s, MIN(v) AS lo FROM bid GROUP BY k",
+    "distinct values": "SELECT k, COUNT(*) AS n, COUNT(DISTINCT v) AS d FROM bid GROUP BY k",
+    "ranked rows": top(),
+    "one row of each key": top(n="= 1"),
+}
+
+
+@pytest.mark.parametrize("format_", [APPEND, CHANGES])
+@pytest.mark.parametrize("name", QUERIES)
+@settings(max_examples=examples(3), deadline=None, phases=PHASES)
+@given(draw=st.data())
+def test_what_is_there_is_touched_when_a_time_to_live_is_added(
+    name: str, format_: str, draw: st.DataObject
+) -> None:
+    old, new = planned(QUERIES[name], format_), planned(TTL + QUERIES[name], format_)
+    for edit in assert_derived(old, new, draw.draw(data(format_))):
+        assert edit.verdict is Verdict.ADAPT
+
+
+@pytest.mark.parametrize(("old", "new"), [(TTL, ""), (TTL, LONGER), (LONGER, TTL)])
+@pytest.mark.parametrize("name", QUERIES)
+def test_changed_and_removed_it_keeps_the_state(name: str, old: str, new: str) -> None:
+    for edit in needed(planned(old + QUERIES[name]), planned(new + QUERIES[name])):
+        assert edit.verdict is Verdict.KEEP
+        assert edit.derivation is None
+
+
+@settings(max_examples=examples(4), deadline=None, phases=PHASES)
+@given(draw=st.data())
+def test_a_filter_keeps_the_times(draw: st.DataObject) -> None:
+    old = planned(TTL + QUERIES["groups"])
+    new = planned(TTL + QUERIES["groups"].replace("FROM bid", "FROM bid WHERE k > 1"))
+    [edit] = assert_derived(old, new, draw.draw(data(APPEND)))
+    assert edit.derivation is not None
+    assert {d.table: d.reads for d in edit.derivation.tables}[TOUCHED] == (TOUCHED,)
+
+
+@settings(max_examples=examples(4), deadline=None, phases=PHASES)
+@given(draw=st.data())
+def test_fewer_keys_and_a_time_to_live(draw: st.DataObject) -> None:
+    old = planned("SELECT k, g, COUNT(*) AS n, MIN(v) AS m FROM bid GROUP BY k, g", CHANGES)
+    new = planned(TTL + "SELECT k, COUNT(*) AS n, MIN(v) AS m FROM bid GROUP BY k", CHANGES)
+    assert_derived(old, new, draw.draw(data(CHANGES)))
+
+
+@pytest.mark.parametrize("format_", [APPEND, CHANGES])
+@settings(max_examples=examples(4), deadline=None, phases=PHASES)
+@given(draw=st.data())
+def test_distinct_values_by_fewer_keys(format_: str, draw: st.DataObject) -> None:
+    calls = "COUNT(*) AS n, COUNT(DISTINCT v) AS c, COUNT(DISTINCT v) FILTER (WHERE w > 0) AS f"
+    old = planned(f"SELECT k, g, {calls} FROM bid GROUP BY k, g", format_)
+    new = planned(f"SELECT UPPER(g) AS u, {calls} FROM bid WHERE k > 0 GROUP BY UPPER(g)", format_)
+    distinct, groups = needed(old, new)
+    assert distinct.verdict is Verdict.ADAPT
+    missing = {"acc": [f.name for f in groups.missing]}
+    assert_derived(old, new, draw.draw(data(format_)), missing=missing)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT k, COUNT(DISTINCT w) AS c FROM bid GROUP BY k",
+        "SELECT k, COUNT(DISTINCT v) FILTER (WHERE w > 1) AS c FROM bid GROUP BY k",
+        "SELECT k, COUNT(DISTINCT v) AS c FROM bid WHERE v > 0 GROUP BY k",
+        "SELECT k, COUNT(DISTINCT g) AS c FROM bid GROUP BY k",
+    ],
+)
+def test_other_distinct_values_are_computed_anew(query: str) -> None:
+    old = planned("SELECT k, g, COUNT(DISTINCT v) AS c FROM bid GROUP BY k, g")
+    distinct = needed(old, planned(query))[0]
+    assert distinct.verdict is Verdict.BACKFILL
+    assert distinct.derivation is None
+
+
+def test_times_are_cut_as_the_operator_does() -> None:
+    [edit] = needed(planned(QUERIES["groups"]), planned(TTL + QUERIES["groups"]))
+    assert edit.derivation is not None
+    texts = {d.table: d.rows for d in edit.derivation.tables}
+    assert f"% {granularity_us(86_400_000_000)} AS" in texts[TOUCHED]
+    assert AT in texts[TOUCHED]
+    assert EXPIRY in texts
