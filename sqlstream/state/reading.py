@@ -23,9 +23,10 @@ from sqlstream_operators.codec.keys import key_groups, shard_of
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.operator import OperatorContext
-from sqlstream_operators.operators.views import view, view_table
+from sqlstream_operators.operators.views import view
 from sqlstream_operators.plan.spec import WindowAggregateSpec
 from sqlstream_operators.plan.state_schema import TIME, StateSchema, StateTable
+from sqlstream_operators.plan.views import view_table
 from sqlstream_operators.plan.watermarks import WATERMARK_MIN, Watermarks
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.memory import MemoryBytes

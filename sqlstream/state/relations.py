@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from sqlstream_operators.operators.views import has_view
 from sqlstream_operators.plan.changelog_spec import (
     DistinctValuesSpec,
     GroupAggregateSpec,
@@ -23,6 +22,7 @@ from sqlstream_operators.plan.spec import OperatorSpec, OperatorStep, PhysicalPl
 from sqlstream_operators.plan.state_schema import TIME, StateTable
 from sqlstream_operators.plan.state_ttl import AT, EXPIRY, TOUCHED
 from sqlstream_operators.plan.types import TIMESTAMP, SqlType
+from sqlstream_operators.plan.views import has_view
 from sqlstream_planner.explain.meaning import field_meaning, field_meanings
 from sqlstream_planner.state_columns import bare_columns
 

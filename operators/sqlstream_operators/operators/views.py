@@ -19,31 +19,9 @@ from sqlstream_operators.operators.registry import OPERATORS
 from sqlstream_operators.operators.top_n.window_top_n import WindowTopN
 from sqlstream_operators.operators.window.suppress_until_close import TABLE as HELD
 from sqlstream_operators.operators.window.window_aggregate import WindowAggregate
-from sqlstream_operators.plan.changelog_spec import (
-    ChangelogNormalizeSpec,
-    DeduplicateSpec,
-    GroupAggregateSpec,
-    SuppressUntilCloseSpec,
-    TopNSpec,
-    WindowTopNSpec,
-)
+from sqlstream_operators.plan.changelog_spec import SuppressUntilCloseSpec, WindowTopNSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN
 from sqlstream_operators.plan.spec import OperatorSpec, WindowAggregateSpec
-
-
-def has_view(spec: OperatorSpec) -> bool:
-    """Whether an operator can show what it would give."""
-    return view_table(spec) is not None or isinstance(spec, WindowAggregateSpec | WindowTopNSpec)
-
-
-def view_table(spec: OperatorSpec) -> str | None:
-    """The state table whose rows can be shown a few at a time, each key's by themselves; None: all of a shard at once."""
-    match spec:
-        case GroupAggregateSpec() | TopNSpec() | DeduplicateSpec() | ChangelogNormalizeSpec():
-            return spec.state.tables[0].name
-        case SuppressUntilCloseSpec():
-            return HELD
-    return None
 
 
 def view(spec: OperatorSpec, context: OperatorContext) -> pa.Table:
