@@ -97,8 +97,8 @@ def test_other_columns_of_the_same_data(format_: str, name: str, cut: int, tmp_p
 def test_columns_of_csv_decide_which_lines_are_rows(columns: str, tmp_path: Path) -> None:
     """Their number, places and names do: other rows may be malformed, so the state is not taken for the same."""
     for header in ("csv", "csv', 'csv.header' = 'true", "csv', 'csv.header' = 'false"):
-        plans = [declared(tmp_path, text, "v", header).physical for text in (BASE, columns)]
-        assert Verdict.KEEP not in {edit.verdict for edit in decide(*plans)}
+        old, new = (declared(tmp_path, text, "v", header).physical for text in (BASE, columns))
+        assert Verdict.KEEP not in {edit.verdict for edit in decide(old, new)}
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_computed_column_that_is_another_name(query: str, tmp_path: Path) -> N
     with collecting() as collected:
         run_here(planned, tmp_path)
         rows = collected.folded("out")
-    wanted = {
+    wanted: dict[str, list[tuple[Any, ...]]] = {
         "SELECT * FROM t": [(r["v"], r["k"], r["v"], r["x"]) for r in ROWS],
         "SELECT amount, k FROM t": [(r["v"], r["k"]) for r in ROWS],
         "SELECT t.amount AS a, v FROM t": [(r["v"], r["v"]) for r in ROWS],
