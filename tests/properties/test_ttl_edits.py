@@ -36,7 +36,8 @@ def run(folder: Path, steps: Sequence[Step], what: str) -> list[tuple[int, int]]
             wall_clock=lambda minute=minute: 1_000_000.0 + minute * MINUTE,
         )
     with duckdb.connect(str(folder / "out.duckdb"), read_only=True) as con:
-        return con.execute("SELECT k, n FROM out ORDER BY k").fetchall()
+        found: list[tuple[int, int]] = con.execute("SELECT k, n FROM out ORDER BY k").fetchall()
+        return found
 
 
 #: What key 1 has in the end, and why.
