@@ -123,6 +123,11 @@ NOT_DERIVABLE = {
         by("k", "COUNT(DISTINCT v) FILTER (WHERE w > 0)"),
         by("k", "COUNT(DISTINCT v) FILTER (WHERE w > 0)", "MIN(v)"),
     ),
+    "values that are forgotten before their group": (
+        APPEND,
+        "SET 'table.exec.state.ttl' = '1 d'; " + by("k", "COUNT(DISTINCT v)"),
+        "SET 'table.exec.state.ttl' = '1 d'; " + by("k", "COUNT(DISTINCT v)", "SUM(DISTINCT v)"),
+    ),
     "an extreme of the other end": (APPEND, by("k", "MIN(v)"), by("k", "MIN(v)", "MAX(v)")),
     "sums in windows": (APPEND, windows("COUNT(DISTINCT v)"), windows("COUNT(DISTINCT v)", "SUM(v)")),
     "filtered values in windows": (

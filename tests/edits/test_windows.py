@@ -12,7 +12,7 @@ from sqlstream_operators.plan.schema import Schema
 from sqlstream_operators.plan.spec import WindowAggregateSpec, WindowKind, WindowSpec
 from sqlstream_planner.edits.derivations.slices import coarse_end, slices_suffice
 from sqlstream_planner.edits.verdict import Verdict
-from tests.edits.derived import PHASES, appended, assert_derived, needed, planned
+from tests.edits.derived import PHASES, Epochs, appended, assert_derived, needed, planned
 from tests.examples import examples
 
 TUMBLE_10 = "TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '10' SECOND)"
@@ -57,11 +57,36 @@ SAME_SLICES = {
 @pytest.mark.parametrize("name", SAME_SLICES)
 @settings(max_examples=examples(3), deadline=None, phases=PHASES)
 @given(epochs=appended(spread_s=60))
-def test_windows_are_made_of_slices_that_are_there(name: str, epochs: object) -> None:
+def test_windows_are_made_of_slices_that_are_there(name: str, epochs: Epochs) -> None:
     old, new = (planned(text) for text in SAME_SLICES[name])
-    [edit] = assert_derived(old, new, epochs)  # type: ignore[arg-type]
+    [edit] = assert_derived(old, new, epochs)
     assert edit.verdict is Verdict.ADAPT
     assert edit.reason
+
+
+EARLY = {
+    "a key dropped": (query(TUMBLE_10), query(TUMBLE_10, "g")),
+    "a function of a key and a filter": (query(HOP_5_10), query(HOP_5_10, "UPPER(g)", "WHERE k > 0")),
+    "a filter on the window": (
+        query(TUMBLE_10),
+        query(TUMBLE_10, where="WHERE window_end > TIMESTAMP '2024-01-01 00:00:30'"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EARLY)
+@settings(max_examples=examples(3), deadline=None, phases=PHASES)
+@given(epochs=appended(spread_s=60))
+def test_windows_that_are_given_early(name: str, epochs: Epochs) -> None:
+    old, new = (planned(f"{text} EMIT CHANGES") for text in EARLY[name])
+    [edit] = assert_derived(old, new, epochs)
+    assert edit.verdict is Verdict.ADAPT
+
+
+def test_windows_given_early_and_others_have_nothing_in_common() -> None:
+    old, new = planned(query(TUMBLE_10)), planned(f"{query(TUMBLE_10, 'k')} EMIT CHANGES")
+    assert [e.verdict for e in needed(old, new)] == [Verdict.BACKFILL]
+    assert [e.verdict for e in needed(new, old)] == [Verdict.BACKFILL]
 
 
 NOT_DERIVABLE = {
