@@ -22,6 +22,8 @@ REFUSED = [
     ("SELECT k FROM t ORDER BY v LIMIT ALL", "SQL064", "LIMIT needs a whole number"),
     (f"SELECT k FROM t LIMIT {2**61 + 1}", "SQL064", "more rows than there can be"),
     ("SELECT k FROM t LIMIT 1 OFFSET 99999999999999999999", "SQL064", "more rows than there can be"),
+    ("SELECT * FROM t PIVOT (SUM(v) FOR s IN ('a'))", "SQL100", "PIVOT"),
+    ("SELECT * FROM t UNPIVOT (x FOR n IN (k, v))", "SQL100", "UNPIVOT can't"),
     ("SELECT k FROM t OFFSET 3", "SQL062", "OFFSET without LIMIT"),
     ("SELECT k FROM t ORDER BY 7 LIMIT 1", "SQL063", "ORDER BY 7, but the result has 1 column"),
     (

@@ -385,6 +385,8 @@ class QueryBinder:
             found = node.args.get(key)
             if found and what:
                 at = found[0] if isinstance(found, list) else found
+                if isinstance(at, exp.Pivot) and at.args.get("unpivot"):
+                    what = "UNPIVOT"
                 self.context.unsupported(
                     at if isinstance(at, exp.Expr) else node, what, help=_INSTEAD.get(what)
                 )

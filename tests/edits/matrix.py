@@ -1,0 +1,227 @@
+"""The edit matrix: pairs of queries, what must become of the state between them, and that the result is exact.
+
+Rows are those of docs/edits.md. `{t}` is the table that is read, or a view over it whose rows are taken back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: A view of `t` whose rows can go.
+RETRACTING = "(SELECT k, s, b, MAX(v) AS v, MIN(ts) AS ts FROM t GROUP BY k, s, b)"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A row of the matrix: the verdicts about the new query's states, as a set of words, where `{t}` only grows and, if that
+    is another, where its rows can go.
+    """
+
+    row: int
+    name: str
+    old: str
+    new: str
+    verdicts: str
+    retracting: str | None = ""  # None: not over such rows; "": the same
+    windowed: bool = False
+
+    @property
+    def id(self) -> str:
+        return f"row{self.row:02d}-{self.name}"
+
+
+def _top(n: int, order: str = "v DESC, s", key: str = "k", what: str = "v") -> str:
+    inner = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY {key} ORDER BY {order}) AS rn FROM {{t}}"
+    return f"SELECT CAST(k AS STRING), v, {what} FROM ({inner}) WHERE rn <= {n}"
+
+
+def _group(aggregates: str, keys: str = "k", where: str = "", group: str = "") -> str:
+    return f"SELECT CAST({keys} AS STRING), {aggregates} FROM {{t}} {where} GROUP BY {group or keys}"
+
+
+def _window(call: str, aggregates: str = "COUNT(*), SUM(v)") -> str:
+    source = f"TABLE({call.format(t='TABLE t, DESCRIPTOR(ts)')})"
+    return f"SELECT window_end, k, {aggregates} FROM {source} GROUP BY window_start, window_end, k"
+
+
+_MINUTE = "TUMBLE({t}, INTERVAL '1' MINUTE)"
+
+MATRIX = (
+    Edit(
+        1,
+        "names-views-comments",
+        _group("COUNT(*), SUM(v)"),
+        "WITH q AS (SELECT k AS kk, v AS vv FROM {t}) /* sums */ "
+        "SELECT CAST(kk AS STRING) AS g, COUNT(*), SUM(vv) FROM q AS a GROUP BY kk",
+        "KEEP",
+    ),
+    Edit(
+        2,
+        "equivalent-spelling",
+        _group("COUNT(*), SUM(v)", where="WHERE v >= 1 AND b"),
+        _group("COUNT(*), SUM(v)", where="WHERE b AND 1 <= v"),
+        "KEEP",
+    ),
+    Edit(
+        2,
+        "between",
+        _group("COUNT(*), SUM(v)", where="WHERE v BETWEEN 1 AND 4"),
+        _group("COUNT(*), SUM(v)", where="WHERE v <= 4 AND v >= 1"),
+        "KEEP",
+    ),
+    Edit(
+        3,
+        "projection-and-having",
+        _group("COUNT(*), SUM(v)"),
+        _group("COUNT(*) * 10, SUM(v) - 1") + " HAVING SUM(v) > 3",
+        "KEEP",
+    ),
+    Edit(5, "order-of-aggregates", _group("COUNT(*), SUM(v)"), _group("SUM(v), COUNT(*)"), "KEEP"),
+    Edit(
+        5,
+        "order-of-keys",
+        _group("COUNT(*), SUM(v)", group="k, s"),
+        _group("COUNT(*), SUM(v)", group="s, k"),
+        "KEEP",
+    ),
+    Edit(6, "less", _group("COUNT(*), SUM(v)"), _group("COUNT(*), 1"), "KEEP"),
+    Edit(6, "less-distinct", _group("COUNT(DISTINCT v), SUM(v)"), _group("1, SUM(v)"), "KEEP"),
+    Edit(
+        7,
+        "parts-of-an-average",
+        _group("CAST(AVG(v) * 1000 AS BIGINT), 1"),
+        _group("COUNT(v), SUM(v)"),
+        "KEEP",
+    ),
+    Edit(
+        7,
+        "average-of-its-parts",
+        _group("COUNT(v), SUM(v)"),
+        _group("CAST(AVG(v) * 1000 AS BIGINT), SUM(v)"),
+        "KEEP",
+    ),
+    Edit(
+        7,
+        "sum-where-distinct-values-are-counted",
+        _group("COUNT(DISTINCT v), COUNT(*)"),
+        _group("SUM(DISTINCT v), COUNT(*)"),
+        "BACKFILL",
+    ),
+    Edit(8, "not-derivable", _group("COUNT(*), SUM(v)"), _group("COUNT(*), MAX(v)"), "BACKFILL"),
+    Edit(
+        12,
+        "drop-a-key",
+        _group("COUNT(*), SUM(v)", group="k, s"),
+        _group("COUNT(*), SUM(v)"),
+        "ADAPT",
+    ),
+    Edit(
+        12,
+        "drop-a-key-max",
+        _group("COUNT(*), MAX(v)", group="k, s"),
+        _group("COUNT(*), MAX(v)"),
+        "ADAPT",
+    ),
+    Edit(
+        13,
+        "add-a-key",
+        _group("COUNT(*), SUM(v)"),
+        _group("COUNT(*), SUM(v)", group="k, s"),
+        "BACKFILL",
+    ),
+    Edit(
+        14,
+        "function-of-a-key",
+        _group("COUNT(*), SUM(v)", keys="s"),
+        _group("COUNT(*), SUM(v)", keys="UPPER(s)"),
+        "ADAPT",
+    ),
+    Edit(
+        14,
+        "coarser-number",
+        _group("COUNT(*), MIN(v)", keys="k", group="k, s"),
+        _group("COUNT(*), MIN(v)", keys="k % 2"),
+        "ADAPT",
+    ),
+    Edit(
+        15,
+        "longer-tumble",
+        _window(_MINUTE),
+        _window("TUMBLE({t}, INTERVAL '5' MINUTE)"),
+        "BACKFILL",
+        None,
+        windowed=True,
+    ),
+    Edit(
+        16,
+        "tumble-to-hop",
+        _window(_MINUTE),
+        _window("HOP({t}, INTERVAL '1' MINUTE, INTERVAL '3' MINUTE)"),
+        "BACKFILL",
+        None,
+        windowed=True,
+    ),
+    Edit(
+        16,
+        "hop-to-tumble",
+        _window("HOP({t}, INTERVAL '1' MINUTE, INTERVAL '3' MINUTE)"),
+        _window(_MINUTE),
+        "ADAPT",
+        None,
+        windowed=True,
+    ),
+    Edit(
+        17,
+        "shorter-tumble",
+        _window("TUMBLE({t}, INTERVAL '5' MINUTE)"),
+        _window(_MINUTE),
+        "BACKFILL",
+        None,
+        windowed=True,
+    ),
+    Edit(
+        8, "window-aggregate", _window(_MINUTE), _window(_MINUTE, "COUNT(*), MAX(v)"), "BACKFILL", None, True
+    ),
+    Edit(6, "window-less", _window(_MINUTE), _window(_MINUTE, "COUNT(*), 1"), "KEEP", None, True),
+    Edit(
+        19,
+        "filter-on-a-key-added",
+        _group("COUNT(*), SUM(v)"),
+        _group("COUNT(*), SUM(v)", where="WHERE k > 0"),
+        "ADAPT",
+    ),
+    Edit(
+        19,
+        "filter-on-a-key-removed",
+        _group("COUNT(*), SUM(v)", where="WHERE k > 0"),
+        _group("COUNT(*), SUM(v)"),
+        "BACKFILL",
+    ),
+    Edit(
+        20,
+        "filter-on-another-column",
+        _group("COUNT(*), SUM(v)"),
+        _group("COUNT(*), SUM(v)", where="WHERE b"),
+        "BACKFILL",
+    ),
+    Edit(22, "smaller-top", _top(3), _top(2), "ADAPT", "KEEP"),
+    Edit(23, "larger-top", _top(1), _top(3), "BACKFILL", "KEEP"),
+    Edit(24, "payload-dropped", _top(2, what="ASCII(s)"), _top(2, order="v DESC", what="1"), "ADAPT", ""),
+    Edit(25, "other-order", _top(2), _top(2, order="v, s"), "BACKFILL", "ADAPT"),
+    Edit(25, "other-partition", _top(2), _top(2, key="s"), "BACKFILL", "ADAPT"),
+    Edit(
+        26,
+        "first-to-last",
+        _top(1, order="ts"),
+        _top(1, order="ts DESC"),
+        "BACKFILL",
+        None,
+    ),
+    Edit(
+        43,
+        "several-at-once",
+        _group("COUNT(*), SUM(v)", group="k, s"),
+        _group("MAX(v), COUNT(*) + 1", where="WHERE k > 0") + " HAVING COUNT(*) > 1",
+        "BACKFILL",
+    ),
+)
