@@ -62,7 +62,7 @@ def give(world: World, query: str, found: Backfilled, epoch: int = 1) -> tuple[S
 def everything(world: World, query: str) -> Any:
     """What the query gives over all the input, had it always been the query."""
     with collecting() as collected:
-        world.run(query, state="plain", rows_per_epoch=7)
+        world.run(query, state="whole", rows_per_epoch=7)
         return collected.folded("out")
 
 
