@@ -70,6 +70,7 @@ def test_distinct_values_by_fewer_keys(format_: str, draw: st.DataObject) -> Non
     new = planned(f"SELECT UPPER(g) AS u, {calls} FROM bid WHERE k > 0 GROUP BY UPPER(g)", format_)
     distinct, groups = needed(old, new)
     assert distinct.verdict is Verdict.ADAPT
+    assert distinct.reason == "rolled up from 2 keys to 1, groups that the new filter leaves out are dropped"
     missing = {"acc": [f.name for f in groups.missing]}
     assert_derived(old, new, draw.draw(data(format_)), missing=missing)
 
