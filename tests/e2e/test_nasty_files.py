@@ -113,6 +113,7 @@ def test_compressions_side_by_side(tmp_path: Path) -> None:
         ("json", "x.json.zst", content("x.json.zst", list(range(9999)))[:-1]),
         ("csv", "x.csv.gz", content("x.csv.gz", [1]) + b"more"),
     ],
+    ids=lambda value: "data" if isinstance(value, bytes) else value,
 )
 def test_what_is_not_of_its_format_is_named(tmp_path: Path, format_: str, name: str, data: bytes) -> None:
     world = World(tmp_path, format_)
@@ -140,6 +141,7 @@ XZ = lzma.compress(b"x\n1\n" * 3)
         ("csv", "x.csv", "\ufeff1\n".encode("utf-16-be"), "text in UTF-16", "iconv"),
         ("csv", "x.csv", PARQUET, "a Parquet file", "'format' = 'parquet'"),
     ],
+    ids=lambda value: "data" if isinstance(value, bytes) else value,  # some have the time in them
 )
 def test_what_is_no_text_is_named(
     tmp_path: Path, format_: str, name: str, data: bytes, said: str, instead: str

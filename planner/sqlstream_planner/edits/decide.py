@@ -142,6 +142,11 @@ class _Places:
         kept = self._node.accumulators.get(name)
         return kept.call.at if kept is not None and kept.call.at is not None else self._node.at
 
+    def counts(self, name: str, meaning: str) -> bool:
+        """Whether a column is 0, and not NULL, where it has seen nothing; those of DISTINCT are told by their words."""
+        kept = None if self._node is None else self._node.accumulators.get(name)
+        return meaning.startswith("count") if kept is None else kept.accumulator.counts
+
 
 def _fields(old: StateSchema, new: StateSchema, places: _Places) -> Iterable[FieldEdit]:
     """The verdicts about the fields of a state whose rows are kept."""
@@ -153,7 +158,7 @@ def _fields(old: StateSchema, new: StateSchema, places: _Places) -> Iterable[Fie
         for part, f in _parts(table):
             found = before is not None and (part != "value" or (f.fingerprint, f.type) in there)
             verdict, reason = (Verdict.KEEP, "") if found else (Verdict.BACKFILL, _NOT_KEPT)
-            yield _field(verdict, table, part, f, meanings, reason, places(f.name))
+            yield _field(verdict, table, part, f, meanings, reason, places)
     yield from _dropped(old, new)
 
 
@@ -172,7 +177,7 @@ def _derived_fields(
                 verdict = Verdict.KEEP
             else:
                 verdict = Verdict.ADAPT
-            yield _field(verdict, table, part, f, meanings, reason, places(f.name))
+            yield _field(verdict, table, part, f, meanings, reason, places)
     yield from _dropped(old, new)
 
 
@@ -190,7 +195,7 @@ def _all_fields(state: StateSchema, reason: str, places: _Places) -> Iterable[Fi
     meanings = field_meanings(state)
     for table in state.tables:
         for part, f in _parts(table):
-            yield _field(Verdict.BACKFILL, table, part, f, meanings, reason, places(f.name))
+            yield _field(Verdict.BACKFILL, table, part, f, meanings, reason, places)
 
 
 def _field(
@@ -200,9 +205,12 @@ def _field(
     f: StateField,
     meanings: Mapping[str, str],
     reason: str,
-    at: Span | None = None,
+    places: _Places | None = None,
 ) -> FieldEdit:
-    return FieldEdit(verdict, table.name, part, f.name, field_meaning(f, meanings), reason, at)
+    meaning = field_meaning(f, meanings)
+    at = None if places is None else places(f.name)
+    counts = places is not None and part == "value" and places.counts(f.name, meaning)
+    return FieldEdit(verdict, table.name, part, f.name, meaning, reason, at, counts)
 
 
 def _parts(table: StateTable) -> Iterable[tuple[str, StateField]]:

@@ -88,7 +88,7 @@ class FieldEdit:
     `part` are "").
 
     `meaning` is what it holds, in words, `reason` why the verdict is so, "" where that is plain, `at` where the new file
-    asks for it.
+    asks for it. `counts`: where it begins in the middle of the input, it begins with 0, and not with NULL.
     """
 
     verdict: Verdict
@@ -98,6 +98,7 @@ class FieldEdit:
     meaning: str
     reason: str = ""
     at: Span | None = None
+    counts: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ def adapted(
             states[id_] = backfilled[id_]
         elif edit.old is None:
             states[id_] = ()
-        elif rekeyed or again or edit.derivation is not None:
+        elif rekeyed or again or edit.derivation is not None or _zeros(edit):
             wanted.append(edit)
         else:
             states[id_] = job.states.get(edit.old.state.state_id, ())
@@ -104,6 +104,13 @@ def adapted(
 def backfilled_states(edits: Iterable[StateEdit]) -> frozenset[str]:
     """The ids of the new states that need the sources' history."""
     return frozenset(e.new.state.state_id for e in edits if e.new is not None and _is_backfilled(e))
+
+
+def _zeros(edit: StateEdit, table: str | None = None) -> frozenset[str]:
+    """The columns, of one table or any, that begin fresh with 0 in rows that are kept."""
+    return frozenset(
+        f.name for f in edit.fields if f.verdict is Verdict.FRESH and f.counts and table in (None, f.table)
+    )
 
 
 def _is_backfilled(edit: StateEdit) -> bool:
@@ -192,6 +199,17 @@ def _rows_of(
         again = f"{table.name}.backfilled"
         known_as = f"{state.state_id}{_BACKFILLED}"
         steps.append(ReadStateStep(again, replace(state, state_id=known_as), table.name))
+    zeros = _zeros(edit, table.name)
+    if kept and zeros:
+        begun = f"{table.name}.begun"
+        columns = ", ".join(
+            f"CAST(0 AS {c.type}) AS {quote_identifier(c.name)}"
+            if c.name in zeros
+            else quote_identifier(c.name)
+            for c in _columns(table)
+        )
+        steps.append(FragmentStep(begun, f"SELECT {columns} FROM {quote_identifier(kept)}", (kept,)))
+        kept = begun
     if kept and again:
         together = f"{table.name}.all"
         steps.append(FragmentStep(together, _joined(table, kept, again, missing), (kept, again)))

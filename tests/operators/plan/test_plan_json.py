@@ -173,7 +173,7 @@ def test_what_stands_for_a_class_in_a_stored_plan_is_fixed() -> None:
         found[where] = kinds
     assert found == {
         "Stage.inputs": ["exchange", "source"],
-        "Stage.steps": ["fragment", "late", "operator"],
+        "Stage.steps": ["fragment", "late", "load_state", "operator", "read_state"],
         "Stage.outputs": ["exchange", "sink"],
         "OperatorStep.operator": [
             "changelog_normalize",

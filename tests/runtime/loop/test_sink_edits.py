@@ -759,3 +759,24 @@ def test_a_table_of_other_data(job: Job, text: str, edit: tuple[str, str]) -> No
     told = job.refused(text.replace(*edit))
     assert "STA011" in [d.code for d in told]
     assert not {"STA014", "STA015"} & {d.code for d in told}
+
+
+# ------------------------------------------------------------------------------------- what may begin now
+
+
+def test_history_that_is_gone_needs_consent(job: Job) -> None:
+    text = COUNTS.replace("{sink}", DUCK).replace("n BIGINT", "n BIGINT NOT NULL, m BIGINT")
+    job.run(text.replace("COUNT(*) FROM", "COUNT(*), 0 FROM"))
+    job.add((1, 12, "a", 13), (4, 5, "b", 14))
+    (job.folder / "in" / "000.json").unlink()
+    edited = text.replace("COUNT(*) FROM", "COUNT(v), MAX(v) FROM")
+    before = job.table()
+    with pytest.raises(DiagnosticError) as caught:
+        job.run(edited)
+    assert caught.value.exit_code == 3
+    [told] = caught.value.diagnostics
+    assert told.code == "DAT008"
+    assert "--accept fresh:group_aggregate_1" in (told.help or "")
+    assert job.table() == before
+    job.run(edited, accept=["fresh:group_aggregate_1"])
+    assert job.table() == Counter([(1, 1, 12), (2, 0, None), (3, 0, None), (4, 1, 5)])
