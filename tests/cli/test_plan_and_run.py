@@ -11,7 +11,10 @@ import duckdb
 import pytest
 
 from sqlstream.cli.main import run_cli
+from sqlstream.cli.origins import named_origin
 from sqlstream.planning import plan_file
+from sqlstream.storage.savepoints import Savepoints
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.properties.in_process import run_here
 
@@ -138,3 +141,42 @@ def test_run_does_what_plan_shows(name: str, tmp_path: Path, capsys: pytest.Capt
     assert run_cli(["plan", str(file), "--json"]) == code
     again = json.loads(capsys.readouterr().out)
     assert again["changes"] == (code != 0)
+
+
+@pytest.mark.parametrize(
+    "name", ["another aggregate", "rolled up", "another operator", "history is gone", "windows"]
+)
+def test_a_run_from_a_savepoint_does_what_plan_shows(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its tables are new, so that what is refused beside an older table is not."""
+    case = CASES[name]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/0.json").write_text(rows(0, 20))
+    file = tmp_path / "p.sql"
+    file.write_text(text(case.old, case.sink))
+    planned = plan_file(file)
+    run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql, rows_per_epoch=7)
+    Savepoints(CheckpointStore(tmp_path / ".sqlstream/p")).create("before")
+    if case.gone:
+        (tmp_path / "in/0.json").unlink()
+    (tmp_path / "in/1.json").write_text(rows(20, 9))
+    file.write_text(text(case.new, case.sink).replace("'out", "'new"))
+    state = str(tmp_path / "new_state")
+    shown_code = run_cli(["plan", str(file), "--json", "--from", "before", "--state-dir", state])
+    shown = json.loads(capsys.readouterr().out)
+    planned = plan_file(file)
+    origin = named_origin("before", str(tmp_path / ".sqlstream/p"), state)
+    code = 0
+    try:
+        run_here(planned, tmp_path, state=state, sql=planned.masked_sql, origin=origin)
+    except DiagnosticError as error:
+        code = error.exit_code
+    assert code == shown_code == (3 if case.gone else 0)
+    if code:
+        return
+    assert shown["exact"] == (case.sink == DUCK)
+    if shown["exact"]:
+        with duckdb.connect(str(tmp_path / "new.duckdb"), read_only=True) as con:
+            found = Counter(con.execute("SELECT a, b, c FROM o").fetchall())
+        assert found == duckdb_answer(tmp_path, case.new)

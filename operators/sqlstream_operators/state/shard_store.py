@@ -101,6 +101,7 @@ class ShardStore(StateTables):
             local_dir, slot, checkpoint, self._version.chain, self._catch_up, self._build
         )
         self._committed: ShardVersion | None = None
+        self._drop_absent()
 
     @classmethod
     def open(
@@ -202,6 +203,20 @@ class ShardStore(StateTables):
     def edges(self, ranges: Sequence[tuple[bytes, bytes]], *, backwards: bool) -> list[Row | None]:
         """See `SortedBytes.edges`: the published version, without the epoch's writes."""
         return self._read(lambda: self._cache.rocks.edges(ranges, backwards=backwards))
+
+    def _drop_absent(self) -> None:
+        """Delete what is in tables that the schema does not have.
+
+        Nobody keeps them up to date from here on: a query that has such a table again must not find them.
+        """
+        order: dict[str, int] = {}
+        for known in self.schemas:
+            for table in known.tables:
+                order.setdefault(table.name, len(order))
+        for name in order.keys() - {table.name for table in self.schema.tables}:
+            first, last = bytes([order[name]]), bytes([order[name] + 1])
+            if self.seek(first, last) is not None:
+                self.overlay.delete_range(first, last)
 
     def _read(self, read: Callable[[], T]) -> T:
         try:

@@ -7,6 +7,8 @@ it to chance.
 
 from __future__ import annotations
 
+from sqlglot import exp
+
 from sqlstream_planner.aggregates.function import BatchCall
 from sqlstream_planner.aggregates.parts import conditions_of
 from sqlstream_planner.aggregates.registry import function_of
@@ -16,7 +18,11 @@ from sqlstream_planner.logical import AggregateCall, order_term, sql
 def in_order_of_arrival(call: AggregateCall) -> str:
     """The call over rows of its window, cast to the call's type."""
     function = function_of(call)
-    order = ", ".join(order_term(sql(e), descending=d, nulls_first=n) for e, d, n in call.order_by)
+    order = ", ".join(
+        order_term(sql(e), descending=d, nulls_first=n)
+        for e, d, n in call.order_by
+        if not isinstance(e.unnest(), exp.Literal | exp.Null)  # orders nothing, and DuckDB refuses it
+    )
     if call.distinct and function.order_sensitive:
         direction = "DESC" if call.order_by and call.order_by[0][1] else "ASC"
         order = f"{sql(call.arguments[0])} {direction} NULLS LAST"

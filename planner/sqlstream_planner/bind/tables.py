@@ -129,7 +129,7 @@ class Tables:
             tuple(ColumnId(f.id) for f in stored.values() if changelog and f.name.lower() in names),
             self.context.clauses.default_ttl_us if changelog else None,
         )
-        if all(isinstance(e, exp.Column) for e in expressions):
+        if not any(isinstance(c, ComputedColumn) for c in table.columns):
             return scan
         # A computed column is a new column: the stored ones keep their ids through the projection.
         renamed = [replace(f, id=self.context.new_id(f.name)) for f in fields]

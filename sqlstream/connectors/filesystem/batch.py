@@ -18,7 +18,8 @@ def batch_select(spec: SourceSpec, files: BatchFiles | None) -> str:
     format_ = spec.options.get("format", "").strip().lower()
     listed = list_of(files.paths if files is not None else [_default_path(spec)])
     if any(f.changelog for f in FORMATS if f.name == format_):
-        return changelog_select(spec, format_, listed)
+        beside = [_metadata(spec, m.name, m.key, m.type) for m in spec.metadata]
+        return changelog_select(spec, format_, listed, beside)
     typed = format_ in ("parquet", "orc")  # DuckDB is given ORC as Parquet
     items = [(typed_item if typed else text_item)(c.name, c.type) for c in spec.physical]
     items += [_metadata(spec, m.name, m.key, m.type) for m in spec.metadata]

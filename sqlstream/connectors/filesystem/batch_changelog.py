@@ -5,6 +5,8 @@ Written apart from the reader of these formats, so that it can judge it: JSON fu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlstream_operators.plan.schema import KIND_COLUMN, Column
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_operators.plan.types import Kind, quote_identifier, quote_literal
@@ -38,8 +40,11 @@ _CHANGES = {
 }
 
 
-def changelog_select(spec: SourceSpec, format_: str, listed: str) -> str:
-    """A SELECT of the changes in the files `listed` (a DuckDB list): the columns, the kind, and the order."""
+def changelog_select(spec: SourceSpec, format_: str, listed: str, metadata: Sequence[str] = ()) -> str:
+    """A SELECT of the changes in the files `listed` (a DuckDB list): the columns, the kind, and the order.
+
+    `metadata` are columns made of `filename`.
+    """
     message = "json"
     if spec.options.get("debezium-json.schema-include") == "true":
         message = "json -> '$.payload'"
@@ -48,11 +53,12 @@ def changelog_select(spec: SourceSpec, format_: str, listed: str) -> str:
         for key in ("database", "table")
         if (pattern := spec.options.get(f"canal-json.{key}.include")) is not None
     )
-    items = ", ".join(f"{_value(c)} AS {quote_identifier(c.name)}" for c in spec.physical)
+    items = ", ".join([*(f"{_value(c)} AS {quote_identifier(c.name)}" for c in spec.physical), *metadata])
+    beside, named = (", filename", ", filename = true") if metadata else ("", "")
     return (
         f"SELECT {items}, change.kind AS {_KIND}, row_number() OVER () AS {_ORDER}\n"
-        f"FROM (\n  SELECT unnest({_CHANGES[format_]}) AS change\n"
-        f"  FROM (SELECT {message} AS m FROM read_ndjson_objects({listed}))\n"
+        f"FROM (\n  SELECT unnest({_CHANGES[format_]}) AS change{beside}\n"
+        f"  FROM (SELECT {message} AS m{beside} FROM read_ndjson_objects({listed}{named}))\n"
         f"  WHERE json_type(m) = 'OBJECT'{wanted}\n)"
     )
 

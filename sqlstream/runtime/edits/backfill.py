@@ -8,6 +8,8 @@ journal names the versions.
 - *Watermarks.* A source that has ended is at the watermark that the manifest says was applied to it, and never beyond. So
   a window that is open there has dropped no row as late, and one that is closed there is closed. Rows that were late once
   are late again, or not (the cuts between epochs are others), but only for windows that are closed at the end.
+- *Input that had ended* goes on at its resume watermark, as where more has come: what was given stays closed, and a window
+  that reaches beyond it, which nobody has been given, stays open. It is given when the run sees that there is no more.
 - *Rows that could not be read or were late* were told when they were read first; here they are counted.
 - *Time to live.* The clock stands still at the time when the backfill began: all of the history counts as touched then.
 - *Order.* Rows of one source come in its order. Those of several sources meet in another order than they did at first.
@@ -23,6 +25,7 @@ from pathlib import Path
 
 from sqlstream.connectors.api import Limits, Position, Rereadable, SinkPart, Source, SourcePlan
 from sqlstream.runtime.edits.backfilled_rows import KeptRows
+from sqlstream.runtime.loop import watermarks
 from sqlstream.runtime.loop.admission import Admission
 from sqlstream.runtime.loop.epochs import EpochLoop
 from sqlstream.runtime.loop.faults import Faults, no_faults
@@ -92,8 +95,8 @@ def backfill(
     parallelism. A source that `until` does not know has read nothing. Raises DiagnosticError: DAT008 if history is gone,
     and as a run.
     """
-    known = go_on(until.sources, program.plan.sources)
     plan = cut_down(program.plan, states, sinks)
+    known = _going_on(until, program.plan, plan)
     ends = {
         spec.name: known[spec.name].applied if spec.name in known else WATERMARK_MIN for spec in plan.sources
     }
@@ -221,6 +224,16 @@ class _Unread:
 
     def lag(self, position: Position) -> int | None:
         return 0
+
+
+def _going_on(until: Manifest, whole: PhysicalPlan, plan: PhysicalPlan) -> dict[str, SourceState]:
+    """The sources as they go on from a manifest; those that `plan` reads and that had ended, as if there were more."""
+    read = {spec.name for spec in plan.sources}
+    known = go_on(until.sources, whole.sources)
+    return {
+        name: watermarks.resumed(state) if state.exhausted and name in read else state
+        for name, state in known.items()
+    }
 
 
 def _history(

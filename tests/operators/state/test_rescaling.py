@@ -216,15 +216,19 @@ def test_a_key_in_a_group_that_is_not_its_own_is_damage(tmp_path: Path) -> None:
         state.write(None, (3, 64))
 
 
-def test_tables_that_the_query_no_longer_has_come_along(tmp_path: Path) -> None:
-    """Their rows are there, and decide nothing; a later query may read them."""
+@pytest.mark.parametrize("layout", [(3, 128), (2, 77)])
+def test_what_is_in_tables_that_the_query_no_longer_has_is_deleted(layout: Layout, tmp_path: Path) -> None:
+    """Nothing keeps it up to date: should a later query have the table again, it is not there."""
     state = written(tmp_path)
-    content = state.content()
+    before, content = (state.versions, state.layout), state.content()
     whole = state.schema
-    state.schema = dataclasses.replace(whole, tables=whole.tables[1:])
-    state.write(None, (2, 77))
-    state.schema = whole
-    assert state.content() == content
+    for absent in whole.tables:
+        state.versions, state.layout = before
+        state.schema = dataclasses.replace(whole, tables=tuple(t for t in whole.tables if t is not absent))
+        state.write(None, layout)
+        state.schema = whole
+        assert state.content() == {**content, absent.name: []}
+        assert not all(version.is_empty for version in state.versions)
 
 
 @pytest.mark.parametrize("damage", ["delete", "flip"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.runtime.loop.admission import Admission
+from sqlstream.runtime.loop.watermarks import resumed
 from sqlstream.storage.manifest import Manifest
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN
 from sqlstream_planner.batch.to_duckdb import to_duckdb
@@ -139,28 +141,53 @@ def test_open_windows_have_every_row(tmp_path: Path, name: str, after: int, late
         assert_same(collected.folded("out"), expected(made, query, {"t": data}, original))
 
 
+@pytest.mark.parametrize("more", [False, True])
 @pytest.mark.parametrize("name", QUERIES)
-def test_where_the_input_had_ended_all_windows_are_closed(tmp_path: Path, name: str) -> None:
+def test_where_the_input_had_ended_windows_that_nobody_was_given_are_open(
+    tmp_path: Path, name: str, more: bool
+) -> None:
+    """They reach beyond all that was read: they are given when it shows that there is no more, or with what has come."""
     made = World(tmp_path, table())
     made.lines("t/0.json", EVENTS)
     query = QUERIES[name]
     with collecting():
-        made.run(OLD, rows_per_epoch=7)
-        plain = made.run(query, state="plain", rows_per_epoch=7)
-        found = check_same(made, query, plain)
-    assert not any(found["tables"].values())
-    assert found["found"].sources["t"].applied == WATERMARK_MAX
-    made.adopt(query, found["found"])
-    # What comes later belongs to windows that nobody has closed, or is late.
-    more = rows((84, 9, 1), (91, 9, 1), (100, 9, 1), (119, 9, 1), (121, 9, 2), (200, 9, 3))
-    made.lines("t/1.json", more)
-    with collecting() as ours:
+        original = made.run(OLD, rows_per_epoch=7)
+        assert original.sources[0].applied == WATERMARK_MAX
+        found = made.backfill(query)
+    (source,) = found.sources.values()
+    assert source == resumed(original.sources[0])
+    made.adopt(query, found)
+    later = rows((91, 9, 1), (100, 9, 1), (119, 9, 1), (121, 9, 2), (200, 9, 3)) if more else []
+    if more:
+        made.lines("t/1.json", later)
+    with collecting() as collected:
         end = made.run(query)
-    with collecting() as theirs:
-        plain = made.run(query, state="plain")
-    assert_same(ours.folded("out"), theirs.folded("out"))
-    assert end.tally.total == plain.tally.total
-    assert end.tally.total > 0
+    data = {"t": [*EVENTS, *later]}
+    given = expected(made, query, data, replace(original, sources=(source,)))
+    assert given
+    assert_same(collected.folded("out"), given)
+    assert end.sources[0].applied == WATERMARK_MAX
+    assert end.tally.total == 0
+    assert not any(made.tables_of(made.plan(query).physical, versions_of(end)).values())
+
+
+def test_windows_that_were_given_when_the_input_ended_are_not_given_again(tmp_path: Path) -> None:
+    made = World(tmp_path, table())
+    made.lines("t/0.json", EVENTS)
+    query = QUERIES["tumble"].replace("SUM(v)", "MAX(v)")
+    with collecting() as collected:
+        original = made.run(QUERIES["tumble"], rows_per_epoch=7)
+        windows = {row[1] for row in collected.folded("out")}
+        found = made.backfill(query)
+    assert found.sources["t"].applied == original.sources[0].resume
+    assert not any(made.tables_of(made.plan(query).physical, found.versions).values())
+    made.adopt(query, found)
+    made.lines("t/1.json", rows((81, 1, 1), (89, 1, 1), (95, 1, 1), (101, 2, 2)))
+    with collecting() as collected:
+        end = made.run(query)
+    assert not windows & {row[1] for row in collected.folded("out")}
+    assert len(collected.folded("out")) == 1
+    assert end.tally.total == 3
 
 
 def test_a_watched_source(tmp_path: Path) -> None:

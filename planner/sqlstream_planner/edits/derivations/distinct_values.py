@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlstream_operators.plan.changelog_spec import DistinctValuesSpec
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.edits.derivations.keys import mapped_keys
@@ -42,7 +44,13 @@ def derive_distinct_values(old: Stored, wanted: Wanted) -> Derived | None:
         together = merged(table, [f"CAST({add}({name}) AS {type_}) AS {name}" for name, type_ in names])
     first = DerivedTable(table.name, (read,), rows, together)
     times = times_of(wanted.state, first, old, keys)
-    return Derived(Derivation("distinct values", (first, *times)), keys.reason)
+    values = {f.name for m, f in wanted.state.keys().items() if m.op == "distinct value"}
+    by = replace(
+        keys,
+        keys={name: text for name, text in keys.keys.items() if name not in values},
+        before=keys.before - len(values),
+    )
+    return Derived(Derivation("distinct values", (first, *times)), by.reason)
 
 
 def _values(state: Stored) -> set[Form]:
