@@ -17,6 +17,7 @@ from tests.edits.derived import (
     CHANGES,
     DUCK,
     GROUPS,
+    NOW,
     PHASES,
     Loaded,
     data,
@@ -30,6 +31,7 @@ from tests.edits.derived import (
 from tests.edits.test_accumulators import DERIVED
 from tests.edits.test_groups import ROLLED_UP
 from tests.edits.test_ranked_rows import ALL_ROWS, BEST, WINDOWED
+from tests.edits.test_time_to_live import QUERIES, TTL
 from tests.edits.test_widened import SAME_VALUES, WIDER
 from tests.edits.test_windows import SAME_SLICES
 from tests.examples import examples
@@ -48,6 +50,7 @@ CASES: dict[str, tuple[str, tuple[str, str]]] = {
     "sums of a multiset": (CHANGES, DERIVED["from a multiset, rolled up"][1:]),
     "extremes in windows": (APPEND, DERIVED["extremes in windows with a filter"][1:]),
     "wider types": (CHANGES, (SAME_VALUES["keys and accumulators"],) * 2),
+    "a time to live": (CHANGES, (QUERIES["distinct values"], TTL + QUERIES["distinct values"])),
     "the best of windows": (APPEND, (WINDOWED.format("", "<= 3"), WINDOWED.format("", "<= 1"))),
 }
 
@@ -55,7 +58,7 @@ CASES: dict[str, tuple[str, tuple[str, str]]] = {
 def run(plan: PhysicalPlan, before: Loaded, now_us: int = 0) -> MemoryStores:
     """The stores after the job; the old states are in those of `before`."""
     stores = MemoryStores(SHARDS, GROUPS)
-    stores.stores.update(before.stores.stores)
+    stores.stores.update({(f"{id_}~before", n): store for (id_, n), store in before.stores.stores.items()})
     context: dict[str, Any] = {**before.driver.context, "now_us": now_us}
     epoch = EpochContext(99, SHARDS, GROUPS, {}, {}, **context)
     messages: list[Message] = []
@@ -84,7 +87,7 @@ def test_the_job_makes_the_states_that_the_new_operators_have(name: str, draw: s
     before, after = loaded(old, epochs, shards=SHARDS), loaded(new, epochs, shards=SHARDS)
     wanted = [edit for edit in needed(old, new) if edit.derivation is not None]
     assert wanted
-    made = Loaded(before.driver, run(adaptation_plan(wanted, new.physical.options), before))
+    made = Loaded(before.driver, run(adaptation_plan(wanted, new.physical.options, NOW), before, NOW))
     for edit in wanted:
         for table in edit.state.tables:
             ours, theirs = made.rows(edit.state.state_id, table), after.rows(edit.state.state_id, table)

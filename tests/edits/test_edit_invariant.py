@@ -106,13 +106,19 @@ def test_what_rules_can_not_carry_is_read_again_beside_the_rest(name: str, cut: 
     assert Verdict.BACKFILL in _carried(MIXED[name], cut)
 
 
-def _carried(queries: tuple[str, str], cut: int) -> set[Verdict]:
-    """Run an edit, compare after both runs; the verdicts about the new states."""
+@pytest.mark.parametrize("name", ["a key dropped", "fewer of the best", "ranked anew"])
+def test_a_time_to_live_is_added(name: str) -> None:
+    query, _ = EDITS[name]
+    assert _carried((query, query), 25, TTL) == {Verdict.ADAPT}
+
+
+def _carried(queries: tuple[str, str], cut: int, before: str = "") -> set[Verdict]:
+    """Run an edit, compare after both runs; the verdicts about the new states. `before` stands before the new query."""
     rows = some_rows(cut, 40)
     with tempfile.TemporaryDirectory() as where:
         folder = Path(where)
         (folder / "input").mkdir()
-        plans = [planned(folder, query) for query in queries]
+        plans = [planned(folder, query, text) for query, text in zip(queries, ("", before), strict=True)]
         edits = decide(plans[0].physical, plans[1].physical, plans[1].state_nodes)
         assert any(e.derivation is not None or e.verdict is Verdict.KEEP for e in edits)
         read: list[dict[str, Any]] = []

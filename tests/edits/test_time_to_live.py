@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sqlstream.planning import plan_file
 from sqlstream_operators.plan.state_ttl import AT, EXPIRY, TOUCHED, granularity_us
-from sqlstream_planner.edits.verdict import Verdict
-from tests.edits.derived import APPEND, CHANGES, PHASES, assert_derived, data, needed, planned
+from sqlstream_planner.edits.verdict import NOW_US, Verdict
+from tests.edits.derived import (
+    APPEND,
+    CHANGES,
+    DUCK,
+    NOW,
+    PHASES,
+    assert_derived,
+    columns_of,
+    data,
+    needed,
+    planned,
+)
 from tests.edits.test_ranked_rows import top
 from tests.examples import examples
 
@@ -89,6 +102,36 @@ def test_other_distinct_values_are_computed_anew(query: str) -> None:
     distinct = needed(old, planned(query))[0]
     assert distinct.verdict is Verdict.BACKFILL
     assert distinct.derivation is None
+
+
+KEYED = """CREATE TABLE c (k INT, v INT, PRIMARY KEY (k) NOT ENFORCED)
+WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'debezium-json');
+CREATE TABLE o WITH ('connector' = 'print') AS SELECT k, v FROM c;
+"""
+CONFLICTS = """CREATE TABLE c (k INT, v INT) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');
+CREATE TABLE o (k INT, v INT, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'duckdb', 'path' = 'o.duckdb');
+INSERT INTO o SELECT k, v FROM c ON CONFLICT DO NOTHING;
+"""
+
+
+@pytest.mark.parametrize("text", [KEYED, CONFLICTS])
+def test_rows_of_keys_are_touched_when_a_time_to_live_is_added(text: str) -> None:
+    old, new = (plan_file(f"{before}{text}", file="p.sql") for before in ("", TTL))
+    [edit] = needed(old, new)
+    assert edit.verdict is Verdict.ADAPT
+    assert edit.derivation is not None
+    row, touched, expiry = edit.derivation.tables
+    assert edit.new is not None
+    assert edit.old is not None
+    for shown, wanted in ((row, "row"), (touched, TOUCHED), (expiry, EXPIRY)):
+        assert shown.table == wanted
+        columns = [(c.name, c.type) for c in columns_of(edit.new.state.table(wanted))]
+        names = [c.name for c in columns_of(edit.old.state.table("row"))]
+        DUCK.register("old.row", pa.table({name: pa.array([1, None, 2], pa.int32()) for name in names}))
+        rows = DUCK.query(shown.rows.replace(NOW_US, str(NOW)))
+        DUCK.drop("old.row")
+        assert sorted(rows.column_names) == sorted(name for name, _ in columns)
+        assert rows.num_rows == 3
 
 
 def test_times_are_cut_as_the_operator_does() -> None:

@@ -41,7 +41,7 @@ from sqlstream_planner.edits.verdict import (
 )
 
 Versions = Mapping[str, tuple[ShardVersion, ...]]
-_BACKFILLED = "~backfilled"
+_BACKFILLED, _BEFORE = "~backfilled", "~before"
 
 
 class Backfilled(Protocol):
@@ -91,7 +91,8 @@ def adapted(
         else:
             states[id_] = job.states.get(edit.old.state.state_id, ())
     if wanted:
-        read = {**job.states, **{f"{id_}{_BACKFILLED}": versions for id_, versions in backfilled.items()}}
+        read = {f"{id_}{_BEFORE}": versions for id_, versions in job.states.items()}
+        read |= {f"{id_}{_BACKFILLED}": versions for id_, versions in backfilled.items()}
         program = adaptation_plan(wanted, job.program.options, job.plan.now_us)
         plan = replace(job.plan, sources=(), restated=())
         made = runner.run(replace(job, program=program, plan=plan, states=read)).states
@@ -167,7 +168,7 @@ def _operated(name: str, edit: StateEdit, derived: Sequence[DerivedInput]) -> It
     if isinstance(spec, WindowTopNSpec):
         spec = replace(spec, watermark_sources=())  # nothing closes here
     read = dict.fromkeys(table for d in derived for table in d.reads)
-    steps: list[Step] = [ReadStateStep(f"old.{table}", old, table) for table in read]
+    steps: list[Step] = [ReadStateStep(f"old.{table}", _before(old), table) for table in read]
     outputs, inputs = [], []
     for number, d in enumerate(derived, 1):
         given, edge = f"input{number}", _edge(name, f"input{number}")
@@ -194,7 +195,9 @@ def _rows_of(
     elif edit.derivation is None and _has_table(edit, table) and not (missing and table.layout == "list"):
         kept = f"{table.name}.kept"
         assert edit.old is not None
-        steps.append(ReadStateStep(kept, replace(state, state_id=edit.old.state.state_id), table.name))
+        steps.append(
+            ReadStateStep(kept, replace(state, state_id=_before(edit.old.state).state_id), table.name)
+        )
     if missing:
         again = f"{table.name}.backfilled"
         known_as = f"{state.state_id}{_BACKFILLED}"
@@ -237,7 +240,7 @@ def _reading(
     """The stage that reads an old state for some new tables."""
     derived = tuple(derived)
     read = dict.fromkeys(table for _, d in derived for table in d.reads)
-    steps: list[Step] = [ReadStateStep(f"old.{table}", old, table) for table in read]
+    steps: list[Step] = [ReadStateStep(f"old.{table}", _before(old), table) for table in read]
     outputs = []
     for table, d in derived:
         steps.append(FragmentStep(table.name, d.rows, tuple(f"old.{t}" for t in d.reads)))
@@ -245,6 +248,11 @@ def _reading(
         keys = tuple(f.name for f in table.key)
         outputs.append(ExchangeOutput(table.name, _edge(name, table.name), keys, columns))
     return Stage(f"{name}.{step}", 1, (), tuple(steps), tuple(outputs))
+
+
+def _before(old: StateSchema) -> StateSchema:
+    """An old state as it is read: the new one may have its id, and begins empty."""
+    return replace(old, state_id=f"{old.state_id}{_BEFORE}")
 
 
 def _edge(name: str, table: str) -> str:

@@ -7,7 +7,7 @@ from sqlstream_operators.plan.schema import KIND_COLUMN, Column
 from sqlstream_operators.plan.types import VARCHAR
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.state import StateIdentity, StoredTable
-from sqlstream_planner.logical import ChangelogNormalize, Node
+from sqlstream_planner.logical import ChangelogNormalize, Node, column
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.operators.over_rows import (
     RowsInput,
@@ -16,6 +16,7 @@ from sqlstream_planner.physical.operators.over_rows import (
     stored_fields,
 )
 from sqlstream_planner.physical.planner import Planner
+from sqlstream_planner.physical.state_node import StateNode
 
 
 def plan_changelog_normalize(planner: Planner, node: Node) -> Block:
@@ -40,6 +41,9 @@ def plan_changelog_normalize(planner: Planner, node: Node) -> Block:
         ChangelogNormalizeSpec(state, tuple(f.name for f in state.tables[0].key), columns, columns),
         node.ttl_us,
         planner.ttls(node),
+    )
+    planner.state_nodes[spec.state.state_id] = StateNode(
+        node, planner.meanings, {f.id: column(f.id) for f in fields if f.id in node.keys}
     )
     rows = RowsInput((*columns, Column(KIND_COLUMN, VARCHAR, False)), tuple(f.id for f in fields))
     name = planner.stages.name(spec.kind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlstream_operators.plan.changelog_spec import FirstRowSpec
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.state import StateIdentity, StoredTable
-from sqlstream_planner.logical import FirstRow, Node
+from sqlstream_planner.logical import FirstRow, Node, column
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.operators.over_rows import (
     RowsInput,
@@ -14,6 +14,7 @@ from sqlstream_planner.physical.operators.over_rows import (
     stored_fields,
 )
 from sqlstream_planner.physical.planner import Planner
+from sqlstream_planner.physical.state_node import StateNode
 
 
 def plan_first_row(planner: Planner, node: Node) -> Block:
@@ -37,6 +38,9 @@ def plan_first_row(planner: Planner, node: Node) -> Block:
         FirstRowSpec(state, tuple(f.name for f in state.tables[0].key), columns, columns),
         node.ttl_us,
         planner.ttls(node),
+    )
+    planner.state_nodes[spec.state.state_id] = StateNode(
+        node, planner.meanings, {f.id: column(f.id) for f in fields if f.id in node.keys}
     )
     rows = RowsInput(columns, tuple(f.id for f in fields))
     name = planner.stages.name(spec.kind)
