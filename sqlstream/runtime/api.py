@@ -8,17 +8,18 @@ import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
 from typing import Protocol
 
-from sqlstream.connectors.api import ConnectorContext, Sink, Source
+from sqlstream.connectors.api import ConnectorContext, Sink, SinkPart, Source
 from sqlstream.connectors.filesystem.orders import FileOrders
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.coordination.lease import BEAT_S, Lease
 from sqlstream.runtime.edits.backfill import Backfilled, backfill
+from sqlstream.runtime.edits.backfilled_rows import written
 from sqlstream.runtime.loop import fork, moved_sources
 from sqlstream.runtime.loop.admission import DEFAULT_TARGET_S, Admission
 from sqlstream.runtime.loop.epochs import EpochLoop
@@ -30,6 +31,7 @@ from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.recovery import (
     check_compatible,
     committed_epoch,
+    is_accepted,
     is_fresh_fork,
     physical_plan,
     program_fingerprint,
@@ -38,7 +40,7 @@ from sqlstream.runtime.loop.recovery import (
 )
 from sqlstream.runtime.loop.reporting import Totals
 from sqlstream.runtime.loop.restarts import Restart, Restarts, RestartStrategy, strategy_of
-from sqlstream.runtime.loop.sink_edits import NOWHERE, restated_sinks
+from sqlstream.runtime.loop.sink_edits import NOWHERE, restated_sinks, sinks_from_history
 from sqlstream.runtime.loop.source_positions import go_on, own_folders
 from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
 from sqlstream.runtime.tasks.failures import error_of, machine_refuses
@@ -48,12 +50,13 @@ from sqlstream.storage import local_cache, run_folder
 from sqlstream.storage.checked_json import DamagedFileError
 from sqlstream.storage.garbage import RETAINED, GarbageCollector
 from sqlstream.storage.journal import Journal, damaged, digest_of
-from sqlstream.storage.manifest import EpochPlan, Manifest, RunInfo
+from sqlstream.storage.manifest import EpochPlan, Manifest, RunInfo, SourceState
 from sqlstream.storage.savepoints import Savepoints
 from sqlstream_operators.errors import DataError, InputFileError, MachineError, StateError, machine_trouble
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written
 from sqlstream_planner.edits.verdict import StateEdit
 from sqlstream_planner.physical.state_node import NO_NODES, StateNodes
@@ -178,7 +181,15 @@ def run_pipeline(
         run_folder.sweep()
         context = ConnectorContext(store, base, orders=orders, tell=tell)
         program = _program(
-            plan, secrets or Secrets(), journal, found.last, connectors or REGISTERED, context, sql, edits
+            plan,
+            secrets or Secrets(),
+            journal,
+            found.last,
+            connectors or REGISTERED,
+            context,
+            sql,
+            edits,
+            accept,
         )
         if orders is not None and not restarts.is_up:
             orders.check(
@@ -200,11 +211,14 @@ def run_pipeline(
             **({} if poll_s is None else {"poll_s": poll_s}),
         )
 
-        def from_history(program: Program, *, states: Collection[str], until: Manifest) -> Backfilled | None:
-            with _history_told(edits, states):
-                return backfill(
+        def from_history(
+            program: Program, *, states: Collection[str], sinks: Collection[str], until: Manifest
+        ) -> _FromHistory | None:
+            with _history_told(edits, states, sinks):
+                made = backfill(
                     program,
                     states=states,
+                    sinks=sinks,
                     until=until,
                     store=store,
                     runner=runner,
@@ -214,6 +228,7 @@ def run_pipeline(
                     check_lease=lease.check,
                     wall_clock=wall_clock,
                 )
+            return None if made is None else _FromHistory(made, store, base, program.secrets)
 
         return EpochLoop(
             program,
@@ -260,8 +275,36 @@ def run_pipeline(
             lease.release()
 
 
+@dataclass(frozen=True, slots=True)
+class _FromHistory:
+    """What a backfill made, for the epoch that adopts it."""
+
+    made: Backfilled
+    store: CheckpointStore
+    base_dir: str
+    secrets: Secrets
+
+    @property
+    def versions(self) -> Mapping[str, tuple[ShardVersion, ...]]:
+        """The states, by their ids."""
+        return self.made.versions
+
+    @property
+    def sources(self) -> Mapping[str, SourceState]:
+        """The sources as the run goes on with them."""
+        return self.made.sources
+
+    def rows_for(self, sink: SinkSpec, epoch: int) -> tuple[SinkPart, ...]:
+        """The rows that the history has for a sink, as parts that `epoch` commits."""
+        context = ConnectorContext(self.store, self.base_dir)
+        writer = REGISTERED.writer(self.secrets.resolved(sink), context)
+        return written(sink, self.made.parts.get(sink.name, ()), self.store, writer, epoch)
+
+
 @contextmanager
-def _history_told(edits: Iterable[StateEdit], states: Collection[str]) -> Iterator[None]:
+def _history_told(
+    edits: Iterable[StateEdit], states: Collection[str], sinks: Collection[str]
+) -> Iterator[None]:
     """Says of history that is gone how to do without it: exit code 3, consent is needed."""
     try:
         yield
@@ -269,6 +312,7 @@ def _history_told(edits: Iterable[StateEdit], states: Collection[str]) -> Iterat
         if all(d.code != "DAT008" for d in error.diagnostics):
             raise
         steps = [e.step for e in edits if e.new is not None and e.new.state.state_id in states]
+        steps += sinks
         way = " ".join(f"--accept fresh:{step}" for step in steps)
         told = [
             replace(
@@ -337,6 +381,7 @@ def _program(
     context: ConnectorContext,
     sql: str | None,
     edits: tuple[StateEdit, ...],
+    accept: Collection[str],
 ) -> Program:
     text = plan_json.to_text(plan).encode()
     sinks = {spec.name: connectors.sink(secrets.resolved(spec), context) for spec in plan.sinks}
@@ -359,6 +404,7 @@ def _program(
             new = tuple(name for name in specs if name not in {spec.name for spec in before.sinks})
     positions = () if last is None else last.positions
     known = go_on(positions, plan.sources)
+    unread = frozenset(spec.name for spec in plan.sources if spec.name not in known)
     folders = own_folders(known, plan.sources, taken=[state.folder for state in positions])
     return Program(
         plan=plan,
@@ -374,6 +420,7 @@ def _program(
         moved=frozenset(moved),
         restated=restated,
         new_sinks=new,
+        from_history=sinks_from_history(new, plan, unread, lambda name: is_accepted(name, accept)),
         edits=edits,
         secrets=secrets,
         sql=sql,

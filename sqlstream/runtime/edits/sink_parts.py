@@ -73,6 +73,7 @@ def sink_parts(
         detail = result = ""
         if spec.name not in former and change is SinkChange.BROUGHT:
             change = SinkChange.WHOLE
+            detail = "what was read is read again for it" if missing_answers(now, spec.name) else ""
         if change is SinkChange.FROM_NOW_ON and spec.name not in former:
             detail = "only what is read from now on"
             result = f"`{spec.name}` has {detail}."

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from sqlstream.connectors.api import SinkPart
 from sqlstream.runtime.loop.program import Program
 from sqlstream.runtime.tasks.job import EpochJob, JobRunner
 from sqlstream.storage.manifest import Manifest, SourceState
@@ -24,6 +25,7 @@ from sqlstream_operators.plan.spec import (
     OperatorStep,
     PhysicalPlan,
     ReadStateStep,
+    SinkSpec,
     Stage,
     Step,
 )
@@ -45,11 +47,15 @@ _BACKFILLED, _BEFORE = "~backfilled", "~before"
 
 
 class Backfilled(Protocol):
-    """States that were computed from the sources' history, and how far the sources are, by name."""
+    """What was computed from the sources' history: states, rows for sinks, and how far the sources are, by name."""
 
     @property
     def versions(self) -> Versions:
         """The states, by their ids."""
+        ...
+
+    def rows_for(self, sink: SinkSpec, epoch: int) -> tuple[SinkPart, ...]:
+        """The rows that the history has for a sink, as parts that `epoch` commits."""
         ...
 
     @property
@@ -59,9 +65,11 @@ class Backfilled(Protocol):
 
 
 class Backfill(Protocol):
-    """Computes states of a program over what its sources have read by a manifest; None if it was asked to stop."""
+    """Computes states and sinks' rows of a program over what its sources have read by a manifest; None if it was stopped."""
 
-    def __call__(self, program: Program, *, states: Collection[str], until: Manifest) -> Backfilled | None:
+    def __call__(
+        self, program: Program, *, states: Collection[str], sinks: Collection[str], until: Manifest
+    ) -> Backfilled | None:
         """Run the side job; see the class."""
         ...
 

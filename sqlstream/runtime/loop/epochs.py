@@ -189,14 +189,14 @@ class EpochLoop:
 
     def _has_backfilled(self) -> bool:
         """Compute what of an edited query's state needs the sources' history; False if the run is to stop."""
-        wanted = backfilled_states(self._program.edits)
-        if not wanted or self._backfilled is not None:
+        wanted, sinks = backfilled_states(self._program.edits), self._program.from_history
+        if not (wanted or sinks) or self._backfilled is not None:
             return True
         last = self._state.last
         if self._backfill is None or last is None:
             raise InternalError("a run that can't backfill was given an edit that needs it")
         self._on_phase("reading the sources' history again")
-        self._backfilled = self._backfill(self._program, states=wanted, until=last)
+        self._backfilled = self._backfill(self._program, states=wanted, sinks=sinks, until=last)
         if self._backfilled is None:
             return False
         self._faults("backfilled", last.epoch)
@@ -393,6 +393,11 @@ class EpochLoop:
             self._faults("adapted", plan.epoch)
         nothing = {source.name: SourceOutcome() for source in plan.sources}
         outcome = self._runner.run(now) if plan.restated else EpochOutcome(nothing, now.states, {})
+        if self._backfilled is not None:
+            history = self._backfilled
+            wanted = [s for s in now.program.sinks if s.name in self._program.from_history]
+            parts = {sink.name: history.rows_for(sink, plan.epoch) for sink in wanted}
+            outcome = replace(outcome, parts={**outcome.parts, **parts})
         if plan.retracts:
             outcome = _put_after(self._runner.run(self._retracting(job)), outcome)
         return outcome

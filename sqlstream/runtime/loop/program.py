@@ -43,7 +43,8 @@ class Program:
     in the state directory. `former_sinks` are those of the program that wrote the last manifest, to commit it again; of
     them `moved` have other options now, and say themselves whether they have what was committed.
     `secrets` are what references in the plan stand for. `restated` are sinks whose query was edited above its state, and
-    which are to get the new answer for the old one; `new_sinks` get it for the first time. `edits` are what becomes of
+    which are to get the new answer for the old one; `new_sinks` get it for the first time, those in
+    `from_history` from what the sources have read so far. `edits` are what becomes of
     the states since the plan that wrote the last manifest, empty if that is this one.
     `ends` are for sources that are read again up to a position: the watermark (µs) that each had there, which it is at when
     it has ended, and never beyond. Any other source is at +infinity then. `stages_rows`: tasks leave what they have for
@@ -60,6 +61,7 @@ class Program:
     moved: frozenset[str] = frozenset()
     restated: tuple[str, ...] = ()
     new_sinks: tuple[str, ...] = ()
+    from_history: tuple[str, ...] = ()
     edits: tuple[StateEdit, ...] = ()
     sql: str | None = None
     ends: Mapping[str, int] = field(default_factory=dict)

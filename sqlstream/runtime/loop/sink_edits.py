@@ -81,12 +81,12 @@ def edits_by_sink(
                 yield spec, (_new(spec, gone, at, _way(spec, now)),)
             elif not missing_answers(now, spec.name):
                 yield spec, (_given_all(spec, at),)
-            elif all(source.name in unread for source in cut_down(now, (), (spec.name,)).sources):
-                yield spec, ()  # nothing of its input was read so far
+            elif _is_unread(spec, now, unread):
+                yield spec, ()
             elif accepted(spec.name) and spec.changelog == "append":
                 yield spec, (_from_now_on(spec, at),)
             else:
-                yield spec, (_new(spec, gone, at, _way(spec, now)),)
+                yield spec, (_from_history(spec, at),)
             continue
         old, new = read_sink_identity(former[spec.name].identity), read_sink_identity(spec.identity)
         found: Iterable[Diagnostic] = ()
@@ -95,6 +95,25 @@ def edits_by_sink(
         elif not same_text:
             found = _unknown(former[spec.name], spec, before.stages == now.stages, at)
         yield spec, tuple(found)
+
+
+def sinks_from_history(
+    new: Iterable[str], now: PhysicalPlan, unread: Collection[str], accepted: Callable[[str], bool]
+) -> tuple[str, ...]:
+    """Those of the `new` sinks that are given what the sources have had for them: it is not in the state."""
+    specs = {spec.name: spec for spec in now.sinks}
+    return tuple(
+        name
+        for name in new
+        if missing_answers(now, name)
+        and not _is_unread(specs[name], now, unread)
+        and not (accepted(name) and specs[name].changelog == "append")
+    )
+
+
+def _is_unread(spec: SinkSpec, now: PhysicalPlan, unread: Collection[str]) -> bool:
+    """Whether nothing was read so far of what feeds a sink."""
+    return all(source.name in unread for source in cut_down(now, (), (spec.name,)).sources)
 
 
 def restated_sinks(before: PhysicalPlan, now: PhysicalPlan) -> tuple[str, ...]:
@@ -163,6 +182,19 @@ def _from_now_on(spec: SinkSpec, at: Written) -> Diagnostic:
         f"the table `{spec.name}` is new, and is given rows from now on",
         at.query,
         ("what was read so far is not in it, which was accepted",),
+        severity="warning",
+    )
+
+
+def _from_history(spec: SinkSpec, at: Written) -> Diagnostic:
+    return Diagnostic(
+        "STA017",
+        f"the table `{spec.name}` is new, and is given what the sources have had for it so far",
+        at.query,
+        ("what was read is read again for it, up to where the sources are",),
+        f"to begin it with what is read from now on: --accept fresh:{spec.name}"
+        if spec.changelog == "append"
+        else None,
         severity="warning",
     )
 

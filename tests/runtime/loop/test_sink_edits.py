@@ -100,6 +100,11 @@ class Job:
             for w, k, n in rows
         }
 
+    def batch_rows(self) -> list[tuple[int, int]]:
+        """The columns `k` and `v` of all input."""
+        lines = (line for f in sorted((self.folder / "in").glob("*")) for line in f.read_text().splitlines())
+        return [(row["k"], row["v"]) for row in map(json.loads, lines)]
+
     def lines(self, folder: str = "out", ending: str = "json") -> Counter[str]:
         files = (self.folder / folder).glob(f"*.{ending}")
         return Counter(line for file in files for line in file.read_text().splitlines())
@@ -377,16 +382,50 @@ def test_a_new_sink_is_told_of(job: Job) -> None:
     assert [(d.code, d.message) for d in job.warnings] == [("STA017", "the table `p` is new")]
 
 
-def test_a_new_sink_whose_answer_is_not_kept(job: Job) -> None:
+def test_a_new_sink_whose_answer_is_not_kept_is_given_what_was_read(job: Job) -> None:
+    text = COUNTS.replace("{sink}", DUCK)
+    job.run(text, rows_per_epoch=1)
+    rows = f"CREATE TABLE p (k INT, v BIGINT) WITH ({JSON});\nINSERT"
+    kept = f"CREATE TABLE q (k INT, v BIGINT) WITH ({DUCK});\nINSERT"
+    more = text.replace("INSERT", rows, 1).replace("INSERT", kept, 1)
+    more += "\nINSERT INTO p SELECT k, v FROM t;\nINSERT INTO q SELECT k, v FROM t WHERE k > 1;"
+    job.add((1, 12, "a", 13))
+    at = max(manifests(job.folder / "state")) + 1
+    for point in ("planned", "prepared", "published"):
+        with pytest.raises(Crash):
+            job.run(more, faults=crash_at(point, at))
+    job.run(more)
+    assert job.lines() == Counter(
+        json.dumps({"k": k, "v": v}, separators=(",", ":")) for k, v in job.batch_rows()
+    )
+    assert job.table("SELECT * FROM q") == Counter(row for row in job.batch_rows() if row[0] > 1)
+
+
+def test_new_windows_are_given_those_that_have_closed(job: Job) -> None:
     text = COUNTS.replace("{sink}", DUCK)
     job.run(text)
-    more = text.replace(
-        "INSERT", "CREATE TABLE p (k INT, n BIGINT) WITH ('connector' = 'blackhole');\nINSERT", 1
+    windows = (
+        WINDOWED.removeprefix(T)
+        .replace("{sink}", JSON)
+        .replace("TABLE o", "TABLE w")
+        .replace("INTO o", "INTO w")
     )
-    [told] = job.refused(f"{more}\nINSERT INTO p SELECT k, v FROM t;")
-    assert (told.code, told.message) == ("STA013", "the query writes the table `p`, which it did not before")
-    assert told.span is not None
-    assert told.span.line == 6
+    job.add((1, 12, "a", 33), (1, 2, "a", 95))
+    job.run(text + "\n" + windows)
+    assert [(d.code, d.message) for d in job.warnings] == [
+        ("STA017", "the table `w` is new, and is given what the sources have had for it so far")
+    ]
+    assert job.lines() == Counter(list(job.batch(WINDOWED.replace("{sink}", JSON))))
+
+
+def test_a_new_sink_may_begin_now(job: Job) -> None:
+    text = COUNTS.replace("{sink}", DUCK)
+    job.run(text)
+    more = text.replace("INSERT", f"CREATE TABLE p (k INT, v BIGINT) WITH ({JSON});\nINSERT", 1)
+    job.add((9, 12, "a", 13))
+    job.run(f"{more}\nINSERT INTO p SELECT k, v FROM t;", accept=["fresh:p"])
+    assert [d.code for d in job.warnings] == ["STA016"]
+    assert job.lines() == Counter(['{"k":9,"v":12}'])
 
 
 def test_a_sink_that_was_left_out_is_given_its_answer_once_it_is_empty(job: Job) -> None:
