@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import duckdb
@@ -85,10 +86,11 @@ def test_another_place_is_refused(written: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_another_source_is_refused(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(written, TEXT.replace("'path' = 'in'", "'path' = 'out'")) == 4
+    shutil.copytree(written.parent / "in", written.parent / "other")
+    assert run(written, TEXT.replace("'path' = 'in'", "'path' = 'other'")) == 4
     told = capsys.readouterr().err
     assert "error[STA011]: the table `t` is other data than before" in told
-    assert "= note: path was 'in' and is 'out'" in told
+    assert "= note: path was 'in' and is 'other'" in told
 
 
 def test_rows_from_now_on_are_told_of(written: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -105,7 +105,7 @@ MATRIX = (
         "sum-where-distinct-values-are-counted",
         _group("COUNT(DISTINCT v), COUNT(*)"),
         _group("SUM(DISTINCT v), COUNT(*)"),
-        "BACKFILL",
+        "ADAPT",
     ),
     Edit(8, "not-derivable", _group("COUNT(*), SUM(v)"), _group("COUNT(*), MAX(v)"), "BACKFILL"),
     Edit(

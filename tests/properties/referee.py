@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -142,11 +143,13 @@ def _order(value: Any) -> Any:
         return (3, "")
     if value is None:
         return (0, "")
+    if isinstance(value, dict):
+        return (5, tuple((str(k), _order(v)) for k, v in value.items()))
     if isinstance(value, datetime):
-        return (1, value.isoformat())
-    if isinstance(value, int | Decimal):
-        return (1, f"{value:+050.4f}" if value >= 0 else f"-{10**40 + value:050.4f}")
-    return (2, repr(value))
+        return (2, value.isoformat())
+    if isinstance(value, int) or (isinstance(value, Decimal) and value.is_finite()):
+        return (1, Fraction(value))  # 3 is 3.00, whatever its type
+    return (6, repr(value))
 
 
 def _same(one: Any, other: Any) -> bool:
