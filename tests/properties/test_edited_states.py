@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
-from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sqlstream_planner.diagnostics import Diagnostic
 from tests.examples import examples
-from tests.properties.in_process import run_here
 from tests.properties.query_generator import rows
-from tests.properties.referee import assert_same
-from tests.properties.test_edited_answers import held, planned
-from tests.properties.updating import TABLE, batch
+from tests.properties.test_edited_answers import check_chain, planned
+from tests.properties.updating import TABLE
 
 #: Aggregates of `t`, each with its name.
 AGGREGATES = (
@@ -101,28 +95,11 @@ def test_a_chain_of_edited_queries(
     rows_per_epoch: int,
     shards: list[int],
 ) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "input").mkdir()
-        read: list[dict[str, Any]] = []
-        for number, one in enumerate(queries):
-            new = (
-                [{"k": None, "v": None, "s": None, "b": True}, *first]
-                if not number
-                else later[number - 1 :: len(queries) - 1]
-            )
-            lines = "".join(json.dumps(row) + "\n" for row in new)
-            (folder / "input" / f"{number}.json").write_text(lines)
-            read = [*read, *new]
-            plan = planned(folder, text(one))
-            warnings: list[Diagnostic] = []
-            run_here(
-                plan,
-                folder,
-                parallelism=shards[number],
-                rows_per_epoch=rows_per_epoch,
-                sql=plan.masked_sql,
-                tell=warnings.append,
-            )
-            names = [c.name for c in plan.physical.sinks[0].schema]
-            assert_same(held(folder, names), batch(folder, plan, read))
+    check_chain(
+        lambda folder, number: planned(folder, text(queries[number])),
+        len(queries),
+        first,
+        later,
+        rows_per_epoch,
+        shards,
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -140,13 +139,18 @@ class StateEdit:
 
     def fresh(self) -> StateEdit:
         """The same, with what would be backfilled beginning empty."""
-        if not any(f.verdict is Verdict.BACKFILL for f in self.fields):
+        if not self.needs_history:
             return self
         fields = tuple(
             replace(f, verdict=Verdict.FRESH, reason="it begins now") if f.verdict is Verdict.BACKFILL else f
             for f in self.fields
         )
         return replace(self, verdict=Verdict.FRESH, fields=fields)
+
+    @property
+    def needs_history(self) -> bool:
+        """Whether some of it is computed from the sources' history."""
+        return any(f.verdict is Verdict.BACKFILL for f in self.fields)
 
     @property
     def missing(self) -> tuple[FieldEdit, ...]:
@@ -162,8 +166,3 @@ class StateEdit:
             and self.new.state.state_id == self.old.state.state_id
             and self.new.state.schema_id == self.old.state.schema_id
         )
-
-
-def states_needed(edits: tuple[StateEdit, ...], verdict: Verdict) -> Iterator[StateEdit]:
-    """The edits of states of the new query that have this verdict."""
-    return (edit for edit in edits if edit.new is not None and edit.verdict is verdict)

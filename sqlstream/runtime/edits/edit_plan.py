@@ -233,7 +233,7 @@ def _history(
     wanted = {
         name
         for edit in edits
-        if edit.new is not None and any(f.verdict is Verdict.BACKFILL for f in edit.fields)
+        if edit.new is not None and edit.needs_history
         for name in sources_of(now, edit.new.state.state_id)
     }
     return history([s for s in now.sources if s.name in wanted], known, source_of, rows_per_second)
@@ -250,7 +250,7 @@ def _agreed(edit: StateEdit, now: PhysicalPlan, there: History) -> StateEdit:
 
 def _state(edit: StateEdit, before: _Before, now: PhysicalPlan, there: History) -> StatePart:
     readings: tuple[Reading, ...] = ()
-    if edit.new is not None and any(f.verdict is Verdict.BACKFILL for f in edit.fields):
+    if edit.new is not None and edit.needs_history:
         readings = tuple(there.readings[name] for name in sources_of(now, edit.new.state.state_id))
     title = _title(edit.state)
     was = "" if edit.old is None or edit.new is None else _title(edit.old.state)

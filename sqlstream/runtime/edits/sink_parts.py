@@ -1,4 +1,4 @@
-"""What each sink gets when a pipeline goes on with another file: as `sink_edits` and a fork decide it."""
+"""What each sink gets when a pipeline goes on with another file: as `edits_by_sink` and a fork decide it."""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ from sqlstream.runtime.loop.program import Program
 from sqlstream.runtime.tasks.job import EpochJob, JobRunner
 from sqlstream.storage.manifest import Manifest, SourceState
 from sqlstream_operators.plan.changelog_spec import WindowTopNSpec
-from sqlstream_operators.plan.schema import Column, Schema
 from sqlstream_operators.plan.spec import (
     ExchangeInput,
     ExchangeOutput,
@@ -30,7 +29,8 @@ from sqlstream_operators.plan.spec import (
     Step,
 )
 from sqlstream_operators.plan.state_schema import TIME, StateField, StateSchema, StateTable
-from sqlstream_operators.plan.types import BIGINT, quote_identifier
+from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_operators.state.loading import columns_of
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.edits.verdict import (
@@ -89,7 +89,7 @@ def adapted(
         if edit.new is None:
             continue
         id_ = edit.new.state.state_id
-        again = _is_backfilled(edit)
+        again = edit.needs_history
         if again and (edit.old is None or rekeyed):
             states[id_] = backfilled[id_]
         elif edit.old is None:
@@ -112,7 +112,7 @@ def adapted(
 
 def backfilled_states(edits: Iterable[StateEdit]) -> frozenset[str]:
     """The ids of the new states that need the sources' history."""
-    return frozenset(e.new.state.state_id for e in edits if e.new is not None and _is_backfilled(e))
+    return frozenset(e.new.state.state_id for e in edits if e.new is not None and e.needs_history)
 
 
 def _zeros(edit: StateEdit, table: str | None = None) -> frozenset[str]:
@@ -120,10 +120,6 @@ def _zeros(edit: StateEdit, table: str | None = None) -> frozenset[str]:
     return frozenset(
         f.name for f in edit.fields if f.verdict is Verdict.FRESH and f.counts and table in (None, f.table)
     )
-
-
-def _is_backfilled(edit: StateEdit) -> bool:
-    return any(f.verdict is Verdict.BACKFILL for f in edit.fields)
 
 
 def adaptation_plan(edits: Iterable[StateEdit], options: JobOptions, now_us: int = 0) -> PhysicalPlan:
@@ -156,7 +152,8 @@ def _stages(name: str, edit: StateEdit, state: StateSchema) -> Iterable[Stage]:
     if derived:
         yield from _first_stages(name, edit, state, derived.values())
     inputs = tuple(
-        ExchangeInput(f"{table}.rows", _edge(name, table), _columns(state.table(table))) for table in derived
+        ExchangeInput(f"{table}.rows", _edge(name, table), columns_of(state.table(table)))
+        for table in derived
     )
     steps: list[Step] = []
     filled = {}
@@ -217,7 +214,7 @@ def _rows_of(
             f"CAST(0 AS {c.type}) AS {quote_identifier(c.name)}"
             if c.name in zeros
             else quote_identifier(c.name)
-            for c in _columns(table)
+            for c in columns_of(table)
         )
         steps.append(FragmentStep(begun, f"SELECT {columns} FROM {quote_identifier(kept)}", (kept,)))
         kept = begun
@@ -252,7 +249,7 @@ def _reading(
     outputs = []
     for table, d in derived:
         steps.append(FragmentStep(table.name, d.rows, tuple(f"old.{t}" for t in d.reads)))
-        columns = tuple(c.name for c in _columns(table))
+        columns = tuple(c.name for c in columns_of(table))
         keys = tuple(f.name for f in table.key)
         outputs.append(ExchangeOutput(table.name, _edge(name, table.name), keys, columns))
     return Stage(f"{name}.{step}", 1, (), tuple(steps), tuple(outputs))
@@ -267,12 +264,6 @@ def _edge(name: str, table: str) -> str:
     return f"{name}.{table}"
 
 
-def _columns(table: StateTable) -> Schema:
-    """The columns of a table, its time included."""
-    time = (Column(TIME, BIGINT),) if table.layout == "time" else ()
-    return (*time, *(Column(f.name, f.type) for f in (*table.key, *table.sub_key, *table.value)))
-
-
 def _has_table(edit: StateEdit, table: StateTable) -> bool:
     return edit.old is not None and any(t.name == table.name for t in edit.old.state.tables)
 
@@ -285,7 +276,7 @@ def _over(relation: str, merged: str) -> str:
 def _joined(table: StateTable, kept: str, backfilled: str, names: set[str]) -> str:
     """The rows that are kept, with the values of some columns as they were backfilled."""
     columns = ", ".join(
-        f"{'b' if c.name in names else 'k'}.{quote_identifier(c.name)}" for c in _columns(table)
+        f"{'b' if c.name in names else 'k'}.{quote_identifier(c.name)}" for c in columns_of(table)
     )
     keys = [TIME] if table.layout == "time" else []
     keys += [f.name for f in _keys(table)]

@@ -26,7 +26,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlstream.runtime.loop import watermarks
-from sqlstream.runtime.loop.sink_edits import NOWHERE, sink_edits
+from sqlstream.runtime.loop.sink_edits import NOWHERE, edits_by_sink
 from sqlstream.runtime.loop.source_positions import go_on
 from sqlstream.storage.journal import Journal, digest_of
 from sqlstream.storage.manifest import EpochPlan, Manifest, RunInfo, SourceState
@@ -97,27 +97,25 @@ def check_compatible(
 ) -> tuple[Diagnostic, ...]:
     """Whether `program`, made of the text `sql`, can go on with the state that `last` names; warnings of what is decided.
 
-    It can if its sources go on from where they are (`source_problems`), and every sink with what it has (`sink_edits`).
-    A sink may be left out. A sink whose answer is not in the state would start in the middle of the input without saying
-    so, and is refused unless `accept` has it (`fresh:<sink>`). With `new_sinks` all are new, and get the
-    answer up to there. Shards and key groups may be others. Raises DiagnosticError with exit code 4 (STA011
-    sources, STA013 to STA015 sinks).
+    It can if its sources go on from where they are (`source_problems`), and every sink with what it has
+    (`edits_by_sink`). A sink may be left out. A new one whose answer is not in the state is given what the sources have had
+    for it, or begins now if `accept` has it (`fresh:<sink>`). With `new_sinks` all are new, and get the answer up to there.
+    Shards and key groups may be others. Raises DiagnosticError with exit code 4 (STA011 sources, STA013 to STA015 sinks).
     """
     problems = [*_sources(journal, last, program)]
     warnings: list[Diagnostic] = []
     if not new_sinks and committed_epoch(last) and last.fingerprint != program_fingerprint(program):
         same_text = sql is not None and last.sql_digest == digest_of(sql.encode())
         read = go_on(last.positions, program.sources)
-        told = list(
-            sink_edits(
-                physical_plan(journal, last),
-                program,
-                same_text=same_text,
-                written=written,
-                unread=frozenset(spec.name for spec in program.sources if spec.name not in read),
-                accepted=lambda name: is_accepted(name, accept),
-            )
+        by_sink = edits_by_sink(
+            physical_plan(journal, last),
+            program,
+            same_text=same_text,
+            written=written,
+            unread=frozenset(spec.name for spec in program.sources if spec.name not in read),
+            accepted=lambda name: is_accepted(name, accept),
         )
+        told = [one for _, found in by_sink for one in found]
         warnings = [one for one in told if one.severity == "warning"]
         # Another state or source makes another answer: that is told, and not what follows from it.
         problems += [e for e in told if e.severity == "error" and (e.code == "STA013" or not problems)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from enum import Enum
 from types import MappingProxyType
 
 from sqlstream_operators.errors import DataError
@@ -40,27 +41,6 @@ def _nobody(sink: str) -> bool:
     return False
 
 
-def sink_edits(
-    before: PhysicalPlan,
-    now: PhysicalPlan,
-    *,
-    same_text: bool,
-    written: Mapping[str, Written] = NOWHERE,
-    unread: Collection[str] = (),
-    accepted: Callable[[str], bool] = _nobody,
-) -> Iterator[Diagnostic]:
-    """What is wrong with going on from the plan `before` with the plan `now`, and warnings of what is decided about it.
-
-    `same_text`: both were made of the same SQL. Of the sources `unread` nothing was read so far; of a sink it may be
-    `accepted` that it begins in the middle of the input. Errors are STA013 (a new sink), STA014 (another query) and STA015
-    (another destination or declaration), warnings STA016 and STA017 (brought to another answer).
-    """
-    for _, found in edits_by_sink(
-        before, now, same_text=same_text, written=written, unread=unread, accepted=accepted
-    ):
-        yield from found
-
-
 def edits_by_sink(
     before: PhysicalPlan,
     now: PhysicalPlan,
@@ -70,7 +50,13 @@ def edits_by_sink(
     unread: Collection[str] = (),
     accepted: Callable[[str], bool] = _nobody,
 ) -> Iterator[tuple[SinkSpec, tuple[Diagnostic, ...]]]:
-    """What `sink_edits` finds about each sink of `now`: nothing about one that goes on as it is."""
+    """What is wrong with each sink of `now` when it goes on from `before`, and warnings of what is decided about it.
+
+    Nothing is said of one that goes on as it is. `same_text`: both plans were made of the same SQL. Of the sources `unread`
+    nothing was read so far; of a sink it may be `accepted` that it begins in the middle of the input. Errors are STA013 (a
+    new sink), STA014 (another query) and STA015 (another destination or declaration), warnings STA016 and STA017 (brought
+    to another answer).
+    """
     former = {spec.name: spec for spec in before.sinks}
     restated = restated_sinks(before, now)
     gone = [spec for name, spec in former.items() if name not in {spec.name for spec in now.sinks}]
@@ -79,14 +65,8 @@ def edits_by_sink(
         if spec.name not in former:
             if any(_same_place(spec, other) for other in gone):
                 yield spec, (_new(spec, gone, at, _way(spec, now)),)
-            elif not missing_answers(now, spec.name):
-                yield spec, (_given_all(spec, at),)
-            elif _is_unread(spec, now, unread):
-                yield spec, ()
-            elif accepted(spec.name) and spec.changelog == "append":
-                yield spec, (_from_now_on(spec, at),)
             else:
-                yield spec, (_from_history(spec, at),)
+                yield spec, tuple(_told_of_new(spec, at, _beginning(spec, now, unread, accepted)))
             continue
         old, new = read_sink_identity(former[spec.name].identity), read_sink_identity(spec.identity)
         found: Iterable[Diagnostic] = ()
@@ -97,23 +77,43 @@ def edits_by_sink(
         yield spec, tuple(found)
 
 
+class _Beginning(Enum):
+    """What a new sink begins with."""
+
+    ANSWER = "the whole answer, which is in the state"
+    NOTHING_READ = "all of its input, of which nothing was read so far"
+    NOW = "what is read from now on, as was accepted"
+    HISTORY = "what the sources have had for it so far"
+
+
+def _beginning(
+    spec: SinkSpec, now: PhysicalPlan, unread: Collection[str], accepted: Callable[[str], bool]
+) -> _Beginning:
+    if not missing_answers(now, spec.name):
+        return _Beginning.ANSWER
+    if all(source.name in unread for source in cut_down(now, (), (spec.name,)).sources):
+        return _Beginning.NOTHING_READ
+    if accepted(spec.name) and spec.changelog == "append":
+        return _Beginning.NOW
+    return _Beginning.HISTORY
+
+
+def _told_of_new(spec: SinkSpec, at: Written, beginning: _Beginning) -> Iterator[Diagnostic]:
+    match beginning:
+        case _Beginning.ANSWER:
+            yield _given_all(spec, at)
+        case _Beginning.NOW:
+            yield _from_now_on(spec, at)
+        case _Beginning.HISTORY:
+            yield _from_history(spec, at)
+
+
 def sinks_from_history(
     new: Iterable[str], now: PhysicalPlan, unread: Collection[str], accepted: Callable[[str], bool]
 ) -> tuple[str, ...]:
     """Those of the `new` sinks that are given what the sources have had for them: it is not in the state."""
     specs = {spec.name: spec for spec in now.sinks}
-    return tuple(
-        name
-        for name in new
-        if missing_answers(now, name)
-        and not _is_unread(specs[name], now, unread)
-        and not (accepted(name) and specs[name].changelog == "append")
-    )
-
-
-def _is_unread(spec: SinkSpec, now: PhysicalPlan, unread: Collection[str]) -> bool:
-    """Whether nothing was read so far of what feeds a sink."""
-    return all(source.name in unread for source in cut_down(now, (), (spec.name,)).sources)
+    return tuple(name for name in new if _beginning(specs[name], now, unread, accepted) is _Beginning.HISTORY)
 
 
 def restated_sinks(before: PhysicalPlan, now: PhysicalPlan) -> tuple[str, ...]:

@@ -12,16 +12,22 @@ from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec
 from sqlstream_operators.plan.state_schema import StateField, StateTable
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.edits.derivations.keys import KeyMap, mapped_keys
-from sqlstream_planner.edits.derivations.parts import columns_from, merged, select, time_of
+from sqlstream_planner.edits.derivations.parts import (
+    columns_from,
+    merged,
+    merged_accumulators,
+    select,
+    time_of,
+)
 from sqlstream_planner.edits.derivations.rule import Derived, Wanted
 from sqlstream_planner.edits.derivations.stored import Stored, grouped
 from sqlstream_planner.edits.derivations.time_to_live import times_of
 from sqlstream_planner.edits.derivations.values import (
-    Values,
     accumulated_distinct,
     distinct_of_groups,
     distinct_states,
     joined,
+    known_values,
     multisets_of,
 )
 from sqlstream_planner.edits.verdict import Derivation, DerivedRows, DerivedTable
@@ -98,16 +104,8 @@ class _Groups:
         self, table: StateTable, missing: Sequence[str]
     ) -> tuple[dict[str, str], tuple[str, ...], str]:
         """Accumulators from multisets of the same groups: their SQL by name, the tables that are read, the joins."""
-        found: dict[str, tuple[Values, str]] = {}
-        for name in missing:
-            kept = self._node.accumulators.get(name)
-            if kept is None:
-                continue
-            for values in multisets_of(self._old, kept, self._node):
-                text = values.accumulated(kept)
-                if text is not None:
-                    found.setdefault(name, (values, text))
-                    self._reasons[table.name, name] = "from values that are kept one by one"
+        found = known_values(self._node, missing, lambda kept: multisets_of(self._old, kept, self._node))
+        self._reasons |= {(table.name, name): "from values that are kept one by one" for name in found}
         joins, items, reads = joined(self._old, found)
         return items, reads, joins
 
@@ -164,9 +162,7 @@ class _Groups:
     def _merged(self, table: StateTable, *, always: bool) -> str | None:
         if self._keys.one_to_one and self._now.seed is None and not always:
             return None
-        merges = {c.name: m for c, m in zip(self._now.accumulators, self._now.merge, strict=True)}
-        values = [f"CAST({merges[f.name]} AS {f.type}) AS {quote_identifier(f.name)}" for f in table.value]
-        return merged(table, values)
+        return merged_accumulators(table, self._now)
 
     def _multiset(self, table: StateTable) -> DerivedTable | None:
         # The same values are read at one end or the other: both tables hold all of them.

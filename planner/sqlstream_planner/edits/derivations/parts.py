@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec
+from sqlstream_operators.plan.spec import WindowAggregateSpec
 from sqlstream_operators.plan.state_schema import TIME, StateField, StateTable
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.edits.derivations.stored import Stored
@@ -66,6 +68,13 @@ def merged(table: StateTable, values: Sequence[str], having: str = "count(*) > 0
     by = [quote_identifier(name) for name in table.key_columns]
     group = f"\nGROUP BY {', '.join(by)}" if by else ""
     return f'SELECT {", ".join([*by, *values])}\nFROM "rows"{group}\nHAVING {having}'
+
+
+def merged_accumulators(table: StateTable, spec: GroupAggregateSpec | WindowAggregateSpec) -> str:
+    """The same of a table of accumulators, merged as their operator merges them."""
+    merges = {c.name: m for c, m in zip(spec.accumulators, spec.merge, strict=True)}
+    values = [f"CAST({merges[f.name]} AS {f.type}) AS {quote_identifier(f.name)}" for f in table.value]
+    return merged(table, values)
 
 
 def time_of(table: StateTable) -> list[str]:

@@ -6,7 +6,7 @@ number give what does not depend on how often a value came: extremes, and AND an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sqlstream_operators.plan.changelog_spec import DistinctValuesSpec
@@ -166,6 +166,22 @@ def accumulated_distinct(
         return None
     came = f"CAST({quote_identifier(flag.name)} > 0 AS INTEGER)"
     return made.partial.format(x=quote_identifier(value.name), change=came)
+
+
+def known_values(
+    node: StateNode, missing: Iterable[str], values_of: Callable[[KeptAccumulator], Iterable[Values]]
+) -> dict[str, tuple[Values, str]]:
+    """Those of the accumulators `missing` that follow from values of old groups: the values, and the aggregate over them."""
+    found: dict[str, tuple[Values, str]] = {}
+    for name in missing:
+        kept = node.accumulators.get(name)
+        if kept is None:
+            continue
+        for values in values_of(kept):
+            text = values.accumulated(kept)
+            if text is not None:
+                found.setdefault(name, (values, text))
+    return found
 
 
 def joined(old: Stored, found: dict[str, tuple[Values, str]]) -> tuple[str, dict[str, str], tuple[str, ...]]:

@@ -12,11 +12,11 @@ from sqlstream_operators.plan.state_schema import TIME, StateField, StateTable
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.aggregates.registry import function_of
 from sqlstream_planner.edits.derivations.keys import KeyMap, mapped_keys
-from sqlstream_planner.edits.derivations.parts import columns_from, merged, select
+from sqlstream_planner.edits.derivations.parts import columns_from, merged, merged_accumulators, select
 from sqlstream_planner.edits.derivations.rule import Derived, Wanted
 from sqlstream_planner.edits.derivations.slices import coarse_end_sql, slices_suffice
 from sqlstream_planner.edits.derivations.stored import Grouped, Stored, grouped
-from sqlstream_planner.edits.derivations.values import Values, distinct_in_windows, joined
+from sqlstream_planner.edits.derivations.values import distinct_in_windows, joined, known_values
 from sqlstream_planner.edits.verdict import Derivation, DerivedTable
 from sqlstream_planner.identity.form import Form, form
 
@@ -96,24 +96,16 @@ class _Windows:
         rows = select(items, acc.name, f"{joins}{self._keys.condition}")
         if self._one_to_one:
             return DerivedTable(table.name, (acc.name, *reads), rows)
-        merges = {c.name: m for c, m in zip(self._now.accumulators, self._now.merge, strict=True)}
-        values = [f"CAST({merges[f.name]} AS {f.type}) AS {quote_identifier(f.name)}" for f in table.value]
-        return DerivedTable(table.name, (acc.name, *reads), rows, merged(table, values))
+        return DerivedTable(table.name, (acc.name, *reads), rows, merged_accumulators(table, self._now))
 
     def _of_values(
         self, table: StateTable, missing: Sequence[str]
     ) -> tuple[dict[str, str], tuple[str, ...], str]:
         """Accumulators from distinct values: their SQL by name, the tables that are read, the joins."""
-        found: dict[str, tuple[Values, str]] = {}
-        for name in missing:
-            kept = self._node.accumulators.get(name)
-            if kept is None:
-                continue
-            for values in distinct_in_windows(self._old, kept, self._node):
-                text = values.accumulated(kept)
-                if text is not None:
-                    found.setdefault(name, (values, text))
-                    self._reasons[table.name, name] = "from the distinct values that are kept"
+        found = known_values(
+            self._node, missing, lambda kept: distinct_in_windows(self._old, kept, self._node)
+        )
+        self._reasons |= {(table.name, name): "from the distinct values that are kept" for name in found}
         joins, items, reads = joined(self._old, found)
         return items, reads, joins
 
