@@ -77,13 +77,14 @@ class CheckpointStore:
                 staged.replace(target)
             self._sync_directory(target.parent)
             return
-        with self._upload(name) as out:
-            if isinstance(content, bytes):
+        if isinstance(content, bytes):
+            with self._upload(name) as out:
                 out.write(content)
-            else:
-                with content.open("rb") as source:
-                    while chunk := source.read(8 << 20):
-                        out.write(chunk)
+            return
+        # Closing a stream gives what was written its name: a file that is not there must not begin one.
+        with content.open("rb") as source, self._upload(name) as out:
+            while chunk := source.read(8 << 20):
+                out.write(chunk)
 
     def put_exclusive(self, name: str, content: bytes) -> None:
         """Write a file that must not exist; raises FileExistsError if another writer was first."""
@@ -158,15 +159,18 @@ class CheckpointStore:
             if new.exists() and new.samefile(other._local / name):
                 return
             new.parent.mkdir(parents=True, exist_ok=True)
+            staged = new.with_name(f"{_TEMPORARY}{uuid.uuid4().hex}")
             try:
-                new.unlink(missing_ok=True)
-                os.link(other._local / name, new)
+                os.link(other._local / name, staged)
+                staged.replace(new)
             except FileNotFoundError:
                 raise
             except OSError:  # another file system, or one without links
                 self.put(target, other._local / name)
             else:
                 self._sync_directory(new.parent)
+            finally:
+                staged.unlink(missing_ok=True)
             return
         if other._local is not None:
             self.put(target, other._local / name)
