@@ -33,7 +33,7 @@ from sqlstream_planner.identity.sink import sink_identity
 from sqlstream_planner.logical import Sink
 from sqlstream_planner.physical.plan import plan_with_states
 from sqlstream_planner.physical.state_node import StateNodes
-from sqlstream_planner.rules import SETTLE, optimize
+from sqlstream_planner.rules import ALIKE, SETTLE, optimize
 from sqlstream_planner.secrets.masked_sql import masked_sql
 from sqlstream_planner.secrets.references import Secrets
 from sqlstream_planner.sql.parse import Script, parse_file
@@ -103,7 +103,8 @@ def plan_file(
         logical = optimize(algebra)
         laid_out, state_nodes = plan_with_states(logical, bound.options)
         physical = replace(
-            _told_apart(laid_out, algebra, logical), names=column_names((*bound.roots, *logical))
+            _told_apart(laid_out, optimize(algebra, ALIKE), logical),
+            names=column_names((*bound.roots, *logical)),
         )
     except UnsupportedError as error:
         raise DiagnosticError(

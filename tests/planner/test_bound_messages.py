@@ -10,9 +10,6 @@ from tests.planner.bound import DECLARED
 
 #: A query, with the place of its message between ⟦ and ⟧, the code, and what the message says.
 REFUSED = [
-    ("SELECT t.k FROM t, ⟦u⟧", "SQL100", "CROSS JOIN can't be run yet"),
-    ("SELECT t.k FROM t JOIN ⟦u ON t.k = u.k⟧", "SQL100", "JOIN can't be run yet"),
-    ("SELECT t.k FROM t LEFT JOIN ⟦u USING (k)⟧", "SQL100", "LEFT JOIN can't be run yet"),
     ("SELECT t.k FROM t ASOF JOIN ⟦u ON t.k = u.k⟧", "SQL100", "ASOF JOIN can't be run yet"),
     ("SELECT t.k FROM t JOIN ⟦u⟧", "SQL035", "JOIN without a condition"),
     ("SELECT t.k FROM t NATURAL JOIN ⟦q⟧", "SQL035", "NATURAL JOIN of two tables without a column"),

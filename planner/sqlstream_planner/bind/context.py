@@ -38,14 +38,15 @@ if TYPE_CHECKING:
 class Clauses:
     """What applies to the operators of the query that is being bound; times in µs.
 
-    `default_ttl_us` and `lateness_us` are the file's settings, `ttl_us` is of this SELECT, `changes` says that
-    windows are given before they close.
+    `default_ttl_us` and `lateness_us` are the file's settings, `ttl_us` is of this SELECT, `join_ttl_us` of the one whose
+    FROM is bound, `changes` says that windows are given before they close.
     """
 
     default_ttl_us: int | None = None
     lateness_us: int = 0
     ttl_us: int | None = None
     changes: bool = False
+    join_ttl_us: int | None = None
 
 
 @dataclass(slots=True)

@@ -68,7 +68,7 @@ def bind_join(join: exp.Join, left: Item, right: Item) -> Item:
     if kind is None or method not in ("", "NATURAL"):
         written = " ".join(w for w in (method, side, word) if w)
         context.unsupported(
-            join, f"{written} JOIN", help="CROSS JOIN UNNEST(array) can; other joins are planned"
+            join, f"{written} JOIN", help="write JOIN … ON, or LEFT, RIGHT, FULL, CROSS, SEMI or ANTI JOIN"
         )
     using = [(i.name, i) for i in join.args.get("using") or []]
     on = join.args.get("on")
@@ -97,7 +97,8 @@ def bind_join(join: exp.Join, left: Item, right: Item) -> Item:
 def _combined(join: exp.Join, left: Item, right: Item, kind: JoinKind, condition: exp.Expr | None) -> Item:
     context = left.scope.context
     _check_names(join, left.scope, right.scope)
-    node = Join(left.node, right.node, kind, condition, context.span(join))
+    ttl_us = context.clauses.join_ttl_us
+    node = Join(left.node, right.node, kind, condition, ttl_us, context.span(join))
     relations = left.scope.relations
     if kind not in (JoinKind.SEMI, JoinKind.ANTI):
         relations = (*relations, *right.scope.relations)

@@ -201,9 +201,14 @@ class QueryBinder:
 
     def _select(self, query: exp.Select, ctes: Mapping[str, Node]) -> Node:
         self._refuse(query, _CLAUSES)
-        node, scope = self._from(query, ctes)
         clauses = self.context.clauses
-        clauses.ttl_us = state_ttl(self.context, query)
+        ttl_us, around = state_ttl(self.context, query), clauses.join_ttl_us
+        clauses.join_ttl_us = ttl_us
+        try:
+            node, scope = self._from(query, ctes)
+        finally:
+            clauses.join_ttl_us = around
+        clauses.ttl_us = ttl_us
         try:
             return self._select_from(query, node, scope, ctes)
         except DiagnosticError as error:

@@ -28,6 +28,7 @@ from sqlstream_planner.logical import (
     FirstRow,
     GroupAggregate,
     Node,
+    RegularJoin,
     Sink,
     SuppressUntilClose,
     TopN,
@@ -133,6 +134,8 @@ def _name(node: Node) -> str:
         return "window gate"
     if isinstance(node, FirstRow):
         return "first row"
+    if isinstance(node, RegularJoin):
+        return f"{node.kind.lower()} join"
     return type(node).__name__.lower() + (f" {node.source.name}" if hasattr(node, "source") else "")
 
 

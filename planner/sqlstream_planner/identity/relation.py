@@ -36,6 +36,7 @@ from sqlstream_planner.logical import (
     OrderTerm,
     OverWindow,
     Project,
+    RegularJoin,
     Scan,
     SetOperation,
     Sink,
@@ -202,7 +203,7 @@ def source_column_form(node: Scan, source: Form, name: str) -> Form:
 
 class _Levels(Analysis[int]):
     def of(self, node: Node) -> int:
-        if isinstance(node, WindowAggregate | GroupAggregate | SuppressUntilClose | TopN):
+        if isinstance(node, WindowAggregate | GroupAggregate | SuppressUntilClose | TopN | RegularJoin):
             return self(node.meaning)
         below = max((self(i) for i in node.inputs), default=0)
         passing = isinstance(node, Scan | Values | Project | Filter | Sink | EmitOnClose | OrderLimit)
@@ -322,6 +323,9 @@ class _ColumnForms(Analysis[Columns]):
                 ranked = self(node.meaning)
                 mine = {node.rank.id: ranked[node.rank.id]} if node.rank is not None else {}
                 return {**self(node.input), **mine}
+            case RegularJoin():
+                known = self(node.meaning)
+                return {f.id: known[f.id] for f in node.fields}
             case WindowAggregate() | GroupAggregate():
                 return self._operator(node)
         return self(node.inputs[0])

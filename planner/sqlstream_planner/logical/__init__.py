@@ -55,10 +55,12 @@ from sqlstream_planner.logical.parts import (
 )
 from sqlstream_planner.logical.streaming import (
     ChangelogNormalize,
+    EqualKey,
     FirstRow,
     GroupAggregate,
     GroupExpiry,
     Operator,
+    RegularJoin,
     SuppressUntilClose,
     TopN,
     WindowAggregate,
@@ -79,6 +81,7 @@ __all__ = [
     "ConflictAction",
     "Emission",
     "EmitOnClose",
+    "EqualKey",
     "EventTime",
     "Field",
     "Fields",
@@ -94,6 +97,7 @@ __all__ = [
     "OrderTerm",
     "OverWindow",
     "Project",
+    "RegularJoin",
     "Scan",
     "SetOperation",
     "SetOperator",

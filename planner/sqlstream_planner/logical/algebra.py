@@ -148,17 +148,34 @@ class Unnest(UnaryNode):
         return (*self.input.fields, *self.element, *extra)
 
 
+def joined_fields(left: Fields, right: Fields, kind: JoinKind) -> Fields:
+    """The fields of both sides of a join, nullable where a row may have no partner; of SEMI and ANTI those of the left.
+
+    Nothing is said of their times: a row comes when its partner does, however long after its own time that is.
+    """
+    left, right = (tuple(replace(f, time=None, window=None) for f in side) for side in (left, right))
+    if kind in (JoinKind.SEMI, JoinKind.ANTI):
+        return left
+    if kind in (JoinKind.RIGHT, JoinKind.FULL):
+        left = tuple(replace(f, nullable=True) for f in left)
+    if kind in (JoinKind.LEFT, JoinKind.FULL):
+        right = tuple(replace(f, nullable=True) for f in right)
+    return (*left, *right)
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Join(Node):
     """Pairs of rows of two inputs for which `condition` is true (None: all pairs).
 
-    An outer join gives rows without a partner beside NULLs; SEMI and ANTI give only rows of `left`.
+    An outer join gives rows without a partner beside NULLs; SEMI and ANTI give only rows of `left`. `ttl_us`: rows with a
+    key that nothing touched for so long are forgotten.
     """
 
     left: Node
     right: Node
     kind: JoinKind
     condition: exp.Expr | None
+    ttl_us: int | None = None
     at: Span | None = field(default=None, metadata=APART)
 
     @property
@@ -168,15 +185,8 @@ class Join(Node):
 
     @property
     def fields(self) -> Fields:
-        """The fields of both, nullable where a row may have no partner. Nothing is said of their times."""
-        if self.kind in (JoinKind.SEMI, JoinKind.ANTI):
-            return self.left.fields
-        left, right = (tuple(replace(f, time=None, window=None) for f in side.fields) for side in self.inputs)
-        if self.kind in (JoinKind.RIGHT, JoinKind.FULL):
-            left = tuple(replace(f, nullable=True) for f in left)
-        if self.kind in (JoinKind.LEFT, JoinKind.FULL):
-            right = tuple(replace(f, nullable=True) for f in right)
-        return (*left, *right)
+        """The fields of both, see `joined_fields`."""
+        return joined_fields(self.left.fields, self.right.fields, self.kind)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from sqlstream_operators.plan.spec import WindowSpec
-from sqlstream_planner.logical.algebra import PassingNode, UnaryNode
+from sqlstream_operators.plan.types import SqlType
+from sqlstream_planner.logical.algebra import PassingNode, UnaryNode, joined_fields
 from sqlstream_planner.logical.columns import EventTime, Field, Fields
 from sqlstream_planner.logical.node import APART, ColumnId, Node, Part
-from sqlstream_planner.logical.parts import AggregateCall, OrderTerm
+from sqlstream_planner.logical.parts import AggregateCall, JoinKind, OrderTerm
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -146,5 +147,43 @@ class FirstRow(PassingNode):
     ttl_us: int | None = None
 
 
-Operator = WindowAggregate | GroupAggregate | SuppressUntilClose | TopN | ChangelogNormalize | FirstRow
+@dataclass(frozen=True, slots=True)
+class EqualKey(Part):
+    """Two expressions, over the left and over the right of a join, that are equal as values of `type`."""
+
+    left: exp.Expr
+    right: exp.Expr
+    type: SqlType
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class RegularJoin(Node):
+    """Pairs of rows of two inputs whose `keys` are equal and for which `condition` is true, kept up to date.
+
+    Flink's regular join: rows of both sides are kept for as long as they are there. `kind` is no CROSS: that is an INNER
+    without keys and condition. `ttl_us`: rows with a key that nothing touched for so long are forgotten.
+    """
+
+    left: Node
+    right: Node
+    kind: JoinKind
+    keys: tuple[EqualKey, ...]
+    condition: exp.Expr | None
+    meaning: Node = field(metadata=APART)
+    ttl_us: int | None = None
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """Left, then right."""
+        return (self.left, self.right)
+
+    @property
+    def fields(self) -> Fields:
+        """The fields of both, see `joined_fields`."""
+        return joined_fields(self.left.fields, self.right.fields, self.kind)
+
+
+Operator = (
+    WindowAggregate | GroupAggregate | SuppressUntilClose | TopN | ChangelogNormalize | FirstRow | RegularJoin
+)
 """The nodes that keep state."""

@@ -29,6 +29,7 @@ from sqlstream_planner.logical.streaming import (
     ChangelogNormalize,
     FirstRow,
     GroupAggregate,
+    RegularJoin,
     SuppressUntilClose,
     TopN,
     WindowAggregate,
@@ -124,6 +125,10 @@ def describe(node: Node) -> str:
         case Join():
             on = f" on {_text(node.condition)}" if node.condition is not None else ""
             return f"{node.kind.lower()} join{on}"
+        case RegularJoin():
+            equal = [f"{_text(key.left)} = {_text(key.right)}" for key in node.keys]
+            on = " AND ".join([*equal, *([_text(node.condition)] if node.condition is not None else [])])
+            return f"keep {node.kind.lower()} join{f' on {on}' if on else ''}"
         case Apply():
             return f"apply {node.kind.lower()} as {node.result.name}"
         case SetOperation():

@@ -20,6 +20,7 @@ from sqlstream_planner.logical import (
     FirstRow,
     GroupAggregate,
     Node,
+    RegularJoin,
     Scan,
     TopN,
     column,
@@ -36,6 +37,9 @@ from sqlstream_planner.physical.stages import Stages
 from sqlstream_planner.physical.state_node import StateNode
 from sqlstream_planner.physical.states import States
 from sqlstream_planner.properties.changelog import Changes
+
+#: The nodes that may have a time to live.
+_FORGETTING = GroupAggregate | TopN | ChangelogNormalize | FirstRow | RegularJoin
 
 
 class Planner:
@@ -82,7 +86,7 @@ class Planner:
         found = [
             form("forgets", type(n).__name__, self.meanings.relation(n.meaning), n.ttl_us)
             for n in walk((node,))
-            if isinstance(n, GroupAggregate | TopN | ChangelogNormalize | FirstRow) and n.ttl_us is not None
+            if isinstance(n, _FORGETTING) and n.ttl_us is not None
         ]
         return form("all", *sort_forms(set(found))).digest[:8] if found else ""
 

@@ -11,6 +11,7 @@ from sqlstream_operators.plan.changelog_spec import (
     DistinctValuesSpec,
     FirstRowSpec,
     GroupAggregateSpec,
+    JoinSpec,
     TopNSpec,
 )
 from sqlstream_operators.plan.state_schema import StateSchema
@@ -23,6 +24,7 @@ _Keyed: TypeAlias = (
     | DeduplicateSpec
     | ChangelogNormalizeSpec
     | FirstRowSpec
+    | JoinSpec
 )
 _SpecT = TypeVar("_SpecT", bound=_Keyed)
 

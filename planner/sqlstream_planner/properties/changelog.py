@@ -7,7 +7,9 @@ from enum import StrEnum
 from sqlstream_planner.logical import (
     ChangelogNormalize,
     GroupAggregate,
+    JoinKind,
     Node,
+    RegularJoin,
     Scan,
     SuppressUntilClose,
     TopN,
@@ -38,6 +40,9 @@ class Changes(Analysis[bool]):
                 return bool(node.calls) or node.grouping is not None or not node.keys or self(node.input)
             case TopN():
                 return node.window_end is None
+            case RegularJoin() if node.kind not in (JoinKind.INNER, JoinKind.SEMI):
+                # A row without a partner is taken back when one comes.
+                return True
             case SuppressUntilClose():
                 # What a window was given once is corrected by rows that are allowed to be late, and by nothing else.
                 expiry = node.input.expiry

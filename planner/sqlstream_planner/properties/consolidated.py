@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlstream_planner.logical import Filter, GroupAggregate, Node, Project, Sink, TopN
+from sqlstream_planner.logical import Filter, GroupAggregate, Node, Project, RegularJoin, Sink, TopN
 from sqlstream_planner.properties.analysis import Analysis
 from sqlstream_planner.properties.changelog import Changes
 from sqlstream_planner.properties.passed_on import passed_on
@@ -21,7 +21,7 @@ class Consolidated(Analysis[bool]):
     def of(self, node: Node) -> bool:
         """Computed of a node from its inputs."""
         match node:
-            case GroupAggregate() | TopN():
+            case GroupAggregate() | TopN() | RegularJoin():
                 return self._changes(node)
             case Filter():
                 return self(node.input)

@@ -7,6 +7,7 @@ from sqlstream_planner.logical import (
     FirstRow,
     GroupAggregate,
     Node,
+    RegularJoin,
     SuppressUntilClose,
     TopN,
     WindowAggregate,
@@ -23,6 +24,6 @@ def bounded_state(node: Node, changes: Changes) -> bool | None:
             return node.expiry is not None or not node.keys
         case TopN():
             return node.window_end is not None or (not node.partition and not changes(node.input))
-        case ChangelogNormalize() | FirstRow():
+        case ChangelogNormalize() | FirstRow() | RegularJoin():
             return False
     return None

@@ -10,8 +10,10 @@ from sqlstream_planner.logical import (
     Filter,
     FirstRow,
     GroupAggregate,
+    JoinKind,
     Node,
     Project,
+    RegularJoin,
     Sink,
     SuppressUntilClose,
     TopN,
@@ -56,6 +58,8 @@ class UniqueKeys(Analysis[tuple[Key, ...]]):
                 return (*found, *self(node.input))
             case Project():
                 return self._of_projection(node)
+            case RegularJoin():
+                return self._of_join(node)
             case Filter() | Sink() | SuppressUntilClose():
                 return self(node.inputs[0])
         return ()
@@ -73,6 +77,24 @@ class UniqueKeys(Analysis[tuple[Key, ...]]):
         ]
         return tuple(dict.fromkeys([every, varying, *inside]))
 
+    def _of_join(self, node: RegularJoin) -> tuple[Key, ...]:
+        """The keys of a side whose rows have one partner at most; else those of both sides together."""
+        left, right = self(node.left), self(node.right)
+        if node.kind in (JoinKind.SEMI, JoinKind.ANTI):
+            return left
+        compared = [{e.name for e in side if isinstance(e, exp.Column)} for side in _key_sides(node)]
+        found: list[Key] = []
+        # A side that is given whole has rows that stand beside NULLs: the other side's columns don't tell them apart.
+        if node.kind in (JoinKind.INNER, JoinKind.LEFT) and any(set(key) <= compared[1] for key in right):
+            found += left
+        if node.kind in (JoinKind.INNER, JoinKind.RIGHT) and any(set(key) <= compared[0] for key in left):
+            found += right
+        if node.kind is not JoinKind.FULL or _never_null(node.left, left) or _never_null(node.right, right):
+            found += [tuple(dict.fromkeys((*a, *b))) for a in left for b in right]
+        if node.kind is JoinKind.INNER:
+            found += _by_equals(found, node)
+        return tuple(dict.fromkeys(found))
+
     def _of_projection(self, node: Project) -> tuple[Key, ...]:
         kept = passed_on(node.fields, node.items, node.input)
         below = self(node.input)
@@ -85,6 +107,26 @@ class UniqueKeys(Analysis[tuple[Key, ...]]):
                 if end in key and all(id_ in known for id_ in key)
             ]
         return tuple(found)
+
+
+def _key_sides(node: RegularJoin) -> tuple[list[exp.Expr], list[exp.Expr]]:
+    return [key.left.unnest() for key in node.keys], [key.right.unnest() for key in node.keys]
+
+
+def _never_null(node: Node, keys: tuple[Key, ...]) -> bool:
+    """Whether every key of a node has a column that is never NULL there."""
+    known = {f.id for f in node.fields if not f.nullable}
+    return all(known & set(key) for key in keys)
+
+
+def _by_equals(keys: list[Key], node: RegularJoin) -> list[Key]:
+    """The keys with columns of the other side that are equal to theirs."""
+    equal: dict[str, str] = {}
+    for a, b in zip(*_key_sides(node), strict=True):
+        if isinstance(a, exp.Column) and isinstance(b, exp.Column):
+            equal.setdefault(a.name, b.name)
+            equal.setdefault(b.name, a.name)
+    return [tuple(dict.fromkeys(equal.get(id_, id_) for id_ in key)) for key in keys]
 
 
 def _by_end(key: Key, node: Node) -> Key:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlstream_planner.rules.check import Check
 from sqlstream_planner.rules.normalize.merge_projections import merge_projections
+from sqlstream_planner.rules.normalize.push_filters import push_filters
 from sqlstream_planner.rules.normalize.settle_ties import settle_ties
 from sqlstream_planner.rules.normalize.share_equal_subplans import share_equal_subplans
 from sqlstream_planner.rules.prune.prune_columns import prune_columns
@@ -14,6 +15,7 @@ from sqlstream_planner.rules.streaming.conflicts import conflicts
 from sqlstream_planner.rules.streaming.emit_on_close import emit_on_close
 from sqlstream_planner.rules.streaming.node_rules import NodeRule, in_one_pass
 from sqlstream_planner.rules.streaming.not_run_yet import refuse_what_has_no_operator
+from sqlstream_planner.rules.streaming.regular_joins import regular_joins
 from sqlstream_planner.rules.streaming.set_operations import set_operations
 from sqlstream_planner.rules.streaming.share_slices import share_slices
 from sqlstream_planner.rules.streaming.sink_changelogs import sink_changelogs
@@ -22,13 +24,16 @@ from sqlstream_planner.rules.streaming.top_n import top_n
 #: What SQL leaves open is settled; the referee's SQL is written of what these give.
 SETTLE: tuple[Rule, ...] = (settle_ties,)
 #: Algebra to algebra.
-NORMALIZE: tuple[Rule, ...] = (share_equal_subplans, merge_projections)
+NORMALIZE: tuple[Rule, ...] = (share_equal_subplans, merge_projections, push_filters)
+#: What makes one of several ways to write a query, for what is compared with other files: without sharing.
+ALIKE: tuple[Rule, ...] = (push_filters,)
 #: Sub-queries to joins. None yet: an Apply is refused.
 DECORRELATE: tuple[Rule, ...] = ()
 #: Algebra to operators, node by node from the sources up.
 OPERATORS: tuple[NodeRule, ...] = (
     changelog_tables,
     set_operations,
+    regular_joins,
     aggregates,
     top_n,
     emit_on_close,
@@ -44,7 +49,7 @@ STREAMING: tuple[Rule, ...] = (
 #: reader. The watermark is taken over all rows that were read, so a reader must not be handed a filter.
 PRUNE: tuple[Rule, ...] = (merge_projections, prune_columns)
 
-__all__ = ["NORMALIZE", "OPERATORS", "PRUNE", "RULES", "SETTLE", "STREAMING", "Rule", "optimize"]
+__all__ = ["ALIKE", "NORMALIZE", "OPERATORS", "PRUNE", "RULES", "SETTLE", "STREAMING", "Rule", "optimize"]
 
 RULES: tuple[Rule, ...] = (*NORMALIZE, *DECORRELATE, *STREAMING, *PRUNE)
 

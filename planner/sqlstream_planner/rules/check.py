@@ -9,6 +9,7 @@ from sqlstream_planner.logical import (
     Aggregate,
     Apply,
     Fields,
+    Join,
     Node,
     OrderLimit,
     OverWindow,
@@ -68,7 +69,7 @@ class Check:
 
 def _is_relational(node: Node) -> bool:
     """Whether a node is algebra that the streaming rules have not yet replaced."""
-    return isinstance(node, Aggregate | OverWindow | OrderLimit | EmitOnClose) or (
+    return isinstance(node, Aggregate | Join | OverWindow | OrderLimit | EmitOnClose) or (
         isinstance(node, SetOperation) and not node.is_union_all
     )
 

@@ -12,6 +12,7 @@ from sqlstream_operators.plan.changelog_spec import (
     DistinctValuesSpec,
     FirstRowSpec,
     GroupAggregateSpec,
+    JoinSpec,
     SuppressUntilCloseSpec,
     TopNSpec,
     WindowTopNSpec,
@@ -22,13 +23,14 @@ from sqlstream_planner.logical import (
     FirstRow,
     GroupAggregate,
     Node,
+    RegularJoin,
     TopN,
     WindowAggregate,
 )
 from sqlstream_planner.logical import SuppressUntilClose as Suppress
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.operators import changelog_normalize as changelog
-from sqlstream_planner.physical.operators import distinct_values, first_row, top_n
+from sqlstream_planner.physical.operators import distinct_values, first_row, join, top_n
 from sqlstream_planner.physical.operators import group_aggregate as group
 from sqlstream_planner.physical.operators import suppress_until_close as suppress
 from sqlstream_planner.physical.operators import window_aggregate as window
@@ -68,6 +70,7 @@ BY_NODE: Mapping[type[Node], PlannedOperator] = {
     ChangelogNormalize: PlannedOperator(
         changelog.plan_changelog_normalize, {ChangelogNormalizeSpec: changelog.explain_changelog_normalize}
     ),
+    RegularJoin: PlannedOperator(join.plan_join, {JoinSpec: join.explain_join}),
     FirstRow: PlannedOperator(first_row.plan_first_row, {FirstRowSpec: first_row.explain_first_row}),
 }
 

@@ -8,7 +8,18 @@ import sqlglot
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import Kind
-from sqlstream_planner.logical import Node, Project, Scan, Sink, TopN, rebuild, walk
+from sqlstream_planner.logical import (
+    Node,
+    Project,
+    RegularJoin,
+    Scan,
+    Sink,
+    TopN,
+    column,
+    columns_of,
+    rebuild,
+    walk,
+)
 from sqlstream_planner.rules.prune.needed_columns import needed_columns, read_expressions
 from sqlstream_planner.sql.dialect import OwnSql
 
@@ -41,11 +52,21 @@ def prune_columns(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
             return replace(node, fields=tuple(f for f, _ in kept), items=tuple(e for _, e in kept))
         if isinstance(node, TopN) and node.rank is not None:
             return node if node.rank.id in own else replace(node, rank=None)
+        if isinstance(node, RegularJoin):
+            # What is joined is kept: only what is read behind the join, and what it compares.
+            read = own.union(*(columns_of(e) for e in node.expressions()))
+            return node.with_inputs(tuple(_narrowed(side, read) for side in node.inputs))
         if isinstance(node, Scan):
             return _pruned_scan(node, own, paths)
         return node
 
     return rebuild(roots, rewrite)
+
+
+def _narrowed(node: Node, read: set[str]) -> Node:
+    """A node with the columns that are read, or one if none is."""
+    kept = tuple(f for f in node.fields if f.id in read) or node.fields[:1]
+    return node if kept == node.fields else Project(node, kept, tuple(column(f.id) for f in kept))
 
 
 def _pruned_scan(node: Scan, own: set[str], paths: dict[str, set[str]]) -> Scan:

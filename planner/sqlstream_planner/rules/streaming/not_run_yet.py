@@ -5,8 +5,6 @@ from __future__ import annotations
 from sqlstream_planner.diagnostics import not_run_yet, refuse
 from sqlstream_planner.logical import (
     Apply,
-    Join,
-    JoinKind,
     OverWindow,
     Sink,
     SubqueryKind,
@@ -22,8 +20,6 @@ def refuse_what_has_no_operator(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
         match node:
             case OverWindow():
                 _over(node)
-            case Join():
-                _join(node)
             case Apply():
                 _apply(node)
             case Values() if not node.fields:
@@ -50,11 +46,6 @@ def _over(node: OverWindow) -> None:
         notes=("every row of every partition would have to be kept, and numbered anew at each change",),
         help=f"keep the first few: SELECT … FROM (SELECT …, {name}() OVER (…) AS rn FROM …) WHERE rn <= 3",
     )
-
-
-def _join(node: Join) -> None:
-    kind = "JOIN" if node.kind is JoinKind.INNER else f"{node.kind} JOIN"
-    not_run_yet(node.at, kind, "CROSS JOIN UNNEST(array) can; other joins are planned")
 
 
 def _apply(node: Apply) -> None:

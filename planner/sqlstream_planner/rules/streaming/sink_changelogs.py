@@ -9,7 +9,9 @@ from sqlstream_planner.diagnostics import either, refuse
 from sqlstream_planner.logical import (
     ChangelogNormalize,
     GroupAggregate,
+    JoinKind,
     Node,
+    RegularJoin,
     Sink,
     TopN,
     WindowFunction,
@@ -129,7 +131,7 @@ class _ChangesByQuery(Analysis[bool]):
     def of(self, node: Node) -> bool:
         if not self._changes(node):
             return False
-        return isinstance(node, GroupAggregate | TopN) or any(self(i) for i in node.inputs)
+        return isinstance(node, GroupAggregate | TopN | RegularJoin) or any(self(i) for i in node.inputs)
 
 
 class _ChangesAnytime(Analysis[bool]):
@@ -155,6 +157,8 @@ def _why(node: Node, changes: Changes) -> str:
     """Which part of the query makes rows change, for people."""
     below: Node = node
     while not isinstance(below, GroupAggregate | TopN | ChangelogNormalize):
+        if isinstance(below, RegularJoin) and below.kind not in (JoinKind.INNER, JoinKind.SEMI):
+            return f"a row of the {below.kind} JOIN without a partner is taken back when one comes"
         changing = [i for i in below.inputs if len(below.inputs) == 1 or changes(i)]
         if not changing:
             return "its source gives changes"
