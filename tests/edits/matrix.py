@@ -44,6 +44,10 @@ def _window(call: str, aggregates: str = "COUNT(*), SUM(v)") -> str:
     return f"SELECT window_end, k, {aggregates} FROM {source} GROUP BY window_start, window_end, k"
 
 
+def _join(kind: str, on: str, what: str = "a.v, b.v AS w") -> str:
+    return f"SELECT CAST(a.k AS STRING), {what} FROM {{t}} AS a {kind} {{t}} AS b {on}"
+
+
 _MINUTE = "TUMBLE({t}, INTERVAL '1' MINUTE)"
 
 MATRIX = (
@@ -75,6 +79,48 @@ MATRIX = (
         _group("COUNT(*), SUM(v)"),
         _group("COUNT(*) * 10, SUM(v) - 1") + " HAVING SUM(v) > 3",
         "KEEP",
+    ),
+    Edit(
+        2,
+        "join-by-comma",
+        _join("JOIN", "ON a.k = b.v AND a.b"),
+        "SELECT CAST(x.k AS STRING), x.v, y.v AS z FROM {t} AS x, {t} AS y WHERE x.b AND y.v = x.k",
+        "KEEP",
+    ),
+    Edit(
+        3,
+        "above-a-join",
+        _join("LEFT JOIN", "ON a.k = b.v"),
+        _join("LEFT JOIN", "ON a.k = b.v WHERE b.v IS NULL OR b.v > a.v", "a.v * 10, b.v - 1"),
+        "KEEP",
+    ),
+    Edit(
+        28,
+        "another-column-of-a-join",
+        _join("LEFT JOIN", "ON a.k = b.v"),
+        _join("LEFT JOIN", "ON a.k = b.v", "a.v, b.k"),
+        "BACKFILL",
+    ),
+    Edit(
+        29,
+        "left-to-full-join",
+        _join("LEFT JOIN", "ON a.k = b.v"),
+        _join("FULL JOIN", "ON a.k = b.v"),
+        "BACKFILL",
+    ),
+    Edit(
+        29,
+        "full-to-anti-join",
+        _join("FULL JOIN", "ON a.k = b.v"),
+        _join("ANTI JOIN", "ON a.k = b.v", "a.v, a.v"),
+        "BACKFILL",
+    ),
+    Edit(
+        30,
+        "another-condition-of-a-join",
+        _join("LEFT JOIN", "ON a.k = b.v"),
+        _join("LEFT JOIN", "ON a.k = b.v AND a.v < b.k"),
+        "BACKFILL",
     ),
     Edit(5, "order-of-aggregates", _group("COUNT(*), SUM(v)"), _group("SUM(v), COUNT(*)"), "KEEP"),
     Edit(

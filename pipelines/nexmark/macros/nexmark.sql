@@ -26,3 +26,14 @@ CREATE TEMPORARY VIEW bid AS
 SELECT bid.auction, bid.bidder, bid.price, bid.channel, bid.url, dateTime, bid.extra
 FROM events
 WHERE event_type = 2;
+
+CREATE TEMPORARY VIEW auction AS
+SELECT auction.id, auction.itemName, auction.description, auction.initialBid, auction.reserve, dateTime,
+       auction.expires, auction.seller, auction.category, auction.extra
+FROM events
+WHERE event_type = 1;
+
+CREATE TEMPORARY VIEW person AS
+SELECT person.id, person.name, person.emailAddress, person.creditCard, person.city, person.state, dateTime, person.extra
+FROM events
+WHERE event_type = 0;
