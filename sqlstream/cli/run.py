@@ -69,14 +69,8 @@ from sqlstream_planner.diagnostics import Diagnostic
     help="Read this file of a source from its beginning, whatever was read of it before. Repeatable.",
 )
 @options.moved_option
-@click.option(
-    "--accept",
-    "accepted",
-    multiple=True,
-    metavar="fresh:NAME",
-    help="Let an operator's state or a new sink begin now, without the input read so far (NAME as `sqlstream plan` shows "
-    "it, or all). Repeatable.",
-)
+@options.accept_option
+@options.rewrite_option
 @options.profile_option
 @click.option(
     "--json",
@@ -100,6 +94,7 @@ def command(
     read_again: tuple[str, ...],
     source_moved: tuple[str, ...],
     accepted: tuple[str, ...],
+    rewritten: tuple[str, ...],
     profile: str | None,
     as_json: bool,
 ) -> None:
@@ -111,8 +106,8 @@ def command(
     the file are relative to its folder.
 
     Exit codes: 0 done, nothing new, or stopped; 1 the SQL or the data is wrong; 2 the command line is wrong;
-    4 the state does not fit the file, is damaged, or another run works on it; 5 the machine, Spark or a database
-    refuses (run again when that is mended); 70 a bug of sqlstream; 130 or 143 interrupted.
+    3 consent is needed; 4 the state does not fit the file, is damaged, or another run works on it; 5 the machine, Spark or
+    a database refuses (run again when that is mended); 70 a bug of sqlstream; 130 or 143 interrupted.
     """
     project = load_project(file.parent, profile)
     conf = {**project.conf, **parse_pairs(settings, "--conf")}
@@ -178,6 +173,7 @@ def command(
                 secrets=planned.secrets,
                 nodes=planned.state_nodes,
                 accept=accepted,
+                rewrite=rewritten,
                 sql=planned.masked_sql,
                 parallelism=parallelism if parallelism is not None else project.parallelism,
                 master=master or project.master or "local[*]",

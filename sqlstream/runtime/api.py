@@ -14,7 +14,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Protocol
 
-from sqlstream.connectors.api import ConnectorContext, Sink, SinkPart, Source
+from sqlstream.connectors.api import ConnectorContext, Sink, SinkPart, Source, TargetEdit
 from sqlstream.connectors.filesystem.orders import FileOrders
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.coordination.lease import BEAT_S, Lease
@@ -29,9 +29,10 @@ from sqlstream.runtime.loop.moved_sources import Moves
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.recovery import (
+    Recovered,
     check_compatible,
     committed_epoch,
-    is_accepted,
+    decided_sinks,
     is_fresh_fork,
     physical_plan,
     program_fingerprint,
@@ -40,7 +41,8 @@ from sqlstream.runtime.loop.recovery import (
 )
 from sqlstream.runtime.loop.reporting import Totals
 from sqlstream.runtime.loop.restarts import Restart, Restarts, RestartStrategy, strategy_of
-from sqlstream.runtime.loop.sink_edits import NOWHERE, restated_sinks, sinks_from_history
+from sqlstream.runtime.loop.sink_edits import NOWHERE, Given, SinkEdit, check_rewrite, without_history
+from sqlstream.runtime.loop.sink_places import looking, same_place
 from sqlstream.runtime.loop.source_positions import go_on, own_folders
 from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
 from sqlstream.runtime.tasks.failures import error_of, machine_refuses
@@ -109,6 +111,7 @@ def run_pipeline(
     origin: fork.Origin | None = None,
     nodes: StateNodes = NO_NODES,
     accept: Collection[str] = (),
+    rewrite: Collection[str] = (),
     written: Mapping[str, Written] = NOWHERE,
     orders: FileOrders | None = None,
     moved: Moves | None = None,
@@ -126,7 +129,8 @@ def run_pipeline(
     `sql` is the text that the plan was made of, rendered and without secrets: it is kept with the manifests. `written`
     says where in the user's file the sinks stand, `origin` is the savepoint that a new state directory begins with,
     `nodes` are what the plan's states were made of (`Planned.state_nodes`): without them, edits can't derive a state from
-    another. `accept` is what may begin in the middle of the input (`fresh:<operator or sink>`, `fresh:all`).
+    another. `accept` is what may begin in the middle of the input (`fresh:<operator or sink>`, `fresh:all`), and which
+    tables may be altered (`alter:<sink>`). `rewrite` are sinks whose empty places get all that the query has given so far.
     `orders` what to do about single files of the sources, `moved` which sources' data is elsewhere now (the plan was made
     with it); `tell` takes warnings about what the run meets.
     `wall_clock` (seconds since 1970) is what state with a time to live goes by; each epoch's is in its plan.
@@ -158,6 +162,10 @@ def run_pipeline(
         known = (secrets or Secrets()).resolved(spec)
         return (connectors or REGISTERED).source(known, ConnectorContext(store, base, folder=folder))
 
+    def sink_of(spec: SinkSpec, known_as: str) -> Sink:
+        known = (secrets or Secrets()).resolved(spec)
+        return (connectors or REGISTERED).sink(known, ConnectorContext(store, base, known_as=known_as))
+
     def attempt() -> RunResult:
         lease.check()
         if origin is not None and not restarts.is_up:
@@ -167,11 +175,19 @@ def run_pipeline(
                 tell(warning)
         found = recover(journal)
         edits: tuple[StateEdit, ...] = ()
-        if found.last is not None:
+        sinks: tuple[SinkEdit, ...] = ()
+        if found.last is None:
+            check_rewrite(rewrite, plan)
+        else:
             edits = state_edits(journal, found.last, plan, nodes, accept=accept)
-            for warning in check_compatible(
-                journal, found.last, plan, sql=sql, written=written, accept=accept
-            ):
+            given = Given(
+                written=written,
+                accept=accept,
+                rewrite=() if restarts.is_up else _rewritten(rewrite, found, plan),
+                looks=looking(sink_of),
+            )
+            sinks = decided_sinks(journal, found.last, plan, given, sql=sql)
+            for warning in check_compatible(journal, found.last, plan, sinks):
                 if not restarts.is_up:
                     tell(warning)
         shards = _shards(plan, parallelism, found.plan, found.last, runner)
@@ -189,7 +205,7 @@ def run_pipeline(
             context,
             sql,
             edits,
-            accept,
+            sinks,
         )
         if orders is not None and not restarts.is_up:
             orders.check(
@@ -214,7 +230,7 @@ def run_pipeline(
         def from_history(
             program: Program, *, states: Collection[str], sinks: Collection[str], until: Manifest
         ) -> _FromHistory | None:
-            with _history_told(edits, states, sinks):
+            with _history_told(edits, states, [s for s in plan.sinks if s.name in sinks]):
                 made = backfill(
                     program,
                     states=states,
@@ -303,16 +319,24 @@ class _FromHistory:
 
 @contextmanager
 def _history_told(
-    edits: Iterable[StateEdit], states: Collection[str], sinks: Collection[str]
+    edits: Iterable[StateEdit], states: Collection[str], sinks: Collection[SinkSpec]
 ) -> Iterator[None]:
-    """Says of history that is gone how to do without it: exit code 3, consent is needed."""
+    """Says of history that is gone how to do without it: exit code 3, consent is needed.
+
+    A table that is kept up to date can't begin in the middle: exit code 4.
+    """
     try:
         yield
     except DiagnosticError as error:
         if all(d.code != "DAT008" for d in error.diagnostics):
             raise
         steps = [e.step for e in edits if e.new is not None and e.new.state.state_id in states]
-        steps += sinks
+        whole = [sink.name for sink in sinks if sink.changelog != "append"]
+        if whole:
+            raise DiagnosticError(
+                *(without_history(d, whole) for d in error.diagnostics), exit_code=4
+            ) from error
+        steps += [sink.name for sink in sinks]
         way = " ".join(f"--accept fresh:{step}" for step in steps)
         told = [
             replace(
@@ -381,30 +405,37 @@ def _program(
     context: ConnectorContext,
     sql: str | None,
     edits: tuple[StateEdit, ...],
-    accept: Collection[str],
+    decided: tuple[SinkEdit, ...],
 ) -> Program:
     text = plan_json.to_text(plan).encode()
-    sinks = {spec.name: connectors.sink(secrets.resolved(spec), context) for spec in plan.sinks}
+    names = {sink.spec.name: sink.known_as for sink in decided}
+    sinks = {
+        spec.name: connectors.sink(
+            secrets.resolved(spec), replace(context, known_as=names.get(spec.name, spec.name))
+        )
+        for spec in plan.sinks
+    }
     former: dict[str, Sink] = {}
-    moved = set()
-    restated: tuple[str, ...] = ()
-    new: tuple[str, ...] = ()
+    moved: set[str] = set()
+    left: set[str] = set()
+    is_edit = last is not None and bool(committed_epoch(last))
+    goes_on = {sink.former.name: sink.spec for sink in decided if sink.former is not None}
     if last is not None and not is_fresh_fork(last):
-        specs = {spec.name: spec for spec in plan.sinks}
         before = plan if last.plan_digest == digest_of(text) else physical_plan(journal, last)
         for spec in before.sinks:
-            same = specs.get(spec.name) == spec
-            if same or _takes_over(sinks.get(spec.name), spec):
-                former[spec.name] = sinks[spec.name]
-                moved |= set() if same else {spec.name}
-            else:
-                former[spec.name] = connectors.sink(secrets.resolved(spec), context)
-        restated = restated_sinks(before, plan)
-        if committed_epoch(last):
-            new = tuple(name for name in specs if name not in {spec.name for spec in before.sinks})
+            now = goes_on.get(spec.name)
+            if now is not None and (now == spec or _takes_over(sinks[now.name], spec)):
+                former[spec.name] = sinks[now.name]
+                moved |= set() if now == spec or same_place(now, spec) else {spec.name}
+                continue
+            if now is not None:
+                spec = replace(spec, options=now.options)
+            elif is_edit:
+                left.add(spec.name)
+            known_as = last.sink_names.get(spec.name, spec.name)
+            former[spec.name] = connectors.sink(secrets.resolved(spec), replace(context, known_as=known_as))
     positions = () if last is None else last.positions
     known = go_on(positions, plan.sources)
-    unread = frozenset(spec.name for spec in plan.sources if spec.name not in known)
     folders = own_folders(known, plan.sources, taken=[state.folder for state in positions])
     return Program(
         plan=plan,
@@ -418,13 +449,26 @@ def _program(
         sinks=sinks,
         former_sinks=former,
         moved=frozenset(moved),
-        restated=restated,
-        new_sinks=new,
-        from_history=sinks_from_history(new, plan, unread, lambda name: is_accepted(name, accept)),
+        restated=tuple(sink.spec.name for sink in decided if sink.restated),
+        new_sinks=tuple(sink.spec.name for sink in decided if sink.is_new) if is_edit else (),
+        from_history=tuple(sink.spec.name for sink in decided if sink.from_history),
+        sink_edits={sink.spec.name: sink.target for sink in decided if sink.target is not None},
+        left=frozenset(left),
+        former_names={sink.spec.name: sink.former.name for sink in decided if sink.former is not None},
+        known_as=names,
         edits=edits,
         secrets=secrets,
         sql=sql,
     )
+
+
+def _rewritten(asked: Collection[str], found: Recovered, plan: PhysicalPlan) -> tuple[str, ...]:
+    """The sinks that are begun anew: those that were asked for, and those of an epoch that was begun and is done again."""
+    begun = found.plan
+    if begun is None or begun.fingerprint != program_fingerprint(plan):
+        return tuple(asked)
+    more = [name for name, edit in begun.sink_edits.items() if edit == TargetEdit.REWRITE]
+    return (*asked, *(name for name in more if name not in asked))
 
 
 def _takes_over(sink: Sink | None, former: SinkSpec) -> bool:

@@ -24,20 +24,29 @@ from sqlstream.runtime.edits.plan_parts import (
 from sqlstream.runtime.edits.sink_parts import sink_parts
 from sqlstream.runtime.loop.recovery import (
     committed_epoch,
+    decided_sinks,
     former_plan,
     is_accepted,
     is_fresh_fork,
-    program_fingerprint,
     source_problems,
 )
-from sqlstream.runtime.loop.sink_edits import NOWHERE
+from sqlstream.runtime.loop.sink_edits import (
+    NOWHERE,
+    Given,
+    SinkEdit,
+    begun_sinks,
+    sink_edits,
+    without_history,
+)
+from sqlstream.runtime.loop.sink_places import Looks
 from sqlstream.runtime.loop.source_positions import go_on
-from sqlstream.storage.journal import Journal, digest_of
+from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import Manifest, SourceState
 from sqlstream.storage.savepoints import Savepoint
+from sqlstream_operators.plan.cut_down import cut_down
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.plan.state_schema import StateSchema
-from sqlstream_planner.diagnostics import Written
+from sqlstream_planner.diagnostics import Diagnostic, Written
 from sqlstream_planner.edits.decide import decide
 from sqlstream_planner.edits.verdict import FieldEdit, StateEdit, Verdict
 from sqlstream_planner.explain.meaning import field_meaning, field_meanings
@@ -55,19 +64,24 @@ def edit_plan(
     source_of: SourceOf | None = None,
     nodes: StateNodes = NO_NODES,
     accept: Collection[str] = (),
+    rewrite: Collection[str] = (),
+    looks: Looks | None = None,
 ) -> EditPlan:
     """What happens when `program`, made of the text `sql`, goes on from what `manifest` names.
 
     `savepoint`: it begins a new state directory with it, where every sink is new. `written` says where in the user's file
     the sinks stand, `nodes` what the program's states were made of. `source_of` makes the driver's half of a source, to see
-    whether what must be read again is still there; without it that is taken for granted. `accept` is what was consented to.
+    whether what must be read again is still there; without it that is taken for granted. `accept` is what was consented to,
+    `rewrite` are sinks that are begun anew; `looks` sees what is at the places of sinks.
     Raises DiagnosticError (STA001) if the old plan is damaged.
     """
     before = former_plan(journal, manifest)
-    same_text = sql is not None and manifest.sql_digest == digest_of(sql.encode())
-    same_text = same_text or manifest.fingerprint == program_fingerprint(program)
     sizes = {state.state_id: Size(state.rows, state.bytes) for state in manifest.states}
     fresh = savepoint is not None or is_fresh_fork(manifest)
+    given = Given(written=written, accept=accept, rewrite=rewrite, looks=looks or Looks())
+    sinks = (
+        begun_sinks(program, given) if fresh else decided_sinks(journal, manifest, program, given, sql=sql)
+    )
     return _compare(
         _Before(
             before,
@@ -87,8 +101,7 @@ def edit_plan(
             sum(size.rows for size in sizes.values()),
             sum(size.bytes for size in sizes.values()),
         ),
-        same_text=same_text,
-        written=written,
+        sinks=sinks,
         new_sinks=fresh,
         source_of=source_of,
         nodes=nodes,
@@ -109,8 +122,7 @@ def edit_diff(
         _Before(before, read, {}, before.options.max_parallelism, given=True),
         program,
         against=None,
-        same_text=False,
-        written=written,
+        sinks=sink_edits(before, program, Given(written=written)),
         new_sinks=False,
         source_of=None,
         nodes=nodes,
@@ -125,7 +137,7 @@ def first_plan(program: PhysicalPlan) -> EditPlan:
     return EditPlan(
         None,
         sources=tuple(SourcePart(s.name, s.connector, SourceChange.NEW) for s in program.sources),
-        sinks=tuple(sink_parts(None, program, (), same_text=False, new_sinks=False)[0]),
+        sinks=tuple(sink_parts(None, program, (), ())[0]),
     )
 
 
@@ -155,8 +167,7 @@ def _compare(
     now: PhysicalPlan,
     *,
     against: Against | None,
-    same_text: bool,
-    written: Mapping[str, Written],
+    sinks: Sequence[SinkEdit],
     new_sinks: bool,
     source_of: SourceOf | None,
     nodes: StateNodes,
@@ -175,29 +186,44 @@ def _compare(
         states.append(part)
         if not is_accepted(part.name, accept):
             consents += _consents(part, now, there)
-    sinks, told = sink_parts(
-        before.plan if before.given else None,
-        now,
-        tuple(known.values()),
-        same_text=same_text,
-        new_sinks=new_sinks,
-        written=written,
-        accepted=lambda name: is_accepted(name, accept),
+    parts, told = sink_parts(
+        before.plan if before.given else None, now, tuple(known.values()), sinks, new_sinks=new_sinks
     )
     # Another source makes another answer: that is told, and not what follows from it.
-    problems += [d for d in told if d.severity == "error" and (d.code == "STA013" or not problems)]
+    problems = problems or [d for d in told if d.severity == "error"]
+    for sink in sinks:
+        why_not = None if problems else _gone(sink, now, known, source_of)
+        if why_not is not None and sink.spec.changelog == "append":
+            consents.append(Consent(f"fresh:{sink.spec.name}", f"`{sink.spec.name}`", _warning(why_not)))
+        elif why_not is not None:
+            problems.append(without_history(why_not, [sink.spec.name]))
+        consents += [Consent(accept, f"`{sink.spec.name}`", _warning(why)) for accept, why in sink.asked]
     return EditPlan(
         against,
         states=tuple(states),
         sources=tuple(_sources(before, now, known)),
-        sinks=tuple(sinks),
+        sinks=tuple(parts),
         problems=tuple(problems),
         warnings=tuple(d for d in told if d.severity == "warning"),
         consents=tuple(consents),
-        results=(*_fresh_results(states), *(s.result for s in sinks if s.result)),
+        results=(*_fresh_results(states), *(s.result for s in parts if s.result)),
         notes=tuple(_key_groups(before.max_parallelism, now)),
         counts=Counter(f.verdict.value for part in states for f in part.fields),
     )
+
+
+def _gone(
+    sink: SinkEdit, now: PhysicalPlan, known: Mapping[str, SourceState], source_of: SourceOf | None
+) -> Diagnostic | None:
+    """What is missing of the history that a sink is to be given."""
+    if not sink.from_history:
+        return None
+    read = cut_down(now, (), (sink.spec.name,)).sources
+    return next(iter(history(read, known, source_of).missing.values()), None)
+
+
+def _warning(why: Diagnostic) -> Diagnostic:
+    return dataclasses.replace(why, severity="warning")
 
 
 def _made_at(journal: Journal, manifest: Manifest, savepoint: Savepoint | None) -> int | None:
@@ -284,7 +310,7 @@ def _consents(part: StatePart, now: PhysicalPlan, there: History) -> Iterable[Co
         why = next(there.missing[name] for name in read if name in there.missing)
         whole = part.edit.old is None
         what = part.title if whole else ", ".join(dict.fromkeys(f.meaning for f in missing))
-        yield Consent(f"fresh:{part.name}", what, dataclasses.replace(why, severity="warning"))
+        yield Consent(f"fresh:{part.name}", what, _warning(why))
 
 
 def _fresh_results(states: Iterable[StatePart]) -> Iterable[str]:

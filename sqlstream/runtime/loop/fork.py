@@ -32,7 +32,7 @@ def begin(origin: Origin, target: CheckpointStore, plan: PhysicalPlan, run: RunI
     """
     if has_begun(origin, target):
         return
-    check_compatible(Journal(origin.store), origin.savepoint.manifest, plan, new_sinks=True)
+    check_compatible(Journal(origin.store), origin.savepoint.manifest, plan)
     problems = [problem for _, problem in without_answer(plan)]
     if problems:
         raise DiagnosticError(*problems, exit_code=4)

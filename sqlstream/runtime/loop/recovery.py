@@ -25,15 +25,17 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from sqlstream.connectors.api import TargetEdit
 from sqlstream.runtime.loop import watermarks
-from sqlstream.runtime.loop.sink_edits import NOWHERE, edits_by_sink
+from sqlstream.runtime.loop.sink_edits import Given, SinkEdit, begun_sinks, sink_edits
+from sqlstream.runtime.loop.sink_places import target_names
 from sqlstream.runtime.loop.source_positions import go_on
 from sqlstream.storage.journal import Journal, digest_of
 from sqlstream.storage.manifest import EpochPlan, Manifest, RunInfo, SourceState
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import OperatorStep, PhysicalPlan, SourceSpec, Step
 from sqlstream_operators.plan.state_schema import StateSchema
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from sqlstream_planner.edits.decide import decide
 from sqlstream_planner.edits.verdict import StateEdit
 from sqlstream_planner.physical.state_node import NO_NODES, StateNodes
@@ -86,42 +88,58 @@ def is_fresh_fork(last: Manifest) -> bool:
 
 
 def check_compatible(
-    journal: Journal,
-    last: Manifest,
-    program: PhysicalPlan,
-    *,
-    sql: str | None = None,
-    written: Mapping[str, Written] = NOWHERE,
-    new_sinks: bool = False,
-    accept: Collection[str] = (),
+    journal: Journal, last: Manifest, program: PhysicalPlan, sinks: Iterable[SinkEdit] = ()
 ) -> tuple[Diagnostic, ...]:
-    """Whether `program`, made of the text `sql`, can go on with the state that `last` names; warnings of what is decided.
+    """Whether `program` can go on with the state that `last` names; warnings of what is decided about its sinks.
 
-    It can if its sources go on from where they are (`source_problems`), and every sink with what it has
-    (`edits_by_sink`). A sink may be left out. A new one whose answer is not in the state is given what the sources have had
-    for it, or begins now if `accept` has it (`fresh:<sink>`). With `new_sinks` all are new, and get the answer up to there.
-    Shards and key groups may be others. Raises DiagnosticError with exit code 4 (STA011 sources, STA013 to STA015 sinks).
+    It can if its sources go on from where they are (`source_problems`), and every sink with what it has (`decided_sinks`).
+    Shards and key groups may be others. Raises DiagnosticError with exit code 4 (STA011 sources, STA014, STA015 and STA026
+    sinks), or 3 where consent is needed (STA013, STA019).
     """
     problems = [*_sources(journal, last, program)]
-    warnings: list[Diagnostic] = []
-    if not new_sinks and committed_epoch(last) and last.fingerprint != program_fingerprint(program):
-        same_text = sql is not None and last.sql_digest == digest_of(sql.encode())
-        read = go_on(last.positions, program.sources)
-        by_sink = edits_by_sink(
-            physical_plan(journal, last),
-            program,
-            same_text=same_text,
-            written=written,
-            unread=frozenset(spec.name for spec in program.sources if spec.name not in read),
-            accepted=lambda name: is_accepted(name, accept),
-        )
-        told = [one for _, found in by_sink for one in found]
-        warnings = [one for one in told if one.severity == "warning"]
-        # Another state or source makes another answer: that is told, and not what follows from it.
-        problems += [e for e in told if e.severity == "error" and (e.code == "STA013" or not problems)]
+    told = [one for sink in sinks for one in sink.told]
+    # Another state or source makes another answer: that is told, and not what follows from it.
+    problems = problems or [one for one in told if one.severity == "error"]
     if problems:
         raise DiagnosticError(*problems, exit_code=4)
-    return tuple(warnings)
+    asked = [why for sink in sinks for _, why in sink.asked]
+    if asked:
+        raise DiagnosticError(*asked, exit_code=3)
+    return tuple(one for one in told if one.severity == "warning")
+
+
+def decided_sinks(
+    journal: Journal, last: Manifest, program: PhysicalPlan, given: Given, *, sql: str | None = None
+) -> tuple[SinkEdit, ...]:
+    """What becomes of each sink of `program`, made of the text `sql`, when it goes on with the state that `last` names.
+
+    Of `given` it is told what was consented to and seen; the rest is in the manifest. Raises as `sink_edits`.
+    """
+    read = go_on(last.positions, program.sources)
+    given = replace(
+        given,
+        same_text=sql is not None and last.sql_digest == digest_of(sql.encode()),
+        unread=frozenset(spec.name for spec in program.sources if spec.name not in read),
+        names=last.sink_names,
+    )
+    if is_fresh_fork(last):
+        return begun_sinks(program, given)
+    if not committed_epoch(last):
+        names = target_names(program.sinks, {spec.name: spec for spec in program.sinks}, last.sink_names)
+        return tuple(SinkEdit(spec, spec, names[spec.name]) for spec in program.sinks)
+    same = last.fingerprint == program_fingerprint(program)
+    wanted = [name for name in given.rewrite if not _is_rewritten(name, last, program, given)]
+    return sink_edits(
+        program if same else physical_plan(journal, last), program, replace(given, rewrite=wanted)
+    )
+
+
+def _is_rewritten(name: str, last: Manifest, program: PhysicalPlan, given: Given) -> bool:
+    """Whether the last epoch has begun a sink anew, which is not empty any more: a run that is told so again goes on."""
+    spec = next((spec for spec in program.sinks if spec.name.lower() == name.lower()), None)
+    if spec is None or last.sink_edits.get(spec.name) != TargetEdit.REWRITE:
+        return False
+    return not given.looks.is_vacant(spec, last.sink_names.get(spec.name, spec.name))
 
 
 _OTHER_NAME = (
