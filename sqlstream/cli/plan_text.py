@@ -56,7 +56,7 @@ def plan_lines(
                 f"--accept {consent.accept}"
             )
         else:
-            yield f"consent is needed: {consent.why.message}; {consent.why.help}"
+            yield f"consent is needed: {consent.what} {consent.then}; to agree, give `run` --accept {consent.accept}"
     yield f"{_BOLD}{plan.summary}{_RESET}" if colour else plan.summary
 
 

@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from sqlstream.runtime.edits.consents import consent_of, title_of
 from sqlstream.runtime.edits.history import History, Reading, SourceOf, history, sources_of, speed_of
 from sqlstream.runtime.edits.plan_parts import (
     Against,
-    Consent,
     EditPlan,
     Size,
     SourceChange,
@@ -22,6 +22,7 @@ from sqlstream.runtime.edits.plan_parts import (
     StatePart,
 )
 from sqlstream.runtime.edits.sink_parts import sink_parts
+from sqlstream.runtime.loop.consent import Consent
 from sqlstream.runtime.loop.recovery import (
     committed_epoch,
     decided_sinks,
@@ -194,10 +195,13 @@ def _compare(
     for sink in sinks:
         why_not = None if problems else _gone(sink, now, known, source_of)
         if why_not is not None and sink.spec.changelog == "append":
-            consents.append(Consent(f"fresh:{sink.spec.name}", f"`{sink.spec.name}`", _warning(why_not)))
+            then = "will have only what is read from now on"
+            consents.append(
+                Consent(f"fresh:{sink.spec.name}", f"`{sink.spec.name}`", _warning(why_not), then)
+            )
         elif why_not is not None:
             problems.append(without_history(why_not, [sink.spec.name]))
-        consents += [Consent(accept, f"`{sink.spec.name}`", _warning(why)) for accept, why in sink.asked]
+        consents += [dataclasses.replace(asked, why=_warning(asked.why)) for asked in sink.asked]
     return EditPlan(
         against,
         states=tuple(states),
@@ -278,8 +282,8 @@ def _state(edit: StateEdit, before: _Before, now: PhysicalPlan, there: History) 
     readings: tuple[Reading, ...] = ()
     if edit.new is not None and edit.needs_history:
         readings = tuple(there.readings[name] for name in sources_of(now, edit.new.state.state_id))
-    title = _title(edit.state)
-    was = "" if edit.old is None or edit.new is None else _title(edit.old.state)
+    title = title_of(edit.state)
+    was = "" if edit.old is None or edit.new is None else title_of(edit.old.state)
     return StatePart(
         edit,
         title,
@@ -288,11 +292,6 @@ def _state(edit: StateEdit, before: _Before, now: PhysicalPlan, there: History) 
         None if edit.old is None else before.sizes.get(edit.old.state.state_id),
         readings,
     )
-
-
-def _title(state: StateSchema) -> str:
-    """What a state is for, without its fields."""
-    return (state.description or state.operator.replace("_", " ")).partition(":")[0]
 
 
 def _dropped(state: StateSchema) -> Iterable[FieldEdit]:
@@ -304,13 +303,10 @@ def _dropped(state: StateSchema) -> Iterable[FieldEdit]:
 
 
 def _consents(part: StatePart, now: PhysicalPlan, there: History) -> Iterable[Consent]:
-    missing = [f for f in part.fields if f.verdict is Verdict.FRESH]
-    if missing:
+    if part.edit.verdict is Verdict.FRESH:
         read = sources_of(now, part.edit.state.state_id)
         why = next(there.missing[name] for name in read if name in there.missing)
-        whole = part.edit.old is None
-        what = part.title if whole else ", ".join(dict.fromkeys(f.meaning for f in missing))
-        yield Consent(f"fresh:{part.name}", what, _warning(why))
+        yield consent_of(part.edit, _warning(why))
 
 
 def _fresh_results(states: Iterable[StatePart]) -> Iterable[str]:

@@ -60,7 +60,7 @@ def sink_parts(
 def _part(edit: SinkEdit, now: PhysicalPlan, sources: Sequence[SourceState]) -> SinkPart:
     spec = edit.spec
     told = next((d for d in edit.told), None)
-    why = told or next((why for _, why in edit.asked), None)
+    why = told or next((consent.why for consent in edit.asked), None)
     notes, at = (why.notes, why.span) if why is not None else ((), None)
     was = "" if edit.former is None or edit.former.name == spec.name else f"was called {edit.former.name}"
 

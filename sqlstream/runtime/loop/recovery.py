@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 
 from sqlstream.connectors.api import TargetEdit
 from sqlstream.runtime.loop import watermarks
+from sqlstream.runtime.loop.consent import ConsentNeededError
 from sqlstream.runtime.loop.sink_edits import Given, SinkEdit, begun_sinks, sink_edits
 from sqlstream.runtime.loop.sink_places import target_names
 from sqlstream.runtime.loop.source_positions import go_on
@@ -102,9 +103,9 @@ def check_compatible(
     problems = problems or [one for one in told if one.severity == "error"]
     if problems:
         raise DiagnosticError(*problems, exit_code=4)
-    asked = [why for sink in sinks for _, why in sink.asked]
+    asked = [consent for sink in sinks for consent in sink.asked]
     if asked:
-        raise DiagnosticError(*asked, exit_code=3)
+        raise ConsentNeededError(*asked)
     return tuple(one for one in told if one.severity == "warning")
 
 

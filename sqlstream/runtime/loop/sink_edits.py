@@ -14,6 +14,7 @@ from enum import Enum
 from types import MappingProxyType
 
 from sqlstream.connectors.api import TargetEdit
+from sqlstream.runtime.loop.consent import Consent
 from sqlstream.runtime.loop.sink_differences import answer_changes, place_changes, query_parts, table_changes
 from sqlstream.runtime.loop.sink_places import Looks, descriptor_of, former_sinks, same_place, target_names
 from sqlstream_operators.errors import DataError
@@ -68,7 +69,7 @@ class SinkEdit:
     `former` is the sink that it goes on from (None: it is new, or elsewhere), `known_as` the name that its target knows it
     by. `begins` is what it is given first where it does not simply go on, `restated`: it is brought from the former answer
     to the new one, both being in the state. `target` is what is done to its target. `told` are warnings, and errors that
-    refuse it; `asked` are consents that are missing, each with why.
+    refuse it; `asked` are consents that are missing.
     """
 
     spec: SinkSpec
@@ -78,7 +79,7 @@ class SinkEdit:
     restated: bool = False
     target: TargetEdit | None = None
     told: tuple[Diagnostic, ...] = ()
-    asked: tuple[tuple[str, Diagnostic], ...] = ()
+    asked: tuple[Consent, ...] = ()
 
     @property
     def is_new(self) -> bool:
@@ -220,10 +221,11 @@ def _new(edit: SinkEdit, now: PhysicalPlan, given: Given, *, moved: bool) -> Sin
             f"the table `{spec.name}` is written in another place than before",
             at.table,
             ("the rows that it was given so far are in the former place, and stay there",),
-            f"to have the whole history of the query in the new place: --rewrite {spec.name}; to begin there with what is "
-            f"read from now on: --accept fresh:{spec.name}",
+            f"have the whole history of the query in the new place, with `--rewrite {spec.name}`",
         )
-        return replace(edit, asked=((f"fresh:{spec.name}", why),))
+        then = "will have only what is read from now on"
+        asked = Consent(f"fresh:{spec.name}", f"`{spec.name}`", why, then, "let it begin there now")
+        return replace(edit, asked=(asked,))
     place = "in another place than before, and begins there anew" if moved else "new"
     table = f"the table `{spec.name}` is {place}"
     match begins:
@@ -353,10 +355,13 @@ def _table(
         "STA019",
         f"the table `{spec.name}` would be {'altered' if declared else 'written anew'} in its database",
         at.table,
-        (*declared, *_left_columns(old, new), what),
-        f"if that may be: --accept alter:{spec.name}",
+        (*declared, *answer_changes(old, new), *_left_columns(old, new), what),
     )
-    return replace(edit, asked=((f"alter:{spec.name}", why),))
+    then = f"will be {'altered' if declared else 'written anew'} in its database"
+    return replace(
+        edit,
+        asked=(Consent(f"alter:{spec.name}", f"the table `{spec.name}`", why, then, "let that be done"),),
+    )
 
 
 def _replaced(
