@@ -28,6 +28,8 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
+from sqlstream_operators.errors import MachineError, StorePlaceError
+
 _TEMPORARY = ".tmp-"
 _ABANDONED_S = 3600
 
@@ -35,6 +37,7 @@ _ABANDONED_S = 3600
 class CheckpointStore:
     """Files by name (relative, `/`-separated) under `uri`, a local path or a URI that pyarrow.fs can open.
 
+    Raises StorePlaceError for a URI of no file system that there is, MachineError if it can't be reached.
     With `sync=False` local files are not fsynced: for tests, and scratch that may be lost with the machine.
     """
 
@@ -43,15 +46,16 @@ class CheckpointStore:
         self.sync = sync
         self.settle_seconds = settle_seconds
         self._local: Path | None = None
+        if not self.uri or "\0" in self.uri:
+            raise StorePlaceError(f"{self.uri!r} is no path")
         if "://" not in self.uri:
             self._local = Path(self.uri).absolute()
-        elif self.uri.startswith("file://"):
-            self._local = Path(fs.FileSystem.from_uri(self.uri)[1])
-        if self._local is not None:
             self._fs: fs.FileSystem = fs.LocalFileSystem()
             self._root = str(self._local)
-        else:
-            self._fs, self._root = fs.FileSystem.from_uri(self.uri)
+            return
+        self._fs, self._root = _opened(self.uri)
+        if self.uri.startswith("file://"):
+            self._local = Path(self._root)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, (self.uri, self.sync, self.settle_seconds)
@@ -274,6 +278,16 @@ class CheckpointStore:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def _opened(uri: str) -> tuple[fs.FileSystem, str]:
+    try:
+        filesystem, root = fs.FileSystem.from_uri(uri)
+    except ValueError as error:
+        raise StorePlaceError(f"{uri} can't be opened: {error}") from None
+    except OSError as error:
+        raise MachineError(f"{uri} can't be reached: {error}") from None
+    return filesystem, root
 
 
 def _reopen(uri: str, sync: bool, settle_seconds: float) -> CheckpointStore:

@@ -31,7 +31,7 @@ from sqlstream_operators.duck.row_kinds import to_kinds
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.spec import KIND_COLUMN, SinkSpec
 from sqlstream_operators.plan.types import quote_identifier
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+from sqlstream_planner.diagnostics import DiagnosticError
 
 _HIDDEN = ".sqlstream"
 _STAGING = f"{_HIDDEN}/staging"
