@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyarrow import fs
 
 from sqlstream.cli.main import run_cli
 from tests.faults.commands import COUNTS, pipeline, sqlstream
@@ -35,8 +36,7 @@ def test_one_that_can_not_be_reached(
     pipeline(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
-        "sqlstream_operators.state.checkpoint_store.fs.FileSystem",
-        type("Away", (), {"from_uri": staticmethod(away)}),
+        "pyarrow.fs.FileSystem", type("Away", (fs.FileSystem,), {"from_uri": staticmethod(away)})
     )
     for command in COMMANDS:
         assert run_cli([*command, "--state-dir", "s3://bucket/x"]) == 5
