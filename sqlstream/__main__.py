@@ -4,7 +4,7 @@ import signal
 
 
 def main() -> None:
-    """Run the command line. A Ctrl-C before it is even imported ends the process without a word, as it does other programs."""
+    """Run the command line. A Ctrl-C before it is imported ends the process without a word, as it does other programs."""
     asked = signal.getsignal(signal.SIGINT)
     if asked is signal.default_int_handler:  # not where it is ignored, as in the background of a script
         signal.signal(signal.SIGINT, signal.SIG_DFL)
