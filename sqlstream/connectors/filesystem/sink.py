@@ -179,7 +179,6 @@ class FileSink:
 
     def prepare(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None:
         """Check that everything is staged and no name is taken. Raises DataError otherwise."""
-        self.check(previous=previous)
         self._claim()
         for staged, final in _files(parts):
             if self._exists(final):
