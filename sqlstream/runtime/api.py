@@ -24,6 +24,7 @@ from sqlstream.runtime.loop import fork, moved_sources
 from sqlstream.runtime.loop.admission import DEFAULT_TARGET_S, Admission
 from sqlstream.runtime.loop.epochs import EpochLoop
 from sqlstream.runtime.loop.faults import Faults, no_faults
+from sqlstream.runtime.loop.forgetting import forgetful_states, forgotten_by
 from sqlstream.runtime.loop.letter_budget import LetterBudget
 from sqlstream.runtime.loop.moved_sources import Moves
 from sqlstream.runtime.loop.program import LoopSettings, Program
@@ -40,7 +41,7 @@ from sqlstream.runtime.loop.recovery import (
 )
 from sqlstream.runtime.loop.reporting import Totals
 from sqlstream.runtime.loop.restarts import Restart, Restarts, RestartStrategy, strategy_of
-from sqlstream.runtime.loop.sink_edits import NOWHERE, restated_sinks, sinks_from_history
+from sqlstream.runtime.loop.sink_edits import NOTHING_FORGOTTEN, NOWHERE, restated_sinks, sinks_from_history
 from sqlstream.runtime.loop.source_positions import go_on, own_folders
 from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
 from sqlstream.runtime.tasks.failures import error_of, machine_refuses
@@ -170,7 +171,7 @@ def run_pipeline(
         if found.last is not None:
             edits = state_edits(journal, found.last, plan, nodes, accept=accept)
             for warning in check_compatible(
-                journal, found.last, plan, sql=sql, written=written, accept=accept
+                journal, found.last, plan, sql=sql, written=written, accept=accept, nodes=nodes
             ):
                 if not restarts.is_up:
                     tell(warning)
@@ -384,9 +385,14 @@ def _program(
     accept: Collection[str],
 ) -> Program:
     text = plan_json.to_text(plan).encode()
-    sinks = {spec.name: connectors.sink(secrets.resolved(spec), context) for spec in plan.sinks}
+    forgot = last is not None and bool(last.forgotten)
+    sinks = {
+        spec.name: connectors.sink(replace(secrets.resolved(spec), forgets=spec.forgets or forgot), context)
+        for spec in plan.sinks
+    }
     former: dict[str, Sink] = {}
     moved = set()
+    forgotten = NOTHING_FORGOTTEN
     restated: tuple[str, ...] = ()
     new: tuple[str, ...] = ()
     if last is not None and not is_fresh_fork(last):
@@ -399,7 +405,8 @@ def _program(
                 moved |= set() if same else {spec.name}
             else:
                 former[spec.name] = connectors.sink(secrets.resolved(spec), context)
-        restated = restated_sinks(before, plan)
+        forgotten = forgotten_by(edits, forgetful_states(last, before))
+        restated = restated_sinks(before, plan, forgotten)
         if committed_epoch(last):
             new = tuple(name for name in specs if name not in {spec.name for spec in before.sinks})
     positions = () if last is None else last.positions
@@ -420,7 +427,7 @@ def _program(
         moved=frozenset(moved),
         restated=restated,
         new_sinks=new,
-        from_history=sinks_from_history(new, plan, unread, lambda name: is_accepted(name, accept)),
+        from_history=sinks_from_history(new, plan, unread, lambda name: is_accepted(name, accept), forgotten),
         edits=edits,
         secrets=secrets,
         sql=sql,

@@ -110,10 +110,6 @@ NOT_DERIVABLE = {
         "SELECT g, COUNT(*) AS n FROM bid WHERE k > 1 GROUP BY g",
         "SELECT g, COUNT(*) AS n FROM bid WHERE k > 2 GROUP BY g",
     ),
-    "groups are forgotten at other times": (
-        "SET 'table.exec.state.ttl' = '1 d'; SELECT k, g, COUNT(*) AS n FROM bid GROUP BY k, g",
-        "SET 'table.exec.state.ttl' = '1 d'; SELECT k, COUNT(*) AS n FROM bid GROUP BY k",
-    ),
     "several grouping sets": (
         "SELECT k, g, COUNT(*) AS n FROM bid GROUP BY GROUPING SETS ((k, g), (k))",
         "SELECT k, COUNT(*) AS n FROM bid GROUP BY k",

@@ -137,6 +137,16 @@ class StateEdit:
             "fields": [[f.verdict.value, f.table, f.part, f.name, f.meaning, f.reason] for f in self.fields],
         }
 
+    @property
+    def sources(self) -> frozenset[str]:
+        """The ids of the older states that the new one is made of."""
+        if self.new is None or self.old is None:
+            return frozenset()
+        tables = () if self.derivation is None else self.derivation.tables
+        return frozenset(
+            {self.old.state.state_id, *(also.state.state_id for table in tables for also in table.also)}
+        )
+
     def fresh(self) -> StateEdit:
         """The same, with what would be backfilled beginning empty."""
         if not self.needs_history:

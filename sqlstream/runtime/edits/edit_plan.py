@@ -22,6 +22,7 @@ from sqlstream.runtime.edits.plan_parts import (
     StatePart,
 )
 from sqlstream.runtime.edits.sink_parts import sink_parts
+from sqlstream.runtime.loop.forgetting import forgetful_states, forgotten_by
 from sqlstream.runtime.loop.recovery import (
     committed_epoch,
     former_plan,
@@ -77,6 +78,7 @@ def edit_plan(
             rows_per_second=speed_of(manifest),
             parked=manifest.parked,
             given=bool(committed_epoch(manifest)),
+            forgetful=forgetful_states(manifest, before),
         ),
         program,
         against=Against(
@@ -141,6 +143,7 @@ class _Before:
     sizes: Mapping[str, Size]
     max_parallelism: int
     given: bool
+    forgetful: frozenset[str] = frozenset()
     rows_per_second: float | None = None
     parked: Sequence[SourceState] = ()
 
@@ -165,7 +168,8 @@ def _compare(
     known = go_on(before.positions, now.sources)
     problems = list(source_problems(before.positions, lambda: before.plan, now))
     edits = [
-        edit.fresh() if is_accepted(edit.step, accept) else edit for edit in decide(before.plan, now, nodes)
+        edit.fresh() if is_accepted(edit.step, accept) else edit
+        for edit in decide(before.plan, now, nodes, forgetful=before.forgetful)
     ]
     there = _history(edits, now, known, None if problems else source_of, before.rows_per_second)
     consents: list[Consent] = []
@@ -183,6 +187,7 @@ def _compare(
         new_sinks=new_sinks,
         written=written,
         accepted=lambda name: is_accepted(name, accept),
+        forgotten=forgotten_by(edits, before.forgetful),
     )
     # Another source makes another answer: that is told, and not what follows from it.
     problems += [d for d in told if d.severity == "error" and (d.code == "STA013" or not problems)]

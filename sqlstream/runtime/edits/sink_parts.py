@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from sqlstream.runtime.edits.plan_parts import SinkChange, SinkPart
 from sqlstream.runtime.loop.fork import without_answer
-from sqlstream.runtime.loop.sink_edits import NOWHERE, edits_by_sink
+from sqlstream.runtime.loop.sink_edits import NOTHING_FORGOTTEN, NOWHERE, Forgotten, edits_by_sink
 from sqlstream.runtime.loop.watermarks import WindowEnds, window_ends
 from sqlstream.storage.manifest import SourceState
 from sqlstream_operators.plan.answers import missing_answers
@@ -44,14 +44,16 @@ def sink_parts(
     new_sinks: bool,
     written: Mapping[str, Written] = NOWHERE,
     accepted: Callable[[str], bool] = lambda name: False,
+    forgotten: Forgotten = NOTHING_FORGOTTEN,
 ) -> tuple[list[SinkPart], list[Diagnostic]]:
     """The sinks of `now`, then those of `before` that it lacks; and what a run says of them.
 
     `before` is None if nothing was read yet. With `new_sinks` all are new beside the state, and get the answer that it has.
-    `sources` are where the sources go on; of a sink it may be `accepted` that it begins in the middle of the input.
+    `sources` are where the sources go on; of a sink it may be `accepted` that it begins in the middle of the input. States
+    may have `forgotten` keys.
     """
     if new_sinks:
-        problems = dict(without_answer(now))
+        problems = dict(without_answer(now, forgotten))
         return [_new(spec, now, problems) for spec in now.sinks], list(problems.values())
     if before is None:
         return [SinkPart(spec.name, spec.connector, SinkChange.WHOLE) for spec in now.sinks], []
@@ -61,7 +63,13 @@ def sink_parts(
     read = {state.name for state in sources}
     unread = frozenset(spec.name for spec in now.sources if spec.name not in read)
     for spec, found in edits_by_sink(
-        before, now, same_text=same_text, written=written, unread=unread, accepted=accepted
+        before,
+        now,
+        same_text=same_text,
+        written=written,
+        unread=unread,
+        accepted=accepted,
+        forgotten=forgotten,
     ):
         told += found
         if not found:

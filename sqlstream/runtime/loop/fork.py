@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from sqlstream.runtime.loop.forgetting import forgotten_at
 from sqlstream.runtime.loop.recovery import check_compatible
+from sqlstream.runtime.loop.sink_edits import Forgotten
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import RunInfo
 from sqlstream.storage.savepoint_copies import begin_from
@@ -32,8 +34,10 @@ def begin(origin: Origin, target: CheckpointStore, plan: PhysicalPlan, run: RunI
     """
     if has_begun(origin, target):
         return
-    check_compatible(Journal(origin.store), origin.savepoint.manifest, plan, new_sinks=True)
-    problems = [problem for _, problem in without_answer(plan)]
+    journal = Journal(origin.store)
+    forgotten = forgotten_at(origin.savepoint.manifest, (), plan)
+    check_compatible(journal, origin.savepoint.manifest, plan, new_sinks=True)
+    problems = [problem for _, problem in without_answer(plan, forgotten)]
     if problems:
         raise DiagnosticError(*problems, exit_code=4)
     begin_from(origin.store, origin.savepoint, target, run)
@@ -57,10 +61,12 @@ def has_begun(origin: Origin, target: CheckpointStore) -> bool:
     return False
 
 
-def without_answer(plan: PhysicalPlan) -> Iterable[tuple[str, Diagnostic]]:
+def without_answer(plan: PhysicalPlan, forgotten: Forgotten) -> Iterable[tuple[str, Diagnostic]]:
     """The sinks, by name, whose answer up to a savepoint can't be given to them, with what is said of that (SAV007)."""
     for sink in plan.sinks:
-        missing = missing_answers(plan, sink.name) if sink.changelog == "retract" else ()
+        missing = (
+            missing_answers(plan, sink.name, forgetful=forgotten.now) if sink.changelog == "retract" else ()
+        )
         if missing:
             yield (
                 sink.name,

@@ -26,6 +26,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlstream.runtime.loop import watermarks
+from sqlstream.runtime.loop.forgetting import forgetful_states, forgotten_by
 from sqlstream.runtime.loop.sink_edits import NOWHERE, edits_by_sink
 from sqlstream.runtime.loop.source_positions import go_on
 from sqlstream.storage.journal import Journal, digest_of
@@ -94,6 +95,7 @@ def check_compatible(
     written: Mapping[str, Written] = NOWHERE,
     new_sinks: bool = False,
     accept: Collection[str] = (),
+    nodes: StateNodes = NO_NODES,
 ) -> tuple[Diagnostic, ...]:
     """Whether `program`, made of the text `sql`, can go on with the state that `last` names; warnings of what is decided.
 
@@ -107,13 +109,16 @@ def check_compatible(
     if not new_sinks and committed_epoch(last) and last.fingerprint != program_fingerprint(program):
         same_text = sql is not None and last.sql_digest == digest_of(sql.encode())
         read = go_on(last.positions, program.sources)
+        before = physical_plan(journal, last)
+        edits = state_edits(journal, last, program, nodes, accept=accept)
         by_sink = edits_by_sink(
-            physical_plan(journal, last),
+            before,
             program,
             same_text=same_text,
             written=written,
             unread=frozenset(spec.name for spec in program.sources if spec.name not in read),
             accepted=lambda name: is_accepted(name, accept),
+            forgotten=forgotten_by(edits, forgetful_states(last, before)),
         )
         told = [one for _, found in by_sink for one in found]
         warnings = [one for one in told if one.severity == "warning"]
@@ -147,9 +152,11 @@ def state_edits(
     before = {state.state_id: state.schema_id for state in last.states}
     if before == {state.state_id: state.schema_id for state in program.states}:
         return ()
+    former = former_plan(journal, last)
+    forgetful = forgetful_states(last, former)
     return tuple(
         edit.fresh() if is_accepted(edit.step, accept) else edit
-        for edit in decide(former_plan(journal, last), program, nodes)
+        for edit in decide(former, program, nodes, forgetful=forgetful)
     )
 
 

@@ -45,7 +45,7 @@ def derive_groups(old: Stored, wanted: Wanted) -> Derived | None:
     if before is None or after is None or not _alike(old, wanted.state):
         return None
     keys = mapped_keys(old, before, wanted, after)
-    if keys is None or (was.ttl_us is not None and not keys.one_to_one):
+    if keys is None or (old.forgetful and not keys.one_to_one):
         return None
     return _Groups(old, wanted, now, keys).derived()
 

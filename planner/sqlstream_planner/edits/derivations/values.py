@@ -141,7 +141,7 @@ def distinct_states(before: Sequence[Stored], groups: Stored) -> Iterator[tuple[
     for state in before:
         if not isinstance(state.spec, DistinctValuesSpec) or state.rows != groups.rows:
             continue
-        if state.spec.ttl_us is not None:
+        if state.forgetful or groups.forgetful:
             continue  # a value is forgotten while its group, which others touch, goes on counting it
         values = {m: f for m, f in state.keys().items() if m.op == "distinct value"}
         same = {m: f.name for m, f in state.keys().items() if m not in values}
