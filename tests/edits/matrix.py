@@ -123,6 +123,20 @@ MATRIX = (
         "ADAPT",
     ),
     Edit(
+        12,
+        "drop-a-key-distinct",
+        _group("COUNT(DISTINCT v), SUM(DISTINCT v)", group="k, s"),
+        _group("COUNT(DISTINCT v), SUM(DISTINCT v)"),
+        "ADAPT",
+    ),
+    Edit(
+        12,
+        "drop-a-key-distinct-global",
+        "SELECT '', COUNT(DISTINCT v), COUNT(*) FROM {t} GROUP BY k, s",
+        "SELECT '', COUNT(DISTINCT v), COUNT(*) FROM {t}",
+        "ADAPT",
+    ),
+    Edit(
         13,
         "add-a-key",
         _group("COUNT(*), SUM(v)"),

@@ -135,10 +135,42 @@ def test_what_looks_alike_is_computed_anew(name: str, format_: str) -> None:
     assert last.old is None
 
 
+_DISTINCT = (
+    "COUNT(*) AS n, COUNT(DISTINCT v) AS c, SUM(DISTINCT v) AS s, COUNT(DISTINCT d) AS cd, AVG(DISTINCT w) AS a, "
+    "COUNT(DISTINCT v) FILTER (WHERE w > 0) AS f"
+)
+DISTINCT = {
+    "a key dropped": ("k, g", "k"),
+    "all keys dropped": ("k, g", ""),
+    "a function of a key": ("g", "UPPER(g)"),
+    "a filter, and a function": ("k, g", "k % 2"),
+    "the value is a key": ("k, v", "k"),
+}
+
+
+@FORMATS
+@pytest.mark.parametrize("name", DISTINCT)
+@settings(max_examples=examples(6), deadline=None, phases=PHASES)
+@given(st.data())
+def test_distinct_values_of_several_groups_are_counted_once(
+    name: str, format_: str, draw: st.DataObject
+) -> None:
+    was, now = DISTINCT[name]
+    where = "WHERE g = 'a' OR k > 1" if name.startswith("a filter") else ""
+    old = planned(f"SELECT {was}, {_DISTINCT} FROM bid GROUP BY {was}", format_)
+    by = f" GROUP BY {now}" if now else ""
+    new = planned(f"SELECT {_DISTINCT} FROM bid {where}{by}", format_)
+    for edit in assert_derived(old, new, draw.draw(data(format_))):
+        assert edit.verdict is Verdict.ADAPT
+
+
 @FORMATS
 def test_distinct_values_dont_add_up(format_: str) -> None:
+    """They follow from the values, and from no counts of them: these are of other rows."""
     old = planned("SELECT k, g, COUNT(*) AS m, COUNT(DISTINCT v) AS n FROM bid GROUP BY k, g", format_)
-    new = planned("SELECT k, COUNT(*) AS m, COUNT(DISTINCT v) AS n FROM bid GROUP BY k", format_)
+    new = planned(
+        "SELECT k, COUNT(*) AS m, COUNT(DISTINCT v) FILTER (WHERE w > 0) AS n FROM bid GROUP BY k", format_
+    )
     groups = needed(old, new)[-1]
     assert groups.verdict is Verdict.BACKFILL
     assert groups.derivation is not None

@@ -97,7 +97,7 @@ class Job:
         if self.sink is CHANGELOG:
             return list(held(self.folder, ["g", "n", "x"]))
         with duckdb.connect(str(self.folder / "out.duckdb"), read_only=True) as con:
-            return con.execute("SELECT g, n, x FROM o").fetchall()
+            return list(con.execute("SELECT g, n, x FROM o").fetchall())
 
     def batch(self, query: str) -> list[Any]:
         """DuckDB's answer over all files."""

@@ -27,12 +27,28 @@ NOW_US = "$now_us"
 
 
 @dataclass(frozen=True, slots=True)
+class Regrouped:
+    """An exchange between an old state and a derived table: rows with `columns` are brought together by `keys`.
+
+    `rows` is DuckDB SQL over all that have a key in one shard, as the relation `"rows"`; it gives the table's columns.
+    """
+
+    columns: Schema
+    keys: tuple[str, ...]
+    rows: str
+
+
+@dataclass(frozen=True, slots=True)
 class DerivedRows:
-    """Rows of a derived table that another old state gives: SQL over each of its shards, as in `DerivedTable`."""
+    """Rows of a derived table that another old state gives: SQL over each of its shards, as in `DerivedTable`.
+
+    With `via` that SQL gives the columns of `via`, and `via` the table's.
+    """
 
     state: StateSchema
     reads: tuple[str, ...]
     rows: str
+    via: Regrouped | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec
+from sqlstream_operators.plan.schema import Column
 from sqlstream_operators.plan.state_schema import StateField, StateTable
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.edits.derivations.keys import KeyMap, mapped_keys
@@ -26,13 +27,15 @@ from sqlstream_planner.edits.derivations.values import (
     accumulated_distinct,
     distinct_of_groups,
     distinct_states,
+    flag_of_distinct,
     joined,
     known_values,
     multisets_of,
 )
-from sqlstream_planner.edits.verdict import Derivation, DerivedRows, DerivedTable
+from sqlstream_planner.edits.verdict import Derivation, DerivedRows, DerivedTable, Regrouped
 from sqlstream_planner.physical.state_node import KeptAccumulator
 
+_VALUE, _ROWS = "~value", "~rows"
 _FREE = frozenset({"time to live", "grouping sets", "rows can go"})
 
 
@@ -56,6 +59,14 @@ def _alike(old: Stored, new: Stored) -> bool:
         return False
     # Rows that begin to go: what is kept of those that came is what would be kept of them.
     return old.attributes["rows can go"] == new.attributes["rows can go"] or not old.attributes["rows can go"]
+
+
+def _only(table: StateTable, field: StateField, text: str) -> list[str]:
+    """The values of a table, of which one is known."""
+    return [
+        f"CAST({text if f.name == field.name else 'NULL'} AS {f.type}) AS {quote_identifier(f.name)}"
+        for f in table.value
+    ]
 
 
 class _Groups:
@@ -116,9 +127,13 @@ class _Groups:
             if field.name not in missing or table.layout == "time":
                 continue
             kept = self._node.accumulators.get(field.name)
-            made = self._from_distinct(kept) if kept is not None else self._from_changes(field)
+            if kept is not None:
+                values = self._from_distinct(kept)
+                made = self._alone(table, field, *values) if values is not None else None
+            else:
+                made = self._from_changes(table, field)
             if made is not None:
-                found.append((field.name, self._alone(table, field, *made)))
+                found.append((field.name, made))
                 self._reasons[table.name, field.name] = "from the distinct values that are kept"
         return found
 
@@ -129,25 +144,53 @@ class _Groups:
                 return state, text, values.condition
         return None
 
-    def _from_changes(self, field: StateField) -> tuple[Stored, str, str | None] | None:
+    def _from_changes(self, table: StateTable, field: StateField) -> DerivedRows | None:
         """An accumulator of distinct values, from a state of these values: as if they had all come just now."""
-        if not self._keys.one_to_one:
-            return None
         meaning = self._new.meaning(field)
         for state, value in distinct_states(self._before, self._old):
-            text = accumulated_distinct(meaning, field, state, value)
-            if text is not None:
-                return state, text, None
+            flag = flag_of_distinct(meaning, state, value)
+            text = accumulated_distinct(meaning, field) if flag is not None else None
+            if flag is None or text is None:
+                continue
+            if not self._keys.one_to_one:
+                return self._together(table, field, state, value, flag, text)
+            over = {"value": quote_identifier(value.name), "rows": quote_identifier(flag.name)}
+            return self._alone(table, field, state, text.format(**over), None)
         return None
+
+    def _together(
+        self,
+        table: StateTable,
+        field: StateField,
+        state: Stored,
+        value: StateField,
+        flag: StateField,
+        text: str,
+    ) -> DerivedRows:
+        """The same where old groups become one: each value is counted once, so its rows are brought together first."""
+        keys = [Column(f.name, f.type) for f in table.key]
+        columns = (*keys, Column(_VALUE, value.type), Column(_ROWS, flag.type))
+        named = {c.name: quote_identifier(c.name) for c in columns}
+        items = [
+            *self._keys.items,
+            f"{quote_identifier(value.name)} AS {named[_VALUE]}",
+            f"{quote_identifier(flag.name)} AS {named[_ROWS]}",
+        ]
+        read = state.spec.state.tables[0].name
+        by = ", ".join(named[c.name] for c in keys)
+        once = ", ".join(named[c.name] for c in (*keys, columns[-2]))
+        inner = f'SELECT {once}, sum({named[_ROWS]}) AS {named[_ROWS]} FROM "rows" GROUP BY {once}'
+        made = text.format(value=named[_VALUE], rows=named[_ROWS])
+        listed = ", ".join([*(named[c.name] for c in keys), *_only(table, field, made)])
+        rows = f"SELECT {listed}\nFROM ({inner}) AS t\n" + (f"GROUP BY {by}" if by else "HAVING count(*) > 0")
+        via = Regrouped(columns, tuple(c.name for c in columns[:-1]), rows)
+        return DerivedRows(state.spec.state, (read,), select(items, read, self._keys.condition), via)
 
     def _alone(
         self, table: StateTable, field: StateField, state: Stored, text: str, condition: str | None
     ) -> DerivedRows:
         """Rows of the new table of which only one accumulator is known, over a state of distinct values."""
-        values = []
-        for f in table.value:
-            made = text if f.name == field.name else "NULL"
-            values.append(f"CAST({made} AS {f.type}) AS {quote_identifier(f.name)}")
+        values = _only(table, field, text)
         where = [*self._keys.where, *([condition] if condition is not None else [])]
         rest = f"\nWHERE {' AND '.join(where)}" if where else ""
         by = ", ".join(str(n) for n, _ in enumerate(self._keys.items, 1))
