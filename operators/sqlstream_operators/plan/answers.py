@@ -1,8 +1,8 @@
 """Whether the whole answer that a sink has been given is in the state, so that it can be given to another one.
 
-A group aggregate, a Top-N, a deduplication and a normalised changelog keep what they have emitted and not taken back.
-What is emitted once and for all (windows that close, rows without state) is not kept, and neither is what state with a
-time to live has forgotten.
+A group aggregate, a Top-N, a deduplication, a join and a normalised changelog keep what they have emitted and not taken
+back. What is emitted once and for all (windows that close, rows without state) is not kept, and neither is what state with
+a time to live has forgotten.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from sqlstream_operators.plan.changelog_spec import (
     ChangelogNormalizeSpec,
     DeduplicateSpec,
     GroupAggregateSpec,
+    JoinSpec,
     TopNSpec,
 )
 from sqlstream_operators.plan.spec import (
@@ -32,7 +33,9 @@ from sqlstream_operators.plan.spec import (
 def keeps_answer(spec: OperatorSpec) -> bool:
     """Whether an operator's state has all that it has emitted and not taken back, but of keys that it forgot."""
     match spec:
-        case GroupAggregateSpec(expiry=None) | TopNSpec() | DeduplicateSpec() | ChangelogNormalizeSpec():
+        case GroupAggregateSpec(expiry=None) | TopNSpec() | DeduplicateSpec():
+            return True
+        case ChangelogNormalizeSpec() | JoinSpec():
             return True
     return False
 
