@@ -137,6 +137,20 @@ MATRIX = (
         "ADAPT",
     ),
     Edit(
+        12,
+        "grouping-sets",
+        _group("COUNT(*), SUM(v)", group="GROUPING SETS ((k, s), (k))"),
+        _group("COUNT(*), SUM(v)", group="ROLLUP (k)"),
+        "ADAPT",
+    ),
+    Edit(
+        14,
+        "float-key",
+        _group("COUNT(*), SUM(v)", keys="v / 4"),
+        _group("COUNT(*), SUM(v)", keys="FLOOR(v / 4)"),
+        "ADAPT",
+    ),
+    Edit(
         13,
         "add-a-key",
         _group("COUNT(*), SUM(v)"),

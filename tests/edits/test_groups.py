@@ -45,6 +45,42 @@ ROLLED_UP = {
         f"SELECT k, {_ALL} FROM bid WHERE k >= 1 AND v > 0 GROUP BY k",
         f"SELECT k, {_ALL} FROM bid WHERE k > 1 AND v > 0 GROUP BY k",
     ),
+    "a function of a FLOAT key": (
+        f"SELECT x, {_ALL} FROM bid GROUP BY x",
+        f"SELECT FLOOR(x * 2 + 1) AS q, {_ALL} FROM bid GROUP BY FLOOR(x * 2 + 1)",
+    ),
+    "a FLOAT key as a whole number": (
+        f"SELECT x, g, {_ALL} FROM bid GROUP BY x, g",
+        f"SELECT CAST(x AS INT) AS q, {_ALL} FROM bid GROUP BY CAST(x AS INT)",
+    ),
+    "a filter on a FLOAT key": (
+        f"SELECT x, g, {_ALL} FROM bid GROUP BY x, g",
+        f"SELECT x, {_ALL} FROM bid WHERE x >= 0 OR x IS NULL GROUP BY x",
+    ),
+    "a FLOAT key with the other sign": (
+        f"SELECT x, {_ALL} FROM bid GROUP BY x",
+        f"SELECT -x AS q, {_ALL} FROM bid GROUP BY -x",
+    ),
+    "a grouping set less": (
+        f"SELECT k, g, {_ALL} FROM bid GROUP BY GROUPING SETS ((k, g), (k), ())",
+        f"SELECT k, g, {_ALL} FROM bid GROUP BY GROUPING SETS ((k, g), ())",
+    ),
+    "one grouping set left": (
+        f"SELECT k, g, {_ALL} FROM bid GROUP BY GROUPING SETS ((k, g), (k))",
+        f"SELECT k, {_ALL} FROM bid GROUP BY k",
+    ),
+    "one grouping set becomes several": (
+        f"SELECT k, g, {_ALL} FROM bid GROUP BY k, g",
+        f"SELECT k, g, {_ALL} FROM bid GROUP BY CUBE (k, g)",
+    ),
+    "a grouping set more": (
+        f"SELECT k, g, v, {_ALL} FROM bid GROUP BY GROUPING SETS ((g, k), (v))",
+        f"SELECT g, k, v, {_ALL} FROM bid WHERE TRUE GROUP BY GROUPING SETS ((v), (g, k), (g), ())",
+    ),
+    "grouping sets by functions of keys": (
+        f"SELECT k, g, {_ALL} FROM bid GROUP BY ROLLUP (k, g)",
+        f"SELECT k % 2 AS q, UPPER(g) AS u, {_ALL} FROM bid GROUP BY ROLLUP (k % 2, UPPER(g))",
+    ),
     "distinct rows": ("SELECT DISTINCT k, g, v FROM bid", "SELECT DISTINCT k, v % 2 AS q FROM bid"),
 }
 
@@ -110,9 +146,21 @@ NOT_DERIVABLE = {
         "SELECT g, COUNT(*) AS n FROM bid WHERE k > 1 GROUP BY g",
         "SELECT g, COUNT(*) AS n FROM bid WHERE k > 2 GROUP BY g",
     ),
-    "several grouping sets": (
+    "a grouping set that no other has": (
+        "SELECT k, g, COUNT(*) AS n FROM bid GROUP BY GROUPING SETS ((k), (g))",
         "SELECT k, g, COUNT(*) AS n FROM bid GROUP BY GROUPING SETS ((k, g), (k))",
-        "SELECT k, COUNT(*) AS n FROM bid GROUP BY k",
+    ),
+    "a grouping set without the key of the filter": (
+        "SELECT k, g, COUNT(*) AS n FROM bid GROUP BY GROUPING SETS ((k), (g))",
+        "SELECT k, g, COUNT(*) AS n FROM bid WHERE k > 1 GROUP BY GROUPING SETS ((k), (g))",
+    ),
+    "-0.0 divides": (
+        "SELECT x, COUNT(*) AS n FROM bid GROUP BY x",
+        "SELECT 1 / x AS q, COUNT(*) AS n FROM bid GROUP BY 1 / x",
+    ),
+    "-0.0 as text in a filter": (
+        "SELECT x, COUNT(*) AS n FROM bid GROUP BY x",
+        "SELECT x, COUNT(*) AS n FROM bid WHERE CAST(x AS STRING) <> '0.0' GROUP BY x",
     ),
     "elements of an array": (
         "SELECT k, COUNT(*) AS n FROM bid GROUP BY k",

@@ -12,6 +12,7 @@ from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec
 from sqlstream_operators.plan.schema import Column
 from sqlstream_operators.plan.state_schema import StateField, StateTable
 from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_planner.edits.derivations.grouping_sets import mapped_sets
 from sqlstream_planner.edits.derivations.keys import KeyMap, mapped_keys
 from sqlstream_planner.edits.derivations.parts import (
     columns_from,
@@ -47,8 +48,8 @@ def derive_groups(old: Stored, wanted: Wanted) -> Derived | None:
     before, after = grouped(old.rows), grouped(wanted.state.rows)
     if before is None or after is None or not _alike(old, wanted.state):
         return None
-    keys = mapped_keys(old, before, wanted, after)
-    if keys is None or (old.forgetful and not keys.one_to_one):
+    keys = mapped_keys(old, before, wanted, after) or mapped_sets(old, before, wanted, after)
+    if keys is None or (old.forgetful and not keys.adds_nothing):
         return None
     return _Groups(old, wanted, now, keys).derived()
 
@@ -67,6 +68,11 @@ def _only(table: StateTable, field: StateField, text: str) -> list[str]:
         f"CAST({text if f.name == field.name else 'NULL'} AS {f.type}) AS {quote_identifier(f.name)}"
         for f in table.value
     ]
+
+
+def _by_sets(*states: Stored) -> bool:
+    """Whether one of the states has several grouping sets."""
+    return any(key.op == "grouping" for state in states for key in dict(state.keys()))
 
 
 class _Groups:
@@ -102,8 +108,8 @@ class _Groups:
         if found.all_missing and not there:
             return None
         self._missing |= {(table.name, name) for name in found.missing if name not in there}
-        items = [*time_of(table), *self._keys.items, *found.replaced(table.value, known)]
-        rows = select(items, acc.name, f"{joins}{self._keys.condition}")
+        values = found.replaced(table.value, known)
+        rows = self._keys.select(time_of(table), values, acc.name, joins)
         if self._now.seed is not None:
             # The group that exists even without a row: adding it to any other changes nothing.
             rows = f"{rows}\nUNION ALL BY NAME\n{self._now.seed}"
@@ -124,7 +130,7 @@ class _Groups:
         """Accumulators from the states that hold the groups' distinct values: rows of groups that know nothing else."""
         found = []
         for field in table.value:
-            if field.name not in missing or table.layout == "time":
+            if field.name not in missing or table.layout == "time" or _by_sets(self._old, self._new):
                 continue
             kept = self._node.accumulators.get(field.name)
             if kept is not None:
@@ -200,10 +206,10 @@ class _Groups:
 
     def _adds_up(self, field: StateField) -> bool:
         """Whether the accumulators of several groups make that of one: how many distinct values there are does not."""
-        return self._keys.one_to_one or field.name in self._node.accumulators
+        return self._keys.adds_nothing or field.name in self._node.accumulators
 
     def _merged(self, table: StateTable, *, always: bool) -> str | None:
-        if self._keys.one_to_one and self._now.seed is None and not always:
+        if self._keys.adds_nothing and self._now.seed is None and not always:
             return None
         return merged_accumulators(table, self._now)
 
@@ -216,10 +222,8 @@ class _Groups:
         if before is None or found.missing:
             self._missing.add((table.name, ""))
             return None
-        rows = select(
-            [*time_of(table), *self._keys.items, *found.items, '"count"'], before.name, self._keys.condition
-        )
-        if self._keys.one_to_one:
+        rows = self._keys.select(time_of(table), [*found.items, '"count"'], before.name)
+        if self._keys.adds_nothing:
             return DerivedTable(table.name, (before.name,), rows)
         together = merged(table, ['CAST(sum("count") AS BIGINT) AS "count"'], 'sum("count") <> 0')
         return DerivedTable(table.name, (before.name,), rows, together)

@@ -70,9 +70,8 @@ def times_of(
 
 def _kept(table: StateTable, keys: KeyMap, column: str) -> DerivedTable:
     """The times that are kept; of several keys that become one, the last."""
-    items = [*keys.items, f"{quote_identifier(AT)} AS {quote_identifier(column)}"]
-    rows = select(items, TOUCHED, keys.condition)
-    return DerivedTable(table.name, (TOUCHED,), rows, None if keys.one_to_one else _last(table, column))
+    rows = keys.select((), [f"{quote_identifier(AT)} AS {quote_identifier(column)}"], TOUCHED)
+    return DerivedTable(table.name, (TOUCHED,), rows, None if keys.adds_nothing else _last(table, column))
 
 
 def _touched(table: StateTable, first: DerivedTable, column: str, now: str) -> DerivedTable:
