@@ -41,12 +41,14 @@ class Connector:
 
     `source` and `sink` are factories (a SourceFactory, a SinkFactory, or a class whose instance is one). `batch_input`
     says which files of a source DuckDB can read by itself in a golden run; None: all goes through the connector.
+    `tasks` are modules that factories import when a task needs them.
     """
 
     descriptor: ConnectorDescriptor
     source: str | SourceFactory | None = None
     sink: str | SinkFactory | None = None
     batch_input: str | BatchInput | None = None
+    tasks: tuple[str, ...] = ()
 
 
 class Registry:
@@ -86,6 +88,8 @@ class Registry:
             for part in (connector.source, connector.sink):
                 if part is not None:
                     _loaded(part)
+            for module in connector.tasks:
+                _loaded(module)
 
     # What the runtime asks: `runtime.api.DriverConnectors` on the driver, `runtime.worker.Connectors` in a task.
 
@@ -127,6 +131,7 @@ REGISTERED = Registry(
         source="filesystem.factory:FileSourceFactory",
         sink="filesystem.factory:FileSinkFactory",
         batch_input="filesystem.batch_input:batch_input",
+        tasks=("filesystem.reader", "filesystem.sink"),
     ),
     Connector(DATAGEN, source="datagen.source:DatagenFactory"),
     Connector(NEXMARK, source="nexmark.source:NexmarkFactory"),

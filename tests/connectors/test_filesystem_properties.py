@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from sqlstream.connectors.api import Limits
 from sqlstream.connectors.filesystem import cutting
-from sqlstream.connectors.filesystem.record_boundaries import CsvShape, csv_range_end, json_range_end
+from sqlstream.connectors.filesystem.csv_shape import CsvShape
+from sqlstream.connectors.filesystem.record_boundaries import csv_range_end, json_range_end
 from sqlstream.connectors.filesystem.sink import FileWriter
 from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.duck.session import DuckSession

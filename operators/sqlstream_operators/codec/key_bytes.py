@@ -46,7 +46,7 @@ from .binary import (
     valid,
 )
 
-_NUL, _ESCAPED, _END = b"\x00", b"\x00\xff", pa.scalar(b"\x00\x00", BYTES)
+_NUL, _ESCAPED, _END = b"\x00", b"\x00\xff", b"\x00\x00"
 _DAY = 86_400_000_000
 
 _INTEGER_WIDTHS: dict[Kind, tuple[int, bool]] = {
@@ -183,8 +183,8 @@ def _encode_strings(array: pa.Array, present: npt.NDArray[np.bool_] | None) -> l
     if len(data) and bool((data[offsets[0] : offsets[-1]] == 0).any()):
         plain = pc.replace_substring(plain, _NUL, _ESCAPED)
     if present is None:
-        return [plain, _END]
-    ends = pa.array([b"", b"\x00\x00"], BYTES).take(pa.array(present.astype(np.int8)))
+        return [plain, pa.scalar(_END, BYTES)]
+    ends = pa.array([b"", _END], BYTES).take(pa.array(present.astype(np.int8)))
     return [plain, ends]
 
 

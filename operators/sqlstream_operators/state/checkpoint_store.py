@@ -2,8 +2,7 @@
 
 Durability and atomicity:
 
-- Local: `put` writes a temporary file beside the target, calls fsync on it, renames it over the target and
-  calls
+- Local: `put` writes a temporary file beside the target, calls fsync on it, renames it over the target and calls
   fsync on the directory, so after a crash of the machine a name has either all of its bytes or does not
   exist. `put_exclusive` links the temporary file to its name, which the kernel does for one writer only.
 - Object stores: an object appears when its upload is complete, and is durable then. They have no exclusive
@@ -18,15 +17,16 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 import tempfile
 import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-from pyarrow import fs
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _TEMPORARY = ".tmp-"
 _ABANDONED_S = 3600
@@ -42,16 +42,15 @@ class CheckpointStore:
         self.uri = str(uri)
         self.sync = sync
         self.settle_seconds = settle_seconds
-        self._local: Path | None = None
-        if "://" not in self.uri:
-            self._local = Path(self.uri).absolute()
-        elif self.uri.startswith("file://"):
-            self._local = Path(fs.FileSystem.from_uri(self.uri)[1])
-        if self._local is not None:
-            self._fs: fs.FileSystem = fs.LocalFileSystem()
-            self._root = str(self._local)
-        else:
+        self._local = Path(self.uri).absolute() if "://" not in self.uri else None
+        if (
+            self._local is None
+        ):  # pyarrow is imported for URIs only: it takes longer than a look at a local state
+            from pyarrow import fs
+
             self._fs, self._root = fs.FileSystem.from_uri(self.uri)
+            if self.uri.startswith("file://"):
+                self._local = Path(self._root)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, (self.uri, self.sync, self.settle_seconds)
@@ -78,13 +77,14 @@ class CheckpointStore:
                 staged.replace(target)
             self._sync_directory(target.parent)
             return
-        with self._upload(name) as out:
-            if isinstance(content, bytes):
+        if isinstance(content, bytes):
+            with self._upload(name) as out:
                 out.write(content)
-            else:
-                with content.open("rb") as source:
-                    while chunk := source.read(8 << 20):
-                        out.write(chunk)
+            return
+        # Closing a stream gives what was written its name: a file that is not there must not begin one.
+        with content.open("rb") as source, self._upload(name) as out:
+            while chunk := source.read(8 << 20):
+                out.write(chunk)
 
     def put_exclusive(self, name: str, content: bytes) -> None:
         """Write a file that must not exist; raises FileExistsError if another writer was first."""
@@ -112,6 +112,8 @@ class CheckpointStore:
     def open(self, name: str) -> pa.NativeFile:
         """A file to read from its beginning on, local ones mapped into memory; raises FileNotFoundError."""
         if self._local is not None:
+            import pyarrow as pa
+
             path = self._local / name
             return pa.memory_map(str(path)) if path.stat().st_size else pa.BufferReader(b"")
         return self._fs.open_input_stream(self._path(name), compression=None)
@@ -157,15 +159,18 @@ class CheckpointStore:
             if new.exists() and new.samefile(other._local / name):
                 return
             new.parent.mkdir(parents=True, exist_ok=True)
+            staged = new.with_name(f"{_TEMPORARY}{uuid.uuid4().hex}")
             try:
-                new.unlink(missing_ok=True)
-                os.link(other._local / name, new)
+                os.link(other._local / name, staged)
+                staged.replace(new)
             except FileNotFoundError:
                 raise
             except OSError:  # another file system, or one without links
                 self.put(target, other._local / name)
             else:
                 self._sync_directory(new.parent)
+            finally:
+                staged.unlink(missing_ok=True)
             return
         if other._local is not None:
             self.put(target, other._local / name)
@@ -180,17 +185,28 @@ class CheckpointStore:
 
     def size(self, name: str) -> int | None:
         """The bytes of a file, or None if it does not exist."""
+        if self._local is not None:
+            try:
+                found = (self._local / name).stat()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            return found.st_size if stat.S_ISREG(found.st_mode) else None
         info = self._fs.get_file_info(self._path(name))
-        return info.size if info.type == fs.FileType.File else None
+        return info.size if info.is_file else None
 
     def list(self, prefix: str = "") -> list[str]:
         """The names of all files in the folder `prefix` and below it, sorted; [] if there is none."""
+        if self._local is not None:
+            prefix = prefix.strip("/")
+            return sorted(_files_below(self._local / prefix, f"{prefix}/" if prefix else ""))
+        from pyarrow import fs
+
         selector = fs.FileSelector(self._path(prefix), recursive=True, allow_not_found=True)
         start = len(self._root.rstrip("/")) + 1
         return sorted(
             info.path[start:]
             for info in self._fs.get_file_info(selector)
-            if info.type == fs.FileType.File and _TEMPORARY not in info.base_name
+            if info.is_file and _TEMPORARY not in info.base_name
         )
 
     def sweep_temporary(self) -> None:
@@ -208,7 +224,10 @@ class CheckpointStore:
     def delete(self, name: str) -> None:
         """Delete a file; it is no error if it does not exist."""
         with contextlib.suppress(FileNotFoundError):
-            self._fs.delete_file(self._path(name))
+            if self._local is not None:
+                (self._local / name).unlink()
+            else:
+                self._fs.delete_file(self._path(name))
 
     def move(self, name: str, target: str) -> None:
         """Give a file another name, over one of that name; it is no error if it does not exist."""
@@ -274,6 +293,19 @@ class CheckpointStore:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def _files_below(folder: Path, prefix: str) -> Iterator[str]:
+    """The names of all files below a folder, which may be gone, with `prefix` before each."""
+    try:
+        with os.scandir(folder) as found:
+            for item in found:
+                if item.is_dir():
+                    yield from _files_below(folder / item.name, f"{prefix}{item.name}/")
+                elif _TEMPORARY not in item.name and item.is_file():
+                    yield f"{prefix}{item.name}"
+    except FileNotFoundError:
+        return
 
 
 def _reopen(uri: str, sync: bool, settle_seconds: float) -> CheckpointStore:

@@ -309,13 +309,13 @@ class ShardStore(StateTables):
         chains = [old.earlier_chain]
         for past in earlier:
             chains.append(chain_after(chains[-1], past))
-        keep = len(earlier) if not self._rescaling else 0
-        first = max(keep - self._policy.retained_deltas, 0) if keep else len(earlier)
+        first = max(len(earlier) - self._policy.retained_deltas, 0)  # what is rescaled has none
         return dataclasses.replace(
             new,
             snapshot=snapshot,
             deltas=() if delta is None else (delta,),
             earlier=earlier[first:],
+            # An empty cache has the chain of nothing: no deltas lead from there to what was rescaled.
             earlier_chain=old.chain if self._rescaling else chains[first],
             base_chain=old.chain,
         )

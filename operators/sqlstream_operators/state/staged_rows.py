@@ -14,13 +14,14 @@ import base64
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from sqlstream_operators.errors import StateError
 
 from .checkpoint_store import CheckpointStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # where manifests are read and nothing else, it would be most of the time
 
 #: Where all staged files are, below the state directory.
 FOLDER = "staged"
@@ -112,6 +113,8 @@ def batches(store: CheckpointStore, staged: Iterable[StagedRows]) -> Iterator[pa
 
     Raises StateError for a file that is gone or damaged.
     """
+    import pyarrow as pa
+
     for one in staged:
         if one.inline is not None:
             yield from _read(pa.BufferReader(one.inline), one.rows, "rows in a manifest")
@@ -136,6 +139,8 @@ def _digest(content: bytes | pa.Buffer) -> str:
 
 
 def _read(source: pa.NativeFile, rows: int, where: str) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
     found = 0
     try:
         with pa.ipc.open_stream(source, options=pa.ipc.IpcReadOptions(use_threads=False)) as reader:
@@ -156,6 +161,8 @@ def _damaged(where: str, what: str) -> StateError:
 
 
 def _encoded(table: pa.Table) -> bytes:
+    import pyarrow as pa
+
     compressed = table.nbytes >= _COMPRESS_FROM
     options = pa.ipc.IpcWriteOptions(compression="lz4" if compressed else None, use_threads=False)
     sink = pa.BufferOutputStream()

@@ -19,6 +19,7 @@ from sqlstream.connectors.filesystem.columns import (
     text_item,
     text_type,
 )
+from sqlstream.connectors.filesystem.csv_shape import CsvShape
 from sqlstream.connectors.filesystem.file_ranges import (
     FileRange,
     Workspace,
@@ -31,7 +32,6 @@ from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import FileEntry
 from sqlstream.connectors.filesystem.record_boundaries import (
     COMMENT_MARK,
-    CsvShape,
     comments_marked,
     count_lines,
     csv_range_end,

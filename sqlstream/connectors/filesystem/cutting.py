@@ -5,18 +5,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-
-import pyarrow as pa
-from pyarrow import orc
+from typing import TYPE_CHECKING
 
 from sqlstream.connectors.api import Limits, Split
-from sqlstream.connectors.filesystem import parquet
 from sqlstream.connectors.filesystem.file_ranges import FileRange, compression, open_entry
 from sqlstream.connectors.filesystem.options import CHANGELOG_FORMATS, FileOptions
-from sqlstream.connectors.filesystem.orc import broken
 from sqlstream.connectors.filesystem.paths import FileEntry
-from sqlstream.connectors.filesystem.record_boundaries import RangeEnd, csv_range_end, json_range_end
 from sqlstream_operators.errors import DataError
+
+if TYPE_CHECKING:
+    from sqlstream.connectors.filesystem.parquet import ParquetShape
+    from sqlstream.connectors.filesystem.record_boundaries import RangeEnd
 
 #: A range smaller than this is not worth a task of its own, bytes.
 SMALLEST_RANGE = {**dict.fromkeys(("json", "csv", *CHANGELOG_FORMATS), 8 << 20), "parquet": 4 << 20}
@@ -90,11 +89,18 @@ class FileCutter:
     def __init__(self, name: str, options: FileOptions) -> None:
         self._name = name
         self._options = options
-        cutters: dict[str, RangeEnd] = dict.fromkeys(("json", *CHANGELOG_FORMATS), json_range_end)
-        cutters["csv"] = functools.partial(csv_range_end, options.csv)
-        self._range_end = cutters.get(options.format)
-        self._shapes: dict[FileEntry, parquet.ParquetShape] = {}
+        self._shapes: dict[FileEntry, ParquetShape] = {}
         self._bytes_per_row: float | None = None
+
+    @functools.cached_property
+    def _range_end(self) -> RangeEnd | None:
+        """What finds where a range of lines ends; None: these files are not cut by lines."""
+        # Here, as NumPy takes a tenth of a second and a plan of an edit cuts nothing.
+        from sqlstream.connectors.filesystem.record_boundaries import csv_range_end, json_range_end
+
+        if self._options.format == "csv":
+            return functools.partial(csv_range_end, self._options.csv)
+        return json_range_end if self._options.format in ("json", *CHANGELOG_FORMATS) else None
 
     def cut(
         self, files: Callable[[int], ToRead | None], file: int, offset: int, limits: Limits, end: int
@@ -262,7 +268,9 @@ class FileCutter:
             bytes=sum(part.bytes for part in parts),
         )
 
-    def _shape(self, entry: FileEntry) -> parquet.ParquetShape:
+    def _shape(self, entry: FileEntry) -> ParquetShape:
+        from sqlstream.connectors.filesystem import parquet
+
         if entry not in self._shapes:
             if len(self._shapes) >= _SHAPES_KEPT:
                 self._shapes.clear()
@@ -310,6 +318,11 @@ def _text_bytes(one: ToRead, format_: str) -> int:
 
 
 def _orc_rows(entry: FileEntry) -> int:
+    import pyarrow as pa
+    from pyarrow import orc
+
+    from sqlstream.connectors.filesystem.orc import broken
+
     with open_entry(entry) as file:
         try:
             return int(orc.ORCFile(file).nrows)

@@ -1,15 +1,21 @@
-"""Both halves of the filesystem source and sink, as the registry wants them."""
+"""Both halves of the filesystem source and sink, as the registry wants them.
+
+What reads and writes files is imported with the first that does: a plan of an edit only lists them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from sqlstream.connectors.api import ConnectorContext
-from sqlstream.connectors.filesystem.reader import FileReader
-from sqlstream.connectors.filesystem.sink import FileSink, FileWriter
 from sqlstream.connectors.filesystem.source import FileSource
 from sqlstream_operators.plan.spec import SinkSpec, SourceSpec
 from sqlstream_operators.plan.types import VARCHAR
+
+if TYPE_CHECKING:
+    from sqlstream.connectors.filesystem.reader import FileReader
+    from sqlstream.connectors.filesystem.sink import FileSink, FileWriter
 
 
 class FileSourceFactory:
@@ -21,10 +27,14 @@ class FileSourceFactory:
 
     def reader(self, spec: SourceSpec, base_dir: str) -> FileReader:
         """The task's half."""
+        from sqlstream.connectors.filesystem.reader import FileReader
+
         return FileReader(spec, base_dir)
 
     def lenient_reader(self, spec: SourceSpec, base_dir: str) -> FileReader:
         """The task's half for whole rows; the columns that `spec` does not read are taken as they are, as text."""
+        from sqlstream.connectors.filesystem.reader import FileReader
+
         read = set(spec.columns)
         unread = tuple(column.name for column in spec.physical if column.name not in read)
         text = tuple(c if c.name in read else replace(c, type=VARCHAR) for c in spec.physical)
@@ -37,8 +47,12 @@ class FileSinkFactory:
 
     def sink(self, spec: SinkSpec, context: ConnectorContext) -> FileSink:
         """The driver's half."""
+        from sqlstream.connectors.filesystem.sink import FileSink
+
         return FileSink(spec, context)
 
     def writer(self, spec: SinkSpec, context: ConnectorContext) -> FileWriter:
         """The task's half."""
+        from sqlstream.connectors.filesystem.sink import FileWriter
+
         return FileWriter(spec, context.base_dir)

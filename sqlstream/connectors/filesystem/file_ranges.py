@@ -8,9 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from sqlstream.connectors.filesystem.file_version import (
     check_unchanged,
@@ -22,6 +20,9 @@ from sqlstream.connectors.filesystem.file_version import (
 from sqlstream.connectors.filesystem.not_text import HEAD, not_text
 from sqlstream.connectors.filesystem.paths import FileEntry, is_local, open_filesystem
 from sqlstream_operators.errors import InputFileError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _COPY = 8 << 20
 #: File name endings that mean compression -> pyarrow's name of it.
@@ -167,6 +168,8 @@ class Workspace:
 @contextmanager
 def decompressed(entry: FileEntry, source: BinaryIO, packed: str) -> Iterator[pa.NativeFile]:
     """What a compressed file has in it, as a stream. Raises InputFileError, also while it is read, if it is damaged."""
+    import pyarrow as pa
+
     if not entry.size:
         raise InputFileError(
             f"{entry.path}: can't be decompressed as {packed}: it has no content", repair(entry)

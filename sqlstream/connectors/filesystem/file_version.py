@@ -11,8 +11,6 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
-from pyarrow import fs
-
 from sqlstream.connectors.filesystem.paths import FileEntry, is_local, local_entry, open_filesystem
 from sqlstream_operators.errors import InputFileError, MachineError
 
@@ -66,7 +64,7 @@ def present(entry: FileEntry) -> FileEntry | None:
             return None
     filesystem, inside = open_filesystem(entry.location)
     found = filesystem.get_file_info(inside)
-    if found.type != fs.FileType.File:
+    if not found.is_file:
         return None
     return replace(entry, size=found.size, modified_us=int(found.mtime_ns or 0) // 1000)
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
+from sqlstream.connectors.filesystem.csv_shape import CsvShape
 from sqlstream.connectors.filesystem.descriptor import wrong_pattern
-from sqlstream.connectors.filesystem.record_boundaries import CsvShape
 from sqlstream.connectors.options import bad_option, duration_us, flag
 
 CHANGELOG_FORMATS = ("debezium-json", "changelog-json", "canal-json", "maxwell-json")
@@ -90,6 +87,9 @@ class FileOptions:
 
 def wrong_re2_pattern(text: str) -> str | None:
     """What is wrong with a regular expression for RE2, DuckDB's library for them; None: nothing is."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     try:
         pc.match_substring_regex(pa.array([""]), text)
     except pa.ArrowInvalid:

@@ -10,13 +10,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
-
-from pyarrow import fs
 
 from sqlstream_operators.errors import DataError, MachineError
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, did_you_mean
+
+if TYPE_CHECKING:
+    from pyarrow import fs  # a tenth of a second, which listing local files does not need
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _CREDENTIALS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+://)([^/?#@]*:[^/?#]*)@")
@@ -82,6 +83,8 @@ def open_filesystem(path: str) -> tuple[fs.FileSystem, str]:
     """The file system of a resolved path, and the path in it. Raises DataError where there is none for the
     URI.
     """
+    from pyarrow import fs
+
     if is_local(path):
         return fs.LocalFileSystem(), path
     try:
@@ -125,31 +128,47 @@ def list_files(location: str) -> list[FileEntry]:
     In natural order of their paths. A file that is named exactly is never hidden. Raises DiagnosticError (DAT004) if the
     path, or the folder that a glob starts in, does not exist; MachineError if a folder can't be read.
     """
+    if is_local(location):
+        return _listed(None, location, location)
     filesystem, inside = open_filesystem(location)
     location, credentials = without_credentials(location)
     return [replace(entry, credentials=credentials) for entry in _listed(filesystem, inside, location)]
 
 
-def _listed(filesystem: fs.FileSystem, inside: str, location: str) -> list[FileEntry]:
+def _listed(filesystem: fs.FileSystem | None, inside: str, location: str) -> list[FileEntry]:
+    """The files of a path in a file system; None is this machine's."""
     prefix = location[: len(location) - len(inside)] if location.endswith(inside) else ""
-    info = filesystem.get_file_info(inside)
-    if info.type == fs.FileType.File:
-        if isinstance(filesystem, fs.LocalFileSystem):
+    kind = _kind(filesystem, inside)
+    if kind == "file":
+        if filesystem is None:
             return [local_entry(location, Path(location).stat())]
+        info = filesystem.get_file_info(inside)
         return [FileEntry(location, info.size, _modified_us(info))]
-    if info.type == fs.FileType.Directory:
+    if kind == "folder":
         return _sorted(_walk(filesystem, inside, prefix))
-    if not _GLOB.search(inside):
-        raise _no_such_path(filesystem, inside, location, f"path '{location}' does not exist")
-    folder = inside[: _GLOB.search(inside).start()].rpartition("/")[0] or "/"  # type: ignore[union-attr]
-    if filesystem.get_file_info(folder).type != fs.FileType.Directory:
+    glob = _GLOB.search(inside)
+    if glob is None:
+        raise _no_such_path(inside, location, f"path '{location}' does not exist", filesystem)
+    folder = inside[: glob.start()].rpartition("/")[0] or "/"
+    if _kind(filesystem, folder) != "folder":
         message = f"path '{location}' does not exist: there is no folder '{folder}'"
-        raise _no_such_path(filesystem, folder, prefix + folder, message)
+        raise _no_such_path(folder, prefix + folder, message, filesystem)
     pattern = glob_pattern(inside[len(folder.rstrip("/")) + 1 :])
     start = len(prefix) + len(folder.rstrip("/")) + 1
     return _sorted(
         entry for entry in _walk(filesystem, folder, prefix) if _matches(pattern, entry.path[start:])
     )
+
+
+def _kind(filesystem: fs.FileSystem | None, path: str) -> Literal["file", "folder", "other"]:
+    """What is at a path, `other` if that is nothing. Raises OSError where that can't be told."""
+    if filesystem is None:
+        there = Path(path)
+        return "folder" if there.is_dir() else "file" if there.is_file() else "other"
+    from pyarrow import fs
+
+    kinds: dict[Any, Literal["file", "folder"]] = {fs.FileType.File: "file", fs.FileType.Directory: "folder"}
+    return kinds.get(filesystem.get_file_info(path).type, "other")
 
 
 def would_list(location: str, file: str) -> bool:
@@ -221,6 +240,8 @@ def _matches(pattern: re.Pattern[str], relative: str) -> bool:
 
 def hidden_names(location: str, most: int = 1000) -> list[str]:
     """Names under the folder of a resolved path that are passed over because they start with `.` or `_`."""
+    from pyarrow import fs
+
     filesystem, inside = open_filesystem(location)
     found = _GLOB.search(inside)
     folder = inside if found is None else inside[: found.start()].rpartition("/")[0] or "/"
@@ -244,8 +265,13 @@ def local_entry(path: str, status: os.stat_result) -> FileEntry:
     return FileEntry(path, status.st_size, status.st_mtime_ns // 1000, changed_us=status.st_ctime_ns // 1000)
 
 
-def _no_such_path(filesystem: fs.FileSystem, inside: str, location: str, message: str) -> DiagnosticError:
+def _no_such_path(
+    inside: str, location: str, message: str, filesystem: fs.FileSystem | None
+) -> DiagnosticError:
     """The error for a path that is not there, with what is there where it stops."""
+    from pyarrow import fs
+
+    filesystem = filesystem or fs.LocalFileSystem()
     prefix = location[: len(location) - len(inside)] if location.endswith(inside) else ""
     there, missing = inside.rpartition("/")[0], inside.rpartition("/")[2]
     while there.strip("/") and filesystem.get_file_info(there).type == fs.FileType.NotFound:
@@ -279,10 +305,12 @@ def _modified_us(info: Any) -> int:
     return int(info.mtime_ns or 0) // 1000
 
 
-def _walk(filesystem: fs.FileSystem, root: str, prefix: str) -> Iterator[FileEntry]:
-    if isinstance(filesystem, fs.LocalFileSystem):
+def _walk(filesystem: fs.FileSystem | None, root: str, prefix: str) -> Iterator[FileEntry]:
+    if filesystem is None:
         yield from _walk_local(root, set())
         return
+    from pyarrow import fs
+
     start = len(root.rstrip("/")) + 1
     for info in filesystem.get_file_info(fs.FileSelector(root, recursive=True)):
         if info.type == fs.FileType.File and not is_hidden(info.path[start:]):

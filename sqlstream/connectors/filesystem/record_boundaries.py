@@ -8,11 +8,12 @@ and gives up on the file if they don't: then the rest of it is one range.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
+
+from sqlstream.connectors.filesystem.csv_shape import CsvShape
 
 _BLOCK = 1 << 18
 _NEWLINE, _RETURN, _HASH = 10, 13, 35
@@ -23,16 +24,6 @@ COMMENT_MARK = 3
 #: Finds the end of a range: (file, start, end of the file, most records, bytes wanted) -> (end, records or
 #: None).
 RangeEnd = Callable[[BinaryIO, int, int, int | None, int | None], tuple[int, int | None]]
-
-
-@dataclass(frozen=True, slots=True)
-class CsvShape:
-    """What decides where a CSV record ends; None for `quote` or `escape` means there is none."""
-
-    delimiter: str = ","
-    quote: str | None = '"'
-    escape: str | None = None
-    comments: bool = False
 
 
 def json_range_end(

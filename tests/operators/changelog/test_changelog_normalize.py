@@ -309,5 +309,25 @@ def test_forgetting_by_time_is_refused() -> None:
 
 
 def test_a_state_of_other_columns_is_our_bug() -> None:
+    [table] = SPEC.state.tables
+    wrong = [
+        replace(table, layout="time"),
+        replace(table, layout="list"),
+        replace(table, key=table.key[:1]),
+        replace(table, value=table.value[1:]),
+        replace(table, value=(*table.value, StateField("more", parse_type("BIGINT"), "~"))),
+    ]
+    for other in wrong:
+        with pytest.raises(InternalError, match="has not the columns"):
+            ChangelogNormalize(replace(SPEC, state=replace(SPEC.state, tables=(other,))))
     with pytest.raises(InternalError, match="has not the columns"):
         ChangelogNormalize(replace(SPEC, keys=("k",)))
+
+
+def test_the_order_of_keys_and_columns_in_the_state_means_nothing() -> None:
+    backwards = replace(SPEC, keys=("j", "k"), columns=COLUMNS[::-1])
+    runner = Runner(backwards)
+    runner.run(table_of([("+I", 1, "a", "x", 1), ("+I", 2, "a", "y", 2)]))
+    output = runner.run(table_of([("-D", 1, "a", "x", 1), ("+U", 2, "a", "z", 2)])).output
+    found = {(row["k"], row["name"], row[WEIGHT_COLUMN]) for row in output.to_pylist()}
+    assert found == {(1, "x", -1), (2, "y", -1), (2, "z", 1)}

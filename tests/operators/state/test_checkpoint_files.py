@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Callable
@@ -59,6 +60,37 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, steps: lis
 def test_scratch_is_not_synced(tmp_path: Path, steps: list[str]) -> None:
     CheckpointStore(tmp_path, sync=False).put("x", b"one")
     assert steps == ["name it"]
+
+
+def test_neither_scratch_nor_handles_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, opened = CheckpointStore(tmp_path), _open_files()
+    store.put("a/x", b"one")
+    store.put_exclusive("a/y", b"two")
+    with pytest.raises(FileExistsError):
+        store.put_exclusive("a/y", b"three")
+    monkeypatch.setattr(Path, "replace", _full)
+    with pytest.raises(OSError, match="No space"):
+        store.put("a/z", b"four")
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["x", "y"]
+    assert _open_files() == opened
+
+
+def _full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_is_told_with_the_name_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = CheckpointStore(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", _full)
+        with pytest.raises(OSError, match="No space") as caught:
+            store.put("a/x", b"one")
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(tmp_path / "a/x"))
+    with pytest.raises(FileNotFoundError) as missing:
+        store.put("a/x", tmp_path / "nope")
+    assert Path(missing.value.filename) == tmp_path / "nope", "an error that names a file keeps its name"
 
 
 def _open_files() -> int:

@@ -192,6 +192,17 @@ def test_what_was_written_before_is_left_as_it_is(tmp_path: Path) -> None:
     assert state.content("y") == content
 
 
+def test_a_cache_from_before_the_first_row_gets_all_rows_of_what_was_rescaled(tmp_path: Path) -> None:
+    """Not only those of the epochs since: of the others there is no delta."""
+    state = State(tmp_path, schema_of([t.VARCHAR]), (2, 128))
+    state.write(None, (2, 128), "old")
+    assert all(version.is_empty for version in state.versions)
+    state.write(TEXT_ROWS.slice(0, 20), (1, 128), "b")
+    state.write(TEXT_ROWS.slice(20), (2, 128), "b")
+    state.write(TEXT_ROWS.slice(0, 1), (2, 128), "b")
+    assert state.content("old") == state.content("new")
+
+
 def test_all_shards_are_needed_for_other_groups(tmp_path: Path) -> None:
     state = written(tmp_path)
     with pytest.raises(StateError, match="give all of them"):

@@ -8,6 +8,7 @@ import itertools
 import multiprocessing
 import pickle
 import shutil
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -315,9 +316,19 @@ def test_a_killed_task_leaves_no_lock(bench: Bench) -> None:
         assert content(store) == [("a", 1, 1)]
 
 
-def test_snapshots_are_incremental_and_files_are_collectable(tmp_path: Path) -> None:
+def test_snapshots_are_incremental_and_files_are_collectable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bench = Bench(tmp_path, OFTEN)
     seen: list[frozenset[str]] = []
+    uploads: Counter[str] = Counter()
+    put = CheckpointStore.put
+
+    def counted(store: CheckpointStore, name: str, content: bytes | Path) -> None:
+        uploads[name] += name.endswith(".sst")
+        put(store, name, content)
+
+    monkeypatch.setattr(CheckpointStore, "put", counted)
     for i in range(24):
         bench.epoch(sums(*((f"k{i}", at, i) for at in range(50))))
         names = frozenset(file.name for file in bench.version.snapshot if file.name.endswith(".sst"))
@@ -325,6 +336,7 @@ def test_snapshots_are_incremental_and_files_are_collectable(tmp_path: Path) -> 
             seen.append(names)
     assert len(seen) >= 3
     assert any(left & right for left, right in itertools.pairwise(seen))
+    assert max(uploads.values()) == 1, "what a snapshot has is not uploaded for the next one"
     for name in set(bench.checkpoint.list()) - bench.version.files():
         bench.checkpoint.delete(name)
     with bench.open("new") as store:

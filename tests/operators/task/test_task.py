@@ -280,6 +280,54 @@ def test_messages_for_later_levels_and_reports_pass_and_blobs_are_read_in_order(
     assert (report.rows, report.task) == (4, "1-00001")
 
 
+def test_what_several_levels_read_arrives_at_each_and_is_counted_there() -> None:
+    schema = (Column("a", BIGINT),)
+    first, second, *rest = two_levels().stages
+    both = replace(second, inputs=(*second.inputs, ExchangeInput("y", "far", schema)))
+    first = replace(first, outputs=(*first.outputs, ExchangeOutput("t", "last", ("a",), ("a",))))
+    last = Stage("three", 4, (ExchangeInput("x", "last", schema),), (), (SinkOutput("x", "out"),))
+    plan = replace(two_levels(), stages=(first, both, *rest, last))
+    blob = encode(pa.table({"a": pa.array([1, 2], pa.int64())}))
+    near, far, later = (Message(edge, 1, 0, blob) for edge in ("near", "far", "last"))
+    *passed, report = run_shard_task(
+        plan, 1, 1, [near, far, later], EPOCH, no_state, writers=lambda _: ListWriter(), duck=DUCK
+    )
+    assert passed == [far, later]
+    assert isinstance(report, Report)
+    assert (report.rows, report.read_bytes) == (4, 2 * len(blob))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_task_leaves_nothing_in_its_session(fails: bool) -> None:
+    """The next task of the worker has the same session."""
+    blob = encode(pa.table({"a": pa.array([1], pa.int64())}))
+    one, two, three = two_levels().stages
+    sql = "SELECT error('no') AS a FROM x" if fails else "SELECT a FROM x"
+    steps = (FragmentStep("r", "SELECT a FROM x", ("x",)), FragmentStep("s", sql, ("r",)))
+    plan = replace(
+        two_levels(), stages=(one, replace(two, steps=steps, outputs=(SinkOutput("s", "out"),)), three)
+    )
+    for _ in range(2):
+        made = run_shard_task(
+            plan,
+            1,
+            1,
+            [Message("near", 1, 0, blob)],
+            EPOCH,
+            no_state,
+            writers=lambda _: ListWriter(),
+            duck=DUCK,
+        )
+        if fails:
+            with pytest.raises(DataError):
+                list(made)
+        else:
+            list(made)
+        left = DUCK.query("SELECT view_name FROM duckdb_views() WHERE NOT internal")
+        tables = DUCK.query("SELECT table_name FROM duckdb_tables()")
+        assert (left.num_rows, tables.num_rows) == (0, 0)
+
+
 @pytest.mark.parametrize(
     ("message", "error"),
     [

@@ -126,6 +126,20 @@ def test_a_window_that_closes_says_so() -> None:
     assert (metrics["closed_windows"], metrics["max_closed_end_us"]) == (1, micros(10))
 
 
+def test_a_watermark_that_closes_nothing_new_is_no_work() -> None:
+    job = Job(suppressed())
+    empty = table([])
+    for previous, close, idle in (
+        (micros(10), micros(10), True),
+        (micros(10), micros(10) + 1, False),
+        (WATERMARK_MAX, WATERMARK_MAX, True),
+    ):
+        marks = Watermarks(previous, previous, close)
+        assert job.operator.idle([empty], marks, stateless=False) is idle
+        assert job.operator.idle([empty], marks, stateless=True)
+        assert not job.operator.idle([table([(10, "a", 1, 1)])], marks, stateless=True)
+
+
 def test_rows_that_only_come_are_held_too() -> None:
     job = Job(suppressed(weighted=False))
     assert job.run(table([(10, "a", 1, 1), (20, "a", 1, 1)], weighted=False)).output.num_rows == 0
@@ -150,3 +164,26 @@ def test_the_first_row_of_each_key_in_order_of_arrival() -> None:
     assert result.metrics["dropped_rows"] == 1
     with pytest.raises(InternalError):
         job.run(table([(0, "a", 0, 1)]))
+
+
+def test_first_rows_need_a_state_of_their_keys() -> None:
+    key, more = KEY[1], StateField("n", BIGINT, "n")
+    for wrong in (
+        StateTable.of("row", "time", key=[key]),
+        StateTable.of("row", "list", key=[key]),
+        StateTable.of("row", "key", key=[key], value=[more]),
+        StateTable.of("row", "key", key=[key, more]),
+        StateTable.of("row", "key", key=[more]),
+    ):
+        state = StateSchema("s", "first_row", "", (wrong,))
+        with pytest.raises(InternalError, match="has not the columns"):
+            operator_of(FirstRowSpec(state, ("k",), COLUMNS, COLUMNS))
+
+
+def test_first_rows_of_two_keys_in_any_order() -> None:
+    """In the state keys are in the order of what they mean, in the query as they are written."""
+    state = StateSchema("s", "first_row", "", (StateTable.of("row", "key", key=[KEY[0], KEY[1]]),))
+    job = Job(FirstRowSpec(state, ("k", "e"), COLUMNS, COLUMNS))
+    job.run(table([(1, "a", 1, 1)], weighted=False))
+    rows = table([(1, "a", 2, 1), (1, "b", 3, 1), (2, "a", 4, 1), (1, "b", 5, 1)], weighted=False)
+    assert [row["n"] for row in job.run(rows).output.to_pylist()] == [3, 4]
