@@ -6,7 +6,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,10 +18,13 @@ from sqlstream.connectors.api import ConnectorContext, Sink, SinkPart, Source
 from sqlstream.connectors.filesystem.orders import FileOrders
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.coordination.lease import BEAT_S, Lease
-from sqlstream.runtime.edits.backfill import Backfilled, backfill
+from sqlstream.runtime.edits.backfill import Backfilled, backfill, check_history
 from sqlstream.runtime.edits.backfilled_rows import written
+from sqlstream.runtime.edits.consents import consents_of
 from sqlstream.runtime.loop import fork, moved_sources
+from sqlstream.runtime.loop.adaptation import backfilled_states
 from sqlstream.runtime.loop.admission import DEFAULT_TARGET_S, Admission
+from sqlstream.runtime.loop.consent import ConsentNeededError
 from sqlstream.runtime.loop.epochs import EpochLoop
 from sqlstream.runtime.loop.faults import Faults, no_faults
 from sqlstream.runtime.loop.letter_budget import LetterBudget
@@ -193,6 +196,10 @@ def run_pipeline(
             edits,
             accept,
         )
+        if found.last is not None and (program.from_history or backfilled_states(edits)):
+            read_again = {"states": backfilled_states(edits), "sinks": program.from_history}
+            with _history_told(program, **read_again):
+                check_history(program, **read_again, until=found.last)
         if orders is not None and not restarts.is_up:
             orders.check(
                 path for source in program.sources.values() for path in getattr(source, "paths", list)()
@@ -222,7 +229,7 @@ def run_pipeline(
         def from_history(
             program: Program, *, states: Collection[str], sinks: Collection[str], until: Manifest
         ) -> _FromHistory | None:
-            with _history_told(edits, states, sinks):
+            with _history_told(program, states, sinks):
                 made = backfill(
                     program,
                     states=states,
@@ -310,28 +317,20 @@ class _FromHistory:
 
 
 @contextmanager
-def _history_told(
-    edits: Iterable[StateEdit], states: Collection[str], sinks: Collection[str]
-) -> Iterator[None]:
-    """Says of history that is gone how to do without it: exit code 3, consent is needed."""
+def _history_told(program: Program, states: Collection[str], sinks: Collection[str]) -> Iterator[None]:
+    """Says of history that is gone what would have to begin now without it. Raises ConsentNeededError."""
     try:
         yield
     except DiagnosticError as error:
-        if all(d.code != "DAT008" for d in error.diagnostics):
+        if any(d.code != "DAT008" for d in error.diagnostics):
             raise
-        steps = [e.step for e in edits if e.new is not None and e.new.state.state_id in states]
-        steps += sinks
-        way = " ".join(f"--accept fresh:{step}" for step in steps)
-        told = [
-            replace(
-                d,
-                help=f"{d.help}; or let what needs it begin now, with `{way}`"
-                if d.help
-                else f"let what needs it begin now, with `{way}`",
-            )
-            for d in error.diagnostics
+        names = [spec.name for spec in program.plan.sources]
+        gone = getattr(error, "gone", [(name, d) for d in error.diagnostics for name in names])
+        edits = [e for e in program.edits if e.new is not None and e.new.state.state_id in states]
+        found = [
+            consent for name, why in gone for consent in consents_of(edits, sinks, program.plan, why, {name})
         ]
-        raise DiagnosticError(*told, exit_code=3) from error
+        raise ConsentNeededError(*found) from error
 
 
 @contextmanager

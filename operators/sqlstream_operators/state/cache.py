@@ -137,6 +137,11 @@ class Cache:
         return self.slot / "db"
 
     @property
+    def is_open(self) -> bool:
+        """Whether there is a RocksDB: not once it was found to be damaged."""
+        return self._rocks is not None
+
+    @property
     def rocks(self) -> RocksBytes:
         """The open RocksDB."""
         assert self._rocks is not None
@@ -223,15 +228,30 @@ class Cache:
         """Close RocksDB, give the slot back, and remove it if it was scratch."""
         try:
             self._close_rocks()
+        except Exception as error:  # rocksdict raises nothing narrower
+            if not is_damage(error):
+                raise
+            self.discard()
         finally:
             if self.scratch:
                 shutil.rmtree(self.slot, ignore_errors=True)
             os.close(self._lock)
 
+    def discard(self) -> None:
+        """Remove what is here, which is damaged: the next one to open the slot builds it from the checkpoint."""
+        with contextlib.suppress(Exception):
+            self._close_rocks()
+        shutil.rmtree(self.db_directory, ignore_errors=True)
+
     def _close_rocks(self) -> None:
         if self._rocks is not None:
             rocks, self._rocks = self._rocks, None
             rocks.close()
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether RocksDB says that one of its files has another content than it wrote."""
+    return "Corruption" in str(error)
 
 
 def local_name(file: StateFile) -> str:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from sqlstream.runtime.edits.history import Reading
+from sqlstream.runtime.loop.consent import Consent
 from sqlstream_planner.diagnostics import Diagnostic, Span
 from sqlstream_planner.edits.verdict import FieldEdit, StateEdit, Verdict
 
@@ -168,19 +169,6 @@ class SinkPart:
             "notes": list(self.notes),
             "place": place(self.at),
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Consent:
-    """What has to be agreed to: `accept` is how (`--accept fresh:NAME`), `why` what can't be had."""
-
-    accept: str
-    what: str
-    why: Diagnostic
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON data."""
-        return {"accept": self.accept, "what": self.what, "why": self.why.to_json()}
 
 
 @dataclass(frozen=True, slots=True)
