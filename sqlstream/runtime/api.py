@@ -181,7 +181,9 @@ def run_pipeline(
                 tell(warning)
         shards = _shards(plan, parallelism, found.plan, found.last, runner)
         cache = Path(local_dir) if local_dir is not None else local_cache.default_directory(uri)
-        local_cache.prepare(cache, uri, [state.state_id for state in plan.states], shards)
+        states = {state.state_id for state in plan.states}
+        edited = _former_caches(found.last) - states
+        local_cache.prepare(cache, uri, states | edited, shards)
         local_cache.remove_unused(cache.parent, cache)
         run_folder.sweep()
         context = ConnectorContext(store, base, orders=orders, tell=tell)
@@ -203,6 +205,12 @@ def run_pipeline(
 
         def on_up() -> None:
             restarts.is_up = True
+
+        def reported(report: EpochReport) -> None:
+            # Two epochs later that of the edit is done, and one in which every state was opened.
+            if edited and found.last is not None and report.epoch == found.last.epoch + 2:
+                local_cache.prepare(cache, uri, states, shards)
+            on_epoch(report)
 
         job = LoopSettings(
             parallelism=shards,
@@ -243,7 +251,7 @@ def run_pipeline(
             run,
             lineage=token_hex(16),
             stop=stop,
-            on_epoch=on_epoch,
+            on_epoch=reported,
             on_up=on_up,
             on_phase=on_phase,
             totals=totals,
@@ -356,6 +364,17 @@ def _shards(
     before = begun.parallelism if begun is not None else last.parallelism if last is not None else None
     wanted = asked or plan.options.parallelism or before or runner.parallelism
     return max(1, min(wanted, plan.options.max_parallelism))
+
+
+def _former_caches(last: Manifest | None) -> set[str]:
+    """The states that caches on this machine may be of: those of the last epoch, and those that wrote its files before an
+    edit of the query. Who goes on with what they hold copies them.
+    """
+    if last is None:
+        return set()
+    versions = (ShardVersion.from_json(shard) for state in last.states for shard in state.shards)
+    written = {writer.rsplit("-", 3)[0] for version in versions for writer in version.writers[:1]}
+    return written | {state.state_id for state in last.states}
 
 
 def _admission(plan: PhysicalPlan, max_rows: int | None) -> Admission:
