@@ -6,7 +6,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -21,10 +21,12 @@ from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.coordination.lease import BEAT_S, Lease
 from sqlstream.runtime.edits.backfill import Backfilled, backfill
 from sqlstream.runtime.edits.backfilled_rows import written as as_written
+from sqlstream.runtime.edits.consents import consents_of
 from sqlstream.runtime.edits.edit_plan import edit_plan, first_plan
 from sqlstream.runtime.edits.plan_parts import EditPlan
 from sqlstream.runtime.loop import fork, moved_sources
 from sqlstream.runtime.loop.admission import DEFAULT_TARGET_S, Admission
+from sqlstream.runtime.loop.consent import ConsentNeededError
 from sqlstream.runtime.loop.epochs import EpochLoop
 from sqlstream.runtime.loop.faults import Faults, no_faults
 from sqlstream.runtime.loop.letter_budget import LetterBudget
@@ -58,7 +60,6 @@ from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written
-from sqlstream_planner.edits.verdict import StateEdit
 from sqlstream_planner.physical.state_node import NO_NODES, StateNodes
 from sqlstream_planner.secrets.references import Secrets
 
@@ -180,7 +181,9 @@ def run_pipeline(
                 tell(warning)
         shards = _shards(plan, parallelism, found.plan, found.last, runner)
         cache = Path(local_dir) if local_dir is not None else local_cache.default_directory(uri)
-        local_cache.prepare(cache, uri, [state.state_id for state in plan.states], shards)
+        states = {state.state_id for state in plan.states}
+        edited = _former_caches(found.last) - states
+        local_cache.prepare(cache, uri, states | edited, shards)
         local_cache.remove_unused(cache.parent, cache)
         run_folder.sweep()
         context = ConnectorContext(store, base, orders=orders, tell=tell)
@@ -203,6 +206,12 @@ def run_pipeline(
         def on_up() -> None:
             restarts.is_up = True
 
+        def reported(report: EpochReport) -> None:
+            # Two epochs later that of the edit is done, and one in which every state was opened.
+            if edited and found.last is not None and report.epoch == found.last.epoch + 2:
+                local_cache.prepare(cache, uri, states, shards)
+            on_epoch(report)
+
         job = LoopSettings(
             parallelism=shards,
             base_dir=base,
@@ -217,7 +226,7 @@ def run_pipeline(
         def from_history(
             program: Program, *, states: Collection[str], sinks: Collection[str], until: Manifest
         ) -> _FromHistory | None:
-            with _history_told(decided.edits, states, sinks):
+            with _history_told(program, states, sinks):
                 made = backfill(
                     program,
                     states=states,
@@ -242,7 +251,7 @@ def run_pipeline(
             run,
             lineage=token_hex(16),
             stop=stop,
-            on_epoch=on_epoch,
+            on_epoch=reported,
             on_up=on_up,
             on_phase=on_phase,
             totals=totals,
@@ -305,28 +314,20 @@ class _FromHistory:
 
 
 @contextmanager
-def _history_told(
-    edits: Iterable[StateEdit], states: Collection[str], sinks: Collection[str]
-) -> Iterator[None]:
-    """Says of history that is gone how to do without it: exit code 3, consent is needed."""
+def _history_told(program: Program, states: Collection[str], sinks: Collection[str]) -> Iterator[None]:
+    """Says of history that is gone what would have to begin now without it. Raises ConsentNeededError."""
     try:
         yield
     except DiagnosticError as error:
-        if all(d.code != "DAT008" for d in error.diagnostics):
+        if any(d.code != "DAT008" for d in error.diagnostics):
             raise
-        steps = [e.step for e in edits if e.new is not None and e.new.state.state_id in states]
-        steps += sinks
-        way = " ".join(f"--accept fresh:{step}" for step in steps)
-        told = [
-            replace(
-                d,
-                help=f"{d.help}; or let what needs it begin now, with `{way}`"
-                if d.help
-                else f"let what needs it begin now, with `{way}`",
-            )
-            for d in error.diagnostics
+        names = [spec.name for spec in program.plan.sources]
+        gone = getattr(error, "gone", [(name, d) for d in error.diagnostics for name in names])
+        edits = [e for e in program.edits if e.new is not None and e.new.state.state_id in states]
+        found = [
+            consent for name, why in gone for consent in consents_of(edits, sinks, program.plan, why, {name})
         ]
-        raise DiagnosticError(*told, exit_code=3) from error
+        raise ConsentNeededError(*found) from error
 
 
 @contextmanager
@@ -363,6 +364,17 @@ def _shards(
     before = begun.parallelism if begun is not None else last.parallelism if last is not None else None
     wanted = asked or plan.options.parallelism or before or runner.parallelism
     return max(1, min(wanted, plan.options.max_parallelism))
+
+
+def _former_caches(last: Manifest | None) -> set[str]:
+    """The states that caches on this machine may be of: those of the last epoch, and those that wrote its files before an
+    edit of the query. Who goes on with what they hold copies them.
+    """
+    if last is None:
+        return set()
+    versions = (ShardVersion.from_json(shard) for state in last.states for shard in state.shards)
+    written = {writer.rsplit("-", 3)[0] for version in versions for writer in version.writers[:1]}
+    return written | {state.state_id for state in last.states}
 
 
 def _admission(plan: PhysicalPlan, max_rows: int | None) -> Admission:

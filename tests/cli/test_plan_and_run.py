@@ -13,7 +13,7 @@ import pytest
 from sqlstream.cli.main import run_cli
 from sqlstream.cli.origins import named_origin
 from sqlstream.planning import plan_file
-from sqlstream.runtime.edits.plan_parts import ConsentNeededError
+from sqlstream.runtime.loop.consent import ConsentNeededError
 from sqlstream.storage.savepoints import Savepoints
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import DiagnosticError

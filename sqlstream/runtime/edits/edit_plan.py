@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from sqlstream.runtime.edits.consents import consent_of, sink_consent, title_of
 from sqlstream.runtime.edits.history import History, Reading, SourceOf, history, sources_of, speed_of
 from sqlstream.runtime.edits.plan_parts import (
     Against,
-    Consent,
     EditPlan,
     SinkChange,
     SinkPart,
@@ -26,6 +26,7 @@ from sqlstream.runtime.edits.plan_parts import (
 )
 from sqlstream.runtime.edits.sink_parts import sink_parts, with_history
 from sqlstream.runtime.edits.source_parts import source_parts, source_problems
+from sqlstream.runtime.loop.consent import Consent
 from sqlstream.runtime.loop.forgetting import forgetful_states, forgotten_by
 from sqlstream.runtime.loop.recovery import (
     committed_epoch,
@@ -277,8 +278,8 @@ def _state(edit: StateEdit, before: _Before, now: PhysicalPlan, there: History) 
     readings: tuple[Reading, ...] = ()
     if edit.new is not None and edit.needs_history:
         readings = tuple(there.readings[name] for name in sources_of(now, edit.new.state.state_id))
-    title = _title(edit.state)
-    was = "" if edit.old is None or edit.new is None else _title(edit.old.state)
+    title = title_of(edit.state)
+    was = "" if edit.old is None or edit.new is None else title_of(edit.old.state)
     return StatePart(
         edit,
         title,
@@ -287,11 +288,6 @@ def _state(edit: StateEdit, before: _Before, now: PhysicalPlan, there: History) 
         None if edit.old is None else before.sizes.get(edit.old.state.state_id),
         readings,
     )
-
-
-def _title(state: StateSchema) -> str:
-    """What a state is for, without its fields."""
-    return (state.description or state.operator.replace("_", " ")).partition(":")[0]
 
 
 def _dropped(state: StateSchema) -> Iterable[FieldEdit]:
@@ -303,21 +299,16 @@ def _dropped(state: StateSchema) -> Iterable[FieldEdit]:
 
 
 def _consents(part: StatePart, now: PhysicalPlan, there: History) -> Iterable[Consent]:
-    missing = [f for f in part.fields if f.verdict is Verdict.FRESH]
-    if missing:
+    if part.edit.verdict is Verdict.FRESH:
         read = sources_of(now, part.edit.state.state_id)
         why = next(there.missing[name] for name in read if name in there.missing)
-        whole = part.edit.old is None
-        what = part.title if whole else ", ".join(dict.fromkeys(f.meaning for f in missing))
-        yield Consent(f"fresh:{part.name}", what, dataclasses.replace(why, severity="warning"))
+        yield consent_of(part.edit, dataclasses.replace(why, severity="warning"))
 
 
 def _sink_consent(sink: SinkPart, now: PhysicalPlan, there: History) -> Consent:
     read = cut_down(now, (), (sink.name,)).sources
     why = next(there.missing[source.name] for source in read if source.name in there.missing)
-    return Consent(
-        f"fresh:{sink.name}", f"the table `{sink.name}`", dataclasses.replace(why, severity="warning")
-    )
+    return sink_consent(sink.name, dataclasses.replace(why, severity="warning"))
 
 
 def _fresh_results(states: Iterable[StatePart]) -> Iterable[str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from sqlstream.runtime.edits.history import Reading
+from sqlstream.runtime.loop.consent import Consent, ConsentNeededError
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span
 from sqlstream_planner.edits.verdict import FieldEdit, StateEdit, Verdict
 
@@ -178,35 +179,6 @@ class SinkPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Consent:
-    """What has to be agreed to: `accept` is how (`--accept fresh:NAME`), `why` what can't be had."""
-
-    accept: str
-    what: str
-    why: Diagnostic
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON data."""
-        return {"accept": self.accept, "what": self.what, "why": self.why.to_json()}
-
-
-class ConsentNeededError(DiagnosticError):
-    """A run that would not be exact, and waits for a word: exit code 3. `consents` are what has to be agreed to."""
-
-    def __init__(self, consents: Sequence[Consent]) -> None:
-        self.consents = tuple(consents)
-        ways: dict[Diagnostic, list[str]] = {}
-        for consent in consents:
-            ways.setdefault(consent.why, []).append(f"--accept {consent.accept}")
-        super().__init__(*(_told(why, way) for why, way in ways.items()), exit_code=3)
-
-
-def _told(why: Diagnostic, accept: Sequence[str]) -> Diagnostic:
-    way = f"let what needs it begin now, with `{' '.join(accept)}`"
-    return dataclasses.replace(why, severity="error", help=f"{why.help}; or {way}" if why.help else way)
-
-
-@dataclass(frozen=True, slots=True)
 class EditPlan:
     """All that happens when a pipeline goes on from a state with another file: what `plan` shows and `run` does.
 
@@ -232,7 +204,7 @@ class EditPlan:
         if self.problems:
             raise DiagnosticError(*self.problems, exit_code=4)
         if self.consents:
-            raise ConsentNeededError(self.consents)
+            raise ConsentNeededError(*self.consents)
 
     @property
     def edits(self) -> tuple[StateEdit, ...]:

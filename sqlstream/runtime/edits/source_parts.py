@@ -66,6 +66,8 @@ def source_problems(
     used = {(state.identity, state.folder) for state in known.values()}
     before = {state.name: state for state in reversed(read) if (state.identity, state.folder) not in used}
     new = {spec.name: spec for spec in program.sources if spec.name not in known}
+    if read and not known and not before.keys() & new.keys():
+        yield from _another_pipeline(plan(), program)
     for name in before.keys() & new.keys():
         state = before[name]
         if new[name].connector != state.connector:
@@ -97,6 +99,19 @@ def source_problems(
                     ),
                     help=_WAY_OUT,
                 )
+
+
+def _another_pipeline(before: PhysicalPlan, now: PhysicalPlan) -> Iterable[Diagnostic]:
+    """A file that reads nothing and writes nothing of what was read and written: it was given another one's state."""
+    if {sink.name for sink in before.sinks} & {sink.name for sink in now.sinks}:
+        return
+    read, written = ([one.name for one in ones] for ones in (before.sources, before.sinks))
+    yield Diagnostic(
+        "STA011",
+        "this is the state of another pipeline: the file reads none of its tables and writes none of them",
+        notes=(f"it reads {', '.join(sorted(read))} and writes {', '.join(sorted(written))}",),
+        help="give the --state-dir of this file, or a new one",
+    )
 
 
 def _unidentified(plan: Callable[[], PhysicalPlan], specs: Sequence[SourceSpec]) -> Iterable[Diagnostic]:
