@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import Protocol
@@ -18,11 +19,12 @@ from sqlstream.connectors.api import ConnectorContext, Sink, SinkPart, Source, T
 from sqlstream.connectors.filesystem.orders import FileOrders
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.coordination.lease import BEAT_S, Lease
-from sqlstream.runtime.edits.backfill import Backfilled, backfill, check_history
-from sqlstream.runtime.edits.backfilled_rows import written
-from sqlstream.runtime.edits.consents import consents_of, needs
+from sqlstream.runtime.edits.backfill import Backfilled, backfill
+from sqlstream.runtime.edits.backfilled_rows import written as as_written
+from sqlstream.runtime.edits.consents import consents_of
+from sqlstream.runtime.edits.edit_plan import edit_plan, first_plan
+from sqlstream.runtime.edits.plan_parts import EditPlan
 from sqlstream.runtime.loop import fork, moved_sources
-from sqlstream.runtime.loop.adaptation import backfilled_states
 from sqlstream.runtime.loop.admission import DEFAULT_TARGET_S, Admission
 from sqlstream.runtime.loop.consent import ConsentNeededError
 from sqlstream.runtime.loop.epochs import EpochLoop
@@ -33,18 +35,15 @@ from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.recovery import (
     Recovered,
-    check_compatible,
     committed_epoch,
-    decided_sinks,
     is_fresh_fork,
     physical_plan,
     program_fingerprint,
     recover,
-    state_edits,
 )
 from sqlstream.runtime.loop.reporting import Totals
 from sqlstream.runtime.loop.restarts import Restart, Restarts, RestartStrategy, strategy_of
-from sqlstream.runtime.loop.sink_edits import NOWHERE, Given, SinkEdit, check_rewrite, without_history
+from sqlstream.runtime.loop.sink_edits import NOWHERE, check_rewrite
 from sqlstream.runtime.loop.sink_places import looking, same_place
 from sqlstream.runtime.loop.source_positions import go_on, own_folders
 from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
@@ -56,6 +55,7 @@ from sqlstream.storage.checked_json import DamagedFileError
 from sqlstream.storage.garbage import RETAINED, GarbageCollector
 from sqlstream.storage.journal import Journal, damaged, digest_of
 from sqlstream.storage.manifest import EpochPlan, Manifest, RunInfo, SourceState
+from sqlstream.storage.savepoint_copies import begin_from
 from sqlstream.storage.savepoints import Savepoints
 from sqlstream_operators.errors import DataError, InputFileError, MachineError, StateError, machine_trouble
 from sqlstream_operators.plan import plan_json
@@ -63,7 +63,6 @@ from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written
-from sqlstream_planner.edits.verdict import StateEdit
 from sqlstream_planner.physical.state_node import NO_NODES, StateNodes
 from sqlstream_planner.secrets.references import Secrets
 
@@ -169,33 +168,39 @@ def run_pipeline(
         known = (secrets or Secrets()).resolved(spec)
         return (connectors or REGISTERED).sink(known, ConnectorContext(store, base, known_as=known_as))
 
+    decide = partial(edit_plan, program=plan, sql=sql, written=written, nodes=nodes, accept=accept)
+
     def attempt() -> RunResult:
         lease.check()
-        if origin is not None and not restarts.is_up:
-            fork.begin(origin, store, plan, run)
+        if origin is not None and not restarts.is_up and not fork.has_begun(origin, store):
+            # The history of sources is looked at below, where those that have moved are found.
+            decide(
+                Journal(origin.store), origin.savepoint.manifest, savepoint=origin.savepoint, rewrite=rewrite
+            ).check()
+            begin_from(origin.store, origin.savepoint, store, run)
         if moved is not None and moved.tables and not restarts.is_up:
             for warning in moved_sources.write_down(journal, plan, moved, run, source_of):
                 tell(warning)
         found = recover(journal)
-        edits: tuple[StateEdit, ...] = ()
-        sinks: tuple[SinkEdit, ...] = ()
+        decided = first_plan(plan)
         if found.last is None:
             check_rewrite(rewrite, plan)
         else:
-            edits = state_edits(journal, found.last, plan, nodes, accept=accept)
-            given = Given(
-                written=written,
-                accept=accept,
+            decided = decide(
+                journal,
+                found.last,
+                source_of=lambda spec, folder: source_of(spec, store, folder),
                 rewrite=() if restarts.is_up else _rewritten(rewrite, found, plan),
                 looks=looking(sink_of),
             )
-            sinks = decided_sinks(journal, found.last, plan, given, sql=sql)
-            for warning in check_compatible(journal, found.last, plan, sinks):
-                if not restarts.is_up:
-                    tell(warning)
+            decided.check()
+            for warning in () if restarts.is_up else decided.warnings:
+                tell(warning)
         shards = _shards(plan, parallelism, found.plan, found.last, runner)
         cache = Path(local_dir) if local_dir is not None else local_cache.default_directory(uri)
-        local_cache.prepare(cache, uri, [state.state_id for state in plan.states], shards)
+        states = {state.state_id for state in plan.states}
+        edited = _former_caches(found.last) - states
+        local_cache.prepare(cache, uri, states | edited, shards)
         local_cache.remove_unused(cache.parent, cache)
         run_folder.sweep()
         context = ConnectorContext(store, base, orders=orders, tell=tell)
@@ -207,13 +212,8 @@ def run_pipeline(
             connectors or REGISTERED,
             context,
             sql,
-            edits,
-            sinks,
+            decided,
         )
-        if found.last is not None and (program.from_history or backfilled_states(edits)):
-            read_again = {"states": backfilled_states(edits), "sinks": program.from_history}
-            with _history_told(program, **read_again):
-                check_history(program, **read_again, until=found.last)
         if orders is not None and not restarts.is_up:
             orders.check(
                 path for source in program.sources.values() for path in getattr(source, "paths", list)()
@@ -222,6 +222,12 @@ def run_pipeline(
 
         def on_up() -> None:
             restarts.is_up = True
+
+        def reported(report: EpochReport) -> None:
+            # Two epochs later that of the edit is done, and one in which every state was opened.
+            if edited and found.last is not None and report.epoch == found.last.epoch + 2:
+                local_cache.prepare(cache, uri, states, shards)
+            on_epoch(report)
 
         job = LoopSettings(
             parallelism=shards,
@@ -262,7 +268,7 @@ def run_pipeline(
             run,
             lineage=token_hex(16),
             stop=stop,
-            on_epoch=on_epoch,
+            on_epoch=reported,
             on_up=on_up,
             on_phase=on_phase,
             totals=totals,
@@ -321,15 +327,12 @@ class _FromHistory:
         """The rows that the history has for a sink, as parts that `epoch` commits."""
         context = ConnectorContext(self.store, self.base_dir)
         writer = REGISTERED.writer(self.secrets.resolved(sink), context)
-        return written(sink, self.made.parts.get(sink.name, ()), self.store, writer, epoch)
+        return as_written(sink, self.made.parts.get(sink.name, ()), self.store, writer, epoch)
 
 
 @contextmanager
 def _history_told(program: Program, states: Collection[str], sinks: Collection[str]) -> Iterator[None]:
-    """Says of history that is gone what would have to begin now without it. Raises ConsentNeededError.
-
-    A table that is kept up to date can't begin in the middle: exit code 4.
-    """
+    """Says of history that is gone what would have to begin now without it. Raises ConsentNeededError."""
     try:
         yield
     except DiagnosticError as error:
@@ -337,17 +340,6 @@ def _history_told(program: Program, states: Collection[str], sinks: Collection[s
             raise
         names = [spec.name for spec in program.plan.sources]
         gone = getattr(error, "gone", [(name, d) for d in error.diagnostics for name in names])
-        whole = [
-            spec.name
-            for spec in program.plan.sinks
-            if spec.name in sinks
-            and spec.changelog != "append"
-            and needs(program.plan, spec.name, dict(gone))
-        ]
-        if whole:
-            raise DiagnosticError(
-                *(without_history(d, whole) for d in error.diagnostics), exit_code=4
-            ) from error
         edits = [e for e in program.edits if e.new is not None and e.new.state.state_id in states]
         found = [
             consent for name, why in gone for consent in consents_of(edits, sinks, program.plan, why, {name})
@@ -391,6 +383,17 @@ def _shards(
     return max(1, min(wanted, plan.options.max_parallelism))
 
 
+def _former_caches(last: Manifest | None) -> set[str]:
+    """The states that caches on this machine may be of: those of the last epoch, and those that wrote its files before an
+    edit of the query. Who goes on with what they hold copies them.
+    """
+    if last is None:
+        return set()
+    versions = (ShardVersion.from_json(shard) for state in last.states for shard in state.shards)
+    written = {writer.rsplit("-", 3)[0] for version in versions for writer in version.writers[:1]}
+    return written | {state.state_id for state in last.states}
+
+
 def _admission(plan: PhysicalPlan, max_rows: int | None) -> Admission:
     options = plan.options
     target = DEFAULT_TARGET_S if options.target_epoch_us is None else options.target_epoch_us / 1e6
@@ -409,14 +412,16 @@ def _program(
     connectors: DriverConnectors,
     context: ConnectorContext,
     sql: str | None,
-    edits: tuple[StateEdit, ...],
-    decided: tuple[SinkEdit, ...],
+    decided: EditPlan,
 ) -> Program:
     text = plan_json.to_text(plan).encode()
-    names = {sink.spec.name: sink.known_as for sink in decided}
+    forgot = last is not None and bool(last.forgotten)
+    edits = decided.sink_edits
+    names = {sink.spec.name: sink.known_as for sink in edits}
     sinks = {
         spec.name: connectors.sink(
-            secrets.resolved(spec), replace(context, known_as=names.get(spec.name, spec.name))
+            replace(secrets.resolved(spec), forgets=spec.forgets or forgot),
+            replace(context, known_as=names.get(spec.name, spec.name)),
         )
         for spec in plan.sinks
     }
@@ -424,7 +429,7 @@ def _program(
     moved: set[str] = set()
     left: set[str] = set()
     is_edit = last is not None and bool(committed_epoch(last))
-    goes_on = {sink.former.name: sink.spec for sink in decided if sink.former is not None}
+    goes_on = {sink.former.name: sink.spec for sink in edits if sink.former is not None}
     if last is not None and not is_fresh_fork(last):
         before = plan if last.plan_digest == digest_of(text) else physical_plan(journal, last)
         for spec in before.sinks:
@@ -454,14 +459,14 @@ def _program(
         sinks=sinks,
         former_sinks=former,
         moved=frozenset(moved),
-        restated=tuple(sink.spec.name for sink in decided if sink.restated),
-        new_sinks=tuple(sink.spec.name for sink in decided if sink.is_new) if is_edit else (),
-        from_history=tuple(sink.spec.name for sink in decided if sink.from_history),
-        sink_edits={sink.spec.name: sink.target for sink in decided if sink.target is not None},
+        restated=decided.restated,
+        new_sinks=decided.new_sinks if is_edit else (),
+        from_history=decided.from_history,
+        edits=decided.edits,
+        sink_edits={sink.spec.name: sink.target for sink in edits if sink.target is not None},
         left=frozenset(left),
-        former_names={sink.spec.name: sink.former.name for sink in decided if sink.former is not None},
+        former_names={sink.spec.name: sink.former.name for sink in edits if sink.former is not None},
         known_as=names,
-        edits=edits,
         secrets=secrets,
         sql=sql,
     )

@@ -345,6 +345,8 @@ class Manifest:
     state directory began with ("": with nothing). `moved` says of identities of sources, as files declare them, under which
     ones the state knows their data: it was elsewhere ("": this data is elsewhere now). `sink_names` says by which names the
     targets know the tables that are called otherwise now, `sink_edits` what was done to targets before its rows.
+    ones the state knows their data: it was elsewhere ("": this data is elsewhere now). `forgotten` says of states with a
+    time to live how many keys they have ever forgotten (None: an older version has not counted them).
     """
 
     epoch: int
@@ -375,6 +377,7 @@ class Manifest:
     parked: tuple[SourceState, ...] = ()
     sink_names: Mapping[str, str] = field(default_factory=dict)
     sink_edits: Mapping[str, str] = field(default_factory=dict)
+    forgotten: Mapping[str, int] | None = None
 
     @property
     def positions(self) -> tuple[SourceState, ...]:
@@ -450,6 +453,7 @@ class Manifest:
                 "parked": [source.to_json() for source in self.parked],
                 "sink_names": dict(self.sink_names),
                 "sink_edits": dict(self.sink_edits),
+                "forgotten": None if self.forgotten is None else dict(self.forgotten),
                 "rows_cap": self.rows_cap and [self.rows_cap.rows, self.rows_cap.epochs],
             },
         )
@@ -490,4 +494,5 @@ class Manifest:
             parked=tuple(SourceState.from_json(source) for source in content.get("parked", ())),
             sink_names=content.get("sink_names", {}),
             sink_edits=content.get("sink_edits", {}),
+            forgotten=content.get("forgotten"),
         )

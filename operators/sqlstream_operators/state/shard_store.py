@@ -98,7 +98,13 @@ class ShardStore(StateTables):
         super().__init__(schema, shard, shards, max_parallelism, self, self._version.schemas)
         slot = f"{_safe(schema.state_id)}-{shard:05d}-of-{shards:05d}"
         self._cache = Cache.open(
-            local_dir, slot, checkpoint, self._version.chain, self._catch_up, self._build
+            local_dir,
+            slot,
+            checkpoint,
+            self._version.chain,
+            self._catch_up,
+            self._build,
+            former=() if self._rescaling else self._version.writers,
         )
         self._committed: ShardVersion | None = None
         self._drop_absent()
@@ -123,8 +129,8 @@ class ShardStore(StateTables):
         A sequence of versions are those of all shards of another parallelism, in order: this shard takes
         its own key groups out of those that have any. `written_with` is the max_parallelism that they were written
         with (default: the same); with another one every key gets its new group. `local_dir` is any directory of this
-        machine; it may be lost. Raises StateCorruptionError if a file that is needed is damaged, StateSchemaError if
-        the keys differ.
+        machine; it may be lost. What is there of another state, with which this one goes on, is used. Raises
+        StateCorruptionError if a file that is needed is damaged, StateSchemaError if the keys differ.
         """
         return cls(
             schema,

@@ -133,7 +133,8 @@ class ExactlyOnceSink:
 
         Another address or password is no reason against it: whether the epoch is in the target, the target says.
         """
-        return replace(former, options=self._spec.options, name=self._spec.name) == self._spec
+        now = self._spec
+        return replace(former, options=now.options, name=now.name, forgets=now.forgets) == now
 
     # ---------------------------------------------------------------------------------------- transactions
 

@@ -26,13 +26,8 @@ def consents_of(
         if not set(gone).isdisjoint(read):
             yield consent_of(edit, why)
     for sink in sinks:
-        if needs(now, sink, gone):
-            yield Consent(f"fresh:{sink}", f"`{sink}`", why, "will have only what is read from now on")
-
-
-def needs(now: PhysicalPlan, sink: str, sources: Collection[str]) -> bool:
-    """Whether a sink's rows are made of those of any of these sources."""
-    return any(source.name in sources for source in cut_down(now, (), (sink,)).sources)
+        if any(source.name in gone for source in cut_down(now, (), (sink,)).sources):
+            yield sink_consent(sink, why)
 
 
 def consent_of(edit: StateEdit, why: Diagnostic) -> Consent:
@@ -44,3 +39,8 @@ def consent_of(edit: StateEdit, why: Diagnostic) -> Consent:
 def title_of(state: StateSchema) -> str:
     """What a state is for, without its fields."""
     return (state.description or state.operator.replace("_", " ")).partition(":")[0]
+
+
+def sink_consent(sink: str, why: Diagnostic) -> Consent:
+    """That a new table is not given what its sources have had so far."""
+    return Consent(f"fresh:{sink}", f"`{sink}`", why, "will have only what is read from now on")

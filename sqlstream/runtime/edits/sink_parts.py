@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from sqlstream.connectors.api import TargetEdit
+from sqlstream.runtime.edits.history import History
 from sqlstream.runtime.edits.plan_parts import SinkChange, SinkPart
-from sqlstream.runtime.loop.fork import without_answer
-from sqlstream.runtime.loop.sink_edits import Begins, SinkEdit
+from sqlstream.runtime.loop.sink_edits import (
+    NOTHING_FORGOTTEN,
+    Begins,
+    Forgotten,
+    SinkEdit,
+    without_history,
+)
 from sqlstream.runtime.loop.watermarks import WindowEnds, window_ends
 from sqlstream.storage.manifest import SourceState
 from sqlstream_operators.plan.answers import missing_answers
@@ -36,25 +43,54 @@ def sink_parts(
     edits: Sequence[SinkEdit],
     *,
     new_sinks: bool = False,
-) -> tuple[list[SinkPart], list[Diagnostic]]:
-    """The sinks of `now`, of which `edits` were decided, then those of `before` that it lacks; and what a run says of them.
+    forgotten: Forgotten = NOTHING_FORGOTTEN,
+) -> list[SinkPart]:
+    """The sinks of `now`, of which `edits` were decided, then those of `before` that it lacks.
 
     `before` is None if nothing was read yet. With `new_sinks` all are new beside the state, and get the answer that it has.
-    `sources` are where the sources go on.
+    `sources` are where the sources go on. States may have `forgotten` keys.
     """
     if new_sinks:
-        wanted = {edit.spec.name for edit in edits if edit.begins is not None}
-        problems = {name: problem for name, problem in without_answer(now) if name not in wanted}
-        return [_new(edit, now, problems) for edit in edits], list(problems.values())
+        return [_begun(edit, now, forgotten) for edit in edits]
     if before is None:
-        return [SinkPart(spec.name, spec.connector, SinkChange.WHOLE) for spec in now.sinks], []
+        return [SinkPart(spec.name, spec.connector, SinkChange.WHOLE) for spec in now.sinks]
     parts = [_part(edit, now, sources) for edit in edits]
     kept = {edit.former.name for edit in edits if edit.former is not None}
     here = {edit.spec.name for edit in edits}
     for spec in before.sinks:
         if spec.name not in kept and spec.name not in here:
             parts.append(SinkPart(spec.name, spec.connector, SinkChange.DROPPED, "what it has stays"))
-    return parts, [one for edit in edits for one in edit.told]
+    return parts
+
+
+def with_history(part: SinkPart, spec: SinkSpec, now: PhysicalPlan, there: History) -> SinkPart:
+    """A sink that is given what the sources have had for it, with what is read again: as it can be carried out.
+
+    Where that is not there any more, one of rows has only those from now on, and one that holds an answer is refused.
+    """
+    read = [source.name for source in cut_down(now, (), (spec.name,)).sources]
+    gone = next((there.missing[name] for name in read if name in there.missing), None)
+    if gone is None:
+        detail = "what was read is read again for it"
+        return replace(part, detail=detail, readings=tuple(there.readings[name] for name in read))
+    if spec.changelog == "append" and part.is_new:
+        detail, result = _only_from_now_on(spec.name)
+        change = SinkChange.FROM_NOW_ON
+        return replace(part, change=change, detail=detail, result=result, told=(), from_history=False)
+    problem = without_history(gone, [spec.name])
+    return replace(
+        part,
+        change=SinkChange.REFUSED,
+        detail=problem.code,
+        notes=problem.notes,
+        told=(problem,),
+        from_history=False,
+    )
+
+
+def _only_from_now_on(sink: str) -> tuple[str, str]:
+    detail = "only what is read from now on"
+    return detail, f"`{sink}` has {detail}."
 
 
 def _part(edit: SinkEdit, now: PhysicalPlan, sources: Sequence[SourceState]) -> SinkPart:
@@ -66,14 +102,25 @@ def _part(edit: SinkEdit, now: PhysicalPlan, sources: Sequence[SourceState]) -> 
 
     def part(change: SinkChange, *details: str, result: str = "") -> SinkPart:
         detail = "; ".join(filter(None, (was, *details)))
-        return SinkPart(spec.name, spec.connector, change, detail, notes, at, result)
+        return SinkPart(
+            spec.name,
+            spec.connector,
+            change,
+            detail,
+            notes,
+            at,
+            result,
+            edit.told,
+            edit.is_new,
+            edit.from_history and not edit.asked,
+        )
 
     if told is not None and told.severity == "error":
         return part(SinkChange.REFUSED, told.code)
     if edit.is_new:
         if edit.asked or edit.begins is Begins.NOW:
-            detail = "only what is read from now on"
-            return part(SinkChange.FROM_NOW_ON, detail, result=f"`{spec.name}` has {detail}.")
+            detail, result = _only_from_now_on(spec.name)
+            return part(SinkChange.FROM_NOW_ON, detail, result=result)
         return part(SinkChange.WHOLE, "what was read is read again for it" if edit.from_history else "")
     if edit.target is TargetEdit.REPLACE:
         return part(SinkChange.REPLACED, "what was read is read again for it" if edit.from_history else "")
@@ -87,16 +134,24 @@ def _part(edit: SinkEdit, now: PhysicalPlan, sources: Sequence[SourceState]) -> 
     return part(SinkChange.FROM_NOW_ON, detail, altered, result=result)
 
 
-def _new(edit: SinkEdit, plan: PhysicalPlan, problems: Mapping[str, Diagnostic]) -> SinkPart:
-    """A sink that was given nothing yet of what the state has."""
+def _begun(edit: SinkEdit, plan: PhysicalPlan, forgotten: Forgotten) -> SinkPart:
+    """A sink beside a savepoint, which was given nothing yet of what the state has."""
     spec = edit.spec
-    if spec.name in problems:
-        problem = problems[spec.name]
-        return SinkPart(spec.name, spec.connector, SinkChange.REFUSED, problem.code, problem.notes)
+    missing = missing_answers(plan, spec.name, forgetful=forgotten.now)
     if edit.from_history:
-        detail = "what was read is read again for it"
-        return SinkPart(spec.name, spec.connector, SinkChange.WHOLE, detail)
-    if missing_answers(plan, spec.name):
+        return SinkPart(spec.name, spec.connector, SinkChange.WHOLE, from_history=True)
+    if missing and spec.changelog == "retract":
+        problem = Diagnostic(
+            "SAV007",
+            f"the table `{spec.name}` would have only what changes from the savepoint on",
+            notes=(f"its answer up to there is not in the state: {', '.join(missing)}",),
+            help=f"run with --rewrite {spec.name}, which reads the sources' history again for it; run the file from the "
+            "beginning with another --state-dir; or leave this table out",
+        )
+        return SinkPart(
+            spec.name, spec.connector, SinkChange.REFUSED, problem.code, problem.notes, told=(problem,)
+        )
+    if missing:
         return SinkPart(
             spec.name,
             spec.connector,

@@ -18,6 +18,7 @@ from sqlstream.runtime.coordination import fencing
 from sqlstream.runtime.loop import watermarks
 from sqlstream.runtime.loop.adaptation import Backfill, Backfilled, adapted, backfilled_states
 from sqlstream.runtime.loop.faults import Faults, no_faults
+from sqlstream.runtime.loop.forgetting import forgotten_after, forgotten_at
 from sqlstream.runtime.loop.outputs import Outputs
 from sqlstream.runtime.loop.planning import EpochPlanner, Ready, same_input
 from sqlstream.runtime.loop.program import LoopSettings, Program
@@ -25,6 +26,7 @@ from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.recovery import Recovered, committed_epoch, is_fresh_fork, recover, void_manifest
 from sqlstream.runtime.loop.reporting import Timer, Totals, epoch_report
 from sqlstream.runtime.loop.run_state import RunState
+from sqlstream.runtime.loop.sink_edits import answer_is_kept
 from sqlstream.runtime.loop.stop import StopFlag
 from sqlstream.runtime.tasks.failures import EpochTooLargeError, error_of
 from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome, JobRunner, SourceOutcome
@@ -42,7 +44,6 @@ from sqlstream.storage.manifest import (
 )
 from sqlstream_operators.errors import MemoryExhaustedError
 from sqlstream_operators.plan import plan_json
-from sqlstream_operators.plan.answers import missing_answers
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import DiagnosticError, InternalError
@@ -176,8 +177,10 @@ class EpochLoop:
             return  # it was done by the epoch that had begun
         elif targets and last.run == self._run and dict(last.sink_edits) == dict(targets):
             return  # as well
+        forgotten = forgotten_at(last, program.edits, plan)
         anew = [name for name, edit in targets.items() if edit is TargetEdit.REPLACE]
-        sinks = (*restated, *(name for name in (*new, *anew) if not missing_answers(plan, name)))
+        kept = (sink.name for sink in plan.sinks if answer_is_kept(plan, sink, forgotten))
+        sinks = (*restated, *(name for name in kept if name in (*new, *anew)))
         if not (sinks or edits or targets):
             return
         edits = edits or bool(targets)
@@ -315,6 +318,7 @@ class EpochLoop:
             sql_digest=self._sql_digest,
             last_field_id=self._state.fields.last,
             sink_names=self._sink_names(),
+            forgotten={},
         )
 
     def _sink_names(self) -> dict[str, str]:
@@ -494,6 +498,12 @@ class EpochLoop:
             sink_names=self._sink_names(),
             sink_edits=plan.sink_edits,
             edits=tuple(edit.to_json() for edit in self._program.edits) if plan.edits else (),
+            forgotten=forgotten_after(
+                self._state.last,
+                self._program.edits if plan.edits else (),
+                self._program.plan,
+                {} if plan.leaves_sources else outcome.forgotten,
+            ),
         )
 
     def _read(self, plan: EpochPlan, outcome: EpochOutcome) -> Iterator[SourceState]:

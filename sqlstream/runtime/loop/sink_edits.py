@@ -17,8 +17,9 @@ from sqlstream.connectors.api import TargetEdit
 from sqlstream.runtime.loop.consent import Consent
 from sqlstream.runtime.loop.sink_differences import answer_changes, place_changes, query_parts, table_changes
 from sqlstream.runtime.loop.sink_places import Looks, descriptor_of, former_sinks, same_place, target_names
+from sqlstream.storage.manifest import Manifest
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.plan.answers import missing_answers
+from sqlstream_operators.plan.answers import answering_states, missing_answers
 from sqlstream_operators.plan.cut_down import cut_down
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec
 from sqlstream_operators.plan.types import parse_type
@@ -30,6 +31,35 @@ from sqlstream_planner.identity.sink import Holds, SinkIdentity, read_sink_ident
 NOWHERE: Mapping[str, Written] = MappingProxyType({})
 _NOTHING_CHANGED = "nothing was changed"
 _START_OVER = "run the file that wrote this state, or give another --state-dir and an empty table or folder to start over"
+
+
+_FORGOT = (
+    "keys that the state has forgotten, by its time to live, keep the rows that they were given, until a row of theirs "
+    "comes or is written over them"
+)
+_FORGOT_TWICE = (
+    "the state has forgotten keys, by its time to live: their rows could not be taken back, and would stand beside those "
+    "that are read again, as the table has no PRIMARY KEY"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """The states, by ids, that have forgotten keys by their time to live: `before` an edit, and those `now` made of such."""
+
+    before: frozenset[str] = frozenset()
+    now: frozenset[str] = frozenset()
+
+    def stays_twice(self, before: PhysicalPlan, former: SinkSpec, now: PhysicalPlan, sink: SinkSpec) -> bool:
+        """Whether a sink would have rows of forgotten keys beside others of them that are read again.
+
+        They can't be taken back, as no state has them; by a PRIMARY KEY the new ones are written over them.
+        """
+        stay = not self.before.isdisjoint(answering_states(before, former.name))
+        return stay and not sink.primary_key and not answering_states(now, sink.name) <= self.now
+
+
+NOTHING_FORGOTTEN = Forgotten()
 
 
 class Begins(Enum):
@@ -46,7 +76,8 @@ class Given:
     """What a command was told, and what is known beside the two plans.
 
     `same_text`: both plans were made of the same SQL. Of the sources `unread` nothing was read so far. `accept` is what was
-    consented to, `rewrite` are sinks that are to begin anew. `names`: by which targets know the former tables.
+    consented to, `rewrite` are sinks that are to begin anew. `names`: by which targets know the former tables. States may
+    have `forgotten` keys.
     """
 
     same_text: bool = False
@@ -56,6 +87,7 @@ class Given:
     rewrite: Collection[str] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     looks: Looks = field(default_factory=Looks)
+    forgotten: Forgotten = NOTHING_FORGOTTEN
 
     def accepts(self, what: str, name: str) -> bool:
         """Whether it was consented to `what` (`fresh`, `alter`) of a sink."""
@@ -129,6 +161,28 @@ def begun_sinks(now: PhysicalPlan, given: Given) -> tuple[SinkEdit, ...]:
     )
 
 
+def untouched_sinks(now: PhysicalPlan, given: Given) -> tuple[SinkEdit, ...]:
+    """The sinks of a state directory in which no epoch was committed."""
+    check_rewrite(given.rewrite, now)
+    names = target_names(now.sinks, {spec.name: spec for spec in now.sinks}, given.names)
+    return tuple(SinkEdit(spec, spec, names[spec.name]) for spec in now.sinks)
+
+
+def still_to_rewrite(
+    names: Collection[str], last: Manifest, now: PhysicalPlan, looks: Looks
+) -> tuple[str, ...]:
+    """Those that the last epoch has not begun anew; one that it has, and that is not empty any more, goes on."""
+    specs = {spec.name.lower(): spec for spec in now.sinks}
+
+    def is_done(name: str) -> bool:
+        spec = specs.get(name.lower())
+        if spec is None or last.sink_edits.get(spec.name) != TargetEdit.REWRITE:
+            return False
+        return not looks.is_vacant(spec, last.sink_names.get(spec.name, spec.name))
+
+    return tuple(name for name in names if not is_done(name))
+
+
 def check_rewrite(names: Collection[str], now: PhysicalPlan) -> None:
     """Raises DiagnosticError (STA026, exit code 2) for a sink to rewrite that the query does not have."""
     there = {spec.name.lower() for spec in now.sinks}
@@ -147,7 +201,7 @@ def check_rewrite(names: Collection[str], now: PhysicalPlan) -> None:
 
 def beginning(spec: SinkSpec, now: PhysicalPlan, given: Given) -> Begins:
     """What a sink begins with of which nothing is there."""
-    if not missing_answers(now, spec.name):
+    if answer_is_kept(now, spec, given.forgotten):
         return Begins.ANSWER
     if all(source.name in given.unread for source in cut_down(now, (), (spec.name,)).sources):
         return Begins.NOTHING_READ
@@ -156,13 +210,32 @@ def beginning(spec: SinkSpec, now: PhysicalPlan, given: Given) -> Begins:
     return Begins.HISTORY
 
 
+def answer_is_kept(now: PhysicalPlan, spec: SinkSpec, forgotten: Forgotten) -> bool:
+    """Whether a new sink is given its answer from the state: all of it, or what state that has forgotten keys still has.
+
+    That is what such state will take back; rows that are never taken back are whole only in the sources' history.
+    """
+    forgetful = () if spec.changelog == "retract" else forgotten.now
+    return not missing_answers(now, spec.name, forgetful=forgetful)
+
+
+def _whole(now: PhysicalPlan, spec: SinkSpec, forgotten: Forgotten) -> tuple[str, ...]:
+    """What is said of a sink that gets its answer from the state."""
+    if not missing_answers(now, spec.name, forgetful=forgotten.now):
+        return ("its whole answer is in the state: it gets that first, exactly once",)
+    return (
+        "it gets what the state has of its answer first, exactly once",
+        "keys that the state has forgotten, by its time to live, are not in it until a row of theirs comes",
+    )
+
+
 def without_history(missing: Diagnostic, sinks: Collection[str]) -> Diagnostic:
     """What is told of history that is gone, of which tables that are kept up to date need all."""
     which = ", ".join(f"`{name}`" for name in sinks)
     return replace(
         missing,
-        notes=(*missing.notes, f"{which} would have an answer without it, and can't be given one"),
-        help=f"put the files back as they were; {_NOTHING_CHANGED}",
+        notes=(*missing.notes, f"the answer of {which} is not in the state, and can't be had without it"),
+        help=f"put the files back as they were, or leave {which} out; {_NOTHING_CHANGED}",
     )
 
 
@@ -196,13 +269,13 @@ def _rewritten(edit: SinkEdit, now: PhysicalPlan, given: Given) -> SinkEdit:
         )
         return replace(edit, told=(told,))
     what = {
-        Begins.ANSWER: "its whole answer is in the state: it gets that first, exactly once",
-        Begins.NOTHING_READ: "nothing was read for it so far",
-        Begins.NOW: "what was read so far is not in it, which was accepted",
-        Begins.HISTORY: "what was read is read again for it, up to where the sources are",
+        Begins.ANSWER: _whole(now, spec, given.forgotten),
+        Begins.NOTHING_READ: ("nothing was read for it so far",),
+        Begins.NOW: ("what was read so far is not in it, which was accepted",),
+        Begins.HISTORY: ("what was read is read again for it, up to where the sources are",),
     }[edit.begins or Begins.HISTORY]
     code = "STA016" if edit.begins is Begins.NOW else "STA017"
-    told = Diagnostic(code, f"the table `{spec.name}` is written anew", at.query, (what,), severity="warning")
+    told = Diagnostic(code, f"the table `{spec.name}` is written anew", at.query, what, severity="warning")
     return replace(edit, told=(told,))
 
 
@@ -234,7 +307,7 @@ def _new(edit: SinkEdit, now: PhysicalPlan, given: Given, *, moved: bool) -> Sin
                 "STA017",
                 table,
                 at.query,
-                ("its whole answer is in the state: it gets that first, exactly once",),
+                _whole(now, spec, given.forgotten),
                 severity="warning",
             )
         case Begins.NOW:
@@ -322,9 +395,8 @@ def _table(
         stays = _rows_stay(old, new)
         return _from_now_on(edit, old, new, now, at) if stays else _other_answer(edit, old, new, now, at)
     both = spec.changelog == former.changelog == "retract" and old.conflict == new.conflict
-    answers = missing_answers(before, former.name), missing_answers(now, spec.name)
-    if both and not declared and answers == ((), ()):
-        return _brought(edit, old, new, at)
+    if both and not declared and _both_kept(before, former, now, spec, given.forgotten):
+        return _brought(edit, old, new, at, forgot=_has_forgotten(before, former, given))
     wrong = [*_not_altered(old, new, updates=updates)]
     if wrong:
         return _refused(
@@ -337,6 +409,9 @@ def _table(
             declared=True,
         )
     if updates:
+        # What a state has forgotten is in the table still, and would go.
+        if _has_forgotten(before, former, given) and not missing_answers(now, spec.name, forgetful=()):
+            return _other_answer(edit, old, new, now, at, (*declared, _FORGOT_TWICE))
         edit = _replaced(edit, old, new, at, beginning(spec, now, given), declared)
         what = "its rows are replaced by the new answer, in one transaction"
         if former.changelog == "append":
@@ -445,16 +520,31 @@ def _files(
             new.primary_key,
             new.conflict,
         )
-        answers = missing_answers(before, former.name), missing_answers(now, spec.name)
-        if both and same_table and answers == ((), ()):
-            return _brought(edit, old, new, at)
-        return _other_answer(edit, old, new, now, at)
+        forgot = _has_forgotten(before, former, given)
+        if both and same_table and _both_kept(before, former, now, spec, given.forgotten):
+            return _brought(edit, old, new, at, forgot=forgot)
+        return _other_answer(edit, old, new, now, at, (_FORGOT_TWICE,) if forgot else ())
     if other or declared:
         return _from_now_on(edit, old, new, now, at, tuple(declared))
     return edit
 
 
-def _brought(edit: SinkEdit, old: SinkIdentity, new: SinkIdentity, at: Written) -> SinkEdit:
+def _both_kept(
+    before: PhysicalPlan, former: SinkSpec, now: PhysicalPlan, spec: SinkSpec, forgotten: Forgotten
+) -> bool:
+    """Whether the former answer and the new one are in the state; of forgotten keys there are rows that were given."""
+    if forgotten.stays_twice(before, former, now, spec):
+        return False
+    return not missing_answers(before, former.name, forgetful=()) and not missing_answers(
+        now, spec.name, forgetful=()
+    )
+
+
+def _has_forgotten(before: PhysicalPlan, former: SinkSpec, given: Given) -> bool:
+    return not given.forgotten.before.isdisjoint(answering_states(before, former.name))
+
+
+def _brought(edit: SinkEdit, old: SinkIdentity, new: SinkIdentity, at: Written, *, forgot: bool) -> SinkEdit:
     told = Diagnostic(
         "STA017",
         f"the table `{edit.spec.name}` is brought to the answer of another query",
@@ -462,6 +552,7 @@ def _brought(edit: SinkEdit, old: SinkIdentity, new: SinkIdentity, at: Written) 
         (
             *answer_changes(old, new),
             "both answers are in the state: it gets the difference first, exactly once",
+            *([_FORGOT] if forgot else []),
         ),
         severity="warning",
     )
