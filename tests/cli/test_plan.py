@@ -219,7 +219,7 @@ def test_a_sink_that_begins_elsewhere(file: Path, told: Told, capsys: pytest.Cap
     assert run_cli(["run", str(file)]) == 3
     assert "error[STA013]" in capsys.readouterr().err
     shown = told(file, "--rewrite", "copies")
-    assert "gets the whole answer: what was read is read again for it" in shown
+    assert "gets the whole answer: reads 10 rows of t (280 B) again for it" in shown
     assert shown.endswith("The result is exact.\n")
 
 
