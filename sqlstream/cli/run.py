@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from sqlstream.cli import options
+from sqlstream.cli.consent import ask, can_ask
 from sqlstream.cli.moved import known_sources
 from sqlstream.cli.output import OutputError
 from sqlstream.cli.render import show
@@ -30,6 +31,8 @@ from sqlstream_planner.diagnostics import Diagnostic
 @click.option(
     "--from",
     "savepoint",
+    multiple=True,
+    callback=options.only_savepoint,
     metavar="SAVEPOINT",
     help="Start a new --state-dir from a savepoint: NAME of this pipeline's, DIR@NAME of another state directory's, "
     "or DIR/ where one was exported to.",
@@ -69,14 +72,8 @@ from sqlstream_planner.diagnostics import Diagnostic
     help="Read this file of a source from its beginning, whatever was read of it before. Repeatable.",
 )
 @options.moved_option
-@click.option(
-    "--accept",
-    "accepted",
-    multiple=True,
-    metavar="fresh:NAME",
-    help="Let an operator's state or a new sink begin now, without the input read so far (NAME as `sqlstream plan` shows "
-    "it, or all). Repeatable.",
-)
+@options.accept_option
+@options.rewrite_option
 @options.profile_option
 @click.option(
     "--json",
@@ -100,9 +97,10 @@ def command(
     read_again: tuple[str, ...],
     source_moved: tuple[str, ...],
     accepted: tuple[str, ...],
+    rewritten: tuple[str, ...],
     profile: str | None,
     as_json: bool,
-) -> None:
+) -> int:
     """Run a pipeline, or go on where it stopped.
 
     Ends with 0 when its bounded sources are read to the end and everything is committed. Run again on the same
@@ -111,8 +109,9 @@ def command(
     the file are relative to its folder.
 
     Exit codes: 0 done, nothing new, or stopped; 1 the SQL or the data is wrong; 2 the command line is wrong;
-    4 the state does not fit the file, is damaged, or another run works on it; 5 the machine, Spark or a database
-    refuses (run again when that is mended); 70 a bug of sqlstream; 130 or 143 interrupted.
+    3 consent is needed (on a terminal you are asked); 4 the state does not fit the file, is damaged, or another run
+    works on it; 5 the machine, Spark or a database refuses (run again when that is mended); 70 a bug of sqlstream;
+    130 or 143 interrupted.
     """
     project = load_project(file.parent, profile)
     conf = {**project.conf, **parse_pairs(settings, "--conf")}
@@ -141,6 +140,7 @@ def command(
     from sqlstream.connectors.filesystem.feedback import check_feedback
     from sqlstream.connectors.filesystem.orders import FileOrders, Order
     from sqlstream.runtime.api import run_pipeline
+    from sqlstream.runtime.loop.consent import ConsentNeededError
     from sqlstream.runtime.loop.progress import EpochReport
     from sqlstream.runtime.loop.restarts import chosen_strategy
 
@@ -157,9 +157,13 @@ def command(
     asked += [("again", path) for path in read_again]
     orders = FileOrders(asked, (str(Path.cwd()), str(file.parent.absolute()))) if asked else None
 
+    told: set[Diagnostic] = set()
+
     def tell(warning: Diagnostic) -> None:
-        progress.clear()
-        show([warning], planned.rendered.sources)
+        if warning not in told:  # an attempt that was agreed to meets the same again
+            told.add(warning)
+            progress.clear()
+            show([warning], planned.rendered.sources)
 
     dead: Counter[str] = Counter()
     read = 0
@@ -170,14 +174,15 @@ def command(
         read += sum(report.rows_read.values())
         progress.epoch(report)
 
-    try:
+    def attempt(accept: tuple[str, ...]) -> None:
         with progress:
             result = run_pipeline(
                 physical,
                 state_dir=state,
                 secrets=planned.secrets,
                 nodes=planned.state_nodes,
-                accept=accepted,
+                accept=accept,
+                rewrite=rewritten,
                 sql=planned.masked_sql,
                 parallelism=parallelism if parallelism is not None else project.parallelism,
                 master=master or project.master or "local[*]",
@@ -196,6 +201,20 @@ def command(
                 tell=tell,
             )
             progress.finished(result)
+
+    try:
+        while True:
+            try:
+                attempt(accepted)
+                break
+            except ConsentNeededError as needed:
+                if as_json or not can_ask():
+                    raise
+                agreed = ask(needed, accepted, planned.rendered.sources)
+                if agreed is None:
+                    sys.stderr.write(f"{name}: nothing was changed\n")
+                    return needed.exit_code
+                accepted = (*accepted, *agreed)
     except OutputError as error:
         if error.reader_gone:
             sys.stderr.write(
@@ -206,3 +225,4 @@ def command(
         warning = dead_letter_warning(dead, read, state)
         if warning is not None:
             tell(warning)
+    return 0

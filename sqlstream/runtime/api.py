@@ -6,22 +6,27 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import Protocol
 
-from sqlstream.connectors.api import ConnectorContext, Sink, SinkPart, Source
+from sqlstream.connectors.api import ConnectorContext, Sink, SinkPart, Source, TargetEdit
 from sqlstream.connectors.filesystem.orders import FileOrders
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.coordination.lease import BEAT_S, Lease
 from sqlstream.runtime.edits.backfill import Backfilled, backfill
-from sqlstream.runtime.edits.backfilled_rows import written
+from sqlstream.runtime.edits.backfilled_rows import written as as_written
+from sqlstream.runtime.edits.consents import consents_of
+from sqlstream.runtime.edits.edit_plan import edit_plan, first_plan
+from sqlstream.runtime.edits.plan_parts import EditPlan
 from sqlstream.runtime.loop import fork, moved_sources
 from sqlstream.runtime.loop.admission import DEFAULT_TARGET_S, Admission
+from sqlstream.runtime.loop.consent import ConsentNeededError
 from sqlstream.runtime.loop.epochs import EpochLoop
 from sqlstream.runtime.loop.faults import Faults, no_faults
 from sqlstream.runtime.loop.letter_budget import LetterBudget
@@ -29,18 +34,17 @@ from sqlstream.runtime.loop.moved_sources import Moves
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.recovery import (
-    check_compatible,
+    Recovered,
     committed_epoch,
-    is_accepted,
     is_fresh_fork,
     physical_plan,
     program_fingerprint,
     recover,
-    state_edits,
 )
 from sqlstream.runtime.loop.reporting import Totals
 from sqlstream.runtime.loop.restarts import Restart, Restarts, RestartStrategy, strategy_of
-from sqlstream.runtime.loop.sink_edits import NOWHERE, restated_sinks, sinks_from_history
+from sqlstream.runtime.loop.sink_edits import NOWHERE, check_rewrite
+from sqlstream.runtime.loop.sink_places import looking, same_place
 from sqlstream.runtime.loop.source_positions import go_on, own_folders
 from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
 from sqlstream.runtime.tasks.failures import error_of, machine_refuses
@@ -51,6 +55,7 @@ from sqlstream.storage.checked_json import DamagedFileError
 from sqlstream.storage.garbage import RETAINED, GarbageCollector
 from sqlstream.storage.journal import Journal, damaged, digest_of
 from sqlstream.storage.manifest import EpochPlan, Manifest, RunInfo, SourceState
+from sqlstream.storage.savepoint_copies import begin_from
 from sqlstream.storage.savepoints import Savepoints
 from sqlstream_operators.errors import DataError, InputFileError, MachineError, StateError, machine_trouble
 from sqlstream_operators.plan import plan_json
@@ -58,7 +63,6 @@ from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written
-from sqlstream_planner.edits.verdict import StateEdit
 from sqlstream_planner.physical.state_node import NO_NODES, StateNodes
 from sqlstream_planner.secrets.references import Secrets
 
@@ -109,6 +113,7 @@ def run_pipeline(
     origin: fork.Origin | None = None,
     nodes: StateNodes = NO_NODES,
     accept: Collection[str] = (),
+    rewrite: Collection[str] = (),
     written: Mapping[str, Written] = NOWHERE,
     orders: FileOrders | None = None,
     moved: Moves | None = None,
@@ -126,7 +131,8 @@ def run_pipeline(
     `sql` is the text that the plan was made of, rendered and without secrets: it is kept with the manifests. `written`
     says where in the user's file the sinks stand, `origin` is the savepoint that a new state directory begins with,
     `nodes` are what the plan's states were made of (`Planned.state_nodes`): without them, edits can't derive a state from
-    another. `accept` is what may begin in the middle of the input (`fresh:<operator or sink>`, `fresh:all`).
+    another. `accept` is what may begin in the middle of the input (`fresh:<operator or sink>`, `fresh:all`), and which
+    tables may be altered (`alter:<sink>`). `rewrite` are sinks whose empty places get all that the query has given so far.
     `orders` what to do about single files of the sources, `moved` which sources' data is elsewhere now (the plan was made
     with it); `tell` takes warnings about what the run meets.
     `wall_clock` (seconds since 1970) is what state with a time to live goes by; each epoch's is in its plan.
@@ -158,25 +164,43 @@ def run_pipeline(
         known = (secrets or Secrets()).resolved(spec)
         return (connectors or REGISTERED).source(known, ConnectorContext(store, base, folder=folder))
 
+    def sink_of(spec: SinkSpec, known_as: str) -> Sink:
+        known = (secrets or Secrets()).resolved(spec)
+        return (connectors or REGISTERED).sink(known, ConnectorContext(store, base, known_as=known_as))
+
+    decide = partial(edit_plan, program=plan, sql=sql, written=written, nodes=nodes, accept=accept)
+
     def attempt() -> RunResult:
         lease.check()
-        if origin is not None and not restarts.is_up:
-            fork.begin(origin, store, plan, run)
+        if origin is not None and not restarts.is_up and not fork.has_begun(origin, store):
+            # The history of sources is looked at below, where those that have moved are found.
+            decide(
+                Journal(origin.store), origin.savepoint.manifest, savepoint=origin.savepoint, rewrite=rewrite
+            ).check()
+            begin_from(origin.store, origin.savepoint, store, run)
         if moved is not None and moved.tables and not restarts.is_up:
             for warning in moved_sources.write_down(journal, plan, moved, run, source_of):
                 tell(warning)
         found = recover(journal)
-        edits: tuple[StateEdit, ...] = ()
-        if found.last is not None:
-            edits = state_edits(journal, found.last, plan, nodes, accept=accept)
-            for warning in check_compatible(
-                journal, found.last, plan, sql=sql, written=written, accept=accept
-            ):
-                if not restarts.is_up:
-                    tell(warning)
+        decided = first_plan(plan)
+        if found.last is None:
+            check_rewrite(rewrite, plan)
+        else:
+            decided = decide(
+                journal,
+                found.last,
+                source_of=lambda spec, folder: source_of(spec, store, folder),
+                rewrite=() if restarts.is_up else _rewritten(rewrite, found, plan),
+                looks=looking(sink_of),
+            )
+            decided.check()
+            for warning in () if restarts.is_up else decided.warnings:
+                tell(warning)
         shards = _shards(plan, parallelism, found.plan, found.last, runner)
         cache = Path(local_dir) if local_dir is not None else local_cache.default_directory(uri)
-        local_cache.prepare(cache, uri, [state.state_id for state in plan.states], shards)
+        states = {state.state_id for state in plan.states}
+        edited = _former_caches(found.last) - states
+        local_cache.prepare(cache, uri, states | edited, shards)
         local_cache.remove_unused(cache.parent, cache)
         run_folder.sweep()
         context = ConnectorContext(store, base, orders=orders, tell=tell)
@@ -188,8 +212,7 @@ def run_pipeline(
             connectors or REGISTERED,
             context,
             sql,
-            edits,
-            accept,
+            decided,
         )
         if orders is not None and not restarts.is_up:
             orders.check(
@@ -199,6 +222,12 @@ def run_pipeline(
 
         def on_up() -> None:
             restarts.is_up = True
+
+        def reported(report: EpochReport) -> None:
+            # Two epochs later that of the edit is done, and one in which every state was opened.
+            if edited and found.last is not None and report.epoch == found.last.epoch + 2:
+                local_cache.prepare(cache, uri, states, shards)
+            on_epoch(report)
 
         job = LoopSettings(
             parallelism=shards,
@@ -214,7 +243,7 @@ def run_pipeline(
         def from_history(
             program: Program, *, states: Collection[str], sinks: Collection[str], until: Manifest
         ) -> _FromHistory | None:
-            with _history_told(edits, states, sinks):
+            with _history_told(program, states, sinks):
                 made = backfill(
                     program,
                     states=states,
@@ -239,7 +268,7 @@ def run_pipeline(
             run,
             lineage=token_hex(16),
             stop=stop,
-            on_epoch=on_epoch,
+            on_epoch=reported,
             on_up=on_up,
             on_phase=on_phase,
             totals=totals,
@@ -298,32 +327,24 @@ class _FromHistory:
         """The rows that the history has for a sink, as parts that `epoch` commits."""
         context = ConnectorContext(self.store, self.base_dir)
         writer = REGISTERED.writer(self.secrets.resolved(sink), context)
-        return written(sink, self.made.parts.get(sink.name, ()), self.store, writer, epoch)
+        return as_written(sink, self.made.parts.get(sink.name, ()), self.store, writer, epoch)
 
 
 @contextmanager
-def _history_told(
-    edits: Iterable[StateEdit], states: Collection[str], sinks: Collection[str]
-) -> Iterator[None]:
-    """Says of history that is gone how to do without it: exit code 3, consent is needed."""
+def _history_told(program: Program, states: Collection[str], sinks: Collection[str]) -> Iterator[None]:
+    """Says of history that is gone what would have to begin now without it. Raises ConsentNeededError."""
     try:
         yield
     except DiagnosticError as error:
-        if all(d.code != "DAT008" for d in error.diagnostics):
+        if any(d.code != "DAT008" for d in error.diagnostics):
             raise
-        steps = [e.step for e in edits if e.new is not None and e.new.state.state_id in states]
-        steps += sinks
-        way = " ".join(f"--accept fresh:{step}" for step in steps)
-        told = [
-            replace(
-                d,
-                help=f"{d.help}; or let what needs it begin now, with `{way}`"
-                if d.help
-                else f"let what needs it begin now, with `{way}`",
-            )
-            for d in error.diagnostics
+        names = [spec.name for spec in program.plan.sources]
+        gone = getattr(error, "gone", [(name, d) for d in error.diagnostics for name in names])
+        edits = [e for e in program.edits if e.new is not None and e.new.state.state_id in states]
+        found = [
+            consent for name, why in gone for consent in consents_of(edits, sinks, program.plan, why, {name})
         ]
-        raise DiagnosticError(*told, exit_code=3) from error
+        raise ConsentNeededError(*found) from error
 
 
 @contextmanager
@@ -362,6 +383,17 @@ def _shards(
     return max(1, min(wanted, plan.options.max_parallelism))
 
 
+def _former_caches(last: Manifest | None) -> set[str]:
+    """The states that caches on this machine may be of: those of the last epoch, and those that wrote its files before an
+    edit of the query. Who goes on with what they hold copies them.
+    """
+    if last is None:
+        return set()
+    versions = (ShardVersion.from_json(shard) for state in last.states for shard in state.shards)
+    written = {writer.rsplit("-", 3)[0] for version in versions for writer in version.writers[:1]}
+    return written | {state.state_id for state in last.states}
+
+
 def _admission(plan: PhysicalPlan, max_rows: int | None) -> Admission:
     options = plan.options
     target = DEFAULT_TARGET_S if options.target_epoch_us is None else options.target_epoch_us / 1e6
@@ -380,31 +412,40 @@ def _program(
     connectors: DriverConnectors,
     context: ConnectorContext,
     sql: str | None,
-    edits: tuple[StateEdit, ...],
-    accept: Collection[str],
+    decided: EditPlan,
 ) -> Program:
     text = plan_json.to_text(plan).encode()
-    sinks = {spec.name: connectors.sink(secrets.resolved(spec), context) for spec in plan.sinks}
+    forgot = last is not None and bool(last.forgotten)
+    edits = decided.sink_edits
+    names = {sink.spec.name: sink.known_as for sink in edits}
+    sinks = {
+        spec.name: connectors.sink(
+            replace(secrets.resolved(spec), forgets=spec.forgets or forgot),
+            replace(context, known_as=names.get(spec.name, spec.name)),
+        )
+        for spec in plan.sinks
+    }
     former: dict[str, Sink] = {}
-    moved = set()
-    restated: tuple[str, ...] = ()
-    new: tuple[str, ...] = ()
+    moved: set[str] = set()
+    left: set[str] = set()
+    is_edit = last is not None and bool(committed_epoch(last))
+    goes_on = {sink.former.name: sink.spec for sink in edits if sink.former is not None}
     if last is not None and not is_fresh_fork(last):
-        specs = {spec.name: spec for spec in plan.sinks}
         before = plan if last.plan_digest == digest_of(text) else physical_plan(journal, last)
         for spec in before.sinks:
-            same = specs.get(spec.name) == spec
-            if same or _takes_over(sinks.get(spec.name), spec):
-                former[spec.name] = sinks[spec.name]
-                moved |= set() if same else {spec.name}
-            else:
-                former[spec.name] = connectors.sink(secrets.resolved(spec), context)
-        restated = restated_sinks(before, plan)
-        if committed_epoch(last):
-            new = tuple(name for name in specs if name not in {spec.name for spec in before.sinks})
+            now = goes_on.get(spec.name)
+            if now is not None and (now == spec or _takes_over(sinks[now.name], spec)):
+                former[spec.name] = sinks[now.name]
+                moved |= set() if now == spec or same_place(now, spec) else {spec.name}
+                continue
+            if now is not None:
+                spec = replace(spec, options=now.options)
+            elif is_edit:
+                left.add(spec.name)
+            known_as = last.sink_names.get(spec.name, spec.name)
+            former[spec.name] = connectors.sink(secrets.resolved(spec), replace(context, known_as=known_as))
     positions = () if last is None else last.positions
     known = go_on(positions, plan.sources)
-    unread = frozenset(spec.name for spec in plan.sources if spec.name not in known)
     folders = own_folders(known, plan.sources, taken=[state.folder for state in positions])
     return Program(
         plan=plan,
@@ -418,13 +459,26 @@ def _program(
         sinks=sinks,
         former_sinks=former,
         moved=frozenset(moved),
-        restated=restated,
-        new_sinks=new,
-        from_history=sinks_from_history(new, plan, unread, lambda name: is_accepted(name, accept)),
-        edits=edits,
+        restated=decided.restated,
+        new_sinks=decided.new_sinks if is_edit else (),
+        from_history=decided.from_history,
+        edits=decided.edits,
+        sink_edits={sink.spec.name: sink.target for sink in edits if sink.target is not None},
+        left=frozenset(left),
+        former_names={sink.spec.name: sink.former.name for sink in edits if sink.former is not None},
+        known_as=names,
         secrets=secrets,
         sql=sql,
     )
+
+
+def _rewritten(asked: Collection[str], found: Recovered, plan: PhysicalPlan) -> tuple[str, ...]:
+    """The sinks that are begun anew: those that were asked for, and those of an epoch that was begun and is done again."""
+    begun = found.plan
+    if begun is None or begun.fingerprint != program_fingerprint(plan):
+        return tuple(asked)
+    more = [name for name, edit in begun.sink_edits.items() if edit == TargetEdit.REWRITE]
+    return (*asked, *(name for name in more if name not in asked))
 
 
 def _takes_over(sink: Sink | None, former: SinkSpec) -> bool:

@@ -18,7 +18,7 @@ from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.secrets.masking import SECRET_NAME
 
 if TYPE_CHECKING:
-    from sqlstream_operators.plan.spec import SourceSpec
+    from sqlstream_operators.plan.spec import SinkSpec, SourceSpec
     from sqlstream_planner.diagnostics import Diagnostic
     from sqlstream_planner.sql.statements import CreateTable
 
@@ -77,7 +77,7 @@ class SinkAbilities:
     `changes`: rows that were given can be taken back. `keyed`: it is a table that is kept up to date, one row for
     each PRIMARY KEY. `checks_keys`: it refuses two rows with one key. `past`: rows are kept for later readers, or shown
     once, or dropped. `tells_epochs`: the target says itself which epochs are in it, so that it may be moved and found by
-    other options.
+    other options. `place` are the options that say where it is; of them `named_by` is the table's name if it is not set.
     """
 
     changes: bool = False
@@ -85,6 +85,8 @@ class SinkAbilities:
     checks_keys: bool = False
     past: Past = Past.KEPT
     tells_epochs: bool = False
+    place: tuple[str, ...] = ()
+    named_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,8 @@ class BatchFiles:
 BatchForm = Callable[["SourceSpec", BatchFiles | None], str]
 #: What is wrong with a declared table beyond its options' names and values.
 Validation = Callable[["CreateTable", Settings], Iterable["Diagnostic"]]
+#: What is wrong with writing a table, once it is known which changes it gets and what their key is; None: nothing.
+SinkValidation = Callable[["SinkSpec"], "Diagnostic | None"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +132,7 @@ class ConnectorDescriptor:
     sink: SinkAbilities = SinkAbilities()
     batch: BatchForm | None = None
     validate: Validation = lambda table, settings: ()
+    validate_sink: SinkValidation = lambda sink: None
 
     def __post_init__(self) -> None:
         if bool(self.formats) != any(option.name == "format" for option in self.all_options):

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -69,6 +69,14 @@ class Backfilled:
     rows_read: Mapping[str, int]
     dead_letters: int = 0
     parts: Mapping[str, tuple[SinkPart, ...]] = field(default_factory=dict)
+
+
+class HistoryGoneError(DiagnosticError):
+    """What sources had read can't be read again: DAT008, of each by name."""
+
+    def __init__(self, gone: Sequence[tuple[str, Diagnostic]]) -> None:
+        self.gone = gone
+        super().__init__(*(told for _, told in gone))
 
 
 def backfill(
@@ -239,27 +247,25 @@ def _going_on(until: Manifest, whole: PhysicalPlan, plan: PhysicalPlan) -> dict[
 def _history(
     plan: PhysicalPlan, sources: Mapping[str, Source], known: Mapping[str, SourceState]
 ) -> dict[str, Source]:
-    """The sources of a plan up to where they have been read. Raises DiagnosticError (DAT008) for all that are not there."""
+    """The sources of a plan up to where they have been read. Raises HistoryGoneError for all that are not there."""
     found: dict[str, Source] = {}
-    gone: list[Diagnostic] = []
+    gone: list[tuple[str, Diagnostic]] = []
     for spec in plan.sources:
         source, state = sources[spec.name], known.get(spec.name)
         if state is None or state.position == source.initial_position():
             found[spec.name] = _Unread(source.initial_position())
         elif not isinstance(source, Rereadable):
-            gone.append(
-                Diagnostic(
-                    "DAT008",
-                    f"source `{spec.name}` can't be read again: its connector '{spec.connector}' keeps no history",
-                )
+            told = (
+                f"source `{spec.name}` can't be read again: its connector '{spec.connector}' keeps no history"
             )
+            gone.append((spec.name, Diagnostic("DAT008", told)))
         else:
             try:
                 found[spec.name] = source.until(state.position)
             except DiagnosticError as error:
-                gone += error.diagnostics
+                gone += [(spec.name, told) for told in error.diagnostics]
     if gone:
-        raise DiagnosticError(*gone)
+        raise HistoryGoneError(gone)
     return found
 
 

@@ -1,0 +1,46 @@
+"""What of an edit somebody has to agree to, as `plan` shows it and `run` asks for it: what begins in mid-input."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from sqlstream.runtime.edits.history import sources_of
+from sqlstream.runtime.loop.consent import Consent
+from sqlstream_operators.plan.cut_down import cut_down
+from sqlstream_operators.plan.spec import PhysicalPlan
+from sqlstream_operators.plan.state_schema import StateSchema
+from sqlstream_planner.diagnostics import Diagnostic
+from sqlstream_planner.edits.verdict import StateEdit
+
+
+def consents_of(
+    edits: Iterable[StateEdit],
+    sinks: Iterable[str],
+    now: PhysicalPlan,
+    why: Diagnostic,
+    gone: Collection[str],
+) -> Iterable[Consent]:
+    """What can't be had of an edit and of new sinks if sources `gone` can't be read again, as `why` says."""
+    for edit in edits:
+        read = () if edit.new is None or not edit.needs_history else sources_of(now, edit.new.state.state_id)
+        if not set(gone).isdisjoint(read):
+            yield consent_of(edit, why)
+    for sink in sinks:
+        if any(source.name in gone for source in cut_down(now, (), (sink,)).sources):
+            yield sink_consent(sink, why)
+
+
+def consent_of(edit: StateEdit, why: Diagnostic) -> Consent:
+    """What begins empty if history is gone: the fields of a state that are not kept, or all of it."""
+    what = ", ".join(dict.fromkeys(f.meaning for f in edit.missing))
+    return Consent(f"fresh:{edit.step}", title_of(edit.state) if edit.old is None else what, why)
+
+
+def title_of(state: StateSchema) -> str:
+    """What a state is for, without its fields."""
+    return (state.description or state.operator.replace("_", " ")).partition(":")[0]
+
+
+def sink_consent(sink: str, why: Diagnostic) -> Consent:
+    """That a new table is not given what its sources have had so far."""
+    return Consent(f"fresh:{sink}", f"`{sink}`", why, "will have only what is read from now on")
