@@ -14,6 +14,7 @@ from sqlstream.cli.consent import ask, can_ask
 from sqlstream.cli.moved import known_sources
 from sqlstream.cli.output import OutputError
 from sqlstream.cli.render import show
+from sqlstream.cli.state_directory import check_folder
 from sqlstream.project import check_paths, load_project, parse_pairs, pipeline_name, plan, state_directory
 from sqlstream_planner.diagnostics import Diagnostic
 
@@ -72,14 +73,8 @@ from sqlstream_planner.diagnostics import Diagnostic
     help="Read this file of a source from its beginning, whatever was read of it before. Repeatable.",
 )
 @options.moved_option
-@click.option(
-    "--accept",
-    "accepted",
-    multiple=True,
-    metavar="fresh:NAME",
-    help="Let an operator's state or a new sink begin now, without the input read so far (NAME as `sqlstream plan` shows "
-    "it, or all). Repeatable.",
-)
+@options.accept_option
+@options.rewrite_option
 @options.profile_option
 @click.option(
     "--json",
@@ -103,6 +98,7 @@ def command(
     read_again: tuple[str, ...],
     source_moved: tuple[str, ...],
     accepted: tuple[str, ...],
+    rewritten: tuple[str, ...],
     profile: str | None,
     as_json: bool,
 ) -> int:
@@ -131,6 +127,7 @@ def command(
             physical, options=replace(physical.options, max_files_per_epoch=max_files_per_epoch)
         )
     state = state_directory(planned, file, project, state_dir)
+    check_folder(state)
     origin = None
     if savepoint is not None:
         from sqlstream.cli.origins import named_origin
@@ -187,6 +184,7 @@ def command(
                 secrets=planned.secrets,
                 nodes=planned.state_nodes,
                 accept=accept,
+                rewrite=rewritten,
                 sql=planned.masked_sql,
                 parallelism=parallelism if parallelism is not None else project.parallelism,
                 master=master or project.master or "local[*]",

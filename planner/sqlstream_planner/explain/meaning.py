@@ -68,9 +68,9 @@ def _short(found: Argument, depth: int) -> str:
             return f"{name}({', '.join(_short(a, depth + 1) for a in arguments if a is not None)})"
         case "string", (str(text),):
             return f"'{text}'"
-        case ("window start" | "window end" | "window time"), (_, Form("window") as window):
+        case (("window start" | "window end" | "window time"), (_, Form("window") as window)):
             return f"{found.op.replace(' ', '_')} of {_short(window, depth + 1)}"
-        case ("window start" | "window end" | "window time"), (_, str(kind), int(size), int(slide)):
+        case (("window start" | "window end" | "window time"), (_, str(kind), int(size), int(slide))):
             return f"{found.op.replace(' ', '_')} of {_window(kind, size, slide)}"
         case "window", (str(kind), int(size), int(slide), int(offset), Form() as time):
             return f"{_window(kind, size, slide, offset)} over {_short(time, depth + 1)}"
