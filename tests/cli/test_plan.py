@@ -276,7 +276,14 @@ def test_history_that_is_gone_asks_for_consent(file: Path, told: Told) -> None:
 def test_what_was_consented_to_is_not_asked_for(file: Path, told: Told) -> None:
     (file.parent / "in/0.json").unlink()
     edited(file, ("SUM(v)", "MAX(v)"))
-    told(file, "--accept", "fresh:other", code=3)
+    for word, said in (
+        ("fresh:group_aggregat", "did you mean 'group_aggregate_1'?"),
+        ("fresh:xyz", "there are counts, copies, group_aggregate_1, and all"),
+        ("alter:group_aggregate_1", "the pipeline has no sink 'group_aggregate_1'"),
+        ("fresh", "--accept 'fresh' is not written as fresh:NAME or alter:NAME"),
+    ):
+        told(file, "--accept", word, code=2)
+        assert said in told.err
     for accept in ("fresh:group_aggregate_1", "fresh:all"):
         shown = told(file, "--accept", accept)
         assert "    + max of v                    FRESH     it begins now" in shown
