@@ -42,6 +42,22 @@ moved_option = click.option(
     metavar="TABLE",
     help="The data of this source is the same in another place: keep state and position. Said once. Repeatable.",
 )
+accept_option = click.option(
+    "--accept",
+    "accepted",
+    multiple=True,
+    metavar="fresh:NAME|alter:NAME",
+    help="fresh: let an operator's state or a sink begin now, without the input read so far; alter: let a sink's table be "
+    "altered in its database. NAME as `sqlstream plan` shows it, or all. Repeatable.",
+)
+rewrite_option = click.option(
+    "--rewrite",
+    "rewritten",
+    multiple=True,
+    metavar="SINK",
+    help="Give this sink all that the query has given so far: its place, a new one or one that was emptied, is empty. "
+    "Said once. Repeatable.",
+)
 master_option = click.option(
     "--master", metavar="URL", help="Spark's master: local[*] (default), spark://…, yarn, k8s://…"
 )
@@ -62,3 +78,14 @@ rows_option = click.option(
 def spark_options(command: _Command) -> _Command:
     """Where and how Spark runs."""
     return conf_option(master_option(parallelism_option(command)))
+
+
+def only_savepoint(context: click.Context, _: click.Parameter, given: tuple[str, ...]) -> str | None:
+    """The savepoint of `--from`; raises UsageError for several, of which click would take the last without a word."""
+    if len(given) > 1:
+        raise click.UsageError(
+            f"a pipeline begins with one savepoint, and --from names {len(given)}: {', '.join(given)}. States of several "
+            "can't be put together; start from the one that has more, and what it lacks is read from the sources' history",
+            context,
+        )
+    return given[0] if given else None

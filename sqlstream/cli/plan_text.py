@@ -50,10 +50,13 @@ def plan_lines(
     if clauses:
         yield from (*clauses, "")
     for consent in plan.consents:
-        yield (
-            f"consent is needed: {consent.what} can't be computed from the input again; to let it begin now, give `run` "
-            f"--accept {consent.accept}"
-        )
+        if consent.why.code == "DAT008":
+            yield (
+                f"consent is needed: {consent.what} can't be computed from the input again; to let it begin now, give `run` "
+                f"--accept {consent.accept}"
+            )
+        else:
+            yield f"consent is needed: {consent.what} {consent.then}; to agree, give `run` --accept {consent.accept}"
     yield f"{_BOLD}{plan.summary}{_RESET}" if colour else plan.summary
 
 
@@ -91,6 +94,8 @@ def _parts(plan: EditPlan) -> Iterator[_Line]:
         detail = sink.change.value + (f": {sink.detail}" if sink.detail else "")
         if sink.change is SinkChange.FROM_NOW_ON:
             detail = sink.detail
+        if sink.readings:
+            detail = f"{sink.change.value}: {_work(sink.readings)} for it"
         yield _Line(f"{sink.name} ({sink.connector})", detail=detail, place=_place(sink.at))
     for note in plan.notes:
         yield _Line(note)

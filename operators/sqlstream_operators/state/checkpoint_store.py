@@ -15,6 +15,7 @@ Durability and atomicity:
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import stat
@@ -271,9 +272,9 @@ class CheckpointStore:
                     os.close(handle)
             yield staged, target
         except OSError as error:
-            if (
-                error.filename is None and error.errno is not None
-            ):  # a disk that is full does not say which file
+            # A disk that is full does not say which file, or names the one that is copied.
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            if error.errno is not None and (full or error.filename is None):
                 raise OSError(error.errno, error.strerror, str(target)) from error
             raise
         finally:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from sqlstream_operators.plan.state_schema import StateField, StateSchema
 from sqlstream_planner.identity.form import Argument, Form
 from sqlstream_planner.identity.state import stored_meanings
+from sqlstream_planner.logical.text import duration
 
 #: Deeper, and longer, than this nobody reads on.
 _DEPTH, _LENGTH = 6, 100
@@ -36,6 +37,9 @@ def meaning_text(meaning: Form) -> str:
     >>> price = form("column", form("source", "{}"), '{"name": "price", "type": "BIGINT"}')
     >>> meaning_text(form("<", form("number", "1"), form("+", price, form("number", "2"))))
     '(price + 2) > 1'
+    >>> minute = form("window", "TUMBLE", 60_000_000, 60_000_000, 0, price)
+    >>> meaning_text(form("window start", 1, minute))
+    'window_start of TUMBLE 1 minute over price'
     """
     text = _short(meaning, 0)
     return text if len(text) <= _LENGTH else f"{text[:_LENGTH]}…"
@@ -64,6 +68,12 @@ def _short(found: Argument, depth: int) -> str:
             return f"{name}({', '.join(_short(a, depth + 1) for a in arguments if a is not None)})"
         case "string", (str(text),):
             return f"'{text}'"
+        case (("window start" | "window end" | "window time"), (_, Form("window") as window)):
+            return f"{found.op.replace(' ', '_')} of {_short(window, depth + 1)}"
+        case (("window start" | "window end" | "window time"), (_, str(kind), int(size), int(slide))):
+            return f"{found.op.replace(' ', '_')} of {_window(kind, size, slide)}"
+        case "window", (str(kind), int(size), int(slide), int(offset), Form() as time):
+            return f"{_window(kind, size, slide, offset)} over {_short(time, depth + 1)}"
         case "is null", (Form() as value,):
             return f"{_operand(value, depth)} is null"
         case "negative", (Form() as value,):
@@ -79,6 +89,12 @@ def _short(found: Argument, depth: int) -> str:
     if not inside:
         return found.op
     return inside if plain and len(found.args) == 1 else f"{found.op}({inside})"
+
+
+def _window(kind: str, size: int, slide: int, offset: int = 0) -> str:
+    """A kind of windows with its lengths, µs."""
+    step = {"HOP": f" every {duration(slide)}", "CUMULATE": f" in steps of {duration(slide)}"}.get(kind, "")
+    return f"{kind} {duration(size)}{step}{f' offset {duration(offset)}' if offset else ''}"
 
 
 def _operand(found: Form, depth: int) -> str:

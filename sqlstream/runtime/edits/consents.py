@@ -27,7 +27,7 @@ def consents_of(
             yield consent_of(edit, why)
     for sink in sinks:
         if any(source.name in gone for source in cut_down(now, (), (sink,)).sources):
-            yield Consent(f"fresh:{sink}", f"`{sink}`", why, "will have only what is read from now on")
+            yield sink_consent(sink, why)
 
 
 def consent_of(edit: StateEdit, why: Diagnostic) -> Consent:
@@ -39,3 +39,8 @@ def consent_of(edit: StateEdit, why: Diagnostic) -> Consent:
 def title_of(state: StateSchema) -> str:
     """What a state is for, without its fields."""
     return (state.description or state.operator.replace("_", " ")).partition(":")[0]
+
+
+def sink_consent(sink: str, why: Diagnostic) -> Consent:
+    """That a new table is not given what its sources have had so far."""
+    return Consent(f"fresh:{sink}", f"`{sink}`", why, "will have only what is read from now on")

@@ -1,13 +1,21 @@
-"""What each sink gets when a pipeline goes on with another file: as `edits_by_sink` and a fork decide it."""
+"""What each sink gets when a pipeline goes on with another file: as `sink_edits` and a fork decide it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from sqlstream.connectors.api import TargetEdit
+from sqlstream.runtime.edits.history import History
 from sqlstream.runtime.edits.plan_parts import SinkChange, SinkPart
-from sqlstream.runtime.loop.fork import without_answer
-from sqlstream.runtime.loop.sink_edits import NOWHERE, edits_by_sink
+from sqlstream.runtime.loop.sink_edits import (
+    NOTHING_FORGOTTEN,
+    Begins,
+    Forgotten,
+    SinkEdit,
+    without_history,
+)
 from sqlstream.runtime.loop.watermarks import WindowEnds, window_ends
 from sqlstream.storage.manifest import SourceState
 from sqlstream_operators.plan.answers import missing_answers
@@ -23,79 +31,127 @@ from sqlstream_operators.plan.spec import (
     Step,
 )
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN
-from sqlstream_planner.diagnostics import Diagnostic, Written
+from sqlstream_planner.diagnostics import Diagnostic
 
 _EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
-_CHANGES = {
-    "STA013": SinkChange.REFUSED,
-    "STA014": SinkChange.REFUSED,
-    "STA015": SinkChange.REFUSED,
-    "STA016": SinkChange.FROM_NOW_ON,
-    "STA017": SinkChange.BROUGHT,
-}
 
 
 def sink_parts(
     before: PhysicalPlan | None,
     now: PhysicalPlan,
     sources: Sequence[SourceState],
+    edits: Sequence[SinkEdit],
     *,
-    same_text: bool,
-    new_sinks: bool,
-    written: Mapping[str, Written] = NOWHERE,
-    accepted: Callable[[str], bool] = lambda name: False,
-) -> tuple[list[SinkPart], list[Diagnostic]]:
-    """The sinks of `now`, then those of `before` that it lacks; and what a run says of them.
+    new_sinks: bool = False,
+    forgotten: Forgotten = NOTHING_FORGOTTEN,
+) -> list[SinkPart]:
+    """The sinks of `now`, of which `edits` were decided, then those of `before` that it lacks.
 
     `before` is None if nothing was read yet. With `new_sinks` all are new beside the state, and get the answer that it has.
-    `sources` are where the sources go on; of a sink it may be `accepted` that it begins in the middle of the input.
+    `sources` are where the sources go on. States may have `forgotten` keys.
     """
     if new_sinks:
-        problems = dict(without_answer(now))
-        return [_new(spec, now, problems) for spec in now.sinks], list(problems.values())
+        return [_begun(edit, now, forgotten) for edit in edits]
     if before is None:
-        return [SinkPart(spec.name, spec.connector, SinkChange.WHOLE) for spec in now.sinks], []
-    parts: list[SinkPart] = []
-    told: list[Diagnostic] = []
-    former = {spec.name for spec in before.sinks}
-    read = {state.name for state in sources}
-    unread = frozenset(spec.name for spec in now.sources if spec.name not in read)
-    for spec, found in edits_by_sink(
-        before, now, same_text=same_text, written=written, unread=unread, accepted=accepted
-    ):
-        told += found
-        if not found:
-            change = SinkChange.GOES_ON if spec.name in former else SinkChange.WHOLE
-            parts.append(SinkPart(spec.name, spec.connector, change))
-            continue
-        [first, *_] = found
-        change = _CHANGES[first.code]
-        detail = result = ""
-        if spec.name not in former and change is SinkChange.BROUGHT:
-            change = SinkChange.WHOLE
-            detail = "what was read is read again for it" if missing_answers(now, spec.name) else ""
-        if change is SinkChange.FROM_NOW_ON and spec.name not in former:
-            detail = "only what is read from now on"
-            result = f"`{spec.name}` has {detail}."
-        elif change is SinkChange.FROM_NOW_ON:
-            detail = _from_when(spec, now, sources)
-            result = f"`{spec.name}` has {detail}; what it was given before stays as it is."
-        elif change is SinkChange.REFUSED:
-            detail = first.code
-        parts.append(SinkPart(spec.name, spec.connector, change, detail, first.notes, first.span, result))
-    names = {spec.name for spec in now.sinks}
+        return [SinkPart(spec.name, spec.connector, SinkChange.WHOLE) for spec in now.sinks]
+    parts = [_part(edit, now, sources) for edit in edits]
+    kept = {edit.former.name for edit in edits if edit.former is not None}
+    here = {edit.spec.name for edit in edits}
     for spec in before.sinks:
-        if spec.name not in names:
+        if spec.name not in kept and spec.name not in here:
             parts.append(SinkPart(spec.name, spec.connector, SinkChange.DROPPED, "what it has stays"))
-    return parts, told
+    return parts
 
 
-def _new(spec: SinkSpec, plan: PhysicalPlan, problems: Mapping[str, Diagnostic]) -> SinkPart:
-    """A sink that was given nothing yet of what the state has."""
-    if spec.name in problems:
-        problem = problems[spec.name]
-        return SinkPart(spec.name, spec.connector, SinkChange.REFUSED, problem.code, problem.notes)
-    if missing_answers(plan, spec.name):
+def with_history(part: SinkPart, spec: SinkSpec, now: PhysicalPlan, there: History) -> SinkPart:
+    """A sink that is given what the sources have had for it, with what is read again: as it can be carried out.
+
+    Where that is not there any more, one of rows has only those from now on, and one that holds an answer is refused.
+    """
+    read = [source.name for source in cut_down(now, (), (spec.name,)).sources]
+    gone = next((there.missing[name] for name in read if name in there.missing), None)
+    if gone is None:
+        detail = "what was read is read again for it"
+        return replace(part, detail=detail, readings=tuple(there.readings[name] for name in read))
+    if spec.changelog == "append" and part.is_new:
+        detail, result = _only_from_now_on(spec.name)
+        change = SinkChange.FROM_NOW_ON
+        return replace(part, change=change, detail=detail, result=result, told=(), from_history=False)
+    problem = without_history(gone, [spec.name])
+    return replace(
+        part,
+        change=SinkChange.REFUSED,
+        detail=problem.code,
+        notes=problem.notes,
+        told=(problem,),
+        from_history=False,
+    )
+
+
+def _only_from_now_on(sink: str) -> tuple[str, str]:
+    detail = "only what is read from now on"
+    return detail, f"`{sink}` has {detail}."
+
+
+def _part(edit: SinkEdit, now: PhysicalPlan, sources: Sequence[SourceState]) -> SinkPart:
+    spec = edit.spec
+    told = next((d for d in edit.told), None)
+    why = told or next((consent.why for consent in edit.asked), None)
+    notes, at = (why.notes, why.span) if why is not None else ((), None)
+    was = "" if edit.former is None or edit.former.name == spec.name else f"was called {edit.former.name}"
+
+    def part(change: SinkChange, *details: str, result: str = "") -> SinkPart:
+        detail = "; ".join(filter(None, (was, *details)))
+        return SinkPart(
+            spec.name,
+            spec.connector,
+            change,
+            detail,
+            notes,
+            at,
+            result,
+            edit.told,
+            edit.is_new,
+            edit.from_history and not edit.asked,
+        )
+
+    if told is not None and told.severity == "error":
+        return part(SinkChange.REFUSED, told.code)
+    if edit.is_new:
+        if edit.asked or edit.begins is Begins.NOW:
+            detail, result = _only_from_now_on(spec.name)
+            return part(SinkChange.FROM_NOW_ON, detail, result=result)
+        return part(SinkChange.WHOLE, "what was read is read again for it" if edit.from_history else "")
+    if edit.target is TargetEdit.REPLACE:
+        return part(SinkChange.REPLACED, "what was read is read again for it" if edit.from_history else "")
+    if edit.restated:
+        return part(SinkChange.BROUGHT)
+    if told is None:
+        return part(SinkChange.GOES_ON)
+    detail = _from_when(spec, now, sources)
+    result = f"`{spec.name}` has {detail}; what it was given before stays as it is."
+    altered = "its table is altered" if edit.target is TargetEdit.ALTER else ""
+    return part(SinkChange.FROM_NOW_ON, detail, altered, result=result)
+
+
+def _begun(edit: SinkEdit, plan: PhysicalPlan, forgotten: Forgotten) -> SinkPart:
+    """A sink beside a savepoint, which was given nothing yet of what the state has."""
+    spec = edit.spec
+    missing = missing_answers(plan, spec.name, forgetful=forgotten.now)
+    if edit.from_history:
+        return SinkPart(spec.name, spec.connector, SinkChange.WHOLE, from_history=True)
+    if missing and spec.changelog == "retract":
+        problem = Diagnostic(
+            "SAV007",
+            f"the table `{spec.name}` would have only what changes from the savepoint on",
+            notes=(f"its answer up to there is not in the state: {', '.join(missing)}",),
+            help=f"run with --rewrite {spec.name}, which reads the sources' history again for it; run the file from the "
+            "beginning with another --state-dir; or leave this table out",
+        )
+        return SinkPart(
+            spec.name, spec.connector, SinkChange.REFUSED, problem.code, problem.notes, told=(problem,)
+        )
+    if missing:
         return SinkPart(
             spec.name,
             spec.connector,

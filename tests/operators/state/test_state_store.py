@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import hashlib
 import itertools
 import multiprocessing
+import os
 import pickle
 import shutil
 from collections import Counter
@@ -630,3 +632,14 @@ def test_damage_of_the_cache_that_is_met_in_the_background_is_mended(tmp_path: P
 
 def content_of(store: StateStore) -> list[tuple[Any, ...]]:
     return sorted(content(store))
+
+
+def test_a_full_disk_is_that_of_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(source: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(source))
+
+    (tmp_path / "file").write_bytes(b"x")
+    monkeypatch.setattr(shutil, "copyfile", full)
+    with pytest.raises(OSError, match="No space left") as raised:
+        CheckpointStore(tmp_path / "copy").put("state/x", tmp_path / "file")
+    assert raised.value.filename == str(tmp_path / "copy/state/x")
