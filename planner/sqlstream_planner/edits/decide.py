@@ -8,7 +8,8 @@ each field that it is there (its fingerprint); or a rule says how the state foll
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from sqlstream_operators.plan.spec import OperatorSpec, OperatorStep, PhysicalPlan
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
@@ -16,6 +17,7 @@ from sqlstream_planner.diagnostics import Span
 from sqlstream_planner.edits.derivations import derivations
 from sqlstream_planner.edits.derivations.rule import Derived, Wanted
 from sqlstream_planner.edits.derivations.stored import Stored, stored
+from sqlstream_planner.edits.differences import place_of, state_differences
 from sqlstream_planner.edits.verdict import FieldEdit, StateEdit, Verdict
 from sqlstream_planner.explain.meaning import field_meaning, field_meanings
 from sqlstream_planner.identity.form import Data, from_json
@@ -36,6 +38,7 @@ def decide(old: PhysicalPlan, new: PhysicalPlan, nodes: StateNodes = NO_NODES) -
     before = _Before(dict(_operators(old)))
     edits = [_edit(step, spec, before, nodes.get(spec.state.state_id)) for step, spec in _operators(new)]
     used = {edit.old.state.state_id for edit in edits if edit.old is not None}
+    edits = [_explained(edit, before, used, nodes) for edit in edits]
     for step, spec in before.specs.items():
         if spec.state.state_id not in used:
             edits.append(StateEdit(Verdict.DROP, step, None, spec, ()))
@@ -92,6 +95,33 @@ def _edit(step: str, spec: OperatorSpec, before: _Before, node: StateNode | None
     reason = "no state that is kept has these rows by these keys"
     fields = tuple(_all_fields(spec.state, reason, places))
     return StateEdit(Verdict.BACKFILL, step, spec, None, fields, reason=reason, at=at)
+
+
+def _explained(edit: StateEdit, before: _Before, used: Collection[str], nodes: StateNodes) -> StateEdit:
+    """The edit with what makes its state another one: in its reason if it is computed anew, and the clause that does it as
+    its fields' place. A new state is compared with the most alike of those that nothing else goes on with.
+    """
+    if edit.new is None or all(f.verdict in (Verdict.KEEP, Verdict.DROP) for f in edit.fields):
+        return edit
+    new = stored(edit.new)
+    if new is None:
+        return edit
+    wanted = [s for s in before.stored if s.state_id not in used]
+    if edit.old is not None:
+        wanted = [s for s in before.stored if s.state_id == edit.old.state.state_id]
+    found = [differences for s in wanted if (differences := state_differences(s, new))]
+    if not found:
+        return edit
+    told = min(found, key=len)
+    at = place_of(told, nodes.get(new.state_id))
+    reason = "; ".join(d.text for d in told) if edit.old is None else edit.reason
+    fields = [
+        f
+        if f.verdict in (Verdict.KEEP, Verdict.DROP) or f.reason not in ("", edit.reason)
+        else replace(f, reason=reason if f.reason else "", at=at or f.at)
+        for f in edit.fields
+    ]
+    return replace(edit, reason=reason, fields=tuple(fields))
 
 
 def _derived(spec: OperatorSpec, before: _Before, node: StateNode | None) -> Iterable[tuple[Stored, Derived]]:

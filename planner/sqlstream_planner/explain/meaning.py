@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from sqlstream_operators.plan.state_schema import StateField, StateSchema
 from sqlstream_planner.identity.form import Argument, Form
 from sqlstream_planner.identity.state import stored_meanings
+from sqlstream_planner.logical.text import duration
 
 #: Deeper, and longer, than this nobody reads on.
 _DEPTH, _LENGTH = 6, 100
@@ -62,6 +63,29 @@ def _short(found: Argument, depth: int) -> str:
             return f"{'distinct ' if distinct else ''}{listed}{condition}"
         case "call", (str(name), *arguments):
             return f"{name}({', '.join(_short(a, depth + 1) for a in arguments if a is not None)})"
+        case "window", (str(kind), int(size), int(slide), int(offset), Form() as time):
+            lengths = (size,) if size == slide else (slide, size)
+            more = [f"offset {duration(offset)}"] if offset else []
+            return f"{kind}({', '.join([_short(time, depth + 1), *map(duration, lengths), *more])})"
+        case "window start" | "window end" | "window time", (_, Form() as window):
+            return f"{found.op} of {_short(window, depth + 1)}"
+        case "source", (str(text),):
+            source = json.loads(text)
+            return str(source.get("options", {}).get("path", source.get("connector")))
+        case "over", (_, _, str(function), *_):
+            return f"{function}() over ({_over(found, depth)})"
+        case "key", (_, Form() as key):
+            return _short(key, depth)
+        case "rows", (Form() as where,):
+            return f"rows where {_short(where, depth + 1)}"
+        case "in", (Form() as value, *listed):
+            return f"{_operand(value, depth)} in ({', '.join(_short(a, depth + 1) for a in listed)})"
+        case "order", (Form() as value, "asc" | "desc" as direction, _):
+            return _short(value, depth + 1) + (" desc" if direction == "desc" else "")
+        case "order", terms:
+            return f"order by {', '.join(_short(t, depth + 1) for t in terms)}"
+        case "either", (_, *columns):
+            return " or ".join(dict.fromkeys(_short(c, depth + 1) for c in columns))
         case "string", (str(text),):
             return f"'{text}'"
         case "is null", (Form() as value,):
@@ -79,6 +103,18 @@ def _short(found: Argument, depth: int) -> str:
     if not inside:
         return found.op
     return inside if plain and len(found.args) == 1 else f"{found.op}({inside})"
+
+
+def _over(found: Form, depth: int) -> str:
+    """What stands in the brackets of OVER."""
+    forms = [a for a in found.args if isinstance(a, Form)]
+    keys = [_short(k, depth + 1) for f in forms if f.op == "partition" for k in f.args]
+    terms = [_short(f, depth + 1) for f in forms if f.op == "order"]
+    clauses = [
+        f"partition by {', '.join(keys)}" if keys else "",
+        f"order by {', '.join(terms)}" if terms else "",
+    ]
+    return " ".join(filter(None, clauses))
 
 
 def _operand(found: Form, depth: int) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlstream.runtime.edits.consents import consent_of, title_of
+from sqlstream.runtime.edits.consents import consent_of
 from sqlstream.runtime.edits.history import History, Reading, SourceOf, history, sources_of, speed_of
 from sqlstream.runtime.edits.plan_parts import (
     Against,
@@ -22,6 +22,7 @@ from sqlstream.runtime.edits.plan_parts import (
     StatePart,
 )
 from sqlstream.runtime.edits.sink_parts import sink_parts
+from sqlstream.runtime.edits.titles import title_of
 from sqlstream.runtime.loop.consent import Consent
 from sqlstream.runtime.loop.recovery import (
     committed_epoch,
