@@ -1,6 +1,18 @@
-"""`python -m sqlstream`: the same as the command `sqlstream`."""
+"""The command `sqlstream`, also as `python -m sqlstream`."""
 
-from sqlstream.cli.main import main
+import signal
+
+
+def main() -> None:
+    """Run the command line. A Ctrl-C before it is imported ends the process without a word, as it does other programs."""
+    asked = signal.getsignal(signal.SIGINT)
+    if asked is signal.default_int_handler:  # not where it is ignored, as in the background of a script
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from sqlstream.cli.main import main as command
+
+    signal.signal(signal.SIGINT, asked)
+    command()
+
 
 if __name__ == "__main__":
     main()

@@ -91,6 +91,13 @@ class MachineError(OperatorError):
     """
 
 
+class StorePlaceError(OperatorError):
+    """A path or URI can't be a place for stored files: it names no file system that there is.
+
+    Operator: give another one.
+    """
+
+
 #: What libraries that don't raise OSError (RocksDB, DuckDB, Java) say of a disk.
 _DISK = re.compile(
     "|".join(

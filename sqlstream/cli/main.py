@@ -179,7 +179,13 @@ def _report(diagnostics: Sequence[Diagnostic], arguments: Sequence[str]) -> None
 
 def _known(error: Exception) -> Diagnostic | None:
     """What the operators' package or the operating system says of the user's data, as a diagnostic."""
-    from sqlstream_operators.errors import DataError, MachineError, StateError, machine_trouble
+    from sqlstream_operators.errors import (
+        DataError,
+        MachineError,
+        StateError,
+        StorePlaceError,
+        machine_trouble,
+    )
 
     if isinstance(error, FileNotFoundError) and not _has_folder():
         return Diagnostic(
@@ -196,6 +202,12 @@ def _known(error: Exception) -> Diagnostic | None:
             "ENV007",
             "there is not enough memory, or address space (`ulimit -v`), for what this process does",
             help="give it more, and run again; a run goes on where it stopped",
+        )
+    if isinstance(error, StorePlaceError):
+        return Diagnostic(
+            "PRJ006",
+            str(error),
+            help="give a path, or a URI that begins with file:///, s3://, gs://, abfs:// or hdfs://",
         )
     if isinstance(error, MachineError):
         return Diagnostic("ENV005", f"a file can't be read or written: {error}")

@@ -91,6 +91,8 @@ def _parts(plan: EditPlan) -> Iterator[_Line]:
         detail = sink.change.value + (f": {sink.detail}" if sink.detail else "")
         if sink.change is SinkChange.FROM_NOW_ON:
             detail = sink.detail
+        if sink.readings:
+            detail = f"{sink.change.value}: {_work(sink.readings)} for it"
         yield _Line(f"{sink.name} ({sink.connector})", detail=detail, place=_place(sink.at))
     for note in plan.notes:
         yield _Line(note)

@@ -280,7 +280,9 @@ def summary(name: str, plan: PhysicalPlan, result: RunResult, state_dir: str) ->
         "stopped": "stopped, what was read is committed; run again to go on"
         if result.unfinished is None
         else f"stopped in epoch {result.unfinished}, which the next run does again; all before it is committed",
-        "nothing new": "nothing new, everything up to here was read and committed before",
+        "nothing new": "nothing new, everything up to here was read and committed before"
+        if result.last_epoch is not None
+        else "nothing to read, no source has ever had a row",
     }.get(result.outcome, result.outcome)
     lines = [f"{name}: {said}"]
     if result.outcome != "nothing new":

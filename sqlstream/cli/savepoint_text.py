@@ -14,7 +14,6 @@ from sqlstream.storage.manifest import StateVersions
 from sqlstream.storage.savepoints import Savepoint
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
-from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import counted
 from sqlstream_planner.explain.meaning import field_meaning, field_meanings
 
@@ -23,13 +22,13 @@ _EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
 
 def about(savepoint: Savepoint) -> dict[str, Any]:
     """Its name, when it was made (ISO 8601, UTC), its epoch, and the rows and bytes of all its state."""
-    sizes = [_sizes(state) for state in savepoint.manifest.states]
+    states = savepoint.manifest.states
     return {
         "name": savepoint.name,
         "created": savepoint.created,
         "epoch": savepoint.manifest.epoch,
-        "rows": sum(rows for rows, _ in sizes),
-        "bytes": sum(number for _, number in sizes),
+        "rows": sum(state.rows for state in states),
+        "bytes": sum(state.bytes for state in states),
     }
 
 
@@ -100,7 +99,6 @@ def details_text(found: Mapping[str, Any]) -> str:
 
 
 def _state(state: StateVersions, schema: StateSchema) -> dict[str, Any]:
-    rows, number = _sizes(state)
     meanings = field_meanings(schema)
     tables = []
     for table in schema.tables:
@@ -114,16 +112,10 @@ def _state(state: StateVersions, schema: StateSchema) -> dict[str, Any]:
         "id": state.state_id,
         "operator": schema.operator,
         "description": schema.description,
-        "rows": rows,
-        "bytes": number,
+        "rows": state.rows,
+        "bytes": state.bytes,
         "tables": tables,
     }
-
-
-def _sizes(state: StateVersions) -> tuple[int, int]:
-    """Rows, and bytes of keys and values, of all shards; both are estimates where rows were written over."""
-    shards = [ShardVersion.from_json(shard) for shard in state.shards]
-    return sum(shard.rows for shard in shards), sum(shard.bytes for shard in shards)
 
 
 def _time(watermark: int) -> str | None:

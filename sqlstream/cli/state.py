@@ -65,6 +65,21 @@ def show(store: CheckpointStore, name: str, at: str | None, as_json: bool) -> No
 
 @command.command()
 @of_store
+@_at_option
+def check(store: CheckpointStore, at: str | None) -> None:
+    """Compare every file that the state needs with its checksum. Reads all of them; exits with 4 if one is damaged.
+
+    A run does not notice while the machine that it is on has the state in its cache; another machine needs the files.
+    """
+    from sqlstream.cli.state_text import check_lines
+    from sqlstream.state.committed import find_committed
+
+    for line in check_lines(find_committed(store, at)):
+        click.echo(line)
+
+
+@command.command()
+@of_store
 @click.argument("sql", metavar="SELECT")
 @_at_option
 @click.option("--json", "form", flag_value="json", help="A JSON object a row.")

@@ -9,6 +9,7 @@ from sqlstream.cli.progress import size
 from sqlstream.state.committed import Committed
 from sqlstream.state.relations import Relation, relations_of
 from sqlstream.storage.manifest import StateVersions
+from sqlstream.storage.verification import damaged_descriptions, damaged_state, state_of
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, counted, did_you_mean
 
@@ -45,6 +46,34 @@ def list_lines(committed: Committed) -> Iterator[str]:
         yield f"  {one['name']:{width}}  {one['kind']:<12}  {', '.join(one['columns'])}"
     if not found:
         yield "no operator of this query keeps state: every row is done with when its epoch is"
+
+
+def check_lines(committed: Committed) -> Iterator[str]:
+    """What was compared. Raises DiagnosticError (STA003) with every file that is not what was written."""
+    store, manifest = committed.store, committed.manifest
+    damaged = [
+        *damaged_descriptions(store, manifest, committed.prefix),
+        *damaged_state(store, manifest),
+    ]
+    if damaged:
+        raise DiagnosticError(
+            *(Diagnostic("STA003", f"the file {store.path(name)} {what}") for name, what in damaged[:-1]),
+            Diagnostic(
+                "STA003",
+                f"the file {store.path(damaged[-1][0])} {damaged[-1][1]}",
+                notes=(
+                    "a run can go on only on a machine that has this state in its cache, and only as long as it has",
+                ),
+                help="restore it from a copy of the state directory, or start from a savepoint that does not need it",
+            ),
+            exit_code=4,
+        )
+    files = state_of(manifest)
+    yield committed.title
+    yield (
+        f"{counted(len(files), 'file')} of state, {size(sum(file.bytes for file in files))}, the plan and the lists of "
+        "files: all are what was written"
+    )
 
 
 def details(committed: Committed, name: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import Protocol
@@ -18,11 +19,12 @@ from sqlstream.connectors.api import ConnectorContext, Sink, SinkPart, Source
 from sqlstream.connectors.filesystem.orders import FileOrders
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.coordination.lease import BEAT_S, Lease
-from sqlstream.runtime.edits.backfill import Backfilled, backfill, check_history
-from sqlstream.runtime.edits.backfilled_rows import written
+from sqlstream.runtime.edits.backfill import Backfilled, backfill
+from sqlstream.runtime.edits.backfilled_rows import written as as_written
 from sqlstream.runtime.edits.consents import consents_of
+from sqlstream.runtime.edits.edit_plan import edit_plan, first_plan
+from sqlstream.runtime.edits.plan_parts import EditPlan
 from sqlstream.runtime.loop import fork, moved_sources
-from sqlstream.runtime.loop.adaptation import backfilled_states
 from sqlstream.runtime.loop.admission import DEFAULT_TARGET_S, Admission
 from sqlstream.runtime.loop.consent import ConsentNeededError
 from sqlstream.runtime.loop.epochs import EpochLoop
@@ -32,18 +34,14 @@ from sqlstream.runtime.loop.moved_sources import Moves
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.recovery import (
-    check_compatible,
-    committed_epoch,
-    is_accepted,
     is_fresh_fork,
     physical_plan,
     program_fingerprint,
     recover,
-    state_edits,
 )
 from sqlstream.runtime.loop.reporting import Totals
 from sqlstream.runtime.loop.restarts import Restart, Restarts, RestartStrategy, strategy_of
-from sqlstream.runtime.loop.sink_edits import NOWHERE, restated_sinks, sinks_from_history
+from sqlstream.runtime.loop.sink_edits import NOWHERE
 from sqlstream.runtime.loop.source_positions import go_on, own_folders
 from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
 from sqlstream.runtime.tasks.failures import error_of, machine_refuses
@@ -54,6 +52,7 @@ from sqlstream.storage.checked_json import DamagedFileError
 from sqlstream.storage.garbage import RETAINED, GarbageCollector
 from sqlstream.storage.journal import Journal, damaged, digest_of
 from sqlstream.storage.manifest import EpochPlan, Manifest, RunInfo, SourceState
+from sqlstream.storage.savepoint_copies import begin_from
 from sqlstream.storage.savepoints import Savepoints
 from sqlstream_operators.errors import DataError, InputFileError, MachineError, StateError, machine_trouble
 from sqlstream_operators.plan import plan_json
@@ -61,7 +60,6 @@ from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written
-from sqlstream_planner.edits.verdict import StateEdit
 from sqlstream_planner.physical.state_node import NO_NODES, StateNodes
 from sqlstream_planner.secrets.references import Secrets
 
@@ -161,25 +159,31 @@ def run_pipeline(
         known = (secrets or Secrets()).resolved(spec)
         return (connectors or REGISTERED).source(known, ConnectorContext(store, base, folder=folder))
 
+    decide = partial(edit_plan, program=plan, sql=sql, written=written, nodes=nodes, accept=accept)
+
     def attempt() -> RunResult:
         lease.check()
-        if origin is not None and not restarts.is_up:
-            fork.begin(origin, store, plan, run)
+        if origin is not None and not restarts.is_up and not fork.has_begun(origin, store):
+            # The history of sources is looked at below, where those that have moved are found.
+            decide(Journal(origin.store), origin.savepoint.manifest, savepoint=origin.savepoint).check()
+            begin_from(origin.store, origin.savepoint, store, run)
         if moved is not None and moved.tables and not restarts.is_up:
             for warning in moved_sources.write_down(journal, plan, moved, run, source_of):
                 tell(warning)
         found = recover(journal)
-        edits: tuple[StateEdit, ...] = ()
+        decided = first_plan(plan)
         if found.last is not None:
-            edits = state_edits(journal, found.last, plan, nodes, accept=accept)
-            for warning in check_compatible(
-                journal, found.last, plan, sql=sql, written=written, accept=accept
-            ):
-                if not restarts.is_up:
-                    tell(warning)
+            decided = decide(
+                journal, found.last, source_of=lambda spec, folder: source_of(spec, store, folder)
+            )
+            decided.check()
+            for warning in () if restarts.is_up else decided.warnings:
+                tell(warning)
         shards = _shards(plan, parallelism, found.plan, found.last, runner)
         cache = Path(local_dir) if local_dir is not None else local_cache.default_directory(uri)
-        local_cache.prepare(cache, uri, [state.state_id for state in plan.states], shards)
+        states = {state.state_id for state in plan.states}
+        edited = _former_caches(found.last) - states
+        local_cache.prepare(cache, uri, states | edited, shards)
         local_cache.remove_unused(cache.parent, cache)
         run_folder.sweep()
         context = ConnectorContext(store, base, orders=orders, tell=tell)
@@ -191,13 +195,8 @@ def run_pipeline(
             connectors or REGISTERED,
             context,
             sql,
-            edits,
-            accept,
+            decided,
         )
-        if found.last is not None and (program.from_history or backfilled_states(edits)):
-            read_again = {"states": backfilled_states(edits), "sinks": program.from_history}
-            with _history_told(program, **read_again):
-                check_history(program, **read_again, until=found.last)
         if orders is not None and not restarts.is_up:
             orders.check(
                 path for source in program.sources.values() for path in getattr(source, "paths", list)()
@@ -206,6 +205,12 @@ def run_pipeline(
 
         def on_up() -> None:
             restarts.is_up = True
+
+        def reported(report: EpochReport) -> None:
+            # Two epochs later that of the edit is done, and one in which every state was opened.
+            if edited and found.last is not None and report.epoch == found.last.epoch + 2:
+                local_cache.prepare(cache, uri, states, shards)
+            on_epoch(report)
 
         job = LoopSettings(
             parallelism=shards,
@@ -246,7 +251,7 @@ def run_pipeline(
             run,
             lineage=token_hex(16),
             stop=stop,
-            on_epoch=on_epoch,
+            on_epoch=reported,
             on_up=on_up,
             on_phase=on_phase,
             totals=totals,
@@ -305,7 +310,7 @@ class _FromHistory:
         """The rows that the history has for a sink, as parts that `epoch` commits."""
         context = ConnectorContext(self.store, self.base_dir)
         writer = REGISTERED.writer(self.secrets.resolved(sink), context)
-        return written(sink, self.made.parts.get(sink.name, ()), self.store, writer, epoch)
+        return as_written(sink, self.made.parts.get(sink.name, ()), self.store, writer, epoch)
 
 
 @contextmanager
@@ -361,6 +366,17 @@ def _shards(
     return max(1, min(wanted, plan.options.max_parallelism))
 
 
+def _former_caches(last: Manifest | None) -> set[str]:
+    """The states that caches on this machine may be of: those of the last epoch, and those that wrote its files before an
+    edit of the query. Who goes on with what they hold copies them.
+    """
+    if last is None:
+        return set()
+    versions = (ShardVersion.from_json(shard) for state in last.states for shard in state.shards)
+    written = {writer.rsplit("-", 3)[0] for version in versions for writer in version.writers[:1]}
+    return written | {state.state_id for state in last.states}
+
+
 def _admission(plan: PhysicalPlan, max_rows: int | None) -> Admission:
     options = plan.options
     target = DEFAULT_TARGET_S if options.target_epoch_us is None else options.target_epoch_us / 1e6
@@ -379,15 +395,12 @@ def _program(
     connectors: DriverConnectors,
     context: ConnectorContext,
     sql: str | None,
-    edits: tuple[StateEdit, ...],
-    accept: Collection[str],
+    decided: EditPlan,
 ) -> Program:
     text = plan_json.to_text(plan).encode()
     sinks = {spec.name: connectors.sink(secrets.resolved(spec), context) for spec in plan.sinks}
     former: dict[str, Sink] = {}
     moved = set()
-    restated: tuple[str, ...] = ()
-    new: tuple[str, ...] = ()
     if last is not None and not is_fresh_fork(last):
         specs = {spec.name: spec for spec in plan.sinks}
         before = plan if last.plan_digest == digest_of(text) else physical_plan(journal, last)
@@ -398,12 +411,8 @@ def _program(
                 moved |= set() if same else {spec.name}
             else:
                 former[spec.name] = connectors.sink(secrets.resolved(spec), context)
-        restated = restated_sinks(before, plan)
-        if committed_epoch(last):
-            new = tuple(name for name in specs if name not in {spec.name for spec in before.sinks})
     positions = () if last is None else last.positions
     known = go_on(positions, plan.sources)
-    unread = frozenset(spec.name for spec in plan.sources if spec.name not in known)
     folders = own_folders(known, plan.sources, taken=[state.folder for state in positions])
     return Program(
         plan=plan,
@@ -417,10 +426,10 @@ def _program(
         sinks=sinks,
         former_sinks=former,
         moved=frozenset(moved),
-        restated=restated,
-        new_sinks=new,
-        from_history=sinks_from_history(new, plan, unread, lambda name: is_accepted(name, accept)),
-        edits=edits,
+        restated=decided.restated,
+        new_sinks=decided.new_sinks,
+        from_history=decided.from_history,
+        edits=decided.edits,
         secrets=secrets,
         sql=sql,
     )

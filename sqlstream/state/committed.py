@@ -17,13 +17,14 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, did_you_m
 class Committed:
     """The state that a manifest names, in `store`, and the plan that it belongs to.
 
-    `savepoint` is the name of what was asked for, "" for an epoch.
+    `savepoint` is the name of what was asked for, "" for an epoch; `prefix` is the folder of what its sources have listed.
     """
 
     store: CheckpointStore
     manifest: Manifest
     plan: PhysicalPlan
     savepoint: str = ""
+    prefix: str = ""
 
     @property
     def title(self) -> str:
@@ -48,7 +49,7 @@ def find_committed(store: CheckpointStore, at: str | None = None) -> Committed:
     journal = Journal(store)
     while True:
         _, epochs = journal.epochs()
-        if at is not None and not (at.isdigit() and int(at) in epochs):
+        if at is not None and not (at.isascii() and at.isdigit() and int(at) in epochs):
             return _of_savepoint(journal, at, epochs)
         if not epochs:
             raise DiagnosticError(
@@ -87,5 +88,7 @@ def _of_savepoint(journal: Journal, name: str, epochs: list[int]) -> Committed:
             ),
             exit_code=2,
         )
-    manifest = savepoints.find(name).manifest
-    return Committed(journal.store, manifest, physical_plan(journal, manifest), name)
+    found = savepoints.find(name)
+    return Committed(
+        journal.store, found.manifest, physical_plan(journal, found.manifest), name, found.prefix
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 FORMAT = 2
@@ -44,6 +45,14 @@ def decode(kind: str, path: str, data: bytes) -> dict[str, Any]:
     if checksum != _checksum(content):
         raise DamagedFileError(path, "has another content than its checksum says")
     return content
+
+
+def check(path: str, data: bytes) -> None:
+    """Compare a file of any kind with its checksum. Raises DamagedFileError for anything that `encode` did not write."""
+    kind = None
+    with suppress(ValueError, AttributeError):
+        kind = json.loads(data).get("kind")
+    decode(str(kind), path, data)
 
 
 def _checksum(content: Mapping[str, Any]) -> str:

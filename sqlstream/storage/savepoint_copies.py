@@ -7,11 +7,13 @@ could be taken for a savepoint or a state, and can be done again. On one local f
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from secrets import token_hex
 
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import Manifest, RunInfo
 from sqlstream.storage.savepoints import Savepoint, Savepoints, imported_folder
+from sqlstream.storage.verification import damaged_descriptions
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.version import ShardVersion, StateFile, file_digest
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
@@ -22,6 +24,7 @@ def export_savepoint(store: CheckpointStore, savepoint: Savepoint, target: Check
 
     Raises DiagnosticError: SAV004 if the folder has files, SAV005 if a file of the savepoint is missing or damaged.
     """
+    _check_folder(target)
     if target.list():
         raise DiagnosticError(
             Diagnostic("SAV004", f"{target.uri} is not empty", help="give a folder that does not exist yet"),
@@ -29,6 +32,21 @@ def export_savepoint(store: CheckpointStore, savepoint: Savepoint, target: Check
         )
     _copy_all(store, savepoint, target, "", verify=True)
     Savepoints(target).put(replace(savepoint, prefix=""))
+
+
+def _check_folder(target: CheckpointStore) -> None:
+    """Raise DiagnosticError (SAV004) if a file, or something in its path that is none, is where a folder should be."""
+    if not target.is_local:
+        return
+    place = Path(target.path("")).absolute()
+    place = next(p for p in (place, *place.parents) if p.exists())
+    if not place.is_dir():
+        raise DiagnosticError(
+            Diagnostic(
+                "SAV004", f"{place} is a file, no folder", help="give a folder that does not exist yet"
+            ),
+            exit_code=2,
+        )
 
 
 def import_savepoint(exported: CheckpointStore, store: CheckpointStore, name: str | None = None) -> Savepoint:
@@ -91,6 +109,9 @@ def _copy_all(
     the state looks at the digests anyway.
     """
     files = {file.name: file for file in _state_files(savepoint.manifest)}
+    if verify:
+        for name, what in damaged_descriptions(store, savepoint.manifest, savepoint.prefix):
+            raise _damaged(store, name, what)
     for name in sorted(savepoint.files):
         file = files.get(name)
         if file is not None and _is_there(target, file, verify=True):

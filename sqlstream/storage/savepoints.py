@@ -157,12 +157,13 @@ class Savepoints:
 
     def check_new(self, name: str) -> None:
         """Raises DiagnosticError (SAV002) for a name that is taken, or can't be one."""
-        if not _NAME.fullmatch(name):
+        if not _NAME.fullmatch(name) or name.isdigit():
             raise DiagnosticError(
                 Diagnostic(
                     "SAV002",
                     f"a savepoint can't be called `{name}`",
-                    help="a name has letters, digits, `_`, `-` and `.`, and begins with a letter, a digit or `_`",
+                    notes=("a number names an epoch",) if name.isdigit() else (),
+                    help="a name has letters, digits, `_`, `-` and `.`, at most 100, and does not begin with `-` or `.`",
                 ),
                 exit_code=2,
             )

@@ -13,6 +13,7 @@ import pytest
 from sqlstream.cli.main import run_cli
 from sqlstream.cli.origins import named_origin
 from sqlstream.planning import plan_file
+from sqlstream.runtime.loop.consent import ConsentNeededError
 from sqlstream.storage.savepoints import Savepoints
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import DiagnosticError
@@ -180,3 +181,118 @@ def test_a_run_from_a_savepoint_does_what_plan_shows(
         with duckdb.connect(str(tmp_path / "new.duckdb"), read_only=True) as con:
             found = Counter(con.execute("SELECT a, b, c FROM o").fetchall())
         assert found == duckdb_answer(tmp_path, case.new)
+
+
+NEW_SINK = """
+CREATE TABLE rows_of_t (k INT, v BIGINT) WITH ({sink});
+INSERT INTO rows_of_t SELECT k, v FROM t WHERE v > 3;
+"""
+NEW_ANSWER = """
+CREATE TABLE latest (k INT, v BIGINT, PRIMARY KEY (k) NOT ENFORCED)
+WITH ('connector' = 'duckdb', 'path' = 'latest.duckdb');
+INSERT INTO latest SELECT k, v FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS rn FROM t WHERE v > 2)
+WHERE rn = 1;
+"""
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_new_sink_that_is_in_no_state(
+    gone: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`plan` says how much is read again for it; or, where that is gone, what to agree to, as `run` does."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/0.json").write_text(rows(0, 20))
+    file = tmp_path / "p.sql"
+    file.write_text(text(SUMS, DUCK))
+    planned = plan_file(file)
+    run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql)
+    if gone:
+        (tmp_path / "in/0.json").unlink()
+    (tmp_path / "in/1.json").write_text(rows(20, 9))
+    file.write_text(text(SUMS, DUCK) + NEW_SINK.replace("{sink}", FILES))
+    assert run_cli(["plan", str(file), "--json"]) == (3 if gone else 0)
+    shown = json.loads(capsys.readouterr().out)
+    [sink] = [s for s in shown["sinks"] if s["name"] == "rows_of_t"]
+    planned = plan_file(file)
+    if gone:
+        assert [c["accept"] for c in shown["consents"]] == ["fresh:rows_of_t"]
+        assert not shown["exact"]
+        with pytest.raises(ConsentNeededError) as caught:
+            run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql)
+        assert [c.accept for c in caught.value.consents] == ["fresh:rows_of_t"]
+        assert "--accept fresh:rows_of_t" in (caught.value.diagnostics[0].help or "")
+        assert not (tmp_path / "out").exists()
+        accept = ["fresh:rows_of_t"]
+        assert run_cli(["plan", str(file), "--accept", accept[0]]) == 0
+        run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql, accept=accept)
+        wanted = tmp_path / "in/1.json"
+    else:
+        assert [(r["source"], r["rows"]) for r in sink["reads"]] == [("t", 20)]
+        assert shown["exact"]
+        run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql)
+        wanted = tmp_path / "in/*.json"
+    with duckdb.connect() as con:
+        query = "SELECT k, v FROM read_json('{}')"
+        found = con.execute(query.format(tmp_path / "out/*.json")).fetchall()
+        expected = con.execute(f"{query.format(wanted)} WHERE v > 3").fetchall()
+    assert Counter(found) == Counter(expected)
+
+
+def test_a_new_answer_whose_history_is_gone_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its state could begin now by consent; then the table has the answer over what comes from now on, and is told so."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/0.json").write_text(rows(0, 20))
+    file = tmp_path / "p.sql"
+    file.write_text(text(SUMS, DUCK))
+    planned = plan_file(file)
+    run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql)
+    (tmp_path / "in/0.json").unlink()
+    (tmp_path / "in/1.json").write_text(rows(20, 9))
+    file.write_text(text(SUMS, DUCK) + NEW_ANSWER)
+    code = run_cli(["plan", str(file), "--json"])
+    shown = json.loads(capsys.readouterr().out)
+    planned = plan_file(file)
+    with pytest.raises(DiagnosticError) as caught:
+        run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql)
+    assert caught.value.exit_code == code != 0
+    assert not (tmp_path / "latest.duckdb").exists()
+    accept = [c["accept"] for c in shown["consents"]]
+    assert code == (3 if accept else 4)
+    if accept:
+        run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql, accept=accept)
+        with duckdb.connect(str(tmp_path / "latest.duckdb"), read_only=True) as con:
+            found = Counter(con.execute("SELECT k, v FROM latest").fetchall())
+        with duckdb.connect() as con:
+            query = f"SELECT k, min(v) FROM read_json('{tmp_path}/in/1.json') WHERE v > 2 GROUP BY k"
+            assert found == Counter(con.execute(query).fetchall())
+
+
+NEW_CHANGES = """
+CREATE TABLE changes (k INT, v BIGINT) WITH ('connector' = 'filesystem', 'path' = 'out', 'format' = 'debezium-json');
+INSERT INTO changes SELECT k, v FROM t UNION ALL SELECT k, COUNT(*) FROM t GROUP BY k;
+"""
+
+
+def test_a_new_changelog_whose_history_is_gone_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would take back rows that it was never given."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/0.json").write_text(rows(0, 20))
+    file = tmp_path / "p.sql"
+    file.write_text(text(SUMS, DUCK))
+    planned = plan_file(file)
+    run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql)
+    (tmp_path / "in/0.json").unlink()
+    (tmp_path / "in/1.json").write_text(rows(20, 9))
+    file.write_text(text(SUMS, DUCK) + NEW_CHANGES)
+    assert run_cli(["plan", str(file), "--json"]) == 4
+    [problem] = json.loads(capsys.readouterr().out)["problems"]
+    assert (problem["code"], "its answer is not in the state" in problem["notes"]) == ("STA013", True)
+    planned = plan_file(file)
+    with pytest.raises(DiagnosticError, match="STA013") as caught:
+        run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql)
+    assert caught.value.exit_code == 4
+    assert not (tmp_path / "out").exists()

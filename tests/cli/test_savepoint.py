@@ -8,28 +8,12 @@ from pathlib import Path
 import pytest
 
 from sqlstream.cli.main import run_cli
-from sqlstream.planning import plan_file
-from tests.properties.in_process import run_here
-
-PIPELINE = """\
-CREATE TABLE t (k STRING, v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
-WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');
-CREATE TABLE o (k STRING, n BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'duckdb', 'path' = '{path}');
-INSERT INTO o SELECT k, SUM(v) FROM t GROUP BY k;
-"""
+from tests.cli.summed import ran
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A pipeline whose input was read, with its state where `run` has it."""
-    (tmp_path / "in").mkdir()
-    row = '{"k": "a", "v": 1, "ts": "2026-01-01 00:00:00"}\n'
-    (tmp_path / "in/1.json").write_text(row + row.replace('"a"', '"b"'))
-    file = tmp_path / "p.sql"
-    file.write_text(PIPELINE.format(path="a.duckdb"))
-    planned = plan_file(file)
-    run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql)
-    return file
+    return ran(tmp_path, "a", "b")
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> tuple[str, str]:

@@ -9,27 +9,13 @@ import pytest
 
 from sqlstream.cli.main import run_cli
 from sqlstream.planning import plan_file
+from tests.cli.summed import SOURCE, ran
 from tests.properties.in_process import run_here
-
-PIPELINE = """\
-CREATE TABLE t (k STRING, v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
-WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');
-CREATE TABLE o (k STRING, n BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'duckdb', 'path' = 'a.duckdb');
-INSERT INTO o SELECT k, SUM(v) FROM t GROUP BY k;
-"""
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A pipeline whose input was read, with its state where `run` has it."""
-    (tmp_path / "in").mkdir()
-    row = '{"k": "a", "v": 1, "ts": "2026-01-01 00:00:00"}\n'
-    (tmp_path / "in/1.json").write_text(row + row + row.replace('"a"', '"b,\\""'))
-    file = tmp_path / "p.sql"
-    file.write_text(PIPELINE)
-    planned = plan_file(file)
-    run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql, parallelism=1)
-    return file
+    return ran(tmp_path, "a", "a", 'b,\\"', parallelism=1)
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> tuple[str, str]:
@@ -156,9 +142,8 @@ def test_nothing_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     (tmp_path / "in").mkdir()
     (tmp_path / "in/1.json").write_text('{"k": "a", "v": 1, "ts": "2026-01-01 00:00:00"}\n')
     file = tmp_path / "p.sql"
-    table, _, _ = PIPELINE.partition("CREATE TABLE o")
     file.write_text(
-        f"{table}CREATE TABLE o (k STRING) WITH ('connector' = 'blackhole');\nINSERT INTO o SELECT k FROM t;\n"
+        f"{SOURCE}CREATE TABLE o (k STRING) WITH ('connector' = 'blackhole');\nINSERT INTO o SELECT k FROM t;\n"
     )
     planned = plan_file(file)
     run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql)

@@ -71,19 +71,19 @@ def marked(folder: Path, state: StatePart) -> set[str]:
         (
             MINUTES,
             ("'1' MINUTE", "'5' MINUTE"),
-            "its windows were TUMBLE(ts, 1 minute) and are TUMBLE(ts, 5 minutes)",
+            "its windows were TUMBLE 1 minute over ts and are TUMBLE 5 minutes over ts",
             "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '5' MINUTE)",
         ),
         (
             MINUTES,
             ("TUMBLE(TABLE t, DESCRIPTOR(ts), ", "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '30' SECOND, "),
-            "its windows were TUMBLE(ts, 1 minute) and are HOP(ts, 30 seconds, 1 minute)",
+            "its windows were TUMBLE 1 minute over ts and are HOP 1 minute every 30 seconds over ts",
             "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '30' SECOND, INTERVAL '1' MINUTE)",
         ),
         (
             MINUTES,
             ("'1' MINUTE", "'1' MINUTE, INTERVAL '10' SECOND"),
-            "its windows were TUMBLE(ts, 1 minute) and are TUMBLE(ts, 1 minute, offset 10 seconds)",
+            "its windows were TUMBLE 1 minute over ts and are TUMBLE 1 minute offset 10 seconds over ts",
             "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '10' SECOND)",
         ),
         (BEST, ("rn <= 3", "rn <= 5"), "3 of them were kept, and 5 are needed", None),

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -23,6 +24,8 @@ from sqlstream_operators.plan.changelog_spec import (
     DistinctValuesSpec,
     FirstRowSpec,
     GroupAggregateSpec,
+    JoinSideSpec,
+    JoinSpec,
     MultisetSpec,
     Ordering,
     TopNSpec,
@@ -46,6 +49,7 @@ Keyed = (
     | DeduplicateSpec
     | ChangelogNormalizeSpec
     | FirstRowSpec
+    | JoinSpec
 )
 Row = tuple[str | None, int, int]
 
@@ -107,6 +111,19 @@ SHORT = replace(
     state=state(StateTable("rows", "list", TOP.state.tables[0].key, (), (StateField("v", BIGINT, "v"),))),
     retracting=False,
 )
+W = Column("w", BIGINT)
+JOIN = JoinSpec(
+    state(
+        table("left", key=[P], sub=[DIGEST], value=[COUNT, V]),
+        table("right", key=[P], sub=[DIGEST], value=[COUNT, W]),
+    ),
+    "full",
+    (P,),
+    JoinSideSpec((V,), ("",), retracting=True),
+    JoinSideSpec((W,), ("",), retracting=True),
+    None,
+    (V, W),
+)
 APPENDED = ("short_top_n", "deduplicate", "first_row")
 
 
@@ -115,7 +132,7 @@ def name_of(spec: Keyed) -> str:
     return "short_top_n" if isinstance(spec, TopNSpec) and not spec.retracting else spec.kind
 
 
-SPECS: dict[str, Keyed] = {name_of(s): s for s in (GROUP, DISTINCT, TOP, SHORT, FIRST, CHANGELOG, KEEP)}
+SPECS: dict[str, Keyed] = {name_of(s): s for s in (GROUP, DISTINCT, TOP, SHORT, FIRST, CHANGELOG, KEEP, JOIN)}
 
 
 def inputs(kind: str, rows: Sequence[Row]) -> list[pa.Table]:
@@ -131,6 +148,12 @@ def inputs(kind: str, rows: Sequence[Row]) -> list[pa.Table]:
             return [rows_.append_column("f", weights)]
         case "top_n":
             return [rows_.append_column(WEIGHT_COLUMN, weights)]
+        case "join":
+            # The rows with an even value are those of the left.
+            both = rows_.append_column(WEIGHT_COLUMN, weights)
+            left = pa.array([v % 2 == 0 for _, v, _ in rows], pa.bool_())
+            right = both.filter(pc.invert(left)).rename_columns(["p", "w", WEIGHT_COLUMN])
+            return [both.filter(left), right]
         case "changelog_normalize":
             return [
                 rows_.append_column(

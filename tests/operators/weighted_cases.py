@@ -190,8 +190,10 @@ class Shards:
 
 
 def _add(into: Multiset, changes: pa.Table) -> None:
-    weights = changes.column(WEIGHT_COLUMN).to_pylist()
-    for row, weight in zip(rows_of(changes.drop_columns([WEIGHT_COLUMN])), weights, strict=True):
+    weighted = WEIGHT_COLUMN in changes.column_names
+    weights = changes.column(WEIGHT_COLUMN).to_pylist() if weighted else [1] * changes.num_rows
+    rows = changes.drop_columns([WEIGHT_COLUMN]) if weighted else changes
+    for row, weight in zip(rows_of(rows), weights, strict=True):
         into[row] += weight
         if not into[row]:
             del into[row]

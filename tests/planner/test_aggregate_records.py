@@ -145,7 +145,8 @@ CORNERS = [
     *("ARRAY_AGG([])", "ARRAY_AGG(DISTINCT [])", "ARRAY_AGG({'a': NULL})", "COUNT(DISTINCT [])", "MODE([])"),
     *("MAX([])", "ANY_VALUE([[]])", "MEDIAN(NULL)", "SUM(NULL)", "STRING_AGG([], ',')", "ENTROPY([])"),
     *(
-        "ARRAY_AGG(v ORDER BY NULL)",
+        "ARRAY_AGG(v ORDER BY 1 DESC)",
+        "ARRAY_AGG(v ORDER BY CAST(NULL AS INT))",
         "MAX(CAST(MAP{} AS MAP<STRING, INT>))",
         "ARRAY_AGG(NULL) FILTER (WHERE b)",
     ),
@@ -316,6 +317,16 @@ def test_a_separator_may_have_braces(setting: str, tmp_path: Path) -> None:
     _check(tmp_path, setting, calls)
 
 
-def test_an_order_by_that_orders_nothing_is_no_trouble_to_the_referee(tmp_path: Path) -> None:
-    """All rows are tied: which comes first is open."""
-    _check(tmp_path, "a window", ["LIST_SORT(ARRAY_AGG(v ORDER BY NULL))", "MIN(NULL)", "MAX_BY(s, NULL)"])
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_which_of_several_values_is_taken(setting: str, tmp_path: Path) -> None:
+    """The referee's choice, where DISTINCT or an ORDER BY that leaves ties, or is a constant, says little."""
+    calls = [
+        *("ANY_VALUE(DISTINCT x)", "ANY_VALUE(DISTINCT s ORDER BY s DESC)", "ANY_VALUE(s ORDER BY v DESC, x DESC)"),
+        *("ANY_VALUE(v ORDER BY b NULLS FIRST)", "ANY_VALUE(x ORDER BY s) FILTER (WHERE v < 3)", "ANY_VALUE(s ORDER BY 1)"),
+        *("ARRAY_AGG(v ORDER BY 1)", "ARRAY_AGG(v ORDER BY 1 DESC)", "LISTAGG(s ORDER BY CAST(NULL AS INT))"),
+        *("ARRAY_AGG(v ORDER BY s DESC)", "ARRAY_AGG(v ORDER BY s DESC NULLS FIRST, b DESC)", "ARRAY_AGG(x ORDER BY s, b)"),
+        *("LISTAGG(s ORDER BY v)", "ARRAY_AGG(s ORDER BY v)", "COLLECT(s ORDER BY v)"),
+        "LISTAGG(s ORDER BY v) FILTER (WHERE b)",
+        *("MIN(NULL)", "MAX_BY(s, NULL)"),
+    ]  # fmt: skip
+    _check(tmp_path, setting, calls)

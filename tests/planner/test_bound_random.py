@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+import duckdb
 from hypothesis import given as for_all
 from hypothesis import settings
 from hypothesis import strategies as st
 
 from tests.duckdb_batch import empty_duckdb
 from tests.examples import examples
-from tests.planner.bound import TABLES, given, referee
+from tests.planner.bound import TABLES, referee
 
-_WHOLE = {"t": ("k", "v"), "u": ("k", "w"), "q": ("a", "b")}
+_WHOLE = {"t": ("k", "x"), "u": ("k", "w"), "q": ("a", "b")}
 _COMPARE = ("=", "=", "=", "<", "<>", ">=")
 _CALLS = ("COUNT(*)", "MAX({c})", "SUM({c})", "COUNT(DISTINCT {c})")
 
 
 @dataclass(frozen=True)
 class Source:
-    """An item of FROM, and its whole-number columns as they are written behind it."""
+    """An item of FROM, and its columns of numbers as they are written behind it."""
 
     sql: str
     columns: tuple[str, ...]
@@ -107,7 +109,7 @@ def queries(draw: st.DrawFn, names: Names, outer: tuple[str, ...], depth: int = 
     tail = ""
     if kind == "group":
         call = draw(st.sampled_from(_CALLS)).format(c=draw(st.sampled_from(source.columns)))
-        items.append(f"CAST({call} AS INTEGER) AS c{len(items)}")
+        items.append(f"CAST({call} AS DOUBLE) AS c{len(items)}")
         tail = f" GROUP BY {', '.join(chosen)}"
         if depth > 0 and draw(st.booleans()):
             tail += f" HAVING {draw(conditions(names, tuple(chosen), depth - 1))}"
@@ -116,27 +118,36 @@ def queries(draw: st.DrawFn, names: Names, outer: tuple[str, ...], depth: int = 
         by = draw(st.sampled_from(source.columns))
         over = f"PARTITION BY {draw(st.sampled_from(source.columns))} ORDER BY {by} NULLS FIRST"
         items.append(
-            f"CAST({call.format(c=draw(st.sampled_from(source.columns)))} OVER ({over}) AS INTEGER) AS c{len(items)}"
+            f"CAST({call.format(c=draw(st.sampled_from(source.columns)))} OVER ({over}) AS DOUBLE) AS c{len(items)}"
         )
     if kind == "value" and depth > 0:
         inner = draw(froms(names, depth - 1))
         tied = f"{draw(st.sampled_from(inner.columns))} = {draw(st.sampled_from(source.columns))}"
         call = draw(st.sampled_from(_CALLS)).format(c=draw(st.sampled_from(inner.columns)))
-        items.append(f"CAST((SELECT {call} FROM {inner.sql} WHERE {tied}) AS INTEGER) AS c{len(items)}")
+        items.append(f"CAST((SELECT {call} FROM {inner.sql} WHERE {tied}) AS DOUBLE) AS c{len(items)}")
     word = "SELECT DISTINCT" if kind == "distinct" else "SELECT"
     return f"{word} {', '.join(items)} FROM {source.sql}{where}{tail}", len(items)
 
 
 _SMALL = st.none() | st.integers(0, 3)
+#: Of a DOUBLE also what is no finite number, and two zeros that are one value.
+_NUMBER = _SMALL | st.sampled_from([math.nan, math.inf, -math.inf, -0.0])
+_DATA = {t: st.lists(st.tuples(_SMALL, _NUMBER if t == "t" else _SMALL), max_size=6) for t in _WHOLE}
+
+
+def _rows(con: duckdb.DuckDBPyConnection, text: str) -> list[str]:
+    """The rows of a SELECT, sorted; which of two zeros stands for both is open."""
+    found = con.execute(text).fetchall()
+    return sorted(repr(tuple(0.0 if v == 0 else v for v in row)) for row in found)
 
 
 @for_all(
     query=st.builds(Names).flatmap(lambda names: queries(names, ())),
-    data=st.fixed_dictionaries({t: st.lists(st.tuples(_SMALL, _SMALL), max_size=6) for t in _WHOLE}),
+    data=st.fixed_dictionaries(_DATA),
 )
 @settings(max_examples=examples(60), deadline=None)
 def test_random_queries_are_bound_to_what_they_mean(
-    query: tuple[str, int], data: dict[str, list[tuple[int | None, int | None]]]
+    query: tuple[str, int], data: dict[str, list[tuple[int | None, float | None]]]
 ) -> None:
     text = referee(query[0])
     with empty_duckdb() as con:
@@ -144,4 +155,4 @@ def test_random_queries_are_bound_to_what_they_mean(
         for table, rows in data.items():
             for row in rows:
                 con.execute(f"INSERT INTO {table} ({', '.join(_WHOLE[table])}) VALUES (?, ?)", row)
-        assert given(con, text) == given(con, query[0]), text
+        assert _rows(con, text) == _rows(con, query[0]), text

@@ -267,6 +267,8 @@ def test_the_type_of(expression: str, type_: str) -> None:
             "LIST_SORT(l, 'ASC', 'NULLS')",
             "LIST_AGGREGATE(l, s)",
         ),
+        *("ARRAY_TO_JSON(i)", "ARRAY_TO_JSON(r)", "ARRAY_TO_JSON(m)", "ARRAY_TO_JSON(s)", "ROW_TO_JSON(l)"),
+        *("CARDINALITY(i)", "CARDINALITY(r)", "COALESCE()", "MAP_CONCAT()", "MAP_CONCAT(m)"),
         *(
             "LIST_AGGREGATE(l, NULL)",
             "ARRAY_TO_STRING(l, s)",

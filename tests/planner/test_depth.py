@@ -13,6 +13,9 @@ from sqlstream.planning import plan_file
 from sqlstream_planner.batch.to_duckdb import to_duckdb
 from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.sql.dialect.depth import LEVELS
+from tests.properties.in_process import run_here
+from tests.properties.referee import assert_same
+from tests.properties.updating import collecting
 
 TABLES = """CREATE TABLE t (k STRING, a BIGINT) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'csv');
 """
@@ -145,6 +148,29 @@ def test_a_deep_query_runs_as_explain_writes_it(tmp_path: Path, name: str) -> No
         "import duckdb, sys; c = duckdb.connect(); [c.execute(s) for s in sys.stdin.read().split(';\\n\\n')]"
     )
     subprocess.run([sys.executable, "-c", run], input=text, text=True, check=True, timeout=120)
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        (f"SELECT a{' + a' * 1500} AS x FROM t", [(1501,), (3002,)]),
+        (f"SELECT {'ABS(' * 1500}a{')' * 1500} AS x FROM t", [(1,), (2,)]),
+        (f"SELECT {'CASE WHEN a = 1 THEN 1 ELSE ' * 1000}a{' END' * 1000} AS x FROM t", [(1,), (2,)]),
+        (f"SELECT a AS x FROM {'(SELECT a + 1 AS a FROM ' * 500}t{')' * 500}", [(501,), (502,)]),
+        (f"SELECT a AS x FROM t WHERE a IN ({', '.join(map(str, range(2, 20_000)))})", [(2,)]),
+        (f"SELECT SUM(a{' - 1' * 1500}) AS x FROM t", [(-2997,)]),
+    ],
+    ids=["sum", "calls", "cases", "sub-queries", "list", "aggregate"],
+)
+def test_a_deep_query_runs_in_a_pipeline(tmp_path: Path, query: str, rows: list[tuple[int]]) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.csv").write_text("k,a\nx,1\ny,2\n")
+    (tmp_path / "p.sql").write_text(
+        f"{TABLES}CREATE TABLE out WITH ('connector' = 'blackhole') AS {query};\n"
+    )
+    with collecting() as collected:
+        run_here(plan_file(tmp_path / "p.sql"), tmp_path)
+        assert_same(collected.folded("out"), rows)
 
 
 def test_a_usual_query_is_explained_without_settings_of_depth() -> None:

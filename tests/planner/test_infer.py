@@ -342,6 +342,9 @@ def test_a_problem_becomes_a_diagnostic_with_its_place() -> None:
         ("count(name)", False),
         ("sum(price)", True),
         ("concat(name, name)", False),
+        ("concat_ws('-', name, name)", False),
+        ("concat_ws(name, 'a', 'b')", True),
+        ("concat_ws(NULL, 'a', 'b')", True),
         ("date_trunc('day', ts)", False),
     ],
 )

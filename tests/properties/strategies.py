@@ -103,13 +103,14 @@ def rows(draw: st.DrawFn, *, spread: int = 40, null_times: bool = True) -> dict[
     moment = BASE + timedelta(milliseconds=draw(st.integers(0, spread * 1000)))
     moment = draw(st.sampled_from([moment, moment.replace(microsecond=0)]))
     time = f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}"
+    special = st.sampled_from(["NaN", "Infinity", "-Infinity", "-0.0"])
     big = st.sampled_from([2**63 - 1, -(2**63), 0, 10**15])
     return {
         "k": draw(st.none() | st.integers(0, 3)),
         "s": draw(st.none() | st.sampled_from(["a", "b", "", "ü", "日本", "A'\"\\"])),
         "v": draw(st.none() | st.integers(-5, 5) | big),
         "d": draw(st.none() | st.decimals(-99, 99, places=2).map(str)),
-        "x": draw(st.none() | st.floats(-1e6, 1e6, allow_nan=False).map(lambda f: round(f, 3))),
+        "x": draw(st.none() | st.floats(-1e6, 1e6, allow_nan=False).map(lambda f: round(f, 3)) | special),
         "b": draw(st.none() | st.booleans()),
         "a": draw(st.none() | st.lists(st.none() | st.integers(0, 3), max_size=3)),
         "ts": None if null_times and draw(st.integers(0, 30)) == 0 else time,

@@ -26,6 +26,8 @@ QUERIES = [
     "SELECT ARRAY_AGG(v ORDER BY x DESC) AS m, LIST(v ORDER BY v NULLS FIRST, x DESC) AS n FROM t",
     "SELECT STRING_AGG(DISTINCT s, '-' ORDER BY s DESC) AS m, ARRAY_AGG(DISTINCT v ORDER BY v DESC) AS n FROM t",
     "SELECT SUM(v ORDER BY x), MAX(v ORDER BY x DESC), COUNT(v ORDER BY x), MEDIAN(s ORDER BY s DESC) FROM t",
+    # A position may stand in brackets.
+    "SELECT k, x FROM t ORDER BY (2) DESC LIMIT 3",
     # GROUPING
     "SELECT k, b, GROUPING() AS g, GROUPING_ID() AS h, COUNT(*) AS n FROM t GROUP BY CUBE (k, b)",
     "SELECT GROUPING() AS g, GROUPING(b) AS h, GROUPING(b, k) AS i, COUNT(*) AS n FROM t GROUP BY ROLLUP (k, b)",
@@ -79,6 +81,24 @@ SPELLED = {
     "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '20' SECOND)) GROUP BY window_start, window_end": ""
     "SELECT time_bucket(INTERVAL '20 seconds', ts) AS w, MODE(k ORDER BY k DESC) AS m, MODE(k ORDER BY k) AS l, "
     "MODE(DISTINCT v ORDER BY v DESC) AS n FROM t GROUP BY 1",
+    "SELECT window_start, ANY_VALUE(v ORDER BY x DESC) AS m, ANY_VALUE(s ORDER BY k DESC, x DESC) AS n, "
+    "ANY_VALUE(DISTINCT s ORDER BY s DESC) AS o, ANY_VALUE(s ORDER BY x DESC) FILTER (WHERE b) AS p, "
+    "ANY_VALUE(DISTINCT x) AS q FROM "
+    "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '20' SECOND)) GROUP BY window_start, window_end": ""
+    "SELECT time_bucket(INTERVAL '20 seconds', ts) AS w, ANY_VALUE(v ORDER BY x DESC) AS m, "
+    "ANY_VALUE(s ORDER BY k DESC, x DESC) AS n, MAX(s) AS o, ANY_VALUE(s ORDER BY x DESC) FILTER (WHERE b) AS p, "
+    "ANY_VALUE(x) AS q FROM t GROUP BY 1",
+    "SELECT window_start, LISTAGG(s ORDER BY x) AS m, ARRAY_AGG(s ORDER BY x) AS n, COLLECT(s ORDER BY x) AS o FROM "
+    "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '20' SECOND)) GROUP BY window_start, window_end": ""
+    "SELECT time_bucket(INTERVAL '20 seconds', ts) AS w, STRING_AGG(s ORDER BY x) AS m, ARRAY_AGG(s ORDER BY x) AS n, "
+    "ARRAY_AGG(s ORDER BY x) FILTER (WHERE s IS NOT NULL) AS o FROM t GROUP BY 1",
+    # Ties are in ascending order.
+    "SELECT window_start, ARRAY_AGG(x ORDER BY k DESC) AS m, ARRAY_AGG(v ORDER BY b, k) AS n, ARRAY_AGG(s ORDER BY 1 DESC) "
+    "AS o, ARRAY_AGG(a ORDER BY b DESC NULLS FIRST, k DESC) AS p FROM "
+    "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end": ""
+    "SELECT time_bucket(INTERVAL '1 minute', ts) AS w, ARRAY_AGG(x ORDER BY k DESC, x) AS m, "
+    "ARRAY_AGG(v ORDER BY b, k, v) AS n, ARRAY_AGG(s ORDER BY s) AS o, "
+    "ARRAY_AGG(a ORDER BY b DESC NULLS FIRST, k DESC, a) AS p FROM t GROUP BY 1",
     # Slices of overlapping windows are shared: what is first among them is not what came first.
     "SELECT window_end, MODE(k) AS m FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND, INTERVAL '20' "
     "SECOND)) GROUP BY window_start, window_end": ""

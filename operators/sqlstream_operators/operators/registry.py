@@ -10,6 +10,7 @@ from sqlstream_operators.operators.aggregate.distinct_values import DistinctValu
 from sqlstream_operators.operators.aggregate.group_aggregate import GroupAggregate
 from sqlstream_operators.operators.changelog.changelog_normalize import ChangelogNormalize
 from sqlstream_operators.operators.changelog.first_row import FirstRow
+from sqlstream_operators.operators.join.join import Join
 from sqlstream_operators.operators.top_n.deduplicate import Deduplicate
 from sqlstream_operators.operators.top_n.short_top_n import ShortTopN
 from sqlstream_operators.operators.top_n.top_n import TopN
@@ -22,6 +23,7 @@ from sqlstream_operators.plan.changelog_spec import (
     DistinctValuesSpec,
     FirstRowSpec,
     GroupAggregateSpec,
+    JoinSpec,
     SuppressUntilCloseSpec,
     TopNSpec,
     WindowTopNSpec,
@@ -48,6 +50,7 @@ OPERATORS: Mapping[type[OperatorSpec], Callable[[Any], Operator]] = {
     ChangelogNormalizeSpec: ChangelogNormalize,
     FirstRowSpec: FirstRow,
     SuppressUntilCloseSpec: SuppressUntilClose,
+    JoinSpec: Join,
 }
 
 

@@ -1,7 +1,7 @@
 """Whether the whole answer that a sink has been given is in the state, so that it can be given to another one.
 
-A group aggregate, a Top-N, a deduplication and a normalised changelog keep what they have emitted and not taken back.
-What is emitted once and for all (windows that close, rows without state) is not kept, and neither is what state forgets.
+A group aggregate, a Top-N, a deduplication, a join and a normalised changelog keep what they have emitted and not taken
+back. What is emitted once and for all (windows that close, rows without state) is not kept, nor what state forgets.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from sqlstream_operators.plan.changelog_spec import (
     ChangelogNormalizeSpec,
     DeduplicateSpec,
     GroupAggregateSpec,
+    JoinSpec,
     TopNSpec,
 )
 from sqlstream_operators.plan.spec import (
@@ -31,7 +32,7 @@ def keeps_answer(spec: OperatorSpec) -> bool:
     match spec:
         case GroupAggregateSpec(expiry=None, ttl_us=None) | TopNSpec(ttl_us=None):
             return True
-        case DeduplicateSpec(ttl_us=None) | ChangelogNormalizeSpec(ttl_us=None):
+        case DeduplicateSpec(ttl_us=None) | ChangelogNormalizeSpec(ttl_us=None) | JoinSpec(ttl_us=None):
             return True
     return False
 

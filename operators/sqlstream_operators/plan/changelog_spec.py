@@ -1,4 +1,4 @@
-"""Specs of the operators whose results change: group aggregate, distinct values, Top-N, deduplication, CDC.
+"""Specs of the operators whose results change: group aggregate, distinct values, Top-N, deduplication, CDC, joins.
 
 Changes are rows with a weight: WEIGHT_COLUMN (BIGINT, never NULL or 0) says how many times a row comes
 (positive) or goes (negative), as in DBSP's Z-sets (Budiu et al., VLDB 2023). A relation without the column is
@@ -19,6 +19,7 @@ from sqlstream_operators.plan.state_schema import StateSchema
 
 PICKS = ("first", "last", "all")
 RANKS = ("row_number", "rank", "dense_rank")
+JOINS = ("inner", "left", "right", "full", "semi", "anti")
 
 
 class _NoWatermark:
@@ -339,6 +340,73 @@ class SuppressUntilCloseSpec:
     def emits_changes(self) -> bool:
         """Whether a row that was given can be taken back."""
         return self.weighted and not self.final
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSideSpec:
+    """One side of a join: the columns that it has, and whether its rows can go.
+
+    `keys` are, in the order of the join's keys, the columns that a key is as it stands; '' where the key is computed.
+    Input: the keys, those of `columns` that no key is, and WEIGHT_COLUMN if `retracting`.
+    """
+
+    columns: Schema
+    keys: tuple[str, ...]
+    retracting: bool
+
+    @property
+    def stored(self) -> Schema:
+        """The columns that stand beside the keys in the input and in the state."""
+        return tuple(column for column in self.columns if column.name not in self.keys)
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSpec(_NoWatermark):
+    """Pairs of rows of two relations whose keys are equal and for which a condition holds, kept up to date.
+
+    Two inputs, `left` and `right`; the columns `keys` are called the same in both, all others have names of their own. A
+    key that is NULL equals no other. `condition` is a DuckDB predicate over the columns of both sides (None: none more).
+    `type`: an outer join ('left', 'right', 'full') gives a row of a side that is given whole, and has no partner, beside
+    NULLs; 'semi' and 'anti' give the rows of the left that have a partner, or none.
+
+    State: tables `left` and `right`, layout 'key': key = `keys`, sub-key = a BLOB (a digest of the row), value = a BIGINT
+    (how often it is there) and `stored` of the side. A count that would fall below 0 (a row that goes before it came) is
+    kept, and counts as 0. Rows with a NULL among their keys are kept of a side that is given whole ('anti': of the left),
+    so that the answer is in the state.
+
+    Output: the columns of the left, and of the right but for 'semi' and 'anti'; with WEIGHT_COLUMN where rows can go.
+    """
+
+    kind: ClassVar[str] = "join"
+
+    state: StateSchema
+    type: str
+    keys: Schema
+    left: JoinSideSpec
+    right: JoinSideSpec
+    condition: str | None
+    output: Schema
+    ttl_us: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.type not in JOINS:
+            raise ValueError(f"a join is one of {JOINS}, not {self.type!r}")
+        for side in (self.left, self.right):
+            if len(side.keys) != len(self.keys):
+                raise ValueError("each side says of every key which column it is")
+        names = [column.name for side in (self.left, self.right) for column in side.columns]
+        if len(set(names)) != len(names):
+            raise ValueError(f"two columns of a join have one name in {names}")
+
+    @property
+    def columns(self) -> Schema:
+        """The columns of both sides."""
+        return (*self.left.columns, *self.right.columns)
+
+    @property
+    def emits_changes(self) -> bool:
+        """Whether a row that was given can be taken back."""
+        return self.type not in ("inner", "semi") or self.left.retracting or self.right.retracting
 
 
 def column_of(columns: Schema, name: str) -> Column:

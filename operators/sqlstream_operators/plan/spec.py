@@ -26,6 +26,7 @@ from sqlstream_operators.plan.changelog_spec import (
     DistinctValuesSpec,
     FirstRowSpec,
     GroupAggregateSpec,
+    JoinSpec,
     SuppressUntilCloseSpec,
     TopNSpec,
     WindowTopNSpec,
@@ -230,6 +231,7 @@ OperatorSpec = (
     | ChangelogNormalizeSpec
     | FirstRowSpec
     | SuppressUntilCloseSpec
+    | JoinSpec
 )
 
 # -------------------------------------------------------------------------------------------------- stages

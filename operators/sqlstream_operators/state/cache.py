@@ -15,7 +15,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from sqlstream_operators.errors import StateCorruptionError
@@ -47,15 +47,19 @@ class Cache:
         chain: str,
         catch_up: Callable[[Cache, str], bool],
         build: Callable[[Cache], None],
+        former: Sequence[str] = (),
     ) -> Cache:
         """The slot `name` under `local_dir`, or a scratch slot if another task has it, holding the version
         `chain`.
 
         `catch_up(cache, marker)` brings a cache that is at `marker` to `chain`, or returns False if it can't;
-        `build(cache)` makes it from nothing.
+        `build(cache)` makes it from nothing. `former` are slots in which the content may be, as it was another state's
+        before an edit of the query: the first that is free is copied, which costs the same for every size.
         """
         cache = cls._acquire(local_dir, name, checkpoint)
         try:
+            if not cache.scratch and not cache.db_directory.exists():
+                cache._copy_one_of(local_dir / other for other in former)
             cache._bring_to(chain, catch_up, build)
         except BaseException:
             cache.close()
@@ -74,6 +78,30 @@ class Cache:
             lock = _try_lock(slot)
             if lock is not None:
                 return cls(slot, lock, True, checkpoint)
+
+    def _copy_one_of(self, others: Iterable[Path]) -> None:
+        """Make the database here a copy of another slot's, in hard links: what is in it is looked at afterwards."""
+        for other in others:
+            lock = _try_lock(other) if (other / "db").exists() else None
+            if lock is None:
+                continue
+            # Under another name until it is whole, as `restore` does. rocksdict raises nothing narrower for a broken one.
+            partial = self.slot / "db.partial"
+            shutil.rmtree(partial, ignore_errors=True)
+            try:
+                rocks = RocksBytes(other / "db")
+                try:
+                    rocks.checkpoint(partial)
+                finally:
+                    rocks.close()
+                with contextlib.suppress(FileNotFoundError):
+                    shutil.copyfile(other / "digests.json", self.slot / "digests.json")
+                partial.rename(self.db_directory)
+                return
+            except Exception:
+                continue
+            finally:
+                os.close(lock)
 
     def _bring_to(
         self, chain: str, catch_up: Callable[[Cache, str], bool], build: Callable[[Cache], None]
@@ -107,6 +135,11 @@ class Cache:
     def db_directory(self) -> Path:
         """Where RocksDB is, or will be."""
         return self.slot / "db"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a RocksDB: not once it was found to be damaged."""
+        return self._rocks is not None
 
     @property
     def rocks(self) -> RocksBytes:
@@ -195,15 +228,30 @@ class Cache:
         """Close RocksDB, give the slot back, and remove it if it was scratch."""
         try:
             self._close_rocks()
+        except Exception as error:  # rocksdict raises nothing narrower
+            if not is_damage(error):
+                raise
+            self.discard()
         finally:
             if self.scratch:
                 shutil.rmtree(self.slot, ignore_errors=True)
             os.close(self._lock)
 
+    def discard(self) -> None:
+        """Remove what is here, which is damaged: the next one to open the slot builds it from the checkpoint."""
+        with contextlib.suppress(Exception):
+            self._close_rocks()
+        shutil.rmtree(self.db_directory, ignore_errors=True)
+
     def _close_rocks(self) -> None:
         if self._rocks is not None:
             rocks, self._rocks = self._rocks, None
             rocks.close()
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether RocksDB says that one of its files has another content than it wrote."""
+    return "Corruption" in str(error)
 
 
 def local_name(file: StateFile) -> str:

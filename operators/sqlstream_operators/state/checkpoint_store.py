@@ -15,6 +15,7 @@ Durability and atomicity:
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import stat
@@ -27,6 +28,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyarrow import fs
+
+from sqlstream_operators.errors import MachineError, StorePlaceError
 
 _TEMPORARY = ".tmp-"
 _ABANDONED_S = 3600
@@ -35,6 +39,7 @@ _ABANDONED_S = 3600
 class CheckpointStore:
     """Files by name (relative, `/`-separated) under `uri`, a local path or a URI that pyarrow.fs can open.
 
+    Raises StorePlaceError for a URI of no file system that there is, MachineError if it can't be reached.
     With `sync=False` local files are not fsynced: for tests, and scratch that may be lost with the machine.
     """
 
@@ -42,13 +47,11 @@ class CheckpointStore:
         self.uri = str(uri)
         self.sync = sync
         self.settle_seconds = settle_seconds
+        if not self.uri or "\0" in self.uri:
+            raise StorePlaceError(f"{self.uri!r} is no path")
         self._local = Path(self.uri).absolute() if "://" not in self.uri else None
-        if (
-            self._local is None
-        ):  # pyarrow is imported for URIs only: it takes longer than a look at a local state
-            from pyarrow import fs
-
-            self._fs, self._root = fs.FileSystem.from_uri(self.uri)
+        if self._local is None:
+            self._fs, self._root = _opened(self.uri)
             if self.uri.startswith("file://"):
                 self._local = Path(self._root)
 
@@ -269,9 +272,9 @@ class CheckpointStore:
                     os.close(handle)
             yield staged, target
         except OSError as error:
-            if (
-                error.filename is None and error.errno is not None
-            ):  # a disk that is full does not say which file
+            # A disk that is full does not say which file, or names the one that is copied.
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            if error.errno is not None and (full or error.filename is None):
                 raise OSError(error.errno, error.strerror, str(target)) from error
             raise
         finally:
@@ -295,8 +298,22 @@ class CheckpointStore:
             os.close(handle)
 
 
+def _opened(uri: str) -> tuple[fs.FileSystem, str]:
+    """The file system of a URI and the path in it. Raises StorePlaceError and MachineError."""
+    # For URIs only: importing it takes longer than a look at a local state.
+    from pyarrow import fs
+
+    try:
+        filesystem, root = fs.FileSystem.from_uri(uri)
+    except ValueError as error:
+        raise StorePlaceError(f"{uri} can't be opened: {error}") from None
+    except OSError as error:
+        raise MachineError(f"{uri} can't be reached: {error}") from None
+    return filesystem, root
+
+
 def _files_below(folder: Path, prefix: str) -> Iterator[str]:
-    """The names of all files below a folder, which may be gone, with `prefix` before each."""
+    """The names of all files below a folder, which may be gone or none, with `prefix` before each."""
     try:
         with os.scandir(folder) as found:
             for item in found:
@@ -304,7 +321,7 @@ def _files_below(folder: Path, prefix: str) -> Iterator[str]:
                     yield from _files_below(folder / item.name, f"{prefix}{item.name}/")
                 elif _TEMPORARY not in item.name and item.is_file():
                     yield f"{prefix}{item.name}"
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
 
 

@@ -19,7 +19,7 @@ from typing import TypeVar
 from sqlstream_operators.errors import StateError
 from sqlstream_operators.plan.state_schema import StateSchema
 
-from .cache import Cache, catch_up_from, check_chain
+from .cache import Cache, catch_up_from, check_chain, is_damage
 from .checkpoint_store import CheckpointStore
 from .delta import encode_delta
 from .overlay import Row
@@ -98,7 +98,13 @@ class ShardStore(StateTables):
         super().__init__(schema, shard, shards, max_parallelism, self, self._version.schemas)
         slot = f"{_safe(schema.state_id)}-{shard:05d}-of-{shards:05d}"
         self._cache = Cache.open(
-            local_dir, slot, checkpoint, self._version.chain, self._catch_up, self._build
+            local_dir,
+            slot,
+            checkpoint,
+            self._version.chain,
+            self._catch_up,
+            self._build,
+            former=() if self._rescaling else self._version.writers,
         )
         self._committed: ShardVersion | None = None
         self._drop_absent()
@@ -123,8 +129,8 @@ class ShardStore(StateTables):
         A sequence of versions are those of all shards of another parallelism, in order: this shard takes
         its own key groups out of those that have any. `written_with` is the max_parallelism that they were written
         with (default: the same); with another one every key gets its new group. `local_dir` is any directory of this
-        machine; it may be lost. Raises StateCorruptionError if a file that is needed is damaged, StateSchemaError if
-        the keys differ.
+        machine; it may be lost. What is there of another state, with which this one goes on, is used. Raises
+        StateCorruptionError if a file that is needed is damaged, StateSchemaError if the keys differ.
         """
         return cls(
             schema,
@@ -151,7 +157,8 @@ class ShardStore(StateTables):
         """Close the local cache; writes that were not committed are dropped."""
         self.forget()  # now: this object is its own `base`, a cycle that is only collected much later
         try:
-            self._cache.rocks.settle()
+            if self._cache.is_open:
+                self._cache.rocks.settle()
         finally:
             self._cache.close()
 
@@ -184,7 +191,13 @@ class ShardStore(StateTables):
             schemas=self.schemas,
         )
         if self._rescaling or self._snapshot_due(new):
-            new = self._with_snapshot(new, delta)
+            try:
+                new = self._with_snapshot(new, delta)
+            except Exception as error:
+                # What is damaged here is in the checkpoint, whose deltas do as well; a later epoch makes the snapshot.
+                if self._rescaling or not is_damage(error):
+                    raise
+                self._cache.discard()
         self._committed = new
         return new
 
@@ -320,6 +333,9 @@ class ShardStore(StateTables):
             base_chain=old.chain,
         )
 
+    def _stored(self, name: str, size: int, digest: str) -> StateFile:
+        return StateFile(f"{self._folder}/files/{digest}-{name}", size, digest)
+
     def _upload_snapshot(self) -> tuple[StateFile, ...]:
         have = {file.name for file in self._version.snapshot}
         known = self._cache.load_digests()
@@ -336,14 +352,16 @@ class ShardStore(StateTables):
                 immutable = path.suffix in _IMMUTABLE
                 remembered = known.get(path.name) if immutable else None
                 if remembered is not None and remembered[0] == size:
-                    digest = str(remembered[1])
+                    file = self._stored(path.name, size, str(remembered[1]))
+                    # What the store lost is given to it again, after a look at what the cache has of it.
+                    there = file.name in have and self._checkpoint.size(file.name) == size
                 else:
-                    digest = file_digest(path)
-                if immutable:
-                    digests[path.name] = [size, digest]
-                file = StateFile(f"{self._folder}/files/{digest}-{path.name}", size, digest)
-                if file.name not in have:
+                    there = False
+                if not there:
+                    file = self._stored(path.name, size, file_digest(path))
                     self._checkpoint.put(file.name, path)
+                if immutable:
+                    digests[path.name] = [size, file.digest]
                 files.append(file)
         finally:
             shutil.rmtree(copy, ignore_errors=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +13,8 @@ from sqlstream_operators.plan.state_schema import StateSchema
 
 _CHUNK = 4 << 20
 _EARLIER_DIGEST = 32
+#: In the name of a file, the state and the shard that wrote it.
+_WRITER = re.compile(r"(?:^|/)state/([^/]+)/(\d{5}-of-\d{5})/")
 
 
 def digest_of(content: bytes) -> str:
@@ -122,6 +125,16 @@ class ShardVersion:
     rows: int = 0
     bytes: int = 0
     schemas: tuple[StateSchema, ...] = field(default=())
+
+    @property
+    def writers(self) -> tuple[str, ...]:
+        """The local caches of the tasks that wrote the files, `<state>-<shard>-of-<shards>`, the last one first.
+
+        They are of other states where the query was edited since.
+        """
+        deltas = (delta.file for delta in reversed((*self.earlier, *self.deltas)))
+        found = (_WRITER.search(file.name) for file in (*deltas, *self.snapshot) if file is not None)
+        return tuple(dict.fromkeys(f"{m[1]}-{m[2]}" for m in found if m))
 
     def below(self, folder: str, version: int) -> ShardVersion:
         """The same content under another number, where its files are in this folder of the store."""

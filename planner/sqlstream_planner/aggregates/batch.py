@@ -7,25 +7,22 @@ it to chance.
 
 from __future__ import annotations
 
-from sqlglot import exp
-
+from sqlstream_planner.aggregates.batch_parts import whole_order
 from sqlstream_planner.aggregates.function import BatchCall
 from sqlstream_planner.aggregates.parts import conditions_of
 from sqlstream_planner.aggregates.registry import function_of
-from sqlstream_planner.logical import AggregateCall, order_term, sql
+from sqlstream_planner.logical import AggregateCall, sql
 
 
 def in_order_of_arrival(call: AggregateCall) -> str:
     """The call over rows of its window, cast to the call's type."""
     function = function_of(call)
-    order = ", ".join(
-        order_term(sql(e), descending=d, nulls_first=n)
-        for e, d, n in call.order_by
-        if not isinstance(e.unnest(), exp.Literal | exp.Null)  # orders nothing, and DuckDB refuses it
-    )
-    if call.distinct and function.order_sensitive:
+    order = ""
+    if call.distinct and function.order_sensitive and not function.distinct_is_noop:
         direction = "DESC" if call.order_by and call.order_by[0][1] else "ASC"
         order = f"{sql(call.arguments[0])} {direction} NULLS LAST"
+    elif call.order_by:
+        order = whole_order(call)
     written = _written(call, order)
     if function.batch_in_order is not None:
         written = function.batch_in_order(call, written)

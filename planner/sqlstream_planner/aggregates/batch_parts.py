@@ -44,10 +44,14 @@ def varies(call: AggregateCall) -> bool:
     return bool(call.arguments) and bool(columns_of(call.arguments[0]))
 
 
+def whole_order(call: AggregateCall) -> str:
+    """The call's ORDER BY, and then the value, ascending with NULLs last."""
+    by_value = [f"{sql(call.arguments[0])} ASC NULLS LAST"] if varies(call) else []
+    return ", ".join([*terms_of(call), *by_value])
+
+
 def in_whole_order(call: AggregateCall, written: BatchCall) -> BatchCall:
     """In the call's order, ties of it and what has none in ascending order (NULLs last)."""
-    terms = terms_of(call)
-    by_value = [f"{written.arguments[0]} ASC NULLS LAST"] if varies(call) else []
     # DISTINCT leaves nothing to order by but the value itself.
-    order = terms if written.distinct and terms else [*terms, *by_value]
-    return replace(written, order=", ".join(order))
+    terms = terms_of(call) if written.distinct else []
+    return replace(written, order=", ".join(terms) or whole_order(call))

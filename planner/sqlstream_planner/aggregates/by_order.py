@@ -15,6 +15,7 @@ from sqlstream_planner.aggregates.function import (
     Multiset,
     Spelling,
 )
+from sqlstream_planner.aggregates.kept_values import kept_values
 from sqlstream_planner.aggregates.parts import (
     argument,
     filter_of,
@@ -102,7 +103,10 @@ ARG_MAX = AggregateFunction(
 
 
 def _first_comes(call: AggregateCall) -> Decomposition:
-    """The first non-NULL value in arrival order."""
+    """The first non-NULL value in the call's order, or else in that of arrival."""
+    if call.order_by:
+        kept, values = kept_values(call, nulls=False)
+        return Decomposition((kept,), f"list_extract({values}, 1)")
     partial = f"any_value({argument(call)}){filter_of(call)}"
     return Decomposition((Accumulator("any_value", call.field.type, partial, "any_value({f})"),), "{0}")
 

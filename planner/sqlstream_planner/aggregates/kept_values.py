@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlstream_operators.plan.types import BOOLEAN, array, struct
 from sqlstream_planner.aggregates.function import Accumulator, Decomposition
 from sqlstream_planner.aggregates.parts import argument, constants_of, filter_of, in_template
@@ -11,7 +13,10 @@ _FLATTEN = "flatten(list({f}) FILTER (WHERE {f} IS NOT NULL))"
 
 
 def kept_values(call: AggregateCall, *, nulls: bool) -> tuple[Accumulator, str]:
-    """The accumulator that keeps the values (NULLs too?), and SQL for the list of them in the call's order."""
+    """The accumulator that keeps the values (NULLs too?), and SQL for the list of them in the call's order.
+
+    Values that are equal in the call's ORDER BY are in ascending order, NULLs last.
+    """
     x = argument(call)
     where = filter_of(call) if nulls else filter_of(call, f"({x}) IS NOT NULL")
     if not call.order_by:
@@ -29,9 +34,19 @@ def kept_values(call: AggregateCall, *, nulls: bool) -> tuple[Accumulator, str]:
         types += [(f"n{position}", BOOLEAN), (f"k{position}", call.order_types[position])]
     partial = f"list({{{', '.join(parts)}, 'x': {x}}}){where}"
     element = struct(*types, ("x", call.argument_types[0]))
-    order = "'DESC', 'NULLS LAST'" if descending else "'ASC', 'NULLS FIRST'"
-    kept = Accumulator("ordered values", array(element), partial, _FLATTEN)
-    return kept, f"list_transform(list_sort({{0}}, {order}), lambda __e: __e.x)"
+    meaning = "ordered values" if nulls else "ordered values without nulls"
+    kept = Accumulator(meaning, array(element), partial, _FLATTEN)
+    keys = [name for name, _ in types]
+    sorted_ = _descending(keys) if descending else "list_sort({0}, 'ASC', 'NULLS FIRST')"
+    return kept, f"list_transform({sorted_}, lambda __e: __e.x)"
+
+
+def _descending(keys: Sequence[str]) -> str:
+    """SQL for the kept structs by descending `keys`, those that are equal in them by ascending value."""
+    by_value = "list_sort(list_transform({0}, lambda __e: {{'x': __e.x, 'e': __e}}), 'ASC', 'NULLS FIRST')"
+    fields = ", ".join(f"'{key}': __p.e.{key}" for key in keys)
+    placed = f"list_transform({by_value}, lambda __p, __i: {{{{{fields}, 'place': -__i, 'x': __p.x}}}})"
+    return f"list_sort({placed}, 'DESC', 'NULLS LAST')"
 
 
 def holistic(call: AggregateCall) -> Decomposition:

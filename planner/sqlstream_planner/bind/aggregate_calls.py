@@ -8,6 +8,7 @@ from sqlstream_operators.plan.types import INTEGER, NULL, UNKNOWN, SqlType
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.aggregates.function import AggregateFunction
 from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.bind.limits import is_constant, refuse_constant
 from sqlstream_planner.expressions.datatypes import nulls_as
 from sqlstream_planner.expressions.functions import catalogue
 from sqlstream_planner.expressions.functions.as_written import without_marks
@@ -294,5 +295,7 @@ class AggregateCalls:
             inner = ordered.this if isinstance(ordered, exp.Ordered) else ordered
             descending = bool(isinstance(ordered, exp.Ordered) and ordered.args.get("desc"))
             nulls_first = bool(isinstance(ordered, exp.Ordered) and ordered.args.get("nulls_first"))
+            if is_constant(inner):
+                refuse_constant(self._context, inner)
             terms.append((inner, descending, nulls_first))
         return tuple(terms), tuple(self._context.type_of(e, fields).type for e, _, _ in terms)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from sqlglot import exp
 
 from sqlstream_planner.bind.context import BindContext, fresh
@@ -40,9 +42,15 @@ def with_ordered(query: exp.Select) -> tuple[exp.Select, int]:
     made = query.copy()
     added = 0
     for ordered in made.args["order"].expressions:
-        inner = ordered.this if isinstance(ordered, exp.Ordered) else ordered
+        inner = _term(ordered)
         named = isinstance(inner, exp.Column) and len(inner.parts) == 1
-        if isinstance(inner, exp.Literal | exp.Var) or inner in given or (named and star):
+        if (
+            isinstance(inner, exp.Var)
+            or inner.is_int
+            or is_constant(inner)
+            or inner in given
+            or (named and star)
+        ):
             continue
         if inner.sql().lower() in names or (named and inner.name.lower() in names):
             continue
@@ -87,7 +95,7 @@ def bind_limit(
     terms: list[OrderTerm] = []
     extra: list[tuple[Field, exp.Expr]] = []
     for ordered in order.expressions if order is not None else []:
-        inner = ordered.this if isinstance(ordered, exp.Ordered) else ordered
+        inner = _term(ordered)
         _check_term(context, node, inner)
         id_ = _output(query, node, inner)
         if id_ is None:
@@ -123,18 +131,41 @@ def bind_limit(
     return Project(limited, tuple(fresh(f, context) for f in shown), tuple(column(f.id) for f in shown))
 
 
+def _term(ordered: exp.Expr) -> exp.Expr:
+    """What a term of an ORDER BY orders by, without brackets around it."""
+    return (ordered.this if isinstance(ordered, exp.Ordered) else ordered).unnest()
+
+
 def _check_term(context: BindContext, node: Node, inner: exp.Expr) -> None:
-    """Raises DiagnosticError for a position that the result does not have, and for ORDER BY ALL."""
+    """Raises DiagnosticError for a position that the result does not have, a literal, and ORDER BY ALL."""
     if isinstance(inner, exp.Var):
         context.unsupported(inner, f"ORDER BY {inner.name}", help="list the columns to order by")
-    if isinstance(inner, exp.Literal) and not inner.is_string:
-        position = int(inner.this) if inner.this.isdigit() else 0
+    if inner.is_int:
+        position = 0 if isinstance(inner, exp.Neg) else int(inner.this)
         if not 1 <= position <= len(node.fields):
             context.fail(
                 inner,
                 "SQL063",
-                f"ORDER BY {inner.this}, but the result has {counted(len(node.fields), 'column')}",
+                f"ORDER BY {inner.sql()}, but the result has {counted(len(node.fields), 'column')}",
             )
+    elif is_constant(inner):
+        refuse_constant(context, inner)
+
+
+def is_constant(term: exp.Expr) -> bool:
+    """Whether a term of an ORDER BY is a literal that is no whole number: DuckDB refuses it, as it orders nothing."""
+    bare = term.unnest()
+    return isinstance(bare, exp.Null | exp.Boolean) or (isinstance(bare, exp.Literal) and not bare.is_int)
+
+
+def refuse_constant(context: BindContext, term: exp.Expr) -> NoReturn:
+    """Raises DiagnosticError for a literal in an ORDER BY."""
+    context.fail(
+        term,
+        "SQL063",
+        f"ORDER BY {term.unnest().sql(dialect='duckdb')} orders nothing: it is the same in every row",
+        help="name a column; a name stands in double quotes or in none, as in ORDER BY price",
+    )
 
 
 def _output(query: exp.Query, node: Node, inner: exp.Expr) -> str | None:

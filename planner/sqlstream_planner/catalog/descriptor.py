@@ -18,7 +18,7 @@ from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.secrets.masking import SECRET_NAME
 
 if TYPE_CHECKING:
-    from sqlstream_operators.plan.spec import SourceSpec
+    from sqlstream_operators.plan.spec import SinkSpec, SourceSpec
     from sqlstream_planner.diagnostics import Diagnostic
     from sqlstream_planner.sql.statements import CreateTable
 
@@ -104,6 +104,8 @@ class BatchFiles:
 BatchForm = Callable[["SourceSpec", BatchFiles | None], str]
 #: What is wrong with a declared table beyond its options' names and values.
 Validation = Callable[["CreateTable", Settings], Iterable["Diagnostic"]]
+#: What is wrong with writing a table, once it is known which changes it gets and what their key is; None: nothing.
+SinkValidation = Callable[["SinkSpec"], "Diagnostic | None"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,7 @@ class ConnectorDescriptor:
     sink: SinkAbilities = SinkAbilities()
     batch: BatchForm | None = None
     validate: Validation = lambda table, settings: ()
+    validate_sink: SinkValidation = lambda sink: None
 
     def __post_init__(self) -> None:
         if bool(self.formats) != any(option.name == "format" for option in self.all_options):

@@ -102,7 +102,13 @@ class OptionDef:
     def read(self, text: str) -> OptionValue:
         """The value that `text` stands for. Raises ValueError saying what is accepted."""
         match self.kind:
-            case ValueKind.STRING | ValueKind.PATH:
+            case ValueKind.STRING:
+                return text
+            case ValueKind.PATH:
+                if "\0" in text:
+                    raise ValueError("a path: no name has a character of value 0")
+                if re.match(r"file://(?!localhost/)[^/]", text):  # what looks like a folder would be a host
+                    raise ValueError("a path, or file:/// and an absolute path")
                 return text
             case ValueKind.CHARACTER:
                 value = text.replace("\\t", "\t")

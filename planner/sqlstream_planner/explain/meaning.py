@@ -37,6 +37,9 @@ def meaning_text(meaning: Form) -> str:
     >>> price = form("column", form("source", "{}"), '{"name": "price", "type": "BIGINT"}')
     >>> meaning_text(form("<", form("number", "1"), form("+", price, form("number", "2"))))
     '(price + 2) > 1'
+    >>> minute = form("window", "TUMBLE", 60_000_000, 60_000_000, 0, price)
+    >>> meaning_text(form("window start", 1, minute))
+    'window_start of TUMBLE 1 minute over price'
     """
     text = _short(meaning, 0)
     return text if len(text) <= _LENGTH else f"{text[:_LENGTH]}…"
@@ -63,12 +66,6 @@ def _short(found: Argument, depth: int) -> str:
             return f"{'distinct ' if distinct else ''}{listed}{condition}"
         case "call", (str(name), *arguments):
             return f"{name}({', '.join(_short(a, depth + 1) for a in arguments if a is not None)})"
-        case "window", (str(kind), int(size), int(slide), int(offset), Form() as time):
-            lengths = (size,) if size == slide else (slide, size)
-            more = [f"offset {duration(offset)}"] if offset else []
-            return f"{kind}({', '.join([_short(time, depth + 1), *map(duration, lengths), *more])})"
-        case "window start" | "window end" | "window time", (_, Form() as window):
-            return f"{found.op} of {_short(window, depth + 1)}"
         case "source", (str(text),):
             source = json.loads(text)
             return str(source.get("options", {}).get("path", source.get("connector")))
@@ -88,12 +85,18 @@ def _short(found: Argument, depth: int) -> str:
             return " or ".join(dict.fromkeys(_short(c, depth + 1) for c in columns))
         case "string", (str(text),):
             return f"'{text}'"
+        case (("window start" | "window end" | "window time"), (_, Form("window") as window)):
+            return f"{found.op.replace(' ', '_')} of {_short(window, depth + 1)}"
+        case (("window start" | "window end" | "window time"), (_, str(kind), int(size), int(slide))):
+            return f"{found.op.replace(' ', '_')} of {_window(kind, size, slide)}"
+        case "window", (str(kind), int(size), int(slide), int(offset), Form() as time):
+            return f"{_window(kind, size, slide, offset)} over {_short(time, depth + 1)}"
         case "is null", (Form() as value,):
             return f"{_operand(value, depth)} is null"
         case "negative", (Form() as value,):
             return f"-{_operand(value, depth)}"
         case str(op), (Form() as first, Form() as second) if op in _BETWEEN:
-            if op in _TURNED and first.op in _CONSTANTS and second.op not in _CONSTANTS:
+            if op in _TURNED and _is_constant(first) and not _is_constant(second):
                 op, first, second = _TURNED[op], second, first
             return f"{_operand(first, depth)} {op} {_operand(second, depth)}"
         case str(op), args if op in _BETWEEN and len(args) > 2 and all(isinstance(a, Form) for a in args):
@@ -115,6 +118,17 @@ def _over(found: Form, depth: int) -> str:
         f"order by {', '.join(terms)}" if terms else "",
     ]
     return " ".join(filter(None, clauses))
+
+
+def _window(kind: str, size: int, slide: int, offset: int = 0) -> str:
+    """A kind of windows with its lengths, µs."""
+    step = {"HOP": f" every {duration(slide)}", "CUMULATE": f" in steps of {duration(slide)}"}.get(kind, "")
+    return f"{kind} {duration(size)}{step}{f' offset {duration(offset)}' if offset else ''}"
+
+
+def _is_constant(found: Form) -> bool:
+    value = found.args[0] if found.op == "negative" else found
+    return isinstance(value, Form) and value.op in _CONSTANTS
 
 
 def _operand(found: Form, depth: int) -> str:

@@ -14,10 +14,11 @@ from sqlstream_planner.catalog.options import BOTH, OptionDef, Role, ValueKind, 
 from sqlstream_planner.diagnostics import Diagnostic
 
 if TYPE_CHECKING:
-    from sqlstream_operators.plan.spec import SourceSpec
+    from sqlstream_operators.plan.spec import SinkSpec, SourceSpec
     from sqlstream_planner.catalog.descriptor import BatchFiles
     from sqlstream_planner.sql.statements import CreateTable
 
+_WRAPPED = "debezium-json.schema-include"
 _SOURCE = (Role.SOURCE,)
 _SINK = (Role.SINK,)
 _D, _S, _I = ValueKind.DURATION, ValueKind.STRING, ValueKind.INTEGER
@@ -79,6 +80,36 @@ def _refused(table: CreateTable, settings: Settings) -> Iterable[Diagnostic]:
         else:
             continue
         yield wrong_value("OPT003", option.key, option.value, accepted, option.value_span)
+
+
+def wrong_sink(sink: SinkSpec) -> Diagnostic | None:
+    """What is wrong with writing a table in its format and its folders; None: nothing is."""
+    format_ = sink.options.get("format", "").strip().lower()
+    partitions = {name.lower() for name in sink.partitioned_by}
+    if format_ == "debezium-json" and sink.options.get(_WRAPPED, "false").strip().lower() == "true":
+        return Diagnostic(
+            "OPT003",
+            f"option '{_WRAPPED}' is 'true'; expected 'false' for a table that is written",
+            notes=(f"`{sink.name}` is written: its messages are not wrapped in `schema` and `payload`",),
+            help="leave the option out",
+        )
+    if partitions and all(column.name.lower() in partitions for column in sink.schema):
+        return Diagnostic(
+            "CAT007",
+            f"`{sink.name}` is PARTITIONED BY all of its columns, so nothing is left to be in its files",
+            help="leave a column out of PARTITIONED BY",
+        )
+    changes = next((f for f in FORMATS if f.name == format_ and f.changelog), None)
+    if changes is None or sink.changelog != "retract" or sink.key is None:
+        return None
+    if partitions <= {name.lower() for name in sink.key}:
+        return None
+    return Diagnostic(
+        "CAT007",
+        f"`{sink.name}` is PARTITIONED BY ({', '.join(sink.partitioned_by)}), which an update of a "
+        f"row may change: its '{format_}' messages would be in two folders, without an order",
+        help=f"partition by columns of the key ({', '.join(sink.key)}), or not at all",
+    )
 
 
 def wrong_pattern(text: str | None) -> str | None:
@@ -172,4 +203,5 @@ DESCRIPTOR = ConnectorDescriptor(
     bounded=lambda settings: "source.monitor-interval" not in settings,
     batch=_batch,
     validate=_refused,
+    validate_sink=wrong_sink,
 )

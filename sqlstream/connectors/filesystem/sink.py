@@ -21,6 +21,7 @@ from pyarrow import fs
 from sqlstream.connectors.api import ConnectorContext, SinkPart
 from sqlstream.connectors.filesystem.changelog_writers import CHANGELOG_WRITERS
 from sqlstream.connectors.filesystem.columns import DEFAULT_PARTITION
+from sqlstream.connectors.filesystem.descriptor import wrong_sink
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import is_local, open_filesystem, resolve, without_credentials
 from sqlstream.connectors.filesystem.writers import WRITERS, Write, writer_session
@@ -30,7 +31,7 @@ from sqlstream_operators.duck.row_kinds import to_kinds
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.spec import KIND_COLUMN, SinkSpec
 from sqlstream_operators.plan.types import quote_identifier
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+from sqlstream_planner.diagnostics import DiagnosticError
 
 _HIDDEN = ".sqlstream"
 _STAGING = f"{_HIDDEN}/staging"
@@ -48,18 +49,9 @@ def checked_options(spec: SinkSpec) -> FileOptions:
     format_ = options.format
     if format_ not in _WRITERS:
         raise bad_option("format", format_, f"one of {', '.join(_WRITERS)} for a table that is written")
-    if options.schema_include:
-        raise bad_option("debezium-json.schema-include", "true", "'false' for a table that is written")
-    ordered = format_ in CHANGELOG_WRITERS and spec.changelog == "retract"
-    if ordered and spec.key is not None and not set(spec.partitioned_by) <= set(spec.key):
-        raise DiagnosticError(
-            Diagnostic(
-                "OPT003",
-                f"table {spec.name} is PARTITIONED BY ({', '.join(spec.partitioned_by)}), which an update of a "
-                f"row may change: its '{format_}' messages would be in two folders, without an order",
-                help=f"partition by columns of the key ({', '.join(spec.key)}), or not at all",
-            )
-        )
+    wrong = wrong_sink(spec)
+    if wrong is not None:
+        raise DiagnosticError(wrong)
     return options
 
 

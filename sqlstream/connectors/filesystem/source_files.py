@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -145,6 +145,7 @@ class SourceFiles:
         self._unsettled = {path: seen for path, seen in self._unsettled.items() if path in there}
         self._blocked = blocked if blocked < len(self._log.files) else None
         self._log.append(fresh, updates)
+        self._say_if_empty(found)
 
     def _due(self) -> bool:
         if self._looked_at is None:
@@ -250,6 +251,23 @@ class SourceFiles:
             replace(
                 diagnostic,
                 message=f"{diagnostic.message}; waiting for files",
+                severity="warning",
+            )
+        )
+
+    def _say_if_empty(self, found: Sequence[FileEntry]) -> None:
+        """Tell once that all there ever was are files with nothing in them: a run that ends at once should say why."""
+        empty = [entry.path for entry in found if not entry.size]
+        if not empty or len(empty) < len(found) or self._log.files or ("", 1) in self._told:
+            return
+        self._told.add(("", 1))
+        many = len(empty) > 1
+        self._tell(
+            Diagnostic(
+                "DAT004",
+                f"source `{self._name}` has no rows: "
+                + (f"its {len(empty)} files are empty: {listed(empty)}" if many else f"{empty[0]} is empty"),
+                notes=(f"{'a file is' if many else 'it is'} read when something is in it",),
                 severity="warning",
             )
         )

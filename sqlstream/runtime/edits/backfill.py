@@ -79,14 +79,6 @@ class HistoryGoneError(DiagnosticError):
         super().__init__(*(told for _, told in gone))
 
 
-def check_history(
-    program: Program, *, states: Collection[str], sinks: Collection[str], until: Manifest
-) -> None:
-    """Look whether all is there that `backfill` reads, before anything is begun. Raises HistoryGoneError."""
-    plan = cut_down(program.plan, states, sinks)
-    _history(plan, program.sources, _going_on(until, program.plan, plan))
-
-
 def backfill(
     program: Program,
     *,

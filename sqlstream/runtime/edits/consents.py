@@ -27,10 +27,15 @@ def consents_of(
             yield consent_of(edit, why)
     for sink in sinks:
         if any(source.name in gone for source in cut_down(now, (), (sink,)).sources):
-            yield Consent(f"fresh:{sink}", f"`{sink}`", why, "will have only what is read from now on")
+            yield sink_consent(sink, why)
 
 
 def consent_of(edit: StateEdit, why: Diagnostic) -> Consent:
     """What begins empty if history is gone: the fields of a state that are not kept, or all of it."""
     what = ", ".join(dict.fromkeys(f.meaning for f in edit.missing))
     return Consent(f"fresh:{edit.step}", title_of(edit.state) if edit.old is None else what, why)
+
+
+def sink_consent(sink: str, why: Diagnostic) -> Consent:
+    """That a new table is not given what its sources have had so far."""
+    return Consent(f"fresh:{sink}", f"`{sink}`", why, "will have only what is read from now on")

@@ -11,32 +11,35 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlstream.runtime.edits.consents import consent_of
+from sqlstream.runtime.edits.consents import consent_of, sink_consent
 from sqlstream.runtime.edits.history import History, Reading, SourceOf, history, sources_of, speed_of
 from sqlstream.runtime.edits.plan_parts import (
     Against,
     EditPlan,
+    SinkChange,
+    SinkPart,
     Size,
     SourceChange,
     SourcePart,
     StatePart,
+    is_accepted,
 )
-from sqlstream.runtime.edits.sink_parts import sink_parts
+from sqlstream.runtime.edits.sink_parts import sink_parts, with_history
+from sqlstream.runtime.edits.source_parts import source_parts, source_problems
 from sqlstream.runtime.edits.titles import title_of
 from sqlstream.runtime.loop.consent import Consent
 from sqlstream.runtime.loop.recovery import (
     committed_epoch,
     former_plan,
-    is_accepted,
     is_fresh_fork,
     program_fingerprint,
-    source_problems,
 )
 from sqlstream.runtime.loop.sink_edits import NOWHERE
 from sqlstream.runtime.loop.source_positions import go_on
 from sqlstream.storage.journal import Journal, digest_of
 from sqlstream.storage.manifest import Manifest, SourceState
 from sqlstream.storage.savepoints import Savepoint
+from sqlstream_operators.plan.cut_down import cut_down
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_planner.diagnostics import Written
@@ -65,9 +68,11 @@ def edit_plan(
     whether what must be read again is still there; without it that is taken for granted. `accept` is what was consented to.
     Raises DiagnosticError (STA001) if the old plan is damaged.
     """
-    before = former_plan(journal, manifest)
-    same_text = sql is not None and manifest.sql_digest == digest_of(sql.encode())
-    same_text = same_text or manifest.fingerprint == program_fingerprint(program)
+    is_same = manifest.fingerprint == program_fingerprint(program) and _states(manifest) == {
+        state.state_id: state.schema_id for state in program.states
+    }
+    before = program if is_same else former_plan(journal, manifest)
+    same_text = is_same or (sql is not None and manifest.sql_digest == digest_of(sql.encode()))
     sizes = {state.state_id: Size(state.rows, state.bytes) for state in manifest.states}
     fresh = savepoint is not None or is_fresh_fork(manifest)
     return _compare(
@@ -127,7 +132,7 @@ def first_plan(program: PhysicalPlan) -> EditPlan:
     return EditPlan(
         None,
         sources=tuple(SourcePart(s.name, s.connector, SourceChange.NEW) for s in program.sources),
-        sinks=tuple(sink_parts(None, program, (), same_text=False, new_sinks=False)[0]),
+        sinks=tuple(sink_parts(None, program, (), same_text=False, new_sinks=False)),
     )
 
 
@@ -169,15 +174,7 @@ def _compare(
     edits = [
         edit.fresh() if is_accepted(edit.step, accept) else edit for edit in decide(before.plan, now, nodes)
     ]
-    there = _history(edits, now, known, None if problems else source_of, before.rows_per_second)
-    consents: list[Consent] = []
-    states = []
-    for edit in edits:
-        part = _state(_agreed(edit, now, there), before, now, there)
-        states.append(part)
-        if not is_accepted(part.name, accept):
-            consents += _consents(part, now, there)
-    sinks, told = sink_parts(
+    sinks = sink_parts(
         before.plan if before.given else None,
         now,
         tuple(known.values()),
@@ -186,12 +183,27 @@ def _compare(
         written=written,
         accepted=lambda name: is_accepted(name, accept),
     )
+    there = _history(edits, sinks, now, known, None if problems else source_of, before.rows_per_second)
+    consents: list[Consent] = []
+    states = []
+    for edit in edits:
+        part = _state(_agreed(edit, now, there), before, now, there)
+        states.append(part)
+        if not is_accepted(part.name, accept):
+            consents += _consents(part, now, there)
+    specs = {spec.name: spec for spec in now.sinks}
+    for number, sink in enumerate(sinks):
+        if sink.from_history:
+            sinks[number] = found = with_history(sink, specs[sink.name], now, there)
+            if found.change is SinkChange.FROM_NOW_ON:
+                consents.append(_sink_consent(found, now, there))
+    told = [one for sink in sinks for one in sink.told]
     # Another source makes another answer: that is told, and not what follows from it.
     problems += [d for d in told if d.severity == "error" and (d.code == "STA013" or not problems)]
     return EditPlan(
         against,
         states=tuple(states),
-        sources=tuple(_sources(before, now, known)),
+        sources=tuple(source_parts(before.sources, before.parked, now, known)),
         sinks=tuple(sinks),
         problems=tuple(problems),
         warnings=tuple(d for d in told if d.severity == "warning"),
@@ -200,6 +212,10 @@ def _compare(
         notes=tuple(_key_groups(before.max_parallelism, now)),
         counts=Counter(f.verdict.value for part in states for f in part.fields),
     )
+
+
+def _states(manifest: Manifest) -> dict[str, str]:
+    return {state.state_id: state.schema_id for state in manifest.states}
 
 
 def _made_at(journal: Journal, manifest: Manifest, savepoint: Savepoint | None) -> int | None:
@@ -226,18 +242,22 @@ def _key_groups(before: int, now: PhysicalPlan) -> Iterable[str]:
 
 def _history(
     edits: Iterable[StateEdit],
+    sinks: Iterable[SinkPart],
     now: PhysicalPlan,
     known: Mapping[str, SourceState],
     source_of: SourceOf | None,
     rows_per_second: float | None,
 ) -> History:
-    """What is there of the sources that a state with missing fields is made of."""
+    """What is there of the sources that a state with missing fields, or a new sink, is made of."""
     wanted = {
         name
         for edit in edits
         if edit.new is not None and edit.needs_history
         for name in sources_of(now, edit.new.state.state_id)
     }
+    for sink in sinks:
+        if sink.from_history:
+            wanted |= {source.name for source in cut_down(now, (), (sink.name,)).sources}
     return history([s for s in now.sources if s.name in wanted], known, source_of, rows_per_second)
 
 
@@ -281,6 +301,12 @@ def _consents(part: StatePart, now: PhysicalPlan, there: History) -> Iterable[Co
         yield consent_of(part.edit, dataclasses.replace(why, severity="warning"))
 
 
+def _sink_consent(sink: SinkPart, now: PhysicalPlan, there: History) -> Consent:
+    read = cut_down(now, (), (sink.name,)).sources
+    why = next(there.missing[source.name] for source in read if source.name in there.missing)
+    return sink_consent(sink.name, dataclasses.replace(why, severity="warning"))
+
+
 def _fresh_results(states: Iterable[StatePart]) -> Iterable[str]:
     for part in states:
         missing = dict.fromkeys(f.meaning for f in part.fields if f.verdict is Verdict.FRESH)
@@ -288,32 +314,3 @@ def _fresh_results(states: Iterable[StatePart]) -> Iterable[str]:
             yield f"Not exact: `{part.name}` ({part.title}) begins empty, and counts only from now on."
         elif missing:
             yield f"Not exact: {', '.join(missing)} of `{part.name}` only from now on."
-
-
-# ----------------------------------------------------------------------------------------------- sources
-
-
-def _sources(before: _Before, now: PhysicalPlan, known: Mapping[str, SourceState]) -> Iterable[SourcePart]:
-    names = {(state.identity, state.folder): state.name for state in reversed(before.positions)}
-    used = {(state.identity, state.folder) for state in known.values()}
-    left = {s.name: s for s in before.sources if (s.identity, s.folder) not in used}
-    parked = {s.name for s in before.parked if (s.identity, s.folder) not in used}
-    for spec in now.sources:
-        state = known.get(spec.name)
-        if state is None:
-            change = SourceChange.OTHER if spec.name in {*left, *parked} else SourceChange.NEW
-            yield SourcePart(spec.name, spec.connector, change)
-            continue
-        was = names[state.identity, state.folder]
-        yield SourcePart(
-            spec.name,
-            spec.connector,
-            SourceChange.READS_ON,
-            "" if was == spec.name else was,
-            state.position,
-            state.rows,
-        )
-    reads = {spec.name for spec in now.sources if spec.name not in known}
-    for name, state in left.items():
-        if name not in reads:
-            yield SourcePart(name, state.connector, SourceChange.GONE, "", state.position, state.rows)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from sqlstream.runtime.edits.history import Reading
-from sqlstream.runtime.loop.consent import Consent
-from sqlstream_planner.diagnostics import Diagnostic, Span
+from sqlstream.runtime.loop.consent import Consent, ConsentNeededError
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span
 from sqlstream_planner.edits.verdict import FieldEdit, StateEdit, Verdict
 
 
@@ -148,7 +148,9 @@ class SinkChange(StrEnum):
 class SinkPart:
     """What one sink gets: `detail` says more, `notes` what differs, `at` is the place in the new file.
 
-    `result` is a sentence about what it does not have, "" if it is all of the new query's answer.
+    `result` is a sentence about what it does not have, "" if it is all of the new query's answer. `told` is what a run says
+    of it: a refusal is an error. One that `is_new` was not there before in the state's pipeline; `from_history` it is given
+    what the sources have had for it so far, which `readings` read again.
     """
 
     name: str
@@ -158,6 +160,10 @@ class SinkPart:
     notes: tuple[str, ...] = ()
     at: Span | None = None
     result: str = ""
+    told: tuple[Diagnostic, ...] = ()
+    is_new: bool = False
+    from_history: bool = False
+    readings: tuple[Reading, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data."""
@@ -167,6 +173,7 @@ class SinkPart:
             "change": self.change.value,
             "detail": self.detail,
             "notes": list(self.notes),
+            "reads": [reading.to_json() for reading in self.readings],
             "place": place(self.at),
         }
 
@@ -191,6 +198,34 @@ class EditPlan:
     notes: tuple[str, ...] = ()
     is_diff: bool = False
     counts: Mapping[str, int] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raise DiagnosticError unless a run may carry it out: refused (exit code 4), or ConsentNeededError (3)."""
+        if self.problems:
+            raise DiagnosticError(*self.problems, exit_code=4)
+        if self.consents:
+            raise ConsentNeededError(*self.consents)
+
+    @property
+    def edits(self) -> tuple[StateEdit, ...]:
+        """What becomes of the states; nothing if all go on as they are."""
+        edits = tuple(state.edit for state in self.states)
+        return () if all(edit.is_same for edit in edits) else edits
+
+    @property
+    def restated(self) -> tuple[str, ...]:
+        """The sinks that have the answer of another query and are brought to the new one's."""
+        return tuple(sink.name for sink in self.sinks if sink.change is SinkChange.BROUGHT)
+
+    @property
+    def new_sinks(self) -> tuple[str, ...]:
+        """The sinks that were not there before."""
+        return tuple(sink.name for sink in self.sinks if sink.is_new)
+
+    @property
+    def from_history(self) -> tuple[str, ...]:
+        """Those of the new sinks that are given what the sources have had for them."""
+        return tuple(sink.name for sink in self.sinks if sink.from_history)
 
     @property
     def exit_code(self) -> int:
@@ -256,6 +291,11 @@ class EditPlan:
             "summary": self.summary,
             "exit_code": self.exit_code,
         }
+
+
+def is_accepted(name: str, accept: Collection[str]) -> bool:
+    """Whether it was agreed that an operator's state, or a sink, begins in the middle of the input."""
+    return f"fresh:{name}" in accept or "fresh:all" in accept
 
 
 def place(at: Span | None) -> dict[str, Any] | None:

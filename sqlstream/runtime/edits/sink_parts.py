@@ -1,13 +1,14 @@
-"""What each sink gets when a pipeline goes on with another file: as `edits_by_sink` and a fork decide it."""
+"""What each sink gets when a pipeline goes on with another file: as `edits_by_sink` decides it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from sqlstream.runtime.edits.history import History
 from sqlstream.runtime.edits.plan_parts import SinkChange, SinkPart
-from sqlstream.runtime.loop.fork import without_answer
-from sqlstream.runtime.loop.sink_edits import NOWHERE, edits_by_sink
+from sqlstream.runtime.loop.sink_edits import NOWHERE, edits_by_sink, sinks_from_history
 from sqlstream.runtime.loop.watermarks import WindowEnds, window_ends
 from sqlstream.storage.manifest import SourceState
 from sqlstream_operators.plan.answers import missing_answers
@@ -44,58 +45,113 @@ def sink_parts(
     new_sinks: bool,
     written: Mapping[str, Written] = NOWHERE,
     accepted: Callable[[str], bool] = lambda name: False,
-) -> tuple[list[SinkPart], list[Diagnostic]]:
-    """The sinks of `now`, then those of `before` that it lacks; and what a run says of them.
+) -> list[SinkPart]:
+    """The sinks of `now`, then those of `before` that it lacks.
 
     `before` is None if nothing was read yet. With `new_sinks` all are new beside the state, and get the answer that it has.
     `sources` are where the sources go on; of a sink it may be `accepted` that it begins in the middle of the input.
     """
     if new_sinks:
-        problems = dict(without_answer(now))
-        return [_new(spec, now, problems) for spec in now.sinks], list(problems.values())
+        return [_begun(spec, now) for spec in now.sinks]
     if before is None:
-        return [SinkPart(spec.name, spec.connector, SinkChange.WHOLE) for spec in now.sinks], []
+        return [SinkPart(spec.name, spec.connector, SinkChange.WHOLE) for spec in now.sinks]
     parts: list[SinkPart] = []
-    told: list[Diagnostic] = []
     former = {spec.name for spec in before.sinks}
     read = {state.name for state in sources}
     unread = frozenset(spec.name for spec in now.sources if spec.name not in read)
+    new = [spec.name for spec in now.sinks if spec.name not in former]
+    history = sinks_from_history(new, now, unread, accepted)
     for spec, found in edits_by_sink(
         before, now, same_text=same_text, written=written, unread=unread, accepted=accepted
     ):
-        told += found
+        is_new = spec.name not in former
         if not found:
-            change = SinkChange.GOES_ON if spec.name in former else SinkChange.WHOLE
-            parts.append(SinkPart(spec.name, spec.connector, change))
+            change = SinkChange.WHOLE if is_new else SinkChange.GOES_ON
+            parts.append(SinkPart(spec.name, spec.connector, change, is_new=is_new))
             continue
         [first, *_] = found
         change = _CHANGES[first.code]
         detail = result = ""
-        if spec.name not in former and change is SinkChange.BROUGHT:
+        if is_new and change is SinkChange.BROUGHT:
             change = SinkChange.WHOLE
-            detail = "what was read is read again for it" if missing_answers(now, spec.name) else ""
-        if change is SinkChange.FROM_NOW_ON and spec.name not in former:
-            detail = "only what is read from now on"
-            result = f"`{spec.name}` has {detail}."
+        if change is SinkChange.FROM_NOW_ON and is_new:
+            detail, result = _only_from_now_on(spec.name)
         elif change is SinkChange.FROM_NOW_ON:
             detail = _from_when(spec, now, sources)
             result = f"`{spec.name}` has {detail}; what it was given before stays as it is."
         elif change is SinkChange.REFUSED:
             detail = first.code
-        parts.append(SinkPart(spec.name, spec.connector, change, detail, first.notes, first.span, result))
+        parts.append(
+            SinkPart(
+                spec.name,
+                spec.connector,
+                change,
+                detail,
+                first.notes,
+                first.span,
+                result,
+                tuple(found),
+                is_new,
+                spec.name in history,
+            )
+        )
     names = {spec.name for spec in now.sinks}
     for spec in before.sinks:
         if spec.name not in names:
             parts.append(SinkPart(spec.name, spec.connector, SinkChange.DROPPED, "what it has stays"))
-    return parts, told
+    return parts
 
 
-def _new(spec: SinkSpec, plan: PhysicalPlan, problems: Mapping[str, Diagnostic]) -> SinkPart:
-    """A sink that was given nothing yet of what the state has."""
-    if spec.name in problems:
-        problem = problems[spec.name]
-        return SinkPart(spec.name, spec.connector, SinkChange.REFUSED, problem.code, problem.notes)
-    if missing_answers(plan, spec.name):
+def with_history(part: SinkPart, spec: SinkSpec, now: PhysicalPlan, there: History) -> SinkPart:
+    """A new sink that is given what the sources have had for it, with what is read again: as it can be carried out.
+
+    Where that is not there any more, one of rows has only those from now on, and one that holds an answer is refused.
+    """
+    read = [source.name for source in cut_down(now, (), (spec.name,)).sources]
+    gone = next((there.missing[name] for name in read if name in there.missing), None)
+    if gone is None:
+        detail = "what was read is read again for it"
+        return replace(part, detail=detail, readings=tuple(there.readings[name] for name in read))
+    if spec.changelog == "append":
+        detail, result = _only_from_now_on(spec.name)
+        change = SinkChange.FROM_NOW_ON
+        return replace(part, change=change, detail=detail, result=result, told=(), from_history=False)
+    problem = Diagnostic(
+        "STA013",
+        f"the query writes the table `{spec.name}`, which it did not before",
+        part.at,
+        ("its answer is not in the state", gone.message, *gone.notes),
+        "leave this table out, or run the file with another --state-dir from what is there; nothing was changed",
+    )
+    return replace(
+        part,
+        change=SinkChange.REFUSED,
+        detail=problem.code,
+        notes=problem.notes,
+        told=(problem,),
+        from_history=False,
+    )
+
+
+def _only_from_now_on(sink: str) -> tuple[str, str]:
+    detail = "only what is read from now on"
+    return detail, f"`{sink}` has {detail}."
+
+
+def _begun(spec: SinkSpec, plan: PhysicalPlan) -> SinkPart:
+    """A sink beside a savepoint, which was given nothing yet of what the state has."""
+    missing = missing_answers(plan, spec.name)
+    if missing and spec.changelog == "retract":
+        problem = Diagnostic(
+            "SAV007",
+            f"the table `{spec.name}` would have only what changes from the savepoint on",
+            notes=(f"its answer up to there is not in the state: {', '.join(missing)}",),
+            help="run the file from the beginning with another --state-dir, or leave this table out",
+        )
+        return SinkPart(
+            spec.name, spec.connector, SinkChange.REFUSED, problem.code, problem.notes, told=(problem,)
+        )
+    if missing:
         return SinkPart(
             spec.name,
             spec.connector,

@@ -22,21 +22,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sqlstream.runtime.loop import watermarks
-from sqlstream.runtime.loop.sink_edits import NOWHERE, edits_by_sink
-from sqlstream.runtime.loop.source_positions import go_on
-from sqlstream.storage.journal import Journal, digest_of
-from sqlstream.storage.manifest import EpochPlan, Manifest, RunInfo, SourceState
+from sqlstream.storage.journal import Journal
+from sqlstream.storage.manifest import EpochPlan, Manifest, RunInfo
 from sqlstream_operators.plan import plan_json
-from sqlstream_operators.plan.spec import OperatorStep, PhysicalPlan, SourceSpec, Step
+from sqlstream_operators.plan.spec import OperatorStep, PhysicalPlan, Step
 from sqlstream_operators.plan.state_schema import StateSchema
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written
-from sqlstream_planner.edits.decide import decide
-from sqlstream_planner.edits.verdict import StateEdit
-from sqlstream_planner.physical.state_node import NO_NODES, StateNodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,161 +75,6 @@ def committed_epoch(last: Manifest | None) -> int:
 def is_fresh_fork(last: Manifest) -> bool:
     """Whether a state directory began with a savepoint, and no sink has been given anything of it."""
     return bool(last.origin) and not committed_epoch(last)
-
-
-def check_compatible(
-    journal: Journal,
-    last: Manifest,
-    program: PhysicalPlan,
-    *,
-    sql: str | None = None,
-    written: Mapping[str, Written] = NOWHERE,
-    new_sinks: bool = False,
-    accept: Collection[str] = (),
-) -> tuple[Diagnostic, ...]:
-    """Whether `program`, made of the text `sql`, can go on with the state that `last` names; warnings of what is decided.
-
-    It can if its sources go on from where they are (`source_problems`), and every sink with what it has
-    (`edits_by_sink`). A sink may be left out. A new one whose answer is not in the state is given what the sources have had
-    for it, or begins now if `accept` has it (`fresh:<sink>`). With `new_sinks` all are new, and get the answer up to there.
-    Shards and key groups may be others. Raises DiagnosticError with exit code 4 (STA011 sources, STA013 to STA015 sinks).
-    """
-    problems = [*_sources(journal, last, program)]
-    warnings: list[Diagnostic] = []
-    if not new_sinks and committed_epoch(last) and last.fingerprint != program_fingerprint(program):
-        same_text = sql is not None and last.sql_digest == digest_of(sql.encode())
-        read = go_on(last.positions, program.sources)
-        by_sink = edits_by_sink(
-            physical_plan(journal, last),
-            program,
-            same_text=same_text,
-            written=written,
-            unread=frozenset(spec.name for spec in program.sources if spec.name not in read),
-            accepted=lambda name: is_accepted(name, accept),
-        )
-        told = [one for _, found in by_sink for one in found]
-        warnings = [one for one in told if one.severity == "warning"]
-        # Another state or source makes another answer: that is told, and not what follows from it.
-        problems += [e for e in told if e.severity == "error" and (e.code == "STA013" or not problems)]
-    if problems:
-        raise DiagnosticError(*problems, exit_code=4)
-    return tuple(warnings)
-
-
-_OTHER_NAME = (
-    "give other data another table name: it is read from its beginning then; or run the file that wrote this state, or "
-    "give another --state-dir to start over"
-)
-_WAY_OUT = "run the file that wrote this state, or give another --state-dir to start over"
-
-
-def state_edits(
-    journal: Journal,
-    last: Manifest,
-    program: PhysicalPlan,
-    nodes: StateNodes = NO_NODES,
-    *,
-    accept: Collection[str] = (),
-) -> tuple[StateEdit, ...]:
-    """What becomes of the states that `last` names when `program` goes on from them; nothing if they are its own.
-
-    `nodes` are those of the program. What it lacks begins fresh, without the sources' history, for the operators that
-    are named in `accept` (`fresh:<step>`, `fresh:all`).
-    """
-    before = {state.state_id: state.schema_id for state in last.states}
-    if before == {state.state_id: state.schema_id for state in program.states}:
-        return ()
-    return tuple(
-        edit.fresh() if is_accepted(edit.step, accept) else edit
-        for edit in decide(former_plan(journal, last), program, nodes)
-    )
-
-
-def is_accepted(name: str, accept: Collection[str]) -> bool:
-    """Whether it was agreed that an operator's state, or a sink, begins in the middle of the input."""
-    return f"fresh:{name}" in accept or "fresh:all" in accept
-
-
-def _sources(journal: Journal, last: Manifest, program: PhysicalPlan) -> Iterable[Diagnostic]:
-    return source_problems(last.positions, lambda: physical_plan(journal, last), program)
-
-
-def source_problems(
-    read: Sequence[SourceState], plan: Callable[[], PhysicalPlan], program: PhysicalPlan
-) -> Iterable[Diagnostic]:
-    """What is wrong with `program` going on from the positions of the sources that `plan` has `read` (STA011).
-
-    Sources may go, and their positions are kept. New ones may come, but not into windows with others.
-    """
-    known = go_on(read, program.sources)
-    yield from _unidentified(plan, [s for s in program.sources if s.name in known and not s.identity])
-    used = {(state.identity, state.folder) for state in known.values()}
-    before = {state.name: state for state in reversed(read) if (state.identity, state.folder) not in used}
-    new = {spec.name: spec for spec in program.sources if spec.name not in known}
-    for name in before.keys() & new.keys():
-        state = before[name]
-        if new[name].connector != state.connector:
-            yield Diagnostic(
-                "STA011",
-                f"the table `{name}` was read by the connector '{state.connector}' and is now '{new[name].connector}'",
-                notes=(f"a position of '{state.connector}' means nothing to '{new[name].connector}'",),
-                help=_OTHER_NAME,
-            )
-        else:
-            yield Diagnostic(
-                "STA011",
-                f"the table `{name}` is other data than before",
-                notes=(
-                    *_identity_changes(state.identity, new[name].identity),
-                    "a position in the one means nothing in the other",
-                ),
-                help=f"if it is the same data in another place, add --source-moved {name}; if not, {_OTHER_NAME}",
-            )
-    for group in watermarks.source_groups(program):
-        for name in sorted(group & new.keys()):
-            others = sorted(group & known.keys())
-            if others:
-                yield Diagnostic(
-                    "STA011",
-                    f"the query reads the table `{name}`, which it did not before, into windows with `{others[0]}`",
-                    notes=(
-                        f"windows that `{others[0]}` has closed were given already, and would be given again with its rows",
-                    ),
-                    help=_WAY_OUT,
-                )
-
-
-def _unidentified(plan: Callable[[], PhysicalPlan], specs: Sequence[SourceSpec]) -> Iterable[Diagnostic]:
-    """Sources of which nobody said which data they are: they go on with the options that they had."""
-    before = {spec.name: spec for spec in plan().sources} if specs else {}
-    for spec in specs:
-        old = before.get(spec.name)
-        if old is not None and old.options != spec.options:
-            yield Diagnostic(
-                "STA011",
-                f"the table `{spec.name}` may be other data than before",
-                notes=(
-                    *_changes(old.options, spec.options),
-                    "which of its options decide that is not known, so they have to stay",
-                ),
-                help=_WAY_OUT,
-            )
-
-
-def _identity_changes(before: str, now: str) -> Iterable[str]:
-    """What differs between two identities of sources, in words."""
-    old, new = (json.loads(text) if text else {} for text in (before, now))
-    yield from _changes({**old.pop("options", {}), **old}, {**new.pop("options", {}), **new})
-
-
-def _changes(old: Mapping[str, object], new: Mapping[str, object]) -> Iterable[str]:
-    for key in sorted(old.keys() | new.keys()):
-        if old.get(key) != new.get(key):
-            yield f"{key} was {_shown(old.get(key))} and is {_shown(new.get(key))}"
-
-
-def _shown(value: object) -> str:
-    return "not set" if value is None else f"'{value}'"
 
 
 def physical_plan(journal: Journal, manifest: Manifest) -> PhysicalPlan:

@@ -38,6 +38,26 @@ def write(root: Path, files: dict[str, str]) -> Path:
         ),
         # In a container, whose path is the host's.
         ({"proc/self/cgroup": "0::/../../x\n", "sys/fs/cgroup/memory.max": f"{100 * MIB}"}, 100),
+        # Not what lies above the groups.
+        ({"proc/self/cgroup": "0::/../x\n", "sys/fs/memory.max": f"{100 * MIB}"}, None),
+        # Only the softer one, in a group with a colon; a limit of nothing says nothing.
+        (
+            {
+                "proc/self/cgroup": "0::/a:b\n",
+                "sys/fs/cgroup/a:b/memory.high": f"{200 * MIB}",
+                "sys/fs/cgroup/memory.max": "0",
+            },
+            200,
+        ),
+        # Version 1, where the group of the memory counts.
+        (
+            {
+                "proc/self/cgroup": "5:cpu:/other\n3:memory:/own\n",
+                "sys/fs/cgroup/memory/own/memory.limit_in_bytes": f"{500 * MIB}",
+                "sys/fs/cgroup/memory/other/memory.limit_in_bytes": f"{100 * MIB}",
+            },
+            500,
+        ),
         # Version 1, where "no limit" is a very large number.
         (
             {

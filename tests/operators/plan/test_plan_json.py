@@ -181,6 +181,7 @@ def test_what_stands_for_a_class_in_a_stored_plan_is_fixed() -> None:
             "distinct_values",
             "first_row",
             "group_aggregate",
+            "join",
             "suppress_until_close",
             "top_n",
             "window_aggregate",

@@ -192,3 +192,12 @@ def test_an_empty_file_can_be_opened(tmp_path: Path) -> None:
         assert (empty.read(), other.read()) == (b"", b"1")
     with pytest.raises(FileNotFoundError):
         store.open("z")
+
+
+def test_a_local_folder_may_have_any_name(tmp_path: Path) -> None:
+    for root in (tmp_path / "a?b", f"file://{tmp_path}/c"):
+        store = CheckpointStore(root)
+        store.below("sub/er").put("x", b"one")
+        assert store.is_local
+        assert store.list() == ["sub/er/x"]
+    assert (tmp_path / "a?b/sub/er/x").read_bytes() == b"one"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import hashlib
 import itertools
 import multiprocessing
+import os
 import pickle
 import shutil
 from collections import Counter
@@ -588,3 +590,56 @@ def test_a_lost_local_disk_is_no_loss(tmp_path: Path) -> None:
         bench.epoch(sums(("a", i, i)))
     with bench.open() as store:
         assert [n for _, _, n in content(store)] == list(range(8))
+
+
+@pytest.mark.parametrize("how", ["gone", "short"])
+def test_a_file_that_the_store_lost_comes_back_with_the_next_snapshot(tmp_path: Path, how: str) -> None:
+    """The cache has it; a snapshot that named it again without looking could not be restored anywhere."""
+    bench = Bench(tmp_path, OFTEN)
+    for epoch in range(20):
+        bench.epoch(sums(("a", epoch, epoch), tag=LONG))
+    kept = [file for file in bench.version.snapshot if file.name.endswith((".sst", ".blob"))]
+    for file in kept:
+        path = tmp_path / "checkpoint" / file.name
+        content = path.read_bytes()
+        path.unlink()
+        if how == "short":
+            path.write_bytes(content[:-1])
+    before = bench.version.snapshot
+    for epoch in range(20, 30):
+        bench.epoch(sums(("a", epoch, epoch), tag=LONG))
+    assert {f.name for f in kept} & {f.name for f in bench.version.snapshot}, "none of them was kept"
+    assert before != bench.version.snapshot
+    with bench.open("another") as store:
+        assert content_of(store) == [("a", epoch, epoch) for epoch in range(30)]
+
+
+def test_damage_of_the_cache_that_is_met_in_the_background_is_mended(tmp_path: Path) -> None:
+    """RocksDB tells of it when it is closed, after a compaction: the epoch's work is done by then."""
+    bench = Bench(tmp_path, OFTEN)
+    for epoch in range(20):
+        bench.epoch(sums(("a", epoch, epoch), tag=LONG))
+    for path in (tmp_path / "a").rglob("*.blob"):
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+    for epoch in range(20, 30):
+        bench.epoch(sums(("a", epoch, epoch), tag=LONG))
+    for executor in ("a", "another"):
+        with bench.open(executor) as store:
+            assert content_of(store) == [("a", epoch, epoch) for epoch in range(30)]
+
+
+def content_of(store: StateStore) -> list[tuple[Any, ...]]:
+    return sorted(content(store))
+
+
+def test_a_full_disk_is_that_of_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(source: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(source))
+
+    (tmp_path / "file").write_bytes(b"x")
+    monkeypatch.setattr(shutil, "copyfile", full)
+    with pytest.raises(OSError, match="No space left") as raised:
+        CheckpointStore(tmp_path / "copy").put("state/x", tmp_path / "file")
+    assert raised.value.filename == str(tmp_path / "copy/state/x")

@@ -7,18 +7,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.operators.window.windows import (
     closed,
     closed_upto,
     count_windows,
+    dead_slices_upto,
     expand,
+    next_window_end,
     slice_end,
     window_ends_of_slice,
     window_start,
+    window_start_sql,
 )
 from sqlstream_operators.plan.spec import WindowKind, WindowSpec
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN
+
+DUCK = DuckSession()
 
 
 def naive_windows(window: WindowSpec, time: int) -> set[tuple[int, int]]:
@@ -98,3 +104,32 @@ def test_closed_at_the_ends_of_int64() -> None:
 def test_infinite_timestamps_are_refused(time: int) -> None:
     with pytest.raises(DataError, match=str(time)):
         slice_end(WindowSpec(WindowKind.TUMBLE, 10, 10), np.array([0, time], dtype=np.int64))
+
+
+@settings(max_examples=100, deadline=None)
+@given(windows(), st.integers(-60, 60))
+def test_what_closed_windows_leave_behind(window: WindowSpec, upto: int) -> None:
+    """The next end is that of some window; a slice is dead if and only if no open window has its rows."""
+    near = range(upto - 90, upto + 90)
+    found = {(start, end) for time in near for start, end in naive_windows(window, time)}
+    assert next_window_end(window, upto) == min(end for _, end in found if end > upto)
+    dead = dead_slices_upto(window, upto)
+    for time in range(upto - 40, upto + 40):
+        end = int(slice_end(window, np.array([time], np.int64))[0])
+        is_open = any(e > upto for _, e in naive_windows(window, time))
+        if naive_windows(window, time):
+            assert (end > dead) == is_open
+
+
+def test_the_ends_of_int64_stay() -> None:
+    window = WindowSpec(WindowKind.HOP, 30, 10, 0)
+    for mark in (WATERMARK_MIN, WATERMARK_MAX):
+        assert next_window_end(window, mark) == dead_slices_upto(window, mark) == mark
+
+
+@settings(max_examples=60, deadline=None)
+@given(windows(), st.integers(-60, 60))
+def test_sql_for_the_start_of_a_window(window: WindowSpec, time: int) -> None:
+    for start, end in naive_windows(window, time):
+        [row] = DUCK.query(f"SELECT {window_start_sql(window, f'({end})')} AS s").to_pylist()
+        assert row["s"] == start

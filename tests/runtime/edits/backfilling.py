@@ -23,6 +23,7 @@ from sqlstream.storage.field_ids import FieldIds
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import Manifest, RunInfo, StateVersions
 from sqlstream_operators.plan import plan_json
+from sqlstream_operators.plan.answers import missing_answers
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.shard_store import ShardStore
@@ -127,7 +128,8 @@ class World:
     def adopt(self, query: str, made: Backfilled, state: str = "state") -> None:
         """Let the query go on with what was backfilled, in this state directory, as if it began there.
 
-        All of its sinks get their whole answer from the state, as those of a run that starts from a savepoint do.
+        All of its sinks get their whole answer from the state, as those of a run that starts from a savepoint do; nothing
+        if it is not there for all of them.
         """
         program, journal, last = self.program(query, state), Journal(self.store(state)), self.last(state)
         fields = FieldIds({}).after(program.plan.states)
@@ -141,6 +143,7 @@ class World:
             )
             for schema in program.plan.states
         )
+        given = not any(missing_answers(program.plan, sink.name) for sink in program.plan.sinks)
         void = last.carried_on(last.epoch + 1, RUN, previous=0)
         adopted = replace(
             void,
@@ -148,7 +151,7 @@ class World:
             plan_digest=journal.put_physical_plan(program.text),
             sources=tuple(made.sources[spec.name] for spec in program.plan.sources),
             states=states,
-            origin="a backfill",
+            origin="a backfill" if given else "",
         )
         assert journal.publish(adopted)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 
 from sqlstream.runtime.spark.masters import is_local
-from sqlstream.runtime.spark.session import package_roots, session_conf, start_session
+from sqlstream.runtime.spark.session import jvm_memory, package_roots, session_conf, start_session
+from sqlstream_operators.duck import memory
 from sqlstream_planner.diagnostics import DiagnosticError
 
 ROOT = Path(__file__).parents[3]
@@ -59,6 +61,35 @@ def test_remote_executors_get_no_settings_of_this_machine(tmp_path: Path) -> Non
         not {"spark.driver.host", "spark.python.daemon.module", "spark.executorEnv.PYTHONPATH"} & conf.keys()
     )
     assert "Tiered" not in conf["spark.driver.extraJavaOptions"]
+
+
+def test_settings_follow_the_machine_and_the_folder(tmp_path: Path) -> None:
+    short, long = (Path("/" + "x" * (length - 1)) for length in (60, 61))
+    assert "spark.python.unix.domain.socket.dir" not in session_conf("local", {}, short)
+    assert session_conf("local", {}, long)["spark.python.unix.domain.socket.dir"] == "/tmp"
+    assert "io.tmpdir" not in session_conf("local", {}, tmp_path / "a b")["spark.driver.extraJavaOptions"]
+    conf = session_conf("local-cluster[1,1,1024]", {}, tmp_path)
+    assert conf["spark.executorEnv.TMPDIR"] == str(tmp_path)
+    assert conf["spark.executorEnv.PYTHONPATH"] == os.pathsep.join(package_roots())
+
+
+@pytest.mark.parametrize(
+    ("there_is", "heap"), [(1 << 30, 512 << 20), (4 << 30, 1 << 30), (8 << 30, 2 << 30), (64 << 30, 2 << 30)]
+)
+def test_the_heap_is_a_quarter_of_the_memory_within_bounds(
+    there_is: int, heap: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "available", lambda: there_is)
+    assert jvm_memory() == heap
+    assert session_conf("local", {}, Path("/x"))["spark.driver.memory"] == f"{heap >> 20}m"
+
+
+def test_packages_that_are_installed_need_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each folder stands there once, and those of an installation are found by every Python."""
+    own = [str(ROOT), str(ROOT / "planner"), str(ROOT / "operators")]
+    assert package_roots() == tuple(own)
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: own[0] if name == "purelib" else own[2])
+    assert package_roots() == (own[1],)
 
 
 def test_connect_is_refused_clearly() -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import Kind
+from sqlstream_planner.diagnostics import counted
 from sqlstream_planner.expressions.functions.call import Call, NotTypableError
 from sqlstream_planner.name_lists import names_in
 
@@ -133,8 +134,7 @@ def check_constants(call: Call) -> None:
     """Raise NotTypableError where DuckDB would refuse an argument once the query runs."""
     if call.name in _ONE_ARGUMENT and len(call.types) != 1:
         raise NotTypableError(f"`{call.name}` takes one argument")
-    if call.name == "row_to_json" and call.types[0].type.kind not in (Kind.STRUCT, Kind.UNKNOWN):
-        raise NotTypableError(f"`{call.name}` takes a struct, this is {call.types[0].type}")
+    _check_kinds(call)
     if call.name == "switch" and not (len(call.nodes) > 1 and isinstance(call.nodes[1].unnest(), exp.ToMap)):
         raise NotTypableError("the cases of `switch` are written as a map: SWITCH(x, MAP {1: 'a', 2: 'b'})")
     for record in CONSTANT_ARGUMENTS:
@@ -144,6 +144,25 @@ def check_constants(call: Call) -> None:
         _check_strftime(call)
     if call.name in JSON_PATHS and len(call.types) > 1:
         has_wildcard(call, 1)
+
+
+#: What the first argument of these is, whatever their signature says.
+_KINDS = {
+    "array_to_json": ("an array", frozenset({Kind.ARRAY})),
+    "row_to_json": ("a struct", frozenset({Kind.STRUCT})),
+    "cardinality": ("an array or a map", frozenset({Kind.ARRAY, Kind.MAP})),
+}
+#: How many arguments these take at the least, whatever their signature says.
+_AT_LEAST = {"coalesce": 1, "map_concat": 2}
+
+
+def _check_kinds(call: Call) -> None:
+    what, kinds = _KINDS.get(call.name, ("", frozenset(Kind)))
+    if call.types and call.types[0].type.kind not in kinds | {Kind.NULL, Kind.UNKNOWN}:
+        raise NotTypableError(f"`{call.name}` takes {what}, this is {call.types[0].type}")
+    least = _AT_LEAST.get(call.name, 0)
+    if len(call.types) < least:
+        raise NotTypableError(f"`{call.name}` takes at least {counted(least, 'argument')}")
 
 
 def _check(call: Call, record: ConstantArgument) -> None:

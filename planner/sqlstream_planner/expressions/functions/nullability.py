@@ -12,7 +12,7 @@ from sqlstream_planner.name_lists import names_in
 _NEVER_NULL = frozenset(
     names_in(
         """
-    abs upper lower length char_length character_length concat concat_ws trim ltrim rtrim lpad rpad
+    abs upper lower length char_length character_length concat trim ltrim rtrim lpad rpad
     replace reverse repeat left right substring substr strpos instr position starts_with ends_with
     prefix suffix contains regexp_matches regexp_full_match regexp_replace round ceil ceiling floor
     trunc sign greatest least hash md5 sha1 sha256 to_json json_object json_array list_value list_pack
@@ -36,7 +36,7 @@ _OF_FINITE_TIMES = frozenset(
 #: Types with infinite values.
 INFINITE_TIMES = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
 # These skip NULL arguments: the result is NULL only if all are.
-_SKIP_NULLS = frozenset({"coalesce", "ifnull", "greatest", "least", "concat_ws"})
+_SKIP_NULLS = frozenset({"coalesce", "ifnull", "greatest", "least"})
 # These are not NULL, whatever the arguments are.
 COUNTS = frozenset(
     names_in(
@@ -54,6 +54,8 @@ def nullable(name: str, typed: Sequence[TypedExpr]) -> bool:
         return False
     if name in _SKIP_NULLS:
         return all(t.nullable for t in typed)
+    if name == "concat_ws":  # skips NULLs too, but its separator can't be one
+        return typed[0].nullable
     if name in _OF_FINITE_TIMES and any(t.type.kind in INFINITE_TIMES for t in typed):
         return True
     return name not in _NEVER_NULL or any(t.nullable for t in typed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlstream_planner.logical import Node, Project, Sink, substitute, transform
+from sqlstream_planner.logical import Node, Project, Sink, columns_of, substitute, transform
 
 
 def merge_projections(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
@@ -27,6 +27,9 @@ def merge_projections(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
         if not all(isinstance(e, exp.Column) for e in below.items):
             return node
         inside = {f.id: e for f, e in zip(below.fields, below.items, strict=True)}
+        read = {id_ for e in node.items for id_ in columns_of(e)}
+        if any(f.id in read and f.id not in inside for f in below.input.fields):
+            return node  # in a sub-query: it is a column of the rows around it, which has the same id
         return Project(below.input, node.fields, tuple(substitute(e, inside) for e in node.items))
 
     return transform(roots, rewrite)

@@ -55,10 +55,13 @@ def share_equal_subplans(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
 
 def _disambiguated(node: Node, inputs: tuple[Node, ...]) -> tuple[Node, ...]:
     """The inputs, columns under the ids that they had where others would not do: in a Join of a relation with itself,
-    and around a sub-query, which names them deep inside.
+    around a sub-query, which names them deep inside, and there, where they would have the ids of the rows around it.
     """
     if not isinstance(node, Join | Apply):
-        return inputs
+        return tuple(
+            _under(after, before.fields) if _reads_around(node, before, after) else after
+            for before, after in zip(node.inputs, inputs, strict=True)
+        )
     found: list[Node] = []
     for before, after in zip(node.inputs, inputs, strict=True):
         taken = {f.id for i in found for f in i.fields}
@@ -66,6 +69,15 @@ def _disambiguated(node: Node, inputs: tuple[Node, ...]) -> tuple[Node, ...]:
             after = _under(after, before.fields)
         found.append(after)
     return tuple(found)
+
+
+def _reads_around(node: Node, before: Node, after: Node) -> bool:
+    """Whether a node of a sub-query reads a column of the rows around it that would be one of its input's by its id."""
+    added = {f.id for f in after.fields} - {f.id for f in before.fields}
+    if not added:
+        return False
+    read = set(node.references()).union(*(columns_of(e) for e in node.expressions()))
+    return bool(added & read)
 
 
 def _under(node: Node, fields: Fields) -> Node:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sqlstream_planner.catalog.descriptor import Connectors
-from sqlstream_planner.diagnostics import either, refuse
+from sqlstream_planner.diagnostics import DiagnosticError, either, refuse
 from sqlstream_planner.logical import (
     ChangelogNormalize,
     GroupAggregate,
@@ -82,7 +82,11 @@ def _informed(root: Sink, changes: Changes, keys: UniqueKeys) -> Sink:
     forgets = any(getattr(node, "ttl_us", None) is not None for node in walk((root,)))
     # A row that comes for a key that is taken is an error: the sink is told that it comes, not that it replaces.
     mode = "retract" if updating or sink.on_conflict == "error" else "append"
-    return replace(root, sink=replace(sink, changelog=mode, key=best, forgets=forgets))
+    informed = replace(sink, changelog=mode, key=best, forgets=forgets)
+    wrong = connector.validate_sink(informed)
+    if wrong is not None:
+        raise DiagnosticError(replace(wrong, span=root.at))
+    return replace(root, sink=informed)
 
 
 def _takers(connectors: Connectors) -> str:

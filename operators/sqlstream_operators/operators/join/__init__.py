@@ -1,0 +1,1 @@
+"""Joins: pairs of the rows of two relations, kept up to date."""

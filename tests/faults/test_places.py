@@ -1,0 +1,79 @@
+"""Places that can't be: URIs of nothing, paths with a zero byte, files where folders should be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyarrow import fs
+
+from sqlstream.cli.main import run_cli
+from tests.faults.commands import COUNTS, pipeline, sqlstream
+
+Captured = pytest.CaptureFixture[str]
+COMMANDS = (["run", "p.sql"], ["plan", "p.sql"], ["state", "list", "p.sql"], ["savepoint", "list", "p.sql"])
+
+
+@pytest.mark.parametrize("place", ["http://x/y", "foo://x", "file://state/x", "a\0b", ""])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_state_directories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured, command: list[str], place: str
+) -> None:
+    pipeline(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert run_cli([*command, "--state-dir", place]) == 2
+    said = capsys.readouterr().err
+    assert "error[PRJ006]: " in said
+    assert "file:///" in said
+
+
+def test_one_that_can_not_be_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    def away(uri: str) -> None:
+        raise OSError(f"When resolving region for {uri}: AWS Error NETWORK_CONNECTION")
+
+    pipeline(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        "pyarrow.fs.FileSystem", type("Away", (fs.FileSystem,), {"from_uri": staticmethod(away)})
+    )
+    for command in COMMANDS:
+        assert run_cli([*command, "--state-dir", "s3://bucket/x"]) == 5
+        assert "error[ENV005]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", ["file://in", "file://in/x.csv", "in\0x"])
+@pytest.mark.parametrize("table", ["in", "out"])
+def test_paths_of_tables(tmp_path: Path, capsys: Captured, path: str, table: str) -> None:
+    sink = "'filesystem', 'path' = 'out', 'format' = 'json')"
+    sql = COUNTS.replace("'print')", sink).replace("SUM(v)", "v").replace(" GROUP BY k", "")
+    (tmp_path / "p.sql").write_text(sql.replace(f"'path' = '{table}'", f"'path' = '{path}'"))
+    assert run_cli(["check", str(tmp_path / "p.sql")]) == 1
+    said = capsys.readouterr().err
+    assert "error[OPT003]: `path` can't be '" in said
+
+
+def test_where_savepoints_are_copied_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    pipeline(tmp_path)
+    assert sqlstream(tmp_path, "run", "p.sql").returncode == 0
+    monkeypatch.chdir(tmp_path)
+    assert run_cli(["savepoint", "create", "p.sql", "one"]) == 0
+    for place, code in {
+        "p.sql": "SAV004",
+        "p.sql/x": "SAV004",
+        "/dev/null": "SAV004",
+        "in": "SAV004",
+        "": "PRJ006",
+        "http://x/y": "PRJ006",
+    }.items():
+        assert run_cli(["savepoint", "export", "p.sql", "one", place]) == 2
+        assert f"error[{code}]: " in capsys.readouterr().err
+    for place, code in {"p.sql": "SAV004", "in": "SAV004", "none": "SAV004", "foo://x": "PRJ006"}.items():
+        assert run_cli(["savepoint", "import", "p.sql", place, "two"]) == 2
+        assert f"error[{code}]: " in capsys.readouterr().err
+    for name in ("1", "007"):
+        assert run_cli(["savepoint", "create", "p.sql", name]) == 2
+        assert "a number names an epoch" in capsys.readouterr().err
