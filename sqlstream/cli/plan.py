@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 @click.option(
     "--from",
     "savepoint",
+    multiple=True,
+    callback=options.only_savepoint,
     metavar="SAVEPOINT",
     help="Plan against a savepoint: NAME of this pipeline's, DIR@NAME of another state directory's, or DIR/ where one was "
     "exported to.",

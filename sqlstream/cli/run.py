@@ -31,6 +31,8 @@ from sqlstream_planner.diagnostics import Diagnostic
 @click.option(
     "--from",
     "savepoint",
+    multiple=True,
+    callback=options.only_savepoint,
     metavar="SAVEPOINT",
     help="Start a new --state-dir from a savepoint: NAME of this pipeline's, DIR@NAME of another state directory's, "
     "or DIR/ where one was exported to.",

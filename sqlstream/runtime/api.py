@@ -398,7 +398,11 @@ def _program(
     decided: EditPlan,
 ) -> Program:
     text = plan_json.to_text(plan).encode()
-    sinks = {spec.name: connectors.sink(secrets.resolved(spec), context) for spec in plan.sinks}
+    forgot = last is not None and bool(last.forgotten)
+    sinks = {
+        spec.name: connectors.sink(replace(secrets.resolved(spec), forgets=spec.forgets or forgot), context)
+        for spec in plan.sinks
+    }
     former: dict[str, Sink] = {}
     moved = set()
     if last is not None and not is_fresh_fork(last):

@@ -339,7 +339,8 @@ class Manifest:
     the state, if the query was edited before this epoch (`StateEdit` as plain data). `parked` are sources that the query no
     longer reads: should it do so again, they go on from there. `origin` names the savepoint that the
     state directory began with ("": with nothing). `moved` says of identities of sources, as files declare them, under which
-    ones the state knows their data: it was elsewhere ("": this data is elsewhere now).
+    ones the state knows their data: it was elsewhere ("": this data is elsewhere now). `forgotten` says of states with a
+    time to live how many keys they have ever forgotten (None: an older version has not counted them).
     """
 
     epoch: int
@@ -368,6 +369,7 @@ class Manifest:
     edits: tuple[Mapping[str, Any], ...] = ()
     moved: Mapping[str, str] = field(default_factory=dict)
     parked: tuple[SourceState, ...] = ()
+    forgotten: Mapping[str, int] | None = None
 
     @property
     def positions(self) -> tuple[SourceState, ...]:
@@ -440,6 +442,7 @@ class Manifest:
                 "edits": [dict(edit) for edit in self.edits],
                 "moved": dict(self.moved),
                 "parked": [source.to_json() for source in self.parked],
+                "forgotten": None if self.forgotten is None else dict(self.forgotten),
                 "rows_cap": self.rows_cap and [self.rows_cap.rows, self.rows_cap.epochs],
             },
         )
@@ -478,4 +481,5 @@ class Manifest:
             edits=tuple(content.get("edits", ())),
             moved=content.get("moved", {}),
             parked=tuple(SourceState.from_json(source) for source in content.get("parked", ())),
+            forgotten=content.get("forgotten"),
         )

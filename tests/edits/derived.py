@@ -194,7 +194,16 @@ def derived_shards(derived: DerivedTable, edit: StateEdit, old: Loaded, *, shard
     schema = columns_of(table_)
     pieces = _from(derived.reads, derived.rows, edit.old.state, old, schema)
     for more in derived.also:
-        pieces += _from(more.reads, more.rows, more.state, old, schema)
+        if more.via is None:
+            pieces += _from(more.reads, more.rows, more.state, old, schema)
+            continue
+        given = pa.concat_tables(_from(more.reads, more.rows, more.state, old, more.via.columns))
+        by = [given.column(name) for name in more.via.keys]
+        places = shard_of(key_groups(by, GROUPS, rows=given.num_rows), shards, GROUPS)
+        for shard in range(shards):
+            DUCK.register("rows", given.filter(pa.array(places == shard)), more.via.columns)
+            pieces.append(_typed(DUCK.query(more.via.rows), schema))
+            DUCK.drop("rows")
     together = pa.concat_tables(pieces)
     keys = [together.column(f.name) for f in table_.key]
     numbers = shard_of(key_groups(keys, GROUPS, rows=together.num_rows), shards, GROUPS)

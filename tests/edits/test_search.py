@@ -36,6 +36,10 @@ KEYS = [
     "ABS(v) % 2",
     "COALESCE(k, v)",
     "k > 0",
+    "x",
+    "FLOOR(x)",
+    "x * 2",
+    "x > 0",
 ]
 CONDITIONS = [
     "k > 1",
@@ -48,6 +52,8 @@ CONDITIONS = [
     "w > 0",
     "k = v",
     "d <= 1.5",
+    "x >= 0",
+    "x * 2 < 1",
 ]
 CALLS = [
     "COUNT(*)", "COUNT(v)", "SUM(v)", "AVG(v)", "MIN(v)", "MAX(v)", "COUNT(DISTINCT v)", "SUM(DISTINCT v)", "MIN(g)",

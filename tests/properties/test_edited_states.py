@@ -26,7 +26,10 @@ AGGREGATES = (
     "LENGTH(MAX(s))",
     "LENGTH(STRING_AGG(s, ',' ORDER BY s))",
 )
-KEYS = ("k", "s", "k, s", "v % 3")
+KEYS = ("k", "s", "k, s", "v % 3", "v / 2", "FLOOR(v / 2)", "k, v / 2")
+#: What stands behind GROUP BY for two keys, and columns are NULL in some of its groups.
+SETS = ("k, s", "ROLLUP (k, s)", "CUBE (k, s)", "GROUPING SETS ((k), (s))", "GROUPING SETS ((s), (k, s))")
+LIVES = ("", "", "SET 'table.exec.state.ttl' = '1 d';\n", "SET 'table.exec.state.ttl' = '64 d';\n")
 WHERE = ("", "WHERE b", "WHERE k > 0", "WHERE v > 1 AND k > 0")
 #: What feeds the aggregate: rows that never go, and rows that do.
 FROM = (
@@ -35,12 +38,15 @@ FROM = (
 )
 
 
-def query(source: str, where: str, keys: str, aggregates: list[str]) -> str:
+def query(source: str, where: str, keys: str, aggregates: list[str], sets: str, life: str) -> str:
     """The columns are the same for all: two keys and three aggregates."""
     names = [key.strip() for key in keys.split(",")]
     columns = [f"CAST({names[0]} AS STRING) AS g0", f"CAST({names[-1]} AS STRING) AS g1"]
     columns += [f"CAST({a} AS BIGINT) AS a{n}" for n, a in enumerate(aggregates)]
-    return f"SELECT {', '.join(columns)} FROM {source} {where} GROUP BY {keys}"
+    by = sets if keys == "k, s" else keys
+    sink = "'connector' = 'filesystem', 'path' = 'out', 'format' = 'changelog-json'"
+    select = f"SELECT {', '.join(columns)} FROM {source} {where} GROUP BY {by}"
+    return f"{life}{TABLE}CREATE TABLE out WITH ({sink}) AS {select};\n"
 
 
 @st.composite
@@ -50,11 +56,15 @@ def edits(draw: st.DrawFn) -> list[str]:
         "source": draw(st.sampled_from(FROM)),
         "where": draw(st.sampled_from(WHERE)),
         "keys": draw(st.sampled_from(KEYS)),
+        "sets": draw(st.sampled_from(SETS)),
+        "life": draw(st.sampled_from(LIVES)),
         "aggregates": draw(st.lists(st.sampled_from(AGGREGATES), min_size=3, max_size=3, unique=True)),
     }
     made = [query(**parts)]
     for _ in range(draw(st.integers(1, 3))):
-        part = draw(st.sampled_from(["aggregates", "aggregates", "where", "keys", "source"]))
+        # A time to live may change together with anything.
+        parts = {**parts, "life": draw(st.sampled_from([parts["life"], parts["life"], *LIVES[1:]]))}
+        part = draw(st.sampled_from(["aggregates", "aggregates", "where", "keys", "keys", "sets", "source"]))
         match part:
             case "aggregates":
                 other = draw(st.sampled_from(AGGREGATES))
@@ -65,15 +75,12 @@ def edits(draw: st.DrawFn) -> list[str]:
                 parts = {**parts, "where": draw(st.sampled_from(WHERE))}
             case "keys":
                 parts = {**parts, "keys": draw(st.sampled_from(KEYS))}
+            case "sets":
+                parts = {**parts, "keys": "k, s", "sets": draw(st.sampled_from(SETS))}
             case _:
                 parts = {**parts, "source": draw(st.sampled_from(FROM))}
         made.append(query(**parts))
     return made
-
-
-def text(select: str) -> str:
-    sink = "'connector' = 'filesystem', 'path' = 'out', 'format' = 'changelog-json'"
-    return f"{TABLE}CREATE TABLE out WITH ({sink}) AS {select};\n"
 
 
 @settings(
@@ -96,7 +103,7 @@ def test_a_chain_of_edited_queries(
     shards: list[int],
 ) -> None:
     check_chain(
-        lambda folder, number: planned(folder, text(queries[number])),
+        lambda folder, number: planned(folder, queries[number]),
         len(queries),
         first,
         later,

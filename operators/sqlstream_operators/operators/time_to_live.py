@@ -10,6 +10,7 @@ its time to live is over, and at the next epoch with input that comes two granul
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,7 @@ from sqlstream_operators.plan.state_ttl import AT, EXPIRY, TOUCHED, granularity_
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_operators.plan.watermarks import Watermarks
 
-from .operator import Operator, OperatorContext, OperatorResult
+from .operator import KeepsAnswer, Operator, OperatorContext, OperatorResult
 from .phase_timer import PhaseTimer
 
 _ROWS = "__touched"
@@ -56,6 +57,10 @@ class TimeToLive:
     def idle(self, inputs: Sequence[pa.Table], watermarks: Watermarks, *, stateless: bool) -> bool:
         """Nothing came and the operator has nothing to do; keys are forgotten when the next row comes."""
         return self._inner.idle(inputs, watermarks, stateless=stateless)
+
+    def answer(self, context: OperatorContext) -> pa.Table:
+        """See `KeepsAnswer.answer`: without the keys that were forgotten, and only if the operator within keeps one."""
+        return cast(KeepsAnswer, self._inner).answer(context)
 
     def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:
         """Forget, run the operator, note which keys were touched."""

@@ -1,10 +1,13 @@
 """Whether the whole answer that a sink has been given is in the state, so that it can be given to another one.
 
 A group aggregate, a Top-N, a deduplication, a join and a normalised changelog keep what they have emitted and not taken
-back. What is emitted once and for all (windows that close, rows without state) is not kept, nor what state forgets.
+back. What is emitted once and for all (windows that close, rows without state) is not kept, and neither is what state with
+a time to live has forgotten.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection, Iterator
 
 from sqlstream_operators.plan.changelog_spec import (
     ChangelogNormalizeSpec,
@@ -28,43 +31,67 @@ from sqlstream_operators.plan.spec import (
 
 
 def keeps_answer(spec: OperatorSpec) -> bool:
-    """Whether an operator's state has all that it has emitted and not taken back."""
+    """Whether an operator's state has all that it has emitted and not taken back, but of keys that it forgot."""
     match spec:
-        case GroupAggregateSpec(expiry=None, ttl_us=None) | TopNSpec(ttl_us=None):
+        case GroupAggregateSpec(expiry=None) | TopNSpec() | DeduplicateSpec():
             return True
-        case DeduplicateSpec(ttl_us=None) | ChangelogNormalizeSpec(ttl_us=None) | JoinSpec(ttl_us=None):
+        case ChangelogNormalizeSpec() | JoinSpec():
             return True
     return False
 
 
-def missing_answers(plan: PhysicalPlan, sink: str) -> tuple[str, ...]:
-    """What a sink is fed by whose rows are not in the state, in words; nothing if its whole answer is there."""
+def forgets(spec: OperatorSpec) -> bool:
+    """Whether an operator's state has a time to live."""
+    return getattr(spec, "ttl_us", None) is not None
+
+
+def missing_answers(
+    plan: PhysicalPlan, sink: str, *, forgetful: Collection[str] | None = None
+) -> tuple[str, ...]:
+    """What a sink is fed by whose rows are not in the state, in words; nothing if its whole answer is there.
+
+    `forgetful` are the ids of states that have forgotten keys (None: all with a time to live may have).
+    """
     missing: dict[str, None] = {}
-    for stage in plan.stages:
-        for output in stage.outputs:
-            if isinstance(output, SinkOutput) and output.sink == sink:
-                _look(plan, stage, output.input, missing)
+    for source in _answers(plan, sink):
+        if isinstance(source, str):
+            missing[f"rows of the table `{source}`"] = None
+            continue
+        forgot = forgets(source) if forgetful is None else source.state.state_id in forgetful
+        if forgot or not keeps_answer(source):
+            missing[f"{source.state.description or source.kind}"] = None
     return tuple(missing)
 
 
-def _look(plan: PhysicalPlan, stage: Stage, relation: str, missing: dict[str, None]) -> None:
-    """Note what feeds a relation of a stage without keeping its rows."""
+def answering_states(plan: PhysicalPlan, sink: str) -> frozenset[str]:
+    """The ids of the states that have what a sink was given."""
+    return frozenset(s.state.state_id for s in _answers(plan, sink) if not isinstance(s, str))
+
+
+def _answers(plan: PhysicalPlan, sink: str) -> Iterator[OperatorSpec | str]:
+    """The last operators before a sink, and the names of sources with none between them and it."""
+    for stage in plan.stages:
+        for output in stage.outputs:
+            if isinstance(output, SinkOutput) and output.sink == sink:
+                yield from _look(plan, stage, output.input)
+
+
+def _look(plan: PhysicalPlan, stage: Stage, relation: str) -> Iterator[OperatorSpec | str]:
     made = next((step for step in stage.steps if step.name == relation), None)
     match made:
         case OperatorStep(operator=spec):
-            if not keeps_answer(spec):
-                missing[f"{spec.state.description or spec.kind}"] = None
+            yield spec
         case FragmentStep(inputs=inputs):
             for name in inputs:
-                _look(plan, stage, name, missing)
+                yield from _look(plan, stage, name)
         case LateStep(input=name):
-            _look(plan, stage, name, missing)
+            yield from _look(plan, stage, name)
         case None:
             for read in stage.inputs:
                 if read.name == relation and isinstance(read, SourceInput):
-                    missing[f"rows of the table `{read.source}`"] = None
+                    yield read.source
                 elif read.name == relation and isinstance(read, ExchangeInput):
                     for before in plan.stages:
                         for output in before.outputs:
                             if isinstance(output, ExchangeOutput) and output.edge == read.edge:
-                                _look(plan, before, output.input, missing)
+                                yield from _look(plan, before, output.input)

@@ -11,6 +11,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from sqlstream_operators.plan.connected import connected_operators
 from sqlstream_operators.plan.spec import OperatorSpec, OperatorStep, PhysicalPlan
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from sqlstream_planner.diagnostics import Span
@@ -28,15 +29,24 @@ _FREE = frozenset({"time to live"})
 #: Of ranked rows that can go all are kept, whichever of them are given.
 _FREE_OF_ALL_ROWS = frozenset({"limit", "offset", "function"})
 _NOT_KEPT = "it was not kept"
+_NO_SUCH_ROWS = "no state that is kept has these rows by these keys"
 
 
-def decide(old: PhysicalPlan, new: PhysicalPlan, nodes: StateNodes = NO_NODES) -> tuple[StateEdit, ...]:
+def decide(
+    old: PhysicalPlan,
+    new: PhysicalPlan,
+    nodes: StateNodes = NO_NODES,
+    *,
+    forgetful: Collection[str] = (),
+) -> tuple[StateEdit, ...]:
     """The edits of all states: first those that the new plan needs, in its order, then those that are dropped.
 
-    `nodes` are those of the new plan (`Planned.state_nodes`); without them nothing is derived.
+    `nodes` are those of the new plan (`Planned.state_nodes`); without them nothing is derived. `forgetful` are the ids of
+    old states that have forgotten keys, by their time to live.
     """
-    before = _Before(dict(_operators(old)))
+    before = _Before(dict(_operators(old)), frozenset(forgetful))
     edits = [_edit(step, spec, before, nodes.get(spec.state.state_id)) for step, spec in _operators(new)]
+    edits = _read_again_together(edits, new, before.forgetful)
     used = {edit.old.state.state_id for edit in edits if edit.old is not None}
     edits = [_explained(edit, before, used, nodes) for edit in edits]
     for step, spec in before.specs.items():
@@ -48,14 +58,17 @@ def decide(old: PhysicalPlan, new: PhysicalPlan, nodes: StateNodes = NO_NODES) -
 class _Before:
     """The old plan's operators by their steps; their identities are read when a rule first asks for them."""
 
-    def __init__(self, specs: Mapping[str, OperatorSpec]) -> None:
+    def __init__(self, specs: Mapping[str, OperatorSpec], forgetful: frozenset[str]) -> None:
         self.specs = specs
+        self.forgetful = forgetful
         self._stored: tuple[Stored, ...] | None = None
 
     @property
     def stored(self) -> Sequence[Stored]:
         if self._stored is None:
-            found = (stored(spec) for spec in self.specs.values())
+            found = (
+                stored(spec, forgetful=spec.state.state_id in self.forgetful) for spec in self.specs.values()
+            )
             self._stored = tuple(s for s in found if s is not None)
         return self._stored
 
@@ -92,7 +105,13 @@ def _edit(step: str, spec: OperatorSpec, before: _Before, node: StateNode | None
             edit, best = found, len(found.missing)
     if edit is not None:
         return edit
-    reason = "no state that is kept has these rows by these keys"
+    return _read_again(step, spec, _NO_SUCH_ROWS, at, places)
+
+
+def _read_again(
+    step: str, spec: OperatorSpec, reason: str, at: Span | None, places: _Places | None
+) -> StateEdit:
+    """Nothing is kept of any older state."""
     fields = tuple(_all_fields(spec.state, reason, places))
     return StateEdit(Verdict.BACKFILL, step, spec, None, fields, reason=reason, at=at)
 
@@ -102,6 +121,8 @@ def _explained(edit: StateEdit, before: _Before, used: Collection[str], nodes: S
     its fields' place. A new state is compared with the most alike of those that nothing else goes on with.
     """
     if edit.new is None or all(f.verdict in (Verdict.KEEP, Verdict.DROP) for f in edit.fields):
+        return edit
+    if edit.old is None and edit.reason != _NO_SUCH_ROWS:
         return edit
     new = stored(edit.new)
     if new is None:
@@ -122,6 +143,36 @@ def _explained(edit: StateEdit, before: _Before, used: Collection[str], nodes: S
         for f in edit.fields
     ]
     return replace(edit, reason=reason, fields=tuple(fields))
+
+
+_FORGOT = "keys were forgotten, so that what is kept can't stand beside what is read again"
+
+
+def _read_again_together(
+    edits: Sequence[StateEdit], plan: PhysicalPlan, forgetful: frozenset[str]
+) -> list[StateEdit]:
+    """The edits, where states that have forgotten keys and what is read again are never mixed.
+
+    The history has what was forgotten: a count that is kept is not of the same rows as a maximum that is read again, and an
+    operator would take rows back that the one behind it never had. So all operators that rows go between begin anew.
+    """
+    lost = {edit.step for edit in edits if not forgetful.isdisjoint(edit.sources)}
+    again = {edit.step for edit in edits if edit.needs_history}
+    if not (lost and again):
+        return list(edits)
+    together: set[str] = set()
+    for steps in connected_operators(plan):
+        if not (lost.isdisjoint(steps) or again.isdisjoint(steps)):
+            together |= steps
+    found = []
+    for edit in edits:
+        if edit.step in together and edit.new is not None and edit.old is not None:
+            at = {(f.table, f.part, f.name): f.at for f in edit.fields}
+            anew = _read_again(edit.step, edit.new, _FORGOT, edit.at, None)
+            fields = tuple(replace(f, at=at.get((f.table, f.part, f.name))) for f in anew.fields)
+            edit = replace(anew, fields=fields)
+        found.append(edit)
+    return found
 
 
 def _derived(spec: OperatorSpec, before: _Before, node: StateNode | None) -> Iterable[tuple[Stored, Derived]]:
@@ -221,7 +272,7 @@ def _dropped(old: StateSchema, new: StateSchema) -> Iterable[FieldEdit]:
                 yield _field(Verdict.DROP, table, part, f, was, "")
 
 
-def _all_fields(state: StateSchema, reason: str, places: _Places) -> Iterable[FieldEdit]:
+def _all_fields(state: StateSchema, reason: str, places: _Places | None) -> Iterable[FieldEdit]:
     meanings = field_meanings(state)
     for table in state.tables:
         for part, f in _parts(table):

@@ -27,12 +27,28 @@ NOW_US = "$now_us"
 
 
 @dataclass(frozen=True, slots=True)
+class Regrouped:
+    """An exchange between an old state and a derived table: rows with `columns` are brought together by `keys`.
+
+    `rows` is DuckDB SQL over all that have a key in one shard, as the relation `"rows"`; it gives the table's columns.
+    """
+
+    columns: Schema
+    keys: tuple[str, ...]
+    rows: str
+
+
+@dataclass(frozen=True, slots=True)
 class DerivedRows:
-    """Rows of a derived table that another old state gives: SQL over each of its shards, as in `DerivedTable`."""
+    """Rows of a derived table that another old state gives: SQL over each of its shards, as in `DerivedTable`.
+
+    With `via` that SQL gives the columns of `via`, and `via` the table's.
+    """
 
     state: StateSchema
     reads: tuple[str, ...]
     rows: str
+    via: Regrouped | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +152,16 @@ class StateEdit:
             "rule": None if self.derivation is None else self.derivation.rule,
             "fields": [[f.verdict.value, f.table, f.part, f.name, f.meaning, f.reason] for f in self.fields],
         }
+
+    @property
+    def sources(self) -> frozenset[str]:
+        """The ids of the older states that the new one is made of."""
+        if self.new is None or self.old is None:
+            return frozenset()
+        tables = () if self.derivation is None else self.derivation.tables
+        return frozenset(
+            {self.old.state.state_id, *(also.state.state_id for table in tables for also in table.also)}
+        )
 
     def fresh(self) -> StateEdit:
         """The same, with what would be backfilled beginning empty."""

@@ -101,7 +101,7 @@ class ExactlyOnceSink:
 
         Another address or password is no reason against it: whether the epoch is in the target, the target says.
         """
-        return replace(former, options=self._spec.options) == self._spec
+        return replace(former, options=self._spec.options, forgets=self._spec.forgets) == self._spec
 
     # ---------------------------------------------------------------------------------------- transactions
 

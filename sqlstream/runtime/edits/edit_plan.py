@@ -28,6 +28,7 @@ from sqlstream.runtime.edits.sink_parts import sink_parts, with_history
 from sqlstream.runtime.edits.source_parts import source_parts, source_problems
 from sqlstream.runtime.edits.titles import title_of
 from sqlstream.runtime.loop.consent import Consent
+from sqlstream.runtime.loop.forgetting import forgetful_states, forgotten_by
 from sqlstream.runtime.loop.recovery import (
     committed_epoch,
     former_plan,
@@ -84,6 +85,7 @@ def edit_plan(
             rows_per_second=speed_of(manifest),
             parked=manifest.parked,
             given=bool(committed_epoch(manifest)),
+            forgetful=forgetful_states(manifest, before),
         ),
         program,
         against=Against(
@@ -148,6 +150,7 @@ class _Before:
     sizes: Mapping[str, Size]
     max_parallelism: int
     given: bool
+    forgetful: frozenset[str] = frozenset()
     rows_per_second: float | None = None
     parked: Sequence[SourceState] = ()
 
@@ -172,7 +175,8 @@ def _compare(
     known = go_on(before.positions, now.sources)
     problems = list(source_problems(before.positions, lambda: before.plan, now))
     edits = [
-        edit.fresh() if is_accepted(edit.step, accept) else edit for edit in decide(before.plan, now, nodes)
+        edit.fresh() if is_accepted(edit.step, accept) else edit
+        for edit in decide(before.plan, now, nodes, forgetful=before.forgetful)
     ]
     sinks = sink_parts(
         before.plan if before.given else None,
@@ -182,6 +186,7 @@ def _compare(
         new_sinks=new_sinks,
         written=written,
         accepted=lambda name: is_accepted(name, accept),
+        forgotten=forgotten_by(edits, before.forgetful),
     )
     there = _history(edits, sinks, now, known, None if problems else source_of, before.rows_per_second)
     consents: list[Consent] = []

@@ -8,7 +8,13 @@ from datetime import UTC, datetime, timedelta
 
 from sqlstream.runtime.edits.history import History
 from sqlstream.runtime.edits.plan_parts import SinkChange, SinkPart
-from sqlstream.runtime.loop.sink_edits import NOWHERE, edits_by_sink, sinks_from_history
+from sqlstream.runtime.loop.sink_edits import (
+    NOTHING_FORGOTTEN,
+    NOWHERE,
+    Forgotten,
+    edits_by_sink,
+    sinks_from_history,
+)
 from sqlstream.runtime.loop.watermarks import WindowEnds, window_ends
 from sqlstream.storage.manifest import SourceState
 from sqlstream_operators.plan.answers import missing_answers
@@ -45,14 +51,16 @@ def sink_parts(
     new_sinks: bool,
     written: Mapping[str, Written] = NOWHERE,
     accepted: Callable[[str], bool] = lambda name: False,
+    forgotten: Forgotten = NOTHING_FORGOTTEN,
 ) -> list[SinkPart]:
     """The sinks of `now`, then those of `before` that it lacks.
 
     `before` is None if nothing was read yet. With `new_sinks` all are new beside the state, and get the answer that it has.
-    `sources` are where the sources go on; of a sink it may be `accepted` that it begins in the middle of the input.
+    `sources` are where the sources go on; of a sink it may be `accepted` that it begins in the middle of the input. States
+    may have `forgotten` keys.
     """
     if new_sinks:
-        return [_begun(spec, now) for spec in now.sinks]
+        return [_begun(spec, now, forgotten) for spec in now.sinks]
     if before is None:
         return [SinkPart(spec.name, spec.connector, SinkChange.WHOLE) for spec in now.sinks]
     parts: list[SinkPart] = []
@@ -60,9 +68,15 @@ def sink_parts(
     read = {state.name for state in sources}
     unread = frozenset(spec.name for spec in now.sources if spec.name not in read)
     new = [spec.name for spec in now.sinks if spec.name not in former]
-    history = sinks_from_history(new, now, unread, accepted)
+    history = sinks_from_history(new, now, unread, accepted, forgotten)
     for spec, found in edits_by_sink(
-        before, now, same_text=same_text, written=written, unread=unread, accepted=accepted
+        before,
+        now,
+        same_text=same_text,
+        written=written,
+        unread=unread,
+        accepted=accepted,
+        forgotten=forgotten,
     ):
         is_new = spec.name not in former
         if not found:
@@ -138,9 +152,9 @@ def _only_from_now_on(sink: str) -> tuple[str, str]:
     return detail, f"`{sink}` has {detail}."
 
 
-def _begun(spec: SinkSpec, plan: PhysicalPlan) -> SinkPart:
+def _begun(spec: SinkSpec, plan: PhysicalPlan, forgotten: Forgotten) -> SinkPart:
     """A sink beside a savepoint, which was given nothing yet of what the state has."""
-    missing = missing_answers(plan, spec.name)
+    missing = missing_answers(plan, spec.name, forgetful=forgotten.now)
     if missing and spec.changelog == "retract":
         problem = Diagnostic(
             "SAV007",

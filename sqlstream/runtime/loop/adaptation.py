@@ -38,6 +38,7 @@ from sqlstream_planner.edits.verdict import (
     DerivedInput,
     DerivedRows,
     DerivedTable,
+    Regrouped,
     StateEdit,
     Verdict,
 )
@@ -162,7 +163,8 @@ def _stages(name: str, edit: StateEdit, state: StateSchema) -> Iterable[Stage]:
         if relation:
             filled[table.name] = relation
     load = LoadStateStep(f"{name}.load", state, tuple(filled), tuple(filled.values()))
-    yield Stage(f"{name}.load", 2, inputs, (*steps, load), ())
+    via = any(also.via is not None for d in derived.values() for also in d.also)
+    yield Stage(f"{name}.load", 3 if via else 2, inputs, (*steps, load), ())
 
 
 def _operated(name: str, edit: StateEdit, derived: Sequence[DerivedInput]) -> Iterable[Stage]:
@@ -236,7 +238,10 @@ def _first_stages(
     yield _reading(name, "read", edit.old.state, rows)
     more = [(state.table(d.table), also) for d in derived for also in d.also]
     for number, (table, also) in enumerate(more, 1):
-        yield _reading(name, f"read_also{number}", also.state, [(table, also)])
+        if also.via is None:
+            yield _reading(name, f"read_also{number}", also.state, [(table, also)])
+        else:
+            yield from _regrouping(name, f"also{number}", table, also, also.via)
 
 
 def _reading(
@@ -253,6 +258,22 @@ def _reading(
         keys = tuple(f.name for f in table.key)
         outputs.append(ExchangeOutput(table.name, _edge(name, table.name), keys, columns))
     return Stage(f"{name}.{step}", 1, (), tuple(steps), tuple(outputs))
+
+
+def _regrouping(
+    name: str, step: str, table: StateTable, derived: DerivedRows, via: Regrouped
+) -> Iterable[Stage]:
+    """The stages that read an old state, bring its rows together by other keys, and send on what is made of them."""
+    steps: list[Step] = [ReadStateStep(f"old.{t}", _before(derived.state), t) for t in derived.reads]
+    steps.append(FragmentStep(step, derived.rows, tuple(f"old.{t}" for t in derived.reads)))
+    edge = _edge(name, step)
+    out = ExchangeOutput(step, edge, via.keys, tuple(c.name for c in via.columns))
+    yield Stage(f"{name}.read_{step}", 1, (), tuple(steps), (out,))
+    given = ExchangeInput(f"{step}.rows", edge, via.columns)
+    made = FragmentStep(f"{step}.made", _over(given.name, via.rows), (given.name,))
+    columns, keys = tuple(c.name for c in columns_of(table)), tuple(f.name for f in table.key)
+    on = ExchangeOutput(made.name, _edge(name, table.name), keys, columns)
+    yield Stage(f"{name}.regroup_{step}", 2, (given,), (made,), (on,))
 
 
 def _before(old: StateSchema) -> StateSchema:

@@ -18,6 +18,7 @@ from sqlstream.runtime.coordination import fencing
 from sqlstream.runtime.loop import watermarks
 from sqlstream.runtime.loop.adaptation import Backfill, Backfilled, adapted, backfilled_states
 from sqlstream.runtime.loop.faults import Faults, no_faults
+from sqlstream.runtime.loop.forgetting import forgotten_after, forgotten_at
 from sqlstream.runtime.loop.outputs import Outputs
 from sqlstream.runtime.loop.planning import EpochPlanner, Ready, same_input
 from sqlstream.runtime.loop.program import LoopSettings, Program
@@ -25,6 +26,7 @@ from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.recovery import Recovered, committed_epoch, is_fresh_fork, recover, void_manifest
 from sqlstream.runtime.loop.reporting import Timer, Totals, epoch_report
 from sqlstream.runtime.loop.run_state import RunState
+from sqlstream.runtime.loop.sink_edits import answer_is_kept
 from sqlstream.runtime.loop.stop import StopFlag
 from sqlstream.runtime.tasks.failures import EpochTooLargeError, error_of
 from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome, JobRunner, SourceOutcome
@@ -42,7 +44,6 @@ from sqlstream.storage.manifest import (
 )
 from sqlstream_operators.errors import MemoryExhaustedError
 from sqlstream_operators.plan import plan_json
-from sqlstream_operators.plan.answers import missing_answers
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import DiagnosticError, InternalError
@@ -174,7 +175,9 @@ class EpochLoop:
             restated, new = (), tuple(sink.name for sink in plan.sinks)
         elif last.plan_digest == digest_of(program.text):
             return  # it was done by the epoch that had begun
-        sinks = (*restated, *(name for name in new if not missing_answers(plan, name)))
+        forgotten = forgotten_at(last, program.edits, plan)
+        kept = (sink.name for sink in plan.sinks if answer_is_kept(plan, sink, forgotten))
+        sinks = (*restated, *(name for name in kept if name in new))
         if not (sinks or edits):
             return
         self._check_lease()
@@ -308,6 +311,7 @@ class EpochLoop:
             states=tuple(self._versions(state, ()) for state in self._program.plan.states),
             sql_digest=self._sql_digest,
             last_field_id=self._state.fields.last,
+            forgotten={},
         )
 
     def _written(self, ready: Ready) -> EpochPlan:
@@ -476,6 +480,12 @@ class EpochLoop:
             new_sinks=plan.new_sinks,
             parked=self._state.parked,
             edits=tuple(edit.to_json() for edit in self._program.edits) if plan.edits else (),
+            forgotten=forgotten_after(
+                self._state.last,
+                self._program.edits if plan.edits else (),
+                self._program.plan,
+                {} if plan.leaves_sources else outcome.forgotten,
+            ),
         )
 
     def _read(self, plan: EpochPlan, outcome: EpochOutcome) -> Iterator[SourceState]:

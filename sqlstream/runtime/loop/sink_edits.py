@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.plan.answers import missing_answers
+from sqlstream_operators.plan.answers import answering_states, missing_answers
 from sqlstream_operators.plan.cut_down import cut_down
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written, counted
@@ -33,9 +34,38 @@ _FROM_SAVEPOINT = (
 )
 
 
+_FORGOT = (
+    "keys that the state has forgotten, by its time to live, keep the rows that they were given, until a row of theirs "
+    "comes or is written over them"
+)
+_FORGOT_TWICE = (
+    "the state has forgotten keys, by its time to live: their rows could not be taken back, and would stand beside those "
+    "that are read again, as the table has no PRIMARY KEY"
+)
+
+
 def _way(spec: SinkSpec, now: PhysicalPlan) -> str:
     """How to have what a sink would hold by the new query: a fork gives a sink its whole answer where the state has it."""
     return _START_OVER if missing_answers(now, spec.name) else _FROM_SAVEPOINT
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """The states, by ids, that have forgotten keys by their time to live: `before` an edit, and those `now` made of such."""
+
+    before: frozenset[str] = frozenset()
+    now: frozenset[str] = frozenset()
+
+    def stays_twice(self, before: PhysicalPlan, now: PhysicalPlan, sink: SinkSpec) -> bool:
+        """Whether a sink would have rows of forgotten keys beside others of them that are read again.
+
+        They can't be taken back, as no state has them; by a PRIMARY KEY the new ones are written over them.
+        """
+        stay = not self.before.isdisjoint(answering_states(before, sink.name))
+        return stay and not sink.primary_key and not answering_states(now, sink.name) <= self.now
+
+
+NOTHING_FORGOTTEN = Forgotten()
 
 
 def _nobody(sink: str) -> bool:
@@ -50,16 +80,18 @@ def edits_by_sink(
     written: Mapping[str, Written] = NOWHERE,
     unread: Collection[str] = (),
     accepted: Callable[[str], bool] = _nobody,
+    forgotten: Forgotten = NOTHING_FORGOTTEN,
 ) -> Iterator[tuple[SinkSpec, tuple[Diagnostic, ...]]]:
     """What is wrong with each sink of `now` when it goes on from `before`, and warnings of what is decided about it.
 
     Nothing is said of one that goes on as it is. `same_text`: both plans were made of the same SQL. Of the sources `unread`
-    nothing was read so far; of a sink it may be `accepted` that it begins in the middle of the input. Errors are STA013 (a
+    nothing was read so far; of a sink it may be `accepted` that it begins in the middle of the input. States may have
+    `forgotten` keys. Errors are STA013 (a
     new sink), STA014 (another query) and STA015 (another destination or declaration), warnings STA016 and STA017 (brought
     to another answer).
     """
     former = {spec.name: spec for spec in before.sinks}
-    restated = restated_sinks(before, now)
+    restated = restated_sinks(before, now, forgotten)
     gone = [spec for name, spec in former.items() if name not in {spec.name for spec in now.sinks}]
     for spec in now.sinks:
         at = written.get(spec.name, Written())
@@ -67,12 +99,17 @@ def edits_by_sink(
             if any(_same_place(spec, other) for other in gone):
                 yield spec, (_new(spec, gone, at, _way(spec, now)),)
             else:
-                yield spec, tuple(_told_of_new(spec, at, _beginning(spec, now, unread, accepted)))
+                beginning = _beginning(spec, now, unread, accepted, forgotten)
+                whole = not missing_answers(now, spec.name, forgetful=forgotten.now)
+                yield spec, tuple(_told_of_new(spec, at, beginning, whole=whole))
             continue
         old, new = read_sink_identity(former[spec.name].identity), read_sink_identity(spec.identity)
         found: Iterable[Diagnostic] = ()
         if old is not None and new is not None:
-            found = _edit(spec.name, old, new, at, _way(spec, now), restated=spec.name in restated)
+            lost = not forgotten.before.isdisjoint(answering_states(before, spec.name))
+            found = _edit(
+                spec.name, old, new, at, _way(spec, now), restated=spec.name in restated, forgot=lost
+            )
         elif not same_text:
             found = _unknown(former[spec.name], spec, before.stages == now.stages, at)
         yield spec, tuple(found)
@@ -88,9 +125,13 @@ class _Beginning(Enum):
 
 
 def _beginning(
-    spec: SinkSpec, now: PhysicalPlan, unread: Collection[str], accepted: Callable[[str], bool]
+    spec: SinkSpec,
+    now: PhysicalPlan,
+    unread: Collection[str],
+    accepted: Callable[[str], bool],
+    forgotten: Forgotten,
 ) -> _Beginning:
-    if not missing_answers(now, spec.name):
+    if answer_is_kept(now, spec, forgotten):
         return _Beginning.ANSWER
     if all(source.name in unread for source in cut_down(now, (), (spec.name,)).sources):
         return _Beginning.NOTHING_READ
@@ -99,10 +140,19 @@ def _beginning(
     return _Beginning.HISTORY
 
 
-def _told_of_new(spec: SinkSpec, at: Written, beginning: _Beginning) -> Iterator[Diagnostic]:
+def answer_is_kept(now: PhysicalPlan, spec: SinkSpec, forgotten: Forgotten) -> bool:
+    """Whether a new sink is given its answer from the state: all of it, or what state that has forgotten keys still has.
+
+    That is what such state will take back; rows that are never taken back are whole only in the sources' history.
+    """
+    forgetful = () if spec.changelog == "retract" else forgotten.now
+    return not missing_answers(now, spec.name, forgetful=forgetful)
+
+
+def _told_of_new(spec: SinkSpec, at: Written, beginning: _Beginning, *, whole: bool) -> Iterator[Diagnostic]:
     match beginning:
         case _Beginning.ANSWER:
-            yield _given_all(spec, at)
+            yield _given_all(spec, at, whole=whole)
         case _Beginning.NOW:
             yield _from_now_on(spec, at)
         case _Beginning.HISTORY:
@@ -110,17 +160,28 @@ def _told_of_new(spec: SinkSpec, at: Written, beginning: _Beginning) -> Iterator
 
 
 def sinks_from_history(
-    new: Iterable[str], now: PhysicalPlan, unread: Collection[str], accepted: Callable[[str], bool]
+    new: Iterable[str],
+    now: PhysicalPlan,
+    unread: Collection[str],
+    accepted: Callable[[str], bool],
+    forgotten: Forgotten = NOTHING_FORGOTTEN,
 ) -> tuple[str, ...]:
     """Those of the `new` sinks that are given what the sources have had for them: it is not in the state."""
     specs = {spec.name: spec for spec in now.sinks}
-    return tuple(name for name in new if _beginning(specs[name], now, unread, accepted) is _Beginning.HISTORY)
+    return tuple(
+        name
+        for name in new
+        if _beginning(specs[name], now, unread, accepted, forgotten) is _Beginning.HISTORY
+    )
 
 
-def restated_sinks(before: PhysicalPlan, now: PhysicalPlan) -> tuple[str, ...]:
+def restated_sinks(
+    before: PhysicalPlan, now: PhysicalPlan, forgotten: Forgotten = NOTHING_FORGOTTEN
+) -> tuple[str, ...]:
     """The sinks of `now` that hold the answer of another query since `before`, where both answers are in the state.
 
-    They can be brought from the one to the other exactly. Places and tables are not looked at.
+    They can be brought from the one to the other exactly; of keys that a state has `forgotten` they have the rows that they
+    were given. Places and tables are not looked at.
     """
     former = {spec.name: spec for spec in before.sinks}
     found = []
@@ -136,7 +197,9 @@ def restated_sinks(before: PhysicalPlan, now: PhysicalPlan) -> tuple[str, ...]:
             new.primary_key,
             new.conflict,
         )
-        answers = missing_answers(before, spec.name), missing_answers(now, spec.name)
+        answers = tuple(missing_answers(plan, spec.name, forgetful=()) for plan in (before, now))
+        if forgotten.stays_twice(before, now, spec):
+            continue
         if same_kind and old.queries != new.queries and answers == ((), ()):
             found.append(spec.name)
     return tuple(found)
@@ -206,18 +269,23 @@ def _same_place(one: SinkSpec, other: SinkSpec) -> bool:
     return found[0] is not None and found[1] is not None and found[0].destination == found[1].destination
 
 
-def _given_all(spec: SinkSpec, at: Written) -> Diagnostic:
+def _given_all(spec: SinkSpec, at: Written, *, whole: bool) -> Diagnostic:
     return Diagnostic(
         "STA017",
         f"the table `{spec.name}` is new",
         at.query,
-        ("its whole answer is in the state: it gets that first, exactly once",),
+        ("its whole answer is in the state: it gets that first, exactly once",)
+        if whole
+        else (
+            "it gets what the state has of its answer first, exactly once",
+            "keys that the state has forgotten, by its time to live, are not in it until a row of theirs comes",
+        ),
         severity="warning",
     )
 
 
 def _edit(
-    name: str, old: SinkIdentity, new: SinkIdentity, at: Written, way: str, *, restated: bool
+    name: str, old: SinkIdentity, new: SinkIdentity, at: Written, way: str, *, restated: bool, forgot: bool
 ) -> Iterator[Diagnostic]:
     moved = list(_place_changes(old, new))
     if moved:
@@ -249,7 +317,11 @@ def _edit(
                 "STA017",
                 f"the table `{name}` is brought to the answer of another query",
                 at.query,
-                (*answer, "both answers are in the state: it gets the difference first, exactly once"),
+                (
+                    *answer,
+                    "both answers are in the state: it gets the difference first, exactly once",
+                    *([_FORGOT] if forgot else []),
+                ),
                 severity="warning",
             )
         elif other:
@@ -261,6 +333,7 @@ def _edit(
                     *answer,
                     "only rows that change from now on would be written anew: the others would stay as the "
                     "former query gave them",
+                    *([_FORGOT_TWICE] if forgot else []),
                 ),
                 f"{way}; {_NOTHING_CHANGED}",
             )

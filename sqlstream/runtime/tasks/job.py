@@ -52,7 +52,8 @@ class EpochOutcome:
 
     `states`: the new versions by state, one a shard. `parts`: by sink, in the order of tasks. `closed`: by
     operator step, the greatest end (µs) of a window that was emitted. `dead_letters`: rows by kind, which are in the
-    staged `dead_letter_files`. `metrics`: sums over all tasks.
+    staged `dead_letter_files`. `metrics`: sums over all tasks. `forgotten`: by operator step, how many keys its state has
+    forgotten, if any.
     """
 
     sources: Mapping[str, SourceOutcome]
@@ -62,6 +63,7 @@ class EpochOutcome:
     dead_letter_files: tuple[str, ...] = ()
     closed: Mapping[str, int] = field(default_factory=dict)
     metrics: Mapping[str, int] = field(default_factory=dict)
+    forgotten: Mapping[str, int] = field(default_factory=dict)
 
 
 class JobRunner(Protocol):

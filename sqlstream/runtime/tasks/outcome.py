@@ -25,6 +25,7 @@ def outcome_of(job: EpochJob, reports: Sequence[Report]) -> EpochOutcome:
     parts: dict[str, list[SinkPart]] = {sink.name: [] for sink in job.program.sinks}
     closed: dict[str, int] = {}
     metrics: dict[str, int] = defaultdict(int)
+    forgotten: Counter[str] = Counter()
     letters: Counter[str] = Counter()
     for report in ordered:
         if report.letters is not None:
@@ -37,6 +38,7 @@ def outcome_of(job: EpochJob, reports: Sequence[Report]) -> EpochOutcome:
             metrics[f"task_{name}_us"] += microseconds
         metrics["shipped_bytes"] += report.shipped_bytes
         for step, figures in report.metrics.items():
+            forgotten[step] += figures.get("forgotten_keys", 0)
             for name, value in figures.items():
                 if name == "max_closed_end_us":
                     closed[step] = max(closed.get(step, value), value)
@@ -53,6 +55,7 @@ def outcome_of(job: EpochJob, reports: Sequence[Report]) -> EpochOutcome:
         dead_letter_files=tuple(report.letters.file for report in ordered if report.letters is not None),
         closed=closed,
         metrics=dict(sorted(metrics.items())),
+        forgotten=dict(sorted((+forgotten).items())),
     )
 
 

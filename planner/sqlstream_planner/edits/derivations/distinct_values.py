@@ -28,7 +28,7 @@ def derive_distinct_values(old: Stored, wanted: Wanted) -> Derived | None:
     if _values(old) != _values(wanted.state):
         return None
     keys = mapped_keys(old, before, wanted, after)
-    if keys is None or (was.ttl_us is not None and not keys.one_to_one):
+    if keys is None or (old.forgetful and not keys.one_to_one):
         return None
     table = now.state.tables[0]
     flags = columns_from(old, was.state.tables[0].value, wanted.state, table.value)

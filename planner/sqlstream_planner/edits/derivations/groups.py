@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec
+from sqlstream_operators.plan.schema import Column
 from sqlstream_operators.plan.state_schema import StateField, StateTable
 from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_planner.edits.derivations.grouping_sets import mapped_sets
 from sqlstream_planner.edits.derivations.keys import KeyMap, mapped_keys
 from sqlstream_planner.edits.derivations.parts import (
     columns_from,
@@ -26,13 +28,15 @@ from sqlstream_planner.edits.derivations.values import (
     accumulated_distinct,
     distinct_of_groups,
     distinct_states,
+    flag_of_distinct,
     joined,
     known_values,
     multisets_of,
 )
-from sqlstream_planner.edits.verdict import Derivation, DerivedRows, DerivedTable
+from sqlstream_planner.edits.verdict import Derivation, DerivedRows, DerivedTable, Regrouped
 from sqlstream_planner.physical.state_node import KeptAccumulator
 
+_VALUE, _ROWS = "~value", "~rows"
 _FREE = frozenset({"time to live", "grouping sets", "rows can go"})
 
 
@@ -44,8 +48,8 @@ def derive_groups(old: Stored, wanted: Wanted) -> Derived | None:
     before, after = grouped(old.rows), grouped(wanted.state.rows)
     if before is None or after is None or not _alike(old, wanted.state):
         return None
-    keys = mapped_keys(old, before, wanted, after)
-    if keys is None or (was.ttl_us is not None and not keys.one_to_one):
+    keys = mapped_keys(old, before, wanted, after) or mapped_sets(old, before, wanted, after)
+    if keys is None or (old.forgetful and not keys.adds_nothing):
         return None
     return _Groups(old, wanted, now, keys).derived()
 
@@ -56,6 +60,19 @@ def _alike(old: Stored, new: Stored) -> bool:
         return False
     # Rows that begin to go: what is kept of those that came is what would be kept of them.
     return old.attributes["rows can go"] == new.attributes["rows can go"] or not old.attributes["rows can go"]
+
+
+def _only(table: StateTable, field: StateField, text: str) -> list[str]:
+    """The values of a table, of which one is known."""
+    return [
+        f"CAST({text if f.name == field.name else 'NULL'} AS {f.type}) AS {quote_identifier(f.name)}"
+        for f in table.value
+    ]
+
+
+def _by_sets(*states: Stored) -> bool:
+    """Whether one of the states has several grouping sets."""
+    return any(key.op == "grouping" for state in states for key in dict(state.keys()))
 
 
 class _Groups:
@@ -91,8 +108,8 @@ class _Groups:
         if found.all_missing and not there:
             return None
         self._missing |= {(table.name, name) for name in found.missing if name not in there}
-        items = [*time_of(table), *self._keys.items, *found.replaced(table.value, known)]
-        rows = select(items, acc.name, f"{joins}{self._keys.condition}")
+        values = found.replaced(table.value, known)
+        rows = self._keys.select(time_of(table), values, acc.name, joins)
         if self._now.seed is not None:
             # The group that exists even without a row: adding it to any other changes nothing.
             rows = f"{rows}\nUNION ALL BY NAME\n{self._now.seed}"
@@ -113,12 +130,16 @@ class _Groups:
         """Accumulators from the states that hold the groups' distinct values: rows of groups that know nothing else."""
         found = []
         for field in table.value:
-            if field.name not in missing or table.layout == "time":
+            if field.name not in missing or table.layout == "time" or _by_sets(self._old, self._new):
                 continue
             kept = self._node.accumulators.get(field.name)
-            made = self._from_distinct(kept) if kept is not None else self._from_changes(field)
+            if kept is not None:
+                values = self._from_distinct(kept)
+                made = self._alone(table, field, *values) if values is not None else None
+            else:
+                made = self._from_changes(table, field)
             if made is not None:
-                found.append((field.name, self._alone(table, field, *made)))
+                found.append((field.name, made))
                 self._reasons[table.name, field.name] = "from the distinct values that are kept"
         return found
 
@@ -129,25 +150,53 @@ class _Groups:
                 return state, text, values.condition
         return None
 
-    def _from_changes(self, field: StateField) -> tuple[Stored, str, str | None] | None:
+    def _from_changes(self, table: StateTable, field: StateField) -> DerivedRows | None:
         """An accumulator of distinct values, from a state of these values: as if they had all come just now."""
-        if not self._keys.one_to_one:
-            return None
         meaning = self._new.meaning(field)
         for state, value in distinct_states(self._before, self._old):
-            text = accumulated_distinct(meaning, field, state, value)
-            if text is not None:
-                return state, text, None
+            flag = flag_of_distinct(meaning, state, value)
+            text = accumulated_distinct(meaning, field) if flag is not None else None
+            if flag is None or text is None:
+                continue
+            if not self._keys.one_to_one:
+                return self._together(table, field, state, value, flag, text)
+            over = {"value": quote_identifier(value.name), "rows": quote_identifier(flag.name)}
+            return self._alone(table, field, state, text.format(**over), None)
         return None
+
+    def _together(
+        self,
+        table: StateTable,
+        field: StateField,
+        state: Stored,
+        value: StateField,
+        flag: StateField,
+        text: str,
+    ) -> DerivedRows:
+        """The same where old groups become one: each value is counted once, so its rows are brought together first."""
+        keys = [Column(f.name, f.type) for f in table.key]
+        columns = (*keys, Column(_VALUE, value.type), Column(_ROWS, flag.type))
+        named = {c.name: quote_identifier(c.name) for c in columns}
+        items = [
+            *self._keys.items,
+            f"{quote_identifier(value.name)} AS {named[_VALUE]}",
+            f"{quote_identifier(flag.name)} AS {named[_ROWS]}",
+        ]
+        read = state.spec.state.tables[0].name
+        by = ", ".join(named[c.name] for c in keys)
+        once = ", ".join(named[c.name] for c in (*keys, columns[-2]))
+        inner = f'SELECT {once}, sum({named[_ROWS]}) AS {named[_ROWS]} FROM "rows" GROUP BY {once}'
+        made = text.format(value=named[_VALUE], rows=named[_ROWS])
+        listed = ", ".join([*(named[c.name] for c in keys), *_only(table, field, made)])
+        rows = f"SELECT {listed}\nFROM ({inner}) AS t\n" + (f"GROUP BY {by}" if by else "HAVING count(*) > 0")
+        via = Regrouped(columns, tuple(c.name for c in columns[:-1]), rows)
+        return DerivedRows(state.spec.state, (read,), select(items, read, self._keys.condition), via)
 
     def _alone(
         self, table: StateTable, field: StateField, state: Stored, text: str, condition: str | None
     ) -> DerivedRows:
         """Rows of the new table of which only one accumulator is known, over a state of distinct values."""
-        values = []
-        for f in table.value:
-            made = text if f.name == field.name else "NULL"
-            values.append(f"CAST({made} AS {f.type}) AS {quote_identifier(f.name)}")
+        values = _only(table, field, text)
         where = [*self._keys.where, *([condition] if condition is not None else [])]
         rest = f"\nWHERE {' AND '.join(where)}" if where else ""
         by = ", ".join(str(n) for n, _ in enumerate(self._keys.items, 1))
@@ -157,10 +206,10 @@ class _Groups:
 
     def _adds_up(self, field: StateField) -> bool:
         """Whether the accumulators of several groups make that of one: how many distinct values there are does not."""
-        return self._keys.one_to_one or field.name in self._node.accumulators
+        return self._keys.adds_nothing or field.name in self._node.accumulators
 
     def _merged(self, table: StateTable, *, always: bool) -> str | None:
-        if self._keys.one_to_one and self._now.seed is None and not always:
+        if self._keys.adds_nothing and self._now.seed is None and not always:
             return None
         return merged_accumulators(table, self._now)
 
@@ -173,10 +222,8 @@ class _Groups:
         if before is None or found.missing:
             self._missing.add((table.name, ""))
             return None
-        rows = select(
-            [*time_of(table), *self._keys.items, *found.items, '"count"'], before.name, self._keys.condition
-        )
-        if self._keys.one_to_one:
+        rows = self._keys.select(time_of(table), [*found.items, '"count"'], before.name)
+        if self._keys.adds_nothing:
             return DerivedTable(table.name, (before.name,), rows)
         together = merged(table, ['CAST(sum("count") AS BIGINT) AS "count"'], 'sum("count") <> 0')
         return DerivedTable(table.name, (before.name,), rows, together)

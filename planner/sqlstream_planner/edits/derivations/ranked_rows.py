@@ -42,8 +42,7 @@ def derive_ranked_rows(old: Stored, wanted: Wanted) -> Derived | None:
         return None
     all_rows = bool(old.attributes["rows can go"])
     same_keys = old.keys().keys() == new.keys().keys()
-    forgets = not isinstance(was, WindowTopNSpec) and was.ttl_us is not None
-    if not same_keys and (forgets or not all_rows):
+    if not same_keys and (old.forgetful or not all_rows):
         return None
     if not all_rows and not _has_best(old, new):
         return None

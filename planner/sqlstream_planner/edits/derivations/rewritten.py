@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.state_schema import StateField
 from sqlstream_operators.plan.types import INTEGERS, Kind, SqlType
+from sqlstream_planner.edits.derivations.zeros import FLOATING, Zeros, zeros_of
 from sqlstream_planner.expressions.functions.as_written import without_marks
 from sqlstream_planner.identity.form import Form
 from sqlstream_planner.identity.relation import Meanings
@@ -41,6 +42,28 @@ class Rewriter:
 
     def expression(self, expression: exp.Expr, node: Node) -> exp.Expr | None:
         """As `sql`, as an expression."""
+        found = self._any(expression, node)
+        return found if found is None or self._zeros(found) is Zeros.SAME else None
+
+    def key_sql(self, expression: exp.Expr, node: Node) -> str | None:
+        """As `sql`, of a value that is stored as a key: 0.0 and -0.0 may be either."""
+        found = self._any(expression, node)
+        if found is None:
+            return None
+        match self._zeros(found):
+            case Zeros.SAME:
+                return sql(found)
+            case Zeros.EITHER:
+                return f"({sql(found)}) + 0"  # which makes 0.0 of -0.0
+        return None
+
+    def _zeros(self, found: exp.Expr) -> Zeros:
+        if isinstance(found, exp.Column):
+            return Zeros.SAME  # it is stored as the new state will store it
+        floats = (f.name for f in self.stored.values() if f.type.kind in FLOATING)
+        return zeros_of(found, frozenset(floats))
+
+    def _any(self, expression: exp.Expr, node: Node) -> exp.Expr | None:
         whole = self.stored.get(self.meanings.expression(expression, node))
         if whole is not None:
             return column(whole.name)
@@ -56,7 +79,7 @@ class Rewriter:
         if part.find(exp.Column) is None:
             return part.copy()
         known = self.stored.get(self.meanings.expression(part, node))
-        if known is not None and is_told_apart(known.type):
+        if known is not None and _is_usable(known.type):
             return column(known.name)
         made = part.copy()
         for old, new in zip(list(part.iter_expressions()), list(made.iter_expressions()), strict=True):
@@ -77,7 +100,7 @@ class Rewriter:
         """A column of a node: stored as it is, or computed by a projection from what is."""
         known = self.stored.get(self.meanings.columns(node)[id_])
         if known is not None:
-            return column(known.name) if is_told_apart(known.type) else None
+            return column(known.name) if _is_usable(known.type) else None
         if isinstance(node, Project):
             item = next(e for f, e in zip(node.fields, node.items, strict=True) if f.id == id_)
             inside = self._rewritten(item, node.input)
@@ -85,6 +108,11 @@ class Rewriter:
         if isinstance(node, Filter | WindowFunction | Unnest) and any(f.id == id_ for f in node.input.fields):
             return self._column(id_, node.input)
         return None
+
+
+def _is_usable(type_: SqlType) -> bool:
+    """Whether an expression over a stored column of a type may be what it is over the rows; `zeros_of` says it of FLOATs."""
+    return is_told_apart(type_) or type_.kind in FLOATING
 
 
 def is_told_apart(type_: SqlType) -> bool:

@@ -16,7 +16,8 @@ class Stored:
     """A state with its identity: `operator` is what is kept ("groups" …), `rows` the relation that it is kept of.
 
     `by_digest` has every form in the identity, `attributes` what is compared apart from rows and keys. `retyped` are forms
-    of which types were left out: what means the same may have another type.
+    of which types were left out: what means the same may have another type. `forgetful`: it has forgotten keys, by its
+    time to live; their rows are in nothing that is derived from it.
     """
 
     spec: OperatorSpec
@@ -25,6 +26,7 @@ class Stored:
     attributes: Mapping[str, Data]
     by_digest: Mapping[str, Form]
     retyped: frozenset[Form] = frozenset()
+    forgetful: bool = False
 
     @property
     def state_id(self) -> str:
@@ -59,7 +61,7 @@ class Stored:
         return found
 
 
-def stored(spec: OperatorSpec) -> Stored | None:
+def stored(spec: OperatorSpec, *, forgetful: bool = False) -> Stored | None:
     """The state of an operator; None if no identity was kept with it, or one of another version."""
     if not spec.state.identity:
         return None
@@ -69,7 +71,7 @@ def stored(spec: OperatorSpec) -> Stored | None:
     assert isinstance(rows, Form)
     assert isinstance(attributes, Mapping)
     by_digest = {f.digest: f for f in walk(*_forms(roots))}
-    return Stored(spec, written["operator"], rows, attributes, by_digest)
+    return Stored(spec, written["operator"], rows, attributes, by_digest, forgetful=forgetful)
 
 
 def _forms(data: Data) -> Iterator[Form]:

@@ -61,24 +61,32 @@ def times_of(
     if touched is None or expiry is None:
         return ()
     if old is not None and keys is not None and old.table(TOUCHED) is not None:
-        return (
-            DerivedTable(TOUCHED, (TOUCHED,), _kept(keys, AT, TOUCHED)),
-            DerivedTable(EXPIRY, (EXPIRY,), _kept(keys, TIME, EXPIRY)),
-        )
+        return tuple(_kept(table, keys, column) for table, column in ((touched, AT), (expiry, TIME)))
     ttl_us = getattr(new.spec, "ttl_us", None)
     assert ttl_us is not None
     now = f"CAST({NOW_US} - {NOW_US} % {granularity_us(ttl_us)} AS BIGINT)"
     return tuple(_touched(table, first, column, now) for table, column in ((touched, AT), (expiry, TIME)))
 
 
-def _kept(keys: KeyMap, column: str, table: str) -> str:
-    return select([*keys.items, quote_identifier(column)], table, keys.condition)
+def _kept(table: StateTable, keys: KeyMap, column: str) -> DerivedTable:
+    """The times that are kept; of several keys that become one, the last."""
+    rows = keys.select((), [f"{quote_identifier(AT)} AS {quote_identifier(column)}"], TOUCHED)
+    return DerivedTable(table.name, (TOUCHED,), rows, None if keys.adds_nothing else _last(table, column))
 
 
 def _touched(table: StateTable, first: DerivedTable, column: str, now: str) -> DerivedTable:
     """All keys of `first`, with the time of the edit in `column`."""
-    names = [quote_identifier(f.name) for f in table.key]
-    name, listed = quote_identifier(column), ", ".join(names)
-    rows = f"SELECT DISTINCT {listed}, {now} AS {name}\nFROM (\n{first.rows}\n) AS t"
-    merged = f'SELECT {listed}, max({name}) AS {name}\nFROM "rows"\nGROUP BY {listed}'
-    return DerivedTable(table.name, first.reads, rows, merged)
+    listed = ", ".join(
+        [*(quote_identifier(f.name) for f in table.key), f"{now} AS {quote_identifier(column)}"]
+    )
+    rows = f"SELECT DISTINCT {listed}\nFROM (\n{first.rows}\n) AS t"
+    return DerivedTable(table.name, first.reads, rows, _last(table, column))
+
+
+def _last(table: StateTable, column: str) -> str:
+    """The last of several times of a key."""
+    name, by = quote_identifier(column), [quote_identifier(f.name) for f in table.key]
+    listed = ", ".join([*by, f"max({name}) AS {name}"])
+    return f'SELECT {listed}\nFROM "rows"' + (
+        f"\nGROUP BY {', '.join(by)}" if by else "\nHAVING count(*) > 0"
+    )

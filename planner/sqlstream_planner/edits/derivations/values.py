@@ -141,7 +141,7 @@ def distinct_states(before: Sequence[Stored], groups: Stored) -> Iterator[tuple[
     for state in before:
         if not isinstance(state.spec, DistinctValuesSpec) or state.rows != groups.rows:
             continue
-        if state.spec.ttl_us is not None:
+        if state.forgetful or groups.forgetful:
             continue  # a value is forgotten while its group, which others touch, goes on counting it
         values = {m: f for m, f in state.keys().items() if m.op == "distinct value"}
         same = {m: f.name for m, f in state.keys().items() if m not in values}
@@ -149,23 +149,25 @@ def distinct_states(before: Sequence[Stored], groups: Stored) -> Iterator[tuple[
             yield state, next(iter(values.values()))
 
 
-def accumulated_distinct(
-    meaning: Form | None, field: StateField, state: Stored, value: StateField
-) -> str | None:
-    """An accumulator of distinct values over the state of these values, as if all had just come; None if it is of others."""
+def flag_of_distinct(meaning: Form | None, state: Stored, value: StateField) -> StateField | None:
+    """The column of a state of distinct values which says how many rows have a value, of those that an accumulator of
+    distinct values is over; None if it is over others.
+    """
     if meaning is None or meaning.op != "accumulator" or "distinct" not in meaning.args:
         return None
-    kind, _, _, of, where = meaning.args
+    _, _, _, of, where = meaning.args
     if not isinstance(of, Form) or state.meaning(value) not in [form("distinct value", x) for x in of.args]:
         return None
     if len(of.args) != 1:
         return None
-    flag = state.fields(state.spec.state.tables[0].value).get(form("rows", where))
-    made = {"count": changed_count(), "sum": changed_sum(field.type)}.get(str(kind))
-    if flag is None or made is None:
-        return None
-    came = f"CAST({quote_identifier(flag.name)} > 0 AS INTEGER)"
-    return made.partial.format(x=quote_identifier(value.name), change=came)
+    return state.fields(state.spec.state.tables[0].value).get(form("rows", where))
+
+
+def accumulated_distinct(meaning: Form | None, field: StateField) -> str | None:
+    """An accumulator of distinct values over such values, each once: as if all of which there are `{rows}` had just come."""
+    assert meaning is not None
+    made = {"count": changed_count(), "sum": changed_sum(field.type)}.get(str(meaning.args[0]))
+    return None if made is None else made.partial.format(x="{value}", change="CAST({rows} > 0 AS INTEGER)")
 
 
 def known_values(
