@@ -42,6 +42,22 @@ moved_option = click.option(
     metavar="TABLE",
     help="The data of this source is the same in another place: keep state and position. Said once. Repeatable.",
 )
+accept_option = click.option(
+    "--accept",
+    "accepted",
+    multiple=True,
+    metavar="fresh:NAME|alter:NAME",
+    help="fresh: let an operator's state or a sink begin now, without the input read so far; alter: let a sink's table be "
+    "altered in its database. NAME as `sqlstream plan` shows it, or all. Repeatable.",
+)
+rewrite_option = click.option(
+    "--rewrite",
+    "rewritten",
+    multiple=True,
+    metavar="SINK",
+    help="Give this sink all that the query has given so far: its place, a new one or one that was emptied, is empty. "
+    "Said once. Repeatable.",
+)
 master_option = click.option(
     "--master", metavar="URL", help="Spark's master: local[*] (default), spark://…, yarn, k8s://…"
 )

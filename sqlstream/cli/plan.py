@@ -48,13 +48,8 @@ if TYPE_CHECKING:
     metavar="OLD",
     help="Compare FILE with the file OLD; no state is looked at.",
 )
-@click.option(
-    "--accept",
-    "accepted",
-    multiple=True,
-    metavar="fresh:NAME",
-    help="Plan as if this was given to `run`. Repeatable.",
-)
+@options.accept_option
+@options.rewrite_option
 @options.moved_option
 @options.profile_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
@@ -65,6 +60,7 @@ def command(
     savepoint: str | None,
     old: Path | None,
     accepted: tuple[str, ...],
+    rewritten: tuple[str, ...],
     source_moved: tuple[str, ...],
     profile: str | None,
     as_json: bool,
@@ -77,9 +73,9 @@ def command(
 
     Exit codes: 0 nothing to consent to; 1 the SQL is wrong; 2 the command line is wrong; 3 consent is needed; 4 refused.
     """
-    if old is not None and (savepoint is not None or state_dir is not None or source_moved or accepted):
+    if old is not None and (savepoint or state_dir or source_moved or accepted or rewritten):
         raise click.UsageError(
-            "--diff looks at no state: leave --from, --state-dir, --source-moved and --accept out"
+            "--diff looks at no state: leave --from, --state-dir, --source-moved, --accept and --rewrite out"
         )
     project = load_project(file.parent, profile)
     given = parse_pairs(variables, "--var")
@@ -102,6 +98,7 @@ def command(
             state,
             savepoint,
             accepted,
+            rewritten,
             own=state_dir is None,
             tables=source_moved,
             again=lambda known_as: plan(file, project, given, known_as),
@@ -125,6 +122,7 @@ def _against_state(
     state: str,
     savepoint: str | None,
     accepted: tuple[str, ...],
+    rewritten: tuple[str, ...],
     *,
     own: bool,
     tables: Sequence[str],
@@ -132,13 +130,15 @@ def _against_state(
 ) -> EditPlan:
     """The plan against what a state directory or a savepoint has; the sources of `tables` have moved."""
     from sqlstream.cli.origins import named_origin
-    from sqlstream.connectors.api import ConnectorContext, Source
+    from sqlstream.connectors.api import ConnectorContext, Sink, Source
     from sqlstream.connectors.registry import REGISTERED
     from sqlstream.runtime.edits.edit_plan import edit_plan, first_plan
     from sqlstream.runtime.loop.fork import has_begun
     from sqlstream.runtime.loop.moved_sources import moves, taken_over
+    from sqlstream.runtime.loop.sink_edits import check_rewrite
+    from sqlstream.runtime.loop.sink_places import looking
     from sqlstream.storage.journal import Journal
-    from sqlstream_operators.plan.spec import SourceSpec
+    from sqlstream_operators.plan.spec import SinkSpec, SourceSpec
     from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
     store = CheckpointStore(state)
@@ -152,12 +152,17 @@ def _against_state(
     moved = moves(manifest, planned.physical.sources, tables)
     planned = again(moved.known_as) if moved.known_as else planned
     if manifest is None:
+        check_rewrite(rewritten, planned.physical)
         return first_plan(planned.physical)
     prefix = "" if origin is None else origin.savepoint.prefix
 
     def source_in(spec: SourceSpec, where: CheckpointStore, folder: str) -> Source:
         context = ConnectorContext(where, str(file.parent.absolute()), folder=folder)
         return REGISTERED.source(planned.secrets.resolved(spec), context)
+
+    def sink_of(spec: SinkSpec, known_as: str) -> Sink:
+        context = ConnectorContext(store, str(file.parent.absolute()), known_as=known_as)
+        return REGISTERED.sink(planned.secrets.resolved(spec), context)
 
     with tempfile.TemporaryDirectory() as scratch:  # what moved sources take over is not written to the state
         here = CheckpointStore(scratch, sync=False)
@@ -178,4 +183,6 @@ def _against_state(
             source_of=source_of,
             nodes=planned.state_nodes,
             accept=accepted,
+            rewrite=rewritten,
+            looks=looking(sink_of),
         )

@@ -50,10 +50,13 @@ def plan_lines(
     if clauses:
         yield from (*clauses, "")
     for consent in plan.consents:
-        yield (
-            f"consent is needed: {consent.what} can't be computed from the input again; to let it begin now, give `run` "
-            f"--accept {consent.accept}"
-        )
+        if consent.why.code == "DAT008":
+            yield (
+                f"consent is needed: {consent.what} can't be computed from the input again; to let it begin now, give `run` "
+                f"--accept {consent.accept}"
+            )
+        else:
+            yield f"consent is needed: {consent.what} {consent.then}; to agree, give `run` --accept {consent.accept}"
     yield f"{_BOLD}{plan.summary}{_RESET}" if colour else plan.summary
 
 

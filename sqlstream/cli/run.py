@@ -72,14 +72,8 @@ from sqlstream_planner.diagnostics import Diagnostic
     help="Read this file of a source from its beginning, whatever was read of it before. Repeatable.",
 )
 @options.moved_option
-@click.option(
-    "--accept",
-    "accepted",
-    multiple=True,
-    metavar="fresh:NAME",
-    help="Let an operator's state or a new sink begin now, without the input read so far (NAME as `sqlstream plan` shows "
-    "it, or all). Repeatable.",
-)
+@options.accept_option
+@options.rewrite_option
 @options.profile_option
 @click.option(
     "--json",
@@ -103,6 +97,7 @@ def command(
     read_again: tuple[str, ...],
     source_moved: tuple[str, ...],
     accepted: tuple[str, ...],
+    rewritten: tuple[str, ...],
     profile: str | None,
     as_json: bool,
 ) -> int:
@@ -187,6 +182,7 @@ def command(
                 secrets=planned.secrets,
                 nodes=planned.state_nodes,
                 accept=accept,
+                rewrite=rewritten,
                 sql=planned.masked_sql,
                 parallelism=parallelism if parallelism is not None else project.parallelism,
                 master=master or project.master or "local[*]",

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -162,6 +163,17 @@ class SinkWriter(Protocol):
         ...
 
 
+class TargetEdit(StrEnum):
+    """What an epoch does to a sink's target before its rows, when the query or the table was edited."""
+
+    ALTER = "alter"
+    """It gets the columns that the sink has by now; its rows stay."""
+    REPLACE = "replace"
+    """It gets the columns and the PRIMARY KEY that the sink has by now; the epoch's rows are all that it has then."""
+    REWRITE = "rewrite"
+    """It begins anew, whatever it had before: it has to be empty, or not there."""
+
+
 class Sink(Protocol):
     """The driver's half of a sink.
 
@@ -181,6 +193,23 @@ class Sink(Protocol):
 
     def abort_uncommitted(self, last_epoch: int) -> None:
         """At start: remove what epochs after `last_epoch` staged."""
+        ...
+
+
+@runtime_checkable
+class EditableSink(Sink, Protocol):
+    """A sink whose target can be brought to another shape, or begun anew, by the epoch that carries an edit out."""
+
+    def begin_with(self, edit: TargetEdit) -> None:
+        """The next epoch that is checked, prepared or committed does this first, as a part of it."""
+        ...
+
+    def is_vacant(self) -> bool:
+        """Whether the target is empty or not there, so that it can be begun anew."""
+        ...
+
+    def has_epochs(self) -> bool:
+        """Whether the target says that epochs of this state directory are in it."""
         ...
 
 
@@ -209,6 +238,8 @@ class ConnectorContext:
     it) and the base directory that relative paths in options refer to. `folder` is what a source has for itself in the
     store, whatever its table is called; without one it goes by the table's name. `paced`: a source makes its rows when they
     are due; the referee has no time for that. `orders` is what the run was told about single files, `tell` takes warnings.
+    `known_as` is the name that a sink's target knows its table by: what it was called when it was first written ("": as it
+    is called now).
     """
 
     store: CheckpointStore
@@ -217,6 +248,7 @@ class ConnectorContext:
     paced: bool = True
     orders: Orders | None = None
     tell: Callable[[Diagnostic], None] = _nobody
+    known_as: str = ""
 
 
 class SourceFactory(Protocol):

@@ -15,7 +15,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Protocol
 
-from sqlstream.connectors.api import ConnectorContext, Sink, SinkPart, Source
+from sqlstream.connectors.api import ConnectorContext, Sink, SinkPart, Source, TargetEdit
 from sqlstream.connectors.filesystem.orders import FileOrders
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.coordination.lease import BEAT_S, Lease
@@ -34,6 +34,8 @@ from sqlstream.runtime.loop.moved_sources import Moves
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.recovery import (
+    Recovered,
+    committed_epoch,
     is_fresh_fork,
     physical_plan,
     program_fingerprint,
@@ -41,7 +43,8 @@ from sqlstream.runtime.loop.recovery import (
 )
 from sqlstream.runtime.loop.reporting import Totals
 from sqlstream.runtime.loop.restarts import Restart, Restarts, RestartStrategy, strategy_of
-from sqlstream.runtime.loop.sink_edits import NOWHERE
+from sqlstream.runtime.loop.sink_edits import NOWHERE, check_rewrite
+from sqlstream.runtime.loop.sink_places import looking, same_place
 from sqlstream.runtime.loop.source_positions import go_on, own_folders
 from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
 from sqlstream.runtime.tasks.failures import error_of, machine_refuses
@@ -110,6 +113,7 @@ def run_pipeline(
     origin: fork.Origin | None = None,
     nodes: StateNodes = NO_NODES,
     accept: Collection[str] = (),
+    rewrite: Collection[str] = (),
     written: Mapping[str, Written] = NOWHERE,
     orders: FileOrders | None = None,
     moved: Moves | None = None,
@@ -127,7 +131,8 @@ def run_pipeline(
     `sql` is the text that the plan was made of, rendered and without secrets: it is kept with the manifests. `written`
     says where in the user's file the sinks stand, `origin` is the savepoint that a new state directory begins with,
     `nodes` are what the plan's states were made of (`Planned.state_nodes`): without them, edits can't derive a state from
-    another. `accept` is what may begin in the middle of the input (`fresh:<operator or sink>`, `fresh:all`).
+    another. `accept` is what may begin in the middle of the input (`fresh:<operator or sink>`, `fresh:all`), and which
+    tables may be altered (`alter:<sink>`). `rewrite` are sinks whose empty places get all that the query has given so far.
     `orders` what to do about single files of the sources, `moved` which sources' data is elsewhere now (the plan was made
     with it); `tell` takes warnings about what the run meets.
     `wall_clock` (seconds since 1970) is what state with a time to live goes by; each epoch's is in its plan.
@@ -159,22 +164,34 @@ def run_pipeline(
         known = (secrets or Secrets()).resolved(spec)
         return (connectors or REGISTERED).source(known, ConnectorContext(store, base, folder=folder))
 
+    def sink_of(spec: SinkSpec, known_as: str) -> Sink:
+        known = (secrets or Secrets()).resolved(spec)
+        return (connectors or REGISTERED).sink(known, ConnectorContext(store, base, known_as=known_as))
+
     decide = partial(edit_plan, program=plan, sql=sql, written=written, nodes=nodes, accept=accept)
 
     def attempt() -> RunResult:
         lease.check()
         if origin is not None and not restarts.is_up and not fork.has_begun(origin, store):
             # The history of sources is looked at below, where those that have moved are found.
-            decide(Journal(origin.store), origin.savepoint.manifest, savepoint=origin.savepoint).check()
+            decide(
+                Journal(origin.store), origin.savepoint.manifest, savepoint=origin.savepoint, rewrite=rewrite
+            ).check()
             begin_from(origin.store, origin.savepoint, store, run)
         if moved is not None and moved.tables and not restarts.is_up:
             for warning in moved_sources.write_down(journal, plan, moved, run, source_of):
                 tell(warning)
         found = recover(journal)
         decided = first_plan(plan)
-        if found.last is not None:
+        if found.last is None:
+            check_rewrite(rewrite, plan)
+        else:
             decided = decide(
-                journal, found.last, source_of=lambda spec, folder: source_of(spec, store, folder)
+                journal,
+                found.last,
+                source_of=lambda spec, folder: source_of(spec, store, folder),
+                rewrite=() if restarts.is_up else _rewritten(rewrite, found, plan),
+                looks=looking(sink_of),
             )
             decided.check()
             for warning in () if restarts.is_up else decided.warnings:
@@ -399,22 +416,34 @@ def _program(
 ) -> Program:
     text = plan_json.to_text(plan).encode()
     forgot = last is not None and bool(last.forgotten)
+    edits = decided.sink_edits
+    names = {sink.spec.name: sink.known_as for sink in edits}
     sinks = {
-        spec.name: connectors.sink(replace(secrets.resolved(spec), forgets=spec.forgets or forgot), context)
+        spec.name: connectors.sink(
+            replace(secrets.resolved(spec), forgets=spec.forgets or forgot),
+            replace(context, known_as=names.get(spec.name, spec.name)),
+        )
         for spec in plan.sinks
     }
     former: dict[str, Sink] = {}
-    moved = set()
+    moved: set[str] = set()
+    left: set[str] = set()
+    is_edit = last is not None and bool(committed_epoch(last))
+    goes_on = {sink.former.name: sink.spec for sink in edits if sink.former is not None}
     if last is not None and not is_fresh_fork(last):
-        specs = {spec.name: spec for spec in plan.sinks}
         before = plan if last.plan_digest == digest_of(text) else physical_plan(journal, last)
         for spec in before.sinks:
-            same = specs.get(spec.name) == spec
-            if same or _takes_over(sinks.get(spec.name), spec):
-                former[spec.name] = sinks[spec.name]
-                moved |= set() if same else {spec.name}
-            else:
-                former[spec.name] = connectors.sink(secrets.resolved(spec), context)
+            now = goes_on.get(spec.name)
+            if now is not None and (now == spec or _takes_over(sinks[now.name], spec)):
+                former[spec.name] = sinks[now.name]
+                moved |= set() if now == spec or same_place(now, spec) else {spec.name}
+                continue
+            if now is not None:
+                spec = replace(spec, options=now.options)
+            elif is_edit:
+                left.add(spec.name)
+            known_as = last.sink_names.get(spec.name, spec.name)
+            former[spec.name] = connectors.sink(secrets.resolved(spec), replace(context, known_as=known_as))
     positions = () if last is None else last.positions
     known = go_on(positions, plan.sources)
     folders = own_folders(known, plan.sources, taken=[state.folder for state in positions])
@@ -431,12 +460,25 @@ def _program(
         former_sinks=former,
         moved=frozenset(moved),
         restated=decided.restated,
-        new_sinks=decided.new_sinks,
+        new_sinks=decided.new_sinks if is_edit else (),
         from_history=decided.from_history,
         edits=decided.edits,
+        sink_edits={sink.spec.name: sink.target for sink in edits if sink.target is not None},
+        left=frozenset(left),
+        former_names={sink.spec.name: sink.former.name for sink in edits if sink.former is not None},
+        known_as=names,
         secrets=secrets,
         sql=sql,
     )
+
+
+def _rewritten(asked: Collection[str], found: Recovered, plan: PhysicalPlan) -> tuple[str, ...]:
+    """The sinks that are begun anew: those that were asked for, and those of an epoch that was begun and is done again."""
+    begun = found.plan
+    if begun is None or begun.fingerprint != program_fingerprint(plan):
+        return tuple(asked)
+    more = [name for name, edit in begun.sink_edits.items() if edit == TargetEdit.REWRITE]
+    return (*asked, *(name for name in more if name not in asked))
 
 
 def _takes_over(sink: Sink | None, former: SinkSpec) -> bool:

@@ -103,7 +103,8 @@ class EpochPlan:
     was allowed to read. `restated` are sinks that are new beside their state, or whose query was edited: the epoch reads
     nothing, and gives them the whole answer that the state has. `retracts` is the digest of the physical plan whose answer
     they lose ("": none). `edits`: it carries out what an edit of the query means to the state,
-    and reads nothing either. `new_sinks` are given rows for the first time, and lose none.
+    and reads nothing either. `new_sinks` are given rows for the first time, and lose none. `sink_edits` says by sink what is
+    done to its target before its rows (`connectors.api.TargetEdit`).
     """
 
     epoch: int
@@ -119,11 +120,12 @@ class EpochPlan:
     retracts: str = ""
     edits: bool = False
     new_sinks: tuple[str, ...] = ()
+    sink_edits: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def leaves_sources(self) -> bool:
         """Whether it is about state and sinks alone: no source goes on by it."""
-        return bool(self.restated) or self.edits
+        return bool(self.restated) or self.edits or bool(self.sink_edits)
 
     @property
     def reads(self) -> bool:
@@ -148,6 +150,7 @@ class EpochPlan:
                 "retracts": self.retracts,
                 "edits": self.edits,
                 "new_sinks": list(self.new_sinks),
+                "sink_edits": dict(self.sink_edits),
             },
         )
 
@@ -169,6 +172,7 @@ class EpochPlan:
             retracts=content.get("retracts", ""),
             edits=content.get("edits", False),
             new_sinks=tuple(content.get("new_sinks", ())),
+            sink_edits=content.get("sink_edits", {}),
         )
 
 
@@ -339,6 +343,8 @@ class Manifest:
     the state, if the query was edited before this epoch (`StateEdit` as plain data). `parked` are sources that the query no
     longer reads: should it do so again, they go on from there. `origin` names the savepoint that the
     state directory began with ("": with nothing). `moved` says of identities of sources, as files declare them, under which
+    ones the state knows their data: it was elsewhere ("": this data is elsewhere now). `sink_names` says by which names the
+    targets know the tables that are called otherwise now, `sink_edits` what was done to targets before its rows.
     ones the state knows their data: it was elsewhere ("": this data is elsewhere now). `forgotten` says of states with a
     time to live how many keys they have ever forgotten (None: an older version has not counted them).
     """
@@ -369,6 +375,8 @@ class Manifest:
     edits: tuple[Mapping[str, Any], ...] = ()
     moved: Mapping[str, str] = field(default_factory=dict)
     parked: tuple[SourceState, ...] = ()
+    sink_names: Mapping[str, str] = field(default_factory=dict)
+    sink_edits: Mapping[str, str] = field(default_factory=dict)
     forgotten: Mapping[str, int] | None = None
 
     @property
@@ -399,6 +407,7 @@ class Manifest:
             metrics={},
             new_sinks=(),
             edits=(),
+            sink_edits={},
         )
 
     @property
@@ -442,6 +451,8 @@ class Manifest:
                 "edits": [dict(edit) for edit in self.edits],
                 "moved": dict(self.moved),
                 "parked": [source.to_json() for source in self.parked],
+                "sink_names": dict(self.sink_names),
+                "sink_edits": dict(self.sink_edits),
                 "forgotten": None if self.forgotten is None else dict(self.forgotten),
                 "rows_cap": self.rows_cap and [self.rows_cap.rows, self.rows_cap.epochs],
             },
@@ -481,5 +492,7 @@ class Manifest:
             edits=tuple(content.get("edits", ())),
             moved=content.get("moved", {}),
             parked=tuple(SourceState.from_json(source) for source in content.get("parked", ())),
+            sink_names=content.get("sink_names", {}),
+            sink_edits=content.get("sink_edits", {}),
             forgotten=content.get("forgotten"),
         )

@@ -192,8 +192,8 @@ def test_windows_that_close_later_are_by_the_new_query(tmp_path: Path, told: Tol
             "is other data than before\n",
         ),
         (
-            "'path' = 'out',",
-            "'path' = 'out2',",
+            "'path' = 'out', 'format' = 'json'",
+            "'path' = 'out', 'format' = 'csv'",
             "STA015",
             "  copies (filesystem)             refused: STA015",
         ),
@@ -208,6 +208,19 @@ def test_what_a_run_refuses_is_refused(
     assert f"error[{code}]" in told.err
     assert run_cli(["run", str(file)]) == 4
     assert f"error[{code}]" in capsys.readouterr().err
+
+
+def test_a_sink_that_begins_elsewhere(file: Path, told: Told, capsys: pytest.CaptureFixture[str]) -> None:
+    edited(file, ("'path' = 'out',", "'path' = 'out2',"))
+    shown = told(file, code=3)
+    assert "  copies (filesystem)             only what is read from now on  p.sql:4:14\n" in shown
+    assert "to agree, give `run` --accept fresh:copies" in shown
+    assert "--rewrite copies" in told.err
+    assert run_cli(["run", str(file)]) == 3
+    assert "error[STA013]" in capsys.readouterr().err
+    shown = told(file, "--rewrite", "copies")
+    assert "gets the whole answer: reads 10 rows of t (280 B) again for it" in shown
+    assert shown.endswith("The result is exact.\n")
 
 
 def test_a_source_that_is_new_or_gone(file: Path, told: Told) -> None:

@@ -282,5 +282,6 @@ def test_a_file_that_was_left_behind(tmp_path: Path) -> None:
     with pytest.raises(DiagnosticError) as caught:
         world.run(plan=TableWorld.program_to(backend, {"path": "another.duckdb"}))
     [told] = caught.value.diagnostics
-    assert (caught.value.exit_code, told.code) == (4, "STA015")
-    assert "is gone, and with it the rows up to epoch" in told.notes[0]
+    assert (caught.value.exit_code, told.code) == (3, "STA013")
+    assert "in the former place, and stay there" in told.notes[0]
+    assert not (tmp_path / "another.duckdb").exists()

@@ -77,7 +77,7 @@ class SinkAbilities:
     `changes`: rows that were given can be taken back. `keyed`: it is a table that is kept up to date, one row for
     each PRIMARY KEY. `checks_keys`: it refuses two rows with one key. `past`: rows are kept for later readers, or shown
     once, or dropped. `tells_epochs`: the target says itself which epochs are in it, so that it may be moved and found by
-    other options.
+    other options. `place` are the options that say where it is; of them `named_by` is the table's name if it is not set.
     """
 
     changes: bool = False
@@ -85,6 +85,8 @@ class SinkAbilities:
     checks_keys: bool = False
     past: Past = Past.KEPT
     tells_epochs: bool = False
+    place: tuple[str, ...] = ()
+    named_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

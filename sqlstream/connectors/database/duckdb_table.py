@@ -16,6 +16,7 @@ from typing import Any
 
 import duckdb
 
+from sqlstream.connectors.database import duckdb_shape
 from sqlstream.connectors.database.changes import (
     CHANGE_COLUMN,
     Counts,
@@ -251,6 +252,17 @@ class DuckTable:
             columns.append(f"PRIMARY KEY ({columns_of(self._spec.primary_key)})")
         self._run(f"CREATE TABLE {self._table} ({', '.join(columns)})")
 
+    def reshape(self, *, keep_rows: bool) -> None:
+        """Give the table the columns, types and key of the sink. Raises DataError for what can't be done exactly."""
+        duckdb_shape.reshape(
+            lambda sql, parameters: self._run(sql, parameters).fetchall(),
+            self._spec,
+            self._schema or "",
+            self._name,
+            self.location,
+            keep_rows=keep_rows,
+        )
+
     def write_record(self, record: Record) -> None:
         """Write the row of EPOCHS_TABLE."""
         self._run(
@@ -264,11 +276,22 @@ class DuckTable:
 
     def apply(self, rows: StagedEpoch) -> None:
         """Apply rows by the primary key, or copy by copy. Raises DataError for a row that is not there."""
+        self._with(rows, self._apply)
+
+    def replace(self, rows: StagedEpoch) -> None:
+        """Make these rows all that the table has."""
+        if self._spec.primary_key:
+            self._with(rows, self._replace_by_key)
+        else:
+            self._run(f"DELETE FROM {self._table}")
+            self.apply(rows)
+
+    def _with(self, rows: StagedEpoch, work: Callable[[str], None]) -> None:
         if self._connection is None:
             raise InternalError(f"{self.location} is not open")
         self._connection.register(_ROWS, rows.reader())
         try:
-            self._apply(restored(_ROWS, rows.columns))
+            work(restored(_ROWS, rows.columns))
         except Exception:
             rows.check()
             raise
@@ -294,6 +317,14 @@ class DuckTable:
                 keyed.apply(counts, self._refuse_if, self._changed, self._unexpected)
             case Mode.MULTISET:
                 self._apply_multiset(changes, names, counts)
+        self._run(f"DROP TABLE {changes}")
+
+    def _replace_by_key(self, rows: str) -> None:
+        changes = f"temp.{_CHANGES}"
+        consolidate(lambda sql: self._run(sql).fetchall(), self._spec, rows, changes)
+        names = [column.name for column in self._spec.schema]
+        for statement in KeyedStatements(self._table, changes, names, self._spec.primary_key).replace:
+            self._run(statement)
         self._run(f"DROP TABLE {changes}")
 
     def _unexpected(self, made: int, expected: int) -> InternalError:

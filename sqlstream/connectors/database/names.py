@@ -37,6 +37,11 @@ def shape_error(location: str, there: Sequence[str], wanted: Sequence[str]) -> D
     )
 
 
+def not_reshaped(location: str, what: str, way: str) -> DataError:
+    """The error for a table that can't be brought to another shape."""
+    return DataError(f"{location} can't be altered: {what}. Write {way}")
+
+
 _CAUSES = (
     "Something else changed the table, or the source deletes or repeats rows: declare its PRIMARY KEY, "
     "so that its changes are made consistent"

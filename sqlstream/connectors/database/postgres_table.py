@@ -7,12 +7,13 @@ target's columns, so both compare alike.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
+from sqlstream.connectors.database import postgres_shape
 from sqlstream.connectors.database.changes import (
     CHANGE_COLUMN,
     Counts,
@@ -200,6 +201,12 @@ class PostgresTable:
             columns.append(f"PRIMARY KEY ({columns_of(self._spec.primary_key)})")
         self._connection.run(f"CREATE TABLE {self._table} ({', '.join(columns)})")
 
+    def reshape(self, *, keep_rows: bool) -> None:
+        """Give the table the columns, types and key of the sink. Raises DataError for what can't be done exactly."""
+        postgres_shape.reshape(
+            self._connection.run, self._spec, self._table, self.location, keep_rows=keep_rows
+        )
+
     def write_record(self, record: Record) -> None:
         """Write the row of EPOCHS_TABLE."""
         self._connection.run(
@@ -213,16 +220,24 @@ class PostgresTable:
 
     def apply(self, rows: StagedEpoch) -> None:
         """Apply rows by the primary key, or copy by copy. Raises DataError for a row that is not there."""
+        self._with(rows, self._append if self._mode is Mode.APPEND else self._change)
+
+    def replace(self, rows: StagedEpoch) -> None:
+        """Make these rows all that the table has."""
+        if self._spec.primary_key:
+            self._with(rows, self._replace_by_key)
+        else:
+            self._connection.run(f"DELETE FROM {self._table}")
+            self.apply(rows)
+
+    def _with(self, rows: StagedEpoch, work: Callable[[DuckSession, StagedEpoch], None]) -> None:
         if self._duck is None:
             self._spill = RunFolder("spill-")
             self._duck = DuckSession(
                 memory_limit=min(_MOST_MEMORY, memory_bytes()), temp_directory=str(self._spill.path)
             )
         try:
-            if self._mode is Mode.APPEND:
-                self._append(self._duck, rows)
-            else:
-                self._change(self._duck, rows)
+            work(self._duck, rows)
         except Exception:
             rows.check()
             raise
@@ -264,6 +279,12 @@ class PostgresTable:
                         f"FROM {_CHANGES} d CROSS JOIN LATERAL generate_series(1, d.{CHANGE_COLUMN}) "
                         f"WHERE d.{CHANGE_COLUMN} > 0"
                     )
+
+    def _replace_by_key(self, duck: DuckSession, rows: StagedEpoch) -> None:
+        self._stage(duck, rows)
+        names = [column.name for column in self._spec.schema]
+        for statement in KeyedStatements(self._table, _CHANGES, names, self._spec.primary_key).replace:
+            self._connection.run(statement)
 
     def _stage(self, duck: DuckSession, rows: StagedEpoch) -> Counts:
         """Consolidate the rows and copy them to the connection's temporary table."""

@@ -40,6 +40,8 @@ _WIDER: dict[str, tuple[str, ...]] = {
     "real": ("double precision",),
     "text": ("character varying",),
 }
+#: Digits that an integer of the type has at most.
+_DIGITS = {"smallint": 5, "integer": 10, "bigint": 19}
 _NUMERIC = re.compile(r"numeric\((\d+),(\d+)\)")
 
 
@@ -77,6 +79,23 @@ def holds(found: str, type_: SqlType) -> bool:
         return found == "numeric"
     digits, scale = int(has.group(1)), int(has.group(2))
     return scale >= int(needs.group(2)) and digits - scale >= int(needs.group(1)) - int(needs.group(2))
+
+
+def is_wider(found: str, wanted: str) -> bool:
+    """Whether a column of the type `found` becomes `wanted` with every value as it is.
+
+    >>> is_wider("integer", "bigint"), is_wider("bigint", "integer"), is_wider("numeric(8,2)", "numeric(10,2)")
+    (True, False, True)
+    """
+    if wanted in _WIDER.get(found, ()):
+        return True
+    has, needs = _NUMERIC.fullmatch(found), _NUMERIC.fullmatch(wanted)
+    if needs is None:
+        return False
+    whole, scale = int(needs.group(1)) - int(needs.group(2)), int(needs.group(2))
+    if has is None:
+        return whole >= _DIGITS.get(found, 1000)
+    return scale >= int(has.group(2)) and whole >= int(has.group(1)) - int(has.group(2))
 
 
 def as_json(value: str, type_: SqlType) -> str:

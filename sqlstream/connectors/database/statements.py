@@ -44,6 +44,23 @@ class KeyedStatements:
             f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {changes} AS d "
             f"ON CONFLICT ({columns_of(key)}) {action}"
         )
+        there = f"SELECT 1 FROM {changes} AS d WHERE {self.match}"
+        same = " AND ".join(
+            f"t.{quote_identifier(v)} IS NOT DISTINCT FROM d.{quote_identifier(v)}" for v in values
+        )
+        #: Make the rows of `changes` all that the table has; what has not changed is not touched.
+        self.replace = (
+            f"DELETE FROM {table} AS t WHERE NOT EXISTS ({there})",
+            *(
+                [
+                    f"UPDATE {table} AS t SET {assigned} FROM {changes} AS d WHERE {self.match} AND NOT ({same})"
+                ]
+                if values
+                else []
+            ),
+            f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {changes} AS d "
+            f"WHERE NOT EXISTS (SELECT 1 FROM {table} AS t WHERE {self.match})",
+        )
         key_columns = ", ".join(f"CAST(d.{quote_identifier(k)} AS VARCHAR)" for k in key)
         self.missing = (
             f"SELECT {key_columns} FROM {changes} AS d WHERE d.{CHANGE_COLUMN} <= 0 "

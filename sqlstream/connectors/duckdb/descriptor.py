@@ -28,6 +28,13 @@ DESCRIPTOR = ConnectorDescriptor(
         ),
     ),
     lookup=ColumnLookup(by_position=False, any_case=True),
-    sink=SinkAbilities(changes=True, keyed=True, checks_keys=True, tells_epochs=True),
+    sink=SinkAbilities(
+        changes=True,
+        keyed=True,
+        checks_keys=True,
+        tells_epochs=True,
+        place=("path", "table-name"),
+        named_by="table-name",
+    ),
     validate=in_duckdb,
 )

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from sqlstream.connectors.api import ConnectorContext, SinkPart
+from sqlstream.connectors.api import ConnectorContext, SinkPart, TargetEdit
 from sqlstream.connectors.exactly_once.staged import StagedEpoch
 from sqlstream.connectors.exactly_once.target import LostConnectionError, Record, Target, unusable
 from sqlstream.storage.identity import identity
@@ -34,12 +34,14 @@ class ExactlyOnceSink:
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
         self._spec = spec
+        self._known_as = context.known_as or spec.name
         self._store = context.store
         self._target = target
         self._wait = wait
         self._job: str | None = None
         self._is_set_up = False
         self._prepared: int | None = None
+        self._edit: TargetEdit | None = None
 
     # ------------------------------------------------------------------------------------- the epoch's steps
 
@@ -50,6 +52,34 @@ class ExactlyOnceSink:
         """
         if not self._is_set_up:
             self._try(lambda: self._look_ahead(previous))
+
+    def begin_with(self, edit: TargetEdit) -> None:
+        """The next epoch does this first, in its own transaction."""
+        self._edit = edit
+
+    def is_vacant(self) -> bool:
+        """Whether the target has no rows, or is not there. Raises DiagnosticError (ENV006) if it can't be looked at."""
+        return self._seen(lambda: not self._target.exists() or self._target.is_empty(), nowhere=True)
+
+    def has_epochs(self) -> bool:
+        """Whether the target has epochs of this state directory and this table. Raises as `is_vacant`."""
+
+        def has() -> bool:
+            record = self._target.record(lock=False)
+            return record is not None and self._owns(record) and bool(record.epoch) and self._target.exists()
+
+        return self._seen(has, nowhere=False)
+
+    def _seen(self, look: Callable[[], bool], *, nowhere: bool) -> bool:
+        found = nowhere
+
+        def work() -> None:
+            nonlocal found
+            found = look() if self._target.open(create=False) else nowhere
+            self._target.release()
+
+        self._try(work)
+        return found
 
     def prepare(self, epoch: int, parts: Sequence[SinkPart], *, previous: int) -> None:
         """Apply the epoch's rows in a transaction that stays open.
@@ -70,6 +100,7 @@ class ExactlyOnceSink:
             except LostConnectionError:
                 pass
             else:
+                self._edit = None
                 return
         rows = StagedEpoch(self._store, self._spec, parts)
         try:
@@ -81,6 +112,7 @@ class ExactlyOnceSink:
                 f"epoch {epoch} is committed, but not in the {self._target.wording.noun} yet: run again where the driver "
                 "has more memory; nothing is lost",
             ) from error
+        self._edit = None
 
     def abort_uncommitted(self, last_epoch: int) -> None:
         """Look whether the target is this job's; what later epochs staged is swept with all that no manifest names.
@@ -101,7 +133,8 @@ class ExactlyOnceSink:
 
         Another address or password is no reason against it: whether the epoch is in the target, the target says.
         """
-        return replace(former, options=self._spec.options, forgets=self._spec.forgets) == self._spec
+        now = self._spec
+        return replace(former, options=now.options, name=now.name, forgets=now.forgets) == now
 
     # ---------------------------------------------------------------------------------------- transactions
 
@@ -133,6 +166,12 @@ class ExactlyOnceSink:
 
     def _apply_first(self, epoch: int, previous: int, rows: StagedEpoch) -> None:
         self._target.release()
+        if self._edit is not None:
+            self._target.open(create=True)
+            self._carry_out(self._edit, previous)
+            self._apply(epoch, rows)
+            self._is_set_up = True
+            return
         if not self._is_set_up:
             self._target.open(create=True)
             self._set_up(previous)
@@ -148,27 +187,60 @@ class ExactlyOnceSink:
     def _look_ahead(self, previous: int) -> None:
         self._target.release()
         if self._target.open(create=False):
-            self._set_up(previous)
+            if self._edit is None:
+                self._set_up(previous)
+            else:
+                self._carry_out(self._edit, previous)
         self._target.release()
 
     def _apply_again(self, epoch: int, previous: int, rows: StagedEpoch) -> None:
-        if not self._target.open(create=False):
+        anew = self._edit is TargetEdit.REWRITE
+        if not self._target.open(create=anew):
             raise self._dropped(epoch)
         record = self._target.record(lock=True)
-        if record is None or not self._target.exists():
+        if not anew and (record is None or not self._target.exists()):
             raise self._dropped(epoch)
-        self._check_owner(record)
-        if is_committed(record, epoch):
+        if record is not None and not self._is_free(record):
+            self._check_owner(record)
+        if record is not None and is_committed(record, epoch):
             self._target.release()
             return
-        self._check_at(record, previous)
+        if self._edit is not None:
+            self._carry_out(self._edit, previous)
+        elif record is not None:
+            self._check_at(record, previous)
         self._apply(epoch, rows)
         self._target.commit()
 
     def _apply(self, epoch: int, rows: StagedEpoch) -> None:
-        if rows.rows:
+        if self._edit is TargetEdit.REPLACE:
+            self._target.replace(rows)
+        elif rows.rows:
             self._target.apply(rows)
-        self._target.write_record(Record(self._identity(), self._spec.name, epoch))
+        self._target.write_record(Record(self._identity(), self._known_as, epoch))
+
+    def _carry_out(self, edit: TargetEdit, previous: int) -> None:
+        """Bring the target to what an edit makes of it, before the rows of its epoch."""
+        self._target.create_record_store()
+        record = self._target.record(lock=True)
+        if edit is not TargetEdit.REWRITE:
+            if record is None or not self._target.exists():
+                raise self._dropped(previous)
+            self._check_at(record, previous)
+            self._target.reshape(keep_rows=edit is TargetEdit.ALTER)
+            return
+        if record is not None and not self._is_free(record):
+            self._check_owner(record)
+        if not self._target.exists():
+            self._target.create()
+            return
+        if not self._target.is_empty():
+            words = self._target.wording
+            raise DataError(
+                f"{self._target.location} has rows, and is to be written anew: empty the {words.noun} (DELETE FROM), drop "
+                f"it ({words.drop}), or choose another '{words.name_option}'"
+            )
+        self._target.reshape(keep_rows=False)
 
     def _set_up(self, previous: int) -> None:
         """Create what is not there, and check that what is there is this job's and at epoch `previous`."""
@@ -187,7 +259,7 @@ class ExactlyOnceSink:
             self._check_at(record, previous)
             self._target.check_shape()
             return
-        self._target.write_record(Record(self._identity(), self._spec.name, 0))
+        self._target.write_record(Record(self._identity(), self._known_as, 0))
 
     # --------------------------------------------------------------------------------------------- refusals
 
@@ -254,7 +326,7 @@ class ExactlyOnceSink:
     # ------------------------------------------------------------------------------------------ who writes
 
     def _owns(self, record: Record) -> bool:
-        return record.job == self._identity() and record.sink == self._spec.name
+        return record.job == self._identity() and record.sink == self._known_as
 
     def _is_free(self, record: Record | None) -> bool:
         """Whether nobody's epoch is in the target: a first run that was cut off leaves a record of epoch 0."""

@@ -89,6 +89,17 @@ class Target(Protocol):
         """Create the target."""
         ...
 
+    def reshape(self, *, keep_rows: bool) -> None:
+        """Give the target the columns that the sink has and it lacks, the wider types, and the sink's key.
+
+        With `keep_rows` its rows stay, and have NULL in a new column. Raises DataError for what can't be done exactly.
+        """
+        ...
+
+    def replace(self, rows: StagedEpoch) -> None:
+        """Make the rows of an epoch all that the target has; what is the same already may stay as it is."""
+        ...
+
     def apply(self, rows: StagedEpoch) -> None:
         """Apply the rows of an epoch, reading them in batches. Raises DataError if they don't fit."""
         ...

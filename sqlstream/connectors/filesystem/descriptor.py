@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sqlstream.connectors.filesystem.formats import FORMATS
 from sqlstream_operators.plan.types import BIGINT, TIMESTAMPTZ, VARCHAR
-from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Settings, format_option
+from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Settings, SinkAbilities, format_option
 from sqlstream_planner.catalog.options import BOTH, OptionDef, Role, ValueKind, wrong_value
 from sqlstream_planner.diagnostics import Diagnostic
 
@@ -201,6 +201,7 @@ DESCRIPTOR = ConnectorDescriptor(
         }
     ),
     bounded=lambda settings: "source.monitor-interval" not in settings,
+    sink=SinkAbilities(place=("path",)),
     batch=_batch,
     validate=_refused,
     validate_sink=wrong_sink,

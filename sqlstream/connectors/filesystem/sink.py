@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs
 
-from sqlstream.connectors.api import ConnectorContext, SinkPart
+from sqlstream.connectors.api import ConnectorContext, SinkPart, TargetEdit
 from sqlstream.connectors.filesystem.changelog_writers import CHANGELOG_WRITERS
 from sqlstream.connectors.filesystem.columns import DEFAULT_PARTITION
 from sqlstream.connectors.filesystem.descriptor import wrong_sink
@@ -141,8 +141,41 @@ class FileSink:
         self._filesystem, self._root = open_filesystem(self._location)
         self._place, _ = without_credentials(self._location)
         self._store = context.store
-        self._table = spec.name
+        self._table = context.known_as or spec.name
         self._claimed = False
+        self._begins_anew = False
+
+    def begin_with(self, edit: TargetEdit) -> None:
+        """Files have no shape of their own: the next epoch can begin the directory anew, and nothing else."""
+        self._begins_anew = edit is TargetEdit.REWRITE
+
+    def is_vacant(self) -> bool:
+        """Whether readers see no file in the directory."""
+        selector = fs.FileSelector(self._root, allow_not_found=True, recursive=True)
+        hidden = f"{self._root.rstrip('/')}/{_HIDDEN}"
+        return not any(
+            info.type == fs.FileType.File and not info.path.startswith(hidden)
+            for info in self._filesystem.get_file_info(selector)
+        )
+
+    def has_epochs(self) -> bool:
+        """Whether this table has written there. Raises DataError if what says so is damaged."""
+        owner = self._owner()
+        return owner is not None and owner == {"state": identity(self._store), "table": self._table}
+
+    def check(self, *, previous: int) -> None:
+        """Whether the directory would take rows after epoch `previous`. Raises DataError as `prepare` does."""
+        if self._begins_anew:
+            if not self.is_vacant():
+                raise DataError(
+                    f"'{self._place}' has files, and is to be written anew: empty the directory, or choose another path"
+                )
+        elif not previous and self.has_epochs() and self._committed():
+            raise DataError(
+                f"'{self._place}' has the rows of epoch {self._committed()} of this state directory, which takes it for "
+                f"one that is new: the table was left out of the query for a while, was written elsewhere meanwhile, or the "
+                f"directory was moved. Empty it or choose another path, and run with --rewrite {self._table}"
+            )
 
     def prepare(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None:
         """Check that everything is staged and no name is taken. Raises DataError otherwise."""
@@ -162,6 +195,7 @@ class FileSink:
         someone took away since.
         """
         self._claim()
+        self._begins_anew = False
         if epoch <= self._committed():
             return
         folders = set()
@@ -231,7 +265,7 @@ class FileSink:
                     f"'{self._place}' is where table {owner['table']} writes: table {self._table} needs "
                     f"another path, or delete the output directory"
                 )
-        elif self._store.exists(mark) and not self._exists(_OWNER):
+        elif self._store.exists(mark) and not self._exists(_OWNER) and not self._begins_anew:
             raise DataError(
                 f"'{self._place}' has no {_OWNER} any more, with which this state directory has written there: the rows up "
                 f"to now may be gone. Restore the directory, or delete it and start again from a new state directory"

@@ -32,6 +32,13 @@ DESCRIPTOR = ConnectorDescriptor(
         OptionDef("table-name", _S, "the table, or schema.table; without it the sink's name", roles=_SINK),
     ),
     lookup=ColumnLookup(by_position=False),
-    sink=SinkAbilities(changes=True, keyed=True, checks_keys=True, tells_epochs=True),
+    sink=SinkAbilities(
+        changes=True,
+        keyed=True,
+        checks_keys=True,
+        tells_epochs=True,
+        place=("url", "table-name"),
+        named_by="table-name",
+    ),
     validate=in_postgres,
 )

@@ -35,7 +35,15 @@ from sqlstream.runtime.loop.recovery import (
     is_fresh_fork,
     program_fingerprint,
 )
-from sqlstream.runtime.loop.sink_edits import NOWHERE
+from sqlstream.runtime.loop.sink_edits import (
+    NOWHERE,
+    Given,
+    begun_sinks,
+    sink_edits,
+    still_to_rewrite,
+    untouched_sinks,
+)
+from sqlstream.runtime.loop.sink_places import Looks
 from sqlstream.runtime.loop.source_positions import go_on
 from sqlstream.storage.journal import Journal, digest_of
 from sqlstream.storage.manifest import Manifest, SourceState
@@ -43,7 +51,7 @@ from sqlstream.storage.savepoints import Savepoint
 from sqlstream_operators.plan.cut_down import cut_down
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.plan.state_schema import StateSchema
-from sqlstream_planner.diagnostics import Written
+from sqlstream_planner.diagnostics import Diagnostic, Written
 from sqlstream_planner.edits.decide import decide
 from sqlstream_planner.edits.verdict import FieldEdit, StateEdit, Verdict
 from sqlstream_planner.explain.meaning import field_meaning, field_meanings
@@ -61,13 +69,16 @@ def edit_plan(
     source_of: SourceOf | None = None,
     nodes: StateNodes = NO_NODES,
     accept: Collection[str] = (),
+    rewrite: Collection[str] = (),
+    looks: Looks | None = None,
 ) -> EditPlan:
     """What happens when `program`, made of the text `sql`, goes on from what `manifest` names.
 
     `savepoint`: it begins a new state directory with it, where every sink is new. `written` says where in the user's file
     the sinks stand, `nodes` what the program's states were made of. `source_of` makes the driver's half of a source, to see
-    whether what must be read again is still there; without it that is taken for granted. `accept` is what was consented to.
-    Raises DiagnosticError (STA001) if the old plan is damaged.
+    whether what must be read again is still there; without it that is taken for granted. `accept` is what was consented to,
+    `rewrite` are sinks that are begun anew; `looks` sees what is at the places of sinks.
+    Raises DiagnosticError: STA001 if the old plan is damaged, STA026 (exit code 2) for a sink to rewrite that is not there.
     """
     is_same = manifest.fingerprint == program_fingerprint(program) and _states(manifest) == {
         state.state_id: state.schema_id for state in program.states
@@ -76,6 +87,14 @@ def edit_plan(
     same_text = is_same or (sql is not None and manifest.sql_digest == digest_of(sql.encode()))
     sizes = {state.state_id: Size(state.rows, state.bytes) for state in manifest.states}
     fresh = savepoint is not None or is_fresh_fork(manifest)
+    given = Given(
+        same_text=same_text,
+        written=written,
+        accept=accept,
+        rewrite=rewrite if fresh else still_to_rewrite(rewrite, manifest, program, looks or Looks()),
+        names={} if fresh else manifest.sink_names,
+        looks=looks or Looks(),
+    )
     return _compare(
         _Before(
             before,
@@ -96,12 +115,10 @@ def edit_plan(
             sum(size.rows for size in sizes.values()),
             sum(size.bytes for size in sizes.values()),
         ),
-        same_text=same_text,
-        written=written,
+        given=given,
         new_sinks=fresh,
         source_of=source_of,
         nodes=nodes,
-        accept=accept,
     )
 
 
@@ -118,8 +135,7 @@ def edit_diff(
         _Before(before, read, {}, before.options.max_parallelism, given=True),
         program,
         against=None,
-        same_text=False,
-        written=written,
+        given=Given(written=written),
         new_sinks=False,
         source_of=None,
         nodes=nodes,
@@ -134,7 +150,7 @@ def first_plan(program: PhysicalPlan) -> EditPlan:
     return EditPlan(
         None,
         sources=tuple(SourcePart(s.name, s.connector, SourceChange.NEW) for s in program.sources),
-        sinks=tuple(sink_parts(None, program, (), same_text=False, new_sinks=False)),
+        sinks=tuple(sink_parts(None, program, (), ())),
     )
 
 
@@ -165,28 +181,34 @@ def _compare(
     now: PhysicalPlan,
     *,
     against: Against | None,
-    same_text: bool,
-    written: Mapping[str, Written],
+    given: Given,
     new_sinks: bool,
     source_of: SourceOf | None,
     nodes: StateNodes,
-    accept: Collection[str] = (),
 ) -> EditPlan:
+    accept = given.accept
     known = go_on(before.positions, now.sources)
     problems = list(source_problems(before.positions, lambda: before.plan, now))
     edits = [
         edit.fresh() if is_accepted(edit.step, accept) else edit
         for edit in decide(before.plan, now, nodes, forgetful=before.forgetful)
     ]
+    forgotten = forgotten_by(edits, before.forgetful)
+    unread = frozenset(spec.name for spec in now.sources if spec.name not in known)
+    given = replace(given, unread=unread, forgotten=forgotten)
+    if new_sinks:
+        decided = begun_sinks(now, given)
+    elif before.given:
+        decided = sink_edits(before.plan, now, given)
+    else:
+        decided = untouched_sinks(now, given)
     sinks = sink_parts(
         before.plan if before.given else None,
         now,
         tuple(known.values()),
-        same_text=same_text,
+        decided,
         new_sinks=new_sinks,
-        written=written,
-        accepted=lambda name: is_accepted(name, accept),
-        forgotten=forgotten_by(edits, before.forgetful),
+        forgotten=forgotten,
     )
     there = _history(edits, sinks, now, known, None if problems else source_of, before.rows_per_second)
     consents: list[Consent] = []
@@ -202,9 +224,11 @@ def _compare(
             sinks[number] = found = with_history(sink, specs[sink.name], now, there)
             if found.change is SinkChange.FROM_NOW_ON:
                 consents.append(_sink_consent(found, now, there))
+    for sink_edit in decided:
+        consents += [dataclasses.replace(one, why=_warning(one.why)) for one in sink_edit.asked]
     told = [one for sink in sinks for one in sink.told]
     # Another source makes another answer: that is told, and not what follows from it.
-    problems += [d for d in told if d.severity == "error" and (d.code == "STA013" or not problems)]
+    problems = problems or [d for d in told if d.severity == "error"]
     return EditPlan(
         against,
         states=tuple(states),
@@ -216,7 +240,12 @@ def _compare(
         results=(*_fresh_results(states), *(s.result for s in sinks if s.result)),
         notes=tuple(_key_groups(before.max_parallelism, now)),
         counts=Counter(f.verdict.value for part in states for f in part.fields),
+        sink_edits=decided,
     )
+
+
+def _warning(why: Diagnostic) -> Diagnostic:
+    return dataclasses.replace(why, severity="warning")
 
 
 def _states(manifest: Manifest) -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlstream.runtime.edits.history import Reading
 from sqlstream.runtime.loop.consent import Consent, ConsentNeededError
+from sqlstream.runtime.loop.sink_edits import SinkEdit
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span
 from sqlstream_planner.edits.verdict import FieldEdit, StateEdit, Verdict
 
@@ -139,6 +140,7 @@ class SinkChange(StrEnum):
     GOES_ON = "goes on"
     BROUGHT = "brought to the new answer"
     WHOLE = "gets the whole answer"
+    REPLACED = "is altered, and gets the whole answer"
     FROM_NOW_ON = "from now on"
     DROPPED = "no longer written"
     REFUSED = "refused"
@@ -184,7 +186,7 @@ class EditPlan:
 
     `against` is None where there is no state: two files that are compared (`is_diff`), or a first run. `problems` say why it
     is refused, `warnings` what a run would tell. `results` are sentences about what the results are not, or from when on;
-    nothing if they are exactly those of the new query over all of the input.
+    nothing if they are exactly those of the new query over all of the input. `sink_edits` is what was decided about sinks.
     """
 
     against: Against | None
@@ -198,6 +200,7 @@ class EditPlan:
     notes: tuple[str, ...] = ()
     is_diff: bool = False
     counts: Mapping[str, int] = field(default_factory=dict)
+    sink_edits: tuple[SinkEdit, ...] = ()
 
     def check(self) -> None:
         """Raise DiagnosticError unless a run may carry it out: refused (exit code 4), or ConsentNeededError (3)."""

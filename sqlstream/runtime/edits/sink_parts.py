@@ -1,19 +1,20 @@
-"""What each sink gets when a pipeline goes on with another file: as `edits_by_sink` decides it."""
+"""What each sink gets when a pipeline goes on with another file: as `sink_edits` and a fork decide it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from sqlstream.connectors.api import TargetEdit
 from sqlstream.runtime.edits.history import History
 from sqlstream.runtime.edits.plan_parts import SinkChange, SinkPart
 from sqlstream.runtime.loop.sink_edits import (
     NOTHING_FORGOTTEN,
-    NOWHERE,
+    Begins,
     Forgotten,
-    edits_by_sink,
-    sinks_from_history,
+    SinkEdit,
+    without_history,
 )
 from sqlstream.runtime.loop.watermarks import WindowEnds, window_ends
 from sqlstream.storage.manifest import SourceState
@@ -30,94 +31,40 @@ from sqlstream_operators.plan.spec import (
     Step,
 )
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN
-from sqlstream_planner.diagnostics import Diagnostic, Written
+from sqlstream_planner.diagnostics import Diagnostic
 
 _EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
-_CHANGES = {
-    "STA013": SinkChange.REFUSED,
-    "STA014": SinkChange.REFUSED,
-    "STA015": SinkChange.REFUSED,
-    "STA016": SinkChange.FROM_NOW_ON,
-    "STA017": SinkChange.BROUGHT,
-}
 
 
 def sink_parts(
     before: PhysicalPlan | None,
     now: PhysicalPlan,
     sources: Sequence[SourceState],
+    edits: Sequence[SinkEdit],
     *,
-    same_text: bool,
-    new_sinks: bool,
-    written: Mapping[str, Written] = NOWHERE,
-    accepted: Callable[[str], bool] = lambda name: False,
+    new_sinks: bool = False,
     forgotten: Forgotten = NOTHING_FORGOTTEN,
 ) -> list[SinkPart]:
-    """The sinks of `now`, then those of `before` that it lacks.
+    """The sinks of `now`, of which `edits` were decided, then those of `before` that it lacks.
 
     `before` is None if nothing was read yet. With `new_sinks` all are new beside the state, and get the answer that it has.
-    `sources` are where the sources go on; of a sink it may be `accepted` that it begins in the middle of the input. States
-    may have `forgotten` keys.
+    `sources` are where the sources go on. States may have `forgotten` keys.
     """
     if new_sinks:
-        return [_begun(spec, now, forgotten) for spec in now.sinks]
+        return [_begun(edit, now, forgotten) for edit in edits]
     if before is None:
         return [SinkPart(spec.name, spec.connector, SinkChange.WHOLE) for spec in now.sinks]
-    parts: list[SinkPart] = []
-    former = {spec.name for spec in before.sinks}
-    read = {state.name for state in sources}
-    unread = frozenset(spec.name for spec in now.sources if spec.name not in read)
-    new = [spec.name for spec in now.sinks if spec.name not in former]
-    history = sinks_from_history(new, now, unread, accepted, forgotten)
-    for spec, found in edits_by_sink(
-        before,
-        now,
-        same_text=same_text,
-        written=written,
-        unread=unread,
-        accepted=accepted,
-        forgotten=forgotten,
-    ):
-        is_new = spec.name not in former
-        if not found:
-            change = SinkChange.WHOLE if is_new else SinkChange.GOES_ON
-            parts.append(SinkPart(spec.name, spec.connector, change, is_new=is_new))
-            continue
-        [first, *_] = found
-        change = _CHANGES[first.code]
-        detail = result = ""
-        if is_new and change is SinkChange.BROUGHT:
-            change = SinkChange.WHOLE
-        if change is SinkChange.FROM_NOW_ON and is_new:
-            detail, result = _only_from_now_on(spec.name)
-        elif change is SinkChange.FROM_NOW_ON:
-            detail = _from_when(spec, now, sources)
-            result = f"`{spec.name}` has {detail}; what it was given before stays as it is."
-        elif change is SinkChange.REFUSED:
-            detail = first.code
-        parts.append(
-            SinkPart(
-                spec.name,
-                spec.connector,
-                change,
-                detail,
-                first.notes,
-                first.span,
-                result,
-                tuple(found),
-                is_new,
-                spec.name in history,
-            )
-        )
-    names = {spec.name for spec in now.sinks}
+    parts = [_part(edit, now, sources) for edit in edits]
+    kept = {edit.former.name for edit in edits if edit.former is not None}
+    here = {edit.spec.name for edit in edits}
     for spec in before.sinks:
-        if spec.name not in names:
+        if spec.name not in kept and spec.name not in here:
             parts.append(SinkPart(spec.name, spec.connector, SinkChange.DROPPED, "what it has stays"))
     return parts
 
 
 def with_history(part: SinkPart, spec: SinkSpec, now: PhysicalPlan, there: History) -> SinkPart:
-    """A new sink that is given what the sources have had for it, with what is read again: as it can be carried out.
+    """A sink that is given what the sources have had for it, with what is read again: as it can be carried out.
 
     Where that is not there any more, one of rows has only those from now on, and one that holds an answer is refused.
     """
@@ -126,17 +73,11 @@ def with_history(part: SinkPart, spec: SinkSpec, now: PhysicalPlan, there: Histo
     if gone is None:
         detail = "what was read is read again for it"
         return replace(part, detail=detail, readings=tuple(there.readings[name] for name in read))
-    if spec.changelog == "append":
+    if spec.changelog == "append" and part.is_new:
         detail, result = _only_from_now_on(spec.name)
         change = SinkChange.FROM_NOW_ON
         return replace(part, change=change, detail=detail, result=result, told=(), from_history=False)
-    problem = Diagnostic(
-        "STA013",
-        f"the query writes the table `{spec.name}`, which it did not before",
-        part.at,
-        ("its answer is not in the state", gone.message, *gone.notes),
-        "leave this table out, or run the file with another --state-dir from what is there; nothing was changed",
-    )
+    problem = without_history(gone, [spec.name])
     return replace(
         part,
         change=SinkChange.REFUSED,
@@ -152,15 +93,60 @@ def _only_from_now_on(sink: str) -> tuple[str, str]:
     return detail, f"`{sink}` has {detail}."
 
 
-def _begun(spec: SinkSpec, plan: PhysicalPlan, forgotten: Forgotten) -> SinkPart:
+def _part(edit: SinkEdit, now: PhysicalPlan, sources: Sequence[SourceState]) -> SinkPart:
+    spec = edit.spec
+    told = next((d for d in edit.told), None)
+    why = told or next((consent.why for consent in edit.asked), None)
+    notes, at = (why.notes, why.span) if why is not None else ((), None)
+    was = "" if edit.former is None or edit.former.name == spec.name else f"was called {edit.former.name}"
+
+    def part(change: SinkChange, *details: str, result: str = "") -> SinkPart:
+        detail = "; ".join(filter(None, (was, *details)))
+        return SinkPart(
+            spec.name,
+            spec.connector,
+            change,
+            detail,
+            notes,
+            at,
+            result,
+            edit.told,
+            edit.is_new,
+            edit.from_history and not edit.asked,
+        )
+
+    if told is not None and told.severity == "error":
+        return part(SinkChange.REFUSED, told.code)
+    if edit.is_new:
+        if edit.asked or edit.begins is Begins.NOW:
+            detail, result = _only_from_now_on(spec.name)
+            return part(SinkChange.FROM_NOW_ON, detail, result=result)
+        return part(SinkChange.WHOLE, "what was read is read again for it" if edit.from_history else "")
+    if edit.target is TargetEdit.REPLACE:
+        return part(SinkChange.REPLACED, "what was read is read again for it" if edit.from_history else "")
+    if edit.restated:
+        return part(SinkChange.BROUGHT)
+    if told is None:
+        return part(SinkChange.GOES_ON)
+    detail = _from_when(spec, now, sources)
+    result = f"`{spec.name}` has {detail}; what it was given before stays as it is."
+    altered = "its table is altered" if edit.target is TargetEdit.ALTER else ""
+    return part(SinkChange.FROM_NOW_ON, detail, altered, result=result)
+
+
+def _begun(edit: SinkEdit, plan: PhysicalPlan, forgotten: Forgotten) -> SinkPart:
     """A sink beside a savepoint, which was given nothing yet of what the state has."""
+    spec = edit.spec
     missing = missing_answers(plan, spec.name, forgetful=forgotten.now)
+    if edit.from_history:
+        return SinkPart(spec.name, spec.connector, SinkChange.WHOLE, from_history=True)
     if missing and spec.changelog == "retract":
         problem = Diagnostic(
             "SAV007",
             f"the table `{spec.name}` would have only what changes from the savepoint on",
             notes=(f"its answer up to there is not in the state: {', '.join(missing)}",),
-            help="run the file from the beginning with another --state-dir, or leave this table out",
+            help=f"run with --rewrite {spec.name}, which reads the sources' history again for it; run the file from the "
+            "beginning with another --state-dir; or leave this table out",
         )
         return SinkPart(
             spec.name, spec.connector, SinkChange.REFUSED, problem.code, problem.notes, told=(problem,)

@@ -13,13 +13,14 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 class Consent:
     """What has to be agreed to: `accept` is how (`--accept fresh:NAME`), `why` what can't be had.
 
-    `then` says of `what` (words for people) what becomes of it, as the rest of a sentence.
+    `then` says of `what` (words for people) what becomes of it, as the rest of a sentence, `way` what is agreed to.
     """
 
     accept: str
     what: str
     why: Diagnostic
     then: str = "will count only from now on"
+    way: str = "let what needs it begin now"
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data."""
@@ -36,9 +37,10 @@ class ConsentNeededError(DiagnosticError):
 
 def _told(consents: Iterable[Consent]) -> Iterable[Diagnostic]:
     """Each reason once, with the way on that does not need it."""
-    ways: dict[Diagnostic, list[str]] = {}
+    ways: dict[tuple[Diagnostic, str], list[str]] = {}
     for consent in consents:
-        ways.setdefault(replace(consent.why, severity="error"), []).append(f"--accept {consent.accept}")
-    for why, accepts in ways.items():
-        begin = f"or let what needs it begin now, with `{' '.join(dict.fromkeys(accepts))}`"
+        why = replace(consent.why, severity="error")
+        ways.setdefault((why, consent.way), []).append(f"--accept {consent.accept}")
+    for (why, way), accepts in ways.items():
+        begin = f"or {way}, with `{' '.join(dict.fromkeys(accepts))}`"
         yield replace(why, help=f"{why.help}; {begin}" if why.help else begin.removeprefix("or "))

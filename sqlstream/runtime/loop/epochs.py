@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from sqlstream.connectors.api import Split
+from sqlstream.connectors.api import Split, TargetEdit
 from sqlstream.runtime.coordination import fencing
 from sqlstream.runtime.loop import watermarks
 from sqlstream.runtime.loop.adaptation import Backfill, Backfilled, adapted, backfilled_states
@@ -169,25 +169,31 @@ class EpochLoop:
         if last is None:
             return
         program = self._program
-        restated, new = program.restated, program.new_sinks
-        edits = bool(new) or not all(edit.is_same for edit in program.edits)
+        restated, new, targets = program.restated, program.new_sinks, program.sink_edits
+        edits = bool(new or program.from_history) or not all(edit.is_same for edit in program.edits)
         if is_fresh_fork(last):
             restated, new = (), tuple(sink.name for sink in plan.sinks)
-        elif last.plan_digest == digest_of(program.text):
+        elif last.plan_digest == digest_of(program.text) and not targets:
             return  # it was done by the epoch that had begun
+        elif targets and last.run == self._run and dict(last.sink_edits) == dict(targets):
+            return  # as well
         forgotten = forgotten_at(last, program.edits, plan)
+        anew = [name for name, edit in targets.items() if edit is TargetEdit.REPLACE]
         kept = (sink.name for sink in plan.sinks if answer_is_kept(plan, sink, forgotten))
-        sinks = (*restated, *(name for name in kept if name in new))
-        if not (sinks or edits):
+        sinks = (*restated, *(name for name in kept if name in (*new, *anew)))
+        if not (sinks or edits or targets):
             return
+        edits = edits or bool(targets)
         self._check_lease()
-        self._outputs.check(committed_epoch(last), new)
+        self._outputs.check(committed_epoch(last), new, targets)
         if edits:
             self._on_phase("adapting the state to the edited query")
             self._runner.make_ready()
             if not self._has_backfilled():
                 return
-        planned = self._planner.restate(sinks, last.plan_digest if restated else "", edits=edits, new=new)
+        planned = self._planner.restate(
+            sinks, last.plan_digest if restated else "", edits=edits, new=new, sink_edits=targets
+        )
         self._attempt(self._begun(planned), planning=0.0)
 
     def _has_backfilled(self) -> bool:
@@ -311,8 +317,13 @@ class EpochLoop:
             states=tuple(self._versions(state, ()) for state in self._program.plan.states),
             sql_digest=self._sql_digest,
             last_field_id=self._state.fields.last,
+            sink_names=self._sink_names(),
             forgotten={},
         )
+
+    def _sink_names(self) -> dict[str, str]:
+        """By which names targets know sinks that are called otherwise."""
+        return {name: was for name, was in self._program.known_as.items() if was != name}
 
     def _written(self, ready: Ready) -> EpochPlan:
         """Write the plan of the next epoch."""
@@ -349,7 +360,7 @@ class EpochLoop:
             timer.lap("job")
             self._faults("run", plan.epoch)
             tally = self._tallied(plan, outcome)
-            self._outputs.prepare(plan.epoch, outcome, previous, plan.new_sinks)
+            self._outputs.prepare(plan.epoch, outcome, previous, plan.new_sinks, plan.sink_edits)
             timer.lap("prepare")
         except Exception as error:
             # If another driver has gone on, that is why: it has taken away what this epoch needs.
@@ -403,19 +414,24 @@ class EpochLoop:
             parts = {sink.name: history.rows_for(sink, plan.epoch) for sink in wanted}
             outcome = replace(outcome, parts={**outcome.parts, **parts})
         if plan.retracts:
-            outcome = _put_after(self._runner.run(self._retracting(job)), outcome)
+            first = self._runner.run(self._retracting(job))
+            names = {was: name for name, was in self._program.former_names.items()}
+            parts = {names.get(name, name): made for name, made in first.parts.items()}
+            outcome = _put_after(replace(first, parts=parts), outcome)
         return outcome
 
     def _retracting(self, job: EpochJob) -> EpochJob:
         """What takes back the answers that the sinks of an epoch had by a former program."""
         kept = self._journal.physical_plan(job.plan.retracts).decode()
         former = plan_json.from_text(kept)
-        now = {sink.name: sink for sink in job.program.sinks}
+        names = self._program.former_names
+        now = {names.get(sink.name, sink.name): sink for sink in job.program.sinks}
         sinks = tuple(
             replace(sink, options=now[sink.name].options) if sink.name in now else sink
             for sink in former.sinks
         )
-        lose = tuple(name for name in job.plan.restated if name not in job.plan.new_sinks)
+        given = {*job.plan.new_sinks, *job.plan.sink_edits}
+        lose = tuple(names.get(name, name) for name in job.plan.restated if name not in given)
         # Its shards and key groups are those of the run: the state is read as it is now.
         options = replace(former.options, max_parallelism=job.program.options.max_parallelism)
         program = replace(former, sinks=sinks, options=options)
@@ -479,6 +495,8 @@ class EpochLoop:
             tally=tally,
             new_sinks=plan.new_sinks,
             parked=self._state.parked,
+            sink_names=self._sink_names(),
+            sink_edits=plan.sink_edits,
             edits=tuple(edit.to_json() for edit in self._program.edits) if plan.edits else (),
             forgotten=forgotten_after(
                 self._state.last,

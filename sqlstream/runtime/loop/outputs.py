@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
-from sqlstream.connectors.api import SinkPart
+from sqlstream.connectors.api import EditableSink, Sink, SinkPart, TargetEdit
 from sqlstream.runtime.loop.program import Program
 from sqlstream.runtime.loop.sink_edits import not_there
 from sqlstream.runtime.tasks.job import EpochOutcome
@@ -21,20 +21,38 @@ class Outputs:
         self._sinks = program.sinks
         self._former = program.former_sinks
         self._moved = program.moved
+        self._left = program.left
+        self._edits = program.sink_edits
+        #: Their targets are begun anew where they are: what they had is gone.
+        self._emptied = frozenset(
+            was
+            for name, was in program.former_names.items()
+            if program.sink_edits.get(name) is TargetEdit.REWRITE
+        )
         self._store = store
 
-    def check(self, previous: int, new: Collection[str] = ()) -> None:
+    def check(self, previous: int, new: Collection[str] = (), edits: Mapping[str, str] | None = None) -> None:
         """Whether the sinks would take rows, before any are computed; the rest as for `prepare`."""
+        _begin(self._sinks, edits or {})
         for name, sink in self._sinks.items():
             check = getattr(sink, "check", None)
             if check is not None:
                 check(previous=0 if name in new else previous)
 
-    def prepare(self, epoch: int, outcome: EpochOutcome, previous: int, new: Collection[str] = ()) -> None:
+    def prepare(
+        self,
+        epoch: int,
+        outcome: EpochOutcome,
+        previous: int,
+        new: Collection[str] = (),
+        edits: Mapping[str, str] | None = None,
+    ) -> None:
         """Make all that an epoch wrote ready; what may fail, fails here.
 
-        `previous` is the last epoch that was committed, 0 if there is none, as for all `new` sinks.
+        `previous` is the last epoch that was committed, 0 if there is none, as for all `new` sinks. `edits` says what the
+        epoch does to their targets first.
         """
+        _begin(self._sinks, edits or {})
         for name, sink in self._sinks.items():
             sink.prepare(epoch, outcome.parts.get(name, ()), previous=0 if name in new else previous)
 
@@ -51,13 +69,17 @@ class Outputs:
         """
         if last is None or last.void:
             return
-        for name, sink in self._former.items():
+        former = {name: sink for name, sink in self._former.items() if name not in self._emptied}
+        _begin(former, last.sink_edits)
+        for name, sink in former.items():
             parts = [
                 SinkPart(part.rows, part.payload, staged=part.staged) for part in last.sinks.get(name, ())
             ]
             try:
                 sink.commit(last.epoch, parts, previous=last.before(name))
             except DataError as error:
+                if name in self._left:
+                    continue  # the user may have taken away what is written elsewhere by now
                 if name not in self._moved:
                     raise
                 raise not_there(name, error) from error
@@ -65,7 +87,11 @@ class Outputs:
 
     def abort_after(self, epoch: int) -> None:
         """Take back what later epochs prepared."""
-        for sink in (*self._former.values(), *self._sinks.values()):
+        _begin(self._sinks, {name: edit for name, edit in self._edits.items() if edit is TargetEdit.REWRITE})
+        for name, sink in self._former.items():
+            if name not in self._left and name not in self._emptied:
+                sink.abort_uncommitted(epoch)
+        for sink in self._sinks.values():
             sink.abort_uncommitted(epoch)
         dead_letter.abort_uncommitted(self._store, epoch)
 
@@ -75,3 +101,11 @@ class Outputs:
             close = getattr(sink, "close", None)
             if close is not None:
                 close()
+
+
+def _begin(sinks: Mapping[str, Sink], edits: Mapping[str, str]) -> None:
+    """Tell sinks what their next epoch does to their targets."""
+    for name, edit in edits.items():
+        sink = sinks.get(name)
+        if isinstance(sink, EditableSink):
+            sink.begin_with(TargetEdit(edit))

@@ -159,12 +159,18 @@ class EpochPlanner:
         )
 
     def restate(
-        self, sinks: tuple[str, ...], retracts: str = "", *, edits: bool = False, new: tuple[str, ...] = ()
+        self,
+        sinks: tuple[str, ...],
+        retracts: str = "",
+        *,
+        edits: bool = False,
+        new: tuple[str, ...] = (),
+        sink_edits: Mapping[str, str] | None = None,
     ) -> EpochPlan:
         """The plan of an epoch that reads nothing, and gives sinks the whole answer that the state has.
 
         `retracts` is the digest of the physical plan whose answer they lose, if they are not `new`. With `edits` the states
-        of the new plan are made first.
+        of the new plan are made first; `sink_edits` is what is done to targets before they are given rows.
         """
         planned = []
         for spec in self._plan.sources:
@@ -174,7 +180,12 @@ class EpochPlanner:
                 PlannedSource(spec.name, spec.connector, state.position, state.position, (), False, marks)
             )
         return replace(
-            self._epoch(tuple(planned)), restated=sinks, retracts=retracts, edits=edits, new_sinks=new
+            self._epoch(tuple(planned)),
+            restated=sinks,
+            retracts=retracts,
+            edits=edits,
+            new_sinks=new,
+            sink_edits=sink_edits or {},
         )
 
     @property

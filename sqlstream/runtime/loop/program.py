@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from sqlstream.connectors.api import Sink, Source
+from sqlstream.connectors.api import Sink, Source, TargetEdit
 from sqlstream.runtime.loop.admission import Admission
 from sqlstream.runtime.loop.letter_budget import LetterBudget
 from sqlstream_operators.plan.spec import PhysicalPlan
@@ -41,10 +41,13 @@ class Program:
 
     `sql` is what it was made of, rendered and without secrets (None: it is not told). `source_folders` are the sources' own
     in the state directory. `former_sinks` are those of the program that wrote the last manifest, to commit it again; of
-    them `moved` have other options now, and say themselves whether they have what was committed.
+    them `moved` have other options now, and say themselves whether they have what was committed, and `left` are not written
+    any more where they are. `former_names` are what sinks were called in that program, `known_as` the names that their
+    targets know them by, where these are others.
     `secrets` are what references in the plan stand for. `restated` are sinks whose query was edited above its state, and
     which are to get the new answer for the old one; `new_sinks` get it for the first time, those in
-    `from_history` from what the sources have read so far. `edits` are what becomes of
+    `from_history` from what the sources have read so far. `sink_edits` is what is done to targets before: those that are
+    begun anew or have their rows replaced get the whole answer, too. `edits` are what becomes of
     the states since the plan that wrote the last manifest, empty if that is this one.
     `ends` are for sources that are read again up to a position: the watermark (µs) that each had there, which it is at when
     it has ended, and never beyond. Any other source is at +infinity then. `stages_rows`: tasks leave what they have for
@@ -62,6 +65,10 @@ class Program:
     restated: tuple[str, ...] = ()
     new_sinks: tuple[str, ...] = ()
     from_history: tuple[str, ...] = ()
+    sink_edits: Mapping[str, TargetEdit] = field(default_factory=dict)
+    left: frozenset[str] = frozenset()
+    former_names: Mapping[str, str] = field(default_factory=dict)
+    known_as: Mapping[str, str] = field(default_factory=dict)
     edits: tuple[StateEdit, ...] = ()
     sql: str | None = None
     ends: Mapping[str, int] = field(default_factory=dict)

@@ -1,37 +1,36 @@
-"""What an edit of a pipeline means to its sinks: refused where what a sink has would not fit what it is given from now on.
+"""What an edit of a pipeline means to its sinks: what each goes on with, is brought to, begins with, or why it is refused.
 
-A table and a changelog have the answer of one query: with another query only rows that change would be written anew, and
-rows would be taken back that were never given. So they go on with the same answer, or are brought to the other one where
-both are in the state. Files of rows, and rows on the
-terminal, stay as they were given: another query may go on with them from now on, if it is told. No sink may go
-elsewhere, where what it was given so far is missing.
+A table and a changelog have the answer of one query: with another one they are brought to it, from the state or from the
+sources' history. Rows in files, in tables that are only appended to, and on the terminal stay as they were given; another
+query may go on with them from now on, if it is told. A sink is known by its place: what its table is called means nothing,
+and another place begins anew.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
 
+from sqlstream.connectors.api import TargetEdit
+from sqlstream.runtime.loop.consent import Consent
+from sqlstream.runtime.loop.sink_differences import answer_changes, place_changes, query_parts, table_changes
+from sqlstream.runtime.loop.sink_places import Looks, descriptor_of, former_sinks, same_place, target_names
+from sqlstream.storage.manifest import Manifest
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.answers import answering_states, missing_answers
 from sqlstream_operators.plan.cut_down import cut_down
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written, counted
-from sqlstream_planner.edits.differences import row_differences
-from sqlstream_planner.explain.meaning import meaning_text
-from sqlstream_planner.identity.form import Argument, Form, walk
+from sqlstream_operators.plan.types import parse_type
+from sqlstream_planner.catalog.descriptor import Past
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written, did_you_mean
+from sqlstream_planner.edits.derivations.widened import widens
 from sqlstream_planner.identity.sink import Holds, SinkIdentity, read_sink_identity
 
 NOWHERE: Mapping[str, Written] = MappingProxyType({})
 _NOTHING_CHANGED = "nothing was changed"
 _START_OVER = "run the file that wrote this state, or give another --state-dir and an empty table or folder to start over"
-_FROM_SAVEPOINT = (
-    "run the file that wrote this state; or name it (`sqlstream savepoint create`) and start this one from it, with "
-    "`--from`, another --state-dir and another table to write: it is given its whole answer first"
-)
 
 
 _FORGOT = (
@@ -44,11 +43,6 @@ _FORGOT_TWICE = (
 )
 
 
-def _way(spec: SinkSpec, now: PhysicalPlan) -> str:
-    """How to have what a sink would hold by the new query: a fork gives a sink its whole answer where the state has it."""
-    return _START_OVER if missing_answers(now, spec.name) else _FROM_SAVEPOINT
-
-
 @dataclass(frozen=True, slots=True)
 class Forgotten:
     """The states, by ids, that have forgotten keys by their time to live: `before` an edit, and those `now` made of such."""
@@ -56,67 +50,20 @@ class Forgotten:
     before: frozenset[str] = frozenset()
     now: frozenset[str] = frozenset()
 
-    def stays_twice(self, before: PhysicalPlan, now: PhysicalPlan, sink: SinkSpec) -> bool:
+    def stays_twice(self, before: PhysicalPlan, former: SinkSpec, now: PhysicalPlan, sink: SinkSpec) -> bool:
         """Whether a sink would have rows of forgotten keys beside others of them that are read again.
 
         They can't be taken back, as no state has them; by a PRIMARY KEY the new ones are written over them.
         """
-        stay = not self.before.isdisjoint(answering_states(before, sink.name))
+        stay = not self.before.isdisjoint(answering_states(before, former.name))
         return stay and not sink.primary_key and not answering_states(now, sink.name) <= self.now
 
 
 NOTHING_FORGOTTEN = Forgotten()
 
 
-def _nobody(sink: str) -> bool:
-    return False
-
-
-def edits_by_sink(
-    before: PhysicalPlan,
-    now: PhysicalPlan,
-    *,
-    same_text: bool,
-    written: Mapping[str, Written] = NOWHERE,
-    unread: Collection[str] = (),
-    accepted: Callable[[str], bool] = _nobody,
-    forgotten: Forgotten = NOTHING_FORGOTTEN,
-) -> Iterator[tuple[SinkSpec, tuple[Diagnostic, ...]]]:
-    """What is wrong with each sink of `now` when it goes on from `before`, and warnings of what is decided about it.
-
-    Nothing is said of one that goes on as it is. `same_text`: both plans were made of the same SQL. Of the sources `unread`
-    nothing was read so far; of a sink it may be `accepted` that it begins in the middle of the input. States may have
-    `forgotten` keys. Errors are STA013 (a
-    new sink), STA014 (another query) and STA015 (another destination or declaration), warnings STA016 and STA017 (brought
-    to another answer).
-    """
-    former = {spec.name: spec for spec in before.sinks}
-    restated = restated_sinks(before, now, forgotten)
-    gone = [spec for name, spec in former.items() if name not in {spec.name for spec in now.sinks}]
-    for spec in now.sinks:
-        at = written.get(spec.name, Written())
-        if spec.name not in former:
-            if any(_same_place(spec, other) for other in gone):
-                yield spec, (_new(spec, gone, at, _way(spec, now)),)
-            else:
-                beginning = _beginning(spec, now, unread, accepted, forgotten)
-                whole = not missing_answers(now, spec.name, forgetful=forgotten.now)
-                yield spec, tuple(_told_of_new(spec, at, beginning, whole=whole))
-            continue
-        old, new = read_sink_identity(former[spec.name].identity), read_sink_identity(spec.identity)
-        found: Iterable[Diagnostic] = ()
-        if old is not None and new is not None:
-            lost = not forgotten.before.isdisjoint(answering_states(before, spec.name))
-            found = _edit(
-                spec.name, old, new, at, _way(spec, now), restated=spec.name in restated, forgot=lost
-            )
-        elif not same_text:
-            found = _unknown(former[spec.name], spec, before.stages == now.stages, at)
-        yield spec, tuple(found)
-
-
-class _Beginning(Enum):
-    """What a new sink begins with."""
+class Begins(Enum):
+    """What a sink begins with that is new, or begins anew."""
 
     ANSWER = "the whole answer, which is in the state"
     NOTHING_READ = "all of its input, of which nothing was read so far"
@@ -124,20 +71,143 @@ class _Beginning(Enum):
     HISTORY = "what the sources have had for it so far"
 
 
-def _beginning(
-    spec: SinkSpec,
-    now: PhysicalPlan,
-    unread: Collection[str],
-    accepted: Callable[[str], bool],
-    forgotten: Forgotten,
-) -> _Beginning:
-    if answer_is_kept(now, spec, forgotten):
-        return _Beginning.ANSWER
-    if all(source.name in unread for source in cut_down(now, (), (spec.name,)).sources):
-        return _Beginning.NOTHING_READ
-    if accepted(spec.name) and spec.changelog == "append":
-        return _Beginning.NOW
-    return _Beginning.HISTORY
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a command was told, and what is known beside the two plans.
+
+    `same_text`: both plans were made of the same SQL. Of the sources `unread` nothing was read so far. `accept` is what was
+    consented to, `rewrite` are sinks that are to begin anew. `names`: by which targets know the former tables. States may
+    have `forgotten` keys.
+    """
+
+    same_text: bool = False
+    written: Mapping[str, Written] = field(default_factory=lambda: NOWHERE)
+    unread: Collection[str] = ()
+    accept: Collection[str] = ()
+    rewrite: Collection[str] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    looks: Looks = field(default_factory=Looks)
+    forgotten: Forgotten = NOTHING_FORGOTTEN
+
+    def accepts(self, what: str, name: str) -> bool:
+        """Whether it was consented to `what` (`fresh`, `alter`) of a sink."""
+        return f"{what}:{name}" in self.accept or f"{what}:all" in self.accept
+
+
+@dataclass(frozen=True, slots=True)
+class SinkEdit:
+    """What becomes of one sink.
+
+    `former` is the sink that it goes on from (None: it is new, or elsewhere), `known_as` the name that its target knows it
+    by. `begins` is what it is given first where it does not simply go on, `restated`: it is brought from the former answer
+    to the new one, both being in the state. `target` is what is done to its target. `told` are warnings, and errors that
+    refuse it; `asked` are consents that are missing.
+    """
+
+    spec: SinkSpec
+    former: SinkSpec | None
+    known_as: str
+    begins: Begins | None = None
+    restated: bool = False
+    target: TargetEdit | None = None
+    told: tuple[Diagnostic, ...] = ()
+    asked: tuple[Consent, ...] = ()
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing of this state directory is in its target."""
+        return self.former is None or self.target is TargetEdit.REWRITE
+
+    @property
+    def from_history(self) -> bool:
+        """Whether the sources' history is read again for it."""
+        return self.begins is Begins.HISTORY
+
+
+def sink_edits(before: PhysicalPlan, now: PhysicalPlan, given: Given) -> tuple[SinkEdit, ...]:
+    """What becomes of each sink of `now` when it goes on from `before`.
+
+    Errors are STA014 (another query), STA015 (another way to write, or declaration) and STA026 (it can't begin anew);
+    consents STA013 (rows that stay, in another place) and STA019 (a table is altered); warnings STA016 (rows of another
+    query from now on) and STA017 (brought to another answer, or given a whole one).
+    Raises DiagnosticError (STA026, exit code 2) for a sink to rewrite that the query does not have.
+    """
+    check_rewrite(given.rewrite, now)
+    former = former_sinks(before, now, given.names, given.looks)
+    known_as = target_names(now.sinks, former, given.names)
+    was = {spec.name: spec for spec in before.sinks}
+    made = []
+    for spec in now.sinks:
+        edit = SinkEdit(spec, former.get(spec.name), known_as[spec.name])
+        if spec.name.lower() in {name.lower() for name in given.rewrite}:
+            made.append(_rewritten(edit, now, given))
+        elif edit.former is None:
+            made.append(_new(edit, now, given, moved=spec.name in was))
+        else:
+            made.append(_going_on(edit, edit.former, before, now, given))
+    return tuple(made)
+
+
+def begun_sinks(now: PhysicalPlan, given: Given) -> tuple[SinkEdit, ...]:
+    """The sinks of a state directory that begins with a savepoint: all are new, and get the answer that the state has.
+
+    One to rewrite of which the state has none is given what the sources have had for it. Raises as `sink_edits`.
+    """
+    check_rewrite(given.rewrite, now)
+    wanted = {name.lower() for name in given.rewrite}
+    return tuple(
+        SinkEdit(spec, None, spec.name, beginning(spec, now, given) if spec.name.lower() in wanted else None)
+        for spec in now.sinks
+    )
+
+
+def untouched_sinks(now: PhysicalPlan, given: Given) -> tuple[SinkEdit, ...]:
+    """The sinks of a state directory in which no epoch was committed."""
+    check_rewrite(given.rewrite, now)
+    names = target_names(now.sinks, {spec.name: spec for spec in now.sinks}, given.names)
+    return tuple(SinkEdit(spec, spec, names[spec.name]) for spec in now.sinks)
+
+
+def still_to_rewrite(
+    names: Collection[str], last: Manifest, now: PhysicalPlan, looks: Looks
+) -> tuple[str, ...]:
+    """Those that the last epoch has not begun anew; one that it has, and that is not empty any more, goes on."""
+    specs = {spec.name.lower(): spec for spec in now.sinks}
+
+    def is_done(name: str) -> bool:
+        spec = specs.get(name.lower())
+        if spec is None or last.sink_edits.get(spec.name) != TargetEdit.REWRITE:
+            return False
+        return not looks.is_vacant(spec, last.sink_names.get(spec.name, spec.name))
+
+    return tuple(name for name in names if not is_done(name))
+
+
+def check_rewrite(names: Collection[str], now: PhysicalPlan) -> None:
+    """Raises DiagnosticError (STA026, exit code 2) for a sink to rewrite that the query does not have."""
+    there = {spec.name.lower() for spec in now.sinks}
+    for name in names:
+        if name.lower() not in there:
+            near = did_you_mean(name, [spec.name for spec in now.sinks])
+            raise DiagnosticError(
+                Diagnostic(
+                    "STA026",
+                    f"--rewrite: the query writes no table `{name}`",
+                    help=f"did you mean `{near}`?" if near else None,
+                ),
+                exit_code=2,
+            )
+
+
+def beginning(spec: SinkSpec, now: PhysicalPlan, given: Given) -> Begins:
+    """What a sink begins with of which nothing is there."""
+    if answer_is_kept(now, spec, given.forgotten):
+        return Begins.ANSWER
+    if all(source.name in given.unread for source in cut_down(now, (), (spec.name,)).sources):
+        return Begins.NOTHING_READ
+    if given.accepts("fresh", spec.name) and spec.changelog == "append":
+        return Begins.NOW
+    return Begins.HISTORY
 
 
 def answer_is_kept(now: PhysicalPlan, spec: SinkSpec, forgotten: Forgotten) -> bool:
@@ -149,60 +219,24 @@ def answer_is_kept(now: PhysicalPlan, spec: SinkSpec, forgotten: Forgotten) -> b
     return not missing_answers(now, spec.name, forgetful=forgetful)
 
 
-def _told_of_new(spec: SinkSpec, at: Written, beginning: _Beginning, *, whole: bool) -> Iterator[Diagnostic]:
-    match beginning:
-        case _Beginning.ANSWER:
-            yield _given_all(spec, at, whole=whole)
-        case _Beginning.NOW:
-            yield _from_now_on(spec, at)
-        case _Beginning.HISTORY:
-            yield _from_history(spec, at)
-
-
-def sinks_from_history(
-    new: Iterable[str],
-    now: PhysicalPlan,
-    unread: Collection[str],
-    accepted: Callable[[str], bool],
-    forgotten: Forgotten = NOTHING_FORGOTTEN,
-) -> tuple[str, ...]:
-    """Those of the `new` sinks that are given what the sources have had for them: it is not in the state."""
-    specs = {spec.name: spec for spec in now.sinks}
-    return tuple(
-        name
-        for name in new
-        if _beginning(specs[name], now, unread, accepted, forgotten) is _Beginning.HISTORY
+def _whole(now: PhysicalPlan, spec: SinkSpec, forgotten: Forgotten) -> tuple[str, ...]:
+    """What is said of a sink that gets its answer from the state."""
+    if not missing_answers(now, spec.name, forgetful=forgotten.now):
+        return ("its whole answer is in the state: it gets that first, exactly once",)
+    return (
+        "it gets what the state has of its answer first, exactly once",
+        "keys that the state has forgotten, by its time to live, are not in it until a row of theirs comes",
     )
 
 
-def restated_sinks(
-    before: PhysicalPlan, now: PhysicalPlan, forgotten: Forgotten = NOTHING_FORGOTTEN
-) -> tuple[str, ...]:
-    """The sinks of `now` that hold the answer of another query since `before`, where both answers are in the state.
-
-    They can be brought from the one to the other exactly; of keys that a state has `forgotten` they have the rows that they
-    were given. Places and tables are not looked at.
-    """
-    former = {spec.name: spec for spec in before.sinks}
-    found = []
-    for spec in now.sinks:
-        if spec.name not in former or "append" in (spec.changelog, former[spec.name].changelog):
-            continue
-        old, new = read_sink_identity(former[spec.name].identity), read_sink_identity(spec.identity)
-        if old is None or new is None or not old.holds is new.holds is Holds.ANSWER:
-            continue
-        same_kind = (old.destination, old.columns, old.primary_key, old.conflict) == (
-            new.destination,
-            new.columns,
-            new.primary_key,
-            new.conflict,
-        )
-        answers = tuple(missing_answers(plan, spec.name, forgetful=()) for plan in (before, now))
-        if forgotten.stays_twice(before, now, spec):
-            continue
-        if same_kind and old.queries != new.queries and answers == ((), ()):
-            found.append(spec.name)
-    return tuple(found)
+def without_history(missing: Diagnostic, sinks: Collection[str]) -> Diagnostic:
+    """What is told of history that is gone, of which tables that are kept up to date need all."""
+    which = ", ".join(f"`{name}`" for name in sinks)
+    return replace(
+        missing,
+        notes=(*missing.notes, f"the answer of {which} is not in the state, and can't be had without it"),
+        help=f"put the files back as they were, or leave {which} out; {_NOTHING_CHANGED}",
+    )
 
 
 def not_there(name: str, error: DataError) -> DiagnosticError:
@@ -218,151 +252,386 @@ def not_there(name: str, error: DataError) -> DiagnosticError:
     )
 
 
-def _new(spec: SinkSpec, gone: Iterable[SinkSpec], at: Written, way: str) -> Diagnostic:
-    new = read_sink_identity(spec.identity)
-    notes = ["it would get only what is read from now on, not the results of the input read so far"]
-    for other in gone:
-        old = read_sink_identity(other.identity)
-        if (
-            new is not None
-            and old is not None
-            and (old.destination, old.queries) == (new.destination, new.queries)
-        ):
-            notes.append(
-                f"the table `{other.name}` was written with the same query: a sink is known by its name"
+# ------------------------------------------------------------------------------------------- what begins anew
+
+
+def _rewritten(edit: SinkEdit, now: PhysicalPlan, given: Given) -> SinkEdit:
+    spec = edit.spec
+    at = given.written.get(spec.name, Written())
+    edit = replace(edit, begins=beginning(spec, now, given), target=TargetEdit.REWRITE)
+    if not given.looks.is_vacant(spec, edit.known_as):
+        told = Diagnostic(
+            "STA026",
+            f"the table `{spec.name}` is to be written anew, and its place is not empty",
+            at.table,
+            ("what is there would stand beside what it is given",),
+            f"empty it, or name another place; without --rewrite it goes on with what it has; {_NOTHING_CHANGED}",
+        )
+        return replace(edit, told=(told,))
+    what = {
+        Begins.ANSWER: _whole(now, spec, given.forgotten),
+        Begins.NOTHING_READ: ("nothing was read for it so far",),
+        Begins.NOW: ("what was read so far is not in it, which was accepted",),
+        Begins.HISTORY: ("what was read is read again for it, up to where the sources are",),
+    }[edit.begins or Begins.HISTORY]
+    code = "STA016" if edit.begins is Begins.NOW else "STA017"
+    told = Diagnostic(code, f"the table `{spec.name}` is written anew", at.query, what, severity="warning")
+    return replace(edit, told=(told,))
+
+
+def _new(edit: SinkEdit, now: PhysicalPlan, given: Given, *, moved: bool) -> SinkEdit:
+    """A sink that nothing was given to; with `moved` a table of its name was written in another place."""
+    spec = edit.spec
+    at = given.written.get(spec.name, Written())
+    begins = beginning(spec, now, given)
+    edit = replace(edit, begins=begins)
+    if moved and begins is Begins.HISTORY and spec.changelog == "append":
+        descriptor = descriptor_of(spec)
+        if descriptor is not None and descriptor.sink.past is Past.DROPPED:
+            return replace(edit, begins=Begins.NOW)
+        why = Diagnostic(
+            "STA013",
+            f"the table `{spec.name}` is written in another place than before",
+            at.table,
+            ("the rows that it was given so far are in the former place, and stay there",),
+            f"have the whole history of the query in the new place, with `--rewrite {spec.name}`",
+        )
+        then = "will have only what is read from now on"
+        asked = Consent(f"fresh:{spec.name}", f"`{spec.name}`", why, then, "let it begin there now")
+        return replace(edit, asked=(asked,))
+    place = "in another place than before, and begins there anew" if moved else "new"
+    table = f"the table `{spec.name}` is {place}"
+    match begins:
+        case Begins.ANSWER:
+            told = Diagnostic(
+                "STA017",
+                table,
+                at.query,
+                _whole(now, spec, given.forgotten),
+                severity="warning",
             )
-    return Diagnostic(
-        "STA013",
-        f"the query writes the table `{spec.name}`, which it did not before",
-        at.query,
-        tuple(notes),
-        f"{way}; {_NOTHING_CHANGED}",
+        case Begins.NOW:
+            told = Diagnostic(
+                "STA016",
+                f"{table}, and is given rows from now on",
+                at.query,
+                ("what was read so far is not in it, which was accepted",),
+                severity="warning",
+            )
+        case Begins.HISTORY:
+            told = Diagnostic(
+                "STA017",
+                f"{table}, and is given what the sources have had for it so far",
+                at.query,
+                ("what was read is read again for it, up to where the sources are",),
+                f"to begin it with what is read from now on: --accept fresh:{spec.name}"
+                if spec.changelog == "append"
+                else None,
+                severity="warning",
+            )
+        case _:
+            return edit
+    return replace(edit, told=(told,))
+
+
+# ----------------------------------------------------------------------------------------------- what goes on
+
+
+def _way(spec: SinkSpec, now: PhysicalPlan) -> str:
+    """How to have what a sink would hold by the new query."""
+    source = "from the sources' history" if missing_answers(now, spec.name) else "from the state"
+    return (
+        f"run the file that wrote this state; or give the table another, empty place (or empty it) and run with "
+        f"`--rewrite {spec.name}`: it is given all of it, {source}; {_NOTHING_CHANGED}"
     )
 
 
-def _from_now_on(spec: SinkSpec, at: Written) -> Diagnostic:
-    return Diagnostic(
-        "STA016",
-        f"the table `{spec.name}` is new, and is given rows from now on",
-        at.query,
-        ("what was read so far is not in it, which was accepted",),
-        severity="warning",
+def _going_on(
+    edit: SinkEdit, former: SinkSpec, before: PhysicalPlan, now: PhysicalPlan, given: Given
+) -> SinkEdit:
+    spec = edit.spec
+    at = given.written.get(spec.name, Written())
+    old, new = read_sink_identity(former.identity), read_sink_identity(spec.identity)
+    if old is None or new is None:
+        if given.same_text:
+            return edit
+        return replace(edit, told=tuple(_unknown(former, spec, before.stages == now.stages, at)))
+    moved = [*place_changes(old, new)]
+    if moved:
+        return _refused(
+            edit,
+            "STA015",
+            f"the table `{spec.name}` is written in another way than before",
+            at,
+            (*moved, "what it was given so far would not be read as the rest is"),
+            _way(spec, now),
+            declared=True,
+        )
+    if new.holds is old.holds is Holds.NOTHING:
+        return edit
+    if "options" not in new.destination:
+        return _table(edit, former, old, new, before, now, given)
+    return _files(edit, former, old, new, before, now, given)
+
+
+def _table(
+    edit: SinkEdit,
+    former: SinkSpec,
+    old: SinkIdentity,
+    new: SinkIdentity,
+    before: PhysicalPlan,
+    now: PhysicalPlan,
+    given: Given,
+) -> SinkEdit:
+    """A table in a database, which can be altered."""
+    spec = edit.spec
+    at = given.written.get(spec.name, Written())
+    declared = [*table_changes(old, new)]
+    updates = "retract" in (spec.changelog, former.changelog)
+    other = (old.queries, old.conflict) != (new.queries, new.conflict)
+    if not (declared or other or spec.changelog != former.changelog):
+        return edit
+    if not declared and not updates:
+        stays = _rows_stay(old, new)
+        return _from_now_on(edit, old, new, now, at) if stays else _other_answer(edit, old, new, now, at)
+    both = spec.changelog == former.changelog == "retract" and old.conflict == new.conflict
+    if both and not declared and _both_kept(before, former, now, spec, given.forgotten):
+        return _brought(edit, old, new, at, forgot=_has_forgotten(before, former, given))
+    wrong = [*_not_altered(old, new, updates=updates)]
+    if wrong:
+        return _refused(
+            edit,
+            "STA015",
+            f"the table `{spec.name}` is declared otherwise than before",
+            at,
+            (*declared, *wrong),
+            f"give the column another name, or {_way(spec, now)}",
+            declared=True,
+        )
+    if updates:
+        # What a state has forgotten is in the table still, and would go.
+        if _has_forgotten(before, former, given) and not missing_answers(now, spec.name, forgetful=()):
+            return _other_answer(edit, old, new, now, at, (*declared, _FORGOT_TWICE))
+        edit = _replaced(edit, old, new, at, beginning(spec, now, given), declared)
+        what = "its rows are replaced by the new answer, in one transaction"
+        if former.changelog == "append":
+            what += "; what others have written there goes, too"
+    elif not _rows_stay(old, new):
+        return _other_answer(edit, old, new, now, at, tuple(declared))
+    else:
+        edit = _from_now_on(edit, old, new, now, at, tuple(declared))
+        if any(d.severity == "error" for d in edit.told):
+            return edit
+        edit = replace(edit, target=TargetEdit.ALTER)
+        what = "rows that it has stay, with NULL in new columns"
+    if given.accepts("alter", spec.name):
+        return edit
+    why = Diagnostic(
+        "STA019",
+        f"the table `{spec.name}` would be {'altered' if declared else 'written anew'} in its database",
+        at.table,
+        (*declared, *answer_changes(old, new), *_left_columns(old, new), what),
+    )
+    then = f"will be {'altered' if declared else 'written anew'} in its database"
+    return replace(
+        edit,
+        asked=(Consent(f"alter:{spec.name}", f"the table `{spec.name}`", why, then, "let that be done"),),
     )
 
 
-def _from_history(spec: SinkSpec, at: Written) -> Diagnostic:
-    return Diagnostic(
+def _replaced(
+    edit: SinkEdit, old: SinkIdentity, new: SinkIdentity, at: Written, begins: Begins, declared: list[str]
+) -> SinkEdit:
+    source = "is in the state" if begins is Begins.ANSWER else "is computed from the sources' history"
+    told = Diagnostic(
         "STA017",
-        f"the table `{spec.name}` is new, and is given what the sources have had for it so far",
+        f"the table `{edit.spec.name}` is {'altered, and ' if declared else ''}given its answer anew",
         at.query,
-        ("what was read is read again for it, up to where the sources are",),
-        f"to begin it with what is read from now on: --accept fresh:{spec.name}"
-        if spec.changelog == "append"
-        else None,
-        severity="warning",
-    )
-
-
-def _same_place(one: SinkSpec, other: SinkSpec) -> bool:
-    """Whether two sinks write to one place, as far as that is known."""
-    found = read_sink_identity(one.identity), read_sink_identity(other.identity)
-    return found[0] is not None and found[1] is not None and found[0].destination == found[1].destination
-
-
-def _given_all(spec: SinkSpec, at: Written, *, whole: bool) -> Diagnostic:
-    return Diagnostic(
-        "STA017",
-        f"the table `{spec.name}` is new",
-        at.query,
-        ("its whole answer is in the state: it gets that first, exactly once",)
-        if whole
-        else (
-            "it gets what the state has of its answer first, exactly once",
-            "keys that the state has forgotten, by its time to live, are not in it until a row of theirs comes",
+        (
+            *declared,
+            *answer_changes(old, new),
+            f"its whole answer {source}: it gets that first, exactly once",
         ),
         severity="warning",
     )
+    return replace(edit, begins=begins, target=TargetEdit.REPLACE, told=(told,))
 
 
-def _edit(
-    name: str, old: SinkIdentity, new: SinkIdentity, at: Written, way: str, *, restated: bool, forgot: bool
-) -> Iterator[Diagnostic]:
-    moved = list(_place_changes(old, new))
-    if moved:
-        yield Diagnostic(
-            "STA015",
-            f"the table `{name}` goes elsewhere, or is written in another way, than before",
-            at.table,
-            (*moved, "what it was given so far would not be there, or not be read as the rest is"),
-            f"{_START_OVER}; {_NOTHING_CHANGED}",
-        )
-        return
-    if new.holds is old.holds is Holds.NOTHING:
-        return
-    declared = list(_table_changes(old, new))
+def _left_columns(old: SinkIdentity, new: SinkIdentity) -> Iterator[str]:
+    left = [name for name, _ in old.columns if name not in dict(new.columns)]
+    if left:
+        yield f"no column is dropped: {', '.join(f'`{name}`' for name in left)} would be NULL from now on"
+
+
+def _not_altered(old: SinkIdentity, new: SinkIdentity, *, updates: bool) -> Iterator[str]:
+    """Why a table in a database can't be altered so."""
+    names = dict(new.columns)
+    for name, type_ in old.columns:
+        if name in names and names[name] != type_ and not widens(parse_type(type_), parse_type(names[name])):
+            yield f"a column is altered to a wider type only, so that every value stays as it is (`{name}`)"
+    if not updates and old.primary_key != new.primary_key:
+        yield "the rows that it has stay, and may not have the new PRIMARY KEY"
+
+
+def _rows_stay(old: SinkIdentity, new: SinkIdentity) -> bool:
+    """Whether rows of two queries can stand in one table that is only appended to: none has the key of another's."""
+    if (old.conflict, old.primary_key) != (new.conflict, new.primary_key):
+        return False
+    if not new.primary_key:
+        return True
+    if len(old.queries) != 1 or len(new.queries) != 1:
+        return False
+    (rows, _, columns), (new_rows, _, new_columns) = (query_parts(i.queries[0]) for i in (old, new))
+    held = dict(zip((n.lower() for n, _ in old.columns), columns.args, strict=True))
+    holds = dict(zip((n.lower() for n, _ in new.columns), new_columns.args, strict=True))
+    return rows == new_rows and all(held[name.lower()] == holds[name.lower()] for name in new.primary_key)
+
+
+def _files(
+    edit: SinkEdit,
+    former: SinkSpec,
+    old: SinkIdentity,
+    new: SinkIdentity,
+    before: PhysicalPlan,
+    now: PhysicalPlan,
+    given: Given,
+) -> SinkEdit:
+    """Files, and the terminal."""
+    spec = edit.spec
+    at = given.written.get(spec.name, Written())
+    declared = [*table_changes(old, new)]
     if declared and not _may_differ(old, new):
-        yield Diagnostic(
+        return _refused(
+            edit,
             "STA015",
-            f"the table `{name}` is declared otherwise than before",
-            at.table,
+            f"the table `{spec.name}` is declared otherwise than before",
+            at,
             (*declared, "what it has was written as it was declared before"),
-            f"{way}; {_NOTHING_CHANGED}",
+            _way(spec, now),
+            declared=True,
         )
-        return
     other = (old.queries, old.conflict, old.holds) != (new.queries, new.conflict, new.holds)
-    answer = _answer_changes(old, new)
     if Holds.ANSWER in (old.holds, new.holds):
-        if other and restated:
-            yield Diagnostic(
-                "STA017",
-                f"the table `{name}` is brought to the answer of another query",
-                at.query,
-                (
-                    *answer,
-                    "both answers are in the state: it gets the difference first, exactly once",
-                    *([_FORGOT] if forgot else []),
-                ),
-                severity="warning",
-            )
-        elif other:
-            yield Diagnostic(
-                "STA014",
-                f"the table `{name}` holds the answer of another query",
-                at.query,
-                (
-                    *answer,
-                    "only rows that change from now on would be written anew: the others would stay as the "
-                    "former query gave them",
-                    *([_FORGOT_TWICE] if forgot else []),
-                ),
-                f"{way}; {_NOTHING_CHANGED}",
-            )
-    elif other and not (old.lasting and new.lasting):
-        yield Diagnostic(
+        if not other:
+            return edit
+        both = "append" not in (spec.changelog, former.changelog) and old.holds is new.holds
+        same_table = (old.columns, old.primary_key, old.conflict) == (
+            new.columns,
+            new.primary_key,
+            new.conflict,
+        )
+        forgot = _has_forgotten(before, former, given)
+        if both and same_table and _both_kept(before, former, now, spec, given.forgotten):
+            return _brought(edit, old, new, at, forgot=forgot)
+        return _other_answer(edit, old, new, now, at, (_FORGOT_TWICE,) if forgot else ())
+    if other or declared:
+        return _from_now_on(edit, old, new, now, at, tuple(declared))
+    return edit
+
+
+def _both_kept(
+    before: PhysicalPlan, former: SinkSpec, now: PhysicalPlan, spec: SinkSpec, forgotten: Forgotten
+) -> bool:
+    """Whether the former answer and the new one are in the state; of forgotten keys there are rows that were given."""
+    if forgotten.stays_twice(before, former, now, spec):
+        return False
+    return not missing_answers(before, former.name, forgetful=()) and not missing_answers(
+        now, spec.name, forgetful=()
+    )
+
+
+def _has_forgotten(before: PhysicalPlan, former: SinkSpec, given: Given) -> bool:
+    return not given.forgotten.before.isdisjoint(answering_states(before, former.name))
+
+
+def _brought(edit: SinkEdit, old: SinkIdentity, new: SinkIdentity, at: Written, *, forgot: bool) -> SinkEdit:
+    told = Diagnostic(
+        "STA017",
+        f"the table `{edit.spec.name}` is brought to the answer of another query",
+        at.query,
+        (
+            *answer_changes(old, new),
+            "both answers are in the state: it gets the difference first, exactly once",
+            *([_FORGOT] if forgot else []),
+        ),
+        severity="warning",
+    )
+    return replace(edit, restated=True, told=(told,))
+
+
+def _other_answer(
+    edit: SinkEdit,
+    old: SinkIdentity,
+    new: SinkIdentity,
+    now: PhysicalPlan,
+    at: Written,
+    more: tuple[str, ...] = (),
+) -> SinkEdit:
+    return _refused(
+        edit,
+        "STA014",
+        f"the table `{edit.spec.name}` holds the answer of another query",
+        at,
+        (
+            *more,
+            *answer_changes(old, new),
+            "only rows that change from now on would be written anew: the others would stay as the former query gave them",
+        ),
+        _way(edit.spec, now),
+    )
+
+
+def _from_now_on(
+    edit: SinkEdit,
+    old: SinkIdentity,
+    new: SinkIdentity,
+    now: PhysicalPlan,
+    at: Written,
+    declared: tuple[str, ...] = (),
+) -> SinkEdit:
+    name = edit.spec.name
+    answer = [*answer_changes(old, new)]
+    other = (old.queries, old.conflict) != (new.queries, new.conflict)
+    if other and not (old.lasting and new.lasting):
+        return _refused(
+            edit,
             "STA014",
             f"the table `{name}` was given rows of another query",
-            at.query,
+            at,
             (
                 *answer,
                 "the query gives a row once, and would not give those again that were read before and "
                 "left out by the former query",
             ),
-            f"{_START_OVER}; {_NOTHING_CHANGED}",
+            _way(edit.spec, now),
         )
-    elif other or declared:
-        yield Diagnostic(
-            "STA016",
-            f"the table `{name}` is given the rows of another query from now on",
-            at.query,
-            (*declared, *answer, "what it was given before stays as it is"),
-            "to have all of it by the new query, give another --state-dir and an empty folder",
-            severity="warning",
-        )
+    told = Diagnostic(
+        "STA016",
+        f"the table `{name}` is given the rows of another query from now on",
+        at.query,
+        (*declared, *answer, "what it was given before stays as it is"),
+        f"to have all of it by the new query, give it another, empty place, and run with --rewrite {name}",
+        severity="warning",
+    )
+    return replace(edit, told=(told,))
+
+
+def _refused(
+    edit: SinkEdit,
+    code: str,
+    what: str,
+    at: Written,
+    notes: tuple[str, ...],
+    way: str,
+    *,
+    declared: bool = False,
+) -> SinkEdit:
+    return replace(edit, told=(Diagnostic(code, what, at.table if declared else at.query, notes, way),))
 
 
 def _unknown(old: SinkSpec, new: SinkSpec, same_stages: bool, at: Written) -> Iterator[Diagnostic]:
     """A sink of which it was not kept what it holds."""
-    if old != new:
+    if replace(old, name=new.name) != new or not same_place(old, new):
         yield Diagnostic(
             "STA015",
             f"the table `{new.name}` is declared otherwise than before",
@@ -387,94 +656,3 @@ def _may_differ(old: SinkIdentity, new: SinkIdentity) -> bool:
     names = dict(new.columns)
     kept = all(names.get(name) == type_ for name, type_ in old.columns)
     return {old.holds, new.holds} == {Holds.ROWS} and kept and not old.ordered and not new.ordered
-
-
-def _place_changes(old: SinkIdentity, new: SinkIdentity) -> Iterator[str]:
-    before, now = ({**i.destination, **i.destination.get("options", {})} for i in (old, new))
-    for key in sorted(before.keys() | now.keys()):
-        if key != "options" and before.get(key) != now.get(key):
-            yield f"{key} was {_shown(before.get(key))} and is {_shown(now.get(key))}"
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, list):
-        return f"({', '.join(value)})"
-    return "not set" if value is None else f"'{value}'"
-
-
-def _table_changes(old: SinkIdentity, new: SinkIdentity) -> Iterator[str]:
-    before, now = dict(old.columns), dict(new.columns)
-    for name, type_ in before.items():
-        if name not in now:
-            yield f"it had the column `{name}` {type_}"
-        elif now[name] != type_:
-            yield f"its column `{name}` was {type_} and is {now[name]}"
-    for name, type_ in now.items():
-        if name not in before:
-            yield f"its column `{name}` {type_} is new"
-    if old.columns != new.columns and sorted(old.columns) == sorted(new.columns):
-        yield f"its columns were in the order {', '.join(before)}, and are in the order {', '.join(now)}"
-    if old.ordered != new.ordered:
-        yield "whether the order of its columns counts is another"
-    if old.primary_key != new.primary_key and Holds.ANSWER in (old.holds, new.holds):
-        yield f"its PRIMARY KEY was {_key(old)} and is {_key(new)}"
-
-
-def _key(identity: SinkIdentity) -> str:
-    return f"({', '.join(identity.primary_key)})" if identity.primary_key else "none"
-
-
-def _answer_changes(old: SinkIdentity, new: SinkIdentity) -> Iterator[str]:
-    """What differs between the queries of two identities, in words; nothing if they are one."""
-    if old.conflict != new.conflict:
-        yield f"ON CONFLICT was {old.conflict or 'not needed'} and is {new.conflict or 'not needed'}"
-    before, now = Counter(old.queries), Counter(new.queries)
-    left, made = list((before - now).elements()), list((now - before).elements())
-    if len(left) == len(made) == 1:
-        yield from _query_changes(left[0], made[0], [n for n, _ in old.columns], [n for n, _ in new.columns])
-    elif left or made:
-        yield (
-            f"of the queries whose rows are put together in it, {counted(len(left), 'query')} "
-            f"of before is gone, and {counted(len(made), 'query')} is new"
-        ).replace("querys", "queries")
-
-
-def _query_changes(old: Form, new: Form, before: list[str], now: list[str]) -> Iterator[str]:
-    (rows, conditions, columns), (new_rows, new_conditions, new_columns) = _parts(old), _parts(new)
-    if rows != new_rows:
-        told = [d.text for d in row_differences(rows, new_rows)]
-        yield (
-            "; ".join(told)
-            or "its rows are those of other sources, or are grouped, ranked or put together in another way"
-        )
-    had, have = [*map(_words, conditions.args)], [*map(_words, new_conditions.args)]
-    yield from (f"its rows had to meet the condition {text}" for text in had if text not in have)
-    yield from (f"its rows have to meet the condition {text}" for text in have if text not in had)
-    ranked, now_ranked = _ranked(conditions, columns), _ranked(new_conditions, new_columns)
-    if ranked is not None and now_ranked is not None:
-        yield from (f"among the rows that are ranked, {d.text}" for d in row_differences(ranked, now_ranked))
-    held = dict(zip(before, columns.args, strict=True))
-    for name, found in zip(now, new_columns.args, strict=True):
-        if name in held and held[name] != found:
-            was, is_ = _words(held[name]), _words(found)
-            same = f"its column `{name}` is {is_}, of other rows or other types"
-            yield same if was == is_ else f"its column `{name}` was {was} and is {is_}"
-
-
-def _ranked(*parts: Form) -> Form | None:
-    """The rows among which a rank counts; None if nothing is ranked."""
-    over = next((f for f in walk(*parts) if f.op == "over"), None)
-    rows = None if over is None else over.args[1]
-    return rows if isinstance(rows, Form) else None
-
-
-def _parts(query: Form) -> tuple[Form, Form, Form]:
-    rows, conditions, columns = query.args
-    assert isinstance(rows, Form)
-    assert isinstance(conditions, Form)
-    assert isinstance(columns, Form)
-    return rows, conditions, columns
-
-
-def _words(meaning: Argument) -> str:
-    return meaning_text(meaning) if isinstance(meaning, Form) else str(meaning)

@@ -1,0 +1,141 @@
+"""Where sinks are, and which sink of an edited file goes on with what a former one has: by its place, not by its name."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from sqlstream.connectors.api import EditableSink, Sink
+from sqlstream.connectors.registry import REGISTERED
+from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec
+from sqlstream_planner.catalog.descriptor import ConnectorDescriptor
+
+_CREDENTIALS = re.compile(r"(?<=//)[^/@]*@")
+#: Makes the driver's half of a sink that its target knows by this name.
+SinkOf = Callable[[SinkSpec, str], Sink]
+
+
+def _never(spec: SinkSpec, known_as: str) -> bool:
+    return False
+
+
+def _always(spec: SinkSpec, known_as: str) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """What is seen at the place of a sink that its target knows by a name; without looking, a new place is empty.
+
+    `is_there`: it says that it has epochs of this state directory. `is_vacant`: it is empty, or not there.
+    """
+
+    is_there: Callable[[SinkSpec, str], bool] = _never
+    is_vacant: Callable[[SinkSpec, str], bool] = _always
+
+
+def looking(sink_of: SinkOf) -> Looks:
+    """Looks at the targets themselves. They raise DiagnosticError (ENV006) if a target can't be reached."""
+
+    def seen(spec: SinkSpec, known_as: str, ask: Callable[[EditableSink], bool], otherwise: bool) -> bool:
+        sink = sink_of(spec, known_as)
+        if not isinstance(sink, EditableSink):
+            return otherwise
+        try:
+            return ask(sink)
+        finally:
+            close = getattr(sink, "close", None)
+            if close is not None:
+                close()
+
+    return Looks(
+        lambda spec, known_as: seen(spec, known_as, lambda sink: sink.has_epochs(), False),
+        lambda spec, known_as: seen(spec, known_as, lambda sink: sink.is_vacant(), True),
+    )
+
+
+def descriptor_of(spec: SinkSpec) -> ConnectorDescriptor | None:
+    """The descriptor of a sink's connector; None for one that is not registered."""
+    return next((c.descriptor for c in REGISTERED if c.descriptor.name == spec.connector), None)
+
+
+def place_of(spec: SinkSpec) -> tuple[str, ...] | None:
+    """The connector and where a sink is in its words, without credentials; None if its connector does not tell.
+
+    >>> place_of(SinkSpec("o", "duckdb", {"path": "./x.db"}, ()))
+    ('duckdb', 'x.db', 'o')
+    >>> place_of(SinkSpec("o", "print", {}, ()))
+    ('print',)
+    """
+    descriptor = descriptor_of(spec)
+    if descriptor is None:
+        return None
+    found = [spec.connector]
+    for option in descriptor.sink.place:
+        text = spec.options.get(option, "")
+        if option == descriptor.sink.named_by:
+            name = text.strip() or spec.name
+            found.append(name.lower() if descriptor.lookup.any_case else name)
+        elif "://" in text:
+            found.append(_CREDENTIALS.sub("", text).removeprefix("jdbc:").removeprefix("file://").rstrip("/"))
+        else:
+            found.append(posixpath.normpath(text))
+    return tuple(found)
+
+
+def same_place(one: SinkSpec, other: SinkSpec) -> bool:
+    """Whether two sinks are at one place, as far as their options tell."""
+    place = place_of(one)
+    return place == place_of(other) if place is not None else one.connector == other.connector
+
+
+def former_sinks(
+    before: PhysicalPlan, now: PhysicalPlan, names: Mapping[str, str], looks: Looks
+) -> dict[str, SinkSpec]:
+    """The former sinks that those of `now` go on from, by their names now; one that is missing begins anew.
+
+    A sink is known by its place. What a database was moved to with all that it has is the same place. `names` are those by
+    which targets know the tables of `before`, where they are others.
+    """
+    left = {spec.name: spec for spec in before.sinks}
+    found: dict[str, SinkSpec] = {}
+    for spec in now.sinks:
+        if spec.name in left and same_place(spec, left[spec.name]):
+            found[spec.name] = left.pop(spec.name)
+    for spec in now.sinks:
+        if spec.name in found:
+            continue
+        alike = [other for other in left.values() if same_place(spec, other)]
+        others = [s for s in now.sinks if s.name not in found and alike and same_place(s, alike[0])]
+        if len(alike) == len(others) == 1:
+            found[spec.name] = left.pop(alike[0].name)
+    for spec in now.sinks:
+        former = left.get(spec.name)
+        if spec.name in found or former is None or former.connector != spec.connector:
+            continue
+        descriptor = descriptor_of(spec)
+        tells = descriptor is not None and descriptor.sink.tells_epochs
+        if descriptor is None or (tells and looks.is_there(spec, names.get(spec.name, spec.name))):
+            found[spec.name] = left.pop(spec.name)
+    return found
+
+
+def target_names(
+    now: Iterable[SinkSpec], former: Mapping[str, SinkSpec], names: Mapping[str, str]
+) -> dict[str, str]:
+    """The names by which targets know the tables of `now`: what each was called when it was first written.
+
+    >>> a, b = SinkSpec("a", "print", {}, ()), SinkSpec("b", "print", {}, ())
+    >>> target_names([b, a], {"b": a}, {})
+    {'b': 'a', 'a': 'a.2'}
+    """
+    found = {name: names.get(spec.name, spec.name) for name, spec in former.items()}
+    for spec in now:
+        known_as, number = spec.name, 1
+        while spec.name not in found and known_as in found.values():
+            number += 1
+            known_as = f"{spec.name}.{number}"
+        found.setdefault(spec.name, known_as)
+    return found
