@@ -14,6 +14,7 @@ import click
 from sqlstream.cli import options
 from sqlstream.cli.moved import last_manifest
 from sqlstream.cli.render import colourful, show
+from sqlstream.cli.state_directory import check_folder, is_missing
 from sqlstream.project import load_project, parse_pairs, plan, state_directory
 
 if TYPE_CHECKING:
@@ -90,7 +91,10 @@ def command(
         )
     else:
         state = state_directory(planned, file, project, state_dir)
+        check_folder(state)
         against = f"in {state}"
+        if state_dir is not None and is_missing(state):
+            against += ", which is not there: a run makes it"
         made = _against_state(
             planned,
             file,

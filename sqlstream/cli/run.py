@@ -14,6 +14,7 @@ from sqlstream.cli.consent import ask, can_ask
 from sqlstream.cli.moved import known_sources
 from sqlstream.cli.output import OutputError
 from sqlstream.cli.render import show
+from sqlstream.cli.state_directory import check_folder
 from sqlstream.project import check_paths, load_project, parse_pairs, pipeline_name, plan, state_directory
 from sqlstream_planner.diagnostics import Diagnostic
 
@@ -126,6 +127,7 @@ def command(
             physical, options=replace(physical.options, max_files_per_epoch=max_files_per_epoch)
         )
     state = state_directory(planned, file, project, state_dir)
+    check_folder(state)
     origin = None
     if savepoint is not None:
         from sqlstream.cli.origins import named_origin

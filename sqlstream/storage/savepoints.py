@@ -97,9 +97,9 @@ class Savepoints:
         self._pinned: dict[str, frozenset[str]] = {}
 
     def all(self) -> tuple[Savepoint, ...]:
-        """All of them, oldest first."""
+        """All of them, by epoch and then by name: a clock may be set back."""
         found = [self._read(file) for file in self._files()]
-        return tuple(sorted(found, key=lambda s: (s.created, s.manifest.epoch, s.name)))
+        return tuple(sorted(found, key=lambda s: (s.manifest.epoch, s.name, s.id)))
 
     def names(self) -> frozenset[str]:
         """Their names."""
