@@ -176,7 +176,7 @@ def test_windows_that_close_later_are_by_the_new_query(tmp_path: Path, told: Tol
     file = ran(tmp_path, WINDOWS, rows_per_epoch=1, max_epochs=4)
     shown = told(edited(file, ("COUNT(*)", "COUNT(*) * 2")))
     assert "the new query in windows that end after 2026-11-22 09:02:00 " in shown
-    assert "  window_aggregate_1: TUMBLE window by k" in shown
+    assert "  window_aggregate_1: TUMBLE window of 1 minute by k" in shown
     text = file.read_text()
     file.write_text(text[:-2] + "\nUNION ALL SELECT ts, k, 0 FROM t;\n")
     assert "the new query from the next row on" in told(file)
@@ -467,14 +467,10 @@ def test_groups_that_are_rolled_up(tmp_path: Path, told: Told) -> None:
     assert "ADAPT     rolled up" in shown
     assert (
         f"""
-  --> {file}:8:3
+  --> {file}:11:10
    |
- 8 |   COUNT(*),
-   |   ^^^^^^^^ count of rows: ADAPT
- 9 |   SUM(v)
-   |   ^^^^^^ sum of v: ADAPT
 11 | GROUP BY k, upper(r);
-   |          ^^^^^^^^^^^ k, upper(r): ADAPT
+   |          ^^^^^^^^^^^ k, upper(r), sum of v, count of rows: ADAPT
 
 4 fields adapted, 1 dropped. The result is exact.
 """
