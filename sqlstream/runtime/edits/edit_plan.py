@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlstream.runtime.edits.consents import consent_of, sink_consent, title_of
+from sqlstream.runtime.edits.consents import consent_of, sink_consent
 from sqlstream.runtime.edits.history import History, Reading, SourceOf, history, sources_of, speed_of
 from sqlstream.runtime.edits.plan_parts import (
     Against,
@@ -26,6 +26,7 @@ from sqlstream.runtime.edits.plan_parts import (
 )
 from sqlstream.runtime.edits.sink_parts import sink_parts, with_history
 from sqlstream.runtime.edits.source_parts import source_parts, source_problems
+from sqlstream.runtime.edits.titles import title_of
 from sqlstream.runtime.loop.consent import Consent
 from sqlstream.runtime.loop.forgetting import forgetful_states, forgotten_by
 from sqlstream.runtime.loop.recovery import (
