@@ -135,6 +135,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     return by_lower[found[0]] if found else None
 
 
+def suggestion(name: str, known: Iterable[str]) -> str | None:
+    """The help for a name that is not known, or None if no known name is near.
+
+    >>> suggestion("pirce", ["price", "bidder"])
+    'did you mean `price`?'
+    """
+    near = did_you_mean(name, known)
+    return f"did you mean `{near}`?" if near else None
+
+
 def counted(number: int, what: str) -> str:
     """A number of things, for a message.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sqlstream.cli import options
+from sqlstream.cli.accepted import check_accepted
 from sqlstream.cli.moved import last_manifest
 from sqlstream.cli.render import colourful, show
 from sqlstream.cli.state_directory import check_folder, is_missing
@@ -81,6 +82,7 @@ def command(
     project = load_project(file.parent, profile)
     given = parse_pairs(variables, "--var")
     planned = plan(file, project, given)
+    check_accepted(accepted, planned.physical)
     if old is not None:
         from sqlstream.runtime.edits.edit_plan import edit_diff
 

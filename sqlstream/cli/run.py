@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from sqlstream.cli import options
+from sqlstream.cli.accepted import check_accepted
 from sqlstream.cli.consent import ask, can_ask
 from sqlstream.cli.moved import known_sources
 from sqlstream.cli.output import OutputError
@@ -121,6 +122,7 @@ def command(
     if not as_json:
         show(planned.warnings, planned.rendered.sources)
     physical = planned.physical
+    check_accepted(accepted, physical)
     check_paths(planned, file.parent)
     if max_files_per_epoch is not None:
         physical = replace(

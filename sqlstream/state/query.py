@@ -25,7 +25,7 @@ from sqlstream_operators.duck.session import is_lossy
 from sqlstream_operators.errors import StateError
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, suggestion
 from sqlstream_planner.visible import visible
 
 #: What the place of a mistake is in: the text of the query.
@@ -198,13 +198,12 @@ class StateDatabase:
 
     def _unknown(self, name: str, span: Span | None) -> Diagnostic:
         names = [str(relation) for relation in self.relations]
-        near = did_you_mean(name, names)
         return Diagnostic(
             "STA024",
             f"there is no relation `{name}` in {self.committed.title}",
             span,
             (f"there is {', '.join(names) or 'none: no operator of this query keeps state'}",),
-            f"did you mean `{near}`?" if near else None,
+            suggestion(name, names),
         )
 
 
