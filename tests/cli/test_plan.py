@@ -403,7 +403,11 @@ def test_a_state_directory_that_has_another_state(file: Path, told: Told) -> Non
 
 
 def test_an_answer_that_no_savepoint_has(tmp_path: Path, told: Told) -> None:
-    file = ran(tmp_path, TEXT + "SET 'table.exec.state.ttl' = '1 d';\n")
+    changes = """
+CREATE TABLE changes (k INT, v BIGINT) WITH ('connector' = 'filesystem', 'path' = 'log', 'format' = 'debezium-json');
+INSERT INTO changes SELECT k, v FROM t UNION ALL SELECT k, COUNT(*) FROM t GROUP BY k;
+"""
+    file = ran(tmp_path, TEXT + changes)
     Savepoints(CheckpointStore(tmp_path / ".sqlstream/p")).create("before")
     shown = told(file, "--from", "before", "--state-dir", tmp_path / "new", code=4)
     assert "refused: SAV007\n" in shown

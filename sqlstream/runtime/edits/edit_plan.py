@@ -35,9 +35,8 @@ from sqlstream.runtime.loop.recovery import (
     is_fresh_fork,
     program_fingerprint,
 )
+from sqlstream.runtime.loop.sink_edit import NOWHERE, Given
 from sqlstream.runtime.loop.sink_edits import (
-    NOWHERE,
-    Given,
     begun_sinks,
     sink_edits,
     still_to_rewrite,
