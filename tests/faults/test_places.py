@@ -99,6 +99,11 @@ def test_where_savepoints_are_copied_to(
     }.items():
         assert run_cli(["savepoint", "export", "p.sql", "one", place]) == 2
         assert f"error[{code}]: " in capsys.readouterr().err
+    assert run_cli(["savepoint", "export", "p.sql", "one", "/proc/x"]) == 5
+    said = capsys.readouterr().err
+    assert "error[ENV005]: " in said
+    assert "/proc/x/" in said
+    assert ".sqlstream" not in said
     for place, code in {"p.sql": "SAV004", "in": "SAV004", "none": "SAV004", "foo://x": "PRJ006"}.items():
         assert run_cli(["savepoint", "import", "p.sql", place, "two"]) == 2
         assert f"error[{code}]: " in capsys.readouterr().err
