@@ -52,7 +52,7 @@ def _refuse_wrong(constants: Mapping[Constant, Span]) -> None:
     with duckdb.connect(config={"threads": 1}) as duck:
         duck.execute("SET TimeZone = 'UTC'")
         try:
-            duck.execute(f"SELECT {', '.join(c.sql for c in constants)}").fetchall()
+            _compute(duck, ", ".join(c.sql for c in constants))
         except duckdb.Error:
             pass  # which of them is told below
         else:
@@ -64,12 +64,17 @@ def _refuse_wrong(constants: Mapping[Constant, Span]) -> None:
         raise DiagnosticError(*reversed(found.values()))
 
 
+def _compute(duck: duckdb.DuckDBPyConnection, constants: str) -> None:
+    """Compute constants and leave them in DuckDB: Python can't hold all of its values (2^31 days)."""
+    duck.execute(f"CREATE OR REPLACE TEMP TABLE computed AS SELECT {constants}")
+
+
 def _fails(duck: duckdb.DuckDBPyConnection, constant: Constant) -> str | None:
     """What DuckDB says of a constant that it can't compute; None: it can."""
     import duckdb
 
     try:
-        duck.execute(f"SELECT {constant.sql}").fetchall()
+        _compute(duck, constant.sql)
     except (duckdb.ConversionException, duckdb.InvalidInputException, duckdb.OutOfRangeException) as error:
         return _message(str(error))
     except duckdb.NotImplementedException as error:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlstream_planner.catalog.options import ValueKind
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean, suggestion
 
 if TYPE_CHECKING:
     from sqlstream_planner.pipeline import Planned
@@ -84,13 +84,12 @@ def load_project(folder: Path, profile: str | None = None) -> Project:
     if profile is not None:
         profiles = _table(document, "profiles", file)
         if profile not in profiles:
-            near = did_you_mean(profile, profiles)
             raise DiagnosticError(
                 Diagnostic(
                     "PRJ003",
                     f"{file} has no profile `{profile}`",
                     notes=(f"it has {', '.join(profiles) or 'none'}",),
-                    help=f"did you mean `{near}`?" if near else None,
+                    help=suggestion(profile, profiles),
                 ),
                 exit_code=2,
             )

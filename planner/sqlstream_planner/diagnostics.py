@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from sqlstream_planner.secrets.masking import masked_source
+from sqlstream_planner.visible import visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     return by_lower[found[0]] if found else None
 
 
+def suggestion(name: str, known: Iterable[str]) -> str | None:
+    """The help for a name that is not known, or None if no known name is near.
+
+    >>> suggestion("pirce", ["price", "bidder"])
+    'did you mean `price`?'
+    """
+    near = did_you_mean(name, known)
+    return f"did you mean `{near}`?" if near else None
+
+
 def counted(number: int, what: str) -> str:
     """A number of things, for a message.
 
@@ -167,7 +178,7 @@ def render(diagnostic: Diagnostic, source: str | None) -> str:
         lines.append(f"{margin}--> {span.file}:{span.line}:{span.column}")
         text = masked_source(source).split("\n") if source is not None else []
         if 1 <= span.line <= len(text):
-            line = text[span.line - 1].rstrip("\r").replace("\t", " ")
+            line = text[span.line - 1].rstrip("\r").translate(_BLANKS)
             shown, before, length = _around(line, span)
             lines.append(f"{margin} |")
             lines.append(f"{number} | {shown}")
@@ -178,6 +189,8 @@ def render(diagnostic: Diagnostic, source: str | None) -> str:
     return "\n".join(lines)
 
 
+#: What a terminal would do something with is one blank in the line that is shown, so that the caret stays right.
+_BLANKS = dict.fromkeys((*range(32), *range(0x7F, 0xA0), *range(0x2028, 0x202F), *range(0x2066, 0x206A)), " ")
 #: How many characters of a longer line are shown, and what stands for the rest.
 _SHOWN = 160
 _REST = "…"
@@ -190,6 +203,7 @@ _LONGEST_MESSAGE = 2_000
 def _cut(text: str) -> str:
     """A text of a message with at most so many characters, without its middle."""
     half = _LONGEST_MESSAGE // 2
+    text = "\n".join(map(visible, text.split("\n")))
     return text if len(text) <= _LONGEST_MESSAGE else f"{text[:half]} {_REST} {text[-half:]}"
 
 

@@ -99,8 +99,9 @@ def main() -> None:
     # the time of `check`. What DuckDB's binding made must be collected, though: it complains of what is left.
     if "duckdb" not in sys.modules:
         gc.freeze()
-    # All is said: a Ctrl-C while it is tidied up would only end in a traceback.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # All is said: a signal while it is tidied up would only end in a traceback, or another exit code.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     sys.exit(code)
 
 

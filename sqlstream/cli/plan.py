@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 import click
 
 from sqlstream.cli import options
+from sqlstream.cli.accepted import check_accepted
 from sqlstream.cli.moved import last_manifest
 from sqlstream.cli.render import colourful, show
+from sqlstream.cli.state_directory import check_folder, is_missing
 from sqlstream.project import load_project, parse_pairs, plan, state_directory
 
 if TYPE_CHECKING:
@@ -80,6 +82,7 @@ def command(
     project = load_project(file.parent, profile)
     given = parse_pairs(variables, "--var")
     planned = plan(file, project, given)
+    check_accepted(accepted, planned.physical)
     if old is not None:
         from sqlstream.runtime.edits.edit_plan import edit_diff
 
@@ -90,7 +93,10 @@ def command(
         )
     else:
         state = state_directory(planned, file, project, state_dir)
+        check_folder(state)
         against = f"in {state}"
+        if state_dir is not None and is_missing(state):
+            against += ", which is not there: a run makes it"
         made = _against_state(
             planned,
             file,

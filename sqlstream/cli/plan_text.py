@@ -134,11 +134,16 @@ def _state(state: StatePart) -> Iterator[_Line]:
         return
     was = f"was {state.was}" if state.was else ""
     yield _Line(title, detail="; ".join(filter(None, (kept, was))), place=_place(edit.at))
-    groups: dict[tuple[Verdict, str, str], list[FieldEdit]] = {}
+    groups: dict[tuple[Verdict, str], list[FieldEdit]] = {}
+    # What only moves to another table of the state, or gets another type, is not gone.
+    still = {f.meaning for f in state.fields if f.verdict is not Verdict.DROP}
     for field in state.fields:
-        at = "" if field.verdict in (Verdict.KEEP, Verdict.DROP) else _place(field.at)
-        groups.setdefault((field.verdict, _why(state, field), at), []).append(field)
-    for (verdict, why, at), fields in groups.items():
+        if field.verdict is Verdict.DROP and field.meaning in still:
+            continue
+        groups.setdefault((field.verdict, _why(state, field)), []).append(field)
+    for (verdict, why), fields in groups.items():
+        places = {_place(f.at) for f in fields if verdict not in (Verdict.KEEP, Verdict.DROP)}
+        at = places.pop() if len(places) == 1 else ""  # several stand below, with their lines
         labels = _wrapped(list(dict.fromkeys(f.meaning for f in fields)))
         for number, label in enumerate(labels):
             mark = _MARKS.get(verdict, "+")
@@ -148,6 +153,8 @@ def _state(state: StatePart) -> Iterator[_Line]:
 def _why(state: StatePart, field: FieldEdit) -> str:
     """The reason of a verdict, and the work that it is."""
     reason = field.reason or ("" if field.verdict in (Verdict.KEEP, Verdict.DROP) else state.edit.reason)
+    if field.verdict is Verdict.ADAPT and not reason:
+        reason = "it is kept in another form"
     if field.verdict is not Verdict.BACKFILL:
         return reason
     return "; ".join(filter(None, (reason, _work(state.readings))))

@@ -10,10 +10,12 @@ from pathlib import Path
 import click
 
 from sqlstream.cli import options
+from sqlstream.cli.accepted import check_accepted
 from sqlstream.cli.consent import ask, can_ask
 from sqlstream.cli.moved import known_sources
 from sqlstream.cli.output import OutputError
 from sqlstream.cli.render import show
+from sqlstream.cli.state_directory import check_folder
 from sqlstream.project import check_paths, load_project, parse_pairs, pipeline_name, plan, state_directory
 from sqlstream_planner.diagnostics import Diagnostic
 
@@ -120,12 +122,14 @@ def command(
     if not as_json:
         show(planned.warnings, planned.rendered.sources)
     physical = planned.physical
+    check_accepted(accepted, physical)
     check_paths(planned, file.parent)
     if max_files_per_epoch is not None:
         physical = replace(
             physical, options=replace(physical.options, max_files_per_epoch=max_files_per_epoch)
         )
     state = state_directory(planned, file, project, state_dir)
+    check_folder(state)
     origin = None
     if savepoint is not None:
         from sqlstream.cli.origins import named_origin

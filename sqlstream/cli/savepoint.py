@@ -38,7 +38,7 @@ def create(store: CheckpointStore, name: str | None) -> None:
 @of_store
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def list_(store: CheckpointStore, as_json: bool) -> None:
-    """List the savepoints, oldest first."""
+    """List the savepoints, by epoch and name."""
     from sqlstream.cli.savepoint_text import about, savepoint_lines
     from sqlstream.storage.savepoints import Savepoints
 

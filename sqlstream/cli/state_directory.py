@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,4 +43,27 @@ def _store(
     if state_dir is None:
         project = load_project(file.parent, profile)
         state_dir = state_directory(plan(file, project, parse_pairs(variables, "--var")), file, project, None)
+    check_folder(state_dir)
     return CheckpointStore(state_dir)
+
+
+def check_folder(state_dir: str) -> None:
+    """Raises StorePlaceError (PRJ006, exit code 2) for a state directory that is a file, or would be below one."""
+    from sqlstream_operators.errors import StorePlaceError
+    from sqlstream_operators.state.checkpoint_store import local_path
+
+    local = local_path(state_dir)
+    with suppress(OSError):  # rights that are missing: whoever opens it says so
+        for place in () if local is None else (local, *local.parents):
+            if place.is_dir():
+                return
+            if place.exists():
+                raise StorePlaceError(f"{state_dir} can't be a state directory: {place} is a file")
+
+
+def is_missing(state_dir: str) -> bool:
+    """Whether a state directory is a folder of this machine that does not exist."""
+    from sqlstream_operators.state.checkpoint_store import local_path
+
+    local = local_path(state_dir)
+    return local is not None and not local.exists()

@@ -11,7 +11,7 @@ from sqlstream.state.relations import Relation, relations_of
 from sqlstream.storage.manifest import StateVersions
 from sqlstream.storage.verification import damaged_descriptions, damaged_state, state_of
 from sqlstream_operators.state.version import ShardVersion
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, counted, did_you_mean
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, counted, suggestion
 
 
 def listed(committed: Committed) -> Iterator[dict[str, Any]]:
@@ -135,13 +135,12 @@ def _find(committed: Committed, name: str) -> Relation:
         if str(relation).lower() == name.lower():
             return relation
     names = [str(relation) for relation in relations]
-    near = did_you_mean(name, names)
     raise DiagnosticError(
         Diagnostic(
             "STA024",
             f"there is no relation `{name}` in {committed.title}",
             notes=(f"there is {', '.join(names) or 'none: no operator of this query keeps state'}",),
-            help=f"did you mean `{near}`?" if near else None,
+            help=suggestion(name, names),
         ),
         exit_code=2,
     )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from sqlstream.golden.compare import Difference
 from sqlstream.golden.rows import Row
 from sqlstream_operators.plan.spec import Schema
+from sqlstream_planner.visible import visible
 
 _WIDEST = 40
 
@@ -58,7 +59,7 @@ def _changed(old: Row, new: Row) -> list[str]:
 def _shown(cell: str | None) -> str:
     if cell is None:
         return "NULL"
-    text = cell.replace("\n", "\\n") if cell else '""'
+    text = visible(cell) if cell else '""'
     return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
 
 

@@ -43,7 +43,8 @@ from sqlstream.runtime.loop.recovery import (
 )
 from sqlstream.runtime.loop.reporting import Totals
 from sqlstream.runtime.loop.restarts import Restart, Restarts, RestartStrategy, strategy_of
-from sqlstream.runtime.loop.sink_edits import NOWHERE, check_rewrite
+from sqlstream.runtime.loop.sink_edit import NOWHERE
+from sqlstream.runtime.loop.sink_edits import check_rewrite
 from sqlstream.runtime.loop.sink_places import looking, same_place
 from sqlstream.runtime.loop.source_positions import go_on, own_folders
 from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals

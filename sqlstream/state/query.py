@@ -25,7 +25,8 @@ from sqlstream_operators.duck.session import is_lossy
 from sqlstream_operators.errors import StateError
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, suggestion
+from sqlstream_planner.visible import visible
 
 #: What the place of a mistake is in: the text of the query.
 FILE = "query"
@@ -197,13 +198,12 @@ class StateDatabase:
 
     def _unknown(self, name: str, span: Span | None) -> Diagnostic:
         names = [str(relation) for relation in self.relations]
-        near = did_you_mean(name, names)
         return Diagnostic(
             "STA024",
             f"there is no relation `{name}` in {self.committed.title}",
             span,
             (f"there is {', '.join(names) or 'none: no operator of this query keeps state'}",),
-            f"did you mean `{near}`?" if near else None,
+            suggestion(name, names),
         )
 
 
@@ -306,13 +306,10 @@ def _csv_cell(cell: str | None) -> str:
 
 def _write_table(result: Result, out: Any) -> None:
     """Columns that are as wide as their values need."""
-    rows = [["NULL" if cell is None else _one_line(cell) for cell in row] for row in result.rows]
-    widths = [max(map(len, column)) for column in zip(result.columns, *rows, strict=True)]
-    for row in (result.columns, *rows):
+    rows = [["NULL" if cell is None else visible(cell) for cell in row] for row in result.rows]
+    names = [visible(name) for name in result.columns]
+    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+    for row in (names, *rows):
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         out.write("  ".join(cells).rstrip() + "\n")
     out.write(f"({len(rows):,} row{'' if len(rows) == 1 else 's'})\n")
-
-
-def _one_line(text: str) -> str:
-    return text.replace("\r", "\\r").replace("\n", "\\n").replace("\t", "\\t")

@@ -7,6 +7,7 @@ import re
 import uuid
 
 from sqlstream.storage.checked_json import decode, encode
+from sqlstream.storage.journal import Journal
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
 NAME = "sinks/identity.json"
@@ -21,6 +22,11 @@ def identity(store: CheckpointStore) -> str:
     data = store.get(NAME)
     found = _unchecked(data) or decode(_KIND, NAME, data)["id"]
     return str(found)
+
+
+def is_lost(store: CheckpointStore) -> bool:
+    """Whether a state directory with epochs has no name: none of its sinks asked for it yet, or its file is gone."""
+    return not store.exists(NAME) and bool(Journal(store).epochs()[1])
 
 
 def _unchecked(data: bytes) -> str | None:

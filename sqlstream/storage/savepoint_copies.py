@@ -14,6 +14,7 @@ from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import Manifest, RunInfo
 from sqlstream.storage.savepoints import Savepoint, Savepoints, imported_folder
 from sqlstream.storage.verification import damaged_descriptions
+from sqlstream_operators.errors import MachineError
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.version import ShardVersion, StateFile, file_digest
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
@@ -128,7 +129,9 @@ def _copy_all(
 def _copy(store: CheckpointStore, name: str, target: CheckpointStore, new: str) -> None:
     try:
         target.copy_from(store, name, new)
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        if store.exists(name):  # as in /proc, where nobody can make a folder
+            raise MachineError(f"{target.path(new)} can't be written: {error.strerror}") from None
         raise _damaged(store, name, "is missing") from None
 
 

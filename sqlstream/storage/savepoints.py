@@ -20,7 +20,7 @@ from sqlstream.storage.garbage import RETAINED, files_of
 from sqlstream.storage.journal import Journal, damaged
 from sqlstream.storage.manifest import Manifest
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, did_you_mean
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, suggestion
 
 FOLDER = "savepoints"
 _KIND = "savepoint"
@@ -97,9 +97,9 @@ class Savepoints:
         self._pinned: dict[str, frozenset[str]] = {}
 
     def all(self) -> tuple[Savepoint, ...]:
-        """All of them, oldest first."""
+        """All of them, by epoch and then by name: a clock may be set back."""
         found = [self._read(file) for file in self._files()]
-        return tuple(sorted(found, key=lambda s: (s.created, s.manifest.epoch, s.name)))
+        return tuple(sorted(found, key=lambda s: (s.manifest.epoch, s.name, s.id)))
 
     def names(self) -> frozenset[str]:
         """Their names."""
@@ -207,14 +207,13 @@ class Savepoints:
         found = [file for file in self._files() if _name_in(file) == name]
         if not found:
             names = sorted(self.names())
-            near = did_you_mean(name, names)
             there = ", ".join(names) or "none"
             raise DiagnosticError(
                 Diagnostic(
                     "SAV001",
                     f"there is no savepoint `{name}` in {self._store.uri}",
                     notes=(f"there is {there}",),
-                    help=f"did you mean `{near}`?" if near else None,
+                    help=suggestion(name, names),
                 ),
                 exit_code=2,
             )

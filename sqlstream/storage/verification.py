@@ -32,13 +32,26 @@ def damaged_descriptions(
             continue
         if digest_of(content) != digest:
             yield name, "has another content than its name says"
-    folders = {source.folder for source in manifest.positions if source.folder}
-    for folder in sorted(folders):
-        for name in store.list(f"{prefix}{folder}"):
+    for folder, segments in sorted(_listings(manifest).items()):
+        there = store.list(f"{prefix}{folder}")
+        for name in (f"{prefix}{folder}/{number:06d}.json" for number in range(segments)):
+            if name not in there:
+                yield name, "is missing: the list of files is incomplete"
+        for name in there:
             try:
                 check(name, store.get(name))
             except DamagedFileError as error:
                 yield name, error.what
+
+
+def _listings(manifest: Manifest) -> dict[str, int]:
+    """The folders of what sources have listed, each with how many files the furthest position in it needs."""
+    found: dict[str, int] = {}
+    for source in manifest.positions:
+        if source.folder:
+            needed = int(source.position.get("segments", 0))
+            found[source.folder] = max(needed, found.get(source.folder, 0))
+    return found
 
 
 def damaged_state(store: CheckpointStore, manifest: Manifest) -> Iterator[tuple[str, str]]:

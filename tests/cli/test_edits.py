@@ -77,17 +77,28 @@ def test_an_answer_in_the_state_is_brought_to_the_new_one(written: Path, sqlstre
         assert con.execute("FROM counts ORDER BY k").fetchall() == [(0, 40), (1, 30), (2, 30)]
 
 
-def test_another_place_is_refused(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_place_needs_a_word(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = "'path' = 'out', 'format' = 'json'"
+    assert run(written, TEXT.replace(place, "'path' = 'out2', 'format' = 'csv'")) == 3
+    told = capsys.readouterr().err
+    assert "error[STA013]: the table `copies` is written in another place than before" in told
+    assert f"--> {written}:4:14" in told
+    assert "--rewrite copies" in told
+    assert "--accept fresh:copies" in told
+    assert not (written.parent / "out2").exists()
+
+
+def test_another_format_in_the_same_place_is_refused(
+    written: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert (
-        run(written, TEXT.replace("'path' = 'out', 'format' = 'json'", "'path' = 'out2', 'format' = 'csv'"))
+        run(written, TEXT.replace("'path' = 'out', 'format' = 'json'", "'path' = 'out', 'format' = 'csv'"))
         == 4
     )
     told = capsys.readouterr().err
-    assert "error[STA015]: the table `copies` goes elsewhere" in told
+    assert "error[STA015]: the table `copies` is written in another way than before" in told
     assert f"--> {written}:4:14" in told
     assert "= note: format was 'json' and is 'csv'" in told
-    assert "= note: path was 'out' and is 'out2'" in told
-    assert not (written.parent / "out2").exists()
 
 
 def test_another_source_is_refused(written: Path, capsys: pytest.CaptureFixture[str]) -> None:

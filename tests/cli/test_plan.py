@@ -176,7 +176,7 @@ def test_windows_that_close_later_are_by_the_new_query(tmp_path: Path, told: Tol
     file = ran(tmp_path, WINDOWS, rows_per_epoch=1, max_epochs=4)
     shown = told(edited(file, ("COUNT(*)", "COUNT(*) * 2")))
     assert "the new query in windows that end after 2026-11-22 09:02:00 " in shown
-    assert "  window_aggregate_1: TUMBLE window by k" in shown
+    assert "  window_aggregate_1: TUMBLE window of 1 minute by k" in shown
     text = file.read_text()
     file.write_text(text[:-2] + "\nUNION ALL SELECT ts, k, 0 FROM t;\n")
     assert "the new query from the next row on" in told(file)
@@ -276,7 +276,14 @@ def test_history_that_is_gone_asks_for_consent(file: Path, told: Told) -> None:
 def test_what_was_consented_to_is_not_asked_for(file: Path, told: Told) -> None:
     (file.parent / "in/0.json").unlink()
     edited(file, ("SUM(v)", "MAX(v)"))
-    told(file, "--accept", "fresh:other", code=3)
+    for word, said in (
+        ("fresh:group_aggregat", "did you mean 'group_aggregate_1'?"),
+        ("fresh:xyz", "there are counts, copies, group_aggregate_1, and all"),
+        ("alter:group_aggregate_1", "the pipeline has no sink 'group_aggregate_1'"),
+        ("fresh", "--accept 'fresh' is not written as fresh:NAME or alter:NAME"),
+    ):
+        told(file, "--accept", word, code=2)
+        assert said in told.err
     for accept in ("fresh:group_aggregate_1", "fresh:all"):
         shown = told(file, "--accept", accept)
         assert "    + max of v                    FRESH     it begins now" in shown
@@ -396,11 +403,32 @@ def test_a_state_directory_that_has_another_state(file: Path, told: Told) -> Non
 
 
 def test_an_answer_that_no_savepoint_has(tmp_path: Path, told: Told) -> None:
-    file = ran(tmp_path, TEXT + "SET 'table.exec.state.ttl' = '1 d';\n")
+    changes = """
+CREATE TABLE changes (k INT, v BIGINT) WITH ('connector' = 'filesystem', 'path' = 'log', 'format' = 'debezium-json');
+INSERT INTO changes SELECT k, v FROM t UNION ALL SELECT k, COUNT(*) FROM t GROUP BY k;
+"""
+    file = ran(tmp_path, TEXT + changes)
     Savepoints(CheckpointStore(tmp_path / ".sqlstream/p")).create("before")
     shown = told(file, "--from", "before", "--state-dir", tmp_path / "new", code=4)
     assert "refused: SAV007\n" in shown
     assert "error[SAV007]" in told.err
+
+
+@pytest.mark.parametrize(
+    ("change", "told_of"),
+    [
+        (("INTERVAL '5' SECOND", "INTERVAL '15' SECOND"), True),
+        (("INTERVAL '5' SECOND", "interval '5' second"), False),
+    ],
+)
+def test_another_watermark_is_told_of(
+    change: tuple[str, str], told_of: bool, tmp_path: Path, told: Told
+) -> None:
+    file = ran(tmp_path, WINDOWS)
+    shown = told(edited(file, change))
+    note = "the watermark of t is computed in another way: it never goes back, windows that were given stay\n"
+    assert (note in shown) == told_of
+    assert ("Nothing changes" in shown) != told_of
 
 
 def test_key_groups_are_told_of(file: Path, told: Told) -> None:
@@ -456,14 +484,10 @@ def test_groups_that_are_rolled_up(tmp_path: Path, told: Told) -> None:
     assert "ADAPT     rolled up" in shown
     assert (
         f"""
-  --> {file}:8:3
+  --> {file}:11:10
    |
- 8 |   COUNT(*),
-   |   ^^^^^^^^ count of rows: ADAPT
- 9 |   SUM(v)
-   |   ^^^^^^ sum of v: ADAPT
 11 | GROUP BY k, upper(r);
-   |          ^^^^^^^^^^^ k, upper(r): ADAPT
+   |          ^^^^^^^^^^^ k, upper(r), sum of v, count of rows: ADAPT
 
 4 fields adapted, 1 dropped. The result is exact.
 """

@@ -150,3 +150,21 @@ def test_nothing_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "no operator of this query keeps state" in said(capsys, "list", file)[0]
     assert "no operator of this query keeps state" in said(capsys, "show", file, "x", code=2)[1]
     assert "no operator of this query keeps state" in said(capsys, "query", file, "FROM x", code=1)[1]
+
+
+def test_control_characters_do_nothing_to_a_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """JSON and CSV are for programs: there they are what they are."""
+    odd = "\x1b[2Jx\x07\r\x7f\x9b\u202e"
+    file = ran(tmp_path, json.dumps(odd)[1:-1], parallelism=1)
+    sql = 'SELECT k, n AS "a\x1b[31mb" FROM group_aggregate_1'
+    out = said(capsys, "query", file, sql)[0]
+    assert "\\x1b[2Jx\\x07\\r\\x7f\\x9b\\u202e" in out
+    assert "a\\x1b[31mb" in out
+    assert all(character.isprintable() or character == "\n" for character in out)
+    assert json.loads(said(capsys, "query", file, sql, "--json")[0])["k"] == odd
+    err = said(capsys, "query", file, "SELECT \x1b[31mx", code=1)[1]
+    assert "\x1b" not in err
+    err = said(capsys, "show", file, "\x1b[31mx", code=2)[1]
+    assert "`\\x1b[31mx`" in err

@@ -135,6 +135,16 @@ NOT_DERIVABLE = {
         windows("COUNT(DISTINCT v) FILTER (WHERE w > 0)"),
         windows("COUNT(DISTINCT v) FILTER (WHERE w > 0)", "MIN(v)"),
     ),
+    "fewer of the values in windows": (
+        APPEND,
+        windows("COUNT(DISTINCT v)"),
+        windows("COUNT(DISTINCT v)", "MIN(v) FILTER (WHERE w > 0)"),
+    ),
+    "values in windows under another filter": (
+        APPEND,
+        windows("COUNT(DISTINCT v) FILTER (WHERE w > 0)"),
+        windows("COUNT(DISTINCT v) FILTER (WHERE w > 0)", "MIN(v) FILTER (WHERE w > 1)"),
+    ),
     "a product of two": (CHANGES, by("k", "MIN(v)"), by("k", "MIN(v)", "SUM(v * w)")),
 }
 

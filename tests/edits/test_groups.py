@@ -134,6 +134,10 @@ NOT_DERIVABLE = {
         "SELECT k, COUNT(*) AS n FROM bid WHERE k > 1 GROUP BY k",
         "SELECT k, COUNT(*) AS n FROM bid WHERE k >= 1 GROUP BY k",
     ),
+    "a filter on text that reads like a narrower one of numbers": (
+        "SELECT g, COUNT(*) AS n FROM bid WHERE g < '30' GROUP BY g",
+        "SELECT g, COUNT(*) AS n FROM bid WHERE g < '5' GROUP BY g",
+    ),
     "a filter of the other direction": (
         "SELECT k, COUNT(*) AS n FROM bid WHERE k > 1 GROUP BY k",
         "SELECT k, COUNT(*) AS n FROM bid WHERE k < 0 GROUP BY k",

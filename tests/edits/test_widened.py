@@ -62,6 +62,18 @@ def test_wider_types_and_fewer_keys(draw: st.DataObject) -> None:
         ("SELECT g, SUM(x) AS s FROM bid GROUP BY g", {"x": "FLOAT"}, {"x": "DOUBLE"}),
         ("SELECT g, SUM(v * v) AS s FROM bid GROUP BY g", {}, {"v": "BIGINT"}),
         ("SELECT v, COUNT(*) AS n FROM bid GROUP BY v", {"k": "INT"}, {"v": "DOUBLE", "k": "BIGINT"}),
+        (
+            "SELECT k, COUNT(*) AS n FROM bid WHERE v > 0 GROUP BY k",
+            {"v": "BIGINT"},
+            {"v": "INT", "k": "BIGINT"},
+        ),
+        ("SELECT k, COUNT(*) AS n FROM bid WHERE v > w GROUP BY k", {}, {"v": "DOUBLE", "k": "BIGINT"}),
+        (
+            "SELECT k, COUNT(*) AS n FROM bid WHERE d IS NULL GROUP BY k",
+            {},
+            {"d": "DECIMAL(12, 3)", "k": "BIGINT"},
+        ),
+        ("SELECT k, COUNT(x) AS n FROM bid GROUP BY k", {"x": "FLOAT"}, {"x": "DOUBLE", "k": "BIGINT"}),
         (top("k, x", order="x"), {"x": "FLOAT"}, {"x": "DOUBLE", "k": "BIGINT"}),
     ],
 )

@@ -71,6 +71,8 @@ def damage(file: Path, how: str) -> None:
             ["state/*/*/*.delta", "plans/*.json", "plans/*.sql"], ["flipped", "short", "gone"]
         ),
         ("sources/*/000000.json", "flipped"),
+        ("sources/*/000000.json", "gone"),
+        ("sources/*/000002.json", "gone"),
     ],
 )
 def test_it_is_told_by_who_looks_and_not_copied(folder: Path, capsys: Captured, kind: str, how: str) -> None:

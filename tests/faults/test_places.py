@@ -27,6 +27,34 @@ def test_state_directories(
     assert "file:///" in said
 
 
+@pytest.mark.parametrize("place", ["p.sql", "p.sql/x", "p.sql/x/y", "file://{here}/p.sql", "/dev/null/x"])
+@pytest.mark.parametrize(
+    "command", [*COMMANDS, ["savepoint", "create", "p.sql", "x"], ["state", "check", "p.sql"]]
+)
+def test_a_file_is_no_state_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured, command: list[str], place: str
+) -> None:
+    pipeline(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert run_cli([*command, "--state-dir", place.format(here=tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "error[PRJ006]: " in said
+    assert f" {'/dev/null' if 'dev' in place else tmp_path / 'p.sql'} is a file\n" in said
+
+
+def test_a_state_directory_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    """A run makes it, so it is no mistake; but it may be a typo."""
+    pipeline(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert run_cli(["plan", "p.sql", "--state-dir", "typo"]) == 0
+    assert "no state yet in typo, which is not there: a run makes it\n" in capsys.readouterr().out
+    (tmp_path / "typo").mkdir()
+    assert run_cli(["plan", "p.sql", "--state-dir", "typo"]) == 0
+    assert "no state yet in typo\n" in capsys.readouterr().out
+
+
 def test_one_that_can_not_be_reached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
@@ -71,6 +99,11 @@ def test_where_savepoints_are_copied_to(
     }.items():
         assert run_cli(["savepoint", "export", "p.sql", "one", place]) == 2
         assert f"error[{code}]: " in capsys.readouterr().err
+    assert run_cli(["savepoint", "export", "p.sql", "one", "/proc/x"]) == 5
+    said = capsys.readouterr().err
+    assert "error[ENV005]: " in said
+    assert "/proc/x/" in said
+    assert ".sqlstream" not in said
     for place, code in {"p.sql": "SAV004", "in": "SAV004", "none": "SAV004", "foo://x": "PRJ006"}.items():
         assert run_cli(["savepoint", "import", "p.sql", place, "two"]) == 2
         assert f"error[{code}]: " in capsys.readouterr().err

@@ -82,6 +82,8 @@ HOLD = [
     "LIST_TRANSFORM([1, 2], lambda x: x + 1)",
     "SPLIT_PART(s, ',', 0)",
     "CAST('infinity' AS TIMESTAMP)",
+    "TO_DAYS(2147483647)",  # more than a timedelta of Python holds
+    "MAKE_DATE(-5000, 1, 1)",
 ]
 
 
@@ -114,7 +116,7 @@ def test_what_can_be_computed_is_planned(expression: str) -> None:
     plan_file(f"{TABLE}SELECT {expression} AS x FROM t")
     with duckdb.connect() as duck:
         duck.execute(ROW)
-        duck.execute(f"SELECT {expression} FROM t").fetchall()
+        duck.execute(f"CREATE TABLE found AS SELECT {expression} FROM t")
 
 
 def test_all_of_them_are_told_at_once() -> None:

@@ -19,6 +19,27 @@ REFUSED = [
     ("SELECT k FROM t ORDER BY v LIMIT 10%", "SQL100", "PERCENT"),
     ("SELECT k FROM t ORDER BY v LIMIT 3 BY k", "SQL100", "LIMIT … BY"),
     ("SELECT k FROM t ORDER BY ALL LIMIT 3", "SQL100", "ORDER BY ALL"),
+    ("SELECT k, ARRAY_AGG(v ORDER BY ALL) FROM t GROUP BY k", "SQL100", "ORDER BY ALL inside an aggregate"),
+    ("SELECT k, MODE(v ORDER BY ALL DESC) FROM t GROUP BY k", "SQL100", "ORDER BY ALL inside an aggregate"),
+    *[
+        (
+            f"SELECT k, COUNT(*) FROM t GROUP BY {keys}",
+            "SQL042",
+            f"GROUP BY {shown}, but the SELECT list has 2 items",
+        )
+        for keys, shown in (
+            ("-1", "-1"),
+            ("k, -1", "-1"),
+            ("k, (-1)", "-1"),
+            ("k, - (1)", "-1"),
+            ("k, 0", "0"),
+            ("(3)", "3"),
+        )
+    ],
+    *[
+        (f"SELECT k, COUNT(*) FROM t GROUP BY k, {number}", "SQL042", f"GROUP BY {number}, a constant")
+        for number in ("1.5", "-1.5", "1e0")
+    ],
     ("SELECT k FROM t ORDER BY v LIMIT ALL", "SQL064", "LIMIT needs a whole number"),
     (f"SELECT k FROM t LIMIT {2**61 + 1}", "SQL064", "more rows than there can be"),
     ("SELECT k FROM t LIMIT 1 OFFSET 99999999999999999999", "SQL064", "more rows than there can be"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -41,6 +42,18 @@ def test_it_is_what_was_read_and_nothing_of_what_was_written(tmp_path: Path) -> 
     assert savepoints.all() == (made,) == (savepoints.find("one"),)
     assert Savepoint.from_bytes("x", made.to_bytes()) == made
     assert savepoints.create(now=lambda: datetime(2026, 1, 2, tzinfo=UTC)).name == "20260102T000000-epoch-3"
+
+
+def test_they_are_listed_by_epoch_whatever_the_clock_said(tmp_path: Path) -> None:
+    world = World(tmp_path, EVENTS)
+    savepoints = savepoints_of(world)
+    made = []
+    for name, year in (("x", 2030), ("c", 2020), ("b", 2026), ("a", 2010)):
+        if name != "b":
+            world.run(max_epochs=1)
+        made.append(savepoints.create(name, now=partial(datetime, year, 1, 1, tzinfo=UTC)))
+    assert [(s.name, s.manifest.epoch) for s in savepoints.all()] == [("x", 1), ("b", 2), ("c", 2), ("a", 3)]
+    assert made[0].created > made[1].created
 
 
 def test_making_one_writes_one_small_file(tmp_path: Path) -> None:

@@ -298,6 +298,15 @@ class CheckpointStore:
             os.close(handle)
 
 
+def local_path(uri: str) -> Path | None:
+    """Where a path or a file:// URI is on this machine; None for what is elsewhere, or is no path."""
+    if "\0" in uri or not uri:
+        return None
+    if uri.startswith("file:///"):
+        return Path(uri.removeprefix("file://"))
+    return None if "://" in uri else Path(uri).absolute()
+
+
 def _opened(uri: str) -> tuple[fs.FileSystem, str]:
     """The file system of a URI and the path in it. Raises StorePlaceError and MachineError."""
     # For URIs only: importing it takes longer than a look at a local state.

@@ -152,10 +152,20 @@ class RocksBytes:
         rows = self._from(first, last)
         keys: list[bytes] = []
         values: list[bytes] = []
-        while len(keys) != most and rows.valid():
-            keys.append(rows.key())
-            values.append(rows.value())
-            rows.next()
+        # Behind the last row `key` gives None: no call of `valid` for each row, and no look-up of a method.
+        key_of, value_of, go_on, add_key, add_value = (
+            rows.key,
+            rows.value,
+            rows.next,
+            keys.append,
+            values.append,
+        )
+        key = key_of()
+        while key is not None and len(keys) != most:
+            add_key(key)
+            add_value(value_of())
+            go_on()
+            key = key_of()
         rows.status()  # raises if a block is damaged
         return keys, values
 

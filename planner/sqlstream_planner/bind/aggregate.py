@@ -95,9 +95,9 @@ def bind_aggregate(
         aggregate = window.with_derived(aggregate)
     for value in over_groups:
         aggregate = value.beside(aggregate)
-    if condition is not None:
+    if having is not None and condition is not None:
         context.condition(condition, aggregate.fields, "HAVING")
-        aggregate = Filter(aggregate, condition)
+        aggregate = Filter(aggregate, condition, context.span(having.this))
     aggregate, shown = with_unnested(context, aggregate, [e for _, e in rewritten])
     return project(context, aggregate, [(name, e) for (name, _), e in zip(rewritten, shown, strict=True)])
 

@@ -295,6 +295,10 @@ class AggregateCalls:
             inner = ordered.this if isinstance(ordered, exp.Ordered) else ordered
             descending = bool(isinstance(ordered, exp.Ordered) and ordered.args.get("desc"))
             nulls_first = bool(isinstance(ordered, exp.Ordered) and ordered.args.get("nulls_first"))
+            if isinstance(inner, exp.Var):
+                self._context.unsupported(
+                    inner, f"ORDER BY {inner.name} inside an aggregate", help="list the columns to order by"
+                )
             if is_constant(inner):
                 refuse_constant(self._context, inner)
             terms.append((inner, descending, nulls_first))

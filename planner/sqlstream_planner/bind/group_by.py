@@ -119,13 +119,21 @@ class _Reader:
         return (self._key(element),)
 
     def _key(self, element: exp.Expr) -> int:
-        if isinstance(element, exp.Literal) and not element.is_string:
-            position = int(element.this) if element.this.isdigit() else 0
+        number = _number(element)
+        if number is not None and not number.removeprefix("-").isdigit():
+            self._context.fail(
+                element,
+                "SQL042",
+                f"GROUP BY {number}, a constant: it makes one group of all rows",
+                help="leave it out, or write the position of an item of the SELECT list",
+            )
+        if number is not None:
+            position = int(number)
             if not 1 <= position <= len(self._items):
                 self._context.fail(
                     element,
                     "SQL042",
-                    f"GROUP BY {element.this}, but the SELECT list has {counted(len(self._items), 'item')}",
+                    f"GROUP BY {position}, but the SELECT list has {counted(len(self._items), 'item')}",
                 )
             expression = self._items[position - 1][1]
         else:
@@ -142,6 +150,16 @@ class _Reader:
                 help="aggregate in a sub-query, and group its result",
             )
         return self._group_by.key(expression)
+
+
+def _number(element: exp.Expr) -> str | None:
+    """The number that a key is, with its sign; None for what is no literal."""
+    bare = element.unnest()
+    negative = isinstance(bare, exp.Neg)
+    literal = bare.this.unnest() if negative else bare
+    if not isinstance(literal, exp.Literal) or literal.is_string:
+        return None
+    return f"{'-' if negative else ''}{literal.this}"
 
 
 def _subsets(parts: list[tuple[int, ...]], *, rollup: bool) -> list[tuple[int, ...]]:

@@ -269,7 +269,7 @@ class QueryBinder:
     def _filter(self, predicate: exp.Expr, node: Node, scope: Scope, what: str) -> Node:
         resolved = self.context.translated(scope.resolve(predicate), scope.fields)
         self.context.condition(resolved, scope.fields, what)
-        return Filter(node, resolved)
+        return Filter(node, resolved, self.context.span(predicate))
 
     def _from(self, query: exp.Select, ctes: Mapping[str, Node]) -> tuple[Node, Scope]:
         from_ = query.args.get("from_") or query.args.get("from")

@@ -15,7 +15,7 @@ from sqlstream_planner.bind.context import BindContext, Clauses, fresh
 from sqlstream_planner.bind.query import QueryBinder
 from sqlstream_planner.bind.tables import Tables
 from sqlstream_planner.catalog.tables import Catalog
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean, nested_too_deeply
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, nested_too_deeply, suggestion
 from sqlstream_planner.expressions.casts import Assignment, assignable, can_cast_explicitly
 from sqlstream_planner.expressions.constants import Constant
 from sqlstream_planner.expressions.datatypes import nulls_as
@@ -171,14 +171,13 @@ class _ScriptBinder:
             wanted = []
             for name in statement.columns:
                 if name.lower() not in by_name:
-                    near = did_you_mean(name, [c.name for c in sink.schema])
                     raise DiagnosticError(
                         Diagnostic(
                             "SQL010",
                             f"`{sink.name}` has no column `{name}`",
                             statement.table_span,
                             (f"it has {', '.join(c.name for c in sink.schema)}",),
-                            f"did you mean `{near}`?" if near else None,
+                            suggestion(name, [c.name for c in sink.schema]),
                         )
                     )
                 wanted.append(by_name[name.lower()])

@@ -45,7 +45,7 @@ def bind_tvf(context: BindContext, tvf: WindowTvf, data: Node, table: str) -> No
     offset = (
         _length(context, tvf.args["offset"], "offset", kind, signed=True) if tvf.args.get("offset") else 0
     )
-    window = window_over(context, data, time, _spec(context, tvf, kind, lengths, offset))
+    window = window_over(context, tvf, data, time, _spec(context, tvf, kind, lengths, offset))
     added = {f.name for f in (window.start, window.end, window.time)}
     hidden = [f.name for f in data.fields if f.name.lower() in added]
     if not hidden:
@@ -96,11 +96,13 @@ def bind_group_window(
     offset = (
         _length(context, arguments[wanted], "offset", kind, signed=True) if len(arguments) > wanted else 0
     )
-    return window_over(context, data, time, _spec(context, call, kind, lengths, offset))
+    return window_over(context, call, data, time, _spec(context, call, kind, lengths, offset))
 
 
-def window_over(context: BindContext, data: Node, time: Field, spec: WindowSpec) -> WindowFunction:
-    """A WindowFunction node with fresh window columns.
+def window_over(
+    context: BindContext, call: exp.Expr, data: Node, time: Field, spec: WindowSpec
+) -> WindowFunction:
+    """A WindowFunction node with fresh window columns, written as `call`.
 
     Bounds of an earlier window that `data` has are plain values from here on: rows that meet in them may
     still be in different windows of this one.
@@ -128,6 +130,7 @@ def window_over(context: BindContext, data: Node, time: Field, spec: WindowSpec)
         bound("window_start", "start"),
         bound("window_end", "end"),
         bound("window_time", "time"),
+        context.span(call),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor
-from sqlstream_planner.diagnostics import Diagnostic, Span, did_you_mean
+from sqlstream_planner.diagnostics import Diagnostic, Span, did_you_mean, suggestion
 from sqlstream_planner.sql.statements import (
     Column,
     ComputedColumn,
@@ -112,14 +112,13 @@ def _column_of(
     found = next((c for c in table.columns if c.name.lower() == name.lower()), None)
     if found is None:
         names = [c.name for c in table.columns]
-        near = did_you_mean(name, names)
         errors.append(
             Diagnostic(
                 code,
                 f"{what} names `{name}`, which is no column of `{table.name}`",
                 span,
                 notes=("columns: " + ", ".join(names),),
-                help=f"did you mean `{near}`?" if near else None,
+                help=suggestion(name, names),
             )
         )
     return found

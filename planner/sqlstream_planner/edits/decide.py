@@ -18,6 +18,7 @@ from sqlstream_planner.diagnostics import Span
 from sqlstream_planner.edits.derivations import derivations
 from sqlstream_planner.edits.derivations.rule import Derived, Wanted
 from sqlstream_planner.edits.derivations.stored import Stored, stored
+from sqlstream_planner.edits.differences import place_of, state_differences
 from sqlstream_planner.edits.verdict import FieldEdit, StateEdit, Verdict
 from sqlstream_planner.explain.meaning import field_meaning, field_meanings
 from sqlstream_planner.identity.form import Data, from_json
@@ -28,6 +29,7 @@ _FREE = frozenset({"time to live"})
 #: Of ranked rows that can go all are kept, whichever of them are given.
 _FREE_OF_ALL_ROWS = frozenset({"limit", "offset", "function"})
 _NOT_KEPT = "it was not kept"
+_NO_SUCH_ROWS = "no state that is kept has these rows by these keys"
 
 
 def decide(
@@ -46,6 +48,7 @@ def decide(
     edits = [_edit(step, spec, before, nodes.get(spec.state.state_id)) for step, spec in _operators(new)]
     edits = _read_again_together(edits, new, before.forgetful)
     used = {edit.old.state.state_id for edit in edits if edit.old is not None}
+    edits = [_explained(edit, before, used, nodes) for edit in edits]
     for step, spec in before.specs.items():
         if spec.state.state_id not in used:
             edits.append(StateEdit(Verdict.DROP, step, None, spec, ()))
@@ -102,7 +105,7 @@ def _edit(step: str, spec: OperatorSpec, before: _Before, node: StateNode | None
             edit, best = found, len(found.missing)
     if edit is not None:
         return edit
-    return _read_again(step, spec, "no state that is kept has these rows by these keys", at, places)
+    return _read_again(step, spec, _NO_SUCH_ROWS, at, places)
 
 
 def _read_again(
@@ -111,6 +114,35 @@ def _read_again(
     """Nothing is kept of any older state."""
     fields = tuple(_all_fields(spec.state, reason, places))
     return StateEdit(Verdict.BACKFILL, step, spec, None, fields, reason=reason, at=at)
+
+
+def _explained(edit: StateEdit, before: _Before, used: Collection[str], nodes: StateNodes) -> StateEdit:
+    """The edit with what makes its state another one: in its reason if it is computed anew, and the clause that does it as
+    its fields' place. A new state is compared with the most alike of those that nothing else goes on with.
+    """
+    if edit.new is None or all(f.verdict in (Verdict.KEEP, Verdict.DROP) for f in edit.fields):
+        return edit
+    if edit.old is None and edit.reason != _NO_SUCH_ROWS:
+        return edit
+    new = stored(edit.new)
+    if new is None:
+        return edit
+    wanted = [s for s in before.stored if s.state_id not in used]
+    if edit.old is not None:
+        wanted = [s for s in before.stored if s.state_id == edit.old.state.state_id]
+    found = [differences for s in wanted if (differences := state_differences(s, new))]
+    if not found:
+        return edit
+    told = min(found, key=len)
+    at = place_of(told, nodes.get(new.state_id))
+    reason = "; ".join(d.text for d in told) if edit.old is None else edit.reason
+    fields = [
+        f
+        if f.verdict in (Verdict.KEEP, Verdict.DROP) or f.reason not in ("", edit.reason)
+        else replace(f, reason=reason if f.reason else "", at=at or f.at)
+        for f in edit.fields
+    ]
+    return replace(edit, reason=reason, fields=tuple(fields))
 
 
 _FORGOT = "keys were forgotten, so that what is kept can't stand beside what is read again"

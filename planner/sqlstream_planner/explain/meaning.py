@@ -66,6 +66,23 @@ def _short(found: Argument, depth: int) -> str:
             return f"{'distinct ' if distinct else ''}{listed}{condition}"
         case "call", (str(name), *arguments):
             return f"{name}({', '.join(_short(a, depth + 1) for a in arguments if a is not None)})"
+        case "source", (str(text),):
+            source = json.loads(text)
+            return str(source.get("options", {}).get("path", source.get("connector")))
+        case "over", (_, _, str(function), *_):
+            return f"{function}() over ({_over(found, depth)})"
+        case "key", (_, Form() as key):
+            return _short(key, depth)
+        case "rows", (Form() as where,):
+            return f"rows where {_short(where, depth + 1)}"
+        case "in", (Form() as value, *listed):
+            return f"{_operand(value, depth)} in ({', '.join(_short(a, depth + 1) for a in listed)})"
+        case "order", (Form() as value, "asc" | "desc" as direction, _):
+            return _short(value, depth + 1) + (" desc" if direction == "desc" else "")
+        case "order", terms:
+            return f"order by {', '.join(_short(t, depth + 1) for t in terms)}"
+        case "either", (_, *columns):
+            return " or ".join(dict.fromkeys(_short(c, depth + 1) for c in columns))
         case "string", (str(text),):
             return f"'{text}'"
         case (("window start" | "window end" | "window time"), (_, Form("window") as window)):
@@ -79,7 +96,7 @@ def _short(found: Argument, depth: int) -> str:
         case "negative", (Form() as value,):
             return f"-{_operand(value, depth)}"
         case str(op), (Form() as first, Form() as second) if op in _BETWEEN:
-            if op in _TURNED and first.op in _CONSTANTS and second.op not in _CONSTANTS:
+            if op in _TURNED and _is_constant(first) and not _is_constant(second):
                 op, first, second = _TURNED[op], second, first
             return f"{_operand(first, depth)} {op} {_operand(second, depth)}"
         case str(op), args if op in _BETWEEN and len(args) > 2 and all(isinstance(a, Form) for a in args):
@@ -91,10 +108,27 @@ def _short(found: Argument, depth: int) -> str:
     return inside if plain and len(found.args) == 1 else f"{found.op}({inside})"
 
 
+def _over(found: Form, depth: int) -> str:
+    """What stands in the brackets of OVER."""
+    forms = [a for a in found.args if isinstance(a, Form)]
+    keys = [_short(k, depth + 1) for f in forms if f.op == "partition" for k in f.args]
+    terms = [_short(f, depth + 1) for f in forms if f.op == "order"]
+    clauses = [
+        f"partition by {', '.join(keys)}" if keys else "",
+        f"order by {', '.join(terms)}" if terms else "",
+    ]
+    return " ".join(filter(None, clauses))
+
+
 def _window(kind: str, size: int, slide: int, offset: int = 0) -> str:
     """A kind of windows with its lengths, µs."""
     step = {"HOP": f" every {duration(slide)}", "CUMULATE": f" in steps of {duration(slide)}"}.get(kind, "")
     return f"{kind} {duration(size)}{step}{f' offset {duration(offset)}' if offset else ''}"
+
+
+def _is_constant(found: Form) -> bool:
+    value = found.args[0] if found.op == "negative" else found
+    return isinstance(value, Form) and value.op in _CONSTANTS
 
 
 def _operand(found: Form, depth: int) -> str:

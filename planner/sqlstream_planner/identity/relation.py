@@ -228,7 +228,7 @@ class _RowForms(Analysis[Rows]):
             case Filter():
                 below = self(node.input)
                 predicate = meanings.expression(node.predicate, node.input)
-                return Rows(below.base, below.conditions | set(_conjuncts(predicate)))
+                return Rows(below.base, below.conditions | set(conjuncts(predicate)))
             case WindowFunction():
                 below = self(node.input)
                 return Rows(form("windows", below.base, meanings.window(node)), below.conditions)
@@ -414,7 +414,8 @@ def _cast_columns(given: Fields, wanted: Fields, columns: Columns) -> list[Form]
     ]
 
 
-def _conjuncts(predicate: Form) -> tuple[Form, ...]:
+def conjuncts(predicate: Form) -> tuple[Form, ...]:
+    """The conditions that a condition consists of."""
     if predicate.op != "and":
         return (predicate,)
     return tuple(a for a in predicate.args if isinstance(a, Form))

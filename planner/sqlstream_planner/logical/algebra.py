@@ -106,6 +106,7 @@ class Filter(PassingNode):
     """Keeps the rows for which `predicate` is true."""
 
     predicate: exp.Expr
+    at: Span | None = field(default=None, metadata=APART)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -120,6 +121,7 @@ class WindowFunction(UnaryNode):
     start: Field
     end: Field
     time: Field
+    at: Span | None = field(default=None, metadata=APART)
 
     @property
     def fields(self) -> Fields:

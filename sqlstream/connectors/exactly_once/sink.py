@@ -13,7 +13,7 @@ from dataclasses import replace
 from sqlstream.connectors.api import ConnectorContext, SinkPart, TargetEdit
 from sqlstream.connectors.exactly_once.staged import StagedEpoch
 from sqlstream.connectors.exactly_once.target import LostConnectionError, Record, Target, unusable
-from sqlstream.storage.identity import identity
+from sqlstream.storage.identity import NAME, identity, is_lost
 from sqlstream_operators.errors import DataError, MemoryExhaustedError
 from sqlstream_operators.plan.spec import SinkSpec
 
@@ -264,9 +264,16 @@ class ExactlyOnceSink:
     # --------------------------------------------------------------------------------------------- refusals
 
     def _check_owner(self, record: Record) -> None:
+        words = self._target.wording
+        if self._job is None and is_lost(self._store):
+            raise DataError(
+                f"{self._target.location} has rows up to epoch {record.epoch} of a state directory, and which one can't be "
+                f"told: {self._store.path(NAME)}, the name of this one, is missing. Restore that file from a copy of the "
+                f"state directory; or, if another one wrote the {words.noun}, drop it ({words.drop}), or choose another "
+                f"'{words.name_option}'"
+            )
         if self._owns(record):
             return
-        words = self._target.wording
         if record.job == self._identity():
             raise DataError(
                 f"{self._target.location} is where table {record.sink} writes: give table {self._spec.name} "

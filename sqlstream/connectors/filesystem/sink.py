@@ -26,7 +26,7 @@ from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import is_local, open_filesystem, resolve, without_credentials
 from sqlstream.connectors.filesystem.writers import WRITERS, Write, writer_session
 from sqlstream.connectors.options import bad_option, size_bytes
-from sqlstream.storage.identity import identity
+from sqlstream.storage.identity import NAME, identity
 from sqlstream_operators.duck.row_kinds import to_kinds
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.spec import KIND_COLUMN, SinkSpec
@@ -251,9 +251,15 @@ class FileSink:
     def _claim(self) -> None:
         if self._claimed:
             return
-        job = identity(self._store)
         owner = self._owner()
         mark = f"sinks/{hashlib.sha256(f'{self._table} {self._place}'.encode()).hexdigest()[:16]}.claimed"
+        if owner is not None and not self._store.exists(NAME) and self._store.exists(mark):
+            raise DataError(
+                f"{self._store.path(NAME)}, which says who this state directory is, is missing, and '{self._place}' is "
+                f"written with it. Restore that file from a copy of the state directory, or start over with a new state "
+                f"directory and another path"
+            )
+        job = identity(self._store)
         if owner is not None:
             if owner["state"] != job:
                 raise DataError(

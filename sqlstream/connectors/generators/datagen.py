@@ -23,7 +23,7 @@ from sqlstream.connectors.generators import datagen_columns as columns
 from sqlstream.connectors.generators.datagen_columns import Column, Rows
 from sqlstream.connectors.generators.randomness import numbers, stream_key
 from sqlstream_operators.plan.types import Kind, SqlType
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, did_you_mean
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, suggestion
 
 #: Options of the table; those of its fields start with `fields.`.
 TABLE_OPTIONS = ("number-of-rows", "rows-per-second", "seed", "base-time")
@@ -156,7 +156,6 @@ class _Options:
         for name in self._options:
             if not name.startswith("fields.") or name in self._known:
                 continue
-            nearest = did_you_mean(name, sorted(self._known))
             raise DiagnosticError(
                 Diagnostic(
                     "OPT020",
@@ -165,7 +164,7 @@ class _Options:
                         f"columns: {', '.join(sorted(fields))}",
                         "which options a field has depends on its type",
                     ),
-                    help=f"did you mean `{nearest}`?" if nearest else None,
+                    help=suggestion(name, sorted(self._known)),
                 )
             )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from sqlstream_operators.plan.types import BIGINT, INTEGER, TIMESTAMP, VARCHAR, Kind, SqlType, struct
-from sqlstream_planner.diagnostics import Diagnostic, Span, did_you_mean
+from sqlstream_planner.diagnostics import Diagnostic, Span, suggestion
 
 #: What an event has; TIMESTAMP has milliseconds here (Flink: TIMESTAMP(3)).
 COLUMNS: tuple[tuple[str, SqlType], ...] = (
@@ -69,11 +69,10 @@ def unknown_columns(columns: Iterable[tuple[str, SqlType, Span | None]]) -> Iter
 
 
 def _no_column(name: str, known: Sequence[str], span: Span | None) -> Diagnostic:
-    nearest = did_you_mean(name, known)
     return Diagnostic(
         "OPT004",
         f"nexmark has no column `{name}`",
         span,
         notes=(f"it has {', '.join(known)}",),
-        help=f"did you mean `{nearest}`?" if nearest else None,
+        help=suggestion(name, known),
     )

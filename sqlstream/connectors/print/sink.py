@@ -14,8 +14,7 @@ from sqlstream_operators.duck.row_kinds import count_changes, to_kinds
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan.spec import KIND_COLUMN, WEIGHT_COLUMN, Column, RowKind, SinkSpec
 from sqlstream_operators.plan.types import quote_identifier
-
-_ESCAPES = str.maketrans({"\n": "\\n", "\r": "\\r", "\t": "\\t"})
+from sqlstream_planner.visible import visible
 
 
 class PrintWriter:
@@ -84,7 +83,7 @@ def _stream(given: TextIO | None, error: bool) -> Callable[[], TextIO]:
 def render(duck: DuckSession, table: pa.Table, schema: Sequence[Column]) -> list[str]:
     """The lines of a table: a header, then one line a row; numbers to the right, text to the left.
 
-    Values are as DuckDB shows them, NULL as NULL; line ends inside text are shown as backslash-n.
+    Values are as DuckDB shows them, NULL as NULL; control characters inside text as escapes, such as backslash-n.
     """
     columns = [column for column in schema if column.name in table.column_names]
     duck.register("print_rows", table, columns)
@@ -99,7 +98,7 @@ def render(duck: DuckSession, table: pa.Table, schema: Sequence[Column]) -> list
     right: Mapping[int, bool] = {i + 1: c.type.is_numeric for i, c in enumerate(columns)}
     for index, column in enumerate(columns):
         values = shown.column(index).to_pylist()
-        cells.append([column.name, *("NULL" if v is None else v.translate(_ESCAPES) for v in values)])
+        cells.append([visible(column.name), *("NULL" if v is None else visible(v) for v in values)])
     widths = [max(map(len, column)) for column in cells]
     lines = []
     for row in zip(*cells, strict=True):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from sqlstream.runtime.edits.history import sources_of
+from sqlstream.runtime.edits.titles import title_of
 from sqlstream.runtime.loop.consent import Consent
 from sqlstream_operators.plan.cut_down import cut_down
 from sqlstream_operators.plan.spec import PhysicalPlan
-from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_planner.diagnostics import Diagnostic
 from sqlstream_planner.edits.verdict import StateEdit
 
@@ -34,11 +34,6 @@ def consent_of(edit: StateEdit, why: Diagnostic) -> Consent:
     """What begins empty if history is gone: the fields of a state that are not kept, or all of it."""
     what = ", ".join(dict.fromkeys(f.meaning for f in edit.missing))
     return Consent(f"fresh:{edit.step}", title_of(edit.state) if edit.old is None else what, why)
-
-
-def title_of(state: StateSchema) -> str:
-    """What a state is for, without its fields."""
-    return (state.description or state.operator.replace("_", " ")).partition(":")[0]
 
 
 def sink_consent(sink: str, why: Diagnostic) -> Consent:

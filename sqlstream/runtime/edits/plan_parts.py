@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlstream.runtime.edits.history import Reading
 from sqlstream.runtime.loop.consent import Consent, ConsentNeededError
-from sqlstream.runtime.loop.sink_edits import SinkEdit
+from sqlstream.runtime.loop.sink_edit import SinkEdit
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span
 from sqlstream_planner.edits.verdict import FieldEdit, StateEdit, Verdict
 

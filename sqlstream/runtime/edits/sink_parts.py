@@ -9,13 +9,8 @@ from datetime import UTC, datetime, timedelta
 from sqlstream.connectors.api import TargetEdit
 from sqlstream.runtime.edits.history import History
 from sqlstream.runtime.edits.plan_parts import SinkChange, SinkPart
-from sqlstream.runtime.loop.sink_edits import (
-    NOTHING_FORGOTTEN,
-    Begins,
-    Forgotten,
-    SinkEdit,
-    without_history,
-)
+from sqlstream.runtime.loop.sink_edit import NOTHING_FORGOTTEN, Begins, Forgotten, SinkEdit
+from sqlstream.runtime.loop.sink_edits import without_history
 from sqlstream.runtime.loop.watermarks import WindowEnds, window_ends
 from sqlstream.storage.manifest import SourceState
 from sqlstream_operators.plan.answers import missing_answers

@@ -26,7 +26,7 @@ from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.recovery import Recovered, committed_epoch, is_fresh_fork, recover, void_manifest
 from sqlstream.runtime.loop.reporting import Timer, Totals, epoch_report
 from sqlstream.runtime.loop.run_state import RunState
-from sqlstream.runtime.loop.sink_edits import answer_is_kept
+from sqlstream.runtime.loop.sink_edit import answer_is_kept
 from sqlstream.runtime.loop.stop import StopFlag
 from sqlstream.runtime.tasks.failures import EpochTooLargeError, error_of
 from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome, JobRunner, SourceOutcome

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from sqlstream.runtime.loop.sink_edits import Forgotten
+from sqlstream.runtime.loop.sink_edit import Forgotten
 from sqlstream.storage.manifest import Manifest
 from sqlstream_operators.plan.answers import forgets
 from sqlstream_operators.plan.spec import OperatorSpec, OperatorStep, PhysicalPlan

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from sqlstream.connectors.api import EditableSink, Sink, SinkPart, TargetEdit
 from sqlstream.runtime.loop.program import Program
-from sqlstream.runtime.loop.sink_edits import not_there
+from sqlstream.runtime.loop.sink_edit import not_there
 from sqlstream.runtime.tasks.job import EpochOutcome
 from sqlstream.storage import dead_letter
 from sqlstream.storage.manifest import Manifest

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from sqlstream_planner.diagnostics import counted
+from sqlstream_planner.edits.differences import row_differences
 from sqlstream_planner.explain.meaning import meaning_text
-from sqlstream_planner.identity.form import Argument, Form
+from sqlstream_planner.identity.form import Argument, Form, walk
 from sqlstream_planner.identity.sink import Holds, SinkIdentity
 
 
@@ -66,17 +67,30 @@ def answer_changes(old: SinkIdentity, new: SinkIdentity) -> Iterator[str]:
 def _query_changes(old: Form, new: Form, before: list[str], now: list[str]) -> Iterator[str]:
     (rows, conditions, columns), (new_rows, new_conditions, new_columns) = query_parts(old), query_parts(new)
     if rows != new_rows:
-        yield "its rows are those of other sources, or are grouped, ranked or put together in another way"
-    for condition in conditions.args:
-        if condition not in new_conditions.args:
-            yield f"its rows had to meet the condition {_words(condition)}"
-    for condition in new_conditions.args:
-        if condition not in conditions.args:
-            yield f"its rows have to meet the condition {_words(condition)}"
+        told = [d.text for d in row_differences(rows, new_rows)]
+        yield (
+            "; ".join(told)
+            or "its rows are those of other sources, or are grouped, ranked or put together in another way"
+        )
+    had, have = [*map(_words, conditions.args)], [*map(_words, new_conditions.args)]
+    yield from (f"its rows had to meet the condition {text}" for text in had if text not in have)
+    yield from (f"its rows have to meet the condition {text}" for text in have if text not in had)
+    ranked, now_ranked = _ranked(conditions, columns), _ranked(new_conditions, new_columns)
+    if ranked is not None and now_ranked is not None:
+        yield from (f"among the rows that are ranked, {d.text}" for d in row_differences(ranked, now_ranked))
     held = dict(zip(before, columns.args, strict=True))
     for name, found in zip(now, new_columns.args, strict=True):
         if name in held and held[name] != found:
-            yield f"its column `{name}` was {_words(held[name])} and is {_words(found)}"
+            was, is_ = _words(held[name]), _words(found)
+            same = f"its column `{name}` is {is_}, of other rows or other types"
+            yield same if was == is_ else f"its column `{name}` was {was} and is {is_}"
+
+
+def _ranked(*parts: Form) -> Form | None:
+    """The rows among which a rank counts; None if nothing is ranked."""
+    over = next((f for f in walk(*parts) if f.op == "over"), None)
+    rows = None if over is None else over.args[1]
+    return rows if isinstance(rows, Form) else None
 
 
 def query_parts(query: Form) -> tuple[Form, Form, Form]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +18,14 @@ from sqlstream.runtime.loop.watermarks import (
     window_ends,
 )
 from sqlstream.storage.manifest import SourceState
-from sqlstream_operators.plan.spec import WindowKind, WindowSpec
+from sqlstream_operators.plan.spec import (
+    LateStep,
+    OperatorStep,
+    Stage,
+    WindowAggregateSpec,
+    WindowKind,
+    WindowSpec,
+)
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN
 from tests.operators.pipelines import window_plan
 
@@ -46,6 +55,8 @@ def test_an_exhausted_source_holds_nobody_back() -> None:
     assert marks == {"a": WATERMARK_MAX, "b": 7}
     marks = effective({"a": 1, "b": 7}, {"a"}, {"b"}, groups, {"a": 1, "b": 2})
     assert marks["b"] == 7  # it is idle, but follows no active source
+    marks = effective({"a": 1, "b": 7}, {"a"}, {"a", "b"}, groups, {"a": 1, "b": 2})
+    assert marks == {"a": WATERMARK_MAX, "b": 7}  # nor one that was idle when it ended
 
 
 @given(
@@ -81,6 +92,24 @@ def test_the_resume_watermark_covers_every_closed_window() -> None:
     assert (nothing.seen, nothing.resume) == (WATERMARK_MIN, 3)
 
 
+def test_a_source_that_followed_others_while_it_was_idle_does_not_go_back_when_it_ends() -> None:
+    state = SourceState("t", "x", {"n": 0}, seen=10)
+    followed = after_epoch(
+        state, position={"n": 0}, exhausted=False, read_up_to=None, applied=50, closed_up_to=None
+    )
+    assert (followed.seen, followed.applied, followed.resume) == (10, 50, 50)
+    ended = after_epoch(
+        followed,
+        position={"n": 1},
+        exhausted=True,
+        read_up_to=20,
+        applied=WATERMARK_MAX,
+        closed_up_to=None,
+    )
+    again = resumed(ended)
+    assert (again.seen, again.applied) == (50, 50)
+
+
 @pytest.mark.parametrize(("before", "after"), [(0, 5), (7, 12), (None, None)])
 def test_the_rows_that_were_read_are_counted_where_they_always_were(
     before: int | None, after: int | None
@@ -108,6 +137,46 @@ def test_windows_close_when_the_watermark_passes_a_window_end(
     ends = [end for end in range(before - 10, after + 10) if (end - offset) % slice_us == 0]
     closes = [end for end in ends if end - tick <= after and not end - tick <= before]
     assert known.closes_any(before, after) == bool(closes)
+
+
+@pytest.mark.parametrize("last", ["late", "operator"])
+def test_sources_meet_through_others(last: str) -> None:
+    plan = window_plan(WindowSpec(WindowKind.TUMBLE, 10, 10))
+    [late] = [step for stage in plan.stages for step in stage.steps if isinstance(step, LateStep)]
+    [operator] = [step for stage in plan.stages for step in stage.steps if isinstance(step, OperatorStep)]
+
+    def over(number: int, step: LateStep | OperatorStep, *sources: str) -> Stage:
+        if isinstance(step, LateStep):
+            step = replace(step, watermark_sources=sources)
+        else:
+            assert isinstance(step.operator, WindowAggregateSpec)
+            step = replace(step, operator=replace(step.operator, watermark_sources=sources))
+        [stage] = [s for s in plan.stages if any(one.name == step.name for one in s.steps)]
+        steps = tuple(step if one.name == step.name else one for one in stage.steps)
+        return replace(stage, id=f"{stage.id}_{number}", steps=steps)
+
+    apart = (over(1, late, "a"), over(2, operator, "b", "c"), over(3, late, "d"), over(4, late))
+    assert set(source_groups(replace(plan, stages=apart))) == {
+        frozenset("a"),
+        frozenset("bc"),
+        frozenset("d"),
+    }
+    both = over(5, late if last == "late" else operator, "a", "c")
+    met = source_groups(replace(plan, stages=(*apart, both)))
+    assert set(met) == {frozenset("abc"), frozenset("d")}
+    assert len(met) == 2
+
+
+def test_an_operator_is_as_far_as_the_last_of_its_sources() -> None:
+    ends = WindowEnds("w", ("a", "b"), slice_us=10, offset_us=0, tick_us=1, state_id="s")
+    assert ends.least({"a": 7, "b": 5, "c": 1}) == 5
+
+
+def test_what_emits_nothing_when_it_closes_is_worth_an_epoch_at_the_end_alone() -> None:
+    ends = WindowEnds("w", ("t",), slice_us=0, offset_us=0, tick_us=1, state_id="s")
+    assert not ends.closes_any(0, 1_000_000)
+    assert ends.closes_any(0, WATERMARK_MAX)
+    assert not ends.closes_any(WATERMARK_MAX, WATERMARK_MAX)
 
 
 def test_groups_and_window_ends_of_a_plan() -> None:

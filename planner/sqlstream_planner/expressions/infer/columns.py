@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import JSON, UNKNOWN, Kind
-from sqlstream_planner.diagnostics import did_you_mean
+from sqlstream_planner.diagnostics import suggestion
 from sqlstream_planner.expressions import problems
 from sqlstream_planner.expressions.casts import TypedExpr
 from sqlstream_planner.expressions.functions.generics import field_of
@@ -32,13 +32,12 @@ def _column(inference: Inference, node: exp.Expr) -> TypedExpr:
             found = inference.scope.get(parts[start].lower())
             if found is not None:
                 return _fields(node, TypedExpr(*found), parts[start + 1 :])
-    near = did_you_mean(parts[-1], inference.scope)
     raise TypeProblem(
         node,
         problems.UNKNOWN_COLUMN,
         f"unknown column `{'.'.join(parts)}`",
         ("known columns: " + ", ".join(sorted(inference.scope)),) if inference.scope else (),
-        f"did you mean `{near}`?" if near else None,
+        suggestion(parts[-1], inference.scope),
     )
 
 
@@ -86,13 +85,12 @@ def field_type(node: exp.Expr, typed: TypedExpr, name: str) -> TypedExpr:
     found = field_of(type_, name)
     if found is None:
         names = [n for n, _ in type_.fields]
-        near = did_you_mean(name, names)
         raise TypeProblem(
             node,
             problems.UNKNOWN_FIELD,
             f"there is no field `{name}` in {type_}",
             ("its fields: " + ", ".join(names),),
-            f"did you mean `{near}`?" if near else None,
+            suggestion(name, names),
         )
     return TypedExpr(found, nullable=True)
 

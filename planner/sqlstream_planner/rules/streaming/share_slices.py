@@ -88,7 +88,7 @@ def _without_window(node: Node, end: str, used: set[str]) -> tuple[Node, Field] 
         return node.input, next(f for f in node.input.fields if f.id == node.time_column)
     if isinstance(node, Filter):
         inner = _without_window(node.input, end, used | columns_of(node.predicate))
-        return None if inner is None else (Filter(inner[0], node.predicate), inner[1])
+        return None if inner is None else (replace(node, input=inner[0]), inner[1])
     if isinstance(node, Unnest):
         inner = _without_window(node.input, end, used | columns_of(node.array))
         return None if inner is None else (replace(node, input=inner[0]), inner[1])

@@ -1,0 +1,32 @@
+"""What `--accept` names must be there: a word that means nothing would be read as consent by its user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import click
+
+from sqlstream_operators.plan.spec import OperatorStep, PhysicalPlan
+from sqlstream_planner.diagnostics import did_you_mean
+
+_WAYS = ("fresh", "alter")
+
+
+def check_accepted(accepted: Iterable[str], plan: PhysicalPlan) -> None:
+    """Raise UsageError for a word of `--accept` that is of no operator or sink of the plan."""
+    sinks = [sink.name for sink in plan.sinks]
+    steps = [step.name for stage in plan.stages for step in stage.steps if isinstance(step, OperatorStep)]
+    for word in accepted:
+        way, _, name = word.partition(":")
+        if way not in _WAYS or not name:
+            raise click.UsageError(
+                f"--accept {word!r} is not written as fresh:NAME or alter:NAME: `sqlstream plan` says what to accept"
+            )
+        known = ["all", *sinks, *(steps if way == "fresh" else ())]
+        if name not in known:
+            near = did_you_mean(name, known)
+            what = "operator or sink" if way == "fresh" else "sink"
+            raise click.UsageError(
+                f"--accept {word}: the pipeline has no {what} {name!r}; "
+                + (f"did you mean {near!r}?" if near else f"there are {', '.join(known[1:])}, and all")
+            )

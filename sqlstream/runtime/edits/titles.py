@@ -1,0 +1,46 @@
+"""What a state is for, in a few words of the query: the heading of its lines in a plan."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from sqlstream_operators.plan.state_schema import StateSchema
+from sqlstream_planner.explain.meaning import field_meaning, field_meanings
+from sqlstream_planner.identity.form import from_json
+from sqlstream_planner.logical.text import duration
+
+_DISTINCT = "distinct value("
+
+
+def title_of(state: StateSchema) -> str:
+    """The operator's description without its fields; columns are called as the query calls them, if the state tells."""
+    title = (state.description or state.operator.replace("_", " ")).partition(":")[0]
+    if not state.identity or not state.tables:
+        return title
+    meanings = field_meanings(state)
+    keys = [field_meaning(f, meanings) for f in state.tables[0].key]
+    values = [key[len(_DISTINCT) : -1] for key in keys if key.startswith(_DISTINCT)]
+    if values:
+        return f"distinct {', '.join(values)}"
+    what, by, named = title.partition(" by ")
+    keys = [key for key in keys if not key.startswith("grouping(")]
+    # A key that is computed has a name that only the plan knows.
+    if by and len(keys) == len(named.split(", ")) and set(keys) != set(named.split(", ")):
+        named = ", ".join(keys)
+    return f"{what}{_length(state) if what.endswith(' window') else ''}{by}{named}"
+
+
+def _length(state: StateSchema) -> str:
+    """How long windows are, and how far apart."""
+    written = json.loads(state.identity)
+    roots = from_json({"forms": written["forms"], "roots": written["roots"]})
+    attributes = roots["attributes"]
+    window = attributes.get("window") if isinstance(attributes, Mapping) else None
+    match window:
+        case Sequence() if len(window) == 3:
+            _, size, slide = window
+            if isinstance(size, int) and isinstance(slide, int):
+                every = "" if size == slide else f" every {duration(slide)}"
+                return f" of {duration(size)}{every}"
+    return ""
