@@ -414,6 +414,23 @@ INSERT INTO changes SELECT k, v FROM t UNION ALL SELECT k, COUNT(*) FROM t GROUP
     assert "error[SAV007]" in told.err
 
 
+@pytest.mark.parametrize(
+    ("change", "told_of"),
+    [
+        (("INTERVAL '5' SECOND", "INTERVAL '15' SECOND"), True),
+        (("INTERVAL '5' SECOND", "interval '5' second"), False),
+    ],
+)
+def test_another_watermark_is_told_of(
+    change: tuple[str, str], told_of: bool, tmp_path: Path, told: Told
+) -> None:
+    file = ran(tmp_path, WINDOWS)
+    shown = told(edited(file, change))
+    note = "the watermark of t is computed in another way: it never goes back, windows that were given stay\n"
+    assert (note in shown) == told_of
+    assert ("Nothing changes" in shown) != told_of
+
+
 def test_key_groups_are_told_of(file: Path, told: Told) -> None:
     file.write_text(TEXT + "SET 'pipeline.max-parallelism' = '64';\n")
     assert "  max-parallelism was 128 and is 64: every key goes to its new key group\n" in told(file)

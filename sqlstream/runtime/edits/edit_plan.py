@@ -25,7 +25,7 @@ from sqlstream.runtime.edits.plan_parts import (
     is_accepted,
 )
 from sqlstream.runtime.edits.sink_parts import sink_parts, with_history
-from sqlstream.runtime.edits.source_parts import source_parts, source_problems
+from sqlstream.runtime.edits.source_parts import source_parts, source_problems, watermark_notes
 from sqlstream.runtime.edits.titles import title_of
 from sqlstream.runtime.loop.consent import Consent
 from sqlstream.runtime.loop.forgetting import forgetful_states, forgotten_by
@@ -237,7 +237,10 @@ def _compare(
         warnings=tuple(d for d in told if d.severity == "warning"),
         consents=tuple(consents),
         results=(*_fresh_results(states), *(s.result for s in sinks if s.result)),
-        notes=tuple(_key_groups(before.max_parallelism, now)),
+        notes=(
+            *_key_groups(before.max_parallelism, now),
+            *watermark_notes(before.plan, before.positions, now, known),
+        ),
         counts=Counter(f.verdict.value for part in states for f in part.fields),
         sink_edits=decided,
     )

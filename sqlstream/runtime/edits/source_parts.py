@@ -9,7 +9,8 @@ from sqlstream.runtime.edits.plan_parts import SourceChange, SourcePart
 from sqlstream.runtime.loop import watermarks
 from sqlstream.runtime.loop.source_positions import go_on
 from sqlstream.storage.manifest import SourceState
-from sqlstream_operators.plan.spec import PhysicalPlan, SourceSpec
+from sqlstream_operators.plan.spec import PhysicalPlan, SourceSpec, WatermarkSpec
+from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.diagnostics import Diagnostic
 
 _OTHER_NAME = (
@@ -52,6 +53,31 @@ def source_parts(
     for name, state in left.items():
         if name not in unknown:
             yield SourcePart(name, state.connector, SourceChange.GONE, "", state.position, state.rows)
+
+
+def watermark_notes(
+    before: PhysicalPlan,
+    positions: Sequence[SourceState],
+    now: PhysicalPlan,
+    known: Mapping[str, SourceState],
+) -> Iterable[str]:
+    """What is said of sources that go on with a watermark that is computed in another way."""
+    names = {(state.identity, state.folder): state.name for state in reversed(positions)}
+    was = {spec.name: spec for spec in before.sources}
+    for spec in now.sources:
+        state = known.get(spec.name)
+        old = None if state is None else was.get(names.get((state.identity, state.folder), ""))
+        if old is None or old.watermark is None or spec.watermark is None:
+            continue
+        if _computed(old.watermark) != _computed(spec.watermark):
+            yield (
+                f"the watermark of {spec.name} is computed in another way: it never goes back, windows that were given stay"
+            )
+
+
+def _computed(watermark: WatermarkSpec) -> str:
+    """How a watermark is computed, whatever its column is called."""
+    return watermark.expression.replace(quote_identifier(watermark.rises_with or watermark.column), "$")
 
 
 def source_problems(
