@@ -191,6 +191,15 @@ def test_a_row_that_enters_moves_the_others_down() -> None:
     assert changed(output) == [(1, 5, -1), (1, 9, 1), (2, 4, -1), (2, 5, 1)]
 
 
+def test_rows_that_look_alike_change_nothing() -> None:
+    """The columns that are emitted don't show which of the rows is the greatest: nothing is taken back and given anew."""
+    job = shards_of(replace(GREATEST, limit=1, rank=False, output=("p",)))
+    first = job.run(changes_of([(row(5), 1), (row(3), 1)], weighted=False))
+    assert [(r["p"], r[WEIGHT_COLUMN]) for r in first.to_pylist()] == [(row(5)[0], 1)]
+    then = job.run(changes_of([(row(9), 1)], weighted=False))
+    assert then is None or not then.num_rows
+
+
 def test_a_row_that_equals_one_of_the_list_takes_the_place_behind_it() -> None:
     job = shards_of(GREATEST)
     job.run(changes_of([(row(5), 1), (row(3), 1)], weighted=False))

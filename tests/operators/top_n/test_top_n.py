@@ -293,6 +293,24 @@ def test_the_work_does_not_grow_with_the_partition(function: str) -> None:
         assert folded == answer(case, there)
 
 
+@pytest.mark.parametrize("function", RANKS)
+def test_rows_that_went_before_they_came_take_no_place(
+    function: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """State has them before those that are there: of these no fewer are read, and none is ranked as if they were there."""
+    monkeypatch.setattr(ranked_state_module, "_SLACK", 1)
+    case = Case(("p",), (Ordering("count"),), function, 0, 2, True, tuple(NAMES))
+    early = [row(count) for count in range(20)]
+    epochs = [
+        [*((one, -1) for one in early), *((row(count), 1) for count in range(100, 106))],
+        [(row(100), -1), (row(107), 1)],
+        [(row(101), -1), (row(102), -1)],
+        [(one, 1) for one in early],
+        [(row(5), 2), (row(6), 1)],
+    ]
+    check(case, epochs, shards_of(case, 1, retracting=True), retracting=True)
+
+
 def test_only_the_copies_that_matter_are_kept() -> None:
     job = hand(retracting=False)
     job.run(changes_of([(row(5), 7), (row(3), 1)], weighted=False))
