@@ -47,10 +47,15 @@ def test_a_table_name_that_can_be(options: str, name: str) -> None:
     assert wrong_table_name(name) is None
 
 
-@pytest.mark.parametrize("path", ["md:mine", ":memory:", "s3://bucket/file.duckdb", " ", "file:// "])
+@pytest.mark.parametrize("path", ["md:mine", ":memory:", "s3://bucket/file.duckdb", " "])
 def test_a_path_that_is_no_local_file(path: str) -> None:
     (found,) = _mistakes(_script(f"'connector' = 'duckdb', 'path' = '{path}'"))
     assert (found.code, found.help) == ("OPT003", "write a DuckDB file on the driver's disk")
+
+
+def test_a_uri_without_an_absolute_path() -> None:
+    (found,) = _mistakes(_script("'connector' = 'duckdb', 'path' = 'file:// '"))
+    assert (found.code, found.help) == ("OPT003", "write a path, or file:/// and an absolute path")
 
 
 @pytest.mark.parametrize("key", ["i INTERVAL", "l ARRAY<BIGINT>", "r ROW<x INT>", "m MAP<INT, INT>"])

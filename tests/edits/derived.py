@@ -79,14 +79,14 @@ def planned(query: str, format_: str = APPEND, **types: str) -> Planned:
     return plan_file(f"{before}{table(format_, **types)}{sink}{select};", file="p.sql")
 
 
-def edits(old: Planned, new: Planned) -> tuple[StateEdit, ...]:
-    """What is decided about an edit."""
-    return decide(old.physical, new.physical, new.state_nodes)
+def edits(old: Planned, new: Planned, forgetful: Sequence[str] = ()) -> tuple[StateEdit, ...]:
+    """What is decided about an edit; `forgetful` are the ids of old states that have forgotten keys."""
+    return decide(old.physical, new.physical, new.state_nodes, forgetful=forgetful)
 
 
-def needed(old: Planned, new: Planned) -> list[StateEdit]:
+def needed(old: Planned, new: Planned, forgetful: Sequence[str] = ()) -> list[StateEdit]:
     """The same without what is dropped."""
-    return [edit for edit in edits(old, new) if edit.new is not None]
+    return [edit for edit in edits(old, new, forgetful) if edit.new is not None]
 
 
 # ------------------------------------------------------------------------------------------------------- data

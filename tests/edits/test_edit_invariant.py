@@ -33,10 +33,6 @@ COUNTED = "(SELECT k, s, COUNT(*) AS v FROM t GROUP BY k, s)"
 
 #: Rules carry a part of these, and the sources' history the rest.
 MIXED = {
-    "distinct values by fewer keys": (
-        "SELECT COUNT(DISTINCT v) AS a, SUM(v) AS b FROM t GROUP BY k, s",
-        "SELECT COUNT(DISTINCT v) AS a, SUM(v) AS b FROM t GROUP BY k",
-    ),
     "fewer keys and another aggregate": (
         "SELECT COUNT(*) AS a, SUM(v) AS b FROM t GROUP BY k, s",
         "SELECT MIN(s) IS NULL AS a, SUM(v) AS b FROM t GROUP BY k",
@@ -48,6 +44,10 @@ MIXED = {
 }
 #: The old query and the new one; each gives two numbers, `a` and `b`.
 EDITS = {
+    "distinct values by fewer keys": (
+        "SELECT COUNT(DISTINCT v) AS a, SUM(v) AS b FROM t GROUP BY k, s",
+        "SELECT COUNT(DISTINCT v) AS a, SUM(v) AS b FROM t GROUP BY k",
+    ),
     "a key dropped": (
         "SELECT COUNT(*) AS a, SUM(v) AS b FROM t GROUP BY k, s",
         "SELECT COUNT(*) AS a, SUM(v) AS b FROM t GROUP BY k",

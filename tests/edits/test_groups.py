@@ -239,6 +239,6 @@ def test_an_edit_says_why_and_where() -> None:
     assert edit.at.line == 2
     at = {f.meaning: f.at for f in edit.fields if f.part == "value" and f.verdict is Verdict.ADAPT}
     assert {meaning: span.column for meaning, span in at.items() if span} == {
-        "count of rows": 61,
-        "sum of w": 76,
+        "count of rows": 106,
+        "sum of w": 106,
     }

@@ -133,13 +133,20 @@ def assert_edit(old: Planned, new: Planned, epochs: Epochs) -> Verdict:
     return edit.verdict
 
 
+def test_by_other_keys_it_needs_rows_that_were_not_forgotten() -> None:
+    ttl = "SET 'table.exec.state.ttl' = '1 d';"
+    old, new = planned(ttl + top(), CHANGES), planned(ttl + top(by="g"), CHANGES)
+    assert [edit.verdict for edit in needed(old, new)] == [Verdict.ADAPT]
+    forgot = [state.state_id for state in old.physical.states]
+    assert [edit.verdict for edit in needed(old, new, forgetful=forgot)] == [Verdict.BACKFILL]
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
         (top(), top("k, g, v, w, x")),
         (top(where="WHERE v > 0"), top()),
         (top(), top(order="x")),
-        ("SET 'table.exec.state.ttl' = '1 d';" + top(), "SET 'table.exec.state.ttl' = '1 d';" + top(by="g")),
     ],
 )
 def test_not_even_all_rows_have_it(old: str, new: str) -> None:

@@ -26,7 +26,7 @@ def test_a_ctrl_c_before_the_command_is_there(tmp_path: Path, ignored: bool) -> 
         text=True,
         timeout=60,
         check=False,
-        preexec_fn=(lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)) if ignored else None,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.SIG_DFL),
     )
     assert "Traceback" not in done.stderr
     if ignored:

@@ -15,7 +15,6 @@ from pyarrow import fs
 
 from sqlstream.cli.progress import JsonLines, Progress, TextLines
 from sqlstream.connectors.api import ConnectorContext, SinkPart
-from sqlstream.connectors.filesystem import paths
 from sqlstream.connectors.registry import REGISTERED, Connector, Registry
 from sqlstream.planning import plan_file
 from sqlstream.runtime.api import run_pipeline
@@ -233,11 +232,8 @@ class _Guarded:
 
 @pytest.fixture
 def guarded(monkeypatch: pytest.MonkeyPatch) -> None:
-    shim = SimpleNamespace(
-        FileSystem=_Guarded(PASSWORD),
-        **{n: getattr(fs, n) for n in ("LocalFileSystem", "FileType", "FileSelector")},
-    )
-    monkeypatch.setattr(paths, "fs", shim)
+    shim = SimpleNamespace(**{**vars(fs), "FileSystem": _Guarded(PASSWORD)})
+    monkeypatch.setattr(pa, "fs", shim)
 
 
 FILES = """
