@@ -110,7 +110,33 @@ def _distinct(column: str) -> str:
 
 
 #: Query -> events, events a second, start, SQL over `bid`.
+_WINNING = (
+    'SELECT a.id, a."itemName", a.category, a.seller, a.expires, b.bidder, b.price, b."dateTime" AS bid_time FROM bid b '
+    'JOIN auction a ON a.id = b.auction WHERE b."dateTime" >= a."dateTime" AND b."dateTime" <= a.expires '
+    'QUALIFY row_number() OVER (PARTITION BY a.id ORDER BY b.price DESC, b."dateTime") = 1'
+)
 NEXMARK = {
+    "q3/local_items": (
+        5000,
+        200,
+        0,
+        "SELECT name, city, state, auction.id FROM person, auction WHERE person.id = seller AND category = 10 "
+        "AND (state = 'OR' OR state = 'ID' OR state = 'CA')",
+    ),
+    "q4/category_prices": (
+        5000,
+        200,
+        0,
+        f"SELECT category, avg(price) AS average FROM ({_WINNING}) GROUP BY category",
+    ),
+    "q9/winning_bids": (5000, 200, 0, _WINNING),
+    "q20/expanded_bids": (
+        5000,
+        200,
+        0,
+        'SELECT auction, bidder, price, channel, bid."dateTime" AS bid_time, "itemName", "initialBid", reserve, expires, '
+        "seller, category FROM bid, auction WHERE category = 10 AND auction = id",
+    ),
     "q0/bids": (1000, 200, 0, 'SELECT auction, bidder, price, "dateTime", extra FROM bid'),
     "q1/bids_in_euros": (
         1000,
@@ -303,6 +329,8 @@ def test_nexmark(duck: duckdb.DuckDBPyConnection, query: str) -> None:
         'CREATE TABLE bid AS SELECT bid.auction, bid.bidder, bid.price, bid.channel, bid.url, "dateTime", bid.extra '
         "FROM events WHERE bid IS NOT NULL"
     )
+    for table in ("auction", "person"):
+        duck.execute(f"CREATE TABLE {table} AS SELECT unnest({table}) FROM events WHERE {table} IS NOT NULL")
     assert_equals_golden(duck, sql, query)
 
 
