@@ -53,8 +53,8 @@ imports: setup
 	$(BIN)/lint-imports
 
 search: setup
-	SQLSTREAM_SEARCH=long SQLSTREAM_EXAMPLES=2000 $(BIN)/python -m pytest -q tests/properties tests/identity tests/operators/state/test_state_properties.py
-	SQLSTREAM_SEARCH=long SQLSTREAM_EXAMPLES=300 $(BIN)/python -m pytest -q -m "$(FAST)" tests/operators tests/planner tests/identity tests/connectors
+	SQLSTREAM_SEARCH=long SQLSTREAM_EXAMPLES=2000 $(BIN)/python -m pytest -q tests/properties tests/identity tests/edits tests/operators/state/test_state_properties.py
+	SQLSTREAM_SEARCH=long SQLSTREAM_EXAMPLES=300 $(BIN)/python -m pytest -q -m "$(FAST)" tests --ignore tests/properties --ignore tests/edits
 
 bench: setup
 	$(BIN)/python benchmarks/state_bench.py

@@ -8,8 +8,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.registry import REGISTERED, Registry
+from sqlstream.type_oracle.installed import TYPES
 from sqlstream_planner import pipeline
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span
+from sqlstream_planner.expressions import oracle
 from sqlstream_planner.expressions.constants import Constant
 from sqlstream_planner.expressions.problems import BAD_CAST, FAILING_CONSTANT
 
@@ -28,6 +30,7 @@ def plan_file(
     moved: Mapping[str, str] = MappingProxyType({}),
 ) -> pipeline.Planned:
     """`sqlstream_planner.pipeline.plan_file` over the tables of `registry`; constants that can't be computed are refused."""
+    oracle.use(TYPES)
     planned = pipeline.plan_file(
         source,
         connectors=registry.descriptors,

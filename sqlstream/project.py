@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sqlstream_planner.catalog.descriptor import ONE_ROW
 from sqlstream_planner.catalog.options import ValueKind
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean, suggestion
 
@@ -176,6 +177,8 @@ def check_paths(planned: Planned, folder: Path) -> None:
     expects otherwise is told before Spark starts.
     """
     for source in planned.physical.sources:
+        if source.connector == ONE_ROW:
+            continue
         options = planned.catalog.connectors[source.connector].options
         path = next((source.options.get(o.name, "") for o in options if o.kind is ValueKind.PATH), "")
         if not path or "://" in path or Path(path).is_absolute():

@@ -6,12 +6,15 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.examples import is_long
 
 if TYPE_CHECKING:
     from sqlstream.runtime.spark.stages import SparkJobRunner
@@ -22,6 +25,9 @@ if "TMPDIR" not in os.environ and os.access(_MEMORY, os.W_OK) and shutil.disk_us
     os.environ["TMPDIR"] = str(_MEMORY)
     tempfile.tempdir = None
 
+# Another archive of Java's classes for every test with a home of its own would take longer than the tests.
+os.environ.setdefault("SQLSTREAM_CLASS_ARCHIVE", "off")
+
 # The tests draw the same examples each time, so that CI says the same twice; `make search` draws new ones.
 settings.register_profile(
     "fixed", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -29,12 +35,33 @@ settings.register_profile(
 settings.register_profile(
     "search", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.load_profile("search" if os.environ.get("SQLSTREAM_SEARCH") == "long" else "fixed")
+settings.load_profile("search" if is_long() else "fixed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """An explicit flag for what must not be rewritten by the way."""
     parser.addoption("--rewrite-identities", action="store_true", help="write tests/identity/goldens anew")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the cases that `sampled` says, but not where a case is asked for by its name."""
+    if is_long() or any("[" in argument for argument in config.args):
+        return
+    cases: Counter[str] = Counter()
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        marker = item.get_closest_marker("sampled")
+        if marker is None:
+            kept.append(item)
+            continue
+        function = item.nodeid.partition("[")[0]
+        # A step to the side in each round, so that no value of an inner parameter is always left out.
+        every, number = marker.args[0], cases[function]
+        cases[function] += 1
+        (kept if (number + number // every) % every == 0 else left_out).append(item)
+    items[:] = kept
+    config.hook.pytest_deselected(items=left_out)
 
 
 Sqlstream = Callable[..., subprocess.CompletedProcess[str]]

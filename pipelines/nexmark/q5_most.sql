@@ -1,5 +1,5 @@
 -- Nexmark q5, hot items, as far as it goes without a join: how many bids the hottest auction of each window has.
--- A window over a window; which auction it is waits for joins.
+-- A window over a window; which auction it is, is in q5.sql.
 {% include 'nexmark.sql' %}
 
 CREATE TABLE most_bids (

@@ -1,5 +1,4 @@
--- Nexmark q7, highest bid, its first half: the highest price of every 10 seconds.
--- The second half joins this with the bids to find who made it; it waits for joins.
+-- Nexmark q7, highest bid, its first half: the highest price of every 10 seconds. Who bid it is in q7.sql.
 {% include 'nexmark.sql' %}
 
 CREATE TABLE highest_bid (

@@ -12,8 +12,10 @@ from sqlstream_planner.logical import (
     Aggregate,
     Field,
     GroupAggregate,
+    Over,
     OverWindow,
     Project,
+    SessionAggregate,
     SetOperation,
     Sink,
     TopN,
@@ -54,8 +56,10 @@ def column_names(roots: Sequence[Sink]) -> dict[str, str]:
                 made |= {c.field.id for c in node.calls}
                 made |= {f.id for f in (node.grouping,) if f is not None}
                 made |= {f.id for f in node.keys}
-            case OverWindow():
-                made.add(node.call.field.id)
+            case SessionAggregate():
+                made |= {c.field.id for c in node.calls} | {f.id for f in node.keys}
+            case OverWindow() | Over():
+                made |= {c.field.id for c in node.calls}
             case TopN():
                 made |= {f.id for f in (node.rank,) if f is not None}
             case Sink():

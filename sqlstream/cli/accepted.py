@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import click
 
-from sqlstream_operators.plan.spec import OperatorStep, PhysicalPlan
+from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_planner.diagnostics import did_you_mean
 
 _WAYS = ("fresh", "alter")
@@ -15,7 +15,7 @@ _WAYS = ("fresh", "alter")
 def check_accepted(accepted: Iterable[str], plan: PhysicalPlan) -> None:
     """Raise UsageError for a word of `--accept` that is of no operator or sink of the plan."""
     sinks = [sink.name for sink in plan.sinks]
-    steps = [step.name for stage in plan.stages for step in stage.steps if isinstance(step, OperatorStep)]
+    steps = [step.name for step in plan.operators]
     for word in accepted:
         way, _, name = word.partition(":")
         if way not in _WAYS or not name:

@@ -35,6 +35,14 @@ var_option = click.option(
 profile_option = click.option(
     "--profile", envvar="SQLSTREAM_PROFILE", metavar="NAME", help="A profile of the project's sqlstream.toml."
 )
+from_option = click.option(
+    "--from",
+    "savepoints",
+    multiple=True,
+    metavar="SAVEPOINT",
+    help="Begin a new --state-dir with a savepoint: NAME of this pipeline's, DIR@NAME of another state directory's, or DIR/ "
+    "where one was exported to. Repeatable: states of several pipelines are put together.",
+)
 moved_option = click.option(
     "--source-moved",
     "source_moved",
@@ -78,14 +86,3 @@ rows_option = click.option(
 def spark_options(command: _Command) -> _Command:
     """Where and how Spark runs."""
     return conf_option(master_option(parallelism_option(command)))
-
-
-def only_savepoint(context: click.Context, _: click.Parameter, given: tuple[str, ...]) -> str | None:
-    """The savepoint of `--from`; raises UsageError for several, of which click would take the last without a word."""
-    if len(given) > 1:
-        raise click.UsageError(
-            f"a pipeline begins with one savepoint, and --from names {len(given)}: {', '.join(given)}. States of several "
-            "can't be put together; start from the one that has more, and what it lacks is read from the sources' history",
-            context,
-        )
-    return given[0] if given else None

@@ -1,11 +1,55 @@
-"""The savepoint that `--from` names."""
+"""The savepoint that `--from` names, or several that are put together."""
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import click
+
+from sqlstream_planner.diagnostics import DiagnosticError
+
 if TYPE_CHECKING:
+    from sqlstream.connectors.api import Source
     from sqlstream.runtime.loop.fork import Origin
+    from sqlstream_operators.plan.spec import SourceSpec
+    from sqlstream_operators.state.checkpoint_store import CheckpointStore
+    from sqlstream_planner.secrets.references import Secrets
+
+
+@contextmanager
+def origin_of(
+    savepoints: Sequence[str], own: str, state: str, base_dir: str, secrets: Secrets
+) -> Iterator[Origin | None]:
+    """What a run begins with: nothing, a savepoint, or what several have; that is kept for as long as the context.
+
+    `own` is the pipeline's own state directory, `state` the one that is begun. Raises UsageError for a savepoint that is
+    named twice, DiagnosticError (SAV001, SAV004, SAV008) if there is none, or they can't go together.
+    """
+    from sqlstream.connectors.api import ConnectorContext
+    from sqlstream.connectors.registry import REGISTERED
+    from sqlstream_operators.state.checkpoint_store import CheckpointStore
+
+    found = [named_origin(name, own, state) for name in savepoints]
+    if not found:
+        yield None
+        return
+    named = [f"{origin.store.uri} {origin.savepoint}" for origin in found]
+    if len(set(named)) < len(named):
+        raise click.UsageError(f"--from names a savepoint twice: {', '.join(savepoints)}")
+    if len(found) == 1:
+        yield found[0]
+        return
+    from sqlstream.runtime.loop.merging import put_together
+
+    def source_of(spec: SourceSpec, store: CheckpointStore, folder: str) -> Source:
+        return REGISTERED.source(secrets.resolved(spec), ConnectorContext(store, base_dir, folder=folder))
+
+    with tempfile.TemporaryDirectory(prefix="sqlstream-") as scratch:
+        yield put_together(found, CheckpointStore(scratch, sync=False), source_of)
 
 
 def named_origin(savepoint: str, own: str, state: str) -> Origin:
@@ -29,4 +73,9 @@ def named_origin(savepoint: str, own: str, state: str) -> Origin:
     if savepoint in Savepoints(given).names():
         return Origin(given, Savepoints(given).find(savepoint))
     store = CheckpointStore(own)
-    return Origin(store, Savepoints(store).find(savepoint))
+    try:
+        return Origin(store, Savepoints(store).find(savepoint))
+    except DiagnosticError as error:
+        [told] = error.diagnostics
+        elsewhere = f"one of another pipeline is DIR@{savepoint}, DIR being its state directory"
+        raise DiagnosticError(replace(told, help=told.help or elsewhere), exit_code=error.exit_code) from None

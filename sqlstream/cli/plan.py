@@ -34,15 +34,7 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="State and progress, a path or URI. Default: what `run` takes.",
 )
-@click.option(
-    "--from",
-    "savepoint",
-    multiple=True,
-    callback=options.only_savepoint,
-    metavar="SAVEPOINT",
-    help="Plan against a savepoint: NAME of this pipeline's, DIR@NAME of another state directory's, or DIR/ where one was "
-    "exported to.",
-)
+@options.from_option
 @click.option(
     "--diff",
     "old",
@@ -59,7 +51,7 @@ def command(
     file: Path,
     variables: tuple[str, ...],
     state_dir: str | None,
-    savepoint: str | None,
+    savepoints: tuple[str, ...],
     old: Path | None,
     accepted: tuple[str, ...],
     rewritten: tuple[str, ...],
@@ -75,7 +67,7 @@ def command(
 
     Exit codes: 0 nothing to consent to; 1 the SQL is wrong; 2 the command line is wrong; 3 consent is needed; 4 refused.
     """
-    if old is not None and (savepoint or state_dir or source_moved or accepted or rewritten):
+    if old is not None and (savepoints or state_dir or source_moved or accepted or rewritten):
         raise click.UsageError(
             "--diff looks at no state: leave --from, --state-dir, --source-moved, --accept and --rewrite out"
         )
@@ -102,7 +94,7 @@ def command(
             file,
             project,
             state,
-            savepoint,
+            savepoints,
             accepted,
             rewritten,
             own=state_dir is None,
@@ -126,7 +118,7 @@ def _against_state(
     file: Path,
     project: Project,
     state: str,
-    savepoint: str | None,
+    savepoints: Sequence[str],
     accepted: tuple[str, ...],
     rewritten: tuple[str, ...],
     *,
@@ -135,12 +127,13 @@ def _against_state(
     again: Callable[[Mapping[str, str]], Planned],
 ) -> EditPlan:
     """The plan against what a state directory or a savepoint has; the sources of `tables` have moved."""
-    from sqlstream.cli.origins import named_origin
+    from sqlstream.cli.origins import origin_of
     from sqlstream.connectors.api import ConnectorContext, Sink, Source
     from sqlstream.connectors.registry import REGISTERED
     from sqlstream.runtime.edits.edit_plan import edit_plan, first_plan
     from sqlstream.runtime.loop.fork import has_begun
     from sqlstream.runtime.loop.moved_sources import moves, taken_over
+    from sqlstream.runtime.loop.recovery import committed_epoch
     from sqlstream.runtime.loop.sink_edits import check_rewrite
     from sqlstream.runtime.loop.sink_places import looking
     from sqlstream.storage.journal import Journal
@@ -148,11 +141,14 @@ def _against_state(
     from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
     store = CheckpointStore(state)
-    origin = None
-    if savepoint is not None:
-        origin = named_origin(savepoint, state_directory(planned, file, project, None), state)
-        if not own and has_begun(origin, store):
-            origin = None  # a run goes on from its last epoch
+    owns, base_dir = state_directory(planned, file, project, None), str(file.parent.absolute())
+    origin = click.get_current_context().with_resource(
+        origin_of(savepoints, owns, state, base_dir, planned.secrets)
+    )
+    if origin is not None and not own and has_begun(origin, store):
+        origin = None  # a run goes on from its last epoch, and has begun with what it was told
+        last = last_manifest(Journal(store))
+        rewritten = () if committed_epoch(last) else rewritten
     journal = Journal(store if origin is None else origin.store)
     manifest = last_manifest(journal) if origin is None else origin.savepoint.manifest
     moved = moves(manifest, planned.physical.sources, tables)
@@ -163,11 +159,11 @@ def _against_state(
     prefix = "" if origin is None else origin.savepoint.prefix
 
     def source_in(spec: SourceSpec, where: CheckpointStore, folder: str) -> Source:
-        context = ConnectorContext(where, str(file.parent.absolute()), folder=folder)
+        context = ConnectorContext(where, base_dir, folder=folder)
         return REGISTERED.source(planned.secrets.resolved(spec), context)
 
     def sink_of(spec: SinkSpec, known_as: str) -> Sink:
-        context = ConnectorContext(store, str(file.parent.absolute()), known_as=known_as)
+        context = ConnectorContext(store, base_dir, known_as=known_as)
         return REGISTERED.sink(planned.secrets.resolved(spec), context)
 
     with tempfile.TemporaryDirectory() as scratch:  # what moved sources take over is not written to the state
@@ -179,16 +175,18 @@ def _against_state(
                 return source_in(spec, here, folder)
             return source_in(spec, journal.store, f"{prefix}{folder}")
 
-        return edit_plan(
+        made = edit_plan(
             journal,
             manifest,
             planned.physical,
             sql=planned.masked_sql,
             written=planned.written,
             savepoint=None if origin is None else origin.savepoint,
+            apart=() if origin is None else origin.apart,
             source_of=source_of,
             nodes=planned.state_nodes,
             accept=accepted,
             rewrite=rewritten,
             looks=looking(sink_of),
         )
+    return made if origin is None else made.beside(origin.where, origin.notes)

@@ -165,7 +165,9 @@ def _work(readings: Sequence[Reading]) -> str:
         return ""
     seconds = sum(reading.seconds or 0.0 for reading in readings)
     about = f", about {_duration(seconds)}" if seconds >= 1 else ""
-    return "reads " + " and ".join(map(_reading, readings)) + f" again{about}"
+    *first, last = map(_reading, readings)
+    listed = f"{', '.join(first)} and {last}" if first else last
+    return f"reads {listed} again{about}"
 
 
 def _duration(seconds: float) -> str:

@@ -12,7 +12,9 @@ import click
 from sqlstream.cli import options
 from sqlstream.cli.accepted import check_accepted
 from sqlstream.cli.consent import ask, can_ask
+from sqlstream.cli.first_run import is_first_run
 from sqlstream.cli.moved import known_sources
+from sqlstream.cli.origins import origin_of
 from sqlstream.cli.output import OutputError
 from sqlstream.cli.render import show
 from sqlstream.cli.state_directory import check_folder
@@ -30,15 +32,7 @@ from sqlstream_planner.diagnostics import Diagnostic
     metavar="DIR",
     help="State and progress, a path or URI. Default: .sqlstream/<pipeline> beside FILE.",
 )
-@click.option(
-    "--from",
-    "savepoint",
-    multiple=True,
-    callback=options.only_savepoint,
-    metavar="SAVEPOINT",
-    help="Start a new --state-dir from a savepoint: NAME of this pipeline's, DIR@NAME of another state directory's, "
-    "or DIR/ where one was exported to.",
-)
+@options.from_option
 @options.spark_options
 @options.rows_option
 @click.option(
@@ -87,7 +81,7 @@ def command(
     file: Path,
     variables: tuple[str, ...],
     state_dir: str | None,
-    savepoint: str | None,
+    savepoints: tuple[str, ...],
     parallelism: int | None,
     master: str | None,
     settings: tuple[str, ...],
@@ -118,6 +112,13 @@ def command(
     project = load_project(file.parent, profile)
     conf = {**project.conf, **parse_pairs(settings, "--conf")}
     given = parse_pairs(variables, "--var")
+    master = master or project.master or "local[*]"
+    early = None
+    if is_first_run(file, project, state_dir):
+        from sqlstream.runtime.spark.early import EarlyJvm
+
+        early = EarlyJvm(master, conf)
+        click.get_current_context().call_on_close(early.close)
     planned = plan(file, project, given)
     if not as_json:
         show(planned.warnings, planned.rendered.sources)
@@ -130,11 +131,9 @@ def command(
         )
     state = state_directory(planned, file, project, state_dir)
     check_folder(state)
-    origin = None
-    if savepoint is not None:
-        from sqlstream.cli.origins import named_origin
-
-        origin = named_origin(savepoint, state_directory(planned, file, project, None), state)
+    own, base_dir = state_directory(planned, file, project, None), str(file.parent.absolute())
+    beginning = origin_of(savepoints, own, state, base_dir, planned.secrets)
+    origin = click.get_current_context().with_resource(beginning)
     planned, moved = known_sources(
         planned, state, origin, source_moved, lambda known_as: plan(file, project, given, known_as)
     )
@@ -148,7 +147,7 @@ def command(
     from sqlstream.runtime.loop.progress import EpochReport
     from sqlstream.runtime.loop.restarts import chosen_strategy
 
-    check_feedback(physical, planned.written, str(file.parent.absolute()), state)
+    check_feedback(physical, planned.written, base_dir, state)
     name = pipeline_name(planned, file)
     progress: Progress
     if as_json:
@@ -159,7 +158,7 @@ def command(
         progress = TextLines(name, physical, state)
     asked: list[tuple[Order, str]] = [("skip", path) for path in skipped]
     asked += [("again", path) for path in read_again]
-    orders = FileOrders(asked, (str(Path.cwd()), str(file.parent.absolute()))) if asked else None
+    orders = FileOrders(asked, (str(Path.cwd()), base_dir)) if asked else None
 
     told: set[Diagnostic] = set()
 
@@ -189,7 +188,8 @@ def command(
                 rewrite=rewritten,
                 sql=planned.masked_sql,
                 parallelism=parallelism if parallelism is not None else project.parallelism,
-                master=master or project.master or "local[*]",
+                master=master,
+                early=early,
                 conf=conf,
                 max_rows_per_epoch=max_rows_per_epoch,
                 on_epoch=epoch,

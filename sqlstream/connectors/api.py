@@ -4,7 +4,7 @@ tasks and makes them visible on the driver after the epoch's manifest is publish
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sqlstream_operators.duck.session import DuckSession
-    from sqlstream_operators.plan.spec import SinkSpec, SourceSpec
+    from sqlstream_operators.plan.spec import DimensionSpec, SinkSpec, SourceSpec
     from sqlstream_operators.state.checkpoint_store import CheckpointStore
     from sqlstream_operators.state.staged_rows import StagedRows
     from sqlstream_planner.catalog.descriptor import BatchFiles
@@ -66,7 +66,7 @@ class Source(Protocol):
     """The driver's half of a source.
 
     It may have a property `poll_seconds` (when to be asked again) and `waits_for` (what for, in words: "files in 'x'"),
-    and be `Rereadable` and `Movable`.
+    and be `Rereadable`, `Accountable` and `Movable`.
     """
 
     @property
@@ -97,6 +97,18 @@ class Rereadable(Source, Protocol):
         It is bounded, is exhausted once it is at `position`, and keeps nothing; it may have a property `bytes`, how many
         there are to read. Raises DiagnosticError (DAT008) if some of these rows can't be read any more as they were; it
         says which.
+        """
+        ...
+
+
+@runtime_checkable
+class Accountable(Source, Protocol):
+    """A source whose positions do not say by themselves which rows were read: those of others are equal if the rows are."""
+
+    def read_up_to(self, position: Position) -> Sequence[Any] | None:
+        """What was read up to `position`, in its order; equal for two state directories only if the rows are the same.
+
+        None if that is not known any more. Nothing but what this source has written down is looked at.
         """
         ...
 
@@ -249,6 +261,29 @@ class ConnectorContext:
     orders: Orders | None = None
     tell: Callable[[Diagnostic], None] = _nobody
     known_as: str = ""
+
+
+class Dimension(Protocol):
+    """The driver's half of a table that lookup joins read."""
+
+    def version(self) -> str | None:
+        """What is another one if the table may have changed, at a look that costs little; None: it has to be read."""
+        ...
+
+    def rows(self, duck: DuckSession) -> Iterator[pa.RecordBatch]:
+        """All rows as they are now, with the columns of the spec's copy in their Arrow types; `duck` may be used meanwhile.
+
+        Raises DiagnosticError (DAT009) for a table that is not there, or has other columns, or can't be read.
+        """
+        ...
+
+
+class DimensionFactory(Protocol):
+    """Makes a dimension."""
+
+    def dimension(self, spec: DimensionSpec, context: ConnectorContext) -> Dimension:
+        """The driver's half."""
+        ...
 
 
 class SourceFactory(Protocol):

@@ -15,6 +15,7 @@ from sqlstream.connectors.datagen.descriptor import DESCRIPTOR as DATAGEN
 from sqlstream.connectors.duckdb.descriptor import DESCRIPTOR as DUCKDB
 from sqlstream.connectors.filesystem.descriptor import DESCRIPTOR as FILESYSTEM
 from sqlstream.connectors.nexmark.descriptor import DESCRIPTOR as NEXMARK
+from sqlstream.connectors.one_row.descriptor import DESCRIPTOR as ONE_ROW
 from sqlstream.connectors.postgres.descriptor import DESCRIPTOR as POSTGRES
 from sqlstream.connectors.print.descriptor import DESCRIPTOR as PRINT
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Connectors
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from sqlstream.connectors.api import (
         BatchInput,
         ConnectorContext,
+        Dimension,
+        DimensionFactory,
         Sink,
         SinkFactory,
         SinkWriter,
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
         SourceFactory,
         SplitReader,
     )
-    from sqlstream_operators.plan.spec import SinkSpec, SourceSpec
+    from sqlstream_operators.plan.spec import DimensionSpec, SinkSpec, SourceSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +44,14 @@ class Connector:
 
     `source` and `sink` are factories (a SourceFactory, a SinkFactory, or a class whose instance is one). `batch_input`
     says which files of a source DuckDB can read by itself in a golden run; None: all goes through the connector.
-    `tasks` are modules that factories import when a task needs them.
+    `dimension` makes tables for lookup joins. `tasks` are modules that factories import when a task needs them.
     """
 
     descriptor: ConnectorDescriptor
     source: str | SourceFactory | None = None
     sink: str | SinkFactory | None = None
     batch_input: str | BatchInput | None = None
+    dimension: str | DimensionFactory | None = None
     tasks: tuple[str, ...] = ()
 
 
@@ -56,7 +60,10 @@ class Registry:
 
     def __init__(self, *connectors: Connector, elsewhere: frozenset[str] = frozenset()) -> None:
         self._by_name = {connector.descriptor.name: connector for connector in connectors}
-        self.descriptors = Connectors(tuple(c.descriptor for c in connectors), elsewhere=elsewhere)
+        # Those that a table can be on.
+        self.descriptors = Connectors(
+            tuple(c.descriptor for c in connectors if c.descriptor.roles), elsewhere=elsewhere
+        )
 
     def __iter__(self) -> Iterator[Connector]:
         return iter(self._by_name.values())
@@ -65,6 +72,14 @@ class Registry:
         """The same with one more, or with another of its name."""
         others = [c for c in self if c.descriptor.name != connector.descriptor.name]
         return Registry(*others, connector, elsewhere=self.descriptors.elsewhere)
+
+    def dimension(self, spec: DimensionSpec, context: ConnectorContext) -> Dimension:
+        """The driver's half of a dimension table. Raises InternalError if the connector has none."""
+        name = spec.source.connector
+        found: DimensionFactory = _made(
+            self._by_name[name].dimension, f"the connector {name} has no dimensions"
+        )
+        return found.dimension(spec, context)
 
     def source_factory(self, name: str) -> SourceFactory:
         """What makes the halves of a source. Raises InternalError if the connector is none."""
@@ -131,14 +146,22 @@ REGISTERED = Registry(
         source="filesystem.factory:FileSourceFactory",
         sink="filesystem.factory:FileSinkFactory",
         batch_input="filesystem.batch_input:batch_input",
+        dimension="filesystem.dimension:FileDimensionFactory",
         tasks=("filesystem.reader", "filesystem.sink"),
     ),
     Connector(DATAGEN, source="datagen.source:DatagenFactory"),
     Connector(NEXMARK, source="nexmark.source:NexmarkFactory"),
+    Connector(ONE_ROW, source="one_row.source:OneRowFactory"),
     Connector(PRINT, sink="print.sink:PrintSinkFactory"),
     Connector(BLACKHOLE, sink="blackhole.sink:Blackhole"),
-    Connector(DUCKDB, sink="database.factory:DuckSinkFactory"),
-    Connector(POSTGRES, sink="database.factory:PostgresSinkFactory"),
+    Connector(
+        DUCKDB, sink="database.factory:DuckSinkFactory", dimension="database.duckdb_dimension:DuckDimension"
+    ),
+    Connector(
+        POSTGRES,
+        sink="database.factory:PostgresSinkFactory",
+        dimension="database.postgres_dimension:PostgresDimension",
+    ),
     # Known to users of Flink, and not here.
     elsewhere=frozenset(
         names_in(

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sqlstream.connectors.api import ConnectorContext, Sink, SinkPart, Source
+from sqlstream.connectors.api import ConnectorContext, Dimension, Sink, SinkPart, Source
 from sqlstream.connectors.registry import Registry
 from sqlstream.golden.rows import Rows, rows_of
 from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.duck.session import DuckSession
-from sqlstream_operators.plan.spec import WEIGHT_COLUMN, Column, SinkSpec, SourceSpec
+from sqlstream_operators.plan.spec import WEIGHT_COLUMN, Column, DimensionSpec, SinkSpec, SourceSpec
 from sqlstream_operators.plan.types import BIGINT, quote_identifier, quote_literal
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
@@ -50,6 +50,10 @@ class CapturedSinks:
     def source(self, spec: SourceSpec, context: ConnectorContext) -> Source:
         """The registered one, without waiting for rows."""
         return self._registry.source(spec, replace(context, paced=False))
+
+    def dimension(self, spec: DimensionSpec, context: ConnectorContext) -> Dimension:
+        """The tables that are looked up are the pipeline's own."""
+        return self._registry.dimension(spec, context)
 
     def sink(self, spec: SinkSpec, context: ConnectorContext) -> Sink:
         """The registered one for tables, for all others one that keeps what it is given."""

@@ -11,17 +11,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sqlstream.connectors.api import ConnectorContext, Limits
 from sqlstream.connectors.registry import REGISTERED, Registry
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
-from sqlstream_operators.plan.spec import KIND_COLUMN, PhysicalPlan, SourceSpec
+from sqlstream_operators.plan.spec import KIND_COLUMN, DimensionSpec, PhysicalPlan, SourceSpec
 from sqlstream_operators.plan.types import BIGINT, VARCHAR, quote_identifier, quote_literal
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.batch.sources import ORDER_COLUMN
-from sqlstream_planner.catalog.descriptor import BatchFiles
+from sqlstream_planner.catalog.descriptor import ONE_ROW, BatchFiles
+from sqlstream_planner.catalog.options import Role
 from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, InternalError
 from sqlstream_planner.pipeline import Planned
@@ -41,6 +43,8 @@ def bounded(planned: Planned) -> PhysicalPlan:
 
 
 def _bounded(catalog: Catalog, source: SourceSpec) -> SourceSpec:
+    if source.connector == ONE_ROW:
+        return source
     descriptor = catalog.connectors[source.connector]
     pacing = {option.name for option in descriptor.options if option.paces and not option.changes_rows}
     ended = replace(source, options={k: v for k, v in source.options.items() if k not in pacing})
@@ -98,10 +102,33 @@ class InputFiles:
             )
         return self._found[spec.name]
 
+    def _looked_up(self, spec: SourceSpec, folder: Path) -> str:
+        """Read a table that can be looked up, and is no source, as it is today."""
+        whole = self.catalog.secrets.resolved(replace(spec, columns=tuple(c.name for c in spec.physical)))
+        store = CheckpointStore(str(folder / "store"))
+        context = ConnectorContext(store, str(self.base_dir.absolute()))
+        duck = DuckSession()
+        try:
+            rows = self.registry.dimension(DimensionSpec(whole), context).rows(duck)
+            batches = [pa.Table.from_batches([batch]) for batch in rows]
+        finally:
+            duck.close()
+        for number, batch in enumerate(batches):
+            pq.write_table(batch, folder / f"{number:06d}.parquet")
+        items = ", ".join(
+            f"CAST({quote_identifier(c.name) if batches else 'NULL'} AS {c.type}) AS {quote_identifier(c.name)}"
+            for c in spec.physical
+        )
+        listed = quote_literal(str(folder / "*.parquet"))
+        rest = f"FROM read_parquet({listed})" if batches else "WHERE false"
+        return f"CREATE OR REPLACE VIEW {quote_identifier(spec.name)} AS SELECT {items} {rest}"
+
     def _copied(self, spec: SourceSpec) -> str:
         """Read the source with its connector into Parquet."""
         folder = self.folder / quote(spec.name, safe="")
         folder.mkdir()
+        if Role.SOURCE not in self.catalog.connectors[spec.connector].roles:
+            return self._looked_up(spec, folder)
         base = str(self.base_dir.absolute())
         spec = replace(
             self.catalog.secrets.resolved(_bounded(self.catalog, spec)),

@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from sqlstream.connectors.api import ConnectorContext, Sink, SinkPart, Source, TargetEdit
+from sqlstream.connectors.api import ConnectorContext, Dimension, Sink, SinkPart, Source, TargetEdit
 from sqlstream.connectors.filesystem.orders import FileOrders
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.runtime.coordination.lease import BEAT_S, Lease
@@ -24,7 +24,7 @@ from sqlstream.runtime.edits.backfilled_rows import written as as_written
 from sqlstream.runtime.edits.consents import consents_of
 from sqlstream.runtime.edits.edit_plan import edit_plan, first_plan
 from sqlstream.runtime.edits.plan_parts import EditPlan
-from sqlstream.runtime.loop import fork, moved_sources
+from sqlstream.runtime.loop import fork, moved_sources, shared_data
 from sqlstream.runtime.loop.admission import DEFAULT_TARGET_S, Admission
 from sqlstream.runtime.loop.consent import ConsentNeededError
 from sqlstream.runtime.loop.epochs import EpochLoop
@@ -60,12 +60,15 @@ from sqlstream.storage.savepoint_copies import begin_from
 from sqlstream.storage.savepoints import Savepoints
 from sqlstream_operators.errors import DataError, InputFileError, MachineError, StateError, machine_trouble
 from sqlstream_operators.plan import plan_json
-from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
+from sqlstream_operators.plan.spec import DimensionSpec, PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written
 from sqlstream_planner.physical.state_node import NO_NODES, StateNodes
 from sqlstream_planner.secrets.references import Secrets
+
+if TYPE_CHECKING:
+    from sqlstream.runtime.spark.early import EarlyJvm
 
 
 class _StoppedWaitingError(Exception):
@@ -83,6 +86,10 @@ class DriverConnectors(Protocol):
         """The driver's half of a sink."""
         ...
 
+    def dimension(self, spec: DimensionSpec, context: ConnectorContext) -> Dimension:
+        """The driver's half of a table that lookup joins read."""
+        ...
+
 
 def run_pipeline(
     plan: PhysicalPlan,
@@ -92,6 +99,7 @@ def run_pipeline(
     parallelism: int | None = None,
     master: str = "local[*]",
     conf: Mapping[str, str] | None = None,
+    early: EarlyJvm | None = None,
     max_rows_per_epoch: int | None = None,
     on_epoch: Callable[[EpochReport], None] = lambda report: None,
     on_phase: Callable[[str], None] = lambda text: None,
@@ -125,7 +133,8 @@ def run_pipeline(
     `secrets` are what references in the plan stand for (`Planned.secrets`); they are kept nowhere.
     `state_dir` is a path or a URI; a run goes on where the last one on it stopped. `parallelism` is the
     number of shards (default: the plan's option, else that of the last run, else the cores). Without a
-    `runner` Spark is started on `master` with `conf` for the first epoch, and stopped at the end. `local_dir` is where
+    `runner` Spark is started on `master` with `conf` for the first epoch, and stopped at the end; `early` may have
+    its JVM already. `local_dir` is where
     machines cache state (default: under the temporary folder). With `handle_signals`, Ctrl-C and SIGTERM set `stop`, and
     a second one ends the run at once (Interrupted). `on_phase` is told in words what takes its time before the first
     epoch. `restart` goes before the strategy that the plan asks for; `on_restart` is told of each.
@@ -145,7 +154,9 @@ def run_pipeline(
     if runner is None:
         from sqlstream.runtime.spark.on_demand import SparkOnDemand
 
-        runner = own_runner = SparkOnDemand(master, conf, on_start=lambda: on_phase("starting Spark"))
+        runner = own_runner = SparkOnDemand(
+            master, conf, on_start=lambda: on_phase("starting Spark"), begun=early
+        )
     uri = str(state_dir) if "://" in str(state_dir) else str(Path(state_dir).absolute())
     base = str(Path(base_dir).absolute())
     store = CheckpointStore(uri, sync=sync)
@@ -176,13 +187,19 @@ def run_pipeline(
         if origin is not None and not restarts.is_up and not fork.has_begun(origin, store):
             # The history of sources is looked at below, where those that have moved are found.
             decide(
-                Journal(origin.store), origin.savepoint.manifest, savepoint=origin.savepoint, rewrite=rewrite
+                Journal(origin.store),
+                origin.savepoint.manifest,
+                savepoint=origin.savepoint,
+                apart=origin.apart,
+                rewrite=rewrite,
             ).check()
-            begin_from(origin.store, origin.savepoint, store, run)
+            begin_from(origin.store, origin.savepoint, store, run, origin.stores)
         if moved is not None and moved.tables and not restarts.is_up:
             for warning in moved_sources.write_down(journal, plan, moved, run, source_of):
                 tell(warning)
         found = recover(journal)
+        # The same command, said again, goes on: what it was told to begin with has been done.
+        begun = origin is not None and bool(committed_epoch(found.last))
         decided = first_plan(plan)
         if found.last is None:
             check_rewrite(rewrite, plan)
@@ -191,12 +208,14 @@ def run_pipeline(
                 journal,
                 found.last,
                 source_of=lambda spec, folder: source_of(spec, store, folder),
-                rewrite=() if restarts.is_up else _rewritten(rewrite, found, plan),
+                rewrite=() if restarts.is_up else _rewritten(() if begun else rewrite, found, plan),
                 looks=looking(sink_of),
             )
             decided.check()
             for warning in () if restarts.is_up else decided.warnings:
                 tell(warning)
+            if shared_data.write_down(journal, plan, run):
+                found = recover(journal)
         shards = _shards(plan, parallelism, found.plan, found.last, runner)
         cache = Path(local_dir) if local_dir is not None else local_cache.default_directory(uri)
         states = {state.state_id for state in plan.states}
@@ -457,6 +476,10 @@ def _program(
             for spec in plan.sources
         },
         source_folders=folders,
+        dimensions={
+            spec.name: connectors.dimension(replace(spec, source=secrets.resolved(spec.source)), context)
+            for spec in plan.dimensions
+        },
         sinks=sinks,
         former_sinks=former,
         moved=frozenset(moved),

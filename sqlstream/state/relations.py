@@ -17,6 +17,7 @@ from sqlstream_operators.plan.changelog_spec import (
     GroupAggregateSpec,
     SuppressUntilCloseSpec,
 )
+from sqlstream_operators.plan.interval_join_spec import IntervalJoinSpec
 from sqlstream_operators.plan.schema import Column
 from sqlstream_operators.plan.spec import OperatorSpec, OperatorStep, PhysicalPlan, WindowAggregateSpec
 from sqlstream_operators.plan.state_schema import TIME, StateTable
@@ -69,9 +70,7 @@ class Relation:
 
 def relations_of(plan: PhysicalPlan) -> tuple[Relation, ...]:
     """The relations of all operators of a plan, in the order of its steps."""
-    steps = {
-        step.name: step for stage in plan.stages for step in stage.steps if isinstance(step, OperatorStep)
-    }
+    steps = {step.name: step for step in plan.operators}
     return tuple(
         relation
         for step in steps.values()
@@ -206,6 +205,13 @@ def _times(spec: OperatorSpec, table: StateTable) -> Iterator[RelationColumn]:
                     "window_start", TIMESTAMP, WINDOW_START, "key", "the start of the window"
                 )
             yield RelationColumn("window_end", TIMESTAMP, TIME, "key", "the end of the window")
+    elif isinstance(spec, IntervalJoinSpec):
+        if table.name in ("left", "right"):
+            yield RelationColumn(
+                "time_from", TIMESTAMP, TIME, "key", "the first time that is kept together with it"
+            )
+        else:
+            yield RelationColumn("time", TIMESTAMP, TIME, "key", "the time of the row")
     else:
         yield RelationColumn("window_end", TIMESTAMP, TIME, "key", "the end of the window")
 

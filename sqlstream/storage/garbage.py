@@ -13,7 +13,7 @@ from collections.abc import Callable
 from sqlstream.storage import backfills
 from sqlstream.storage.journal import Journal, manifest_name, physical_plan_name, plan_name, sql_name
 from sqlstream.storage.manifest import Manifest
-from sqlstream_operators.state import staged_rows
+from sqlstream_operators.state import dimension_copies, staged_rows
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import DiagnosticError
@@ -35,6 +35,13 @@ def state_files(manifest: Manifest) -> frozenset[str]:
         for shard in state.shards:
             names |= ShardVersion.from_json(shard).files()
     return frozenset(names)
+
+
+def _kept_with(manifest: Manifest) -> frozenset[str]:
+    """What is kept while a manifest is retained: what it needs, and copies that the next epoch may read. A savepoint has no
+    need of these.
+    """
+    return files_of(manifest) | frozenset(manifest.dimension_files)
 
 
 def files_of(manifest: Manifest) -> frozenset[str]:
@@ -62,7 +69,7 @@ class GarbageCollector:
 
     def committed(self, manifest: Manifest) -> None:
         """Take note of a new manifest and delete what only manifests before the retained ones named."""
-        self._kept[manifest.epoch] = files_of(manifest)
+        self._kept[manifest.epoch] = _kept_with(manifest)
         dropped = sorted(self._kept)[: -self._retained]
         if not dropped:
             return
@@ -91,14 +98,14 @@ class GarbageCollector:
                     if epoch == last:
                         raise
                     continue  # an older one is damaged: nothing can be made of it, and nothing needs it
-                self._kept[epoch] = files_of(manifest)
+                self._kept[epoch] = _kept_with(manifest)
                 end = manifest
         pinned = self._pinned()
         if pinned is None:
             return
         needed = self._needed(pinned)
         old = [manifest_name(epoch) for epoch in manifests] + [plan_name(e) for e in plans if e <= last]
-        folders = (self._state_folder, staged_rows.FOLDER, "plans")
+        folders = (self._state_folder, staged_rows.FOLDER, dimension_copies.FOLDER, "plans")
         found = [*old, *(name for folder in folders for name in self._store.list(folder))]
         found += backfills.unwanted(self._store, end)
         for name in found:

@@ -25,8 +25,18 @@ def identity(store: CheckpointStore) -> str:
 
 
 def is_lost(store: CheckpointStore) -> bool:
-    """Whether a state directory with epochs has no name: none of its sinks asked for it yet, or its file is gone."""
-    return not store.exists(NAME) and bool(Journal(store).epochs()[1])
+    """Whether a state directory has given rows to its sinks, and has no name: none of them asked, or it is gone.
+
+    One that begins with a savepoint has epochs, and has given nothing yet.
+    """
+    if store.exists(NAME):
+        return False
+    journal = Journal(store)
+    _, manifests = journal.epochs()
+    if not manifests:
+        return False
+    last = journal.manifest(manifests[-1])
+    return not last.void or last.parent is not None
 
 
 def _unchecked(data: bytes) -> str | None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import re
 import shutil
-import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from sqlstream.storage.user_folder import user_directory
 from sqlstream_operators.state.private_folder import make_private
 from sqlstream_operators.state.rescaling import RESCALE_PREFIX
 from sqlstream_operators.task.dead_letters import FOLDER_PREFIX
@@ -25,12 +24,6 @@ from sqlstream_operators.task.task import SPILL
 _OWNER = "state-dir"
 _SLOT = re.compile(r"^(?P<state>.+)-\d{5}-of-(?P<shards>\d{5})(\.scratch-[0-9a-f]+)?$")
 UNUSED_S = 7 * 24 * 3600
-
-
-def user_directory() -> Path:
-    """Where this user's caches and temporary folders are on this machine."""
-    user = os.getuid() if hasattr(os, "getuid") else 0
-    return Path(tempfile.gettempdir()) / f"sqlstream-{user}"
 
 
 def default_directory(state_uri: str) -> Path:

@@ -15,6 +15,7 @@ from typing import Any
 from sqlstream.storage.checked_json import decode, encode
 from sqlstream.storage.field_ids import FieldIds, StoredField
 from sqlstream_operators.plan.watermarks import WATERMARK_MIN, Watermarks
+from sqlstream_operators.state.dimension_copies import DimensionCopy
 from sqlstream_operators.state.staged_rows import StagedRows
 
 #: Once a tally has more rows than these, it counts half of them.
@@ -104,7 +105,8 @@ class EpochPlan:
     nothing, and gives them the whole answer that the state has. `retracts` is the digest of the physical plan whose answer
     they lose ("": none). `edits`: it carries out what an edit of the query means to the state,
     and reads nothing either. `new_sinks` are given rows for the first time, and lose none. `sink_edits` says by sink what is
-    done to its target before its rows (`connectors.api.TargetEdit`).
+    done to its target before its rows (`connectors.api.TargetEdit`). `dimensions` are the copies of tables that its lookup
+    joins read.
     """
 
     epoch: int
@@ -121,6 +123,7 @@ class EpochPlan:
     edits: bool = False
     new_sinks: tuple[str, ...] = ()
     sink_edits: Mapping[str, str] = field(default_factory=dict)
+    dimensions: Mapping[str, DimensionCopy] = field(default_factory=dict)
 
     @property
     def leaves_sources(self) -> bool:
@@ -151,6 +154,7 @@ class EpochPlan:
                 "edits": self.edits,
                 "new_sinks": list(self.new_sinks),
                 "sink_edits": dict(self.sink_edits),
+                "dimensions": {name: copy.to_json() for name, copy in self.dimensions.items()},
             },
         )
 
@@ -173,6 +177,9 @@ class EpochPlan:
             edits=content.get("edits", False),
             new_sinks=tuple(content.get("new_sinks", ())),
             sink_edits=content.get("sink_edits", {}),
+            dimensions={
+                name: DimensionCopy.from_json(copy) for name, copy in content.get("dimensions", {}).items()
+            },
         )
 
 
@@ -346,7 +353,8 @@ class Manifest:
     ones the state knows their data: it was elsewhere ("": this data is elsewhere now). `sink_names` says by which names the
     targets know the tables that are called otherwise now, `sink_edits` what was done to targets before its rows.
     ones the state knows their data: it was elsewhere ("": this data is elsewhere now). `forgotten` says of states with a
-    time to live how many keys they have ever forgotten (None: an older version has not counted them).
+    time to live how many keys they have ever forgotten (None: an older version has not counted them). `dimension_files` are
+    the copies of dimension tables that the last epoch read: the next one may read them again.
     """
 
     epoch: int
@@ -378,6 +386,7 @@ class Manifest:
     sink_names: Mapping[str, str] = field(default_factory=dict)
     sink_edits: Mapping[str, str] = field(default_factory=dict)
     forgotten: Mapping[str, int] | None = None
+    dimension_files: tuple[str, ...] = ()
 
     @property
     def positions(self) -> tuple[SourceState, ...]:
@@ -454,6 +463,7 @@ class Manifest:
                 "sink_names": dict(self.sink_names),
                 "sink_edits": dict(self.sink_edits),
                 "forgotten": None if self.forgotten is None else dict(self.forgotten),
+                "dimension_files": list(self.dimension_files),
                 "rows_cap": self.rows_cap and [self.rows_cap.rows, self.rows_cap.epochs],
             },
         )
@@ -495,4 +505,5 @@ class Manifest:
             sink_names=content.get("sink_names", {}),
             sink_edits=content.get("sink_edits", {}),
             forgotten=content.get("forgotten"),
+            dimension_files=tuple(content.get("dimension_files", ())),
         )

@@ -22,7 +22,7 @@ try:
 except ImportError:  # pragma: no cover - not on Unix: nothing is swept there
     fcntl = None  # type: ignore[assignment]
 
-from sqlstream.storage.local_cache import user_directory
+from sqlstream.storage.user_folder import user_directory
 from sqlstream_operators.state.private_folder import make_private
 
 _ALIVE = ".alive"

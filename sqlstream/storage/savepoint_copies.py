@@ -6,6 +6,7 @@ could be taken for a savepoint or a state, and can be done again. On one local f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
@@ -85,15 +86,20 @@ def the_savepoint_in(exported: CheckpointStore) -> Savepoint:
 
 
 def begin_from(
-    store: CheckpointStore, savepoint: Savepoint, target: CheckpointStore, run: RunInfo
+    store: CheckpointStore,
+    savepoint: Savepoint,
+    target: CheckpointStore,
+    run: RunInfo,
+    stores: Sequence[CheckpointStore] = (),
 ) -> Manifest:
     """Make a savepoint of `store` the beginning of the state directory `target`, which has no epoch yet.
 
     The first manifest is void: it carries the savepoint's state and positions and made nothing itself, so that no sink takes
-    itself to be written already. From then on the two have nothing in common but files that never change.
+    itself to be written already. From then on the two have nothing in common but files that never change. Files that `store`
+    does not have are in one of `stores`.
     Raises DiagnosticError (SAV005) if a file of the savepoint is missing or damaged.
     """
-    _copy_all(store, savepoint, target, "", verify=False)
+    _copy_all(store, savepoint, target, "", verify=False, stores=stores)
     before = savepoint.manifest
     void = before.carried_on(before.epoch + 1, run, previous=0)
     manifest = replace(void, lineage=token_hex(16), origin=str(savepoint))
@@ -102,7 +108,13 @@ def begin_from(
 
 
 def _copy_all(
-    store: CheckpointStore, savepoint: Savepoint, target: CheckpointStore, prefix: str, *, verify: bool
+    store: CheckpointStore,
+    savepoint: Savepoint,
+    target: CheckpointStore,
+    prefix: str,
+    *,
+    verify: bool,
+    stores: Sequence[CheckpointStore] = (),
 ) -> None:
     """Copy all that a savepoint names; what its sources have listed goes under `prefix`.
 
@@ -117,7 +129,7 @@ def _copy_all(
         file = files.get(name)
         if file is not None and _is_there(target, file, verify=True):
             continue  # a name says what is in it: a state that both have is the same
-        _copy(store, name, target, name)
+        _copy(next((s for s in stores if s.exists(name)), (store, *stores)[-1]), name, target, name)
         if file is not None and not _is_there(target, file, verify=verify):
             target.delete(name)
             raise _damaged(store, name, f"is not the one that savepoint `{savepoint.name}` names")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -361,6 +362,31 @@ def test_two_files_are_compared_without_a_state(tmp_path: Path, told: Told) -> N
     new.write_text(TEXT.replace("'path' = 'in'", "'path' = 'other'"))
     told("--diff", old, new, code=4)
     assert "error[STA011]" in told.err
+
+
+def test_states_of_joins_are_told_in_the_querys_names(tmp_path: Path, told: Told) -> None:
+    """Also where a file has no header, so that a column's place is all that its identity has."""
+    old, new = tmp_path / "old.sql", tmp_path / "new.sql"
+    files = "WITH ('connector' = 'filesystem', 'path' = '{}', 'format' = 'csv', 'csv.header' = 'false');"
+    text = (
+        f"CREATE TABLE orders (id INT, customer INT, price INT) {files.format('o')}\n"
+        f"CREATE TABLE customers (cust INT, region INT, name STRING) {files.format('c')}\n"
+        f"CREATE TABLE regions (rid INT, title STRING) {files.format('r')}\n"
+        "CREATE TABLE out (title STRING, name STRING, s BIGINT, PRIMARY KEY (title, name) NOT ENFORCED)\n"
+        "WITH ('connector' = 'duckdb', 'path' = 'out.duckdb');\n"
+        "INSERT INTO out SELECT title, name, SUM(price)\n"
+        "FROM orders JOIN customers ON customer = cust JOIN regions ON region = rid GROUP BY title, name;\n"
+    )
+    old.write_text(text)
+    new.write_text(text.replace("SUM(price)", "MAX(price)"))
+    lines = told("--diff", old, new).splitlines()
+    shown = " ".join(" ".join(lines).split())
+    assert "join_1: inner join by customer " in shown
+    assert "= customer, " in shown
+    assert "join_2: inner join by region " in shown
+    assert "group_aggregate_1: groups by title, name " in shown
+    assert "reads orders, customers and regions again" in shown
+    assert set(re.findall(r"(?:\w+ of )?column \d", shown)) == {"max of column 3", "sum of column 3"}
 
 
 def test_variables_are_those_of_both_files(tmp_path: Path, told: Told) -> None:

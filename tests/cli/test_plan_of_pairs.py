@@ -22,7 +22,9 @@ def plans(pair: Pair) -> list[EditPlan]:
         assert "\n".join(plan_lines(plan, "p.sql", "against old.sql", new.rendered.sources)).endswith(
             plan.summary
         )
-        assert json.loads(json.dumps(plan.to_json()))["exit_code"] in (0, 4)
+        code = json.loads(json.dumps(plan.to_json()))["exit_code"]
+        # What rows have looked up is not known any more: what would be read again begins empty, by consent.
+        assert code in (0, 4) or (code == 3 and "FOR SYSTEM_TIME" in pair.one + pair.other)
         made.append(plan)
     return made
 

@@ -254,7 +254,7 @@ class TableWorld(World):
 small = st.tuples(st.one_of(st.none(), st.integers(0, 2)), st.sampled_from([None, "", "a"]))
 deltas = st.lists(st.lists(st.tuples(small, st.integers(-3, 3).filter(bool)), max_size=8), max_size=5)
 PROPERTY = settings(
-    max_examples=examples(6),
+    max_examples=examples(3),
     # One test is run on two databases.
     suppress_health_check=[
         HealthCheck.function_scoped_fixture,

@@ -93,7 +93,7 @@ def messages(draw: st.DrawFn, format_: str) -> str:
 
 
 @settings(
-    max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(6), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     st.sampled_from(CHANGELOG_FORMATS).flatmap(

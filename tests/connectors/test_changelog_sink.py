@@ -220,7 +220,7 @@ def updating(draw: st.DrawFn) -> tuple[dict[str, str], list[pa.Table], tuple[str
 
 
 @settings(
-    max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(7), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(updating(), st.sampled_from(["debezium-json", "changelog-json"]), LIMITS, st.booleans(), st.booleans())
 def test_what_is_written_reads_back_as_the_same_changes(

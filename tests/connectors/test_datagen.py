@@ -107,7 +107,7 @@ def refused(schema: tuple[tuple[str, SqlType], ...], options: Mapping[str, str])
     return diagnostic.code, f"{diagnostic.message} / {diagnostic.help}"
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     types=st.lists(TYPES, min_size=1, max_size=4),
     null_rate=st.sampled_from(["0", "0.3", "1"]),
@@ -134,7 +134,7 @@ def test_any_split_of_a_range_gives_the_same_rows(
         assert all(value is None for row in whole.to_pylist() for value in row.values())
 
 
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(type_=TYPES)
 def test_duckdb_reads_every_type_as_declared(type_: SqlType) -> None:
     connection = duckdb.connect()

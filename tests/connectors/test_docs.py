@@ -11,6 +11,7 @@ from sqlstream.connectors.filesystem.formats import FORMATS
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.planning import plan_file
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor
+from sqlstream_planner.catalog.lookup_options import LOOKUP_OPTIONS
 from sqlstream_planner.catalog.options import Role
 from sqlstream_planner.diagnostics import DiagnosticError
 
@@ -59,6 +60,7 @@ IN_PROSE = {
     "csv.array-element-delimiter": "`csv.array-element-delimiter`",
     "parquet.utc-timezone": "`parquet.utc-timezone` = `false`",
     "sink.parallelism": "`sink.parallelism`",
+    "lookup.": "[looked up](#tables-that-are-looked-up), with the options `lookup.*`",
 }
 
 
@@ -97,6 +99,11 @@ def test_every_option_is_described_and_no_other(descriptor: ConnectorDescriptor)
         prose = next((text for prefix, text in IN_PROSE.items() if name.startswith(prefix)), None)
         assert prose is not None, f"{name} is not described"
         assert prose in section
+
+
+def test_every_option_of_a_table_that_is_looked_up_is_described_once() -> None:
+    listed = [name for names, _ in _rows(_section("Tables that are looked up")) for name in names]
+    assert sorted(listed) == sorted(option.name for option in LOOKUP_OPTIONS)
 
 
 @pytest.mark.parametrize("format_", [f.name for f in FORMATS if f.changelog])

@@ -125,6 +125,7 @@ def test_a_table_that_is_kept_up_to_date_is_altered_with_consent(table: Table, e
     assert table.rows(names) == answer(job, edited)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("edit", ["a column more", "another key and query", "no key"])
 def test_a_run_that_is_cut_off_while_it_alters_a_table(table: Table, edit: str, point: str) -> None:

@@ -121,7 +121,7 @@ LIMITS = st.builds(
     tasks=st.integers(1, 5),
 )
 _BOUNDED = settings(
-    max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(7), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
@@ -179,7 +179,7 @@ def test_pieces_of_any_text_add_up_to_the_text(text: str, records: int, block: i
 
 
 @settings(
-    max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.lists(FRAGMENTS, max_size=14).map("".join), st.integers(1, 3))
 def test_csv_of_any_text_is_read_alike_however_it_is_cut(duck: DuckSession, text: str, records: int) -> None:
@@ -230,7 +230,7 @@ JSON_TYPES = st.recursive(
 
 
 @settings(
-    max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(JSON_TYPES, VALUES)
 def test_careful_is_exactly_as_strict_as_strict(duck: DuckSession, type_: str, value: str) -> None:

@@ -182,7 +182,7 @@ def test_partitions(tmp_path: Path, duck: DuckSession) -> None:
 
 
 @settings(
-    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.lists(st.tuples(st.none() | st.text(max_size=4), st.integers(0, 3)), min_size=1, max_size=20))
 def test_partitions_keep_every_row_in_order(

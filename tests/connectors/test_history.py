@@ -125,7 +125,7 @@ LIMITS = st.builds(
 
 @pytest.mark.parametrize("ending", FORMATS)
 @settings(
-    max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(6), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=4), st.integers(0, 6), LIMITS, LIMITS, st.booleans())
 def test_any_cut_is_read_again_by_any_cutting(

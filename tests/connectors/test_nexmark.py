@@ -50,7 +50,7 @@ def one(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[object, ...]:
     return tuple(row)
 
 
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(
     first=st.one_of(st.integers(0, 2000), st.integers(0, 1 << 55)),
     count=st.integers(0, 300),

@@ -24,6 +24,7 @@ class Edit:
     verdicts: str
     retracting: str | None = ""  # None: not over such rows; "": the same
     windowed: bool = False
+    tick_us: int = 1_000  # a window with end E is closed at watermark W if E - tick <= W
 
     @property
     def id(self) -> str:
@@ -44,8 +45,24 @@ def _window(call: str, aggregates: str = "COUNT(*), SUM(v)") -> str:
     return f"SELECT window_end, k, {aggregates} FROM {source} GROUP BY window_start, window_end, k"
 
 
+def _sessions(gap: int, aggregates: str = "COUNT(*), SUM(v)", table: str = "{t}") -> str:
+    source = f"TABLE(SESSION(TABLE {table} PARTITION BY k, DESCRIPTOR(ts), INTERVAL '{gap}' SECOND))"
+    return f"SELECT window_end, k, {aggregates} FROM {source} GROUP BY window_start, window_end, k"
+
+
 def _join(kind: str, on: str, what: str = "a.v, b.v AS w") -> str:
     return f"SELECT CAST(a.k AS STRING), {what} FROM {{t}} AS a {kind} {{t}} AS b {on}"
+
+
+def _over(*functions: str, frame: str = "") -> str:
+    first, *others = (f"{f} OVER (PARTITION BY k ORDER BY v, ts {frame})" for f in functions)
+    return f"SELECT CAST(k AS STRING), v, {' + '.join([first, *others])} FROM {{t}}"
+
+
+def _by_time(function: str, frame: str = "") -> str:
+    by = "PARTITION BY k ORDER BY ts"
+    value = f"CAST({function} OVER ({by} {frame}) AS BIGINT)"
+    return f"SELECT ts AS w, k, {value}, ROW_NUMBER() OVER ({by}, v) FROM {{t}}"
 
 
 _MINUTE = "TUMBLE({t}, INTERVAL '1' MINUTE)"
@@ -102,6 +119,27 @@ MATRIX = (
         "BACKFILL",
     ),
     Edit(
+        21,
+        "filter-of-a-side-of-a-join",
+        _join("JOIN", "ON a.k = b.v", "a.v, b.k"),
+        _join("JOIN", "ON a.k = b.v AND a.v > 1", "a.v, b.k"),
+        "ADAPT",
+    ),
+    Edit(
+        27,
+        "a-column-of-a-join-less",
+        _join("LEFT JOIN", "ON a.k = b.v", "a.v, b.k"),
+        _join("LEFT JOIN", "ON a.k = b.v", "a.v, b.v * 2"),
+        "ADAPT",
+    ),
+    Edit(
+        28,
+        "a-column-of-a-join-that-is-computed",
+        _join("LEFT JOIN", "ON a.k = b.v", "a.v, b.k"),
+        _join("LEFT JOIN", "ON a.k = b.v AND a.v < b.k", "a.v * 2, b.k"),
+        "ADAPT",
+    ),
+    Edit(
         29,
         "left-to-full-join",
         _join("LEFT JOIN", "ON a.k = b.v"),
@@ -110,14 +148,42 @@ MATRIX = (
     ),
     Edit(
         29,
+        "full-to-left-join",
+        _join("FULL JOIN", "ON a.k = b.v"),
+        _join("LEFT JOIN", "ON a.k = b.v"),
+        "ADAPT",
+    ),
+    Edit(
+        29,
+        "left-to-inner-join",
+        _join("LEFT JOIN", "ON a.k = b.v"),
+        _join("JOIN", "ON a.k = b.v"),
+        "ADAPT",
+    ),
+    Edit(
+        29,
+        "inner-to-full-join-of-rows-with-keys",
+        _join("JOIN", "ON coalesce(a.k, 0) = coalesce(b.v, 0)"),
+        _join("FULL JOIN", "ON coalesce(a.k, 0) = coalesce(b.v, 0)"),
+        "ADAPT",
+    ),
+    Edit(
+        29,
         "full-to-anti-join",
         _join("FULL JOIN", "ON a.k = b.v"),
         _join("ANTI JOIN", "ON a.k = b.v", "a.v, a.v"),
-        "BACKFILL",
+        "ADAPT",
     ),
     Edit(
         30,
-        "another-condition-of-a-join",
+        "a-condition-of-a-join-more",
+        _join("LEFT JOIN", "ON a.k = b.v", "a.v, b.k"),
+        _join("LEFT JOIN", "ON a.k = b.v AND a.v < b.k", "a.v, b.k"),
+        "ADAPT",
+    ),
+    Edit(
+        30,
+        "a-condition-on-what-a-join-does-not-keep",
         _join("LEFT JOIN", "ON a.k = b.v"),
         _join("LEFT JOIN", "ON a.k = b.v AND a.v < b.k"),
         "BACKFILL",
@@ -245,6 +311,20 @@ MATRIX = (
         windowed=True,
     ),
     Edit(
+        1,
+        "session-by-view",
+        _sessions(60),
+        _sessions(60, table="(SELECT k, ts, v FROM {t})"),
+        "KEEP",
+        None,
+        True,
+        -1,
+    ),
+    Edit(
+        8, "session-aggregate", _sessions(60), _sessions(60, "COUNT(*), MAX(v)"), "BACKFILL", None, True, -1
+    ),
+    Edit(17, "longer-gap", _sessions(60), _sessions(200), "BACKFILL", None, True, -1),
+    Edit(
         17,
         "shorter-tumble",
         _window("TUMBLE({t}, INTERVAL '5' MINUTE)"),
@@ -278,6 +358,16 @@ MATRIX = (
         _group("COUNT(*), SUM(v)", where="WHERE b"),
         "BACKFILL",
     ),
+    Edit(
+        5,
+        "branches",
+        "SELECT CAST(k AS STRING), COUNT(*), SUM(v) FROM (SELECT k, v FROM t WHERE b UNION ALL SELECT v, v FROM t) "
+        "GROUP BY k",
+        "SELECT CAST(k AS STRING), COUNT(*), SUM(v) FROM (SELECT v AS k, v FROM t UNION ALL SELECT k, v FROM t WHERE b) "
+        "GROUP BY k",
+        "BACKFILL",
+        None,
+    ),
     Edit(22, "smaller-top", _top(3), _top(2), "ADAPT", "KEEP"),
     Edit(23, "larger-top", _top(1), _top(3), "BACKFILL", "KEEP"),
     Edit(24, "payload-dropped", _top(2, what="ASCII(s)"), _top(2, order="v DESC", what="1"), "ADAPT", ""),
@@ -291,6 +381,26 @@ MATRIX = (
         "BACKFILL",
         None,
     ),
+    Edit(32, "by-time-another-function", _by_time("SUM(v)"), _by_time("AVG(v)"), "BACKFILL", None, True, 0),
+    Edit(
+        32,
+        "by-time-another-frame",
+        _by_time("SUM(v)"),
+        _by_time("SUM(v)", "ROWS 2 PRECEDING"),
+        "BACKFILL",
+        None,
+        True,
+        0,
+    ),
+    Edit(32, "function-added", _over("SUM(v)"), _over("SUM(v)", "COUNT(*)"), "ADAPT"),
+    Edit(
+        32,
+        "shorter-frame",
+        _over("SUM(v)", frame="ROWS 3 PRECEDING"),
+        _over("SUM(v)", frame="ROWS 1 PRECEDING"),
+        "ADAPT",
+    ),
+    Edit(32, "longer-frame", _over("SUM(v)", frame="ROWS 1 PRECEDING"), _over("SUM(v)"), "ADAPT"),
     Edit(
         43,
         "several-at-once",

@@ -79,7 +79,7 @@ DERIVED = {
 
 
 @pytest.mark.parametrize("name", DERIVED)
-@settings(max_examples=examples(4), deadline=None, phases=PHASES)
+@settings(max_examples=examples(2), deadline=None, phases=PHASES)
 @given(draw=st.data())
 def test_values_that_are_kept_give_other_aggregates(name: str, draw: st.DataObject) -> None:
     format_, old, new = DERIVED[name]

@@ -78,7 +78,7 @@ def run(plan: PhysicalPlan, before: Loaded, now_us: int = 0) -> MemoryStores:
 
 
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=examples(3), deadline=None, phases=PHASES)
+@settings(max_examples=examples(1), deadline=None, phases=PHASES)
 @given(draw=st.data())
 def test_the_job_makes_the_states_that_the_new_operators_have(name: str, draw: st.DataObject) -> None:
     format_, texts = CASES[name]

@@ -60,7 +60,7 @@ ALL_ROWS = {
 
 
 @pytest.mark.parametrize("name", BEST)
-@settings(max_examples=examples(3), deadline=None, phases=PHASES)
+@settings(max_examples=examples(1), deadline=None, phases=PHASES)
 @given(draw=st.data())
 def test_fewer_rows_are_among_the_best(name: str, draw: st.DataObject) -> None:
     old, new = (planned(text) for text in BEST[name])
@@ -69,7 +69,7 @@ def test_fewer_rows_are_among_the_best(name: str, draw: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", ALL_ROWS)
-@settings(max_examples=examples(3), deadline=None, phases=PHASES)
+@settings(max_examples=examples(1), deadline=None, phases=PHASES)
 @given(draw=st.data())
 def test_all_rows_can_be_ranked_anew(name: str, draw: st.DataObject) -> None:
     old, new = (planned(text, CHANGES) for text in ALL_ROWS[name])
@@ -117,7 +117,7 @@ def test_what_looks_alike_is_computed_anew(name: str) -> None:
     assert edit.derivation is None
 
 
-@settings(max_examples=examples(5), deadline=None, phases=PHASES)
+@settings(max_examples=examples(2), deadline=None, phases=PHASES)
 @given(draw=st.data())
 def test_only_the_column_that_breaks_ties_last_can_be_left_out(draw: st.DataObject) -> None:
     epochs = draw.draw(data(APPEND))
@@ -167,7 +167,7 @@ WINDOWED = (
 
 
 @pytest.mark.parametrize(("where", "n"), [("", "<= 1"), ("WHERE k >= 1", "<= 3")])
-@settings(max_examples=examples(4), deadline=None, phases=PHASES)
+@settings(max_examples=examples(2), deadline=None, phases=PHASES)
 @given(draw=st.data())
 def test_the_best_of_windows(where: str, n: str, draw: st.DataObject) -> None:
     old, new = planned(WINDOWED.format("", "<= 3")), planned(WINDOWED.format(where, n))

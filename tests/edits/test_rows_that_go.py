@@ -38,7 +38,7 @@ def _edits(old: str, new: str) -> list[StateEdit]:
         ),
     ],
 )
-@settings(max_examples=examples(5), deadline=None, phases=PHASES)
+@settings(max_examples=examples(2), deadline=None, phases=PHASES)
 @given(epochs=appended())
 def test_counts_and_sums_go_on(old: str, new: str, epochs: Epochs) -> None:
     [edit] = assert_derived(planned(old, APPEND), planned(new, CHANGES), epochs)

@@ -59,6 +59,8 @@ CALLS = [
     "COUNT(*)", "COUNT(v)", "SUM(v)", "AVG(v)", "MIN(v)", "MAX(v)", "COUNT(DISTINCT v)", "SUM(DISTINCT v)", "MIN(g)",
     "SUM(v) FILTER (WHERE w > 0)", "MIN(v) FILTER (WHERE w > 0)", "COUNT(DISTINCT v) FILTER (WHERE w > 0)", "SUM(d)",
     "BOOL_OR(v > 0)", "MAX(d)", "COUNT_IF(w > 0)", "STDDEV_POP(w)", "BIT_XOR(v)",
+    "COVAR_POP(v, w)", "REGR_COUNT(v, w)", "MAX(v, 2)", "MAX_BY(g, v, 2)", "FSUM(x)", "HISTOGRAM(v)",
+    "APPROX_TOP_K(v, 1)",
 ]  # fmt: skip
 WINDOWS = [TUMBLE_10, TUMBLE_20, SHIFTED_10, HOP_5_10, HOP_5_30, HOP_10_40, CUMULATE_5_20, CUMULATE_10_20]
 ORDERS = ["v DESC", "v", "v DESC, g", "g, v", "w, v", "d DESC NULLS LAST, k"]
@@ -149,7 +151,7 @@ def ranked(draw: st.DrawFn) -> Pair:
     return query(0), query(1)
 
 
-CASES = {"groups": (groups(), 40), "windows": (windows(), 30), "ranked": (ranked(), 40)}
+CASES = {"groups": (groups(), 8), "windows": (windows(), 8), "ranked": (ranked(), 20)}
 
 
 @pytest.mark.parametrize("format_", [APPEND, CHANGES])

@@ -40,7 +40,7 @@ QUERIES = {
 
 @pytest.mark.parametrize("format_", [APPEND, CHANGES])
 @pytest.mark.parametrize("name", QUERIES)
-@settings(max_examples=examples(3), deadline=None, phases=PHASES)
+@settings(max_examples=examples(1), deadline=None, phases=PHASES)
 @given(draw=st.data())
 def test_what_is_there_is_touched_when_a_time_to_live_is_added(
     name: str, format_: str, draw: st.DataObject
@@ -58,7 +58,7 @@ def test_changed_and_removed_it_keeps_the_state(name: str, old: str, new: str) -
         assert edit.derivation is None
 
 
-@settings(max_examples=examples(4), deadline=None, phases=PHASES)
+@settings(max_examples=examples(2), deadline=None, phases=PHASES)
 @given(draw=st.data())
 def test_a_filter_keeps_the_times(draw: st.DataObject) -> None:
     old = planned(TTL + QUERIES["groups"])
@@ -68,7 +68,7 @@ def test_a_filter_keeps_the_times(draw: st.DataObject) -> None:
     assert {d.table: d.reads for d in edit.derivation.tables}[TOUCHED] == (TOUCHED,)
 
 
-@settings(max_examples=examples(4), deadline=None, phases=PHASES)
+@settings(max_examples=examples(2), deadline=None, phases=PHASES)
 @given(draw=st.data())
 def test_fewer_keys_and_a_time_to_live(draw: st.DataObject) -> None:
     old = planned("SELECT k, g, COUNT(*) AS n, MIN(v) AS m FROM bid GROUP BY k, g", CHANGES)
@@ -94,7 +94,7 @@ ROLLED_UP = {
 
 @pytest.mark.parametrize("format_", [APPEND, CHANGES])
 @pytest.mark.parametrize("name", ROLLED_UP)
-@settings(max_examples=examples(3), deadline=None, phases=PHASES)
+@settings(max_examples=examples(1), deadline=None, phases=PHASES)
 @given(draw=st.data())
 def test_groups_that_were_never_forgotten_are_rolled_up_with_their_times(
     name: str, format_: str, draw: st.DataObject
@@ -148,7 +148,7 @@ def test_a_state_that_was_forgotten_is_kept_where_nothing_is_read_again() -> Non
 
 
 @pytest.mark.parametrize("format_", [APPEND, CHANGES])
-@settings(max_examples=examples(4), deadline=None, phases=PHASES)
+@settings(max_examples=examples(2), deadline=None, phases=PHASES)
 @given(draw=st.data())
 def test_distinct_values_by_fewer_keys(format_: str, draw: st.DataObject) -> None:
     calls = "COUNT(*) AS n, COUNT(DISTINCT v) AS c, COUNT(DISTINCT v) FILTER (WHERE w > 0) AS f"

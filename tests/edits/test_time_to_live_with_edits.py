@@ -111,6 +111,7 @@ class Job:
         return sum(found.values())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("life", LIVES)
 @pytest.mark.parametrize("name", [*EDITS, *DROPPED])
 def test_nothing_was_forgotten(name: str, life: str, tmp_path: Path) -> None:
@@ -132,6 +133,7 @@ def test_nothing_was_forgotten(name: str, life: str, tmp_path: Path) -> None:
     assert not job.forgotten()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["projection", "filter on a key", "having"])
 @pytest.mark.parametrize("after", ["1 h", "5 h", None])
 @pytest.mark.parametrize("sink", [KEYED, CHANGELOG])
@@ -166,6 +168,7 @@ def test_forgotten_keys_keep_their_rows(sink: str, after: str | None, name: str,
 READ_AGAIN = ["aggregate added", "aggregate beside", "distinct added", "filter"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", READ_AGAIN)
 @pytest.mark.parametrize("after", ["1 h", None])
 def test_what_is_read_again_has_what_was_forgotten(after: str | None, name: str, tmp_path: Path) -> None:

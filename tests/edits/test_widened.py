@@ -32,7 +32,7 @@ SAME_VALUES_OF_ROWS_THAT_STAY = {
     [(APPEND, q) for q in SAME_VALUES_OF_ROWS_THAT_STAY.values()]
     + [(CHANGES, q) for q in SAME_VALUES.values()],
 )
-@settings(max_examples=examples(3), deadline=None, phases=PHASES)
+@settings(max_examples=examples(1), deadline=None, phases=PHASES)
 @given(draw=st.data())
 def test_the_same_values_in_wider_types(format_: str, query: str, draw: st.DataObject) -> None:
     old, new = planned(query, format_), planned(query, format_, **WIDER)
@@ -41,7 +41,7 @@ def test_the_same_values_in_wider_types(format_: str, query: str, draw: st.DataO
     assert "wider" in edit.reason
 
 
-@settings(max_examples=examples(5), deadline=None, phases=PHASES)
+@settings(max_examples=examples(2), deadline=None, phases=PHASES)
 @given(draw=st.data())
 def test_wider_types_and_fewer_keys(draw: st.DataObject) -> None:
     old = planned("SELECT k, g, SUM(v) AS s, MIN(d) AS m FROM bid GROUP BY k, g")

@@ -55,7 +55,7 @@ SAME_SLICES = {
 
 
 @pytest.mark.parametrize("name", SAME_SLICES)
-@settings(max_examples=examples(3), deadline=None, phases=PHASES)
+@settings(max_examples=examples(1), deadline=None, phases=PHASES)
 @given(epochs=appended(spread_s=60))
 def test_windows_are_made_of_slices_that_are_there(name: str, epochs: Epochs) -> None:
     old, new = (planned(text) for text in SAME_SLICES[name])
@@ -75,7 +75,7 @@ EARLY = {
 
 
 @pytest.mark.parametrize("name", EARLY)
-@settings(max_examples=examples(3), deadline=None, phases=PHASES)
+@settings(max_examples=examples(1), deadline=None, phases=PHASES)
 @given(epochs=appended(spread_s=60))
 def test_windows_that_are_given_early(name: str, epochs: Epochs) -> None:
     old, new = (planned(f"{text} EMIT CHANGES") for text in EARLY[name])
@@ -138,14 +138,14 @@ _SECONDS = st.integers(1, 6)
 
 @st.composite
 def windows(draw: st.DrawFn) -> WindowSpec:
-    kind = draw(st.sampled_from(list(WindowKind)))
+    kind = draw(st.sampled_from([WindowKind.TUMBLE, WindowKind.HOP, WindowKind.CUMULATE]))
     slide = draw(_SECONDS)
     times = draw(st.integers(1, 4))
     size = {WindowKind.TUMBLE: slide, WindowKind.CUMULATE: slide * times}.get(kind, draw(_SECONDS) * 2)
     return WindowSpec(kind, size, slide, draw(st.integers(-3, 3)))
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(windows(), windows())
 def test_slices_suffice_is_what_the_operators_keep(old: WindowSpec, new: WindowSpec) -> None:
     times = np.arange(200, 600)

@@ -46,9 +46,9 @@ def test_other_sinks_of_an_epoch_that_could_not_be_printed(tmp_path: Path) -> No
 
 
 def test_what_is_wrong_is_told_where_json_can_not_be(tmp_path: Path) -> None:
-    pipeline(tmp_path, "SELECT 1")
+    pipeline(tmp_path, "SELECT nothing")
     with Path("/dev/full").open("w") as full:
-        assert "error[SQL100]" in clean(sqlstream(tmp_path, "check", "p.sql", "--json", stdout=full), 1)
+        assert "error[SQL010]" in clean(sqlstream(tmp_path, "check", "p.sql", "--json", stdout=full), 1)
 
 
 def test_a_run_does_not_need_its_standard_error(tmp_path: Path) -> None:
@@ -104,7 +104,9 @@ def test_characters_that_the_terminal_does_not_have(tmp_path: Path) -> None:
     done = in_shell(tmp_path, "sqlstream run p.sql", **ASCII)
     clean(done, 0)
     assert done.stdout.splitlines()[1].split() == ["+I", "\\xe4\\u4e2d", "1"]
-    (tmp_path / "q.sql").write_text("SELECT 'ü'")
+    (tmp_path / "q.sql").write_text(
+        "CREATE TABLE t (ü INT) WITH ('connector' = 'filesystem', 'format' = 'json'); SELECT ü FROM t"
+    )
     done = in_shell(tmp_path, "sqlstream check q.sql --json", **ASCII)
     clean(done, 1)
     assert "…" in json.loads(done.stdout)["diagnostics"][0]["help"]

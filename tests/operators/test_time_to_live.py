@@ -215,7 +215,7 @@ epochs = st.lists(st.tuples(st.integers(0, 9), rows_of_an_epoch), min_size=1, ma
 
 
 @pytest.mark.parametrize("kind", SPECS)
-@settings(max_examples=examples(8))
+@settings(max_examples=examples(4))
 @given(epochs, st.sampled_from([2, 3, 5, 200]))
 @example([(0, [("a", 1, 1)]), (4, [("b", 1, 1)]), (4, [("a", 2, 1)]), (1, [("a", 1, -1)])], 3)
 def test_a_key_that_nothing_touches_starts_from_nothing(

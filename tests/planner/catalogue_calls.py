@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 import duckdb
 
 from sqlstream_planner.expressions.functions import catalogue
-from sqlstream_planner.expressions.functions.catalogue import Function, FunctionKind, Overload
+from sqlstream_planner.expressions.functions.catalogue import Function, FunctionKind
+from sqlstream_planner.expressions.oracle import Signature
 from tests.planner.typing_referee import COLUMNS
 
 ROWS: dict[str, tuple[str, ...]] = {
@@ -157,6 +158,8 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
 #: How big the answer of these is depends on a number, which must be small.
 _SIZED = frozenset(
     {
+        "approx_top_k",
+        "reservoir_quantile",
         "lpad",
         "rpad",
         "repeat",
@@ -184,7 +187,7 @@ def functions() -> Iterator[Function]:
             yield function
 
 
-def calls(function: Function, overload: Overload) -> list[str]:
+def calls(function: Function, overload: Signature) -> list[str]:
     """Calls with columns, each constant in each place, NULL in each place, and each number of arguments."""
     wanted = [*overload.parameters, *([overload.variadic] * 2 if overload.variadic else [])]
     if any(w not in _ARGUMENTS for w in wanted):
@@ -196,7 +199,7 @@ def calls(function: Function, overload: Overload) -> list[str]:
         for argument in (*given[place], "NULL") if w != "LAMBDA" else given[place]:
             found += [[*base[:place], argument, *base[place + 1 :]] for base in (first, last)]
     found.append(["NULL" if w != "LAMBDA" else "lambda x: x" for w in wanted])
-    found += [first[:count] for count in range(len(overload.parameters) - overload.optional, len(wanted))]
+    found += [first[:count] for count in range(len(overload.parameters), len(wanted))]
     return list(dict.fromkeys(text for arguments in found if (text := _written(function.name, arguments))))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -25,7 +26,10 @@ from sqlstream_planner.aggregates.kept_values import holistic
 from sqlstream_planner.aggregates.parts import AS_LIST, argument, filter_of, over_distinct
 from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.logical import Aggregate, AggregateCall, walk
-from tests.properties.updating import TABLE, check
+from tests.duckdb_batch import empty_duckdb
+from tests.properties.in_process import run_here
+from tests.properties.referee import assert_same
+from tests.properties.updating import TABLE, check, collecting, fetched, plan
 
 _WINDOW = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND))"
 #: Each row of `t` that comes changes a row of this.
@@ -35,8 +39,8 @@ SETTINGS = {
     "append-only": "SELECT k, {} FROM t GROUP BY k",
     "retracting": f"SELECT k, {{}} FROM {_UPDATING} AS q GROUP BY GROUPING SETS ((k), ())",
 }
-#: One of these a function takes: a number, a truth value, two columns, a share, a separator.
-_ARGUMENTS = ("v", "b", "s, v", "x, 0.25")
+#: One of these a function takes: a number, a truth value, two columns, two numbers, a share, a count, bins.
+_ARGUMENTS = ("v", "b", "coalesce(s, 'none'), v", "x, v", "x, 0.25", "v, 2", "v, [0, 2]")
 
 
 def _rows() -> list[dict[str, Any]]:
@@ -106,8 +110,12 @@ def _mistakes(query: str) -> str:
     return ""
 
 
-#: COLLECT(x) is a spelling of LIST(x) with a FILTER, COUNT_STAR() is COUNT(*).
-_NOT_WRITTEN = {"collect", "count_star"}
+#: COLLECT(x) is a spelling of LIST(x) with a FILTER, COUNT_STAR() is COUNT(*); others are calls of functions by their names.
+_NOT_WRITTEN = {"collect", "count_star"} | {
+    name
+    for f in registry.AGGREGATES.values()
+    for name in (f.with_count, *(variant for _, variant in f.in_order))
+}
 WRITTEN = [f for f in registry.AGGREGATES.values() if f.name not in _NOT_WRITTEN]
 
 
@@ -134,7 +142,7 @@ LEAVING = f"SELECT k, {{}} FROM {_UPDATING} AS q WHERE v IS NULL OR v < 3 GROUP 
 @pytest.mark.parametrize("rows", FEW)
 @pytest.mark.parametrize("start", range(0, len(WRITTEN), 20))
 def test_every_function_over_hardly_any_rows(start: int, rows: str, tmp_path: Path) -> None:
-    calls = [form for function in WRITTEN[start : start + 20] for form in _forms(function)]
+    calls = [form for function in WRITTEN[start : start + 20] for form in _forms(function)[::2]]
     items = ", ".join(f"{call} AS z{n}" for n, call in enumerate(calls))
     check(tmp_path / "p", LEAVING.format(items), FEW[rows], rows_per_epoch=1, parallelism=1)
 
@@ -281,13 +289,15 @@ NEW = (PAIRS, TOTAL, SHAPE)
 
 @pytest.fixture
 def new_functions(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """DuckDB has these; here they become known to the planner, by their records alone."""
+    """DuckDB has these; here they become known to the planner by these records alone, and not by its own."""
+    rest = {name: f for name, f in registry.AGGREGATES.items() if name not in {new.name for new in NEW}}
+    monkeypatch.setattr(registry, "AGGREGATES", rest)
     for function in NEW:
         assert registry.find(function.name) is None
         assert "can't be run yet" in _mistakes(
             SETTINGS["append-only"].format(f"{function.name}(v{', v' if function is PAIRS else ''}) AS z")
         )
-    monkeypatch.setattr(registry, "AGGREGATES", {**registry.AGGREGATES, **{f.name: f for f in NEW}})
+    monkeypatch.setattr(registry, "AGGREGATES", {**rest, **{f.name: f for f in NEW}})
     _arguments.cache_clear()
     yield
     _arguments.cache_clear()
@@ -300,6 +310,72 @@ def test_a_new_function_is_its_record(setting: str, tmp_path: Path) -> None:
     calls = [form for function in NEW for form in _forms(function)]
     calls += ["regr_count(v, x)", "regr_count(DISTINCT v, x)", "regr_count(DISTINCT v, x) FILTER (WHERE b)"]
     _check(tmp_path, setting, calls)
+
+
+#: Calls that functions with several forms have beside their plain one.
+VARIANTS = [
+    *("MIN(v, 2)", "MAX(v, 3)", "MAX(s, 2) FILTER (WHERE v < 3)", "MIN(DISTINCT v, 3)", "MAX(DISTINCT x, 2)"),
+    *("ARG_MIN(s, v, 2)", "MAX_BY(v, s, 4)", "ARG_MAX(DISTINCT s, v, 2)", "MIN_BY(x, v, 1) FILTER (WHERE b)"),
+    *("MIN_BY(s, v)", "MAX_BY(DISTINCT s, v)", "MAX(NULL, 2)", "ARG_MAX(NULL, v, 2)", "MIN([v], 2)", "ARG_MIN(b, [v], 3)"),
+    *("FIRST(v ORDER BY s)", "LAST(v ORDER BY s)", "FIRST(s ORDER BY v DESC)", "LAST(s ORDER BY v DESC NULLS FIRST)"),
+    *("LAST_VALUE(s ORDER BY v)", "FIRST(x ORDER BY s, v) FILTER (WHERE b)", "LAST(DISTINCT v ORDER BY v)"),
+    *("HISTOGRAM(s)", "HISTOGRAM(DISTINCT x)", "HISTOGRAM(v, [0, 2])", "HISTOGRAM_EXACT(v, [0, 2])"),
+    *("HISTOGRAM(v, [3, 1]) FILTER (WHERE b)", "APPROX_TOP_K(s, 1)", "APPROX_TOP_K(DISTINCT v, 2)"),
+    *("APPROX_COUNT_DISTINCT(s)", "APPROX_COUNT_DISTINCT(v) FILTER (WHERE b)", "APPROX_QUANTILE(v, [0.1, 0.9])"),
+    *("APPROX_QUANTILE(d, 0.3)", "RESERVOIR_QUANTILE(v, 0.3)", "APPROX_PERCENTILE(v, 0.3)", "ARBITRARY(s)"),
+    *("WAVG(v, x)", "WAVG(DISTINCT v, x)", "GEOMETRIC_MEAN(v)", "KAHAN_SUM(x)", "REGR_COUNT(d, v)", "CORR(v, v)"),
+    *("COVAR_SAMP(DISTINCT x, v)", "REGR_SLOPE(v, x) FILTER (WHERE v < 3)", "REGR_INTERCEPT(d, v)"),
+    *("JSON_GROUP_ARRAY(s)", "JSON_GROUP_ARRAY(v ORDER BY s DESC)", "JSON_GROUP_ARRAY(DISTINCT v)"),
+    *("JSON_GROUP_ARRAY(d) FILTER (WHERE v > 5)", "JSON_GROUP_ARRAY({'a': v, 'b': [s]})"),
+    "JSON_GROUP_OBJECT(k, v)",
+    *("JSON_GROUP_OBJECT(coalesce(s, 'none'), v)", "JSON_GROUP_OBJECT(DISTINCT coalesce(v, 0), s)"),
+    *("JSON_ARRAYAGG(s)", "JSON_ARRAYAGG(v NULL ON NULL)", "JSON_ARRAYAGG(v ORDER BY v DESC ABSENT ON NULL)"),
+    *("JSON_OBJECTAGG(KEY coalesce(s, '') VALUE v ABSENT ON NULL)", "JSON_OBJECTAGG(coalesce(s, '') VALUE [v])"),
+    "JSON_GROUP_STRUCTURE({'a': v})",
+]  # fmt: skip
+
+
+#: Calls that mean here what DuckDB says of the same text, though the referee asks in other words.
+AS_WRITTEN = [
+    *("GEOMEAN(v)", "GEOMEAN(x)", "GEOMETRIC_MEAN(k)", "WAVG(v, x)", "WEIGHTED_AVG(d, v)", "FSUM(x)", "FAVG(x)"),
+    "KURTOSIS_POP(v)",
+    *("MAX(s, 2)", "MIN(v, 3)", "MIN(DISTINCT v, 3)", "APPROX_TOP_K(k, 2)", "FIRST(v ORDER BY ts)", "LAST(v ORDER BY ts)"),
+    *("CORR(x, v)", "COVAR_POP(x, v)", "COVAR_SAMP(v, x)", "REGR_SLOPE(v, d)", "REGR_INTERCEPT(v, k)", "REGR_R2(v, x)"),
+    *("REGR_SXX(v, d)", "REGR_SYY(v, d)", "REGR_SXY(v, d)", "REGR_AVGX(v, d)", "REGR_AVGY(v, d)", "REGR_COUNT(x, d)"),
+    *("CORR(DISTINCT v, k)", "REGR_SLOPE(x, v) FILTER (WHERE b)", "HISTOGRAM(s)", "HISTOGRAM(v, [0, 2])"),
+    *("JSON_GROUP_ARRAY(k)", "JSON_GROUP_OBJECT(k, k)", "JSON_GROUP_STRUCTURE({'a': v})"),
+    "JSON_GROUP_ARRAY({'a': [1, NULL]})",
+    *("APPROX_COUNT_DISTINCT(v)", "APPROX_QUANTILE(k, 0.5)", "ARG_MAX(v, ts, 3)", "ARG_MIN(v, ts, 3)"),
+    *("JSON_GROUP_ARRAY(CAST('{\"a\": [1,   2]}' AS JSON)) FILTER (WHERE v = 5)", "JSON_GROUP_OBJECT('\"', 1e300)"),
+    "JSON_GROUP_ARRAY(CAST('inf' AS DOUBLE)) FILTER (WHERE v = 5)",
+]  # fmt: skip
+
+
+def test_forms_that_duckdb_answers_as_they_are_written(tmp_path: Path) -> None:
+    """DuckDB takes FILTER with none of its macros: there a WHERE says it."""
+    (tmp_path / "rows.json").write_text("".join(json.dumps(row) + "\n" for row in _rows()))
+    types = "{k: 'INT', s: 'VARCHAR', v: 'BIGINT', d: 'DECIMAL(10, 2)', x: 'DOUBLE', b: 'BOOLEAN', ts: 'TIMESTAMP'}"
+    items = ", ".join(f"{call} AS z{n}" for n, call in enumerate(AS_WRITTEN))
+    planned = plan(tmp_path / "p", SETTINGS["retracting"].format(items), _rows())
+    with collecting() as collected:
+        run_here(planned, tmp_path / "p", parallelism=2, rows_per_epoch=7)
+    wanted: list[dict[Any, Any]] = []
+    with empty_duckdb() as con:
+        con.execute(f"CREATE TABLE t AS FROM read_json('{tmp_path}/rows.json', columns = {types})")
+        for call in AS_WRITTEN:
+            plain, _, where = call.partition(" FILTER ")
+            rows = f"(FROM {_UPDATING} AS t WHERE {where[7:-1] or 'TRUE'})"
+            query = f"SELECT k, {plain} AS z FROM {rows} AS q GROUP BY GROUPING SETS ((k), ())"
+            wanted.append(dict(fetched(con, query)))
+    given = collected.folded("out")
+    assert len(given) == 4
+    for row in given:
+        assert_same([row], [(row[0], *(each.get(row[0]) for each in wanted))])
+
+
+@pytest.mark.parametrize("setting", ["a window", "retracting"])
+def test_forms_of_functions(setting: str, tmp_path: Path) -> None:
+    _check(tmp_path, setting, VARIANTS)
 
 
 #: A separator is text, whatever stands in it.

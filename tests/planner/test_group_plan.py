@@ -182,7 +182,7 @@ _SOME_CALLS = st.lists(st.sampled_from(list(CALLS.values())), max_size=5, unique
 
 
 @MODES
-@settings(max_examples=examples(10))
+@settings(max_examples=examples(5))
 @given(data=st.data())
 def test_random_rows(data: st.DataObject, retracting: bool) -> None:
     """Some aggregates over random rows: after every epoch by the operators, at the end by the SQL alone."""

@@ -6,6 +6,7 @@ import pytest
 
 from sqlstream.connectors.registry import REGISTERED
 from sqlstream.planning import plan_file
+from sqlstream_planner.catalog.lookup_options import LOOKUP_OPTIONS
 from sqlstream_planner.catalog.script import read_catalog
 from sqlstream_planner.identity.source import SourceIdentity, source_identity
 from sqlstream_planner.sql.parse import parse_file
@@ -83,6 +84,7 @@ def test_every_option_counts_unless_its_descriptor_says_otherwise() -> None:
         "source.settle-time",
         "scan.parallelism",
         "rows-per-second",
+        *(option.name for option in LOOKUP_OPTIONS),
     }
     datagen = REGISTERED.descriptors["datagen"]
     assert next(o for o in datagen.options if o.name == "rows-per-second").changes_rows

@@ -26,7 +26,7 @@ def parsed(text: str) -> exp.Expr:
     return sqlglot.parse_one(text, read="duckdb")
 
 
-@settings(max_examples=examples(50))
+@settings(max_examples=examples(25))
 @given(st.lists(st.none() | _TIMES, min_size=1, max_size=12), st.sampled_from(_FORMATS))
 @example([datetime(1970, 1, 1), datetime(1969, 12, 31, 23, 59, 59, 999999), None], "%Y-%m-%d %H:%M")
 def test_the_same_groups(times: list[datetime | None], layout: str) -> None:

@@ -30,7 +30,7 @@ def rows_of(sql: str) -> Counter[tuple[Any, ...]]:
     return Counter(DUCK.sql(sql).fetchall())
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     st.lists(st.tuples(small, small, st.sampled_from([None, "a", "b"])), max_size=20),
     st.sampled_from([(), ("k",), ("k", "w")]),

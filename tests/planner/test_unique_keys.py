@@ -90,3 +90,27 @@ def test_ends_of_other_windows_are_no_key() -> None:
 )
 def test_coalesce_keeps_apart_what_is_never_null(type_: str, item: str, key: str, holds: bool) -> None:
     assert is_key(type_, f"SELECT {item}, SUM(a) FROM t GROUP BY {key}") == holds
+
+
+SUBQUERIES = [
+    "(SELECT MAX(i.a) FROM t AS i WHERE i.k = g.k)",
+    "(SELECT COUNT(*) FROM t AS i WHERE i.a < g.n)",
+    "(SELECT MAX(a) FROM t)",
+    "CASE WHEN g.k IN (SELECT k FROM t WHERE a > 1) THEN 1 ELSE 0 END",
+    "CASE WHEN EXISTS (SELECT 1 FROM t AS i WHERE i.n > g.n) THEN 1 ELSE 0 END",
+]
+
+
+@pytest.mark.parametrize("value", SUBQUERIES)
+def test_the_value_of_a_subquery_beside_a_row_leaves_its_key(value: str) -> None:
+    groups = "(SELECT k, MAX(n) AS n, MAX(m) AS m FROM t GROUP BY k) AS g"
+    assert is_key("STRING", f"SELECT k, {value} FROM {groups}")
+    assert not is_key("BIGINT", f"SELECT m, {value} FROM {groups}")
+
+
+@pytest.mark.parametrize("condition", ["EXISTS", "NOT EXISTS"])
+def test_rows_that_a_subquery_lets_pass_have_their_key(condition: str) -> None:
+    groups = "(SELECT k, MAX(n) AS n FROM t GROUP BY k) AS g"
+    assert is_key(
+        "STRING", f"SELECT k, n FROM {groups} WHERE {condition} (SELECT 1 FROM t AS i WHERE i.a < g.n)"
+    )

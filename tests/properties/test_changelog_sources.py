@@ -23,7 +23,7 @@ from tests.properties.in_process import run_here
 from tests.properties.referee import Rows, assert_same
 from tests.properties.updating import batch_of, collecting
 
-_BOUNDED = settings(max_examples=examples(12), deadline=None)
+_BOUNDED = settings(max_examples=examples(6), deadline=None)
 Change = tuple[str, dict[str, Any]]
 Row = tuple[Any, ...]
 

@@ -21,7 +21,7 @@ from tests.properties.query_generator import queries, rows
 from tests.properties.updating import batch, plan
 
 _BOUNDED = settings(
-    max_examples=examples(20),
+    max_examples=examples(10),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

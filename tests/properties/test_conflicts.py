@@ -28,7 +28,7 @@ CREATE TABLE out (k INT, n BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH ('connecto
 """
 DATABASE = TABLE.replace("'blackhole'", "'duckdb', 'path' = 'out.duckdb', 'table-name' = 'result'")
 _BOUNDED = settings(
-    max_examples=examples(12),
+    max_examples=examples(6),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

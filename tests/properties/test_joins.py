@@ -77,6 +77,24 @@ QUERIES = {
     "union of joins": "SELECT v FROM t JOIN u ON t.k = u.k UNION ALL SELECT w FROM t RIGHT JOIN u ON t.k = u.k",
     "on true": "SELECT v, w FROM t LEFT JOIN u ON TRUE",
     "on nothing": "SELECT v, w FROM t LEFT JOIN u ON FALSE",
+    "three by one key, outer": "SELECT t.v, u.w, c.id FROM t LEFT JOIN u ON t.k = u.k LEFT JOIN c ON c.k = "
+    "t.k AND c.v < t.v",
+    "three by one key, of changes": "SELECT t.v, u.w, c.id FROM c LEFT JOIN u ON c.k = u.k RIGHT JOIN t ON "
+    "t.k = c.k AND t.v > 0",
+    "three by one key, semi and anti": "SELECT * FROM t SEMI JOIN u ON t.k = u.k ANTI JOIN c ON c.k = t.k",
+    "by one key, computed": "SELECT j.v, j.w, c.id FROM (SELECT t.k AS tk, v, w FROM t JOIN u ON t.k = u.k "
+    "WHERE w > 0) AS j "
+    "FULL JOIN c ON c.k = j.tk",
+    "joins of one key joined": "WITH j AS (SELECT t.k, v, w FROM t JOIN u ON t.k = u.k) SELECT a.v, b.w FROM "
+    "j AS a JOIN j AS b "
+    "ON a.k = b.k AND a.w < b.w",
+    "beside one row": "SELECT t.v, x.m FROM t CROSS JOIN (SELECT MAX(w) AS m FROM u) AS x",
+    "beside one row that may lack": "SELECT t.v, x.w FROM t LEFT JOIN (SELECT w, k FROM u ORDER BY w DESC, k LIMIT 1) AS x "
+    "ON t.v < x.w",
+    "beside one row, right": "SELECT x.m, c.id, c.v FROM (SELECT SUM(w) AS m FROM u) AS x RIGHT JOIN c ON x.m > c.v",
+    "beside one row, anti": "SELECT * FROM c ANTI JOIN (SELECT SUM(w) AS m FROM u) AS x ON x.m > c.v",
+    "two beside two rows": "SELECT g.k, g.n, x.m, y.h FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) AS g "
+    "JOIN (SELECT AVG(v) AS m FROM c) AS x ON g.n > x.m CROSS JOIN (SELECT MAX(w) AS h FROM u) AS y",
     "not distinct": "SELECT v, w FROM t JOIN u ON t.k IS NOT DISTINCT FROM u.k",
     "filtered above": "SELECT j.v, j.w FROM (SELECT t.k AS k, v, w FROM t LEFT JOIN u ON t.k = u.k) AS j "
     "WHERE j.k > 1 AND j.w IS NULL",
@@ -223,7 +241,7 @@ inputs = st.builds(
 
 
 @settings(
-    max_examples=examples(5),
+    max_examples=examples(2),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

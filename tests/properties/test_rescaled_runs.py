@@ -32,7 +32,7 @@ from tests.properties.updating import batch, collecting, plan
 Layout = tuple[int, int]
 LAYOUTS = st.tuples(st.integers(1, 4), st.sampled_from([4, 7, 64, 128, 1000]))
 _BOUNDED = settings(
-    max_examples=examples(15),
+    max_examples=examples(7),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -100,6 +100,7 @@ def check(
         assert_same(collected.folded("out"), batch(folder, planned, data))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", QUERIES)
 def test_updating_queries(name: str, tmp_path: Path) -> None:
     layouts = [(2, 128), (3, 64 + len(name)), (4, 5)]

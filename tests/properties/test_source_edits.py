@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -81,6 +82,7 @@ def goes_on(folder: Path, old: Planned, new: Planned, cut: int) -> None:
     assert told == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("name", COLUMNS)
 @pytest.mark.parametrize("format_", ["json", "parquet", "changelog-json"])
@@ -168,6 +170,7 @@ def given(collected: Collected) -> dict[int, tuple[int, int]]:
     return {int((start - START).total_seconds()): (int(c), int(s)) for start, c, s in rows}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("cut", [1, 4, 7, 11, 15])
 @pytest.mark.parametrize(("before", "after"), [(5, 20), (20, 5), (5, 0), (0, 30), (15, 15)])
 def test_another_delay_of_the_watermark(before: int, after: int, cut: int, tmp_path: Path) -> None:
@@ -203,3 +206,30 @@ def test_windows_that_the_end_of_the_input_has_given_stay_given(
         assert given(collected) == model(
             [*first, *later], [before] * len(first) + [after] * len(later), closed
         )
+
+
+# -------------------------------------------------------------------------------------------- wider types (10)
+
+
+def test_what_a_file_has_behind_a_declared_type_is_read_again(tmp_path: Path) -> None:
+    """A Parquet file may have DOUBLE where FLOAT is declared: what was read as a FLOAT says nothing of it as a DOUBLE."""
+    (tmp_path / "in").mkdir()
+    values = {"k": [n % 3 for n in range(20)], "v": [n / 10 for n in range(20)]}
+    pq.write_table(pa.table(values), tmp_path / "in/0.parquet")
+
+    def of(type_: str) -> Planned:
+        (tmp_path / "p.sql").write_text(
+            f"CREATE TABLE t (k INT, v {type_}) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'parquet');\n"
+            "CREATE TABLE out (k INT, n BIGINT, m DOUBLE, PRIMARY KEY (k) NOT ENFORCED) "
+            "WITH ('connector' = 'duckdb', 'path' = 'out.duckdb');\n"
+            "INSERT INTO out SELECT k, COUNT(*), MAX(v) FROM t GROUP BY k;\n"
+        )
+        return plan_file(tmp_path / "p.sql")
+
+    old, new = of("FLOAT"), of("DOUBLE")
+    [edit] = decide(old.physical, new.physical, new.state_nodes)
+    assert edit.verdict is Verdict.BACKFILL
+    run_here(old, tmp_path, rows_per_epoch=4, max_epochs=3, sql=old.masked_sql)
+    run_here(new, tmp_path, rows_per_epoch=4, sql=new.masked_sql)
+    with duckdb.connect(str(tmp_path / "out.duckdb"), read_only=True) as con:
+        assert sorted(con.sql("SELECT * FROM out").fetchall()) == [(0, 7, 1.8), (1, 7, 1.9), (2, 6, 1.7)]

@@ -60,6 +60,7 @@ CASES: dict[str, tuple[list[Step], int]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("what", ["COUNT(*)", "COUNT(v + 1)"])
 @pytest.mark.parametrize("name", CASES)
 def test_a_count(name: str, what: str, tmp_path: Path) -> None:

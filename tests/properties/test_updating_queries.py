@@ -18,7 +18,7 @@ from tests.properties.updating import batch, check, plan
 from tests.properties.verbatim import COLUMNS, verbatim
 
 _BOUNDED = settings(
-    max_examples=examples(40),
+    max_examples=examples(20),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -167,6 +167,7 @@ def test_the_batch_of_random_queries_is_what_duckdb_makes_of_the_text(
         as_written(Path(folder), query, data, query)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rows_per_epoch", [None, 3])
 @pytest.mark.parametrize("name", QUERIES)
 def test_every_epoch_folds_to_the_batch(name: str, rows_per_epoch: int | None, tmp_path: Path) -> None:

@@ -19,7 +19,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from sqlstream.planning import plan_file
 from sqlstream.runtime.loop.progress import EpochReport
+from sqlstream_planner.diagnostics import DiagnosticError
 from tests.examples import examples
 from tests.properties import updating
 from tests.properties.in_process import run_here
@@ -32,7 +34,7 @@ CREATE TABLE t (k INT, v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTER
 WITH ('connector' = 'filesystem', 'path' = 'input', 'format' = 'json');
 """
 _BOUNDED = settings(
-    max_examples=examples(15),
+    max_examples=examples(7),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -296,3 +298,31 @@ def test_early_results_over_windows_that_are_given_once(size: int | None, tmp_pa
     assert reports[-1].state_rows == 0
     if size is not None:
         assert sum(report.rows_written.get("out", 0) > 0 for report in reports) > 4  # results came early
+
+
+RANKED = (
+    f"SELECT {{columns}} FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY v DESC, k) AS rn "
+    f"FROM TABLE({WINDOWS[0].sql})) WHERE rn <= 3"
+)
+
+
+@pytest.mark.parametrize("size", [None, 3])
+def test_windows_behind_the_best_of_windows_go_by_their_window(size: int | None, tmp_path: Path) -> None:
+    ranked = RANKED.format(columns="k, v, window_time AS wt")
+    query = (
+        f"SELECT window_end, COUNT(*) AS c FROM TABLE(TUMBLE(TABLE ({ranked}), DESCRIPTOR(wt), INTERVAL '30' SECOND)) "
+        "GROUP BY window_start, window_end"
+    )
+    with mock.patch.object(updating, "TABLE", TABLE):
+        check(tmp_path, query, rows_at(*range(0, 100, 2)), rows_per_epoch=size, every=False)
+
+
+def test_their_own_time_is_over_when_they_come(tmp_path: Path) -> None:
+    """The watermark has passed it: smaller windows over it took all of them for late."""
+    ranked = RANKED.format(columns="k, v, ts")
+    query = (
+        f"SELECT window_end, COUNT(*) AS c FROM TABLE(TUMBLE(TABLE ({ranked}), DESCRIPTOR(ts), INTERVAL '2' SECOND)) "
+        "GROUP BY window_start, window_end"
+    )
+    with pytest.raises(DiagnosticError, match="the watermark has passed `ts`"):
+        plan_file(f"{TABLE}CREATE TABLE o WITH ('connector' = 'blackhole') AS {query};", file="p.sql")

@@ -15,8 +15,8 @@ from tests.examples import examples
 from tests.properties.referee import Pipeline, assert_same
 from tests.properties.strategies import AGGREGATES, KEYS, ORDERED, WindowClause, files, windows
 
-_MORE = settings(max_examples=examples(12), deadline=None)
-_BOUNDED = settings(max_examples=examples(9), deadline=None)
+_MORE = settings(max_examples=examples(6), deadline=None)
+_BOUNDED = settings(max_examples=examples(4), deadline=None)
 Files = list[list[dict[str, Any]]]
 #: Grouped by `b`, which was the name of a lambda's parameter in the SQL that merges STDDEV.
 SECONDS = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND))"

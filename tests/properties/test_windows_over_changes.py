@@ -28,7 +28,7 @@ from tests.properties.test_window_emission import DELAY_S, START, WINDOWS, Windo
 from tests.properties.updating import batch_of, collecting
 
 Change = tuple[str, dict[str, Any]]
-_BOUNDED = settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_BOUNDED = settings(max_examples=examples(6), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def table(*, keyed: bool, lateness_s: int = 0) -> str:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from sqlstream.connectors.api import (
     BadRow,
     ConnectorContext,
+    Dimension,
     Limits,
     Position,
     SinkPart,
@@ -27,7 +28,14 @@ from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream.runtime.tasks.task_program import Connectors
 from sqlstream_operators.duck.session import DuckSession
-from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec, WindowKind, WindowSpec
+from sqlstream_operators.plan.spec import (
+    DimensionSpec,
+    PhysicalPlan,
+    SinkSpec,
+    SourceSpec,
+    WindowKind,
+    WindowSpec,
+)
 from tests.operators.pipelines import Row, table_of, window_plan
 
 EPOCH = datetime(1970, 1, 1)
@@ -138,6 +146,9 @@ class World:
 
     def sink(self, spec: SinkSpec, context: ConnectorContext) -> FileSink:
         return self.the_sink
+
+    def dimension(self, spec: DimensionSpec, context: ConnectorContext) -> Dimension:
+        raise AssertionError("nothing is looked up")
 
     @property
     def state(self) -> Path:

@@ -36,6 +36,7 @@ CASES = [
 IDS = ["groups", "distinct", "top", "last", "top-of-groups", "groups-of-groups", "global", "select-distinct"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("query", "columns", "relation", "names"), CASES, ids=IDS)
 def test_an_answer_is_duckdbs(query: str, columns: str, relation: str, names: str, tmp_path: Path) -> None:
     world = World(tmp_path, query, columns)

@@ -16,6 +16,7 @@ from sqlstream.planning import plan_file
 from sqlstream.runtime.api import run_pipeline
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream_planner.diagnostics import DiagnosticError
+from tests.examples import is_long
 from tests.runtime.support import Crash, crash_at
 
 KEYS, ROWS, FILE = 400, 1_600, 400
@@ -111,10 +112,11 @@ def test_a_damaged_file_is_told_or_has_no_effect(broken_off: Path, tmp_path: Pat
     by_kind = [[n for n in names if n.split("/")[1] == kind] for kind in sorted(kinds)]
     names = [name for of_kind in by_kind for name in dict.fromkeys([*of_kind[:1], *of_kind[-3:]])]
     told: Counter[str] = Counter()
-    for name in names:
+    for place, name in enumerate(names):
         content = (broken_off / name).read_bytes()
         for number, bad in enumerate(damaged(content, rng)):
-            if bad == content:
+            # In CI each file is damaged in one way, and the files of a kind in turn in all.
+            if bad == content or ((number + place) % 3 and not is_long()):
                 continue
             folder = tmp_path / "case"
             shutil.copytree(broken_off, folder)

@@ -70,10 +70,15 @@ _PAIR = np.dtype([("low", "<u8"), ("high", "<i8")])
 
 def encode_rows(table: pa.Table, fields: Sequence[StateField], version: int = 0) -> list[bytes]:
     """The value bytes of each row of `table` (it has the columns of `fields`), marked with id `version`."""
+    return to_bytes(packed_rows(table, fields, version))
+
+
+def packed_rows(table: pa.Table, fields: Sequence[StateField], version: int = 0) -> U8 | pa.Array:
+    """What `encode_rows` gives as a matrix or binary array."""
     columns = [conform(table.column(field.name), to_arrow(field.type)) for field in fields]
     head = np.frombuffer(_varint(version), np.uint8)
     heads = np.broadcast_to(head, (table.num_rows, len(head)))
-    return to_bytes(_encode(columns, [field.type for field in fields], heads))
+    return _encode(columns, [field.type for field in fields], heads)
 
 
 def decode_rows(
@@ -88,9 +93,16 @@ def decode_rows(
     if a value has an unknown id or is not well formed.
     """
     versions = {0: fields} if versions is None else versions
-    if not values:
+    return decode_packed(from_list(values), fields, versions)
+
+
+def decode_packed(
+    values: pa.Array, fields: Sequence[StateField], versions: Mapping[int, Sequence[StateField]]
+) -> pa.Table:
+    """See `decode_rows`, of values in a binary array."""
+    if not len(values):
         return _schema_of(fields).empty_table()
-    offsets, data = parts(from_list(values))
+    offsets, data = parts(values)
     starts, limits = offsets[:-1], offsets[1:]
     ids, starts = _read_varints(data, starts, limits)
     return _decode_versions(data, ids, starts, limits, fields, versions)
@@ -119,10 +131,16 @@ def decode_lists(
     versions: Mapping[int, Sequence[StateField]] | None = None,
 ) -> tuple[pa.Table, I64]:
     """The rows of all lists, one list after the other, and the number of rows of each; see `decode_rows`."""
-    versions = {0: fields} if versions is None else versions
-    if not values:
-        return decode_rows([], fields, versions), np.zeros(0, np.int64)
-    offsets, data = parts(from_list(values))
+    return decode_packed_lists(from_list(values), fields, {0: fields} if versions is None else versions)
+
+
+def decode_packed_lists(
+    values: pa.Array, fields: Sequence[StateField], versions: Mapping[int, Sequence[StateField]]
+) -> tuple[pa.Table, I64]:
+    """See `decode_lists`, of values in a binary array."""
+    if not len(values):
+        return decode_packed(values, fields, versions), np.zeros(0, np.int64)
+    offsets, data = parts(values)
     ids, starts = _read_varints(data, offsets[:-1], offsets[1:])
     limits = offsets[1:]
     if bool((starts + 4 > limits).any()):

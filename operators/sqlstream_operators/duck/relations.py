@@ -56,6 +56,13 @@ class Relations:
         with self._readable(inputs):
             return self._duck.write_json(sql, target, parameters)
 
+    def query(
+        self, sql: str, inputs: Sequence[str], parameters: Mapping[str, Any] | None = None
+    ) -> tuple[pa.Table, Schema]:
+        """The result of one more query, and its columns."""
+        with self._readable(inputs):
+            return self._duck.query_typed(sql, parameters=parameters)
+
     def _run(self, sql: str, inputs: Sequence[str]) -> tuple[pa.Table, Schema]:
         with self._readable(inputs):
             return self._duck.query_typed(sql)

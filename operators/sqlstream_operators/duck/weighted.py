@@ -73,6 +73,8 @@ def consolidated(duck: DuckSession, rows: pa.Table, schema: Schema) -> pa.Table:
 
 
 def negated(rows: pa.Table) -> pa.Table:
-    """Changes that take back what `rows`, which have weights, give."""
+    """Changes that take back what `rows` give; without weights they come once each."""
+    if WEIGHT_COLUMN not in rows.column_names:
+        return rows.append_column(WEIGHT_COLUMN, pa.array(np.full(rows.num_rows, -1)))
     at = rows.column_names.index(WEIGHT_COLUMN)
     return rows.set_column(at, rows.schema.field(at), pc.negate_checked(rows.column(at)))

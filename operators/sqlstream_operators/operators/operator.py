@@ -62,7 +62,12 @@ class KeepsAnswer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OperatorResult:
-    """What an operator emits, and figures for the report (`closed_windows`, `max_closed_end_us` …)."""
+    """What an operator emits, and figures for the report (`closed_windows`, `max_closed_end_us` …).
+
+    `late`: rows that it found to be late, for the dead letters: `window_start`, `window_end`, `event_time` (TIMESTAMP),
+    `row` (VARCHAR, JSON).
+    """
 
     output: pa.Table
     metrics: Mapping[str, int]
+    late: pa.Table | None = None

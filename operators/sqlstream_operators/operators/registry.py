@@ -10,11 +10,17 @@ from sqlstream_operators.operators.aggregate.distinct_values import DistinctValu
 from sqlstream_operators.operators.aggregate.group_aggregate import GroupAggregate
 from sqlstream_operators.operators.changelog.changelog_normalize import ChangelogNormalize
 from sqlstream_operators.operators.changelog.first_row import FirstRow
+from sqlstream_operators.operators.join.interval_join import IntervalJoin
 from sqlstream_operators.operators.join.join import Join
+from sqlstream_operators.operators.join.temporal_join import TemporalJoin
+from sqlstream_operators.operators.over.over import Over
+from sqlstream_operators.operators.over.over_on_close import OverOnClose
 from sqlstream_operators.operators.top_n.deduplicate import Deduplicate
 from sqlstream_operators.operators.top_n.short_top_n import ShortTopN
 from sqlstream_operators.operators.top_n.top_n import TopN
 from sqlstream_operators.operators.top_n.window_top_n import WindowTopN
+from sqlstream_operators.operators.window.session_aggregate import SessionAggregate
+from sqlstream_operators.operators.window.session_windows import SessionWindows
 from sqlstream_operators.operators.window.suppress_until_close import SuppressUntilClose
 from sqlstream_operators.operators.window.window_aggregate import WindowAggregate
 from sqlstream_operators.plan.changelog_spec import (
@@ -28,7 +34,11 @@ from sqlstream_operators.plan.changelog_spec import (
     TopNSpec,
     WindowTopNSpec,
 )
+from sqlstream_operators.plan.interval_join_spec import IntervalJoinSpec
+from sqlstream_operators.plan.over_spec import OverOnCloseSpec, OverSpec
+from sqlstream_operators.plan.session_spec import SessionAggregateSpec, SessionWindowsSpec
 from sqlstream_operators.plan.spec import OperatorSpec, WindowAggregateSpec
+from sqlstream_operators.plan.temporal_join_spec import TemporalJoinSpec
 
 from .operator import Operator
 from .time_to_live import TimeToLive
@@ -51,6 +61,12 @@ OPERATORS: Mapping[type[OperatorSpec], Callable[[Any], Operator]] = {
     FirstRowSpec: FirstRow,
     SuppressUntilCloseSpec: SuppressUntilClose,
     JoinSpec: Join,
+    TemporalJoinSpec: TemporalJoin,
+    IntervalJoinSpec: IntervalJoin,
+    OverSpec: Over,
+    OverOnCloseSpec: OverOnClose,
+    SessionWindowsSpec: SessionWindows,
+    SessionAggregateSpec: SessionAggregate,
 }
 
 

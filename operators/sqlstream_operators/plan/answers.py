@@ -1,8 +1,8 @@
 """Whether the whole answer that a sink has been given is in the state, so that it can be given to another one.
 
-A group aggregate, a Top-N, a deduplication, a join and a normalised changelog keep what they have emitted and not taken
-back. What is emitted once and for all (windows that close, rows without state) is not kept, and neither is what state with
-a time to live has forgotten.
+A group aggregate, a Top-N, a deduplication, a join, an OVER and a normalised changelog keep what they have emitted and
+not taken back. What is emitted once and for all (windows that close, rows without state) is not kept, and neither is what
+state with a time to live has forgotten.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from sqlstream_operators.plan.changelog_spec import (
     JoinSpec,
     TopNSpec,
 )
+from sqlstream_operators.plan.over_spec import OverSpec
 from sqlstream_operators.plan.spec import (
+    DimensionInput,
     ExchangeInput,
     ExchangeOutput,
     FragmentStep,
@@ -35,7 +37,7 @@ def keeps_answer(spec: OperatorSpec) -> bool:
     match spec:
         case GroupAggregateSpec(expiry=None) | TopNSpec() | DeduplicateSpec():
             return True
-        case ChangelogNormalizeSpec() | JoinSpec():
+        case ChangelogNormalizeSpec() | JoinSpec() | OverSpec():
             return True
     return False
 
@@ -69,7 +71,7 @@ def answering_states(plan: PhysicalPlan, sink: str) -> frozenset[str]:
 
 
 def _answers(plan: PhysicalPlan, sink: str) -> Iterator[OperatorSpec | str]:
-    """The last operators before a sink, and the names of sources with none between them and it."""
+    """The last operators before a sink, and the names of sources and dimension tables with none between them and it."""
     for stage in plan.stages:
         for output in stage.outputs:
             if isinstance(output, SinkOutput) and output.sink == sink:
@@ -90,6 +92,8 @@ def _look(plan: PhysicalPlan, stage: Stage, relation: str) -> Iterator[OperatorS
             for read in stage.inputs:
                 if read.name == relation and isinstance(read, SourceInput):
                     yield read.source
+                elif read.name == relation and isinstance(read, DimensionInput):
+                    yield read.dimension  # what was found there then, nobody has
                 elif read.name == relation and isinstance(read, ExchangeInput):
                     for before in plan.stages:
                         for output in before.outputs:

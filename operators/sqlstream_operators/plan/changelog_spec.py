@@ -360,6 +360,27 @@ class JoinSideSpec:
         return tuple(column for column in self.columns if column.name not in self.keys)
 
 
+def gives_alone(type_: str, side: str) -> bool:
+    """Whether a join of a type gives rows of a side ('left' or 'right') that have no partner.
+
+    >>> [gives_alone("anti", side) for side in ("left", "right")]
+    [True, False]
+    """
+    return type_ in (side, "full") or (side == "left" and type_ == "anti")
+
+
+def check_sides(type_: str, keys: Schema, left: JoinSideSpec, right: JoinSideSpec) -> None:
+    """Raises ValueError where the sides of a join don't fit together."""
+    if type_ not in JOINS:
+        raise ValueError(f"a join is one of {JOINS}, not {type_!r}")
+    for side in (left, right):
+        if len(side.keys) != len(keys):
+            raise ValueError("each side says of every key which column it is")
+    names = [column.name for side in (left, right) for column in side.columns]
+    if len(set(names)) != len(names):
+        raise ValueError(f"two columns of a join have one name in {names}")
+
+
 @dataclass(frozen=True, slots=True)
 class JoinSpec(_NoWatermark):
     """Pairs of rows of two relations whose keys are equal and for which a condition holds, kept up to date.
@@ -389,14 +410,7 @@ class JoinSpec(_NoWatermark):
     ttl_us: int | None = None
 
     def __post_init__(self) -> None:
-        if self.type not in JOINS:
-            raise ValueError(f"a join is one of {JOINS}, not {self.type!r}")
-        for side in (self.left, self.right):
-            if len(side.keys) != len(self.keys):
-                raise ValueError("each side says of every key which column it is")
-        names = [column.name for side in (self.left, self.right) for column in side.columns]
-        if len(set(names)) != len(names):
-            raise ValueError(f"two columns of a join have one name in {names}")
+        check_sides(self.type, self.keys, self.left, self.right)
 
     @property
     def columns(self) -> Schema:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from .spec import ExchangeInput, ExchangeOutput, LateStep, OperatorStep, PhysicalPlan, Stage, Step
+from .spec import ExchangeInput, ExchangeOutput, OperatorStep, PhysicalPlan, Stage, made_by, rows_from
 
 
 def connected_operators(plan: PhysicalPlan) -> list[frozenset[str]]:
@@ -30,20 +30,14 @@ def connected_operators(plan: PhysicalPlan) -> list[frozenset[str]]:
 
 def _before(senders: Mapping[str, list[tuple[Stage, str]]], stage: Stage, relation: str) -> Iterator[str]:
     """The last operators before a relation of a stage."""
-    step = next((s for s in stage.steps if relation in _makes(s)), None)
+    step = next((s for s in stage.steps if relation in made_by(s)), None)
     if isinstance(step, OperatorStep):
         yield step.name
     elif step is not None:
-        inputs = (step.input, *step.also) if isinstance(step, LateStep) else step.inputs
-        for name in inputs:
+        for name in rows_from(step):
             yield from _before(senders, stage, name)
     else:
         for read in stage.inputs:
             if read.name == relation and isinstance(read, ExchangeInput):
                 for before, name in senders.get(read.edge, ()):
                     yield from _before(senders, before, name)
-
-
-def _makes(step: Step) -> tuple[str, ...]:
-    also = tuple(f"{name}.kept" for name in step.also) if isinstance(step, LateStep) else ()
-    return (step.name, *also)

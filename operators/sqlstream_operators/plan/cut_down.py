@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import replace
 
 from .spec import (
+    DimensionInput,
     ExchangeInput,
     ExchangeOutput,
-    LateStep,
     OperatorStep,
     PhysicalPlan,
     SinkOutput,
     SourceInput,
     Stage,
     Step,
+    made_by,
+    read_by,
 )
 
 
@@ -39,16 +41,22 @@ def cut_down(plan: PhysicalPlan, states: Collection[str], sinks: Collection[str]
     stages = tuple(
         replace(kept[stage.id], level=levels[stage.level]) for stage in plan.stages if stage.id in kept
     )
-    operators = [step.operator for s in stages for step in s.steps if isinstance(step, OperatorStep)]
-    kept_states = {operator.state.state_id for operator in operators}
     read = {i.source for stage in stages for i in stage.inputs if isinstance(i, SourceInput)}
-    return replace(
+    part = replace(
         plan,
         sources=tuple(source for source in plan.sources if source.name in read),
         sinks=tuple(sink for sink in plan.sinks if sink.name in sinks),
         stages=stages,
-        states=tuple(state for state in plan.states if state.state_id in kept_states),
     )
+    kept_states = {step.operator.state.state_id for step in part.operators}
+    looked_up = {i.dimension for stage in stages for i in stage.inputs if isinstance(i, DimensionInput)}
+    part = replace(part, dimensions=tuple(d for d in plan.dimensions if d.name in looked_up))
+    return replace(part, states=tuple(state for state in plan.states if state.state_id in kept_states))
+
+
+def sources_of_sink(plan: PhysicalPlan, sink: str) -> tuple[str, ...]:
+    """The names of the sources whose rows a sink of the plan is made of."""
+    return tuple(source.name for source in cut_down(plan, (), (sink,)).sources)
 
 
 def _cut(
@@ -65,20 +73,10 @@ def _cut(
     steps: list[Step] = []
     for step in reversed(stage.steps):
         wanted = isinstance(step, OperatorStep) and step.operator.state.state_id in states
-        if wanted or needed.intersection(_makes(step)):
+        if wanted or needed.intersection(made_by(step)):
             steps.append(step)
-            needed.update(_reads(step))
+            needed.update(read_by(step))
     if not steps and not outputs:
         return None
     inputs = tuple(i for i in stage.inputs if i.name in needed)
     return replace(stage, inputs=inputs, steps=tuple(reversed(steps)), outputs=outputs)
-
-
-def _makes(step: Step) -> Iterable[str]:
-    return (
-        (step.name, *(f"{name}.kept" for name in step.also)) if isinstance(step, LateStep) else (step.name,)
-    )
-
-
-def _reads(step: Step) -> Iterable[str]:
-    return (step.input, *step.also, *step.inputs) if isinstance(step, LateStep) else step.inputs

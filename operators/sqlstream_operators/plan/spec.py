@@ -31,19 +31,24 @@ from sqlstream_operators.plan.changelog_spec import (
     TopNSpec,
     WindowTopNSpec,
 )
+from sqlstream_operators.plan.interval_join_spec import IntervalJoinSpec
+from sqlstream_operators.plan.over_spec import OverOnCloseSpec, OverSpec
 from sqlstream_operators.plan.schema import KIND_COLUMN, SLICE_COLUMN, WEIGHT_COLUMN, Column, RowKind, Schema
+from sqlstream_operators.plan.session_spec import SessionAggregateSpec, SessionWindowsSpec
 from sqlstream_operators.plan.state_schema import StateSchema
+from sqlstream_operators.plan.temporal_join_spec import TemporalJoinSpec
 from sqlstream_operators.plan.types import SqlType
 
 __all__ = ["KIND_COLUMN", "SLICE_COLUMN", "WEIGHT_COLUMN", "Column", "RowKind", "Schema"]
 
 
 class WindowKind(StrEnum):
-    """The window table-valued functions that slices can serve."""
+    """The window table-valued functions."""
 
     TUMBLE = "TUMBLE"
     HOP = "HOP"
     CUMULATE = "CUMULATE"
+    SESSION = "SESSION"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,8 @@ class WindowSpec:
     offset (mod size) and ends at a multiple of the step after its start, at most `size_us` later.
     With `shared_slices` the state keeps one row per key and slice and a window is put together from its
     slices when it closes; without, each window is its own slice (a row is copied into every window), which
-    keeps arrival order inside a window for aggregates that are sensitive to it.
+    keeps arrival order inside a window for aggregates that are sensitive to it. Of SESSION `size_us` is the gap; its
+    windows may end at any time (`slide_us` is 1), and share nothing.
 
     >>> WindowSpec(WindowKind.HOP, size_us=10, slide_us=4).slice_us
     2
@@ -74,6 +80,12 @@ class WindowSpec:
             raise ValueError("a TUMBLE window's slide is its size")
         if self.kind is WindowKind.CUMULATE and self.size_us % self.slide_us:
             raise ValueError("a CUMULATE window's size is a multiple of its step")
+        if self.kind is WindowKind.SESSION and (self.slide_us, self.offset_us, self.shared_slices) != (
+            1,
+            0,
+            False,
+        ):
+            raise ValueError("a SESSION window has nothing but a gap")
 
     @property
     def slice_us(self) -> int:
@@ -95,8 +107,9 @@ class WatermarkSpec:
     """How a source's watermark is computed: the maximum of `expression` (DuckDB SQL over the source relation).
 
     `tick_us` is the resolution of event time: a window with end E is closed at watermark W iff
-    E - tick <= W. 1,000 µs for TIMESTAMP(p <= 3), else 1 µs. `rises_with` is a physical column that the
-    expression never falls with (`ts` for `ts - INTERVAL '5' SECOND`): its maximum alone gives the watermark.
+    E - tick <= W. 1,000 µs for TIMESTAMP(p <= 3), else 1 µs; of an operator it is less by how long after their time
+    rows come to it, so it may be below 0. `rises_with` is a physical column that the expression never falls with (`ts` for
+    `ts - INTERVAL '5' SECOND`): its maximum alone gives the watermark.
     """
 
     column: str
@@ -139,6 +152,30 @@ class SourceSpec:
     def whole(self) -> SourceSpec:
         """The same with all the columns that are declared: rows as dead letters keep them."""
         return replace(self, columns=tuple(column.name for column in self.physical), needed_paths=())
+
+
+@dataclass(frozen=True, slots=True)
+class DimensionSpec:
+    """A table that lookup joins read: of each epoch all tasks read one copy of the `columns` of `source`.
+
+    No two rows have one `primary_key`. `reload_us`: how old the copy may be when an epoch is planned, µs; 0: the table is
+    looked at for each.
+    """
+
+    source: SourceSpec
+    reload_us: int = 0
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self.source.name
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the copy."""
+        read = set(self.source.columns)
+        metadata = (Column(m.name, m.type) for m in self.source.metadata)
+        return (*(c for c in self.source.physical if c.name in read), *metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +269,12 @@ OperatorSpec = (
     | FirstRowSpec
     | SuppressUntilCloseSpec
     | JoinSpec
+    | TemporalJoinSpec
+    | IntervalJoinSpec
+    | OverSpec
+    | OverOnCloseSpec
+    | SessionWindowsSpec
+    | SessionAggregateSpec
 )
 
 # -------------------------------------------------------------------------------------------------- stages
@@ -261,6 +304,10 @@ class LateStep:
     `$late_watermark` (BIGINT µs) over `inputs`, one row for each source row that misses closed windows: columns
     `window_start` TIMESTAMP of the first one, `window_end` of the last (NULL: it has no event time), `windows` BIGINT,
     how many there are from the first to the last, `event_time` TIMESTAMP, `row` VARCHAR (JSON).
+
+    With `undecided` the windows are sessions, and a row that is late by itself may yet belong to one that is open. So the
+    rows that `late_sql` finds, which have these columns too, become the relation `undecided_name`, and the operator says
+    which of them are late.
     """
 
     kind: ClassVar[str] = "late"
@@ -276,6 +323,18 @@ class LateStep:
     late_sql: str
     inputs: tuple[str, ...]
     lateness_us: int = 0  # how long after its end a window still takes rows
+    instant: bool = False  # a row is late by its own time: it is its window's end
+    undecided: Schema = ()
+
+    @property
+    def undecided_name(self) -> str:
+        """The relation with the rows that only the operator can decide about, if there are to be any."""
+        return f"{self.name}.undecided"
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """The relations that are split, and what those of their rows are called that are not late."""
+        return {self.input: self.name} | {name: f"{name}.kept" for name in self.also}
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +381,23 @@ class LoadStateStep:
 Step = FragmentStep | LateStep | OperatorStep | ReadStateStep | LoadStateStep
 
 
+def made_by(step: Step) -> tuple[str, ...]:
+    """The relations that a step makes."""
+    if not isinstance(step, LateStep):
+        return (step.name,)
+    return (*step.kept.values(), *((step.undecided_name,) if step.undecided else ()))
+
+
+def read_by(step: Step) -> tuple[str, ...]:
+    """The relations that a step reads."""
+    return (*step.kept, *step.inputs) if isinstance(step, LateStep) else step.inputs
+
+
+def rows_from(step: Step) -> tuple[str, ...]:
+    """The relations whose rows a step's results are made of."""
+    return tuple(step.kept) if isinstance(step, LateStep) else step.inputs
+
+
 @dataclass(frozen=True, slots=True)
 class SourceInput:
     """The stage reads splits of a source as the relation `name`."""
@@ -341,6 +417,19 @@ class ExchangeInput:
     name: str
     edge: str
     schema: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class DimensionInput:
+    """The stage reads the epoch's copy of a dimension table as the relation `name`."""
+
+    kind: ClassVar[str] = "dimension"
+
+    name: str
+    dimension: str
+
+
+StageInput = SourceInput | ExchangeInput | DimensionInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,26 +463,25 @@ class Stage:
 
     id: str
     level: int
-    inputs: tuple[SourceInput | ExchangeInput, ...]
+    inputs: tuple[SourceInput | ExchangeInput | DimensionInput, ...]
     steps: tuple[Step, ...]
     outputs: tuple[ExchangeOutput | SinkOutput, ...]
 
     def __post_init__(self) -> None:
         known = {i.name for i in self.inputs}
         for step in self.steps:
-            needs = step.inputs if not isinstance(step, LateStep) else (step.input, *step.also, *step.inputs)
-            for name in needs:
+            for name in read_by(step):
                 if name not in known:
                     raise ValueError(f"stage {self.id}: step {step.name} reads unknown relation {name}")
             if step.name in known:
                 raise ValueError(f"stage {self.id}: relation {step.name} is made twice")
-            known.add(step.name)
-            if isinstance(step, LateStep):
-                known.update(f"{name}.kept" for name in step.also)
+            known.update(made_by(step))
         for output in self.outputs:
             if output.input not in known:
                 raise ValueError(f"stage {self.id}: output reads unknown relation {output.input}")
         for stage_input in self.inputs:
+            if isinstance(stage_input, DimensionInput):
+                continue
             if isinstance(stage_input, SourceInput) != (self.level == 0):
                 raise ValueError(f"stage {self.id}: sources are read at level 0, exchanges after it")
 
@@ -443,8 +531,12 @@ class PhysicalPlan:
     states: tuple[StateSchema, ...]
     options: JobOptions = field(default_factory=JobOptions)
     names: Mapping[str, str] = field(default_factory=dict)
+    dimensions: tuple[DimensionSpec, ...] = ()
 
     def __post_init__(self) -> None:
+        read = {i.dimension for s in self.stages for i in s.inputs if isinstance(i, DimensionInput)}
+        if missing := read - {dimension.name for dimension in self.dimensions}:
+            raise ValueError(f"stages read unknown dimensions {sorted(missing)}")
         produced = {o.edge for s in self.stages for o in s.outputs if isinstance(o, ExchangeOutput)}
         consumed = {i.edge for s in self.stages for i in s.inputs if isinstance(i, ExchangeInput)}
         if produced != consumed:
@@ -457,3 +549,8 @@ class PhysicalPlan:
     def levels(self) -> int:
         """How many Spark stages an epoch has (level 0 included)."""
         return 1 + max((stage.level for stage in self.stages), default=0)
+
+    @property
+    def operators(self) -> tuple[OperatorStep, ...]:
+        """The steps that are stateful operators, in the order of the stages."""
+        return tuple(step for stage in self.stages for step in stage.steps if isinstance(step, OperatorStep))

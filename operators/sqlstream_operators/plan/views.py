@@ -10,6 +10,7 @@ from sqlstream_operators.plan.changelog_spec import (
     TopNSpec,
     WindowTopNSpec,
 )
+from sqlstream_operators.plan.over_spec import OverSpec
 from sqlstream_operators.plan.spec import OperatorSpec, WindowAggregateSpec
 
 
@@ -23,6 +24,6 @@ def view_table(spec: OperatorSpec) -> str | None:
     match spec:
         case GroupAggregateSpec() | TopNSpec() | DeduplicateSpec():
             return spec.state.tables[0].name
-        case ChangelogNormalizeSpec() | SuppressUntilCloseSpec():
+        case ChangelogNormalizeSpec() | SuppressUntilCloseSpec() | OverSpec():
             return spec.state.tables[0].name
     return None

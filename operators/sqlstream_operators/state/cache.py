@@ -18,6 +18,8 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+import pyarrow as pa
+
 from sqlstream_operators.errors import StateCorruptionError
 
 from .checkpoint_store import CheckpointStore
@@ -298,7 +300,27 @@ def download(checkpoint: CheckpointStore, file: StateFile, target: Path) -> None
     _verify(checkpoint, file, target)
 
 
-def _verify(checkpoint: CheckpointStore, file: StateFile, content: bytes | Path) -> None:
+def mapped(checkpoint: CheckpointStore, file: StateFile, nearer: Iterable[Path]) -> pa.Buffer:
+    """The bytes of a checkpoint file, verified: of a local one in one of the folders, or mapped where the store is local.
+
+    Raises StateCorruptionError.
+    """
+    if not checkpoint.is_local:
+        for folder in nearer:
+            with contextlib.suppress(OSError):
+                content = (folder / local_name(file)).read_bytes()
+                if _is_of(content, file):
+                    return pa.py_buffer(content)
+    try:
+        with checkpoint.open(file.name) as source:
+            buffer = source.read_buffer()
+    except FileNotFoundError:
+        raise StateCorruptionError(checkpoint.path(file.name), "is missing") from None
+    _verify(checkpoint, file, memoryview(buffer))
+    return buffer
+
+
+def _verify(checkpoint: CheckpointStore, file: StateFile, content: bytes | memoryview | Path) -> None:
     size = _size(content)
     if size != file.bytes:
         raise StateCorruptionError(checkpoint.path(file.name), f"has {size} bytes instead of {file.bytes}")
@@ -308,13 +330,13 @@ def _verify(checkpoint: CheckpointStore, file: StateFile, content: bytes | Path)
         )
 
 
-def _is_of(content: bytes | Path, file: StateFile) -> bool:
+def _is_of(content: bytes | memoryview | Path, file: StateFile) -> bool:
     """Whether these are the bytes that the file was made with."""
     return _size(content) == file.bytes and file_digest(content, like=file.digest) == file.digest
 
 
-def _size(content: bytes | Path) -> int:
-    return len(content) if isinstance(content, bytes) else content.stat().st_size
+def _size(content: bytes | memoryview | Path) -> int:
+    return content.stat().st_size if isinstance(content, Path) else len(content)
 
 
 def _try_lock(slot: Path) -> int | None:

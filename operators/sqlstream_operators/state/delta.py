@@ -10,12 +10,16 @@ cutting of bytes.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from sqlstream_operators.codec.binary import from_offsets, parts
+
+from .packed_rows import PackedRows
 
 MAGIC = b"sqlsdlt1"
 _TOMBSTONE = 0xFFFFFFFF
@@ -36,17 +40,29 @@ def encode_delta(rows: Mapping[bytes, bytes | None]) -> bytes:
         value_lengths = np.fromiter(map(len, present), "<u4", n)
     else:
         value_lengths = np.fromiter((_TOMBSTONE if v is None else len(v) for v in values), "<u4", n)
-    body = b"".join(
-        (
-            n.to_bytes(8, "little"),
-            key_lengths.tobytes(),
-            value_lengths.tobytes(),
-            b"".join(keys),
-            b"".join(present),
-        )
-    )
-    codec = pa.Codec("zstd", compression_level=1)
-    packed: bytes = codec.compress(body, asbytes=True)
+    return _file(key_lengths, value_lengths, [b"".join(keys), b"".join(present)])
+
+
+def encode_packed(tables: Sequence[PackedRows]) -> bytes:
+    """The file for the rows of these, of a table each, of which none is deleted: the same bytes as by `encode_delta`."""
+    ordered = sorted(tables, key=lambda rows: rows.table)
+    keys = [parts(table.keys) for table in ordered]
+    values = [parts(table.values) for table in ordered]
+    lengths = [np.concatenate([np.diff(offsets) for offsets, _ in part]) for part in (keys, values)]
+    if max(int(part.max()) for part in lengths) >= _TOMBSTONE:
+        raise ValueError("a row of state is longer than 4 GiB")
+    bodies = [data[offsets[0] : offsets[-1]].tobytes() for offsets, data in (*keys, *values)]
+    return _file(lengths[0].astype("<u4"), lengths[1].astype("<u4"), bodies)
+
+
+def _file(
+    key_lengths: npt.NDArray[np.uint32],
+    value_lengths: npt.NDArray[np.uint32],
+    bodies: Iterable[bytes],
+) -> bytes:
+    count = len(key_lengths).to_bytes(8, "little")
+    body = b"".join((count, key_lengths.tobytes(), value_lengths.tobytes(), *bodies))
+    packed: bytes = pa.Codec("zstd", compression_level=1).compress(body, asbytes=True)
     return MAGIC + len(body).to_bytes(8, "little") + packed
 
 
@@ -93,8 +109,7 @@ class DeltaRows:
 
     def between(self, first: bytes, last: bytes) -> tuple[list[bytes], list[bytes | None]]:
         """The keys in [first, last) and their values, found by halves: no other row is looked at."""
-        rows = range(len(self))
-        return self.cut(*(bisect.bisect_left(rows, key, key=self._key) for key in (first, last)))
+        return self.cut(self.place(first), self.place(last))
 
     def cut(self, low: int, high: int) -> tuple[list[bytes], list[bytes | None]]:
         """The keys of rows `low` to `high` (not included), and their values; None: deleted."""
@@ -105,7 +120,17 @@ class DeltaRows:
             values[i] = None
         return keys, values
 
-    def _key(self, row: int) -> bytes:
+    def keys(self, low: int, high: int) -> pa.Array:
+        """The keys of rows `low` to `high` (not included), at least one, as a binary array."""
+        first = self.key_ends[low] - self.key_lengths[low]
+        return from_offsets(np.append(first, self.key_ends[low:high]), self.body)
+
+    def place(self, key: bytes) -> int:
+        """How many rows have a lower key."""
+        return bisect.bisect_left(range(len(self)), key, key=self.key)
+
+    def key(self, row: int) -> bytes:
+        """The key of a row."""
         end = int(self.key_ends[row])
         return self.body[end - int(self.key_lengths[row]) : end]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlstream_operators.plan.state_schema import StateSchema
 
-from .overlay import Overlay, Row
+from .overlay import Overlay, Row, scan_each
 from .store import StateTables
 from .version import ShardVersion
 
@@ -27,6 +27,18 @@ class MemoryBytes:
         """See `SortedBytes.scan`."""
         low, high = bisect.bisect_left(self._sorted, first), bisect.bisect_left(self._sorted, last)
         keys = self._sorted[low : high if most is None else min(low + most, high)]
+        return keys, [self.rows[key] for key in keys]
+
+    def scan_many(
+        self, ranges: Sequence[tuple[bytes, bytes]], most: Sequence[int] | None = None
+    ) -> tuple[list[bytes], list[bytes], list[int]]:
+        """See `SortedBytes.scan_many`."""
+        return scan_each(self, ranges, most)
+
+    def scan_back(self, first: bytes, last: bytes, most: int) -> tuple[list[bytes], list[bytes]]:
+        """See `SortedBytes.scan_back`."""
+        low, high = bisect.bisect_left(self._sorted, first), bisect.bisect_left(self._sorted, last)
+        keys = self._sorted[max(low, high - most) : high]
         return keys, [self.rows[key] for key in keys]
 
     def seek(self, first: bytes, last: bytes) -> bytes | None:

@@ -6,6 +6,8 @@ import bisect
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
+from .packed_rows import PackedRows
+
 Row: TypeAlias = tuple[bytes, bytes]
 """A key and its value."""
 
@@ -21,6 +23,19 @@ class SortedBytes(Protocol):
         """The keys and values in [first, last), in order; only the first `most` of them."""
         ...
 
+    def scan_many(
+        self, ranges: Sequence[tuple[bytes, bytes]], most: Sequence[int] | None = None
+    ) -> tuple[list[bytes], list[bytes], list[int]]:
+        """The keys and values in each of some ranges, and how many each has; only the first `most` of each.
+
+        The ranges are sorted and have no key in common.
+        """
+        ...
+
+    def scan_back(self, first: bytes, last: bytes, most: int) -> tuple[list[bytes], list[bytes]]:
+        """The last `most` keys and values in [first, last), in order."""
+        ...
+
     def seek(self, first: bytes, last: bytes) -> bytes | None:
         """The least key in [first, last)."""
         ...
@@ -30,13 +45,49 @@ class SortedBytes(Protocol):
         ...
 
 
+def scan_each(
+    rows: SortedBytes, ranges: Sequence[tuple[bytes, bytes]], most: Sequence[int] | None
+) -> tuple[list[bytes], list[bytes], list[int]]:
+    """`SortedBytes.scan_many` by a scan of each range."""
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    sizes = []
+    for number, (first, last) in enumerate(ranges):
+        more_keys, more_values = rows.scan(first, last, None if most is None else most[number])
+        keys += more_keys
+        values += more_values
+        sizes.append(len(more_keys))
+    return keys, values, sizes
+
+
 class Overlay:
-    """The writes of one epoch: deleted ranges of the map below, and on top rows (None: deleted)."""
+    """The writes of one epoch: deleted ranges of the map below, and on top rows (None: deleted).
+
+    Rows that were loaded at once stay packed, for the delta, until somebody asks for rows.
+    """
 
     def __init__(self) -> None:
-        self.rows: dict[bytes, bytes | None] = {}
+        self._rows: dict[bytes, bytes | None] = {}
+        self.loaded: list[PackedRows] = []
         self.ranges: list[tuple[bytes, bytes]] = []
         self._sorted: list[bytes] | None = None
+
+    @property
+    def rows(self) -> dict[bytes, bytes | None]:
+        """All rows that were written, by their keys; None: deleted."""
+        if self.loaded:
+            for part in self.loaded:
+                self._rows.update(zip(*part.lists(), strict=True))
+            self.loaded = []
+        return self._rows
+
+    def load(self, rows: PackedRows) -> None:
+        """Write at least one row of a table of which the map below has none."""
+        if self._rows or self.ranges or any(part.table == rows.table for part in self.loaded):
+            self.write(*rows.lists())
+        else:
+            self.loaded.append(rows)
+            self._sorted = None
 
     def write(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         """Put rows, or delete them (None)."""

@@ -19,7 +19,7 @@ from .cache import check_chain, download, fetch, local_name
 from .checkpoint_store import CheckpointStore
 from .delta import DeltaRows
 from .memory import MemoryBytes
-from .overlay import Row, SortedBytes
+from .overlay import Row, SortedBytes, scan_each
 from .rocks import RocksBytes
 from .shard_store import ShardStore
 from .store import StateTables
@@ -168,6 +168,16 @@ class _Page:
     def scan(self, first: bytes, last: bytes, most: int | None = None) -> tuple[list[bytes], list[bytes]]:
         """See `SortedBytes.scan`."""
         return self._of(first).scan(first, last, most)
+
+    def scan_many(
+        self, ranges: Sequence[tuple[bytes, bytes]], most: Sequence[int] | None = None
+    ) -> tuple[list[bytes], list[bytes], list[int]]:
+        """See `SortedBytes.scan_many`."""
+        return scan_each(self, ranges, most)
+
+    def scan_back(self, first: bytes, last: bytes, most: int) -> tuple[list[bytes], list[bytes]]:
+        """See `SortedBytes.scan_back`."""
+        return self._of(first).scan_back(first, last, most)
 
     def seek(self, first: bytes, last: bytes) -> bytes | None:
         """See `SortedBytes.seek`."""

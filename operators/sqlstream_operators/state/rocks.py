@@ -47,6 +47,7 @@ PENDING_TRIGGER_BYTES = 32 << 20
 # Values of counts and sums stay in the tree: they are read with their key, and a blob costs some 20 bytes.
 BLOB_MIN_VALUE_BYTES = 128
 BLOB_FILE_BYTES = 16 << 20
+STEPS_BEFORE_SEEK = 4
 COMPACTION_SOFT_SECONDS = 0.5
 COMPACTION_HARD_SECONDS = 10.0
 
@@ -168,6 +169,62 @@ class RocksBytes:
             key = key_of()
         rows.status()  # raises if a block is damaged
         return keys, values
+
+    def scan_back(self, first: bytes, last: bytes, most: int) -> tuple[list[bytes], list[bytes]]:
+        """See `SortedBytes.scan_back`."""
+        keys: list[bytes] = []
+        values: list[bytes] = []
+        rows = self._db.iter(ReadOptions())
+        rows.seek_for_prev(last)
+        if rows.valid() and rows.key() == last:
+            rows.prev()
+        key = rows.key()
+        while key is not None and key >= first and len(keys) != most:
+            keys.append(key)
+            values.append(rows.value())
+            rows.prev()
+            key = rows.key()
+        rows.status()  # raises if a block is damaged
+        return keys[::-1], values[::-1]
+
+    def scan_many(
+        self, ranges: Sequence[tuple[bytes, bytes]], most: Sequence[int] | None = None
+    ) -> tuple[list[bytes], list[bytes], list[int]]:
+        """See `SortedBytes.scan_many`: one iterator goes over all of them.
+
+        It stands at the first key that no range before has passed: a range that ends before that key is empty, and costs
+        nothing. A range that begins a few keys further on is gone to by steps, which cost a tenth of a seek.
+        """
+        keys: list[bytes] = []
+        values: list[bytes] = []
+        sizes: list[int] = []
+        if not ranges:
+            return keys, values, sizes
+        rows = self._from(ranges[0][0], ranges[-1][1])
+        key_of, value_of, go_on, seek = rows.key, rows.value, rows.next, rows.seek
+        key = key_of()
+        for number, (first, last) in enumerate(ranges):
+            if key is None:  # behind the last row, or at a damaged one
+                break
+            steps = STEPS_BEFORE_SEEK
+            while key is not None and key < first:
+                if steps:
+                    go_on()
+                    steps -= 1
+                else:
+                    seek(first)
+                key = key_of()
+            limit = None if most is None else most[number]
+            found = len(keys)
+            while key is not None and key < last and len(keys) - found != limit:
+                keys.append(key)
+                values.append(value_of())
+                go_on()
+                key = key_of()
+            sizes.append(len(keys) - found)
+        rows.status()  # raises if a block is damaged
+        sizes += [0] * (len(ranges) - len(sizes))
+        return keys, values, sizes
 
     def seek(self, first: bytes, last: bytes) -> bytes | None:
         """See `SortedBytes.seek`."""

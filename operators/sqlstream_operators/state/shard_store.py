@@ -16,19 +16,25 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from sqlstream_operators.errors import StateError
+import pyarrow as pa
+
+from sqlstream_operators.errors import StateCorruptionError, StateError
 from sqlstream_operators.plan.state_schema import StateSchema
 
 from .cache import Cache, catch_up_from, check_chain, is_damage
 from .checkpoint_store import CheckpointStore
-from .delta import encode_delta
+from .delta import encode_delta, encode_packed
 from .overlay import Row
+from .published_rows import PublishedRows
 from .rescaling import Rescaling
+from .sst import UnreadableTableError
 from .store import StateTables
 from .version import Delta, ShardVersion, StateFile, chain_after, digest_of, file_digest
 
 T = TypeVar("T")
 _IMMUTABLE = (".sst", ".blob")
+#: From so many rows on, a whole table is read from the files of a version. Fewer are in RocksDB, which is open.
+PACKED_ROWS = 20_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -201,6 +207,19 @@ class ShardStore(StateTables):
         self._committed = new
         return new
 
+    def scan_all(self, table: str) -> pa.Table:
+        """See `StateStore.scan_all`. A large table is read from the files of the version, without RocksDB's calls a row."""
+        written = self.overlay.loaded or self.overlay.rows or self.overlay.ranges
+        if written or self._rescaling or self._version.rows < PACKED_ROWS:
+            return super().scan_all(table)
+        slots = (self._cache.slot, *(self._local_dir / name for name in self._version.writers))
+        try:
+            rows = PublishedRows(self._checkpoint, self._version, [slot / "db" for slot in slots])
+            pieces = [self.unpacked(table, piece) for piece in rows.between(*self.range_of(table))]
+        except (UnreadableTableError, StateCorruptionError):
+            return super().scan_all(table)  # what is damaged in the checkpoint may be whole here
+        return pa.concat_tables(pieces)
+
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """See `SortedBytes.get_many`: the published version, without the epoch's writes."""
         return self._read(lambda: self._cache.rocks.get_many(keys))
@@ -208,6 +227,16 @@ class ShardStore(StateTables):
     def scan(self, first: bytes, last: bytes, most: int | None = None) -> tuple[list[bytes], list[bytes]]:
         """See `SortedBytes.scan`: the published version, without the epoch's writes."""
         return self._read(lambda: self._cache.rocks.scan(first, last, most))
+
+    def scan_many(
+        self, ranges: Sequence[tuple[bytes, bytes]], most: Sequence[int] | None = None
+    ) -> tuple[list[bytes], list[bytes], list[int]]:
+        """See `SortedBytes.scan_many`: the published version, without the epoch's writes."""
+        return self._read(lambda: self._cache.rocks.scan_many(ranges, most))
+
+    def scan_back(self, first: bytes, last: bytes, most: int) -> tuple[list[bytes], list[bytes]]:
+        """See `SortedBytes.scan_back`: the published version, without the epoch's writes."""
+        return self._read(lambda: self._cache.rocks.scan_back(first, last, most))
 
     def seek(self, first: bytes, last: bytes) -> bytes | None:
         """See `SortedBytes.seek`: the published version, without the epoch's writes."""
@@ -269,7 +298,8 @@ class ShardStore(StateTables):
     def _counters(self) -> tuple[int, int]:
         if not self.has_rows():
             return 0, 0
-        if not self.overlay.rows and not self.overlay.ranges and not self._rescaling:
+        written = self.overlay.loaded or self.overlay.rows or self.overlay.ranges
+        if not written and not self._rescaling:
             return self._version.rows, self._version.bytes
         rows, size = self.changed()
         rows_before, size_before = self._version.rows, self._version.bytes
@@ -280,18 +310,19 @@ class ShardStore(StateTables):
         return max(rows_before + rows, 1), max(size_before + size, 1)
 
     def _write_delta(self) -> Delta | None:
-        rows, ranges = self.overlay.rows, self.overlay.ranges
+        loaded, ranges = self.overlay.loaded, self.overlay.ranges
+        rows = sum(map(len, loaded)) or len(self.overlay.rows)
         if not rows and not ranges:
             return None
         file = None
         if rows:
-            content = encode_delta(rows)
+            content = encode_packed(loaded) if loaded else encode_delta(self.overlay.rows)
             digest = file_digest(content)
             file = StateFile(f"{self._folder}/{self.epoch:08d}-{digest}.delta", len(content), digest)
             self._checkpoint.put(file.name, content)
             self._cache.save_pending(file.name, content)
         deleted = tuple((first.hex(), last.hex()) for first, last in ranges)
-        return Delta(self.epoch, file, deleted, len(rows))
+        return Delta(self.epoch, file, deleted, rows)
 
     def _snapshot_due(self, new: ShardVersion) -> bool:
         return self._policy.due(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
-from itertools import islice, repeat
+from itertools import islice, pairwise, repeat
 from operator import is_not, lt
 from typing import Protocol
 
@@ -24,20 +24,29 @@ import pyarrow as pa
 
 from sqlstream_operators.codec.arrow_types import conform, to_arrow
 from sqlstream_operators.codec.binary import U8, from_list, parts
+from sqlstream_operators.codec.byte_order import bytes_order
 from sqlstream_operators.codec.key_bytes import (
-    bytes_order,
     decode_columns,
     encode_pieces,
     join_pieces,
     to_bytes,
 )
 from sqlstream_operators.codec.keys import group_range, key_groups
-from sqlstream_operators.codec.rows import decode_lists, decode_rows, encode_lists, encode_rows
+from sqlstream_operators.codec.rows import (
+    decode_lists,
+    decode_packed,
+    decode_packed_lists,
+    decode_rows,
+    encode_lists,
+    encode_rows,
+    packed_rows,
+)
 from sqlstream_operators.errors import StateError
 from sqlstream_operators.plan.state_schema import FOUND, TIME, StateSchema
 
 from .layout import StoredTable, known_schemas, read_times, time_bound, time_bytes
 from .overlay import Overlay, Row, SortedBytes
+from .packed_rows import PackedRows
 
 
 class StateStore(Protocol):
@@ -105,6 +114,27 @@ class StateStore(Protocol):
         """
         ...
 
+    def places(self, table: str, keys: pa.Table, sub_keys: int) -> list[bytes]:
+        """Where the rows begin that have each of `keys` and its first `sub_keys` fields of the sub-key.
+
+        They all begin with these bytes, and end before the same with a byte 255 behind.
+        """
+        ...
+
+    def scan_between(
+        self,
+        table: str,
+        ranges: Sequence[tuple[bytes, bytes]],
+        most: npt.NDArray[np.int64],
+        *,
+        backwards: bool = False,
+    ) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+        """The first (`backwards`: last) rows, at most `most` of each, in ranges between `places`.
+
+        Rows come range by range, each in the order of state, with how many each has.
+        """
+        ...
+
     def ends(self, table: str, keys: pa.Table, *, last: bool) -> pa.Table:
         """The first (or last) row, in the order of state, of each of `keys` (without sub-key): one seek each.
 
@@ -126,6 +156,13 @@ class StateStore(Protocol):
 
     def scan_all(self, table: str) -> pa.Table:
         """All rows of a table, in the order of state."""
+        ...
+
+    def load(self, table: str, rows: pa.Table) -> None:
+        """Write all rows of a table that has none; of several with one key the last is kept. For large tables at once.
+
+        For layout 'list' the rows of a key stand in its order.
+        """
         ...
 
 
@@ -254,6 +291,9 @@ class StateTables:
     def scan_prefix(self, table: str, keys: pa.Table) -> pa.Table:
         """See `StateStore.scan_prefix`."""
         stored = self._table(table)
+        if not self.overlay.rows and not self.overlay.ranges:
+            found = self.base.scan_many(self._prefixes(stored, keys))
+            return self._rows(stored, found[0], found[1])
         found_keys: list[bytes] = []
         found_values: list[bytes] = []
         for first, last in self._prefixes(stored, keys):
@@ -271,7 +311,10 @@ class StateTables:
         found_values: list[bytes] = []
         sizes = np.zeros(keys.num_rows, np.int64)
         names = [field.name for field in stored.spec.key]
-        for i, (first, rows) in enumerate(zip(self._keys(stored, keys, names), most.tolist(), strict=True)):
+        prefixes = self._keys(stored, keys, names)
+        if not self.overlay.rows and not self.overlay.ranges:
+            return self._first_of_each(stored, prefixes, most)
+        for i, (first, rows) in enumerate(zip(prefixes, most.tolist(), strict=True)):
             last = first + b"\xff"
             if self.overlay.touches(first, last):
                 more, values = self.scan_bytes(first, last)
@@ -281,6 +324,57 @@ class StateTables:
             found_values += values[:rows]
             sizes[i] = min(len(more), rows)
         return self._rows(stored, found_keys, found_values), sizes
+
+    def places(self, table: str, keys: pa.Table, sub_keys: int) -> list[bytes]:
+        """See `StateStore.places`."""
+        stored = self._table(table)
+        spec = stored.spec
+        names = [field.name for field in (*spec.key, *spec.sub_key[:sub_keys])]
+        return self._keys(stored, keys, names)
+
+    def scan_between(
+        self,
+        table: str,
+        ranges: Sequence[tuple[bytes, bytes]],
+        most: npt.NDArray[np.int64],
+        *,
+        backwards: bool = False,
+    ) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+        """See `StateStore.scan_between`."""
+        stored = self._table(table)
+        found_keys: list[bytes] = []
+        found_values: list[bytes] = []
+        sizes = np.zeros(len(ranges), np.int64)
+        for i, ((first, last), rows) in enumerate(zip(ranges, most.tolist(), strict=True)):
+            if self.overlay.touches(first, last):
+                keys, values = self.scan_bytes(first, last)
+                part = slice(max(len(keys) - rows, 0), None) if backwards else slice(rows)
+                keys, values = keys[part], values[part]
+            elif backwards:
+                keys, values = self.base.scan_back(first, last, rows)
+            else:
+                keys, values = self.base.scan(first, last, rows)
+            found_keys += keys
+            found_values += values
+            sizes[i] = len(keys)
+        return self._rows(stored, found_keys, found_values), sizes
+
+    def _first_of_each(
+        self, stored: StoredTable, prefixes: list[bytes], most: npt.NDArray[np.int64]
+    ) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+        """`scan_first` where the epoch has written nothing yet."""
+        order = sorted(range(len(prefixes)), key=prefixes.__getitem__)
+        ranges = [(prefixes[i], prefixes[i] + b"\xff") for i in order]
+        found_keys, found_values, counts = self.base.scan_many(ranges, most[order].tolist())
+        rows = self._rows(stored, found_keys, found_values)
+        sizes = np.zeros(len(prefixes), np.int64)
+        sizes[order] = counts
+        ends = np.zeros(len(prefixes), np.int64)
+        ends[order] = np.cumsum(counts)
+        if order != list(range(len(order))):
+            starts = np.repeat(ends - sizes - (np.cumsum(sizes) - sizes), sizes)
+            rows = rows.take(pa.array(starts + np.arange(len(starts))))
+        return rows, sizes
 
     def ends(self, table: str, keys: pa.Table, *, last: bool) -> pa.Table:
         """See `StateStore.ends`."""
@@ -304,6 +398,10 @@ class StateTables:
     def decoded(self, table: str, keys: list[bytes], values: list[bytes]) -> pa.Table:
         """Rows of a table (key and value columns) from the bytes that they lie in."""
         return self._rows(self._table(table), keys, values)
+
+    def unpacked(self, table: str, rows: PackedRows) -> pa.Table:
+        """Rows of a table (key and value columns) from their bytes."""
+        return self._unpacked(self._table(table), rows)
 
     def scan_time(self, table: str, from_us: int | None, to_us: int | None) -> pa.Table:
         """See `StateStore.scan_time`."""
@@ -341,6 +439,23 @@ class StateTables:
         stored = self._table(table)
         return self._rows(stored, *self.scan_bytes(stored.prefix, stored.after))
 
+    def load(self, table: str, rows: pa.Table) -> None:
+        """See `StateStore.load`."""
+        stored = self._table(table)
+        if not rows.num_rows:
+            return
+        if stored.spec.layout == "list":
+            order, keys = self.sorted_keys(table, rows)
+            starts = [0, *(i + 1 for i, (one, other) in enumerate(pairwise(keys)) if one != other)]
+            ordered = rows.take(pa.array(order))
+            sizes = np.diff([*starts, len(keys)])
+            self.put_lists(table, ordered.take(pa.array(starts)), ordered, sizes)
+        elif self.base.seek(stored.prefix, stored.after) is not None:
+            self.put(table, rows)
+        else:
+            values = packed_rows(rows, stored.spec.value, self._written_as)
+            self.overlay.load(PackedRows.of(self._encoded(stored, rows), values))
+
     def scan_bytes(self, first: bytes, last: bytes) -> tuple[list[bytes], list[bytes]]:
         """The keys and values in [first, last), the epoch's own writes included."""
         keys: list[bytes] = []
@@ -367,6 +482,8 @@ class StateTables:
         Exact, but that a row put over one that this epoch has not read counts as new.
         """
         overlay, sizes = self.overlay, self._sizes
+        if overlay.loaded:  # nothing was below
+            return sum(map(len, overlay.loaded)), sum(part.size for part in overlay.loaded)
         written, values = list(overlay.rows), list(overlay.rows.values())
         hidden: set[bytes] = set()
         for first, last in overlay.ranges:
@@ -397,7 +514,7 @@ class StateTables:
 
     def has_rows(self) -> bool:
         """Whether any row lives, the epoch's own writes included (exact)."""
-        if any(value is not None for value in self.overlay.rows.values()):
+        if self.overlay.loaded or any(value is not None for value in self.overlay.rows.values()):
             return True
         return self._any(b"\x00", b"\xff")
 
@@ -453,9 +570,10 @@ class StateTables:
         overlay = self.overlay
         if not overlay.rows and not overlay.ranges:
             return self._learn(keys)
-        below = [key for key in keys if key not in overlay.rows and not overlay.hides(key)]
+        own = overlay.rows
+        below = [key for key in keys if key not in own and not overlay.hides(key)]
         found = dict(zip(below, self._learn(below), strict=True))
-        return [found[key] if key in found else overlay.rows.get(key) for key in keys]
+        return [found[key] if key in found else own.get(key) for key in keys]
 
     def _scan_base(self, first: bytes, last: bytes) -> tuple[list[bytes], list[bytes]]:
         """The rows below in [first, last); a part of the range that was scanned last is not read again."""
@@ -498,7 +616,9 @@ class StateTables:
             if times.null_count:
                 raise StateError(f"state {self.schema.state_id}: a row of {spec.name} has no time")
             header[:, 1:9] = time_bytes(times.to_numpy(zero_copy_only=False))
-        fields = [*spec.key, *spec.sub_key] if names is None else list(spec.key)
+        fields = [*spec.key, *spec.sub_key]
+        if names is not None:
+            fields = fields[: len(names)]
         arrays = key + [
             conform(rows.column(field.name), to_arrow(field.type)) for field in fields[len(key) :]
         ]
@@ -512,19 +632,22 @@ class StateTables:
         return [(key, key + b"\xff") for key in sorted(set(self._keys(stored, keys, names)))]
 
     def _rows(self, stored: StoredTable, keys: list[bytes], values: list[bytes]) -> pa.Table:
+        return self._unpacked(stored, PackedRows(from_list(keys), from_list(values)))
+
+    def _unpacked(self, stored: StoredTable, rows: PackedRows) -> pa.Table:
         spec = stored.spec
-        offsets, data = parts(from_list(keys))
+        offsets, data = parts(rows.keys)
         columns, ends = decode_columns(data, offsets[:-1] + stored.header, offsets[1:], stored.key_types)
         if not np.array_equal(ends, offsets[1:]):
             raise StateError(f"state {self.schema.state_id}: a key of {spec.name} is not well formed")
         if spec.layout == "time":
             columns.insert(0, pa.array(read_times(data, offsets[:-1] + 1)))
         if spec.layout == "list":
-            decoded, sizes = decode_lists(values, spec.value, stored.versions)
+            decoded, sizes = decode_packed_lists(rows.values, spec.value, stored.versions)
             owners = pa.array(np.repeat(np.arange(len(sizes)), sizes))
             columns = [column.take(owners) for column in columns]
         else:
-            decoded = decode_rows(values, spec.value, stored.versions)
+            decoded = decode_packed(rows.values, spec.value, stored.versions)
         return pa.Table.from_arrays(
             [*columns, *(decoded.columns if spec.value else ())],
             names=[*spec.key_columns, *spec.value_columns],

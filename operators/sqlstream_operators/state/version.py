@@ -22,7 +22,7 @@ def digest_of(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
-def file_digest(content: bytes | Path, like: str = "") -> str:
+def file_digest(content: bytes | memoryview | Path, like: str = "") -> str:
     """The first 160 bits of SHA-256, in hex, of what is in a file or will be.
 
     Processors have instructions for it: 1.15 GB/s, where Python's blake2b does 0.38. State of earlier versions
@@ -30,7 +30,7 @@ def file_digest(content: bytes | Path, like: str = "") -> str:
     """
     old = len(like) == _EARLIER_DIGEST
     hasher = hashlib.blake2b(digest_size=_EARLIER_DIGEST // 2) if old else hashlib.sha256()
-    if isinstance(content, bytes):
+    if not isinstance(content, Path):
         hasher.update(content)
     else:
         with content.open("rb") as source:

@@ -21,9 +21,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import pyarrow as pa
+
 from sqlstream_operators.duck.relations import Relations
+from sqlstream_operators.duck.session import DuckSession
+from sqlstream_operators.plan.schema import Column
 from sqlstream_operators.plan.spec import LateStep
-from sqlstream_operators.plan.types import quote_literal
+from sqlstream_operators.plan.types import TIMESTAMP, VARCHAR, quote_literal
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.private_folder import make_private
 
@@ -37,12 +41,27 @@ FOLDER_PREFIX = "letters-"
 """How folders are called in which tasks collect."""
 
 
+_OF_WINDOW = ("window_start", "window_end", "windows", "event_time")
+#: The relation with the rows that an operator found to be late.
+_TOLD = "__late_rows"
+
+
 @dataclass(frozen=True, slots=True)
 class StagedLetters:
     """A task's file of dead letters in the checkpoint store, and how many there are of each kind."""
 
     file: str
     rows: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Letters:
+    """Of rows of `table` that `operator` could not use: SQL over `inputs` as of a `LateStep`."""
+
+    table: str
+    operator: str
+    late_sql: str
+    inputs: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -56,13 +75,23 @@ class DeadLetters:
 
     def late(self, step: LateStep, rows: Relations, watermark: int) -> int:
         """Keep the rows that `step` finds late at `watermark` (µs); how many there are."""
-        fields = ("window_start", "window_end", "windows", "event_time")
-        reason = f"the window was closed: the watermark is {watermark} µs"
-        return self._rows_of(step, rows, watermark, "late", reason, fields)
+        if step.instant:
+            return self._rows_of(step, rows, watermark, "late", _gone(watermark), ("event_time",))
+        return self._rows_of(step, rows, watermark, "late", _closed(watermark), _OF_WINDOW)
 
     def timeless(self, step: LateStep, rows: Relations, watermark: int) -> int:
         """Keep the rows that `step` can't put into a window, having no time; how many there are."""
         return self._rows_of(step, rows, watermark, "no-time", "the event time is NULL", ())
+
+    def decided(self, operator: str, source: str, rows: pa.Table, duck: DuckSession, watermark: int) -> int:
+        """Keep the rows of `source` that an operator found to be late at `watermark` (µs); how many there are."""
+        told = Relations(duck)
+        columns = ("window_start", "window_end", "event_time", "row")
+        types = (TIMESTAMP, TIMESTAMP, TIMESTAMP, VARCHAR)
+        told.add_table(_TOLD, rows, [Column(name, type_) for name, type_ in zip(columns, types, strict=True)])
+        sql = f'SELECT window_start, window_end, 1 AS windows, event_time, "row" FROM {_TOLD}'
+        late = _Letters(source, operator, sql, (_TOLD,))
+        return self._rows_of(late, told, watermark, "late", _closed(watermark), _OF_WINDOW)
 
     def malformed(self, source: str, rows: Iterable[BadRow]) -> int:
         """Keep what could not be read; how many rows these are."""
@@ -97,7 +126,13 @@ class DeadLetters:
     close = clear
 
     def _rows_of(
-        self, step: LateStep, rows: Relations, watermark: int, kind: str, reason: str, fields: Iterable[str]
+        self,
+        step: LateStep | _Letters,
+        rows: Relations,
+        watermark: int,
+        kind: str,
+        reason: str,
+        fields: Iterable[str],
     ) -> int:
         told = {"kind": kind, "source": step.table, "operator": step.operator, "reason": reason}
         items = [f"{self.epoch.epoch} AS epoch"]
@@ -106,7 +141,8 @@ class DeadLetters:
         timed = "IS NOT NULL" if kind == "late" else "IS NULL"
         sql = f"SELECT {', '.join(items)}\nFROM (\n{step.late_sql}\n) AS letters\nWHERE window_end {timed}"
         found = self._file().with_name("more")
-        number = rows.write_json(sql, step.inputs, found, {"late_watermark": watermark})
+        parameters = {"late_watermark": watermark} if isinstance(step, LateStep) else None
+        number = rows.write_json(sql, step.inputs, found, parameters)
         with self._file().open("ab") as out, found.open("rb") as more:
             shutil.copyfileobj(more, out)
         found.unlink()
@@ -119,6 +155,14 @@ class DeadLetters:
             parent = make_private(Path(self.epoch.local_dir)) if self.epoch.local_dir else None
             self._folder = tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX, dir=parent)
         return Path(self._folder.name) / "letters"
+
+
+def _gone(watermark: int) -> str:
+    return f"the rows that it could be joined with may be gone: the watermark is {watermark} µs"
+
+
+def _closed(watermark: int) -> str:
+    return f"the window was closed: the watermark is {watermark} µs"
 
 
 def digest(content: BinaryIO) -> str:

@@ -29,6 +29,7 @@ class EpochContext:
     store. local_dir: a directory of the task's machine that may be lost. now_us: the wall clock when the epoch was
     planned, µs, the same when it is replayed. restated: sinks that get the whole answer that the state has, and nothing
     else happens in the epoch; without any it is an ordinary one. retracts: they are to lose that answer instead.
+    dimensions: of each dimension table, the name of its copy in the checkpoint store.
     """
 
     epoch: int
@@ -42,6 +43,7 @@ class EpochContext:
     restated: tuple[str, ...] = ()
     retracts: bool = False
     state_max_parallelism: int = 0
+    dimensions: Mapping[str, str] = field(default_factory=dict)
 
     def version_of(self, state_id: str, shard: int) -> ShardVersion | None:
         """A shard's version before this epoch; None if it has to be put together from other shards.
@@ -70,6 +72,7 @@ class EpochContext:
             "restated": list(self.restated),
             "retracts": self.retracts,
             "state_max_parallelism": self.state_max_parallelism,
+            "dimensions": dict(self.dimensions),
         }
 
     @classmethod

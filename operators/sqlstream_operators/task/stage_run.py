@@ -23,6 +23,7 @@ from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.operators.registry import operator_of
 from sqlstream_operators.operators.window.windows import closed_upto, window_ends_of_slice
 from sqlstream_operators.plan.answers import keeps_answer
+from sqlstream_operators.plan.session_spec import SessionAggregateSpec, SessionWindowsSpec
 from sqlstream_operators.plan.spec import (
     SLICE_COLUMN,
     WEIGHT_COLUMN,
@@ -41,8 +42,9 @@ from sqlstream_operators.plan.spec import (
     Stage,
 )
 from sqlstream_operators.plan.state_schema import StateSchema
+from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
-from sqlstream_operators.state.loading import columns_of, load
+from sqlstream_operators.state.loading import columns_of
 from sqlstream_operators.state.store import StateStore
 from sqlstream_operators.state.version import ShardVersion
 
@@ -117,16 +119,16 @@ class StageRun:
 
     def _late(self, step: LateStep, relations: Relations) -> None:
         if self.epoch.restated:  # nothing is read, so nothing is late
-            for name, kept in ({step.input: step.name} | {n: f"{n}.kept" for n in step.also}).items():
+            for name, kept in step.kept.items():
                 relations.add_table(kept, relations.table(name), relations.schema(name))
+            self._undecided(step, relations, None, WATERMARK_MIN)
             return
         marks = watermarks_for(self.plan, self.epoch, step.operator, step.watermark_sources)
         upto = closed_upto(marks.late, step.tick_us)
         if upto not in (WATERMARK_MIN, WATERMARK_MAX):
             upto = max(upto - step.lateness_us, WATERMARK_MIN)
         any_late = any_timeless = False
-        names = {step.input: step.name} | {name: f"{name}.kept" for name in step.also}
-        for name, kept in names.items():
+        for name, kept in step.kept.items():
             with self.timer.phase("fragment"):
                 rows = relations.table(name)
             if rows.num_rows:
@@ -144,15 +146,34 @@ class StageRun:
                     rows = rows.filter(pa.array(keep))
             relations.add_table(kept, rows, relations.schema(name))
         if not (any_late or any_timeless):
+            self._undecided(step, relations, None, marks.late)
             return
         with self.timer.phase("fragment"):
             source = relations if self.whole_rows is None else self.whole_rows()
-            late = self.letters.late(step, source, marks.late) if any_late else 0
+            late = 0
+            if step.undecided:
+                found = self._undecided(step, relations, source if any_late else None, marks.late)
+                any_late = any_late and not found
+            elif any_late:
+                late = self.letters.late(step, source, marks.late)
             timeless = self.letters.timeless(step, source, marks.late) if any_timeless else 0
         if (any_late and not late) or (any_timeless and not timeless):
             raise InternalError(f"rows for {step.operator} were dropped, but its late_sql does not find them")
         if late:
             self.late[step.operator] = self.late.get(step.operator, 0) + late
+
+    def _undecided(self, step: LateStep, relations: Relations, source: Relations | None, late: int) -> int:
+        """Make the relation of rows that the operator decides about, without `source` an empty one; how many there are."""
+        if not step.undecided:
+            return 0
+        rows = empty(step.undecided)
+        if source is not None:
+            names = ", ".join(quote_identifier(column.name) for column in step.undecided)
+            sql = f"SELECT {names}\nFROM (\n{step.late_sql}\n) AS letters\nWHERE window_end IS NOT NULL"
+            found, _ = source.query(sql, step.inputs, {"late_watermark": late})
+            rows = conformed(found, step.undecided, step.undecided_name)
+        relations.add_table(step.undecided_name, rows, step.undecided)
+        return len(rows)
 
     def _operate(self, step: OperatorStep, relations: Relations) -> None:
         spec = step.operator
@@ -181,6 +202,9 @@ class StageRun:
         self.timer.spent["close"] += closing
         self.timer.spent["state"] += (time.perf_counter_ns() - started) // 1000 - closing
         self.metrics[step.name] = result.metrics
+        if result.late is not None and isinstance(spec, SessionWindowsSpec | SessionAggregateSpec):
+            late = self.letters.decided(step.name, spec.table, result.late, self.duck, marks.late)
+            self.late[step.name] = self.late.get(step.name, 0) + late
         output = conformed(result.output, spec.output, f"operator {step.name}", [WEIGHT_COLUMN])
         relations.add_table(step.name, output, spec.output)
 
@@ -230,7 +254,7 @@ class StageRun:
                 with self.timer.phase("fragment"):
                     rows = conformed(relations.table(relation), columns_of(table), f"state table {name}")
                 with self.timer.phase("state"):
-                    load(store, table, rows)
+                    store.load(name, rows)
             with self.timer.phase("state"):
                 self.state[step.state.state_id] = store.commit()
 

@@ -16,11 +16,20 @@ from sqlstream_operators.duck.relations import Relations, conformed
 from sqlstream_operators.duck.session import DUCKDB_ERRORS, DuckSession, worker_session
 from sqlstream_operators.duck.weighted import empty
 from sqlstream_operators.errors import DataError, InputFileError, InternalError
-from sqlstream_operators.plan.spec import ExchangeInput, PhysicalPlan, SourceInput, SourceSpec, Stage
+from sqlstream_operators.plan.spec import (
+    DimensionInput,
+    ExchangeInput,
+    PhysicalPlan,
+    SourceInput,
+    SourceSpec,
+    Stage,
+    StageInput,
+)
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_operators.state.private_folder import make_private
 
 from .dead_letters import DeadLetters
+from .dimensions import add_dimensions
 from .epoch import EpochContext, rocks_stores, watermarks_for
 from .io import SplitReader, Stores, Writers
 from .report import REPORT_EDGE, Report
@@ -64,12 +73,17 @@ def run_source_task(
         raise InternalError(f"the plan has no source {source_name}")
     stages = [s for s in plan.stages if s.level == 0 and any(_reads(i, source_name) for i in s.inputs)]
     for stage in stages:
-        if not all(_reads(i, source_name) for i in stage.inputs):
+        if not all(_reads(i, source_name) or isinstance(i, DimensionInput) for i in stage.inputs):
             raise InternalError(
                 f"stage {stage.id} reads other sources than {source_name}: a task has one split"
             )
     with closing(DeadLetters(epoch, task_name(epoch, 0, ordinal))) as letters:
-        rows_of = _whole(duck, whole, split, source_name, lenient=False)
+
+        def looked_up(relations: Relations) -> None:
+            for stage in stages:
+                add_dimensions(relations, plan, stage, epoch)
+
+        rows_of = _whole(duck, whole, split, source_name, looked_up, lenient=False)
         task = StageRun(plan, 0, ordinal, epoch, duck, letters, whole_rows=rows_of)
         malformed = 0
         try:
@@ -83,7 +97,7 @@ def run_source_task(
             except (*DUCKDB_ERRORS, DataError):
                 duck.reset()
                 letters.clear()
-                rows_of = _whole(duck, lenient or whole, split, source_name, lenient=True)
+                rows_of = _whole(duck, lenient or whole, split, source_name, looked_up, lenient=True)
                 task = StageRun(plan, 0, ordinal, epoch, duck, letters, whole_rows=rows_of)
                 with task.timer.phase("read"):
                     bad = reader.open_lenient(duck, _SPLIT, split)
@@ -118,9 +132,15 @@ def _session(plan: PhysicalPlan, epoch: EpochContext) -> DuckSession:
 
 
 def _whole(
-    duck: DuckSession, reader: SplitReader | None, split: Any, source: str, *, lenient: bool
+    duck: DuckSession,
+    reader: SplitReader | None,
+    split: Any,
+    source: str,
+    looked_up: Callable[[Relations], None],
+    *,
+    lenient: bool,
 ) -> Callable[[], Relations] | None:
-    """Opens the split once more with all its columns, when that is first needed."""
+    """Opens the split once more with all its columns, and what is `looked_up`, when that is first needed."""
     if reader is None:
         return None
     opened: list[Relations] = []
@@ -133,6 +153,7 @@ def _whole(
                 reader.open_strict(duck, _WHOLE, split, queries=1)
             opened.append(Relations(duck))
             opened[0].add_sql(source, f'SELECT * FROM "{_WHOLE}"', ())
+            looked_up(opened[0])
         return opened[0]
 
     return relations
@@ -145,7 +166,9 @@ def _run_source(task: StageRun, source: SourceSpec, stages: list[Stage]) -> tupl
     for stage in stages:
         relations = Relations(task.duck)
         for stage_input in stage.inputs:
-            relations.add_sql(stage_input.name, f'SELECT * FROM "{_SPLIT}"', ())
+            if isinstance(stage_input, SourceInput):
+                relations.add_sql(stage_input.name, f'SELECT * FROM "{_SPLIT}"', ())
+        add_dimensions(relations, task.plan, stage, task.epoch)
         task.run(stage, relations)
     return watermark, rows
 
@@ -217,6 +240,7 @@ def run_shard_task(
                         table = _arrived(stage_input, arrived[stage_input.edge])
                         rows += table.num_rows
                         relations.add_table(stage_input.name, table, stage_input.schema)
+                add_dimensions(relations, plan, stage, epoch)
                 task.run(stage, relations)
         finally:
             duck.reset()
@@ -235,5 +259,5 @@ def _arrived(stage_input: ExchangeInput, messages: list[Message]) -> pa.Table:
     return conformed(decode(m.blob for m in ordered), stage_input.schema, f"edge {stage_input.edge}")
 
 
-def _reads(stage_input: SourceInput | ExchangeInput, source: str) -> bool:
+def _reads(stage_input: StageInput, source: str) -> bool:
     return isinstance(stage_input, SourceInput) and stage_input.source == source

@@ -17,6 +17,7 @@ BIT_AND = AggregateFunction(
 
 BIT_OR = AggregateFunction(
     name="bit_or",
+    replaces=(("bitstring_agg", "there are no columns of bits: ARRAY_AGG(DISTINCT x), or BIT_OR(1 << x)"),),
     distinct_is_noop=True,
     append_only=self_merging,
     any_order=self_merging,

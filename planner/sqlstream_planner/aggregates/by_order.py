@@ -53,8 +53,6 @@ def _batch(call: AggregateCall, written: BatchCall) -> BatchCall:
 
 
 _UNORDERED = "MIN_BY(x, a) and MAX_BY(x, a) take the x of the row with the least and the greatest a"
-_RANKED = "rank the rows: QUALIFY ROW_NUMBER() OVER (PARTITION BY … ORDER BY …{}) <= 2"
-
 ARG_MIN = AggregateFunction(
     name="arg_min",
     also=("min_by", "argmin"),
@@ -67,7 +65,9 @@ ARG_MIN = AggregateFunction(
             "Flink",
         ),
     ),
-    arguments=Arguments(of_rows=2, at_most=2, instead=_RANKED.format(""), unordered_help=_UNORDERED),
+    with_count="arg_min_several",
+    in_order=(("first", "first_in_order"),),
+    arguments=Arguments(of_rows=2, at_most=2, unordered_help=_UNORDERED),
     distinct_is_noop=True,
     append_only=_first_wins,
     any_order=lambda call: _pair(call, "min"),
@@ -89,7 +89,9 @@ ARG_MAX = AggregateFunction(
             "Flink",
         ),
     ),
-    arguments=Arguments(of_rows=2, at_most=2, instead=_RANKED.format(" DESC"), unordered_help=_UNORDERED),
+    with_count="arg_max_several",
+    in_order=(("last", "last_in_order"),),
+    arguments=Arguments(of_rows=2, at_most=2, unordered_help=_UNORDERED),
     distinct_is_noop=True,
     append_only=_first_wins,
     any_order=lambda call: _pair(call, "max"),
@@ -133,6 +135,7 @@ def _any_batch(call: AggregateCall, written: BatchCall) -> BatchCall:
 
 ANY_VALUE = AggregateFunction(
     name="any_value",
+    also=("arbitrary",),
     arguments=Arguments(ordered=True),
     order_sensitive=True,
     distinct_is_noop=True,

@@ -13,6 +13,7 @@ from sqlstream_planner.aggregates.function import (
     BatchCall,
     Decomposition,
     Multiset,
+    Spelling,
 )
 from sqlstream_planner.aggregates.parts import (
     AS_LIST,
@@ -82,7 +83,9 @@ def _batch(call: AggregateCall, written: BatchCall) -> BatchCall:
 COUNT = AggregateFunction(
     name="count",
     arguments=Arguments(of_rows=None),
-    replaces=(("approx_count_distinct", "COUNT(DISTINCT x) is exact"),),
+    spellings=(
+        Spelling("APPROX_COUNT_DISTINCT(x)", "count(DISTINCT x)", "different values, counted exactly"),
+    ),
     empty="0",
     append_only=_append_only,
     any_order=_append_only,
@@ -92,9 +95,9 @@ COUNT = AggregateFunction(
     over_distinct=_over_distinct,
     batch_in_order=_batch,
     batch_any_order=_batch,
-    derived_from=(frozenset({"avg"}), frozenset({"mean"})),
+    derived_from=(frozenset({"avg"}), frozenset({"mean"}), frozenset({"geomean"})),
 )
-COUNT_STAR = replace(COUNT, name="count_star", called="count", arguments=Arguments(), replaces=())
+COUNT_STAR = replace(COUNT, name="count_star", called="count", arguments=Arguments(), spellings=())
 
 # ------------------------------------------------------------------------------------------- COUNT_IF
 

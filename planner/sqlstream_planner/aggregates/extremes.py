@@ -8,7 +8,8 @@ from sqlstream_planner.aggregates.parts import as_rows, over_distinct, self_merg
 
 MIN = AggregateFunction(
     name="min",
-    arguments=Arguments(at_most=1, instead="LEAST(a, b) takes the least value of one row"),
+    with_count="min_several",
+    arguments=Arguments(at_most=1),
     distinct_is_noop=True,
     append_only=self_merging,
     any_order=self_merging,
@@ -20,7 +21,8 @@ MIN = AggregateFunction(
 
 MAX = AggregateFunction(
     name="max",
-    arguments=Arguments(at_most=1, instead="GREATEST(a, b) takes the greatest value of one row"),
+    with_count="max_several",
+    arguments=Arguments(at_most=1),
     distinct_is_noop=True,
     append_only=self_merging,
     any_order=self_merging,

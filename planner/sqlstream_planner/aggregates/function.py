@@ -111,6 +111,7 @@ class Arguments:
       if there is none it is taken and says nothing. `orders_itself`: one that is kept can only name the first
       argument; ascending it says nothing.
     - `check` finds a constant that DuckDB would refuse only when it runs.
+    - `instead_over`: what to write OVER a window, where the call can't stand.
     """
 
     of_rows: int | None = 1
@@ -120,6 +121,7 @@ class Arguments:
     unordered_help: str | None = None
     orders_itself: bool = False
     check: Callable[[Sequence[exp.Expr]], WrongConstant | None] | None = None
+    instead_over: str = ""
 
 
 Append = Callable[[AggregateCall], Decomposition]
@@ -138,6 +140,8 @@ class AggregateFunction:
       WITHIN GROUP. `by_time`: names that stand for it with the rows' event time as the second argument.
     - `arguments`: what a call may look like. `called`: the function that a call of this one is, once it is
       known to be right.
+    - `with_count`: the function that a call with more than `at_most` arguments is: they say how many values are wanted.
+      `in_order`: the one that a call by a name of `by_time` is, if it has an ORDER BY.
     - `replaces`: functions that can't be run, with what to write instead.
 
     What it is:
@@ -176,6 +180,8 @@ class AggregateFunction:
     by_time: tuple[str, ...] = ()
     arguments: Arguments = Arguments()
     called: str | None = None
+    with_count: str | None = None
+    in_order: tuple[tuple[str, str], ...] = ()
     replaces: tuple[tuple[str, str], ...] = ()
 
     order_sensitive: bool = False

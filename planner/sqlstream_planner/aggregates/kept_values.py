@@ -9,7 +9,7 @@ from sqlstream_planner.aggregates.function import Accumulator, Decomposition
 from sqlstream_planner.aggregates.parts import argument, constants_of, filter_of, in_template
 from sqlstream_planner.logical import AggregateCall, sql
 
-_FLATTEN = "flatten(list({f}) FILTER (WHERE {f} IS NOT NULL))"
+FLATTEN = "flatten(list({f}) FILTER (WHERE {f} IS NOT NULL))"
 
 
 def kept_values(call: AggregateCall, *, nulls: bool) -> tuple[Accumulator, str]:
@@ -22,7 +22,7 @@ def kept_values(call: AggregateCall, *, nulls: bool) -> tuple[Accumulator, str]:
     if not call.order_by:
         meaning = "values with nulls" if nulls else "values"
         kept = Accumulator(
-            meaning, array(call.argument_types[0]), f"list({x}){where}", _FLATTEN, of_first=True
+            meaning, array(call.argument_types[0]), f"list({x}){where}", FLATTEN, of_first=True
         )
         return kept, "{0}"
     # NULL placement by a flag in front of each key: list_sort compares structs field by field.
@@ -35,7 +35,7 @@ def kept_values(call: AggregateCall, *, nulls: bool) -> tuple[Accumulator, str]:
     partial = f"list({{{', '.join(parts)}, 'x': {x}}}){where}"
     element = struct(*types, ("x", call.argument_types[0]))
     meaning = "ordered values" if nulls else "ordered values without nulls"
-    kept = Accumulator(meaning, array(element), partial, _FLATTEN)
+    kept = Accumulator(meaning, array(element), partial, FLATTEN)
     keys = [name for name, _ in types]
     sorted_ = _descending(keys) if descending else "list_sort({0}, 'ASC', 'NULLS FIRST')"
     return kept, f"list_transform({sorted_}, lambda __e: __e.x)"

@@ -25,17 +25,26 @@ _SECOND = ("var_pop", "var_samp", "variance", "stddev_pop", "stddev_samp", "stdd
 _SCALE = f"{2**64}e0"
 
 
+def mean(value: str, here: str) -> str:
+    """The mean of doubles that are not NULL, over rows that pass the FILTER clause `here`.
+
+    It is of scaled values, so that it is finite where all values are, and never outside of them: of equal values it is
+    that value, whatever rounding does.
+    """
+    found = f"avg({value} / {_SCALE}){here} * {_SCALE}"
+    return f"greatest(min({value}){here}, least(max({value}){here}, {found}))"
+
+
 def _accumulator(call: AggregateCall) -> Accumulator:
     """Partials are merged by Chan, Golub and LeVeque's pairwise update (1979).
 
-    It does not cancel catastrophically as the sum of squares does. A mean is of scaled values, which is exact, so that it
-    is finite where all values are.
+    It does not cancel catastrophically as the sum of squares does.
     """
     x, where = argument(call), filter_of(call)
     present = filter_of(call, f"({x}) IS NOT NULL")
     partial = (
         f"CASE WHEN count({x}){where} > 0 THEN {{'n': count({x}){where}, "
-        f"'mean': avg(CAST({x} AS DOUBLE) / {_SCALE}){present} * {_SCALE}, "
+        f"'mean': {mean(f'CAST({x} AS DOUBLE)', present)}, "
         f"'m2': var_pop(CAST({x} AS DOUBLE)){present} * count({x}){where}}} END"
     )
     merge = (
@@ -46,7 +55,7 @@ def _accumulator(call: AggregateCall) -> Accumulator:
     return Accumulator("moments", _MOMENTS, partial, merge, of_first=True)
 
 
-def _finite(value: str) -> str:
+def finite(value: str) -> str:
     """A value as it is where it is a finite number, else NaN.
 
     Whether what is too large (or has an infinity in it) becomes NaN or an infinity depends on the order of additions.
@@ -58,18 +67,18 @@ def _second(name: str, final: str, *spellings: Spelling) -> AggregateFunction:
     """A function with the value `final` of the accumulator `{0}`."""
 
     def append_only(call: AggregateCall) -> Decomposition:
-        return Decomposition((_accumulator(call),), _finite(final))
+        return Decomposition((_accumulator(call),), finite(final))
 
     return AggregateFunction(
         name=name,
         spellings=spellings,
         append_only=append_only,
         any_order=append_only,
-        values=Multiset(lambda call, values: _finite(as_list(call, values))),
-        over_distinct=lambda call, values, flag: _finite(over_distinct(call, values, flag)),
-        batch_in_order=lambda call, written: replace(written, of_result=_finite),
+        values=Multiset(lambda call, values: finite(as_list(call, values))),
+        over_distinct=lambda call, values, flag: finite(over_distinct(call, values, flag)),
+        batch_in_order=lambda call, written: replace(written, of_result=finite),
         batch_any_order=lambda call, written: replace(
-            rounded_in_value_order(call, written), of_result=_finite
+            rounded_in_value_order(call, written), of_result=finite
         ),
         derived_from=tuple(frozenset({other}) for other in _SECOND if other != name),
     )
@@ -104,5 +113,17 @@ KURTOSIS = AggregateFunction(
     over_distinct=over_distinct,
     batch_any_order=rounded_in_value_order,
 )
+KURTOSIS_POP = replace(KURTOSIS, name="kurtosis_pop")
 
-FUNCTIONS = (VAR_POP, VAR_SAMP, VARIANCE, STDDEV_POP, STDDEV_SAMP, STDDEV, SEM, SKEWNESS, KURTOSIS)
+FUNCTIONS = (
+    VAR_POP,
+    VAR_SAMP,
+    VARIANCE,
+    STDDEV_POP,
+    STDDEV_SAMP,
+    STDDEV,
+    SEM,
+    SKEWNESS,
+    KURTOSIS,
+    KURTOSIS_POP,
+)

@@ -19,7 +19,7 @@ from sqlstream_planner.aggregates.function import (
     WrongConstant,
 )
 from sqlstream_planner.aggregates.kept_values import holistic, kept_values
-from sqlstream_planner.aggregates.parts import AS_LIST, over_distinct, over_ordered_distinct
+from sqlstream_planner.aggregates.parts import AS_LIST, as_list, over_distinct, over_ordered_distinct
 from sqlstream_planner.logical import AggregateCall
 
 _SHARE = "write a number from 0 to 1, such as 0.5"
@@ -46,11 +46,11 @@ def _wrong_share(share: exp.Expr) -> WrongConstant | None:
     is_number = isinstance(number, exp.Literal) and not number.is_string
     if not isinstance(value, exp.Null) and not (is_number and not 0 <= float(number.name) <= 1):
         return None
-    return WrongConstant(
-        share,
-        f"the share of a quantile can't be {value.sql()}",
-        _SHARE,
-    )
+    return _wrong(share)
+
+
+def _wrong(share: exp.Expr) -> WrongConstant:
+    return WrongConstant(share, f"the share of a quantile can't be {share.unnest().sql()}", _SHARE)
 
 
 MEDIAN = AggregateFunction(
@@ -91,6 +91,60 @@ QUANTILE = AggregateFunction(
     append_only=holistic,
     values=AS_LIST,
     over_distinct=over_distinct,
+)
+
+
+def _approximate(name: str, at_most: int, instead: str) -> AggregateFunction:
+    """The interpolated quantile as a value of the argument's type: exact, so that it is the same at every replay."""
+
+    def exact(call: AggregateCall) -> AggregateCall:
+        return replace(call, name=QUANTILE_CONT.name)
+
+    def batch(_: AggregateCall, written: BatchCall) -> BatchCall:
+        return replace(written, name=QUANTILE_CONT.name)
+
+    return AggregateFunction(
+        name=name,
+        arguments=Arguments(
+            at_most=at_most,
+            instead=instead,
+            check=_check_approximate,
+            unordered_help=_ITS_OWN_ORDER,
+            instead_over="QUANTILE_CONT(x, 0.5) OVER (…)",
+        ),
+        append_only=lambda call: holistic(exact(call)),
+        values=Multiset(lambda call, values: as_list(exact(call), values)),
+        over_distinct=lambda call, values, flag: over_distinct(exact(call), values, flag),
+        batch_in_order=batch,
+        batch_any_order=batch,
+    )
+
+
+def _check_approximate(arguments: Sequence[exp.Expr]) -> WrongConstant | None:
+    """As of other quantiles, but that DuckDB counts from the top in none of these."""
+    negative = next((n for a in arguments[1:2] for n in a.find_all(exp.Neg)), None)
+    return _check_share(arguments) if negative is None else _wrong(negative)
+
+
+APPROX_QUANTILE = replace(
+    _approximate("approx_quantile", 2, ""),
+    spellings=(
+        Spelling(
+            "APPROX_PERCENTILE(x, share)",
+            "quantile_disc(x, share)",
+            "the value at a share from 0 to 1, found exactly",
+            "Spark",
+        ),
+        Spelling(
+            "PERCENTILE_APPROX(x, share)",
+            "quantile_disc(x, share)",
+            "the value at a share from 0 to 1, found exactly",
+            "Spark",
+        ),
+    ),
+)
+RESERVOIR_QUANTILE = _approximate(
+    "reservoir_quantile", 2, "leave out the size of the sample: the quantile is of all values"
 )
 
 
@@ -144,4 +198,14 @@ ENTROPY = AggregateFunction(
     batch_any_order=rounded_in_value_order,
 )
 
-FUNCTIONS = (MEDIAN, QUANTILE_CONT, QUANTILE_DISC, QUANTILE, MODE, MAD, ENTROPY)
+FUNCTIONS = (
+    MEDIAN,
+    QUANTILE_CONT,
+    QUANTILE_DISC,
+    QUANTILE,
+    APPROX_QUANTILE,
+    RESERVOIR_QUANTILE,
+    MODE,
+    MAD,
+    ENTROPY,
+)

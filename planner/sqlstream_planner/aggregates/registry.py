@@ -14,16 +14,40 @@ from sqlstream_planner.aggregates import (
     by_order,
     count,
     extremes,
+    frequencies,
+    in_order,
+    json_values,
     lists,
     logic,
+    means,
     moments,
+    pairs,
+    precise_sums,
     quantiles,
+    several,
     sums,
 )
 from sqlstream_planner.aggregates.function import AggregateFunction
 from sqlstream_planner.logical import AggregateCall
 
-_FAMILIES = (count, sums, extremes, lists, by_order, logic, bits, quantiles, moments)
+_FAMILIES = (
+    count,
+    sums,
+    extremes,
+    lists,
+    by_order,
+    logic,
+    bits,
+    quantiles,
+    moments,
+    pairs,
+    precise_sums,
+    means,
+    frequencies,
+    several,
+    in_order,
+    json_values,
+)
 
 #: DuckDB's name of every aggregate that can be run -> what is known about it.
 AGGREGATES: Mapping[str, AggregateFunction] = MappingProxyType(
@@ -54,6 +78,24 @@ def find(name: str) -> AggregateFunction | None:
     return AGGREGATES.get(name) or next(
         (f for f in _functions() if name in f.also or name in f.by_time), None
     )
+
+
+def variant(name: str, arguments: int, *, ordered: bool) -> AggregateFunction | None:
+    """The function of a call with so many arguments, and an ORDER BY or not; else as `find`.
+
+    >>> variant("max", 2, ordered=False).name, variant("first", 1, ordered=True).name
+    ('max_several', 'first_in_order')
+    >>> variant("max", 1, ordered=False).name, variant("first_value", 1, ordered=True).name
+    ('max', 'arg_min')
+    """
+    function = find(name)
+    if function is None:
+        return None
+    most = function.arguments.at_most
+    if most is not None and arguments > most and function.with_count is not None:
+        return AGGREGATES[function.with_count]
+    chosen = dict(function.in_order).get(name) if ordered else None
+    return function if chosen is None else AGGREGATES[chosen]
 
 
 def orders_by_time(name: str) -> bool:

@@ -14,8 +14,10 @@ from sqlstream_planner.logical import (
     OrderLimit,
     OverWindow,
     Scan,
+    SessionFunction,
     SetOperation,
     SetOperator,
+    Versions,
     walk,
 )
 
@@ -40,17 +42,20 @@ def _changes(node: Node, below: bool) -> bool:
     match node:
         case Scan():
             return node.changelog
+        case Versions():
+            return False
         case Aggregate():
             # A window is given when it closes; then late rows correct it, if they are allowed.
             if _in_windows(node.keys) and not (node.emission.changes or node.emission.lateness_us):
                 return False
             # DISTINCT over rows that stay: a row that was given once is never taken back.
             return bool(node.calls) or node.grouping is not None or not node.keys or below
+        case SessionFunction():
+            return below or node.early
         case SetOperation():
             return below or not (node.is_union_all or node.operator is SetOperator.UNION)
         case OverWindow():
-            partition = [f for f in node.input.fields if f.id in node.partition]
-            return below or node.emission.changes or not _in_windows(tuple(partition), "end")
+            return below or node.closed_by is None
         case OrderLimit():
             return True
     return below

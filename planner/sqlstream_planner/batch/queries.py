@@ -14,10 +14,12 @@ from sqlglot import exp
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.batch import (
     aggregates,
+    as_of,
     changelogs,
     conflicts,
     joins,
     ranks,
+    sessions,
     sets,
     stateless,
 )
@@ -27,18 +29,23 @@ from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.logical import (
     Aggregate,
     Apply,
+    AsOfJoin,
     EmitOnClose,
     Filter,
     Join,
+    LateralJoin,
+    LookupJoin,
     Node,
     OrderLimit,
     OverWindow,
     Project,
     Scan,
+    SessionFunction,
     SetOperation,
     Sink,
     Unnest,
     Values,
+    Versions,
     WindowFunction,
     column,
     columns_of,
@@ -104,6 +111,8 @@ class _Query:
                 return stateless.filtered(node, self._short(node, below[0]))
             case WindowFunction():
                 return stateless.windowed(node, below[0])
+            case SessionFunction():
+                return self._relation(node, sessions.in_sessions(node, below[0]), "sessions")
             case Unnest():
                 return stateless.unnested(node, below[0])
             case Aggregate():
@@ -112,11 +121,20 @@ class _Query:
             case SetOperation():
                 return self._relation(node, sets.combined(node, below), "combined")
             case OverWindow():
-                return self._relation(node, ranks.over_window(node, below[0]), "ranked")
+                once = not self._changing[id(node)]
+                return self._relation(node, ranks.over_window(node, below[0], once=once), "ranked")
             case OrderLimit():
                 return self._relation(node, ranks.limited(node, below[0]), "limited")
             case Join():
                 return joins.joined(node, *below)
+            case LookupJoin():
+                return joins.joined(node, *below)
+            case AsOfJoin():
+                return self._relation(node, as_of.joined(node, *below), "as_of")
+            case Versions():
+                return self._relation(node, as_of.versions(node), "versions")
+            case LateralJoin():
+                return self._relation(node, joins.beside_queries(node, *below), "lateral")
             case Apply():
                 return self._relation(node, joins.applied(node, *below), "applied")
             case EmitOnClose():
@@ -157,13 +175,13 @@ class _Query:
 
 def _correlated(nodes: Sequence[Node]) -> set[int]:
     """By `id(node)`, the nodes of sub-queries that read columns of the rows around them."""
-    outer = {id_ for node in nodes if isinstance(node, Apply) for id_ in node.outer}
+    outer = {id_ for node in nodes if isinstance(node, Apply | LateralJoin) for id_ in node.outer}
     free: dict[int, set[str]] = {}
     for node in nodes:
         own = set().union(*(columns_of(e) for e in node.expressions()), node.references())
         given = {f.id for i in node.inputs for f in i.fields}
         below = set().union(*(free[id(i)] for i in node.inputs))
-        if isinstance(node, Apply):
+        if isinstance(node, Apply | LateralJoin):
             below = free[id(node.input)] | (free[id(node.query)] - {f.id for f in node.input.fields})
         free[id(node)] = below | (own & outer) - given
     return {id_ for id_, columns in free.items() if columns}

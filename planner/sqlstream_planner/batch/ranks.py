@@ -1,41 +1,39 @@
-"""OverWindow as a function over a window, OrderLimit as ORDER BY … LIMIT."""
+"""OverWindow as functions over a window, OrderLimit as ORDER BY … LIMIT."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+
+from sqlglot import exp
 
 from sqlstream_planner.batch.select import Select, beside, names
-from sqlstream_planner.logical import OrderLimit, OrderTerm, OverWindow, WindowCall, sql
-
-#: Functions that tell rows apart which are equal by ORDER BY.
-_NUMBERING = frozenset({"row_number", "ntile", "lag", "lead"})
+from sqlstream_planner.logical import OrderLimit, OrderTerm, OverWindow, WindowCall, column
+from sqlstream_planner.window_calls import call_sql, goes_by_row
 
 
-def over_window(node: OverWindow, below: Select) -> str:
-    """The rows with the function's value beside each."""
-    call = node.call
-    numbers = call.name in _NUMBERING or call.frame.upper().startswith("ROWS")
-    order = _order(node.order, node.ties or () if numbers else ())
+def over_window(node: OverWindow, below: Select, *, once: bool = False) -> str:
+    """The rows with the functions' values beside each; `once`: a row without an event time is never given."""
+    closing = node.closed_by
+    if once and closing is not None:
+        time = exp.Not(this=exp.Is(this=below.over(column(closing.id)), expression=exp.Null()))
+        below = replace(below, where=(*below.where, time), named=False)
+    ids = [f.id for f in node.input.fields]
+    items = [f"{_called(node, call)} AS {names([call.field.id])}" for call in node.calls]
+    return beside(below, ids, ",\n  ".join(items))
+
+
+def _called(node: OverWindow, call: WindowCall) -> str:
+    """A call with its window: rows that are equal in ORDER BY stand in the order of the ties wherever that shows."""
+    ties = node.ties or ()
+    order = _order(node.order, ties if goes_by_row(call) else ())
     parts = [
         f"PARTITION BY {names(node.partition)}" if node.partition else "",
         f"ORDER BY {order}" if order else "",
         call.frame,
     ]
     over = " ".join(part for part in parts if part)
-    return _beside(node, below, f"{_called(call)} OVER ({over})")
-
-
-def _beside(node: OverWindow, below: Select, text: str) -> str:
-    ids = [f.id for f in node.input.fields]
-    return beside(below, ids, f"{text} AS {names([node.call.field.id])}")
-
-
-def _called(call: WindowCall) -> str:
-    inside = ", ".join(sql(a) for a in call.arguments)
-    distinct = "DISTINCT " if call.distinct else ""
-    nulls = " IGNORE NULLS" if call.ignore_nulls else ""
-    where = f" FILTER (WHERE {sql(call.filter)})" if call.filter is not None else ""
-    return f"{call.name}({distinct}{inside}{nulls}){where}"
+    return f"{call_sql(call, _order(node.order, ties))} OVER ({over})"
 
 
 def limited(node: OrderLimit, below: Select) -> str:

@@ -30,12 +30,6 @@ def _branch(node: SetOperation, fields: Sequence[Field], select: Select) -> str:
 
 def values(node: Values) -> str:
     """Rows that are written out."""
-    if not node.fields:
-        one = "SELECT 1 AS __one"
-        return "\nUNION ALL\n".join([one] * len(node.rows)) if node.rows else f"{one} WHERE false"
-    if not node.rows:
-        empty = ", ".join(f"{cast('NULL', f.type)} AS {names([f.id])}" for f in node.fields)
-        return f"SELECT {empty} WHERE false"
     rows = ",\n  ".join(f"({', '.join(sql(e) for e in row)})" for row in node.rows)
     places = [f"__{n}" for n in range(1, len(node.fields) + 1)]
     listed = ",\n  ".join(

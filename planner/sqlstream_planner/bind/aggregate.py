@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.types import BIGINT
+from sqlstream_operators.plan.types import BIGINT, quote_identifier
 from sqlstream_planner.bind.aggregate_calls import AggregateCalls, aggregate_calls
 from sqlstream_planner.bind.aggregate_output import AggregateOutput
-from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.group_by import read_group_by
 from sqlstream_planner.bind.group_window import with_group_window, without_auxiliary
 from sqlstream_planner.bind.items import expand_items, project
@@ -18,16 +19,25 @@ from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.bind.select_unnest import with_unnested
 from sqlstream_planner.bind.subqueries import BoundSubquery
 from sqlstream_planner.bind.window_keys import WindowKeys, window_keys
-from sqlstream_planner.logical import Aggregate, Emission, Field, Filter, Node, time_column
+from sqlstream_planner.logical import (
+    Aggregate,
+    Emission,
+    Field,
+    Filter,
+    Node,
+    Project,
+    column,
+    raw,
+    time_column,
+    union_all,
+)
 
 
 def is_aggregate_query(query: exp.Select) -> bool:
-    """Whether a SELECT has GROUP BY, or an aggregate function outside OVER and sub-queries."""
-    if query.args.get("group") is not None:
+    """Whether a SELECT has GROUP BY, HAVING, or an aggregate function outside OVER and sub-queries."""
+    if query.args.get("group") is not None or query.args.get("having") is not None:
         return True
-    having = query.args.get("having")
-    places = [*query.expressions, *([having] if having is not None else [])]
-    return any(aggregate_calls(p) for p in places)
+    return any(aggregate_calls(item) for item in query.expressions)
 
 
 def bind_aggregate(
@@ -53,12 +63,8 @@ def bind_aggregate(
         tuple(dict.fromkeys((*range(len(bounds)), *(renumber[i] for i in chosen))))
         for chosen in group_by.sets
     )
-    if len({tuple(sorted(s)) for s in sets}) != len(sets):
-        context.unsupported(
-            query.args["group"],
-            "the same grouping set twice",
-            help="write each set once in GROUPING SETS, and UNION ALL a query that groups by it for its rows twice",
-        )
+    copies = Counter(tuple(sorted(chosen)) for chosen in sets)
+    sets = tuple({tuple(sorted(chosen)): chosen for chosen in reversed(sets)}[each] for each in copies)
     grouping = None
     if group_by.several:
         grouping = Field(context.new_id("grouping_id"), "grouping_id", BIGINT, False)
@@ -93,6 +99,8 @@ def bind_aggregate(
     )
     if window is not None:
         aggregate = window.with_derived(aggregate)
+    if grouping is not None:
+        aggregate = _repeated(context, aggregate, grouping, len(keys), copies)
     for value in over_groups:
         aggregate = value.beside(aggregate)
     if having is not None and condition is not None:
@@ -100,6 +108,31 @@ def bind_aggregate(
         aggregate = Filter(aggregate, condition, context.span(having.this))
     aggregate, shown = with_unnested(context, aggregate, [e for _, e in rewritten])
     return project(context, aggregate, [(name, e) for (name, _), e in zip(rewritten, shown, strict=True)])
+
+
+def _repeated(
+    context: BindContext,
+    aggregate: Node,
+    grouping: Field,
+    number_of_keys: int,
+    copies: Mapping[tuple[int, ...], int],
+) -> Node:
+    """The groups with those of a grouping set that is written n times n times; `copies`: how often each set is."""
+    more: list[Node] = []
+    for chosen, times in copies.items():
+        left_out = sum(1 << (number_of_keys - 1 - n) for n in range(number_of_keys) if n not in chosen)
+        of_set = raw(f"{quote_identifier(grouping.id)} = {left_out}")
+        for _ in range(times - 1):
+            more.append(Filter(aggregate, of_set))
+    if not more:
+        return aggregate
+    fields = tuple(fresh(f, context) for f in aggregate.fields)
+    # Each branch is a reference of its own to the groups.
+    branches = []
+    for each in (aggregate, *more):
+        own = tuple(fresh(f, context) for f in each.fields)
+        branches.append(Project(each, own, tuple(column(f.id) for f in each.fields)))
+    return Project(union_all(branches, fields), aggregate.fields, tuple(column(f.id) for f in fields))
 
 
 def _items(

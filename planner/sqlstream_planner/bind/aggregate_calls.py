@@ -8,7 +8,7 @@ from sqlstream_operators.plan.types import INTEGER, NULL, UNKNOWN, SqlType
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.aggregates.function import AggregateFunction
 from sqlstream_planner.bind.context import BindContext
-from sqlstream_planner.bind.limits import is_constant, refuse_constant
+from sqlstream_planner.bind.order_terms import is_constant, refuse_constant
 from sqlstream_planner.expressions.datatypes import nulls_as
 from sqlstream_planner.expressions.functions import catalogue
 from sqlstream_planner.expressions.functions.as_written import without_marks
@@ -172,7 +172,8 @@ class AggregateCalls:
             self._context.unsupported(
                 node, f"{name.upper()}(DISTINCT *)", help="count the rows of SELECT DISTINCT * in a sub-query"
             )
-        function, by_time = registry.find(name), registry.orders_by_time(name)
+        function = registry.variant(name, len(arguments), ordered=order is not None)
+        by_time = registry.orders_by_time(name) and function is registry.find(name)
         if filter_ is not None:
             self._context.condition(filter_, fields, "FILTER")
         if function is None:
@@ -279,7 +280,7 @@ class AggregateCalls:
                 self._context.unsupported(
                     argument,
                     f"{name.upper()} with another argument in each row",
-                    help="only its first argument can name columns",
+                    help=takes.instead or "only its first argument can name columns",
                 )
         wrong = takes.check(arguments) if takes.check is not None else None
         if wrong is not None:

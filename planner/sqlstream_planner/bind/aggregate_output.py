@@ -66,6 +66,7 @@ class AggregateOutput:
             and f is not None
             and f.window is not None
             and f.window.window == self.window.marker.window
+            and self.window.tells(f.window.role)
         ):
             return column(self.window.bound(f.window.role).id)
         name = f.name if f is not None else node.name

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, NoReturn
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import Kind, SqlType
+from sqlstream_planner.bind.quantifiers import COMPARISONS, as_any
 from sqlstream_planner.catalog.descriptor import Connectors
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, not_run_yet, refuse
 from sqlstream_planner.expressions.casts import TypedExpr
 from sqlstream_planner.expressions.constants import Constant, constants
-from sqlstream_planner.expressions.datatypes import sql_type_of
+from sqlstream_planner.expressions.datatypes import exact_type, sql_type_of
 from sqlstream_planner.expressions.functions import catalogue
 from sqlstream_planner.expressions.functions.as_written import marked
 from sqlstream_planner.expressions.functions.calls import written_call
@@ -32,6 +33,7 @@ from sqlstream_planner.sql.rendered import RenderedSql
 
 if TYPE_CHECKING:
     from sqlstream_planner.bind.scope import Scope
+    from sqlstream_planner.catalog.tables import TableDef
 
 
 @dataclass(slots=True)
@@ -60,6 +62,14 @@ class OuterRows:
     written: dict[str, exp.Column] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class ReadTable:
+    """A table that a query reads, and where."""
+
+    table: TableDef
+    at: Span | None
+
+
 @dataclass(slots=True)
 class BindContext:
     """The rendered file, the connectors that there are, the ids that were given out, and what the query's clauses say.
@@ -67,7 +77,8 @@ class BindContext:
     `process_times` are the ids of columns that a table declares as PROCTIME(): they may stand there, as they do
     in many a file of Flink's, but can't be read. `constants` are parts of expressions that can be tried before there is
     a row, each with its first place. `outer`: the rows around the sub-query that is being bound, the
-    outermost first.
+    outermost first. `statement`: the query that is being bound, with all of its sub-queries. `read_tables`: the tables
+    that are read, by the id of the first column of their scan.
     """
 
     rendered: RenderedSql
@@ -76,6 +87,8 @@ class BindContext:
     clauses: Clauses = field(default_factory=Clauses)
     process_times: set[str] = field(default_factory=set)
     outer: list[OuterRows] = field(default_factory=list)
+    statement: exp.Expr | None = None
+    read_tables: dict[str, ReadTable] = field(default_factory=dict)
     constants: dict[Constant, Span] = field(default_factory=dict)
     _ids: set[str] = field(default_factory=set)
     _numbers: dict[str, int] = field(default_factory=dict)
@@ -247,7 +260,7 @@ class BindContext:
                         f"a pattern with {word} of a list",
                         help="write s LIKE 'a%' OR s LIKE 'b%', or regexp_matches(s, 'a|b')",
                     )
-        elif isinstance(node, _COMPARISONS) and word:
+        elif isinstance(node, COMPARISONS) and word:
             listed = isinstance(right, exp.Any) and isinstance(right.this, exp.Tuple)
             several = call is not None and (
                 len(call.arguments) != 1 or isinstance(call.arguments[0].unnest(), exp.Array | exp.Tuple)
@@ -268,7 +281,10 @@ class BindContext:
             "SQL101",
             f"{what} gives another value each time it runs",
             notes=("an epoch that is replayed after a failure must give the same result",),
-            help="use the event-time column, or a column that the source fills",
+            help="a lookup join takes it as it is: JOIN d FOR SYSTEM_TIME AS OF PROCTIME() ON …; for anything else use the "
+            "event-time column"
+            if "PROCTIME" in what
+            else "use the event-time column, or a column that the source fills",
         )
 
     def warn_of_process_time(self, star: exp.Expr, name: str) -> None:
@@ -297,12 +313,13 @@ class BindContext:
     def translated(self, expression: exp.Expr, fields: Fields) -> exp.Expr:
         """A resolved expression with all functions as DuckDB's; refuses non-deterministic ones."""
         types = self._types(fields)
+        expression = expression.transform(as_any)
         for node in expression.walk():
             if isinstance(node, exp.Query | exp.Exists):
                 self.refuse_subquery(node)
             if isinstance(node, exp.Window):
                 self.unsupported(node, "OVER")
-            if isinstance(node, _COMPARISONS) and exp.Null in (type(node.this), type(node.expression)):
+            if isinstance(node, COMPARISONS) and exp.Null in (type(node.this), type(node.expression)):
                 self._warn_of_null(node)
             if isinstance(node, exp.Collate):
                 self.unsupported(
@@ -314,7 +331,7 @@ class BindContext:
             call = written_call(node)
             if call is not None and call.name == "columns":
                 self.refuse_star(node, "COLUMNS(…)")
-            if call is not None and not catalogue.is_deterministic(call.name):
+            if call is not None and not catalogue.is_deterministic(call.name, len(call.arguments)):
                 self.changes_each_time(node, call.name.upper())
         try:
             check_growth(expression)
@@ -347,7 +364,6 @@ _MATCHES: Mapping[type[exp.Expr], str] = {
     exp.Glob: "GLOB",
     exp.SimilarTo: "SIMILAR TO",
 }
-_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 
 
 def _as_written(diagnostic: Diagnostic, fields: Fields) -> Diagnostic:
@@ -367,6 +383,20 @@ def _as_written(diagnostic: Diagnostic, fields: Fields) -> Diagnostic:
     )
 
 
+def checked(value: exp.Expr, exact: str, type_: SqlType) -> exp.Expr:
+    """A value that must be one of the type `exact` of DuckDB's, as a value of the type that columns have."""
+    return _checked(exp.Cast(this=value, to=exp.DataType.build(exact, dialect="duckdb")), type_)
+
+
+def _checked(cast: exp.Cast, type_: SqlType) -> exp.Expr:
+    """A cast to a type that DuckDB checks and rounds by (`exact_type`), as a value of the type that columns have."""
+    plain = cast.copy()
+    plain.set("this", plain.this.transform(_plain_time_cast))
+    # exp.cast would leave one of the two out: it takes INT[3] for INT[].
+    back = exp.Cast(this=plain, to=exp.DataType.build(str(type_), dialect="duckdb"))
+    return marked(back, "cast", [cast.copy()])
+
+
 def _plain_time_cast(node: exp.Expr) -> exp.Expr:
     """CAST(x AS TIMESTAMP(3)) as a cast to µs and, where fewer digits are asked for, cut off, as Flink does.
 
@@ -376,6 +406,8 @@ def _plain_time_cast(node: exp.Expr) -> exp.Expr:
     if not isinstance(node, exp.Cast) or not isinstance(node.to, exp.DataType):
         return node
     type_ = sql_type_of(node.to)
+    if exact_type(node.to) != str(type_):
+        return _checked(node, type_)
     digits = _digits(node.to)
     if not type_.is_timestamp and type_.kind is not Kind.TIME:
         inside = next((t for t in node.to.find_all(exp.DataType) if _digits(t) not in (None, 6)), None)

@@ -27,12 +27,14 @@ def with_group_window(
     """
     group = query.args.get("group")
     found: exp.Expr | None = None
-    for element in group.expressions if group is not None else []:
+    elements = group.expressions if group is not None else []
+    for element in elements:
         name = function_name(element)
         if name in GROUP_WINDOWS:
             if found is not None:
                 context.unsupported(element, "a second window in one GROUP BY")
-            window = bind_group_window(context, element, name, list(element.expressions), node, scope)
+            others = [e for e in elements if e is not element]
+            window = bind_group_window(context, element, name, list(element.expressions), node, scope, others)
             below = {f.id: f for f in window.input.fields}
             relations = (
                 replace(r, fields=tuple(below.get(f.id, f) for f in r.fields)) for r in scope.relations

@@ -7,6 +7,7 @@ from sqlglot.errors import UnsupportedError
 
 from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.scope import Scope
+from sqlstream_planner.bind.spread_items import spread
 from sqlstream_planner.bind.stars import expand_star, star_of
 from sqlstream_planner.logical import Field, Node, Project, column, sql
 from sqlstream_planner.sql.dialect import duckdb_sql
@@ -20,6 +21,11 @@ def expand_items(context: BindContext, query: exp.Select, scope: Scope) -> list[
         star = star_of(item)
         if star is not None:
             items += expand_star(context, item, star, scope)
+            continue
+        others = [e for e in query.expressions if e is not item]
+        several = spread(context, item, others, Scope(context, scope.relations, aliases))
+        if several is not None:
+            items += several
             continue
         expression = item.this if isinstance(item, exp.Alias) else item
         inner = Scope(context, scope.relations, aliases)

@@ -11,10 +11,25 @@ from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, did_you_mean
 from sqlstream_planner.expressions.casts import common_type
-from sqlstream_planner.logical import Field, Join, JoinKind, Node, Project, column, walk
+from sqlstream_planner.logical import (
+    Apply,
+    Field,
+    Filter,
+    Join,
+    JoinKind,
+    LateralJoin,
+    Node,
+    Project,
+    column,
+    columns_of,
+    walk,
+)
+from sqlstream_planner.logical.expressions import conjuncts
+from sqlstream_planner.properties.time_bounds import bound_of
 from sqlstream_planner.sql.dialect import range_of
 
-_KINDS = {
+#: By the words before JOIN (side and kind) what it is.
+KINDS = {
     ("", ""): JoinKind.INNER,
     ("", "INNER"): JoinKind.INNER,
     ("", "CROSS"): JoinKind.CROSS,
@@ -56,15 +71,21 @@ def crossed(items: Sequence[tuple[Item, exp.Join | None]]) -> Item:
     (made, _), *others = items
     for item, comma in others:
         assert comma is not None
-        made = _combined(comma, made, item, JoinKind.CROSS, None)
+        made = combined(comma, made, item, JoinKind.CROSS, None)
     return made
+
+
+def kind_of(join: exp.Join) -> JoinKind | None:
+    """What the words before JOIN say; None if we don't know them."""
+    side, word = (str(join.args.get(w) or "").upper() for w in ("side", "kind"))
+    return KINDS.get((side, word))
 
 
 def bind_join(join: exp.Join, left: Item, right: Item) -> Item:
     """The pairs of rows that a JOIN … ON, USING or NATURAL JOIN makes. Raises DiagnosticError."""
     context = left.scope.context
     method, side, word = (str(join.args.get(w) or "").upper() for w in ("method", "side", "kind"))
-    kind = _KINDS.get((side, word))
+    kind = kind_of(join)
     if kind is None or method not in ("", "NATURAL"):
         written = " ".join(w for w in (method, side, word) if w)
         context.unsupported(
@@ -88,24 +109,58 @@ def bind_join(join: exp.Join, left: Item, right: Item) -> Item:
     condition = None
     if on is not None:
         scope = Scope(context, (*left.scope.relations, *right.scope.relations))
-        _check_names(join, left.scope, right.scope)
+        check_names(join, left.scope, right.scope)
         condition = context.translated(scope.resolve(on), scope.fields)
         context.condition(condition, scope.fields, "ON")
-    return _combined(join, left, right, kind, condition)
+    return combined(join, left, right, kind, condition)
 
 
-def _combined(join: exp.Join, left: Item, right: Item, kind: JoinKind, condition: exp.Expr | None) -> Item:
+def combined(join: exp.Join, left: Item, right: Item, kind: JoinKind, condition: exp.Expr | None) -> Item:
+    """The join of two items by a condition over ids. Raises DiagnosticError if they have one name."""
     context = left.scope.context
-    _check_names(join, left.scope, right.scope)
+    check_names(join, left.scope, right.scope)
     ttl_us = context.clauses.join_ttl_us
-    node = Join(left.node, right.node, kind, condition, ttl_us, context.span(join))
+    bound = bound_of(left.node, right.node, condition)
+    node = Join(left.node, right.node, kind, condition, ttl_us, bound, context.span(join))
     relations = left.scope.relations
     if kind not in (JoinKind.SEMI, JoinKind.ANTI):
         relations = (*relations, *right.scope.relations)
     return Item(node, Scope(context, tuple(r.given_by(node) for r in relations)))
 
 
-def _check_names(join: exp.Join, left: Scope, right: Scope) -> None:
+def bounded_by(where: Filter) -> Node:
+    """WHERE over inner joins, of which each that it bounds in time has the conditions that do so as its own.
+
+    So their times are known to whatever reads the result, as those of JOIN … ON.
+    """
+    terms = conjuncts(where.predicate)
+    node, rest = _bounded(where.input, terms)
+    if node is where.input:
+        return where
+    return replace(where, input=node, predicate=exp.and_(*rest)) if rest else node
+
+
+def _bounded(node: Node, terms: Sequence[exp.Expr]) -> tuple[Node, Sequence[exp.Expr]]:
+    """A node that is bounded in time by some of `terms`, and the others; the very same node where none does."""
+    if not isinstance(node, Join) or node.kind not in (JoinKind.INNER, JoinKind.CROSS):
+        return node, terms
+    left, terms = _bounded(node.left, terms)
+    right, terms = _bounded(node.right, terms)
+    own = node if (left, right) == node.inputs else replace(node, left=left, right=right)
+    sides = [{f.id for f in side.fields} for side in (left, right)]
+    mine = [
+        t for t in terms if columns_of(t) <= sides[0] | sides[1] and all(columns_of(t) & s for s in sides)
+    ]
+    condition = exp.and_(*([node.condition] if node.condition is not None else []), *mine) if mine else None
+    bound = bound_of(left, right, condition)
+    if own.bound is not None or bound is None:
+        return own, terms
+    rest = [t for t in terms if not any(t is m for m in mine)]
+    return replace(own, kind=JoinKind.INNER, condition=condition, bound=bound), rest
+
+
+def check_names(join: exp.Join, left: Scope, right: Scope) -> None:
+    """Raises DiagnosticError if two items of FROM have one name."""
     taken = {r.alias.lower() for r in left.relations if r.alias is not None}
     for relation in right.relations:
         if relation.alias is not None and relation.alias.lower() in taken:
@@ -117,17 +172,35 @@ def _check_names(join: exp.Join, left: Scope, right: Scope) -> None:
             )
 
 
-def with_time_lost(error: DiagnosticError, node: Node) -> DiagnosticError:
-    """The error that stopped what reads `node`, where it lacks an event time because a JOIN does not keep it yet."""
-    if not any(isinstance(n, Join) for n in walk((node,))):
+def with_time_lost(error: DiagnosticError, node: Node, query: exp.Select | None = None) -> DiagnosticError:
+    """The error that stopped what reads `node`, where it lacks an event time because a JOIN does not keep it.
+
+    Nor does a sub-query in WHERE or the SELECT list of the `query` over it, which becomes one.
+    """
+    places = [query.args.get("where"), *query.expressions] if query is not None else []
+    notes: tuple[str, ...] = ()
+    help_ = "aggregate in windows before it"
+    if any(isinstance(n, LateralJoin) or (isinstance(n, Join) and n.bound is None) for n in walk((node,))):
+        what = "a JOIN"
+        notes = ("a pair comes with the later of its rows, however long after the time of the other that is",)
+        help_ = (
+            "say in ON how far apart in time they are: a.ts BETWEEN b.ts AND b.ts + INTERVAL '1' HOUR; "
+            "or aggregate in windows before the JOIN"
+        )
+    elif any(isinstance(n, Apply) for n in walk((node,))) or any(
+        place is not None and place.find(exp.Query) for place in places
+    ):
+        what = "a sub-query in an expression"
+    else:
         return error
     return DiagnosticError(
         *(
             Diagnostic(
                 "SQL100",
-                "the event time of rows behind a JOIN can't be used yet",
+                f"the event time of rows behind {what} is not known",
                 d.span,
-                help="aggregate in windows before the JOIN",
+                notes=notes,
+                help=help_,
             )
             if d.code in _LACKS_TIME
             else d
@@ -166,7 +239,7 @@ def _merged(
     conditions: list[exp.Expr] = []
     pairs: list[tuple[Field, Field]] = []
     for name, at in using:
-        mine, theirs = (_column(scope, name, at) for scope in (left.scope, right.scope))
+        mine, theirs = (column_in(scope, name, at) for scope in (left.scope, right.scope))
         if common_type([mine.type, theirs.type]) is None:
             context.fail(
                 at,
@@ -176,7 +249,7 @@ def _merged(
             )
         pairs.append((mine, theirs))
         conditions.append(exp.EQ(this=column(mine.id), expression=column(theirs.id)))
-    item = _combined(join, left, right, kind, exp.and_(*conditions, copy=False))
+    item = combined(join, left, right, kind, exp.and_(*conditions, copy=False))
     if kind in (JoinKind.SEMI, JoinKind.ANTI):
         return item
     known = {f.id: f for f in item.node.fields}
@@ -201,7 +274,7 @@ def _merged(
     return Item(node, Scope(context, tuple(relations)))
 
 
-def _column(scope: Scope, name: str, at: exp.Expr) -> Field:
+def column_in(scope: Scope, name: str, at: exp.Expr) -> Field:
     """The column that USING names, of one side."""
     written = exp.column(name)
     written.meta.update(at.meta)

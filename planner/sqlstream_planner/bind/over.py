@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 from sqlglot.errors import UnsupportedError
@@ -11,7 +11,7 @@ from sqlglot.errors import UnsupportedError
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Relation, Scope
-from sqlstream_planner.diagnostics import did_you_mean
+from sqlstream_planner.diagnostics import Span, did_you_mean
 from sqlstream_planner.expressions.functions.calls import written_call
 from sqlstream_planner.logical import (
     ColumnId,
@@ -45,9 +45,8 @@ def bind_overs(
     overs = [w for place in places for w in windows_of(place)]
     if not overs:
         return query, node, scope
-    named = {w.name.lower(): w for w in query.args.get("windows") or []}
+    windows = _Windows(context, scope, {w.name.lower(): w for w in query.args.get("windows") or []})
     made: dict[str, Field] = {}
-    held: dict[str, str] = {}
     query = query.copy()
     places = [*query.expressions, *([query.args["qualify"]] if query.args.get("qualify") else [])]
     for window in [w for place in places for w in windows_of(place)]:
@@ -60,7 +59,7 @@ def bind_overs(
                 help="leave it out: aggregates skip NULLs",
             )
         if text not in made:
-            node, made[text] = _over(context, window, node, scope, named, held)
+            made[text] = windows.add(window)
         id_ = made[text].id
         # A bare ROW_NUMBER() OVER (…) in the SELECT list keeps its text as its name.
         replacement: exp.Expr = exp.column(exp.to_identifier(id_, quoted=True))
@@ -73,8 +72,13 @@ def bind_overs(
             )
         else:
             window.replace(replacement)
+    node = windows.over(node)
     fields = tuple(replace(f, name=f.id) for f in made.values())
-    return query, node, Scope(context, (*scope.relations, Relation(None, fields, hidden=True)), held=held)
+    return (
+        query,
+        node,
+        Scope(context, (*scope.relations, Relation(None, fields, hidden=True)), held=windows.held),
+    )
 
 
 def _short_name(f: Field) -> str:
@@ -96,61 +100,96 @@ def windows_of(expression: exp.Expr) -> list[exp.Window]:
     return found
 
 
-def _over(
-    context: BindContext,
-    window: exp.Window,
-    node: Node,
-    scope: Scope,
-    named: Mapping[str, exp.Expr],
-    held: dict[str, str],
-) -> tuple[Node, Field]:
-    """An `OverWindow` over `node` and its column; expressions of PARTITION BY that it computes are added to `held`."""
-    spec = _spec(context, window, named)
-    call = _call(context, window, scope, _frame(context, spec))
-    order = spec.args.get("order")
-    terms = order.expressions if order is not None else []
-    if call.name in NEED_ORDER and not terms:
-        name = call.name.upper()
-        context.fail(
-            window,
-            "SQL060",
-            f"{name} without ORDER BY {'has no row before or behind' if call.arguments else 'ranks nothing'}",
-            help=f"write {name}({'…' if call.arguments else ''}) OVER (PARTITION BY … ORDER BY … DESC)",
-        )
-    added: list[tuple[Field, exp.Expr]] = []
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """The functions over one window, which stands first at `at`."""
 
-    def as_column(expression: exp.Expr) -> ColumnId:
-        resolved = context.translated(scope.resolve(expression), scope.fields)
+    partition: tuple[ColumnId, ...]
+    at: Span
+    calls: list[WindowCall]
+
+
+@dataclass(slots=True)
+class _Windows:
+    """The OVERs of a SELECT by what they are over: functions of one PARTITION BY and ORDER BY stand in one node.
+
+    `held`: expressions of PARTITION BY that are computed below, as SQL, and their columns: who selects what the rows are
+    partitioned by, reads the key of the result.
+    """
+
+    context: BindContext
+    scope: Scope
+    named: Mapping[str, exp.Expr]
+    held: dict[str, str] = field(default_factory=dict)
+    _ordered: dict[str, str] = field(default_factory=dict)
+    _added: list[tuple[Field, exp.Expr]] = field(default_factory=list)
+    _made: dict[tuple[frozenset[str], tuple[OrderTerm, ...]], _Made] = field(default_factory=dict)
+
+    def add(self, window: exp.Window) -> Field:
+        """The column of one OVER. Raises DiagnosticError."""
+        context = self.context
+        spec = _spec(context, window, self.named)
+        call = _call(context, window, self.scope, _frame(context, spec))
+        order = spec.args.get("order")
+        terms = order.expressions if order is not None else []
+        if call.name in NEED_ORDER and not terms:
+            name = call.name.upper()
+            context.fail(
+                window,
+                "SQL060",
+                f"{name} without ORDER BY {'has no row before or behind' if call.arguments else 'ranks nothing'}",
+                help=f"write {name}({'…' if call.arguments else ''}) OVER (PARTITION BY … ORDER BY … DESC)",
+            )
+        partition = tuple(
+            dict.fromkeys(self._column(e, self.held) for e in spec.args.get("partition_by") or [])
+        )
+        ordered = tuple(
+            OrderTerm(
+                self._column(o.this, self._ordered), bool(o.args.get("desc")), bool(o.args.get("nulls_first"))
+            )
+            for o in terms
+        )
+        made = self._made.setdefault(
+            (frozenset(partition), ordered), _Made(partition, context.span(window), [])
+        )
+        made.calls.append(call)
+        return call.field
+
+    def over(self, node: Node) -> Node:
+        """The rows of `node` with the columns of all."""
+        if self._added:
+            fields = (*node.fields, *(f for f, _ in self._added))
+            items = (*(column(f.id) for f in node.fields), *(e for _, e in self._added))
+            node = Project(node, fields, items)
+        clauses = self.context.clauses
+        for (_, ordered), made in self._made.items():
+            node = OverWindow(
+                node,
+                made.partition,
+                ordered,
+                tuple(made.calls),
+                emission=Emission(clauses.changes),
+                ttl_us=clauses.ttl_us,
+                at=made.at,
+            )
+        return node
+
+    def _column(self, expression: exp.Expr, held: dict[str, str]) -> ColumnId:
+        """The column of an expression, which is added if there is none."""
+        scope = self.scope
+        resolved = self.context.translated(scope.resolve(expression), scope.fields)
         bare = resolved.unnest()
         if isinstance(bare, exp.Column) and scope.by_id(bare.name) is not None:
             return ColumnId(bare.name)
-        if sql(bare) in held:
-            return ColumnId(held[sql(bare)])
-        typed = context.type_of(resolved, scope.fields)
-        made = Field(context.new_id("over"), "over", typed.type, typed.nullable)
-        added.append((made, resolved))
+        text = sql(bare)
+        known = self.held.get(text) or held.get(text)
+        if known is not None:
+            return ColumnId(known)
+        typed = self.context.type_of(resolved, scope.fields)
+        made = Field(self.context.new_id("over"), "over", typed.type, typed.nullable)
+        self._added.append((made, resolved))
+        held[text] = made.id
         return ColumnId(made.id)
-
-    partition = tuple(dict.fromkeys(as_column(e) for e in spec.args.get("partition_by") or []))
-    # Who selects what the rows are partitioned by, reads the key of the result.
-    held.update((sql(e.unnest()), f.id) for f, e in added)
-    ordered = tuple(
-        OrderTerm(as_column(o.this), bool(o.args.get("desc")), bool(o.args.get("nulls_first"))) for o in terms
-    )
-    if added:
-        fields = (*node.fields, *(f for f, _ in added))
-        node = Project(node, fields, (*(column(f.id) for f in node.fields), *(e for _, e in added)))
-    clauses = context.clauses
-    over = OverWindow(
-        node,
-        partition,
-        ordered,
-        call,
-        emission=Emission(clauses.changes),
-        ttl_us=clauses.ttl_us,
-        at=context.span(window),
-    )
-    return over, call.field
 
 
 def _spec(context: BindContext, window: exp.Expr, named: Mapping[str, exp.Expr]) -> exp.Expr:
@@ -212,6 +251,7 @@ def _call(context: BindContext, window: exp.Window, scope: Scope, frame: str) ->
         filter_,
         ignore_nulls,
         frame,
+        context.span(window),
     )
 
 

@@ -9,19 +9,30 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import SqlType
 from sqlstream_planner.bind.aggregate import bind_aggregate, is_aggregate_query
+from sqlstream_planner.bind.as_of import bind_asof_join, bind_temporal_join, is_asof
+from sqlstream_planner.bind.asking_joins import asks_in_on, bind_asking_join
 from sqlstream_planner.bind.clauses import state_ttl, warn_hint
 from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.items import expand_items, project
-from sqlstream_planner.bind.joins import Item, bind_join, crossed, is_comma, with_time_lost
+from sqlstream_planner.bind.joins import Item, bind_join, bounded_by, crossed, is_comma, with_time_lost
+from sqlstream_planner.bind.lateral import bind_lateral, is_lateral_query
 from sqlstream_planner.bind.limits import bind_limit, has_limit, with_ordered, without_last
+from sqlstream_planner.bind.lookup import bind_lookup_join
+from sqlstream_planner.bind.lost_orders import has_lost_order, without_order
 from sqlstream_planner.bind.names import windowed, with_unknown_names
 from sqlstream_planner.bind.over import bind_overs
 from sqlstream_planner.bind.ranked_groups import ranks_groups, split
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.bind.select_unnest import with_unnested
-from sqlstream_planner.bind.sets import distinct, set_operation
-from sqlstream_planner.bind.subqueries import SubqueryBinder
-from sqlstream_planner.bind.unnest import bind_unnest, unnested_array
+from sqlstream_planner.bind.sets import by_names, distinct, set_operation
+from sqlstream_planner.bind.subqueries import SubqueryBinder, apart
+from sqlstream_planner.bind.unnest import (
+    bind_first_unnest,
+    bind_unnest,
+    series_call,
+    unnested_array,
+    written_array,
+)
 from sqlstream_planner.bind.values import bind_values, no_rows_but_one
 from sqlstream_planner.bind.windows import bind_tvf
 from sqlstream_planner.diagnostics import DiagnosticError
@@ -75,7 +86,6 @@ _TABLE_CLAUSES = {
     "indexed": "INDEXED BY",
     "pattern": "a pattern behind a table",
     "rows_from": "ROWS FROM",
-    "ordinality": "WITH ORDINALITY behind a table",
     "format": "FORMAT behind a table",
 }
 _INSTEAD = {
@@ -91,6 +101,15 @@ class QueryBinder:
     context: BindContext
     tables: TableLookup
 
+    def bind_statement(self, query: exp.Expr) -> Node:
+        """The logical node of a query that stands by itself, or is a view's. Raises DiagnosticError."""
+        context, before = self.context, self.context.statement
+        context.statement = query
+        try:
+            return self.bind(query)
+        finally:
+            context.statement = before
+
     def bind(self, query: exp.Expr, ctes: Mapping[str, Node] | None = None) -> Node:
         """The logical node of a query. Raises DiagnosticError."""
         emit = query.args.get("emit")
@@ -105,6 +124,9 @@ class QueryBinder:
         return node if emit.name == "CHANGES" else EmitOnClose(node, self.context.span(emit))
 
     def _bind(self, query: exp.Expr, ctes: dict[str, Node]) -> Node:
+        statement = self.context.statement
+        if statement is not None and query is not statement and has_lost_order(query):
+            query = without_order(self.context, query, statement)
         if isinstance(query, exp.Paren | exp.Subquery) and isinstance(query.this, exp.Query):
             self._refuse(query, _CLAUSES)
             inner = self.bind(query.this, ctes)
@@ -114,7 +136,12 @@ class QueryBinder:
         with_ = query.args.get("with_") or query.args.get("with")
         if with_ is not None:
             if with_.args.get("recursive"):
-                self.context.unsupported(with_, "WITH RECURSIVE")
+                self.context.unsupported(
+                    with_,
+                    "WITH RECURSIVE",
+                    help="write as many steps as you need one by one, each a CTE of its own; a series of numbers or "
+                    "times is generate_series(1, 10)",
+                )
             for number, cte in enumerate(with_.expressions):
                 if any(cte.alias.lower() == other.alias.lower() for other in with_.expressions[:number]):
                     self.context.fail(cte.args["alias"], "CAT001", f"`{cte.alias}` is declared twice")
@@ -138,12 +165,15 @@ class QueryBinder:
     def _set_operation(self, query: exp.SetOperation, ctes: Mapping[str, Node]) -> Node:
         self._refuse(query, _CLAUSES)
         kind = type(query).__name__.upper()
-        if query.args.get("by_name"):
+        by_name = bool(query.args.get("by_name"))
+        if by_name and not isinstance(query, exp.Union):
             self.context.unsupported(query, f"{kind} BY NAME", help="list the columns in the same order")
         chain = _long_union_all(query)
         if chain:
             return self.union_of(query, tuple(self.bind(each, ctes) for each in chain))
         left, right = self.bind(query.left, ctes), self.bind(query.right, ctes)
+        if by_name:
+            left, right = by_names(self.context, query, left, right)
         all_ = not query.args.get("distinct")
         if isinstance(query, exp.Union):
             union = self.union_of(query, (left, right))
@@ -212,20 +242,23 @@ class QueryBinder:
         try:
             return self._select_from(query, node, scope, ctes)
         except DiagnosticError as error:
-            error = with_time_lost(error, node)
+            error = with_time_lost(error, node, query)
             raise with_unknown_names(error, self.context, query, scope.relations) from None
         finally:
             clauses.ttl_us = clauses.default_ttl_us
 
     def _select_from(self, query: exp.Select, node: Node, scope: Scope, ctes: Mapping[str, Node]) -> Node:
-        subqueries = SubqueryBinder(self.context, lambda inner: self.bind(inner, ctes))
+        subqueries = self._subqueries(ctes)
         where = query.args.get("where")
         if where is not None:
             later = frozenset(e.alias.lower() for e in query.expressions if isinstance(e, exp.Alias))
-            predicate, node, inner = subqueries.below(where.this, node, replace(scope, later=later))
-            node = self._filter(predicate, node, inner, "WHERE")
+            for condition in apart(where.this):
+                predicate, node, inner = subqueries.below(condition, node, replace(scope, later=later))
+                node = bounded_by(self._filter(predicate, node, inner, "WHERE"))
+                scope = scope.over(node)
         if is_aggregate_query(query):
             query, node, scope = subqueries.inside_calls(query, node, scope)
+            scope = scope.over(node)
             query, values, scope = subqueries.above(query, scope, aggregates=True)
             if not ranks_groups(query):
                 query, hidden = with_ordered(query)
@@ -239,9 +272,7 @@ class QueryBinder:
             query, values, scope = subqueries.above(query, scope)
             for value in values:
                 node = value.beside(node)
-        having = query.args.get("having")
-        if having is not None:
-            self.context.fail(having, "SQL040", "HAVING without GROUP BY", help="write WHERE")
+            scope = scope.over(node)
         query, node, scope = bind_overs(self.context, query, node, scope)
         qualify = query.args.get("qualify")
         if qualify is not None:
@@ -254,19 +285,15 @@ class QueryBinder:
         return self._finished(query, project(self.context, node, named), scope)
 
     def _finished(self, query: exp.Select, node: Node, scope: Scope | None) -> Node:
-        """DISTINCT, then ORDER BY … LIMIT, of a SELECT's result."""
+        """DISTINCT, then DISTINCT ON and ORDER BY … LIMIT, of a SELECT's result."""
         wanted = query.args.get("distinct")
+        if wanted is not None and wanted.args.get("on"):
+            return bind_limit(self.context, query, node, scope)
         if wanted is not None:
-            if wanted.args.get("on"):
-                self.context.unsupported(
-                    wanted,
-                    "DISTINCT ON",
-                    help="write QUALIFY ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) = 1",
-                )
             node, scope = distinct(self.context, node), None
         return bind_limit(self.context, query, node, scope) if has_limit(query) else node
 
-    def _filter(self, predicate: exp.Expr, node: Node, scope: Scope, what: str) -> Node:
+    def _filter(self, predicate: exp.Expr, node: Node, scope: Scope, what: str) -> Filter:
         resolved = self.context.translated(scope.resolve(predicate), scope.fields)
         self.context.condition(resolved, scope.fields, what)
         return Filter(node, resolved, self.context.span(predicate))
@@ -284,6 +311,11 @@ class QueryBinder:
         item = self._named_item(first, ctes)
         comma: exp.Join | None = None
         for join in [*(first.args.get("joins") or []), *joins]:
+            if is_lateral_query(join):
+                before = crossed([*apart, (item, comma)])
+                item = bind_lateral(join, before, lambda query: self._lateral(query, ctes))
+                apart, comma = [], None
+                continue
             array = unnested_array(self.context, join)
             if array is not None:
                 item, comma = crossed([*apart, (item, comma)]), None
@@ -292,9 +324,27 @@ class QueryBinder:
             elif is_comma(self.context, join):
                 apart.append((item, comma))
                 item, comma = self._joined(join.this, (), ctes), join
+            elif join.this.args.get("version") is not None:
+                table = join.this.copy()
+                version = table.args["version"]
+                table.set("version", None)
+                bind_at = (
+                    bind_lookup_join if item.scope.is_process_time(version.expression) else bind_temporal_join
+                )
+                item = bind_at(join, version, item, self._joined(table, (), ctes))
+            elif asks_in_on(join) and not is_asof(join):
+                right = self._joined(join.this, (), ctes)
+                item = bind_asking_join(join, item, right, self._subqueries(ctes))
             else:
-                item = bind_join(join, item, self._joined(join.this, (), ctes))
+                bind = bind_asof_join if is_asof(join) else bind_join
+                item = bind(join, item, self._joined(join.this, (), ctes))
         return crossed([*apart, (item, comma)])
+
+    def _subqueries(self, ctes: Mapping[str, Node]) -> SubqueryBinder:
+        return SubqueryBinder(self.context, lambda inner: self.bind(inner, ctes))
+
+    def _lateral(self, item: exp.Expr, ctes: Mapping[str, Node]) -> tuple[Node, Relation]:
+        return self._aliased(self.bind(item.this, ctes), item.args.get("alias"), item, None)
 
     def _named_item(self, item: exp.Expr, ctes: Mapping[str, Node]) -> Item:
         if isinstance(item, exp.Subquery) and not isinstance(item.this, exp.Query):
@@ -311,6 +361,8 @@ class QueryBinder:
 
     def _item(self, item: exp.Expr, ctes: Mapping[str, Node]) -> tuple[Node, Relation]:
         self._refuse(item, _TABLE_CLAUSES)
+        if item.args.get("ordinality") and series_call(item) is None:
+            self.context.unsupported(item, "WITH ORDINALITY behind a table")
         for hint in item.args.get("hints") or []:
             warn_hint(self.context, hint)
         alias = item.args.get("alias")
@@ -333,17 +385,17 @@ class QueryBinder:
             return self._aliased(self.bind(item.this, ctes), alias, item, None)
         if isinstance(item, exp.Values):
             return self._aliased(bind_values(self.context, item), alias, item, None)
-        if isinstance(item, exp.Lateral | exp.Unnest):
+        array = series_call(item) or written_array(self.context, item)
+        if array is not None:
+            return bind_first_unnest(self.context, item, array)
+        if isinstance(item, exp.Table) and isinstance(item.this, exp.Anonymous):
             self.context.unsupported(
                 item,
-                "UNNEST as the first item of FROM",
-                help="write FROM t CROSS JOIN UNNEST(t.items) AS u (item)",
+                f"the table function {item.this.name.upper()}",
+                help="RANGE, GENERATE_SERIES and UNNEST can; files are read as a table: CREATE TABLE t (…) WITH "
+                "('connector' = 'filesystem', 'path' = '…', 'format' = '…')",
             )
-        name = (
-            duckdb_sql(item.this)
-            if isinstance(item, exp.Table) and isinstance(item.this, exp.Expr)
-            else "this"
-        )
+        name = duckdb_sql(item.this) if isinstance(item.this, exp.Expr) else "this"
         self.context.unsupported(item, f"{name} in FROM")
 
     def _data(self, item: exp.Expr, ctes: Mapping[str, Node]) -> tuple[Node, str]:
@@ -429,4 +481,9 @@ def _common_time(times: list[EventTime | None]) -> EventTime | None:
     if len(known) != len(times):
         return None
     sources = tuple(dict.fromkeys(s for t in known for s in t.sources))
-    return EventTime(sources, max(t.tick_us for t in known), any(t.direct for t in known))
+    return EventTime(
+        sources,
+        min(t.tick_us for t in known),
+        any(t.direct for t in known),
+        max(t.delay_us for t in known),
+    )

@@ -10,7 +10,14 @@ from sqlglot import exp
 from sqlstream_operators.plan.types import Kind
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.diagnostics import did_you_mean
+from sqlstream_planner.expressions.functions.calls import written_call
 from sqlstream_planner.logical import Field, Fields, Node, column
+
+
+def is_process_time(expression: exp.Expr) -> bool:
+    """Whether an expression is the call PROCTIME()."""
+    call = written_call(expression)
+    return call is not None and call.name.lower() == "proctime"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +72,10 @@ class Scope:
         """All columns, left to right."""
         every = (f for r in self.relations for f in (*r.fields, *r.bare))
         return tuple({f.id: f for f in every}.values())
+
+    def over(self, node: Node) -> Scope:
+        """The same, knowing of its columns what `node` gives them as."""
+        return replace(self, relations=tuple(r.given_by(node) for r in self.relations))
 
     def by_id(self, id_: str) -> Field | None:
         """The field with this id."""
@@ -159,6 +170,18 @@ class Scope:
         if matches and matches[0].id in self.context.process_times:
             self.context.changes_each_time(node, f"`{matches[0].name}`, which is PROCTIME(),")
         return matches[0] if matches else None
+
+    def is_process_time(self, node: exp.Expr) -> bool:
+        """Whether an expression is PROCTIME(), or a column that a table declares as that."""
+        if not isinstance(node, exp.Column):
+            return is_process_time(node)
+        parts = [p.name.lower() for p in node.parts]
+        return any(
+            f.id in self.context.process_times and f.name.lower() == parts[-1]
+            for r in self.relations
+            if len(parts) == 1 or (r.alias or "").lower() == parts[-2]
+            for f in r.fields
+        )
 
     def _unknown(self, node: exp.Column, parts: list[str]) -> None:
         name = ".".join(parts)

@@ -11,7 +11,8 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.spec import Column, JobOptions, RestartOptions, SinkSpec
 from sqlstream_operators.plan.types import VARCHAR, Kind, SqlType
-from sqlstream_planner.bind.context import BindContext, Clauses, fresh
+from sqlstream_planner.bind.context import BindContext, Clauses, checked, fresh
+from sqlstream_planner.bind.lookup import refuse_streamed_dimensions
 from sqlstream_planner.bind.query import QueryBinder
 from sqlstream_planner.bind.tables import Tables
 from sqlstream_planner.catalog.tables import Catalog
@@ -22,7 +23,14 @@ from sqlstream_planner.expressions.datatypes import nulls_as
 from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 from sqlstream_planner.logical import ConflictAction, Field, Node, Project, Sink, column
 from sqlstream_planner.sql.parse import Script
-from sqlstream_planner.sql.statements import CreateTable, CreateView, InsertInto, Select, StatementSet
+from sqlstream_planner.sql.statements import (
+    CreateTable,
+    CreateView,
+    InsertInto,
+    PhysicalColumn,
+    Select,
+    StatementSet,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +100,7 @@ class _ScriptBinder:
                 )
             )
         roots = tuple(self._root(write) for write in self._writes.values())
+        refuse_streamed_dimensions(self._context, roots)
         warnings = (*self._catalog.warnings, *self._context.warnings)
         return Bound(roots, self._options(), warnings, MappingProxyType(self._context.constants))
 
@@ -250,6 +259,10 @@ class _ScriptBinder:
                     else f"declare `{c.name}` as {f.type}",
                 )
             )
+        table = self._catalog.table(sink.name)
+        declared = table.column(c.name) if table is not None else None
+        if isinstance(declared, PhysicalColumn) and declared.exact is not None:
+            return checked(column(f.id), declared.exact, c.type)
         return column(f.id) if f.type == c.type else _cast(column(f.id), c)
 
     @staticmethod
@@ -374,7 +387,7 @@ class _ScriptBinder:
                 entered.add(view.name.lower())
                 stack.append((name, True))
                 stack += [(below, False) for below in _tables_of(view.query)]
-        return self._queries.bind(query)
+        return self._queries.bind_statement(query)
 
     def _view(self, view: CreateView, item: exp.Expr) -> Node:
         key = view.name.lower()
@@ -382,7 +395,7 @@ class _ScriptBinder:
             self._binding.append(key)
             try:
                 with self._context.apart():
-                    node = self._queries.bind(view.query)
+                    node = self._queries.bind_statement(view.query)
             finally:
                 self._binding.pop()
             if view.columns:

@@ -23,6 +23,7 @@ from sqlstream_planner.logical import (
     substitute,
     transform,
 )
+from sqlstream_planner.logical.expressions import conjuncts
 from sqlstream_planner.sql.dialect.positions import range_of, set_range
 
 _COMPARISONS: Mapping[type[exp.Expr], str] = {
@@ -33,6 +34,24 @@ _COMPARISONS: Mapping[type[exp.Expr], str] = {
     exp.GT: ">",
     exp.GTE: ">=",
 }
+
+
+def apart(predicate: exp.Expr) -> list[exp.Expr]:
+    """What a WHERE says of rows as they are, then what it asks sub-queries about those that are left; one of them if it does
+    only one.
+    """
+    terms = conjuncts(predicate)
+    asking = [term for term in terms if has_subquery(term)]
+    plain = [term for term in terms if not has_subquery(term)]
+    if not asking or not plain:
+        return [predicate]
+    return [_all_of(plain, predicate), _all_of(asking, predicate)]
+
+
+def _all_of(terms: Sequence[exp.Expr], predicate: exp.Expr) -> exp.Expr:
+    made = exp.and_(*terms)
+    made.meta.update(predicate.meta)
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +66,23 @@ class BoundSubquery:
     outer: Mapping[str, exp.Column]
     operand: tuple[exp.Expr, ...]
     comparison: str
+    ttl_us: int | None
     at: Span
 
     def beside(self, node: Node) -> Apply:
         """The rows of `node` with the sub-query's value beside each."""
         outer = tuple(ColumnId(id_) for id_ in self.outer)
-        return Apply(node, self.query, self.kind, self.result, outer, self.operand, self.comparison, self.at)
+        return Apply(
+            node,
+            self.query,
+            self.kind,
+            self.result,
+            outer,
+            self.operand,
+            self.comparison,
+            self.ttl_us,
+            self.at,
+        )
 
     def over(self, rewritten: Callable[[exp.Expr], exp.Expr]) -> BoundSubquery:
         """The same over other rows, whose columns `rewritten` gives for columns of those that it was bound over."""
@@ -80,15 +110,20 @@ class SubqueryBinder:
 
     def below(self, predicate: exp.Expr, node: Node, scope: Scope) -> tuple[exp.Expr, Node, Scope]:
         """A condition over columns that hold its sub-queries' values, the rows that have them, and their scope."""
-        around = exp.Paren(this=predicate.copy())
-        found, scope = self._replaced([around], scope)
+        predicate, found, scope = self.asked(predicate, scope)
         for subquery in found:
             node = subquery.beside(node)
-        return around.this, node, scope
+        return predicate, node, scope
+
+    def asked(self, predicate: exp.Expr, scope: Scope) -> tuple[exp.Expr, tuple[BoundSubquery, ...], Scope]:
+        """A condition over columns with its sub-queries' values, which some nodes must add, and the scope that has them."""
+        around = exp.Paren(this=predicate.copy())
+        found, scope = self._replaced([around], scope)
+        return around.this, tuple(found), scope
 
     def inside_calls(self, query: exp.Select, node: Node, scope: Scope) -> tuple[exp.Select, Node, Scope]:
         """The same for the sub-queries inside aggregate functions of a SELECT."""
-        if not any(_has_subquery(call) for place in _places(query) for call in _calls(place)):
+        if not any(has_subquery(call) for place in _places(query) for call in _calls(place)):
             return query, node, scope
         query = query.copy()
         places = [call for place in _places(query) for call in _calls(place)]
@@ -101,7 +136,7 @@ class SubqueryBinder:
         self, query: exp.Select, scope: Scope, *, aggregates: bool = False
     ) -> tuple[exp.Select, tuple[BoundSubquery, ...], Scope]:
         """The SELECT list, HAVING and QUALIFY over columns that hold their sub-queries' values, which some node must add."""
-        if not any(_has_subquery(place) for place in _places(query)):
+        if not any(has_subquery(place) for place in _places(query)):
             return query, (), scope
         query = query.copy()
         found, scope = self._replaced(_places(query), scope, aggregates=aggregates)
@@ -143,7 +178,14 @@ class SubqueryBinder:
             id_ = context.new_id(kind.value.lower())
             result = Field(id_, id_, BOOLEAN, kind is not SubqueryKind.EXISTS)
         return BoundSubquery(
-            query, kind, result, rows.written, resolved, comparison, context.span(_place(node, written))
+            query,
+            kind,
+            result,
+            rows.written,
+            resolved,
+            comparison,
+            ttl_us,
+            context.span(_place(node, written)),
         )
 
 
@@ -152,7 +194,8 @@ def _places(query: exp.Select) -> list[exp.Expr]:
     return [*query.expressions, *(c for c in clauses if isinstance(c, exp.Expr))]
 
 
-def _has_subquery(expression: exp.Expr) -> bool:
+def has_subquery(expression: exp.Expr) -> bool:
+    """Whether a sub-query stands for a value in an expression."""
     return next(_outermost(expression), None) is not None
 
 

@@ -10,12 +10,12 @@ from sqlstream_operators.plan.spec import Column as PlanColumn
 from sqlstream_operators.plan.spec import MetadataColumn as PlanMetadata
 from sqlstream_operators.plan.spec import SinkSpec, SourceSpec, WatermarkSpec
 from sqlstream_operators.plan.types import TIMESTAMPTZ
-from sqlstream_planner.bind.context import BindContext
-from sqlstream_planner.bind.scope import Relation, Scope
+from sqlstream_planner.bind.context import BindContext, ReadTable, checked
+from sqlstream_planner.bind.scope import Relation, Scope, is_process_time
+from sqlstream_planner.catalog.lookup_options import reload_us
 from sqlstream_planner.catalog.options import Role
 from sqlstream_planner.catalog.tables import Catalog, TableDef
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, either
-from sqlstream_planner.expressions.functions.calls import written_call
 from sqlstream_planner.identity.source import source_identity
 from sqlstream_planner.logical import (
     ColumnId,
@@ -62,7 +62,8 @@ class Tables:
 
     def scan(self, table: TableDef, node: exp.Expr) -> Node:
         """A scan of `table` with its computed columns, its time column marked."""
-        if Role.SOURCE not in table.roles:
+        streamed = Role.SOURCE in table.roles
+        if not streamed and not table.is_dimension:
             self.context.fail(
                 node,
                 "SQL014",
@@ -85,7 +86,7 @@ class Tables:
         expressions: list[exp.Expr] = []
         unread: list[int] = []  # columns of process time
         for c in table.columns:
-            if isinstance(c, ComputedColumn) and _is_process_time(c.expression):
+            if isinstance(c, ComputedColumn) and is_process_time(c.expression):
                 fields.append(Field(self.context.new_id(c.name), c.name, TIMESTAMPTZ, True))
                 expressions.append(exp.Cast(this=exp.Null(), to=exp.DataType.build("TIMESTAMPTZ")))
                 unread.append(len(fields) - 1)
@@ -94,12 +95,18 @@ class Tables:
                 typed = self.context.type_of(resolved, scope.fields)
                 fields.append(Field(self.context.new_id(c.name), c.name, typed.type, typed.nullable))
                 expressions.append(resolved)
+            elif isinstance(c, PhysicalColumn) and c.exact is not None:
+                fields.append(Field(self.context.new_id(c.name), c.name, c.type, c.nullable))
+                expressions.append(checked(column(stored[c.name.lower()].id), c.exact, c.type))
             else:
                 fields.append(stored[c.name.lower()])
                 expressions.append(column(stored[c.name.lower()].id))
         self.context.process_times.update(fields[i].id for i in unread)
         watermark = self._watermark(table, tuple(fields), expressions, stored)
         identity = source_identity(table, table.descriptor).known_as(self.catalog.moved)
+        if stored:
+            read = ReadTable(table, self.context.span(node))
+            self.context.read_tables[next(iter(stored.values())).id] = read
         spec = SourceSpec(
             name=table.name,
             connector=table.connector,
@@ -128,8 +135,10 @@ class Tables:
             changelog,
             tuple(ColumnId(f.id) for f in stored.values() if changelog and f.name.lower() in names),
             self.context.clauses.default_ttl_us if changelog else None,
+            None if streamed else reload_us(table.settings),
         )
-        if not any(isinstance(c, ComputedColumn) for c in table.columns):
+        stands_as_read = all(isinstance(e, exp.Column) for e in expressions)
+        if stands_as_read and not any(isinstance(c, ComputedColumn) for c in table.columns):
             return scan
         # A computed column is a new column: the stored ones keep their ids through the projection.
         renamed = [replace(f, id=self.context.new_id(f.name)) for f in fields]
@@ -223,11 +232,6 @@ class Tables:
                 help="use two tables",
             )
             raise DiagnosticError(diagnostic)
-
-
-def _is_process_time(expression: exp.Expr) -> bool:
-    call = written_call(expression)
-    return call is not None and call.name.lower() == "proctime"
 
 
 def _rises_with(expression: exp.Expr) -> str | None:

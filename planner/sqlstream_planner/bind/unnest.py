@@ -1,4 +1,8 @@
-"""UNNEST in FROM: each row beside the elements of one of its arrays."""
+"""UNNEST, and RANGE and GENERATE_SERIES, in FROM: each row beside the elements of one of its arrays.
+
+As the first item of FROM, what is taken apart are elements of a list that is written out: beside one row, which is there
+once.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,37 @@ from sqlglot import exp
 from sqlstream_operators.plan.types import BIGINT, Kind, SqlType
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Relation, Scope
+from sqlstream_planner.bind.values import no_rows_but_one
 from sqlstream_planner.diagnostics import counted
-from sqlstream_planner.logical import Field, Node, Unnest
+from sqlstream_planner.logical import Field, Node, Project, Unnest, column
 from sqlstream_planner.sql.dialect import function_name
+
+#: Table functions whose rows are the elements of the list that the scalar function of their name gives.
+SERIES = frozenset({"range", "generate_series"})
 
 
 def unnested_array(context: BindContext, join: exp.Join) -> exp.Expr | None:
     """The array that a JOIN takes apart; None if it joins something else. Raises DiagnosticError for a LATERAL
     that is no UNNEST.
     """
-    item = join.this
+    series = series_call(join.this)
+    if series is not None:
+        # With a condition it is a relation like any other.
+        on = join.args.get("on")
+        plain = on is None or (isinstance(on, exp.Boolean) and on.this is True)
+        kinds = {str(join.args.get(w) or "").upper() for w in ("method", "side", "kind", "using")}
+        return series if plain and kinds <= {"", "CROSS", "INNER", "LEFT", "OUTER"} else None
+    return written_array(context, join.this)
+
+
+def series_call(item: exp.Expr) -> exp.Anonymous | None:
+    """The call of RANGE or GENERATE_SERIES that an item of FROM is; None if it is nothing of the kind."""
+    call = item.this if isinstance(item, exp.Table) else None
+    return call if isinstance(call, exp.Anonymous) and call.name.lower() in SERIES else None
+
+
+def written_array(context: BindContext, item: exp.Expr) -> exp.Expr | None:
+    """The array that an item of FROM takes apart by UNNEST; None if it is something else. Raises DiagnosticError."""
     if isinstance(item, exp.Unnest):
         if len(item.expressions) > 1:
             context.unsupported(item, "UNNEST of several arrays", help="unnest one after the other")
@@ -37,7 +62,6 @@ def bind_unnest(
     context: BindContext, join: exp.Join, array: exp.Expr, node: Node, scope: Scope
 ) -> tuple[Node, Scope]:
     """The rows of `node` beside the elements of `array`, which may read them. Raises DiagnosticError."""
-    item = join.this
     method, side, kind_of = (str(join.args.get(w) or "").upper() for w in ("method", "side", "kind"))
     if method or side not in ("", "LEFT") or kind_of not in ("", "CROSS", "INNER", "OUTER"):
         kind = " ".join(w for w in (method, side, kind_of) if w)
@@ -49,6 +73,20 @@ def bind_unnest(
         context.unsupported(
             on, "a join condition with UNNEST", help="write ON TRUE, and the condition in WHERE"
         )
+    return _beside(context, join.this, array, node, scope, outer=side == "LEFT")
+
+
+def bind_first_unnest(context: BindContext, item: exp.Expr, array: exp.Expr) -> tuple[Node, Relation]:
+    """The elements of an array that is written out. Raises DiagnosticError."""
+    one = no_rows_but_one(context, item)
+    bound, scope = _beside(context, item, array, one, Scope(context, ()), outer=False)
+    [relation] = scope.relations
+    return Project(bound, relation.fields, tuple(column(f.id) for f in relation.fields)), relation
+
+
+def _beside(
+    context: BindContext, item: exp.Expr, array: exp.Expr, node: Node, scope: Scope, *, outer: bool
+) -> tuple[Node, Scope]:
     resolved = context.translated(scope.resolve(array), scope.fields)
     typed = context.type_of(resolved, scope.fields)
     element = typed.type.element
@@ -62,18 +100,21 @@ def bind_unnest(
             f"UNNEST needs an array or a map, but this is {typed.type}",
             help="write CROSS JOIN UNNEST(an_array) AS u (item)",
         )
-    alias = item.args.get("alias")
+    alias, series = item.args.get("alias"), series_call(item)
     names = [c.name for c in (alias.args.get("columns") or [])] if alias is not None else []
-    offset = item.args.get("offset") or (
+    offset = (item.args.get("offset") or item.args.get("ordinality")) or (
         item.this.args.get("offset") if isinstance(item, exp.Lateral) else None
     )
     if isinstance(offset, exp.Identifier) and offset.name not in names:
         names.append(offset.name)
     ordinality = bool(offset)
-    outer = side == "LEFT"
     wanted = len(names) - (1 if ordinality and names else 0)
     spread = element.kind is Kind.STRUCT and wanted != 1
-    inner = [(n, t) for n, t in element.fields] if spread else [("element", element)]
+    inner = (
+        [(n, t) for n, t in element.fields]
+        if spread
+        else [(series.name.lower() if series is not None else "element", element)]
+    )
     if names and wanted != len(inner):
         context.fail(
             item,
@@ -96,18 +137,12 @@ def bind_unnest(
     shown = tuple(replace(f, name=n) for f, n in zip(fields, given, strict=True)) + (
         (number,) if number else ()
     )
-    relation = Relation(alias.name if alias is not None and alias.name else None, shown)
+    called = alias.name if alias is not None and alias.name else None
+    relation = Relation(series.name if called is None and series is not None else called, shown)
     return bound, Scope(context, (*scope.relations, relation))
 
 
 def _refuse_lateral(context: BindContext, item: exp.Lateral) -> NoReturn:
-    if isinstance(item.this, exp.Subquery):
-        context.unsupported(
-            item,
-            "a LATERAL sub-query",
-            help="the first rows of each group: SELECT … FROM t QUALIFY ROW_NUMBER() OVER "
-            "(PARTITION BY k ORDER BY v DESC) <= 3",
-        )
     context.unsupported(
         item,
         f"the table function {function_name(item.this) or item.this.sql()}",

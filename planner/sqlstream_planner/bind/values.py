@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from sqlstream_operators.plan.types import INTEGER
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.diagnostics import counted
@@ -44,6 +45,7 @@ def bind_values(context: BindContext, item: exp.Values) -> Values:
     return Values(tuple(fields), tuple(resolved), context.span(item))
 
 
-def no_rows_but_one(context: BindContext, query: exp.Select) -> Values:
-    """What a SELECT without FROM reads: one row without columns."""
-    return Values((), ((),), context.span(query))
+def no_rows_but_one(context: BindContext, query: exp.Expr) -> Values:
+    """What a SELECT without FROM reads: one row, with a column that nothing names."""
+    one = Field(context.new_id("one"), "one", INTEGER, nullable=False)
+    return Values((one,), ((exp.Literal.number(1),),), context.span(query))

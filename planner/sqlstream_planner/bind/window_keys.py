@@ -43,6 +43,10 @@ class WindowKeys:
             self.derived.append((self.given[role], raw(self._text(role))))
         return self.given[role]
 
+    def tells(self, role: str) -> bool:
+        """Whether a bound is grouped by or follows from one that is: where a session starts its end does not say."""
+        return role in self.given or self.marker.window.kind is not WindowKind.SESSION or role != "start"
+
     def with_derived(self, node: Node) -> Node:
         """The aggregate with the bounds that were derived."""
         if not self.derived:
@@ -51,10 +55,10 @@ class WindowKeys:
         return Project(node, fields, (*(column(f.id) for f in node.fields), *(e for _, e in self.derived)))
 
     def _field(self, role: str, name: str) -> Field:
-        after = replace(self.marker.time, direct=False)
-        mark = WindowColumn(role, self.marker.window, after)
+        mark = WindowColumn(role, self.marker.window, replace(self.marker.time, direct=False))
         type_ = self.time_type if role == "time" else TIMESTAMP
-        return Field(self.context.new_id(name), name, type_, False, after if role == "time" else None, mark)
+        time = mark.event_time if role == "time" else None
+        return Field(self.context.new_id(name), name, type_, False, time, mark)
 
     def _text(self, role: str) -> str:
         derived = {f.id for f, _ in self.derived}
@@ -95,6 +99,13 @@ def window_keys(context: BindContext, query: exp.Select, node: Node, group_by: G
             group,
             "SQL044",
             "window_start alone does not say which CUMULATE window a row is in",
+            help="add window_end to GROUP BY",
+        )
+    if marker.window.kind is WindowKind.SESSION and roles == {"start"}:
+        context.fail(
+            group,
+            "SQL044",
+            "window_start alone does not say when a SESSION window ends",
             help="add window_end to GROUP BY",
         )
     for chosen in group_by.sets:

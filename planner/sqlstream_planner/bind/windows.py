@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -13,10 +14,12 @@ from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.diagnostics import Diagnostic
 from sqlstream_planner.logical import (
     ColumnId,
+    Emission,
     EventTime,
     Field,
     Node,
     Project,
+    SessionFunction,
     WindowColumn,
     WindowFunction,
     column,
@@ -25,7 +28,12 @@ from sqlstream_planner.logical.text import duration
 from sqlstream_planner.sql.dialect import OwnSql, WindowTvf, constant_value
 from sqlstream_planner.sql.dialect.tvf import USAGE
 
-_LENGTHS = {"TUMBLE": ("size",), "HOP": ("slide", "size"), "CUMULATE": ("step", "size")}
+_LENGTHS = {"TUMBLE": ("size",), "HOP": ("slide", "size"), "CUMULATE": ("step", "size"), "SESSION": ("gap",)}
+_GROUP_USAGE = {
+    "TUMBLE": "TUMBLE(ts, INTERVAL '1' MINUTE)",
+    "HOP": "HOP(ts, INTERVAL '10' SECOND, INTERVAL '1' MINUTE)",
+    "SESSION": "SESSION(ts, INTERVAL '10' SECOND)",
+}
 
 
 def bind_tvf(context: BindContext, tvf: WindowTvf, data: Node, table: str) -> Node:
@@ -34,8 +42,6 @@ def bind_tvf(context: BindContext, tvf: WindowTvf, data: Node, table: str) -> No
     Columns of `data` that are called like the window's are hidden by these, with a warning.
     """
     kind = tvf.kind
-    if kind not in _LENGTHS:
-        context.unsupported(tvf, f"{kind} windows", help="TUMBLE, HOP and CUMULATE can")
     scope = Scope(context, (Relation(table, data.fields),))
     time = _time_column(context, scope, tvf.args["timecol"], table, kind)
     missing = [name.upper() for name in _LENGTHS[kind] if tvf.args.get(name) is None]
@@ -45,7 +51,15 @@ def bind_tvf(context: BindContext, tvf: WindowTvf, data: Node, table: str) -> No
     offset = (
         _length(context, tvf.args["offset"], "offset", kind, signed=True) if tvf.args.get("offset") else 0
     )
-    window = window_over(context, tvf, data, time, _spec(context, tvf, kind, lengths, offset))
+    spec = _spec(context, tvf, kind, lengths, offset)
+    partition = tuple(
+        dict.fromkeys(_partition(context, scope, e) for e in tvf.args.get("partition_by") or [])
+    )
+    window: WindowFunction | SessionFunction = (
+        session_over(context, tvf, data, time, spec, partition)
+        if kind == "SESSION"
+        else window_over(context, tvf, data, time, spec)
+    )
     added = {f.name for f in (window.start, window.end, window.time)}
     hidden = [f.name for f in data.fields if f.name.lower() in added]
     if not hidden:
@@ -70,23 +84,31 @@ def bind_tvf(context: BindContext, tvf: WindowTvf, data: Node, table: str) -> No
 
 
 def bind_group_window(
-    context: BindContext, call: exp.Expr, name: str, arguments: list[exp.Expr], data: Node, scope: Scope
-) -> WindowFunction:
-    """The window node of the older `GROUP BY TUMBLE(ts, INTERVAL …)`; HOP is (ts, slide, size)."""
+    context: BindContext,
+    call: exp.Expr,
+    name: str,
+    arguments: list[exp.Expr],
+    data: Node,
+    scope: Scope,
+    others: Sequence[exp.Expr] = (),
+) -> WindowFunction | SessionFunction:
+    """The window node of the older `GROUP BY TUMBLE(ts, INTERVAL …)`; HOP is (ts, slide, size).
+
+    A SESSION's partition are the `others` of the GROUP BY.
+    """
     kind = name.upper()
-    if kind not in ("TUMBLE", "HOP"):
+    if kind not in _GROUP_USAGE:
         context.unsupported(
-            call, f"{kind} in GROUP BY", help="TUMBLE and HOP can; use a window table function"
+            call, f"{kind} in GROUP BY", help="TUMBLE, HOP and SESSION can; use a window table function"
         )
     wanted = 1 + len(_LENGTHS[kind])
-    if len(arguments) not in (wanted, wanted + 1):
-        usage = (
-            "TUMBLE(ts, INTERVAL '1' MINUTE)"
-            if kind == "TUMBLE"
-            else "HOP(ts, INTERVAL '10' SECOND, INTERVAL '1' MINUTE)"
-        )
+    most = wanted if kind == "SESSION" else wanted + 1
+    if not wanted <= len(arguments) <= most:
         context.fail(
-            call, "SQL020", f"{kind} takes {wanted} arguments, not {len(arguments)}", help=f"write {usage}"
+            call,
+            "SQL020",
+            f"{kind} takes {wanted} arguments, not {len(arguments)}",
+            help=f"write {_GROUP_USAGE[kind]}",
         )
     table = scope.relations[0].alias or "the sub-query"
     time = _time_column(context, scope, arguments[0], table, kind)
@@ -96,7 +118,11 @@ def bind_group_window(
     offset = (
         _length(context, arguments[wanted], "offset", kind, signed=True) if len(arguments) > wanted else 0
     )
-    return window_over(context, call, data, time, _spec(context, call, kind, lengths, offset))
+    spec = _spec(context, call, kind, lengths, offset)
+    if kind == "SESSION":
+        partition = tuple(dict.fromkeys(_partition(context, scope, e) for e in others))
+        return session_over(context, call, data, time, spec, partition)
+    return window_over(context, call, data, time, spec)
 
 
 def window_over(
@@ -108,10 +134,8 @@ def window_over(
     still be in different windows of this one.
     """
     assert time.time is not None
-    if any(f.window is not None for f in data.fields):
-        plain = tuple(replace(f, window=None) for f in data.fields)
-        data = Project(data, plain, tuple(column(f.id) for f in plain))
-    after = EventTime(time.time.sources, time.time.tick_us, time.time.direct)
+    data = _plain(data)
+    after = time.time
 
     def bound(name: str, role: str) -> Field:
         return Field(
@@ -132,6 +156,66 @@ def window_over(
         bound("window_time", "time"),
         context.span(call),
     )
+
+
+def session_over(
+    context: BindContext,
+    call: exp.Expr,
+    data: Node,
+    time: Field,
+    spec: WindowSpec,
+    partition: tuple[ColumnId, ...],
+) -> SessionFunction:
+    """A SessionFunction node with fresh window columns, written as `call`.
+
+    A session is closed when no row that comes in time can touch it any more: rows at its end touch it, and rows at the
+    watermark are in time. Rows that a window gave may be older than the watermark that closed it, by up to 1 ms.
+    """
+    assert time.time is not None
+    closes_us = -1
+    if not time.time.direct:
+        of_session = time.window is not None and time.window.window.kind is WindowKind.SESSION
+        closes_us = min(time.time.closes_us - (0 if of_session else 1_000), -1)
+    after = EventTime(time.time.sources, 1, False, delay_us=1 - closes_us)
+
+    def bound(name: str, role: str) -> Field:
+        mark = WindowColumn(role, spec, after)
+        at = mark.event_time if role == "time" else None
+        type_ = time.type if role == "time" else TIMESTAMP
+        return Field(context.new_id(name), name, type_, False, time=at, window=mark)
+
+    return SessionFunction(
+        _plain(data),
+        spec,
+        partition,
+        ColumnId(time.id),
+        bound("window_start", "start"),
+        bound("window_end", "end"),
+        bound("window_time", "time"),
+        Emission(context.clauses.changes, context.clauses.lateness_us),
+        context.span(call),
+    )
+
+
+def _plain(data: Node) -> Node:
+    """The rows of `data`, which are in no window any more."""
+    if all(f.window is None for f in data.fields):
+        return data
+    plain = tuple(replace(f, window=None) for f in data.fields)
+    return Project(data, plain, tuple(column(f.id) for f in plain))
+
+
+def _partition(context: BindContext, scope: Scope, node: exp.Expr) -> ColumnId:
+    """A column that sessions are partitioned by."""
+    resolved = scope.resolve(node)
+    if not isinstance(resolved, exp.Column) or scope.by_id(resolved.name) is None:
+        context.fail(
+            node,
+            "SQL020",
+            "sessions are partitioned by columns, not by expressions",
+            help="compute it first: SESSION(TABLE (SELECT *, … AS k FROM t) PARTITION BY k, …)",
+        )
+    return ColumnId(resolved.name)
 
 
 def _time_column(context: BindContext, scope: Scope, node: exp.Expr, table: str, kind: str) -> Field:
@@ -155,6 +239,14 @@ def _time_column(context: BindContext, scope: Scope, node: exp.Expr, table: str,
             f"`{name}` is not an event-time column of `{table}`",
             notes=("a window needs a column with a watermark, unchanged on its way here",),
             help=f"write DESCRIPTOR({times[0]})",
+        )
+    if found is not None and found.orders:
+        context.fail(
+            node,
+            "SQL022",
+            f"the rows of `{table}` come when the watermark has passed `{name}`, so {kind} would find them late",
+            notes=("they wait below for their window or session to close",),
+            help="select `window_time` too, which is the event time from there on, and write DESCRIPTOR(window_time)",
         )
     if found is not None and not found.type.is_timestamp:
         context.fail(
@@ -201,6 +293,8 @@ def _length(context: BindContext, node: exp.Expr, name: str, kind: str, *, signe
 def _spec(
     context: BindContext, node: exp.Expr, kind: str, lengths: dict[str, int], offset: int
 ) -> WindowSpec:
+    if kind == "SESSION":
+        return WindowSpec(WindowKind.SESSION, lengths["gap"], 1, shared_slices=False)
     size = lengths["size"]
     if kind == "TUMBLE":
         return WindowSpec(WindowKind.TUMBLE, size, size, offset)

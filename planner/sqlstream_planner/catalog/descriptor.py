@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from sqlstream_planner.diagnostics import Diagnostic
     from sqlstream_planner.sql.statements import CreateTable
 
+#: The connector of a source with one row, of which VALUES and a SELECT without FROM are computed; no table can name it.
+ONE_ROW = "one-row"
+
 #: Options as read, by key as written: those that are set, and the defaults of those that are not.
 Settings = Mapping[str, OptionValue]
 
@@ -116,8 +119,9 @@ class ConnectorDescriptor:
 
     `options` are those of every format; `formats` with an option `format` that chooses one. `metadata` is what
     METADATA columns can be. As a source: `bounded` whether it ends, `changelog` whether it gives changes whatever its
-    format, `lookup` of a connector without formats, `batch` how DuckDB reads it (None: the referee is given its rows as
-    Parquet, read by the connector). As a sink: `sink`, where a format may say more, and `lookup`, too.
+    format, `dimension` whether a lookup join can read it whole, `lookup` of a connector without formats, `batch` how DuckDB
+    reads it (None: the referee is given its rows as Parquet, read by the connector). As a sink: `sink`, where a format may
+    say more, and `lookup`, too.
     """
 
     name: str
@@ -128,6 +132,7 @@ class ConnectorDescriptor:
     metadata: Mapping[str, SqlType] = field(default_factory=lambda: MappingProxyType({}))
     bounded: Callable[[Settings], bool] = lambda settings: True
     changelog: bool = False
+    dimension: bool = False
     lookup: ColumnLookup = ColumnLookup()
     sink: SinkAbilities = SinkAbilities()
     batch: BatchForm | None = None
@@ -165,6 +170,12 @@ class ConnectorDescriptor:
         """Whether a source with a format gives changes of rows."""
         chosen = self.format(format_)
         return self.changelog or (chosen is not None and chosen.changelog)
+
+    def is_dimension_with(self, format_: OptionValue | None) -> bool:
+        """Whether a lookup join can read a table with a format."""
+        chosen = self.format(format_)
+        reads = chosen is None or Role.SOURCE in chosen.roles
+        return self.dimension and reads and not self.gives_changes(format_)
 
     def takes_changes(self, format_: OptionValue | None) -> bool:
         """Whether a sink with a format can take back rows."""

@@ -43,6 +43,11 @@ class TableDef:
         return self.descriptor.roles_with(self.settings.get("format"))
 
     @property
+    def is_dimension(self) -> bool:
+        """Whether lookup joins can read it."""
+        return self.descriptor.is_dimension_with(self.settings.get("format"))
+
+    @property
     def connector(self) -> str:
         """The connector's name."""
         return self.descriptor.name

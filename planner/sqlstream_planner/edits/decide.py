@@ -8,11 +8,11 @@ each field that it is there (its fingerprint); or a rule says how the state foll
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from sqlstream_operators.plan.connected import connected_operators
-from sqlstream_operators.plan.spec import OperatorSpec, OperatorStep, PhysicalPlan
+from sqlstream_operators.plan.spec import OperatorSpec, PhysicalPlan
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
 from sqlstream_planner.diagnostics import Span
 from sqlstream_planner.edits.derivations import derivations
@@ -38,61 +38,64 @@ def decide(
     nodes: StateNodes = NO_NODES,
     *,
     forgetful: Collection[str] = (),
+    same_rows: Callable[[str, str], bool] = lambda old, new: True,
 ) -> tuple[StateEdit, ...]:
     """The edits of all states: first those that the new plan needs, in its order, then those that are dropped.
 
     `nodes` are those of the new plan (`Planned.state_nodes`); without them nothing is derived. `forgetful` are the ids of
-    old states that have forgotten keys, by their time to live.
+    old states that have forgotten keys, by their time to live. `same_rows` says of an old and a new state, by their ids,
+    whether the tables that feed them are equally far: without that, nothing follows from the one about the other.
     """
-    before = _Before(dict(_operators(old)), frozenset(forgetful))
-    edits = [_edit(step, spec, before, nodes.get(spec.state.state_id)) for step, spec in _operators(new)]
+    before = _Before([(step.name, step.operator) for step in old.operators], frozenset(forgetful))
+    edits = []
+    for step in new.operators:
+        id_ = step.operator.state.state_id
+        edits.append(_edit(step.name, step.operator, before.fed_alike(id_, same_rows), nodes.get(id_)))
     edits = _read_again_together(edits, new, before.forgetful)
     used = {edit.old.state.state_id for edit in edits if edit.old is not None}
     edits = [_explained(edit, before, used, nodes) for edit in edits]
-    for step, spec in before.specs.items():
+    for name, spec in before.specs:
         if spec.state.state_id not in used:
-            edits.append(StateEdit(Verdict.DROP, step, None, spec, ()))
+            edits.append(StateEdit(Verdict.DROP, name, None, spec, ()))
     return tuple(edits)
 
 
 class _Before:
-    """The old plan's operators by their steps; their identities are read when a rule first asks for them."""
+    """The old plan's operators with their steps; their identities are read when a rule first asks for them."""
 
-    def __init__(self, specs: Mapping[str, OperatorSpec], forgetful: frozenset[str]) -> None:
+    def __init__(self, specs: Sequence[tuple[str, OperatorSpec]], forgetful: frozenset[str]) -> None:
         self.specs = specs
         self.forgetful = forgetful
         self._stored: tuple[Stored, ...] | None = None
 
+    def fed_alike(self, new: str, same_rows: Callable[[str, str], bool]) -> _Before:
+        """Those that have their rows from where a new state has its own."""
+        found = tuple((step, s) for step, s in self.specs if same_rows(s.state.state_id, new))
+        return self if len(found) == len(self.specs) else _Before(found, self.forgetful)
+
     @property
     def stored(self) -> Sequence[Stored]:
         if self._stored is None:
-            found = (
-                stored(spec, forgetful=spec.state.state_id in self.forgetful) for spec in self.specs.values()
-            )
+            found = (stored(spec, forgetful=spec.state.state_id in self.forgetful) for _, spec in self.specs)
             self._stored = tuple(s for s in found if s is not None)
         return self._stored
-
-
-def _operators(plan: PhysicalPlan) -> Iterable[tuple[str, OperatorSpec]]:
-    for stage in plan.stages:
-        for step in stage.steps:
-            if isinstance(step, OperatorStep):
-                yield step.name, step.operator
 
 
 def _edit(step: str, spec: OperatorSpec, before: _Before, node: StateNode | None) -> StateEdit:
     """The best that can be made of the older states for one operator."""
     at = node.at if node is not None else None
     places = _Places(node)
-    same = [old for old in before.specs.values() if old.state.state_id == spec.state.state_id]
-    alike = [old for old in before.specs.values() if _is_kept_alike(old.state, spec.state)]
+    same = [old for _, old in before.specs if old.state.state_id == spec.state.state_id]
+    alike = [old for _, old in before.specs if _is_kept_alike(old.state, spec.state)]
     kept = None
-    for old in (*same, *alike)[:1]:
+    for old in (*same[:1], *alike):
         fields = tuple(_fields(old.state, spec.state, places))
         whole = all(f.verdict in (Verdict.KEEP, Verdict.DROP) for f in fields)
-        kept = StateEdit(Verdict.KEEP if whole else Verdict.BACKFILL, step, spec, old, fields, at=at)
+        found = StateEdit(Verdict.KEEP if whole else Verdict.BACKFILL, step, spec, old, fields, at=at)
         if whole:
-            return kept
+            return found
+        if kept is None or len(found.missing) < len(kept.missing):
+            kept = found
     best = None if kept is None else len(kept.missing)
     edit = kept
     for old_state, derived in _derived(spec, before, node):

@@ -11,7 +11,7 @@ from sqlstream_planner.edits.derivations.stored import Stored, filtered
 from sqlstream_planner.explain.meaning import meaning_text
 from sqlstream_planner.identity.form import Data, Form
 from sqlstream_planner.identity.relation import conjuncts
-from sqlstream_planner.logical import Filter, WindowFunction
+from sqlstream_planner.logical import Filter, SessionFunction, WindowFunction
 from sqlstream_planner.logical.tree import walk
 from sqlstream_planner.physical.state_node import StateNode
 
@@ -150,4 +150,6 @@ def place_of(differences: Iterable[Difference], node: StateNode | None) -> Span 
                 places.setdefault(condition, below.at)
         elif isinstance(below, WindowFunction) and below.at is not None:
             places.setdefault(node.meanings.window(below), below.at)
+        elif isinstance(below, SessionFunction) and below.at is not None:
+            places.setdefault(node.meanings.sessions(below), below.at)
     return next((places[d.form] for d in differences if d.form in places), node.at)

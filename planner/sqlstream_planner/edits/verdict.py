@@ -58,8 +58,8 @@ class DerivedTable:
     `rows` is DuckDB SQL over one old shard, whose tables are the relations in `reads`, each called `"old.<table>"`
     (columns: `StateTable.key_columns`, then `value_columns`). Its columns are those of the new table, by name. The rows
     are exchanged by the new key. `merged` is DuckDB SQL over them all, as the relation `"rows"`, for one new shard; None:
-    they are the table's rows as they are, each key once. `also` are more rows, from other old states; there is a `merged`
-    then.
+    they are the table's rows as they are, each key once. It may be run over parts of them first, and over what comes out.
+    `also` are more rows, from other old states; there is a `merged` then.
     """
 
     table: str

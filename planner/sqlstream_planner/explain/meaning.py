@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Container, Mapping
+from types import MappingProxyType
 
 from sqlstream_operators.plan.state_schema import StateField, StateSchema
 from sqlstream_planner.identity.form import Argument, Form
@@ -15,23 +17,58 @@ _DEPTH, _LENGTH = 6, 100
 #: What is written between its arguments, and how it is written where the first of them is written last.
 _TURNED = {"+": "+", "*": "*", "=": "=", "<>": "<>", "<": ">", "<=": ">="}
 _BETWEEN = frozenset({*_TURNED, "-", "/", "//", "%", "||", "and", "or"})
+#: A column of a file that has no header; and what a join calls its keys, which its description lists in their order.
+_UNNAMED = re.compile(r"\bcolumn \d")
+_JOIN_KEY = "__key_"
 _CONSTANTS = frozenset({"number", "string", "null", "interval"})
 
 
 def field_meanings(state: StateSchema) -> dict[str, str]:
     """For each fingerprint of the state's fields, what it stands for; nothing for a state without identity."""
-    return {meaning.digest: meaning_text(meaning) for meaning in stored_meanings(state)}
+    meanings = {meaning.digest: meaning for meaning in stored_meanings(state)}
+    names: dict[str, str] = {}
+    for table in state.tables:
+        for field in (*table.key, *table.sub_key, *table.value):
+            column = _bare(meanings.get(_digest(field, meanings)))
+            if column is not None:
+                names.setdefault(column.digest, field.name)
+    texts = {digest: meaning_text(meaning, names) for digest, meaning in meanings.items()}
+    named = description_text(state).partition(" by ")[2].split(", ")
+    for table in state.tables:
+        for field in table.key:
+            digest, number = _digest(field, meanings), field.name.removeprefix(_JOIN_KEY)
+            if number != field.name and _UNNAMED.search(texts[digest]) and len(named) == len(table.key):
+                texts[digest] = named[int(number) - 1]
+    return texts
 
 
 def field_meaning(field: StateField, meanings: Mapping[str, str]) -> str:
     """What a field stands for, by the `field_meanings` of its state; its fingerprint if that is not known."""
-    # Behind a rank in front of it, and before a number behind it, stands the digest of the meaning.
-    digest = next((word for word in field.fingerprint.split() if word in meanings), None)
-    return field.fingerprint if digest is None else meanings[digest]
+    return meanings.get(_digest(field, meanings), field.fingerprint)
 
 
-def meaning_text(meaning: Form) -> str:
-    """A form in a few words.
+def description_text(state: StateSchema) -> str:
+    """What a state says it is, with plain names not in quotes."""
+    return re.sub(r'"(\w+)"', r"\1", state.description)
+
+
+def _digest(field: StateField, meanings: Container[str]) -> str:
+    """The digest in its fingerprint: behind a rank in front of it, and before a number behind it; "" if it has none."""
+    return next((word for word in field.fingerprint.split() if word in meanings), "")
+
+
+def _bare(meaning: Form | None) -> Form | None:
+    """The column of a source that a field is as it is, perhaps as one of a join's side."""
+    match meaning:
+        case Form("left" | "right", (int(), Form() as column)):
+            return _bare(column)
+        case Form("column"):
+            return meaning
+    return None
+
+
+def meaning_text(meaning: Form, names: Mapping[str, str] = MappingProxyType({})) -> str:
+    """A form in a few words; `names` is what columns are called that only their place in a file tells, by their digest.
 
     >>> from sqlstream_planner.identity.form import form
     >>> price = form("column", form("source", "{}"), '{"name": "price", "type": "BIGINT"}')
@@ -40,12 +77,14 @@ def meaning_text(meaning: Form) -> str:
     >>> minute = form("window", "TUMBLE", 60_000_000, 60_000_000, 0, price)
     >>> meaning_text(form("window start", 1, minute))
     'window_start of TUMBLE 1 minute over price'
+    >>> meaning_text(form("equal", form("left", 1, form("right", 2, price)), price, "BIGINT"))
+    'price = price'
     """
-    text = _short(meaning, 0)
+    text = _short(meaning, 0, names)
     return text if len(text) <= _LENGTH else f"{text[:_LENGTH]}…"
 
 
-def _short(found: Argument, depth: int) -> str:
+def _short(found: Argument, depth: int, names: Mapping[str, str]) -> str:
     if not isinstance(found, Form):
         return str(found)
     if depth > _DEPTH:
@@ -54,65 +93,73 @@ def _short(found: Argument, depth: int) -> str:
         case "column", (_, str(text)):
             column = json.loads(text)
             named = column.get("name") or column.get("metadata") or column.get("partition")
-            return str(named) if named is not None else f"column {column['position'] + 1}"
+            return (
+                str(named)
+                if named is not None
+                else names.get(found.digest, f"column {column['position'] + 1}")
+            )
+        case "left" | "right", (int(), Form() as column):
+            return _short(column, depth, names)
+        case "equal", (Form() as first, Form() as second, *_):
+            return f"{_operand(first, depth, names)} = {_operand(second, depth, names)}"
         case "accumulator", (str(kind), _, *rest):
-            inside = ", ".join(_short(a, depth + 1) for a in rest if isinstance(a, Form))
+            inside = ", ".join(_short(a, depth + 1, names) for a in rest if isinstance(a, Form))
             return f"{kind} of {inside}" if inside else kind
         case "aggregate", (_, Form() as call):
-            return f"{call.args[0]}({_short(call, depth + 1)})"
+            return f"{call.args[0]}({_short(call, depth + 1, names)})"
         case "aggregate call", (_, distinct, Form() as arguments, where, *_):
-            listed = ", ".join(_short(a, depth + 1) for a in arguments.args) or "rows"
-            condition = f" where {_short(where, depth + 1)}" if where is not None else ""
+            listed = ", ".join(_short(a, depth + 1, names) for a in arguments.args) or "rows"
+            condition = f" where {_short(where, depth + 1, names)}" if where is not None else ""
             return f"{'distinct ' if distinct else ''}{listed}{condition}"
         case "call", (str(name), *arguments):
-            return f"{name}({', '.join(_short(a, depth + 1) for a in arguments if a is not None)})"
+            return f"{name}({', '.join(_short(a, depth + 1, names) for a in arguments if a is not None)})"
         case "source", (str(text),):
             source = json.loads(text)
             return str(source.get("options", {}).get("path", source.get("connector")))
         case "over", (_, _, str(function), *_):
-            return f"{function}() over ({_over(found, depth)})"
+            return f"{function}() over ({_over(found, depth, names)})"
         case "key", (_, Form() as key):
-            return _short(key, depth)
+            return _short(key, depth, names)
         case "rows", (Form() as where,):
-            return f"rows where {_short(where, depth + 1)}"
+            return f"rows where {_short(where, depth + 1, names)}"
         case "in", (Form() as value, *listed):
-            return f"{_operand(value, depth)} in ({', '.join(_short(a, depth + 1) for a in listed)})"
+            return f"{_operand(value, depth, names)} in ({', '.join(_short(a, depth + 1, names) for a in listed)})"
         case "order", (Form() as value, "asc" | "desc" as direction, _):
-            return _short(value, depth + 1) + (" desc" if direction == "desc" else "")
+            return _short(value, depth + 1, names) + (" desc" if direction == "desc" else "")
         case "order", terms:
-            return f"order by {', '.join(_short(t, depth + 1) for t in terms)}"
+            return f"order by {', '.join(_short(t, depth + 1, names) for t in terms)}"
         case "either", (_, *columns):
-            return " or ".join(dict.fromkeys(_short(c, depth + 1) for c in columns))
+            return " or ".join(dict.fromkeys(_short(c, depth + 1, names) for c in columns))
         case "string", (str(text),):
             return f"'{text}'"
         case (("window start" | "window end" | "window time"), (_, Form("window") as window)):
-            return f"{found.op.replace(' ', '_')} of {_short(window, depth + 1)}"
+            return f"{found.op.replace(' ', '_')} of {_short(window, depth + 1, names)}"
         case (("window start" | "window end" | "window time"), (_, str(kind), int(size), int(slide))):
             return f"{found.op.replace(' ', '_')} of {_window(kind, size, slide)}"
         case "window", (str(kind), int(size), int(slide), int(offset), Form() as time):
-            return f"{_window(kind, size, slide, offset)} over {_short(time, depth + 1)}"
+            return f"{_window(kind, size, slide, offset)} over {_short(time, depth + 1, names)}"
         case "is null", (Form() as value,):
-            return f"{_operand(value, depth)} is null"
+            return f"{_operand(value, depth, names)} is null"
         case "negative", (Form() as value,):
-            return f"-{_operand(value, depth)}"
+            return f"-{_operand(value, depth, names)}"
         case str(op), (Form() as first, Form() as second) if op in _BETWEEN:
             if op in _TURNED and _is_constant(first) and not _is_constant(second):
                 op, first, second = _TURNED[op], second, first
-            return f"{_operand(first, depth)} {op} {_operand(second, depth)}"
+            return f"{_operand(first, depth, names)} {op} {_operand(second, depth, names)}"
         case str(op), args if op in _BETWEEN and len(args) > 2 and all(isinstance(a, Form) for a in args):
-            return f" {op} ".join(_operand(a, depth) for a in args if isinstance(a, Form))
-    inside = ", ".join(_short(a, depth + 1) for a in found.args if a is not None)
+            return f" {op} ".join(_operand(a, depth, names) for a in args if isinstance(a, Form))
+    inside = ", ".join(_short(a, depth + 1, names) for a in found.args if a is not None)
     plain = all(not isinstance(a, Form) for a in found.args)
     if not inside:
         return found.op
     return inside if plain and len(found.args) == 1 else f"{found.op}({inside})"
 
 
-def _over(found: Form, depth: int) -> str:
+def _over(found: Form, depth: int, names: Mapping[str, str]) -> str:
     """What stands in the brackets of OVER."""
     forms = [a for a in found.args if isinstance(a, Form)]
-    keys = [_short(k, depth + 1) for f in forms if f.op == "partition" for k in f.args]
-    terms = [_short(f, depth + 1) for f in forms if f.op == "order"]
+    keys = [_short(k, depth + 1, names) for f in forms if f.op == "partition" for k in f.args]
+    terms = [_short(f, depth + 1, names) for f in forms if f.op == "order"]
     clauses = [
         f"partition by {', '.join(keys)}" if keys else "",
         f"order by {', '.join(terms)}" if terms else "",
@@ -131,7 +178,7 @@ def _is_constant(found: Form) -> bool:
     return isinstance(value, Form) and value.op in _CONSTANTS
 
 
-def _operand(found: Form, depth: int) -> str:
+def _operand(found: Form, depth: int, names: Mapping[str, str]) -> str:
     """An argument of what is written between its arguments."""
-    text = _short(found, depth + 1)
+    text = _short(found, depth + 1, names)
     return f"({text})" if found.op in _BETWEEN or found.op in ("is null", "in") else text

@@ -9,6 +9,8 @@ from typing import Any
 from sqlstream_operators.large_stack import on_large_stack
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import (
+    DimensionInput,
+    DimensionSpec,
     ExchangeInput,
     ExchangeOutput,
     FragmentStep,
@@ -27,10 +29,16 @@ from sqlstream_planner.explain.operators import operator_lines, operator_title
 from sqlstream_planner.logical import (
     FirstRow,
     GroupAggregate,
+    IntervalJoin,
+    LookupJoin,
     Node,
+    Over,
     RegularJoin,
+    SessionAggregate,
+    SessionWindows,
     Sink,
     SuppressUntilClose,
+    TemporalJoin,
     TopN,
     WindowAggregate,
     walk,
@@ -49,6 +57,8 @@ def explain_text(planned: Planned) -> str:
     parts += ["", "== Stages =="]
     for source in planned.physical.sources:
         parts += _source_lines(source)
+    for dimension in planned.physical.dimensions:
+        parts += _dimension_lines(dimension)
     for stage in planned.physical.stages:
         parts += _stage_lines(planned.physical, stage)
     parts += ["", "== State =="]
@@ -79,6 +89,9 @@ def explain_mermaid(planned: Planned) -> str:
 
     for source in plan.sources:
         lines.append(f'  {id_of("source " + source.name)}[("{source.name}<br/>{source.connector}")]')
+    for dimension in plan.dimensions:
+        label = f"{dimension.name}<br/>{dimension.source.connector}, looked up"
+        lines.append(f'  {id_of("dimension " + dimension.name)}[("{label}")]')
     for stage in plan.stages:
         lines.append(f'  {id_of("stage " + stage.id)}["{"<br/>".join(_stage_words(stage))}"]')
     for sink in plan.sinks:
@@ -89,6 +102,8 @@ def explain_mermaid(planned: Planned) -> str:
         for stage_input in stage.inputs:
             if isinstance(stage_input, SourceInput):
                 lines.append(f"  {id_of('source ' + stage_input.source)} --> {me}")
+            elif isinstance(stage_input, DimensionInput):
+                lines.append(f"  {id_of('dimension ' + stage_input.dimension)} -.-> {me}")
         for output in stage.outputs:
             if isinstance(output, SinkOutput):
                 lines.append(f"  {me} --> {id_of('sink ' + output.sink)}")
@@ -130,12 +145,22 @@ def _name(node: Node) -> str:
         return "group aggregate" if node.calls or not node.keys else "distinct"
     if isinstance(node, TopN):
         return "top n"
+    if isinstance(node, Over):
+        return "over"
     if isinstance(node, SuppressUntilClose):
         return "window gate"
+    if isinstance(node, SessionWindows | SessionAggregate):
+        return "session windows" if isinstance(node, SessionWindows) else "session aggregate"
     if isinstance(node, FirstRow):
         return "first row"
     if isinstance(node, RegularJoin):
         return f"{node.kind.lower()} join"
+    if isinstance(node, LookupJoin):
+        return f"{node.kind.lower()} lookup join"
+    if isinstance(node, TemporalJoin):
+        return f"{node.kind.lower()} temporal join"
+    if isinstance(node, IntervalJoin):
+        return f"{node.kind.lower()} join in time"
     return type(node).__name__.lower() + (f" {node.source.name}" if hasattr(node, "source") else "")
 
 
@@ -160,6 +185,14 @@ def _source_lines(source: SourceSpec) -> list[str]:
             + (f", idle after {duration(idle)}" if idle else "")
         )
     return lines
+
+
+def _dimension_lines(dimension: DimensionSpec) -> list[str]:
+    when = f"at most {duration(dimension.reload_us)} old" if dimension.reload_us else "as it is then"
+    return [
+        f"dimension {dimension.name} ({dimension.source.connector})",
+        f"  reads {', '.join(c.name for c in dimension.schema)}, all rows, one copy for all tasks of an epoch, {when}",
+    ]
 
 
 def _stage_lines(plan: PhysicalPlan, stage: Stage) -> list[str]:
@@ -206,12 +239,20 @@ def _bound(state: StateSchema) -> str:
     """What keeps a state from growing for ever, or what would."""
     if any(table.name == EXPIRY for table in state.tables):
         return "bounded by its time to live: keys that nothing touched for so long are forgotten"
-    if all(table.layout == "time" for table in state.tables):
+    if state.operator == "interval_join":
+        return "bounded: rows go when the watermark says that no partner of them can come"
+    if state.operator in ("session_windows", "session_aggregate") or all(
+        table.layout == "time" for table in state.tables
+    ):
         return "bounded: rows go when the watermark closes their last window"
+    if state.operator == "over_on_close":
+        return "rows that wait go when the watermark has passed them; the operator says what it keeps behind that"
     if all(not table.key and not table.sub_key for table in state.tables):
         if any(table.layout == "list" for table in state.tables):
             return "bounded by the limit"
         return "bounded: one row"
+    if state.operator == "temporal_join":
+        return "bounded by the watermark, but for the newest version of each key"
     if state.operator == "top_n" and not state.tables[0].key:
         return "bounded by the limit where rows are only appended"
     return (

@@ -40,6 +40,8 @@ _REGEXES = frozenset(
 #: Calls whose first argument is a unit or a zone, and of which all others are times.
 _OF_TIMES = frozenset(names_in("timezone date_diff datediff date_sub datesub time_bucket"))
 _FORMATTED = frozenset({"printf", "format"})
+#: Of these functions constants are tried wherever they stand.
+TRIED = _REGEXES | _OF_TIMES | _FORMATTED
 #: Values that fit every format for their type.
 _SAMPLES = {
     Kind.VARCHAR: "'a'",
@@ -136,7 +138,7 @@ def _may_be_constant(node: exp.Expr) -> bool:
     return (
         call.name not in ("error", "unnest")
         and not catalogue.is_aggregate(call.name)
-        and catalogue.is_deterministic(call.name)
+        and catalogue.is_deterministic(call.name, len(call.arguments))
     )
 
 

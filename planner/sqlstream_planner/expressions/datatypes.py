@@ -30,6 +30,7 @@ from sqlstream_operators.plan.types import (
     array,
     decimal,
     map_of,
+    quote_identifier,
     struct,
 )
 from sqlstream_planner.expressions import problems
@@ -64,6 +65,8 @@ _SIMPLE: dict[exp.DType, SqlType] = {
     _T.TIMESTAMP: TIMESTAMP,
     _T.TIMESTAMPNTZ: TIMESTAMP,
     _T.DATETIME: TIMESTAMP,
+    _T.TIMESTAMP_S: TIMESTAMP,
+    _T.TIMESTAMP_MS: TIMESTAMP,
     _T.TIMESTAMPTZ: TIMESTAMPTZ,
     _T.TIMESTAMPLTZ: TIMESTAMPTZ,
     _T.INTERVAL: INTERVAL,
@@ -77,6 +80,16 @@ _TEXTS = (_T.TEXT, _T.VARCHAR, _T.CHAR, _T.NCHAR, _T.NVARCHAR, _T.BPCHAR, _T.VAR
 _SIZED = (*_TIMES, *_TEXTS)
 _DECIMALS = (_T.DECIMAL, _T.BIGDECIMAL, _T.UDECIMAL)
 _MICROSECONDS = 6
+#: DuckDB's types of times with fewer digits, to which it rounds, and how many digits of a second they have.
+_ROUNDED = {_T.TIMESTAMP_S: 0, _T.TIMESTAMP_MS: 3}
+#: How many elements DuckDB's ARRAY can have.
+_LARGEST_ARRAY = 100_000
+#: DuckDB's types that no column can have, why, and what to write.
+_NOT_KEPT = {
+    _T.TIMESTAMP_NS: ("time is kept in microseconds", "write TIMESTAMP, or keep nanoseconds as a BIGINT"),
+    _T.TIMETZ: ("a time of day is kept without its offset", "write TIME, or TIMESTAMP WITH TIME ZONE"),
+    _T.ENUM: ("text is kept without an order of its own", "write VARCHAR, and CASE to order by"),
+}
 
 
 def sql_type_of(node: exp.Expr) -> SqlType:
@@ -114,13 +127,56 @@ def sql_type_of(node: exp.Expr) -> SqlType:
                 f"DECIMAL({precision},{scale}): 1 to 38 digits, the scale at most as many",
             )
         return decimal(precision, scale)
-    if kind in (_T.ARRAY, _T.LIST) and len(inside) == 1 and not node.args.get("values"):
+    if kind in (_T.ARRAY, _T.LIST) and len(inside) == 1 and _array_size(node) is not None:
         return array(sql_type_of(inside[0]))
     if kind is _T.MAP and len(inside) == 2:
         return map_of(sql_type_of(inside[0]), sql_type_of(inside[1]))
     if kind is _T.STRUCT and inside:
         return struct(*((field.name, sql_type_of(field.args["kind"])) for field in inside))
+    if kind in _NOT_KEPT:
+        why, instead = _NOT_KEPT[kind]
+        raise TypeProblem(node, problems.UNKNOWN_TYPE, f"{_written(node)}: {why}", help=instead)
     raise _unknown(node)
+
+
+def exact_type(node: exp.Expr) -> str:
+    """A type that columns can have as DuckDB writes it, with what its SqlType leaves out.
+
+    That is the size of an array and the digits of TIMESTAMP_S and TIMESTAMP_MS: a cast to this type checks and rounds,
+    and its value is then one of the SqlType.
+
+    >>> import sqlglot
+    >>> exact_type(sqlglot.parse_one("CAST(x AS STRUCT(a INT[3], b TIMESTAMP_S, c TIMESTAMP[]))", dialect="duckdb").to)
+    'STRUCT("a" INTEGER[3], "b" TIMESTAMP_S, "c" TIMESTAMP[])'
+    """
+    known = sql_type_of(node)
+    inside = node.expressions
+    if node.this in _ROUNDED:
+        return str(node.this.value)
+    if known.kind is Kind.ARRAY:
+        return f"{exact_type(inside[0])}[{_array_size(node) or ''}]"
+    if known.kind is Kind.MAP:
+        return f"MAP({exact_type(inside[0])}, {exact_type(inside[1])})"
+    if known.kind is Kind.STRUCT:
+        fields = (f"{quote_identifier(f.name)} {exact_type(f.args['kind'])}" for f in inside)
+        return f"STRUCT({', '.join(fields)})"
+    return str(known)
+
+
+def seconds_digits(node: exp.DataType) -> int | None:
+    """How many digits of a second a type of times is written with, None if that is not said."""
+    if node.this in _ROUNDED:
+        return _ROUNDED[node.this]
+    return int(node.expressions[0].name) if node.expressions else None
+
+
+def _array_size(node: exp.Expr) -> int | None:
+    """How many elements an array has, 0 if any number; None if DuckDB has no array of such a size."""
+    sizes = node.args.get("values") or []
+    if not sizes:
+        return 0
+    size = int(sizes[0].name) if len(sizes) == 1 and _is_size(sizes[0]) else 0
+    return size if 0 < size <= _LARGEST_ARRAY else None
 
 
 def _is_size(parameter: exp.Expr) -> bool:

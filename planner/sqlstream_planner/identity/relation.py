@@ -25,29 +25,40 @@ from sqlstream_planner.logical import (
     Aggregate,
     AggregateCall,
     Apply,
+    AsOfJoin,
     EmitOnClose,
     Field,
     Fields,
     Filter,
     GroupAggregate,
+    IntervalJoin,
     Join,
+    LateralJoin,
+    LookupJoin,
     Node,
     OrderLimit,
     OrderTerm,
+    Over,
     OverWindow,
     Project,
     RegularJoin,
     Scan,
+    SessionAggregate,
+    SessionFunction,
+    SessionWindows,
     SetOperation,
     Sink,
     SuppressUntilClose,
+    TemporalJoin,
     TopN,
     Unnest,
     Values,
+    Versions,
     WindowAggregate,
     WindowFunction,
     columns_of,
 )
+from sqlstream_planner.logical.parts import PEER_FUNCTIONS, WindowCall
 from sqlstream_planner.properties.analysis import Analysis
 
 
@@ -118,6 +129,12 @@ class Meanings:
     def window(self, node: WindowFunction) -> Form:
         """Which windows a window function makes."""
         return window_form(node.window, self.columns(node.input)[node.time_column])
+
+    def sessions(self, node: SessionFunction) -> Form:
+        """Which sessions a SESSION makes of the rows of its input."""
+        columns = self.columns(node.input)
+        partition = sort_forms({columns[id_] for id_ in node.partition})
+        return form("session", node.window.size_us, columns[node.time_column], form("partition", *partition))
 
 
 #: Of what reads no column.
@@ -191,8 +208,8 @@ def order_forms(terms: Iterable[OrderTerm], columns: Columns) -> tuple[Form, ...
 
 
 def source_form(node: Scan) -> Form:
-    """Which rows a source has."""
-    return form("source", compact(node.identity.rows))
+    """Which rows a source has; what a dimension table has when it is looked up is another thing."""
+    return form("dimension" if node.is_dimension else "source", compact(node.identity.rows))
 
 
 def source_column_form(node: Scan, source: Form, name: str) -> Form:
@@ -201,9 +218,33 @@ def source_column_form(node: Scan, source: Form, name: str) -> Form:
     return form("column", source, compact({k: v for k, v in meaning.items() if k != "source"}))
 
 
+#: What is made of relational nodes: it means what they do.
+_MADE_OF = (
+    WindowAggregate
+    | GroupAggregate
+    | SessionAggregate
+    | SessionWindows
+    | SuppressUntilClose
+    | TopN
+    | RegularJoin
+)
+
+
 class _Levels(Analysis[int]):
     def of(self, node: Node) -> int:
-        if isinstance(node, WindowAggregate | GroupAggregate | SuppressUntilClose | TopN | RegularJoin):
+        if isinstance(
+            node,
+            WindowAggregate
+            | GroupAggregate
+            | SuppressUntilClose
+            | TopN
+            | Over
+            | RegularJoin
+            | IntervalJoin
+            | SessionWindows
+            | SessionAggregate
+            | TemporalJoin,
+        ):
             return self(node.meaning)
         below = max((self(i) for i in node.inputs), default=0)
         passing = isinstance(node, Scan | Values | Project | Filter | Sink | EmitOnClose | OrderLimit)
@@ -223,6 +264,11 @@ class _RowForms(Analysis[Rows]):
             case Values():
                 rows = (form("row", *(form_over(e, NO_COLUMNS) for e in row)) for row in node.rows)
                 return Rows(form("values", *rows))
+            case OverWindow() if node.waits_for_time and node.closed_by is not None:
+                # Rows that are late, or have no time, are not given.
+                below = self(node.input)
+                time = meanings.columns(node.input)[node.closed_by.id]
+                return Rows(form("given by time", below.base, time), below.conditions)
             case Project() | Sink() | EmitOnClose() | OverWindow():
                 return self(node.input)
             case Filter():
@@ -232,6 +278,10 @@ class _RowForms(Analysis[Rows]):
             case WindowFunction():
                 below = self(node.input)
                 return Rows(form("windows", below.base, meanings.window(node)), below.conditions)
+            case SessionFunction():
+                # A row that is left out before makes other sessions: conditions stay where they are.
+                given = (form("given", "early", node.emission.lateness_us),) if node.early else ()
+                return Rows(form("sessions", self(node.input).form, meanings.sessions(node), *given))
             case Unnest():
                 below = self(node.input)
                 array = meanings.expression(node.array, node.input)
@@ -260,8 +310,20 @@ class _RowForms(Analysis[Rows]):
                 return Rows(
                     form("join", node.kind.value, self(node.left).form, self(node.right).form, condition)
                 )
+            case LookupJoin():
+                sides = (self(node.left).form, self(node.right).form)
+                condition = form_over(node.condition, _joined(node, meanings))
+                return Rows(form("lookup", node.kind.value, *sides, condition))
+            case Versions():
+                inside = meanings.columns(node.input)
+                keys = sort_forms(inside[id_] for id_ in node.keys)
+                return Rows(form("versions", self(node.input).form, form_over(node.time, inside), *keys))
+            case AsOfJoin():
+                return Rows(_as_of_rows(node, meanings))
             case Apply():
                 return self(node.input)
+            case LateralJoin():
+                return Rows(form("lateral", node.kind.value, self(node.input).form, self(node.query).form))
         raise InternalError(f"the rows of a {type(node).__name__} are asked of what it was made of")
 
 
@@ -290,6 +352,11 @@ class _ColumnForms(Analysis[Columns]):
                 bounds = {"start": node.start, "end": node.end, "time": node.time}
                 new = {f.id: form(f"window {role}", level, window) for role, f in bounds.items()}
                 return {**self(node.input), **new}
+            case SessionFunction():
+                sessions = meanings.sessions(node)
+                bounds = {"start": node.start, "end": node.end, "time": node.time}
+                new = {f.id: form(f"session {role}", level, sessions) for role, f in bounds.items()}
+                return {**self(node.input), **new}
             case Unnest():
                 return {**self(node.input), **self._elements(node, level)}
             case SetOperation() if node.is_union_all:
@@ -303,10 +370,18 @@ class _ColumnForms(Analysis[Columns]):
             case Aggregate():
                 return self._groups(node, level)
             case OverWindow():
-                return {**self(node.input), node.call.field.id: self._over(node, level)}
+                return {**self(node.input), **{c.field.id: self._over(node, c, level) for c in node.calls}}
             case Join():
                 joined = _joined(node, meanings)
                 return {f.id: joined[f.id] for f in node.fields}
+            case AsOfJoin() | LookupJoin():
+                joined = _joined(node, meanings)
+                return {f.id: joined[f.id] for f in node.fields}
+            case Versions():
+                inside = self(node.input)
+                return {**inside, **({node.gone.id: form("gone", level)} if node.gone is not None else {})}
+            case LateralJoin():
+                return {**self(node.input), **self(node.query)}
             case Apply():
                 inside = self(node.query)
                 value = form(
@@ -323,10 +398,13 @@ class _ColumnForms(Analysis[Columns]):
                 ranked = self(node.meaning)
                 mine = {node.rank.id: ranked[node.rank.id]} if node.rank is not None else {}
                 return {**self(node.input), **mine}
-            case RegularJoin():
+            case Over():
+                known = self(node.meaning)
+                return {**self(node.input), **{c.field.id: known[c.field.id] for c in node.calls}}
+            case RegularJoin() | IntervalJoin() | SessionWindows() | TemporalJoin():
                 known = self(node.meaning)
                 return {f.id: known[f.id] for f in node.fields}
-            case WindowAggregate() | GroupAggregate():
+            case WindowAggregate() | GroupAggregate() | SessionAggregate():
                 return self._operator(node)
         return self(node.inputs[0])
 
@@ -354,10 +432,9 @@ class _ColumnForms(Analysis[Columns]):
             found[call.field.id] = form("aggregate", level, call_form(call, inside))
         return found
 
-    def _over(self, node: OverWindow, level: int) -> Form:
+    def _over(self, node: OverWindow, call: WindowCall, level: int) -> Form:
         inside = self(node.input)
-        call = node.call
-        numbered = call.name == "row_number"
+        by_ties = call.name not in PEER_FUNCTIONS
         return form(
             "over",
             level,
@@ -367,14 +444,15 @@ class _ColumnForms(Analysis[Columns]):
             "ignore nulls" if call.ignore_nulls else None,
             call.frame,
             *((form("given", "early"),) if node.emission.changes and _in_window(node) else ()),
+            *((form("given", "by time"),) if node.waits_for_time else ()),
             form("arguments", *(form_over(a, inside) for a in call.arguments)),
             form_over(call.filter, inside) if call.filter is not None else None,
             form("partition", *sort_forms({inside[id_] for id_ in node.partition})),
-            form("ties", *(inside[id_] for id_ in node.ties or ())) if numbered else None,
+            form("ties", *(inside[id_] for id_ in node.ties or ())) if by_ties else None,
             *order_forms(node.order, inside),
         )
 
-    def _operator(self, node: WindowAggregate | GroupAggregate) -> Mapping[str, Form]:
+    def _operator(self, node: WindowAggregate | GroupAggregate | SessionAggregate) -> Mapping[str, Form]:
         """The columns of an aggregate are those of what it was made of; it may give a few more of its own."""
         known = self(node.meaning)
         inside = self(node.input)
@@ -393,7 +471,7 @@ class _ColumnForms(Analysis[Columns]):
         return found
 
 
-def _joined(node: Join, meanings: Meanings) -> Columns:
+def _joined(node: Join | AsOfJoin | LookupJoin, meanings: Meanings) -> Columns:
     """The columns of both sides, each as one of its side."""
     level = meanings.level(node)
     left, right = (
@@ -404,6 +482,27 @@ def _joined(node: Join, meanings: Meanings) -> Columns:
         )
     )
     return left.and_of(right)
+
+
+#: By whether a join goes forward in time, and strictly, what its times say.
+_WHEN = {(False, False): "from", (False, True): "after", (True, False): "until", (True, True): "before"}
+
+
+def _as_of_rows(node: AsOfJoin, meanings: Meanings) -> Form:
+    """Which rows a join with versions gives: those of its sides, and all that decides which of them meet."""
+    joined = _joined(node, meanings)
+    equal = (form("equal", form_over(key.left, joined), form_over(key.right, joined)) for key in node.keys)
+    return form(
+        "as of",
+        node.kind.value,
+        meanings.relation(node.left),
+        meanings.relation(node.right),
+        form(_WHEN[node.forward, node.strict], joined[node.left_time], joined[node.right_time]),
+        "latest" if node.latest else form("ties", *(joined[id_] for id_ in node.ties or ())),
+        joined[node.gone] if node.gone is not None else None,
+        form_over(node.condition, joined) if node.condition is not None else None,
+        *sort_forms(set(equal)),
+    )
 
 
 def _cast_columns(given: Fields, wanted: Fields, columns: Columns) -> list[Form]:

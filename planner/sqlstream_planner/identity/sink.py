@@ -31,6 +31,8 @@ from sqlstream_planner.logical import (
     GroupAggregate,
     Node,
     Project,
+    SessionAggregate,
+    SessionWindows,
     SetOperation,
     Sink,
     SuppressUntilClose,
@@ -239,7 +241,8 @@ def _given_at_once(sink: Sink) -> Iterator[Node]:
     while stack:
         node = stack.pop()
         closes = isinstance(node, WindowAggregate | SuppressUntilClose) or (
-            isinstance(node, TopN) and node.window_end is not None
+            (isinstance(node, TopN) and node.window_end is not None)
+            or (isinstance(node, SessionWindows | SessionAggregate) and not node.early)
         )
         if id(node) not in seen and not closes:
             seen.add(id(node))

@@ -153,6 +153,9 @@ def source_identity(table: TableDef, descriptor: ConnectorDescriptor) -> SourceI
             value = option_value(definition, option.value)
             if definition.default is None or value != option_value(definition, definition.default):
                 options.append((option.key, value))
+    named = descriptor.sink.named_by
+    if named and named not in table.settings:
+        options.append((named, table.name))
     lookup = descriptor.lookup_with(table.settings)
     partitions = {name.lower() for name in table.partitioned_by}
     inside = [c for c in table.columns if isinstance(c, PhysicalColumn) and c.name.lower() not in partitions]

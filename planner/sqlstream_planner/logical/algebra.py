@@ -28,6 +28,8 @@ from sqlstream_planner.logical.parts import (
     SubqueryKind,
     WindowCall,
 )
+from sqlstream_planner.logical.time_bounds import TimeBound, joined_fields
+from sqlstream_planner.logical.window_frames import looks_back
 
 NO_CONNECTORS = Connectors()
 
@@ -69,7 +71,8 @@ class Scan(Leaf):
     """A source table; `fields` are its physical and metadata columns.
 
     `changelog`: what is read are changes, each with its kind; the rows of the table are what they leave, by the columns
-    `primary_key` where there is one. `ttl_us`: a key that nothing touched for so long is forgotten.
+    `primary_key` where there is one. `ttl_us`: a key that nothing touched for so long is forgotten. `reload_us`: it is a
+    dimension table, of which lookup joins read a copy that is so old at most (0: each epoch looks for a newer one).
     """
 
     source: SourceSpec
@@ -78,6 +81,12 @@ class Scan(Leaf):
     changelog: bool = False
     primary_key: tuple[ColumnId, ...] = ()
     ttl_us: int | None = None
+    reload_us: int | None = None
+
+    @property
+    def is_dimension(self) -> bool:
+        """Whether it is read by lookup joins, and no stream."""
+        return self.reload_us is not None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -87,6 +96,10 @@ class Values(Leaf):
     fields: Fields
     rows: tuple[tuple[exp.Expr, ...], ...]
     at: Span | None = field(default=None, metadata=APART)
+
+    def __post_init__(self) -> None:
+        if not self.fields or not self.rows or any(len(row) != len(self.fields) for row in self.rows):
+            raise ValueError("one expression per field, at least one row and one field")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -130,6 +143,56 @@ class WindowFunction(UnaryNode):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SessionFunction(UnaryNode):
+    """SESSION: puts each row into the session of its `partition`: rows with less than the window's gap between them.
+
+    Adds `start` (the first row's time), `end` (the last row's time + gap; both TIMESTAMP) and `time` (end - 1 ms, an
+    event-time attribute). `emission` says whether rows wait for their session to close.
+    """
+
+    window: WindowSpec
+    partition: tuple[ColumnId, ...]
+    time_column: ColumnId
+    start: Field
+    end: Field
+    time: Field
+    emission: Emission = ON_CLOSE
+    at: Span | None = field(default=None, metadata=APART)
+
+    @property
+    def fields(self) -> Fields:
+        """The input's fields, whose times the watermark has passed, and the three window columns."""
+        return (*held_back(self.input.fields), self.start, self.end, self.time)
+
+    @property
+    def early(self) -> bool:
+        """Whether rows are given at once, and again when their session changes."""
+        return self.emission.changes or self.emission.lateness_us > 0
+
+
+def held_back(fields: Fields) -> Fields:
+    """Fields of rows that wait for something: their times still order them, and are no event times any more."""
+    return tuple(
+        replace(f, time=None, window=None, orders=f.orders or (f.time is not None and f.window is None))
+        for f in fields
+    )
+
+
+def _waited(field_: Field) -> Field:
+    """A field whose time rows have waited for: none of them is late any more."""
+    return field_ if field_.time is None else replace(field_, time=replace(field_.time, direct=False))
+
+
+def _of_one_window(one: Field, other: Field) -> bool:
+    """Whether both are columns of the same window."""
+    return (
+        one.window is not None
+        and other.window is not None
+        and replace(one.window, role="") == replace(other.window, role="")
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Unnest(UnaryNode):
     """Cross join of each row with the elements of an array (`outer`: keep rows whose array is empty).
 
@@ -150,27 +213,13 @@ class Unnest(UnaryNode):
         return (*self.input.fields, *self.element, *extra)
 
 
-def joined_fields(left: Fields, right: Fields, kind: JoinKind) -> Fields:
-    """The fields of both sides of a join, nullable where a row may have no partner; of SEMI and ANTI those of the left.
-
-    Nothing is said of their times: a row comes when its partner does, however long after its own time that is.
-    """
-    left, right = (tuple(replace(f, time=None, window=None) for f in side) for side in (left, right))
-    if kind in (JoinKind.SEMI, JoinKind.ANTI):
-        return left
-    if kind in (JoinKind.RIGHT, JoinKind.FULL):
-        left = tuple(replace(f, nullable=True) for f in left)
-    if kind in (JoinKind.LEFT, JoinKind.FULL):
-        right = tuple(replace(f, nullable=True) for f in right)
-    return (*left, *right)
-
-
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Join(Node):
     """Pairs of rows of two inputs for which `condition` is true (None: all pairs).
 
     An outer join gives rows without a partner beside NULLs; SEMI and ANTI give only rows of `left`. `ttl_us`: rows with a
-    key that nothing touched for so long are forgotten.
+    key that nothing touched for so long are forgotten. `bound`: how near each other in time the rows of a pair are, where
+    that follows from the condition and rows of both sides only come.
     """
 
     left: Node
@@ -178,6 +227,7 @@ class Join(Node):
     kind: JoinKind
     condition: exp.Expr | None
     ttl_us: int | None = None
+    bound: TimeBound | None = None
     at: Span | None = field(default=None, metadata=APART)
 
     @property
@@ -188,7 +238,7 @@ class Join(Node):
     @property
     def fields(self) -> Fields:
         """The fields of both, see `joined_fields`."""
-        return joined_fields(self.left.fields, self.right.fields, self.kind)
+        return joined_fields(self.left.fields, self.right.fields, self.kind, self.bound)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -196,7 +246,8 @@ class Apply(Node):
     """Adds the value of a sub-query for each row of `input`: the dependent join of Neumann and Kemper (2015).
 
     `query` is the sub-query; it may read `outer`, columns of the input. `result` is a value (SCALAR), or TRUE, FALSE or
-    NULL: EXISTS, or how `operand` compares (`comparison`, as =) with ANY or ALL of the rows (IN is = ANY).
+    NULL: EXISTS, or how `operand` compares (`comparison`, as =) with ANY or ALL of the rows (IN is = ANY). `ttl_us`: rows
+    with a key that nothing touched for so long are forgotten, as in a `Join`.
     """
 
     input: Node
@@ -206,6 +257,7 @@ class Apply(Node):
     outer: tuple[ColumnId, ...] = ()
     operand: tuple[exp.Expr, ...] = ()
     comparison: str = "="
+    ttl_us: int | None = None
     at: Span | None = field(default=None, metadata=APART)
 
     @property
@@ -215,8 +267,35 @@ class Apply(Node):
 
     @property
     def fields(self) -> Fields:
-        """The input's fields and the sub-query's value."""
-        return (*self.input.fields, self.result)
+        """The input's fields, of whose times nothing is said as behind a join, and the sub-query's value."""
+        return (*joined_fields(self.input.fields, (), JoinKind.SEMI), self.result)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class LateralJoin(Node):
+    """Each row of `input` beside the rows of `query`, which may read `outer`, columns of the input.
+
+    `kind` is INNER, or LEFT, which gives a row without any beside NULLs. `name` is an id that no column has: of those that
+    are made of it. `ttl_us` as in a `Join`.
+    """
+
+    input: Node
+    query: Node
+    kind: JoinKind
+    name: str = field(metadata=APART)
+    outer: tuple[ColumnId, ...] = ()
+    ttl_us: int | None = None
+    at: Span | None = field(default=None, metadata=APART)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The rows, then the query."""
+        return (self.input, self.query)
+
+    @property
+    def fields(self) -> Fields:
+        """The fields of both, as of a join."""
+        return joined_fields(self.input.fields, self.query.fields, self.kind)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -270,25 +349,55 @@ class SetOperation(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class OverWindow(UnaryNode):
-    """Adds `call` of each row over the rows of its partition.
+    """Adds `calls` of each row over the rows of its partition, each over a frame of its own.
 
-    `ties` are, for a function that ranks, the columns of the input that the query reads (None until `settle_ties` has
-    looked): ROW_NUMBER ranks rows that are equal in all of `order` by them, ascending, NULLs first. `at` is the OVER in
-    the user's text.
+    `ties` are the columns of the input that the query reads (None until `settle_ties` has looked): rows that are equal in
+    all of `order` stand in the order of these, ascending, NULLs first. `at` is the first OVER in the user's text.
     """
 
     partition: tuple[ColumnId, ...]
     order: tuple[OrderTerm, ...]
-    call: WindowCall
+    calls: tuple[WindowCall, ...]
     ties: tuple[ColumnId, ...] | None = None
     emission: Emission = ON_CLOSE
     ttl_us: int | None = None
     at: Span | None = field(default=None, metadata=APART)
 
     @property
+    def closed_by(self) -> Field | None:
+        """What says that a row's values are final, if rows only come: the end of the window that PARTITION BY names, or the
+        event time that the rows are ordered by, where no function looks at later rows. None if nothing does, or if EMIT
+        CHANGES says that nobody waits.
+        """
+        if self.emission.changes:
+            return None
+        by_id = {f.id: f for f in self.input.fields}
+        for id_ in self.partition:
+            mark = by_id[id_].window
+            if mark is not None and mark.role == "end":
+                return by_id[id_]
+        if not self.order or self.order[0].descending or not all(map(looks_back, self.calls)):
+            return None
+        first = by_id[self.order[0].column]
+        return first if first.time is not None else None
+
+    @property
+    def waits_for_time(self) -> bool:
+        """Whether that is a row's own time, and not the end of a window."""
+        closing = self.closed_by
+        return closing is not None and closing.id not in self.partition
+
+    @property
     def fields(self) -> Fields:
-        """The input's fields and the function's."""
-        return (*self.input.fields, self.call.field)
+        """The input's fields and the functions'; a row that waited for the watermark is not late any more."""
+        given = self.input.fields
+        closing = self.closed_by
+        if closing is not None:
+            given = tuple(
+                _waited(f) if f.id == closing.id or _of_one_window(f, closing) else held
+                for f, held in zip(given, held_back(given), strict=True)
+            )
+        return (*given, *(c.field for c in self.calls))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

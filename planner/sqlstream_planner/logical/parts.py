@@ -55,6 +55,12 @@ class OrderTerm(Part):
 
 #: The functions of an OVER that number the rows of a partition, so that a condition on them bounds it.
 RANK_FUNCTIONS = frozenset({"row_number", "rank", "dense_rank"})
+#: The functions of an OVER that have one value for rows that are equal by its ORDER BY, whatever the frame.
+PEER_FUNCTIONS = frozenset({"rank", "dense_rank", "percent_rank", "cume_dist"})
+#: Those that go by the place of a row among all of its partition, whatever the frame.
+PLACE_FUNCTIONS = frozenset({"row_number", "ntile", "lag", "lead"})
+#: Those that give the value of one row of the frame.
+VALUE_FUNCTIONS = frozenset({"first_value", "last_value", "nth_value"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,7 @@ class WindowCall(Part):
     filter: exp.Expr | None = None
     ignore_nulls: bool = False
     frame: str = ""
+    at: Span | None = attribute(default=None, compare=False, metadata=APART)
 
 
 @dataclass(frozen=True, slots=True)

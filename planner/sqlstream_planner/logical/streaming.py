@@ -13,10 +13,12 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.spec import WindowSpec
 from sqlstream_operators.plan.types import SqlType
-from sqlstream_planner.logical.algebra import PassingNode, UnaryNode, joined_fields
+from sqlstream_planner.logical.algebra import PassingNode, UnaryNode, held_back
+from sqlstream_planner.logical.as_of import as_of_fields
 from sqlstream_planner.logical.columns import EventTime, Field, Fields
 from sqlstream_planner.logical.node import APART, ColumnId, Node, Part
-from sqlstream_planner.logical.parts import AggregateCall, JoinKind, OrderTerm
+from sqlstream_planner.logical.parts import AggregateCall, JoinKind, OrderTerm, WindowCall
+from sqlstream_planner.logical.time_bounds import TimeBound, joined_fields
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -26,7 +28,8 @@ class WindowAggregate(UnaryNode):
     `slice_column` is the time column that slices are cut from when `window.shared_slices`; otherwise the
     column that holds the window's end. `sets` are the grouping sets as positions in `keys` (one set of all
     keys if the query has none), `grouping` the field of the grouping id where there are several.
-    `time_column` orders FIRST_VALUE and LAST_VALUE.
+    `time_column` orders FIRST_VALUE and LAST_VALUE. `start` is None where the end does not tell it (sessions): it is one
+    of the keys then, or nobody's.
     """
 
     window: WindowSpec
@@ -38,7 +41,7 @@ class WindowAggregate(UnaryNode):
     sets: tuple[tuple[int, ...], ...]
     grouping: Field | None
     calls: tuple[AggregateCall, ...]
-    start: Field
+    start: Field | None
     end: Field
     window_time: Field
     meaning: Node = field(metadata=APART)
@@ -46,8 +49,58 @@ class WindowAggregate(UnaryNode):
     @property
     def fields(self) -> Fields:
         """Keys, window bounds, the grouping id if there is one, and the aggregates."""
+        start = (self.start,) if self.start is not None else ()
         grouping = (self.grouping,) if self.grouping is not None else ()
-        return (*self.keys, self.start, self.end, self.window_time, *grouping, *(c.field for c in self.calls))
+        return (*self.keys, *start, self.end, self.window_time, *grouping, *(c.field for c in self.calls))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SessionWindows(UnaryNode):
+    """Each row with the bounds of its session: when that closes, or (`early`) at once, and again when it changes.
+
+    `time` says when sessions close: those whose end is `lateness_us` behind its watermark.
+    """
+
+    window: WindowSpec
+    partition: tuple[ColumnId, ...]
+    time_column: ColumnId
+    start: Field
+    end: Field
+    window_time: Field
+    time: EventTime
+    direct: bool
+    early: bool
+    lateness_us: int
+    meaning: Node = field(metadata=APART)
+
+    @property
+    def fields(self) -> Fields:
+        """The input's fields, whose times the watermark has passed, and the three window columns."""
+        return (*held_back(self.input.fields), self.start, self.end, self.window_time)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SessionAggregate(UnaryNode):
+    """Groups rows by the session of their `partition`, whose columns are `keys` in the result; see `SessionWindows`."""
+
+    window: WindowSpec
+    partition: tuple[ColumnId, ...]
+    time_column: ColumnId
+    keys: Fields
+    calls: tuple[AggregateCall, ...]
+    start: Field
+    end: Field
+    window_time: Field
+    time: EventTime
+    direct: bool
+    early: bool
+    lateness_us: int
+    meaning: Node = field(metadata=APART)
+
+    @property
+    def fields(self) -> Fields:
+        """Keys, window bounds and the aggregates."""
+        return (*self.keys, self.start, self.end, self.window_time, *(c.field for c in self.calls))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +180,31 @@ class TopN(UnaryNode):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Over(UnaryNode):
+    """Functions of each row over the rows of its partition, kept up to date.
+
+    Rows that are equal in all of `order` stand in the order of `ties`, ascending, NULLs first; these are the columns that
+    are kept. `closing` is the column (the end of a window, or an event time) by which the watermark of `time` says that a
+    row is final: then it is given once. `ttl_us`: a partition that nothing touched for so long is forgotten.
+    """
+
+    partition: tuple[ColumnId, ...]
+    order: tuple[OrderTerm, ...]
+    calls: tuple[WindowCall, ...]
+    ties: tuple[ColumnId, ...]
+    meaning: Node = field(metadata=APART)
+    ttl_us: int | None = None
+    closing: ColumnId | None = None
+    time: EventTime | None = None
+
+    @property
+    def fields(self) -> Fields:
+        """The fields of `meaning`."""
+        known = {f.id: f for f in self.meaning.fields}
+        return (*(known.get(f.id, f) for f in self.input.fields), *(c.field for c in self.calls))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ChangelogNormalize(PassingNode):
     """Makes a changelog consistent: at most one row for each of `keys`, the last that came.
 
@@ -183,7 +261,86 @@ class RegularJoin(Node):
         return joined_fields(self.left.fields, self.right.fields, self.kind)
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class IntervalJoin(Node):
+    """Pairs of rows of two append-only inputs whose `keys` are equal, for which `condition` is true, and which are near each
+    other in time.
+
+    Flink's interval join and window join: rows are kept until the watermark says that no partner of them can come.
+    `condition` implies `bound`. `kind` is no CROSS.
+    """
+
+    left: Node
+    right: Node
+    kind: JoinKind
+    keys: tuple[EqualKey, ...]
+    condition: exp.Expr | None
+    bound: TimeBound
+    meaning: Node = field(metadata=APART)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """Left, then right."""
+        return (self.left, self.right)
+
+    @property
+    def fields(self) -> Fields:
+        """The fields of both, see `joined_fields`."""
+        return joined_fields(self.left.fields, self.right.fields, self.kind, self.bound)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TemporalJoin(Node):
+    """Each row of the left beside the version of the right that is valid at its time, as in `AsOfJoin`.
+
+    Rows of both sides only come. A row is given when the watermark of `time` reaches its own; versions that no row can ask
+    for any more are forgotten. `ties` is None where the last version that came counts.
+    """
+
+    left: Node
+    right: Node
+    kind: JoinKind
+    keys: tuple[EqualKey, ...]
+    left_time: ColumnId
+    right_time: ColumnId
+    strict: bool
+    ties: tuple[ColumnId, ...] | None
+    gone: ColumnId | None
+    condition: exp.Expr | None
+    time: EventTime
+    meaning: Node = field(metadata=APART)
+    forward: bool = False
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """Left, then right."""
+        return (self.left, self.right)
+
+    @property
+    def fields(self) -> Fields:
+        """The fields of both, see `as_of_fields`."""
+        return as_of_fields(
+            self.left.fields,
+            self.right.fields,
+            self.kind,
+            self.left_time,
+            self.right_time,
+            forward=self.forward,
+        )
+
+
 Operator = (
-    WindowAggregate | GroupAggregate | SuppressUntilClose | TopN | ChangelogNormalize | FirstRow | RegularJoin
+    WindowAggregate
+    | GroupAggregate
+    | SessionWindows
+    | SessionAggregate
+    | SuppressUntilClose
+    | TopN
+    | Over
+    | ChangelogNormalize
+    | FirstRow
+    | RegularJoin
+    | IntervalJoin
+    | TemporalJoin
 )
 """The nodes that keep state."""

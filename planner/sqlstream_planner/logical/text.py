@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sqlstream_operators.plan.spec import WindowKind, WindowSpec
+from sqlstream_planner.diagnostics import counted
 from sqlstream_planner.expressions.functions.as_written import without_marks
 from sqlstream_planner.logical.algebra import (
     Aggregate,
@@ -12,25 +13,34 @@ from sqlstream_planner.logical.algebra import (
     EmitOnClose,
     Filter,
     Join,
+    LateralJoin,
     OrderLimit,
     OverWindow,
     Project,
     Scan,
+    SessionFunction,
     SetOperation,
     Sink,
     Unnest,
     Values,
     WindowFunction,
 )
+from sqlstream_planner.logical.as_of import AsOfJoin, Versions
 from sqlstream_planner.logical.expressions import substitute
+from sqlstream_planner.logical.lookup import LookupJoin
 from sqlstream_planner.logical.node import Node
-from sqlstream_planner.logical.parts import AggregateCall, OrderTerm
+from sqlstream_planner.logical.parts import AggregateCall, OrderTerm, WindowCall
 from sqlstream_planner.logical.streaming import (
     ChangelogNormalize,
     FirstRow,
     GroupAggregate,
+    IntervalJoin,
+    Over,
     RegularJoin,
+    SessionAggregate,
+    SessionWindows,
     SuppressUntilClose,
+    TemporalJoin,
     TopN,
     WindowAggregate,
 )
@@ -49,6 +59,8 @@ def describe_window(window: WindowSpec, column_: str) -> str:
     >>> describe_window(WindowSpec(WindowKind.TUMBLE, 60_000_000, 60_000_000), "ts")
     'TUMBLE(size 1 minute of ts)'
     """
+    if window.kind is WindowKind.SESSION:
+        return f"{window.kind}(gap {duration(window.size_us)} of {column_})"
     parts = [f"size {duration(window.size_us)}"]
     if window.kind is not WindowKind.TUMBLE:
         word = "slide" if window.kind is WindowKind.HOP else "step"
@@ -109,9 +121,10 @@ def describe(node: Node) -> str:
         case Scan():
             listed = ", ".join(f.name for f in node.fields)
             where = f" where {node.source.filter}" if node.source.filter else ""
-            return f"scan {node.source.name} ({listed}){where}"
+            read = "dimension" if node.is_dimension else "scan"
+            return f"{read} {node.source.name} ({listed}){where}"
         case Values():
-            return f"values, {len(node.rows)} rows"
+            return f"values, {counted(len(node.rows), 'row')}"
         case Project():
             items = [f"{f.name} = {_text(e)}" for f, e in zip(node.fields, node.items, strict=True)]
             return f"project {', '.join(items)}"
@@ -119,6 +132,18 @@ def describe(node: Node) -> str:
             return f"filter {_text(node.predicate)}"
         case WindowFunction():
             return f"window {describe_window(node.window, node.time_column)}"
+        case SessionFunction():
+            return f"session {describe_window(node.window, node.time_column)}{_partitioned(node.partition)}"
+        case SessionWindows():
+            early = ", rows at once" if node.early else ""
+            window = describe_window(node.window, node.time_column)
+            return f"session windows {window}{_partitioned(node.partition)}{early}"
+        case SessionAggregate():
+            early = ", at once" if node.early else ""
+            window = describe_window(node.window, node.time_column)
+            return (
+                f"session aggregate {window}{_partitioned(node.partition)} calls {_calls(node.calls)}{early}"
+            )
         case Unnest():
             names = ", ".join(f.name for f in node.element)
             return f"{'outer ' if node.outer else ''}unnest {_text(node.array)} as {names}"
@@ -126,9 +151,22 @@ def describe(node: Node) -> str:
             on = f" on {_text(node.condition)}" if node.condition is not None else ""
             return f"{node.kind.lower()} join{on}"
         case RegularJoin():
+            return f"keep {node.kind.lower()} join{_on(node)}"
+        case IntervalJoin():
+            return f"{node.kind.lower()} join in time{_on(node)}"
+        case LookupJoin():
+            return f"{node.kind.lower()} lookup join on {_text(node.condition)}"
+        case AsOfJoin() | TemporalJoin():
             equal = [f"{_text(key.left)} = {_text(key.right)}" for key in node.keys]
-            on = " AND ".join([*equal, *([_text(node.condition)] if node.condition is not None else [])])
-            return f"keep {node.kind.lower()} join{f' on {on}' if on else ''}"
+            sign = ("<" if node.forward else ">") + ("" if node.strict else "=")
+            equal.append(f"{node.left_time} {sign} {node.right_time}")
+            where = f" where {_text(node.condition)}" if node.condition is not None else ""
+            kept = "keep versions for " if isinstance(node, TemporalJoin) else ""
+            return f"{kept}{node.kind.lower()} as-of join on {' AND '.join(equal)}{where}"
+        case Versions():
+            return f"versions by {', '.join(node.keys)} and {_text(node.time)}"
+        case LateralJoin():
+            return f"{node.kind.lower()} join lateral"
         case Apply():
             return f"apply {node.kind.lower()} as {node.result.name}"
         case SetOperation():
@@ -141,7 +179,9 @@ def describe(node: Node) -> str:
         case GroupAggregate():
             return _aggregate("group aggregate", node)
         case OverWindow():
-            return f"over {_ranked(node.call.name, node.partition, node.order)}"
+            return f"over {_overs(node.calls, node.partition, node.order)}"
+        case Over():
+            return f"keep over {_overs(node.calls, node.partition, node.order)}"
         case TopN():
             first = f"{node.offset + 1} to {node.offset + node.limit}"
             window = " when the window closes" if node.window_end is not None else ""
@@ -162,6 +202,12 @@ def describe(node: Node) -> str:
     return type(node).__name__
 
 
+def _on(node: RegularJoin | IntervalJoin) -> str:
+    equal = [f"{_text(key.left)} = {_text(key.right)}" for key in node.keys]
+    on = " AND ".join([*equal, *([_text(node.condition)] if node.condition is not None else [])])
+    return f" on {on}" if on else ""
+
+
 def _aggregate(name: str, node: Aggregate | GroupAggregate) -> str:
     if not node.calls and node.keys:
         return f"distinct {', '.join(_text(e) for e in node.key_expressions)}"
@@ -179,9 +225,17 @@ def _calls(calls: tuple[AggregateCall, ...]) -> str:
     return ", ".join(c.field.name for c in calls) or "none"
 
 
+def _overs(calls: tuple[WindowCall, ...], partition: tuple[str, ...], order: tuple[OrderTerm, ...]) -> str:
+    functions = ", ".join(f"{c.name}{f' {c.frame.lower()}' if c.frame else ''}" for c in calls)
+    return _ranked(functions, partition, order)
+
+
+def _partitioned(partition: tuple[str, ...]) -> str:
+    return f" by {', '.join(partition)}" if partition else ""
+
+
 def _ranked(function: str, partition: tuple[str, ...], order: tuple[OrderTerm, ...]) -> str:
-    by = f" by {', '.join(partition)}" if partition else ""
-    return f"{function}{by}{f' order {_order(order)}' if order else ''}"
+    return f"{function}{_partitioned(partition)}{f' order {_order(order)}' if order else ''}"
 
 
 def _order(terms: tuple[OrderTerm, ...]) -> str:

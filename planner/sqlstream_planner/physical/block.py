@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.schema import WEIGHT_COLUMN
+from sqlstream_operators.plan.schema import KIND_COLUMN, WEIGHT_COLUMN
 from sqlstream_operators.plan.types import Kind, quote_identifier
 from sqlstream_planner import window_sql
 from sqlstream_planner.diagnostics import InternalError
@@ -15,10 +15,13 @@ from sqlstream_planner.expressions.functions.as_written import without_marks
 from sqlstream_planner.logical import (
     Fields,
     Filter,
+    JoinKind,
+    LookupJoin,
     Node,
     Project,
     SetOperation,
     Unnest,
+    Versions,
     WindowFunction,
     column,
     raw,
@@ -37,6 +40,9 @@ NUMBER_COLUMN = "__row_number"
 TIME_COLUMN = "__event_time"
 #: Columns that no query names: they go along with the rows through projections and unions.
 HIDDEN = (ROW_COLUMN, NUMBER_COLUMN, TIME_COLUMN, WEIGHT_COLUMN)
+
+#: The stage of a block whose rows are at hand in every one.
+ANY_STAGE = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,10 @@ def stateless(node: Node, inputs: Sequence[list[Block]], *, timeless: bool = Fal
             return [_window(b, node, timeless=timeless) for b in inputs[0]]
         case Unnest():
             return [_unnest(b, node) for b in inputs[0]]
+        case LookupJoin():
+            return [_looked_up(b, inputs[1][0], node) for b in inputs[0]]
+        case Versions():
+            return [_versions(b, node) for b in inputs[0]]
         case SetOperation() if node.is_union_all:
             return [
                 b
@@ -202,3 +212,29 @@ def _unnest(block: Block, node: Unnest) -> Block:
     for f in node.element:
         columns[f.id] = raw(f"{quoted}.{quote_identifier(f.name)}") if node.spread else raw(quoted)
     return replace(inner, columns=columns, multiplied=True)
+
+
+def _looked_up(block: Block, table: Block, node: LookupJoin) -> Block:
+    """The rows beside those of a table that are there in every stage."""
+    left = block.nested(list(block.columns))
+    right = table.nested([f.id for f in node.right.fields])
+    columns = {**left.columns, **right.columns}
+    kind = "LEFT JOIN" if node.kind is JoinKind.LEFT else "JOIN"
+    condition = sql(substitute(without_marks(node.condition), columns))
+    return Block(
+        block.stage,
+        f"{left.source}\n{kind} {right.source.removesuffix('AS t')}AS d ON {condition}",
+        (*block.reads, *(name for name in table.reads if name not in block.reads)),
+        columns,
+        multiplied=True,
+    )
+
+
+def _versions(block: Block, node: Versions) -> Block:
+    """What came of a table, in its order; of one that is read as changes also what went, as rows that only come."""
+    if node.gone is None:
+        return block
+    columns = {name: e for name, e in block.columns.items() if name not in (WEIGHT_COLUMN, KIND_COLUMN)}
+    kind = sql(block.columns[KIND_COLUMN])
+    columns[node.gone.id] = raw(f"({kind} = '-D')")
+    return replace(block, columns=columns, where=(*block.where, raw(f"{kind} <> '-U'")))

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sqlstream_operators.plan.spec import WEIGHT_COLUMN, LateStep, WindowSpec
+from sqlstream_operators.plan.spec import WEIGHT_COLUMN, LateStep, WindowKind, WindowSpec
 from sqlstream_planner import window_sql
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.logical import EventTime, raw, sql
 from sqlstream_planner.physical.block import NUMBER_COLUMN, ROW_COLUMN, TIME_COLUMN, Block, weight
 from sqlstream_planner.physical.by_stage import each, reads_of
+
+#: Of a row that is late by its own time; no window is cut by it.
+INSTANT = WindowSpec(WindowKind.TUMBLE, 1, 1, shared_slices=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,8 @@ class LateRows:
     `rows` are the blocks of its input by their stages, with the source rows; `slice_column` (that slices are cut
     from, else with the end of the window) and `time_column` are columns of it. `lateness_us`: by how much a row
     may come later than the watermark of `time`. `kept` names what is left of the first relation of a stage; without
-    it that is called after the relation.
+    it that is called after the relation. `instant`: a row is late by its own time, `slice_column`, as soon as the watermark
+    has reached it.
     """
 
     operator: str
@@ -31,6 +35,11 @@ class LateRows:
     rows: Mapping[str, Sequence[Block]]
     lateness_us: int = 0
     kept: str | None = None
+    instant: bool = False
+
+    @property
+    def _closes_us(self) -> int:
+        return -self.time.delay_us if self.instant else self.time.closes_us
 
     def step(self, stage: str, relations: Sequence[str]) -> LateStep:
         """The step that takes the late rows out of the relations of a stage."""
@@ -40,13 +49,14 @@ class LateRows:
             input=relations[0],
             also=tuple(relations[1:]),
             window=self.window,
-            tick_us=self.time.tick_us,
+            tick_us=self._closes_us,
             watermark_sources=self.time.sources,
             operator=self.operator,
             table=next((r for r in rows[0].reads if r in self.time.sources), ", ".join(self.time.sources)),
             late_sql=each(self._letters)(rows),
             inputs=reads_of(rows),
             lateness_us=self.lateness_us,
+            instant=self.instant,
         )
 
     def _letters(self, block: Block) -> str:
@@ -77,7 +87,7 @@ class LateRows:
                 (sql(block.columns[NUMBER_COLUMN]), "__number"),
             ]
         ).replace("\n", "\n    ")
-        tick_us, slide_us = self.time.tick_us - self.lateness_us, self.window.slide_us
+        tick_us, slide_us = self._closes_us - self.lateness_us, self.window.slide_us
         closed = (
             f'CASE WHEN "__last" - {tick_us} <= $late_watermark THEN "__last" '
             f'ELSE "__first" + ($late_watermark - "__first" + {tick_us}) // {slide_us} * {slide_us} END'

@@ -164,8 +164,9 @@ def _wanted(call: AggregateCall, inside: Columns) -> _Wanted:
         return _pair(call, inside, function.values.pick)
     x = _value(call.arguments[0], call.argument_types[0], inside)
     if function.arguments.of_rows != 1:
-        values = tuple(_value(a, t, inside) for a, t in values_of(call))
-        return _Wanted(call, values, call.arguments, "all")
+        given = values_of(call)
+        values = tuple(_value(a, t, inside) for a, t in given)
+        return _Wanted(call, values, () if function.keeps_nulls else tuple(a for a, _ in given), "all")
     if call.distinct and any(form_over(e, inside) != x.meaning for e, _, _ in call.order_by):
         raise InternalError(
             f"{call.name}(DISTINCT …) ordered by something else than its argument came to the planner"

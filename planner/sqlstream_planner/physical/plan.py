@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sqlstream_operators.plan.spec import (
     WEIGHT_COLUMN,
+    DimensionSpec,
     FragmentStep,
     JobOptions,
     PhysicalPlan,
@@ -14,12 +15,13 @@ from sqlstream_operators.plan.spec import (
     SourceSpec,
 )
 from sqlstream_operators.plan.types import quote_identifier
-from sqlstream_planner.logical import Node, Scan, Sink, sql, walk
+from sqlstream_planner.logical import Node, Scan, Sink, Values, sql, walk
 from sqlstream_planner.physical.block import weight
 from sqlstream_planner.physical.by_stage import by_stage, reads_of
 from sqlstream_planner.physical.operators.registry import OPERATORS
 from sqlstream_planner.physical.planner import Operators, Planner
 from sqlstream_planner.physical.state_node import StateNodes
+from sqlstream_planner.physical.written_rows import one_row
 from sqlstream_planner.properties.consolidated import Consolidated
 
 
@@ -47,6 +49,7 @@ def plan_with_states(
         planner.stages.built(),
         planner.states.all,
         options or JobOptions(),
+        dimensions=_dimensions(roots),
     )
     return plan, planner.state_nodes
 
@@ -89,18 +92,41 @@ def _consolidated(columns: Sequence[str], changes_sql: str) -> str:
 
 
 def _merge_sources(roots: Sequence[Node]) -> dict[str, SourceSpec]:
-    """One spec a source table, with the columns that any scan of it needs, in declared order."""
+    """One spec a source table, with the columns that any scan of it needs, in declared order; last what VALUES read."""
     merged: dict[str, SourceSpec] = {}
-    for node in walk(roots):
-        if not isinstance(node, Scan):
+    nodes = walk(roots)
+    for node in nodes:
+        if not isinstance(node, Scan) or node.is_dimension:
             continue
         spec = node.source
         if spec.name in merged:
-            other = merged[spec.name]
-            wanted = {*spec.columns, *other.columns}
-            columns = tuple(c.name for c in spec.physical if c.name in wanted)
-            metadata = tuple(dict.fromkeys((*other.metadata, *spec.metadata)))
-            paths = tuple(sorted({*spec.needed_paths, *other.needed_paths}))
-            spec = replace(spec, columns=columns, metadata=metadata, needed_paths=paths, filter=None)
+            spec = _together(spec, merged[spec.name])
+        merged[spec.name] = spec
+    if any(isinstance(node, Values) for node in nodes):
+        spec = one_row(merged)
         merged[spec.name] = spec
     return merged
+
+
+def _together(spec: SourceSpec, other: SourceSpec) -> SourceSpec:
+    """A table with what two scans of it read."""
+    wanted = {*spec.columns, *other.columns}
+    columns = tuple(c.name for c in spec.physical if c.name in wanted)
+    metadata = tuple(dict.fromkeys((*other.metadata, *spec.metadata)))
+    paths = tuple(sorted({*spec.needed_paths, *other.needed_paths}))
+    return replace(spec, columns=columns, metadata=metadata, needed_paths=paths, filter=None)
+
+
+def _dimensions(roots: Sequence[Node]) -> tuple[DimensionSpec, ...]:
+    """One spec a dimension table, with the columns that any lookup of it reads, and those of its key."""
+    found: dict[str, DimensionSpec] = {}
+    for node in walk(roots):
+        if isinstance(node, Scan) and node.reload_us is not None:
+            spec = replace(node.source, needed_paths=())
+            key = {name.lower() for name in spec.primary_key}
+            read = tuple(c.name for c in spec.physical if c.name in spec.columns or c.name.lower() in key)
+            spec = replace(spec, columns=read)
+            if spec.name in found:
+                spec = _together(spec, found[spec.name].source)
+            found[spec.name] = DimensionSpec(spec, node.reload_us)
+    return tuple(found.values())

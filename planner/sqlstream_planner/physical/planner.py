@@ -11,6 +11,7 @@ from sqlglot import exp
 from sqlstream_operators.plan.schema import KIND_COLUMN, WEIGHT_COLUMN
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_planner.catalog.descriptor import ONE_ROW
 from sqlstream_planner.identity.form import form, sort_forms
 from sqlstream_planner.identity.relation import Meanings
 from sqlstream_planner.logical import (
@@ -20,26 +21,30 @@ from sqlstream_planner.logical import (
     FirstRow,
     GroupAggregate,
     Node,
+    Over,
     RegularJoin,
     Scan,
     TopN,
+    Values,
     column,
     consumers,
     raw,
     sql,
     walk,
 )
-from sqlstream_planner.physical.block import Block, with_rows
+from sqlstream_planner.physical.block import ANY_STAGE, Block, with_rows
 from sqlstream_planner.physical.by_stage import by_stage
 from sqlstream_planner.physical.fragments import Fragments
+from sqlstream_planner.physical.join_stages import JoinStages
 from sqlstream_planner.physical.late_rows import LateRows
 from sqlstream_planner.physical.stages import Stages
 from sqlstream_planner.physical.state_node import StateNode
 from sqlstream_planner.physical.states import States
+from sqlstream_planner.physical.written_rows import written_rows
 from sqlstream_planner.properties.changelog import Changes
 
 #: The nodes that may have a time to live.
-_FORGETTING = GroupAggregate | TopN | ChangelogNormalize | FirstRow | RegularJoin
+_FORGETTING = GroupAggregate | TopN | Over | ChangelogNormalize | FirstRow | RegularJoin
 
 
 class Planner:
@@ -59,6 +64,7 @@ class Planner:
     ) -> None:
         self.stages = Stages()
         self.states = States(ttl_in_ids=ttl_in_ids)
+        self.join_stages = JoinStages()
         self.meanings = Meanings()
         self.changes = Changes()
         #: By the id of a state that was planned, what it is made of.
@@ -113,8 +119,16 @@ class Planner:
         )
 
     def _leaf(self, node: Node, rows: bool) -> list[Block] | None:
+        if isinstance(node, Scan) and node.is_dimension:
+            relation = self.stages.looking_up(node.source.name)
+            columns: dict[str, exp.Expr] = {f.id: column(f.name) for f in node.fields}
+            return [Block(ANY_STAGE, quote_identifier(relation), (relation,), columns)]
         if isinstance(node, Scan):
             return [self._scan(node, rows=rows)]
+        if isinstance(node, Values):
+            [source] = (name for name, spec in self._sources.items() if spec.connector == ONE_ROW)
+            block = written_rows(node, self.stages.reading(source), source)
+            return [_with_row(block, node) if rows else block]
         if not self.is_operator(node):
             return None
         block = self.result(node)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlstream_operators.plan.spec import (
+    DimensionInput,
     ExchangeInput,
     ExchangeOutput,
     FragmentStep,
@@ -15,11 +16,15 @@ from sqlstream_operators.plan.spec import (
     SinkOutput,
     SourceInput,
     Stage,
+    StageInput,
     Step,
+    made_by,
+    read_by,
 )
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.by_stage import by_stage, reads_of
 from sqlstream_planner.physical.late_rows import LateRows
+from sqlstream_planner.physical.late_sessions import LateSessionRows
 
 
 @dataclass(slots=True)
@@ -28,13 +33,15 @@ class Draft:
 
     id: str
     level: int
-    inputs: list[SourceInput | ExchangeInput] = field(default_factory=list)
+    inputs: list[StageInput] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     outputs: list[ExchangeOutput | SinkOutput] = field(default_factory=list)
 
-    def stage(self) -> Stage:
-        """The stage as it is now."""
-        return Stage(self.id, self.level, tuple(self.inputs), tuple(self.steps), tuple(self.outputs))
+    def stage(self, dimensions: Mapping[str, str]) -> Stage:
+        """The stage as it is now; `dimensions` are relations that any stage may read, with their tables."""
+        read = {name for step in self.steps for name in read_by(step)}
+        looked_up = (DimensionInput(name, table) for name, table in dimensions.items() if name in read)
+        return Stage(self.id, self.level, (*self.inputs, *looked_up), tuple(self.steps), tuple(self.outputs))
 
     def run(self, name: str, operator: OperatorSpec, inputs: Sequence[ExchangeInput]) -> None:
         """Run an operator here over what comes over exchanges."""
@@ -61,13 +68,16 @@ class Stages:
     def __init__(self) -> None:
         self._drafts: dict[str, Draft] = {}
         self._names: dict[str, int] = {}
+        self._dimensions: dict[str, str] = {}
 
     def __getitem__(self, stage: str) -> Draft:
         return self._drafts[stage]
 
     def built(self) -> tuple[Stage, ...]:
         """All stages, each behind those that it reads."""
-        return tuple(sorted((d.stage() for d in self._drafts.values()), key=lambda s: s.level))
+        return tuple(
+            sorted((d.stage(self._dimensions) for d in self._drafts.values()), key=lambda s: s.level)
+        )
 
     def name(self, prefix: str) -> str:
         """A name for a step or a stage that no other has."""
@@ -81,6 +91,12 @@ class Stages:
             self._drafts[stage] = Draft(stage, 0, inputs=[SourceInput(source, source)])
         return stage
 
+    def looking_up(self, table: str) -> str:
+        """The relation that is the copy of a dimension table, in whatever stage."""
+        relation = f"{table} (looked up)"
+        self._dimensions[relation] = table
+        return relation
+
     def behind(self, name: str, blocks: Sequence[Block]) -> Draft:
         """A new stage, which reads what the stages of some blocks ship to it."""
         draft = Draft(name, 1 + max(self._drafts[b.stage].level for b in blocks))
@@ -92,9 +108,15 @@ class Stages:
         blocks: Sequence[Block],
         shipments: Sequence[Shipment],
         keys: tuple[str, ...],
-        late: LateRows | None = None,
+        late: LateRows | LateSessionRows | None = None,
     ) -> list[ExchangeInput]:
-        """Send what `shipments` make of the blocks by `keys`, each over its edge, without the rows that are `late`."""
+        """Send what `shipments` make of the blocks by `keys`, each over its edge, without the rows that are `late`.
+
+        Those that only the operator can decide about go over an edge of their own, behind the others.
+        """
+        edges = [(shipment.edge, shipment.schema) for shipment in shipments]
+        if isinstance(late, LateSessionRows):
+            edges.append(late.undecided)
         for stage, here in by_stage(blocks).items():
             draft = self._drafts[stage]
             reads = reads_of(here)
@@ -107,8 +129,7 @@ class Stages:
             if late is not None:
                 taken = late.step(stage, made)
                 draft.steps.append(taken)
-                made = [taken.name, *(f"{other}.kept" for other in taken.also)]
-            for relation, shipment in zip(made, shipments, strict=True):
-                names = tuple(c.name for c in shipment.schema)
-                draft.outputs.append(ExchangeOutput(relation, shipment.edge, keys, names))
-        return [ExchangeInput(s.edge, s.edge, s.schema) for s in shipments]
+                made = [*made_by(taken)]
+            for relation, (edge, schema) in zip(made, edges, strict=True):
+                draft.outputs.append(ExchangeOutput(relation, edge, keys, tuple(c.name for c in schema)))
+        return [ExchangeInput(edge, edge, schema) for edge, schema in edges]

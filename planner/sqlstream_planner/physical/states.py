@@ -14,6 +14,7 @@ from sqlstream_operators.plan.changelog_spec import (
     JoinSpec,
     TopNSpec,
 )
+from sqlstream_operators.plan.over_spec import OverSpec
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.plan.state_ttl import with_ttl
 
@@ -25,6 +26,7 @@ _Keyed: TypeAlias = (
     | ChangelogNormalizeSpec
     | FirstRowSpec
     | JoinSpec
+    | OverSpec
 )
 _SpecT = TypeVar("_SpecT", bound=_Keyed)
 

@@ -9,10 +9,14 @@ from sqlstream_planner.logical import (
     GroupAggregate,
     JoinKind,
     Node,
+    Over,
     RegularJoin,
     Scan,
+    SessionAggregate,
+    SessionWindows,
     SuppressUntilClose,
     TopN,
+    Versions,
 )
 from sqlstream_planner.properties.analysis import Analysis
 
@@ -40,9 +44,16 @@ class Changes(Analysis[bool]):
                 return bool(node.calls) or node.grouping is not None or not node.keys or self(node.input)
             case TopN():
                 return node.window_end is None
+            case Versions():
+                # A row that goes is a version that says so.
+                return False
+            case Over():
+                return node.closing is None
             case RegularJoin() if node.kind not in (JoinKind.INNER, JoinKind.SEMI):
                 # A row without a partner is taken back when one comes.
                 return True
+            case SessionWindows() | SessionAggregate():
+                return node.early
             case SuppressUntilClose():
                 # What a window was given once is corrected by rows that are allowed to be late, and by nothing else.
                 expiry = node.input.expiry

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from sqlstream_planner.logical import Filter, GroupAggregate, Node, Project, RegularJoin, Sink, TopN
+from sqlstream_planner.logical import (
+    Filter,
+    GroupAggregate,
+    Node,
+    Over,
+    Project,
+    RegularJoin,
+    SessionAggregate,
+    SessionWindows,
+    Sink,
+    TopN,
+)
 from sqlstream_planner.properties.analysis import Analysis
 from sqlstream_planner.properties.changelog import Changes
 from sqlstream_planner.properties.passed_on import passed_on
@@ -21,7 +32,7 @@ class Consolidated(Analysis[bool]):
     def of(self, node: Node) -> bool:
         """Computed of a node from its inputs."""
         match node:
-            case GroupAggregate() | TopN() | RegularJoin():
+            case GroupAggregate() | TopN() | Over() | RegularJoin() | SessionWindows() | SessionAggregate():
                 return self._changes(node)
             case Filter():
                 return self(node.input)

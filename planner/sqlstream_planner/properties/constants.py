@@ -12,7 +12,9 @@ from sqlstream_planner.logical import (
     FirstRow,
     GroupAggregate,
     Node,
+    Over,
     Project,
+    SessionWindows,
     SuppressUntilClose,
     TopN,
     columns_of,
@@ -30,7 +32,7 @@ class Constants(Analysis[frozenset[str]]):
                 return self.among(node.fields, node.items, node.input)
             case GroupAggregate() if node.grouping is None:
                 return self.among(node.keys, node.key_expressions, node.input)
-            case Filter() | TopN() | SuppressUntilClose() | FirstRow():
+            case Filter() | TopN() | Over() | SuppressUntilClose() | FirstRow() | SessionWindows():
                 return self(node.inputs[0])
         return frozenset()
 

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.spec import WindowKind
+from sqlstream_operators.plan.spec import WindowKind, WindowSpec
 from sqlstream_planner.logical import (
     ChangelogNormalize,
     Filter,
     FirstRow,
     GroupAggregate,
+    IntervalJoin,
     JoinKind,
+    LookupJoin,
     Node,
+    Over,
     Project,
     RegularJoin,
+    SessionAggregate,
+    SessionWindows,
     Sink,
     SuppressUntilClose,
+    TemporalJoin,
     TopN,
+    Unnest,
+    Values,
     WindowAggregate,
+    WindowColumn,
     columns_of,
+    dimension_scan,
 )
+from sqlstream_planner.logical.expressions import conjuncts
 from sqlstream_planner.properties.analysis import Analysis
 from sqlstream_planner.properties.constants import Constants
 from sqlstream_planner.properties.passed_on import passed_on
@@ -44,6 +55,9 @@ class UniqueKeys(Analysis[tuple[Key, ...]]):
             case WindowAggregate():
                 grouping = (node.grouping.id,) if node.grouping is not None else ()
                 return ((*(f.id for f in node.keys), node.end.id, *grouping),)
+            case SessionAggregate():
+                # Sessions of a partition are apart, and none ends before one that is closed.
+                return ((*(f.id for f in node.keys), node.end.id),)
             case GroupAggregate():
                 return self._of_groups(node)
             case ChangelogNormalize():
@@ -56,11 +70,22 @@ class UniqueKeys(Analysis[tuple[Key, ...]]):
                 if node.rank is not None and numbered:
                     found.append((*node.partition, node.rank.id))
                 return (*found, *self(node.input))
+            case Over():
+                numbers = [(*node.partition, c.field.id) for c in node.calls if c.name == "row_number"]
+                return (*self(node.input), *numbers)
             case Project():
                 return self._of_projection(node)
-            case RegularJoin():
+            case RegularJoin() | IntervalJoin():
                 return self._of_join(node)
-            case Filter() | Sink() | SuppressUntilClose():
+            case TemporalJoin():
+                return self(node.left)
+            case LookupJoin():
+                return self(node.left) if _finds_one(node) else ()
+            case Values() if len(node.rows) == 1:
+                return ((),)
+            case Unnest() if node.ordinality is not None:
+                return tuple((*key, node.ordinality.id) for key in self(node.input))
+            case Filter() | Sink() | SuppressUntilClose() | SessionWindows():
                 return self(node.inputs[0])
         return ()
 
@@ -77,7 +102,7 @@ class UniqueKeys(Analysis[tuple[Key, ...]]):
         ]
         return tuple(dict.fromkeys([every, varying, *inside]))
 
-    def _of_join(self, node: RegularJoin) -> tuple[Key, ...]:
+    def _of_join(self, node: RegularJoin | IntervalJoin) -> tuple[Key, ...]:
         """The keys of a side whose rows have one partner at most; else those of both sides together."""
         left, right = self(node.left), self(node.right)
         if node.kind in (JoinKind.SEMI, JoinKind.ANTI):
@@ -109,8 +134,45 @@ class UniqueKeys(Analysis[tuple[Key, ...]]):
         return tuple(found)
 
 
-def _key_sides(node: RegularJoin) -> tuple[list[exp.Expr], list[exp.Expr]]:
-    return [key.left.unnest() for key in node.keys], [key.right.unnest() for key in node.keys]
+def _finds_one(node: LookupJoin) -> bool:
+    """Whether a row finds one row at most: ON says what each column of the table's PRIMARY KEY is.
+
+    That is checked when the table is read.
+    """
+    scan = dimension_scan(node.right)
+    if scan is None or not scan.source.primary_key:
+        return False
+    mine, theirs = ({f.id for f in side.fields} for side in node.inputs)
+    said: set[str] = set()
+    for term in conjuncts(node.condition):
+        if isinstance(bare := term.unnest(), exp.EQ):
+            for one, other in ((bare.this, bare.expression), (bare.expression, bare.this)):
+                if (
+                    isinstance(one.unnest(), exp.Column)
+                    and columns_of(one) <= theirs
+                    and columns_of(other) <= mine
+                ):
+                    said |= columns_of(one)
+    below = node.right
+    while isinstance(below, Project | Filter):
+        if isinstance(below, Project):
+            items = zip(below.fields, below.items, strict=True)
+            said = {e.unnest().name for f, e in items if f.id in said and isinstance(e.unnest(), exp.Column)}
+        below = below.input
+    key = {name.lower() for name in scan.source.primary_key}
+    return key <= {f.name.lower() for f in scan.fields if f.id in said}
+
+
+def _key_sides(node: RegularJoin | IntervalJoin) -> tuple[list[exp.Expr], list[exp.Expr]]:
+    return [_compared(key.left) for key in node.keys], [_compared(key.right) for key in node.keys]
+
+
+def _compared(side: exp.Expr) -> exp.Expr:
+    """What a join compares; of a list of one, as which NULLs are equal, the one."""
+    bare = side.unnest()
+    if isinstance(bare, exp.Array) and len(bare.expressions) == 1:
+        return _compared(bare.expressions[0])
+    return bare
 
 
 def _never_null(node: Node, keys: tuple[Key, ...]) -> bool:
@@ -119,7 +181,7 @@ def _never_null(node: Node, keys: tuple[Key, ...]) -> bool:
     return all(known & set(key) for key in keys)
 
 
-def _by_equals(keys: list[Key], node: RegularJoin) -> list[Key]:
+def _by_equals(keys: list[Key], node: RegularJoin | IntervalJoin) -> list[Key]:
     """The keys with columns of the other side that are equal to theirs."""
     equal: dict[str, str] = {}
     for a, b in zip(*_key_sides(node), strict=True):
@@ -136,11 +198,13 @@ def _by_end(key: Key, node: Node) -> Key:
     """
     windows = {f.id: f.window for f in node.fields if f.window is not None}
     told = {windows[id_].window for id_ in key if id_ in windows and windows[id_].role == "end"}
-    return tuple(
-        id_
-        for id_ in key
-        if id_ not in windows or windows[id_].window not in told or windows[id_].role == "end"
-    )
+    return tuple(id_ for id_ in key if id_ not in windows or not _said(windows[id_], told))
+
+
+def _said(bound: WindowColumn, told: set[WindowSpec]) -> bool:
+    """Whether the ends of windows in `told` say this bound; sessions of two partitions may have one end and two starts."""
+    follows = bound.role == "time" or (bound.role == "start" and bound.window.kind is not WindowKind.SESSION)
+    return bound.window in told and follows
 
 
 def _stand_ins(node: Project) -> list[tuple[str, str]]:
@@ -157,9 +221,9 @@ def _stand_ins(node: Project) -> list[tuple[str, str]]:
         bare = isinstance(e, exp.Column)
         if bare and bounds[e.name].role == "end":
             continue
-        # The windows of one CUMULATE cycle have one start.
+        # The windows of one CUMULATE cycle have one start, and sessions of two partitions may.
         if f.window.role == "time" or (
-            f.window.role == "start" and f.window.window.kind is not WindowKind.CUMULATE
+            f.window.role == "start" and f.window.window.kind not in (WindowKind.CUMULATE, WindowKind.SESSION)
         ):
             found.append((ends[f.window.window], f.id))
     return found

@@ -8,11 +8,14 @@ from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.logical import (
     Aggregate,
     Apply,
+    AsOfJoin,
     Fields,
     Join,
+    LateralJoin,
     Node,
     OrderLimit,
     OverWindow,
+    SessionFunction,
     SetOperation,
     Sink,
     columns_of,
@@ -42,7 +45,7 @@ class Check:
         if {r.label: _schema(r.fields) for r in roots} != self._schemas:
             raise InternalError(f"rule {rule} changed the columns of a sink")
         nodes = walk(roots)
-        outer = {id_ for node in nodes if isinstance(node, Apply) for id_ in node.outer}
+        outer = {id_ for node in nodes if isinstance(node, Apply | LateralJoin) for id_ in node.outer}
         for node in nodes:
             if id(node) not in self._sound:
                 _check_node(rule, node, outer)
@@ -69,9 +72,18 @@ class Check:
 
 def _is_relational(node: Node) -> bool:
     """Whether a node is algebra that the streaming rules have not yet replaced."""
-    return isinstance(node, Aggregate | Join | OverWindow | OrderLimit | EmitOnClose) or (
-        isinstance(node, SetOperation) and not node.is_union_all
-    )
+    return isinstance(
+        node,
+        Aggregate
+        | Apply
+        | AsOfJoin
+        | Join
+        | LateralJoin
+        | OverWindow
+        | OrderLimit
+        | EmitOnClose
+        | SessionFunction,
+    ) or (isinstance(node, SetOperation) and not node.is_union_all)
 
 
 def _check_node(rule: str, node: Node, outer: Set[str]) -> None:

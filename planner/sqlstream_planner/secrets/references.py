@@ -107,5 +107,8 @@ def without_secrets(plan: PhysicalPlan) -> PhysicalPlan:
         )
 
     return replace(
-        plan, sources=tuple(shown(s) for s in plan.sources), sinks=tuple(shown(s) for s in plan.sinks)
+        plan,
+        sources=tuple(shown(s) for s in plan.sources),
+        sinks=tuple(shown(s) for s in plan.sinks),
+        dimensions=tuple(replace(d, source=shown(d.source)) for d in plan.dimensions),
     )

@@ -36,7 +36,8 @@ class SetOption:
 class PhysicalColumn:
     """`name type [NOT NULL]`: read from, or written to, the connector.
 
-    `precision` is what a timestamp was declared with (digits of a second), else None.
+    `precision` is what a timestamp was declared with (digits of a second), else None. `exact` is the type that DuckDB
+    checks values by, where `type` leaves out the size of an array, else None.
     """
 
     name: str
@@ -44,6 +45,7 @@ class PhysicalColumn:
     nullable: bool
     precision: int | None
     span: Span
+    exact: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

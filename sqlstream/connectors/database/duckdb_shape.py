@@ -14,7 +14,7 @@ from sqlstream.connectors.database.names import not_reshaped
 from sqlstream.connectors.database.statements import columns_of
 from sqlstream_operators.plan.spec import SinkSpec
 from sqlstream_operators.plan.types import UNKNOWN, SqlType, parse_type, quote_identifier
-from sqlstream_planner.edits.derivations.widened import widens
+from sqlstream_operators.plan.widening import widens
 
 #: Runs SQL with parameters, and returns its rows.
 Run = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]

@@ -61,7 +61,7 @@ class DuckTable:
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
         self._spec = spec
-        self._path = _file(spec.options, base_dir)
+        self._path = database_file(spec.options, base_dir)
         self._schema, self._name = table_name(spec)
         self._mode = Mode.of(spec)
         self._patience_s = patience_s
@@ -383,7 +383,7 @@ def _type(text: str) -> SqlType:
         return UNKNOWN
 
 
-def _file(options: Mapping[str, str], base_dir: str) -> Path:
+def database_file(options: Mapping[str, str], base_dir: str) -> Path:
     """The file that `path` names. Raises DiagnosticError (OPT003) if it is not a local one."""
     path = options.get("path", "")
     wrong = wrong_path(path)

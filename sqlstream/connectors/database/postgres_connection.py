@@ -1,8 +1,8 @@
-"""The connection of a `postgres` sink: its options, its errors, and COPY."""
+"""The connection of a `postgres` table: its options, its errors, and COPY."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.database.postgres_binary import HEADER, TRAILER
@@ -35,7 +35,8 @@ class PostgresConnection:
     Methods raise what `Target` says. No message has the password in it.
     """
 
-    def __init__(self, options: Mapping[str, str], table: str) -> None:
+    def __init__(self, options: Mapping[str, str], table: str, *, done: str = "written") -> None:
+        self._done = done
         self._parameters = parameters(options)
         self._open: psycopg.Connection[tuple[Any, ...]] | None = None
         where = self._parameters
@@ -52,13 +53,13 @@ class PostgresConnection:
             self._open = driver.connect(**self._parameters, autocommit=True, prepare_threshold=None)
         except driver.errors.ConnectionTimeout as error:
             # Whoever does not answer for ten seconds is not asked again at once: that would be a minute of silence.
-            raise unusable(self.location, self._safe(error)) from None
+            raise unusable(self.location, self._safe(error), done=self._done) from None
         except driver.Error as error:
             raise LostConnectionError(self._safe(error)) from None
         for setting in _SETTINGS:
             self.run(setting)
         if self._open.info.server_version < OLDEST:
-            raise unusable(self.location, "PostgreSQL 14 or newer is needed")
+            raise unusable(self.location, "PostgreSQL 14 or newer is needed", done=self._done)
 
     def run(self, sql: str, parameters: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows, if it has any."""
@@ -71,6 +72,18 @@ class PostgresConnection:
     def status(self, sql: str) -> str:
         """Run a statement and return what the server says it did."""
         return self._execute(sql, None)[2]
+
+    def stream(self, sql: str, rows: int) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of a query, so many at a time; in a transaction of its own."""
+        driver = _psycopg()
+        try:
+            with self._live().transaction(), self._live().cursor(name="sqlstream_rows") as cursor:
+                cursor.itersize = rows
+                cursor.execute(sql.encode())
+                while found := cursor.fetchmany(rows):
+                    yield found
+        except driver.Error as error:
+            raise self._error(error, sql) from None
 
     def copy(self, table: str, names: Sequence[str], blocks: Iterable[bytes | memoryview]) -> None:
         """Append rows to a table by COPY; each block has whole rows in the binary format and is sent on its own."""
@@ -128,7 +141,7 @@ class PostgresConnection:
             return DataError(f"{self.location} can't take a row: {self._safe(error)}", sql)
         if state.startswith("55P03"):
             return unusable(self.location, f"someone else holds a lock on it ({self._safe(error)})")
-        return unusable(self.location, self._safe(error))
+        return unusable(self.location, self._safe(error), done=self._done)
 
     def _safe(self, error: Exception) -> str:
         text = " ".join(str(error).split())

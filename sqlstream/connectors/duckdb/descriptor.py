@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from sqlstream.connectors.database.declared import in_duckdb
-from sqlstream_planner.catalog.descriptor import ColumnLookup, ConnectorDescriptor, SinkAbilities
+from sqlstream_planner.catalog.descriptor import ColumnLookup, ConnectorDescriptor, Settings, SinkAbilities
+from sqlstream_planner.catalog.lookup_options import LOOKUP_OPTIONS, wrong_lookup
 from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
 
+if TYPE_CHECKING:
+    from sqlstream_planner.diagnostics import Diagnostic
+    from sqlstream_planner.sql.statements import CreateTable
+
 _SINK = (Role.SINK,)
+
+
+def _wrong(table: CreateTable, settings: Settings) -> Iterator[Diagnostic]:
+    yield from in_duckdb(table, settings)
+    yield from wrong_lookup(table, settings)
+
 
 DESCRIPTOR = ConnectorDescriptor(
     "duckdb",
@@ -18,15 +32,15 @@ DESCRIPTOR = ConnectorDescriptor(
             ValueKind.PATH,
             "the DuckDB file; it is created if it is not there",
             required=True,
-            roles=_SINK,
         ),
         OptionDef(
             "table-name",
             ValueKind.STRING,
-            "the table, or schema.table; without it the sink's name",
-            roles=_SINK,
+            "the table, or schema.table; without it the table's name here",
         ),
+        *LOOKUP_OPTIONS,
     ),
+    dimension=True,
     lookup=ColumnLookup(by_position=False, any_case=True),
     sink=SinkAbilities(
         changes=True,
@@ -36,5 +50,5 @@ DESCRIPTOR = ConnectorDescriptor(
         place=("path", "table-name"),
         named_by="table-name",
     ),
-    validate=in_duckdb,
+    validate=_wrong,
 )

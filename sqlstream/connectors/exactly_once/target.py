@@ -121,12 +121,12 @@ class Target(Protocol):
         ...
 
 
-def unusable(location: str, what: str, help_: str | None = None) -> DiagnosticError:
-    """The error for a target that can't be reached or refuses to work."""
+def unusable(location: str, what: str, help_: str | None = None, *, done: str = "written") -> DiagnosticError:
+    """The error for a target that can't be reached or refuses to work; `done` is what was to be done with it."""
     return DiagnosticError(
         Diagnostic(
             "ENV006",
-            f"{location} can't be written: {what}",
+            f"{location} can't be {done}: {what}",
             help=help_
             or "run again when this is mended: the run goes on where it stopped, and nothing is lost",
         )

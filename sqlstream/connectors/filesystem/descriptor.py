@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sqlstream.connectors.filesystem.formats import FORMATS
 from sqlstream_operators.plan.types import BIGINT, TIMESTAMPTZ, VARCHAR
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Settings, SinkAbilities, format_option
+from sqlstream_planner.catalog.lookup_options import LOOKUP_OPTIONS, wrong_lookup
 from sqlstream_planner.catalog.options import BOTH, OptionDef, Role, ValueKind, wrong_value
 from sqlstream_planner.diagnostics import Diagnostic
 
@@ -58,6 +59,7 @@ def _batch(spec: SourceSpec, files: BatchFiles | None) -> str:
 
 def _refused(table: CreateTable, settings: Settings) -> Iterable[Diagnostic]:
     """Options of Flink's that mean something that is not there."""
+    yield from wrong_lookup(table, settings)
     for option in table.options:
         if option.key == "csv.array-element-delimiter":
             accepted = "no such option: arrays in CSV are written as [1, 2]"
@@ -190,6 +192,7 @@ DESCRIPTOR = ConnectorDescriptor(
             roles=_SINK,
             changes_output=False,
         ),
+        *LOOKUP_OPTIONS,
     ),
     FORMATS,
     metadata=MappingProxyType(
@@ -201,6 +204,7 @@ DESCRIPTOR = ConnectorDescriptor(
         }
     ),
     bounded=lambda settings: "source.monitor-interval" not in settings,
+    dimension=True,
     sink=SinkAbilities(place=("path",)),
     batch=_batch,
     validate=_refused,

@@ -159,7 +159,7 @@ class ListingLog:
 
     def _written(self, file: Listed) -> list[Any]:
         entry = file.entry
-        shown = [self._relative(entry.path), *_version(entry)]
+        shown = [self.shown(entry.path), *_version(entry)]
         if file.read is None:
             return [*shown, True] if file.skipped else shown
         read = file.read
@@ -182,7 +182,8 @@ class ListingLog:
         listed = self._read(item)
         return listed if told else replace(listed, read=ReadPart(None))
 
-    def _relative(self, path: str) -> str:
+    def shown(self, path: str) -> str:
+        """A path as the log has it: relative to its folder, if it is in there."""
         return path[len(self._root) :] if path.startswith(self._root) else path
 
     def _absolute(self, path: str) -> str:

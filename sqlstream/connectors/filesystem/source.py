@@ -16,7 +16,7 @@ from sqlstream.connectors.filesystem.listing import ListingLog
 from sqlstream.connectors.filesystem.moved_files import MovedFiles
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.orders import FileOrders
-from sqlstream.connectors.filesystem.paths import resolve, without_credentials
+from sqlstream.connectors.filesystem.paths import FileEntry, resolve, without_credentials
 from sqlstream.connectors.filesystem.source_files import SourceFiles
 from sqlstream.storage.checked_json import DamagedFileError
 from sqlstream_operators.errors import InputFileError
@@ -99,15 +99,29 @@ class FileSource:
 
         Raises DiagnosticError (DAT008) if a file is not as it was read.
         """
-        self._check_log(position, self._log)
-        log = ListingLog(
-            self._context.store, self._log.folder, self._root, self._credentials, int(position["segments"])
-        )
+        log = self._log_at(position)
         try:
             there = self._files.there()
         except DiagnosticError:  # the folder is gone: so is what was read, and that is told
             there = []
         return FileHistory(self._spec, self._options, log.files, position, there)
+
+    def read_up_to(self, position: Position) -> list[tuple[str, int, str | int, int | None]] | None:
+        """Of each file that was read, in that order: its path, its size and digest then (without one: its time), and where
+        reading ended in it (None: at its end).
+        """
+        log = self._log_at(position)
+        file, offset = int(position["file"]), int(position["offset"])
+        found = []
+        for number, listed in enumerate(log.files[: file + (offset > 0)]):
+            read = listed.read_before(number, file, offset)
+            if read is None:
+                continue
+            was = read.entry
+            if was is None:
+                return None
+            found.append((log.shown(was.path), was.size, was.digest or was.modified_us, read.end))
+        return [one for one in found if one[1]]
 
     def take_over(self, former: SourceSpec, kept: CheckpointStore, folder: str, position: Position) -> None:
         """Go on in this place where `former` stood in another: its files have to be here, as they were.
@@ -144,6 +158,10 @@ class FileSource:
         """The paths of all files that are there or were listed before."""
         return list(dict.fromkeys([*(entry.path for entry in self._files.there()), *self._log.paths]))
 
+    def files_there(self) -> Sequence[FileEntry]:
+        """The files that are there now. Raises DiagnosticError (DAT004) if the path does not exist."""
+        return self._files.there()
+
     def lag(self, position: Position) -> int | None:
         """An estimate of the rows after `position`, by the average length of a row; None if it is not
         known.
@@ -158,6 +176,13 @@ class FileSource:
         # Before listing: a list that was lost would be made anew in another order, and nobody would see it.
         self._check_log(position, self._log)
         self._files.look(int(position["file"]), int(position["offset"]))
+
+    def _log_at(self, position: Position) -> ListingLog:
+        """The log as it was at a position, whatever became of the files since."""
+        self._check_log(position, self._log)
+        return ListingLog(
+            self._context.store, self._log.folder, self._root, self._credentials, int(position["segments"])
+        )
 
     def _check_log(self, position: Position, log: ListingLog) -> None:
         if int(position["segments"]) > log.segments or int(position["file"]) > len(log.files):

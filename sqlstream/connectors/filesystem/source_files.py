@@ -83,7 +83,14 @@ class SourceFiles:
 
     def there(self) -> list[FileEntry]:
         """The files that are there now. Raises DiagnosticError (DAT004) if the path does not exist."""
-        found = list_files(self._location)
+        try:
+            found = list_files(self._location)
+        except DiagnosticError as error:
+            if not self._log.files:
+                raise
+            way = f"if the files are in another place now, say so in the file, and run with --source-moved {self._name}"
+            told = [replace(d, help=f"{d.help} {way}" if d.help else way) for d in error.diagnostics]
+            raise DiagnosticError(*told, exit_code=error.exit_code) from error
         if self._pattern is not None:
             found = [entry for entry in found if self._pattern.fullmatch(entry.path)]
         return found

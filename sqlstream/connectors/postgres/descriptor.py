@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from sqlstream.connectors.database.declared import in_postgres
-from sqlstream_planner.catalog.descriptor import ColumnLookup, ConnectorDescriptor, SinkAbilities
+from sqlstream_planner.catalog.descriptor import ColumnLookup, ConnectorDescriptor, Settings, SinkAbilities
+from sqlstream_planner.catalog.lookup_options import LOOKUP_OPTIONS, wrong_lookup
 from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
+
+if TYPE_CHECKING:
+    from sqlstream_planner.diagnostics import Diagnostic
+    from sqlstream_planner.sql.statements import CreateTable
 
 _SINK = (Role.SINK,)
 _S = ValueKind.STRING
+
+
+def _wrong(table: CreateTable, settings: Settings) -> Iterator[Diagnostic]:
+    yield from in_postgres(table, settings)
+    yield from wrong_lookup(table, settings)
+
 
 DESCRIPTOR = ConnectorDescriptor(
     "postgres",
@@ -19,18 +33,18 @@ DESCRIPTOR = ConnectorDescriptor(
             _S,
             "postgresql://host:port/database, or the same with jdbc: before it",
             required=True,
-            roles=_SINK,
         ),
-        OptionDef("username", _S, "who connects; without it as in `url` or PGUSER", roles=_SINK),
+        OptionDef("username", _S, "who connects; without it as in `url` or PGUSER"),
         OptionDef(
             "password",
             _S,
             "the password; without it as PGPASSWORD or ~/.pgpass say",
-            roles=_SINK,
             secret=True,
         ),
-        OptionDef("table-name", _S, "the table, or schema.table; without it the sink's name", roles=_SINK),
+        OptionDef("table-name", _S, "the table, or schema.table; without it the table's name here"),
+        *LOOKUP_OPTIONS,
     ),
+    dimension=True,
     lookup=ColumnLookup(by_position=False),
     sink=SinkAbilities(
         changes=True,
@@ -40,5 +54,5 @@ DESCRIPTOR = ConnectorDescriptor(
         place=("url", "table-name"),
         named_by="table-name",
     ),
-    validate=in_postgres,
+    validate=_wrong,
 )

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from sqlstream.runtime.edits.history import sources_of
 from sqlstream.runtime.edits.titles import title_of
 from sqlstream.runtime.loop.consent import Consent
-from sqlstream_operators.plan.cut_down import cut_down
+from sqlstream_operators.plan.cut_down import sources_of_sink
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_planner.diagnostics import Diagnostic
 from sqlstream_planner.edits.verdict import StateEdit
@@ -26,7 +26,7 @@ def consents_of(
         if not set(gone).isdisjoint(read):
             yield consent_of(edit, why)
     for sink in sinks:
-        if any(source.name in gone for source in cut_down(now, (), (sink,)).sources):
+        if not set(gone).isdisjoint(sources_of_sink(now, sink)):
             yield sink_consent(sink, why)
 
 

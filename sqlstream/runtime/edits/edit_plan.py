@@ -5,14 +5,21 @@ Made before anything runs, without Spark and without looking at rows: `sqlstream
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlstream.runtime.edits.consents import consent_of, sink_consent
-from sqlstream.runtime.edits.history import History, Reading, SourceOf, history, sources_of, speed_of
+from sqlstream.runtime.edits.history import (
+    History,
+    Reading,
+    SourceOf,
+    history,
+    needs_of,
+    sources_of,
+    speed_of,
+)
 from sqlstream.runtime.edits.plan_parts import (
     Against,
     EditPlan,
@@ -22,7 +29,6 @@ from sqlstream.runtime.edits.plan_parts import (
     SourceChange,
     SourcePart,
     StatePart,
-    is_accepted,
 )
 from sqlstream.runtime.edits.sink_parts import sink_parts, with_history
 from sqlstream.runtime.edits.source_parts import source_parts, source_problems, watermark_notes
@@ -35,6 +41,7 @@ from sqlstream.runtime.loop.recovery import (
     is_fresh_fork,
     program_fingerprint,
 )
+from sqlstream.runtime.loop.shared_data import Feeds, other_feeds, unclear_tables
 from sqlstream.runtime.loop.sink_edit import NOWHERE, Given
 from sqlstream.runtime.loop.sink_edits import (
     begun_sinks,
@@ -50,7 +57,7 @@ from sqlstream.storage.savepoints import Savepoint
 from sqlstream_operators.plan.cut_down import cut_down
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.plan.state_schema import StateSchema
-from sqlstream_planner.diagnostics import Diagnostic, Written
+from sqlstream_planner.diagnostics import Written
 from sqlstream_planner.edits.decide import decide
 from sqlstream_planner.edits.verdict import FieldEdit, StateEdit, Verdict
 from sqlstream_planner.explain.meaning import field_meaning, field_meanings
@@ -65,6 +72,7 @@ def edit_plan(
     sql: str | None = None,
     written: Mapping[str, Written] = NOWHERE,
     savepoint: Savepoint | None = None,
+    apart: Collection[tuple[str, str]] = (),
     source_of: SourceOf | None = None,
     nodes: StateNodes = NO_NODES,
     accept: Collection[str] = (),
@@ -73,7 +81,8 @@ def edit_plan(
 ) -> EditPlan:
     """What happens when `program`, made of the text `sql`, goes on from what `manifest` names.
 
-    `savepoint`: it begins a new state directory with it, where every sink is new. `written` says where in the user's file
+    `savepoint`: it begins a new state directory with it, where every sink is new; data (connector and identity) that is
+    `apart` is of several savepoints, which do not stand at one place of it. `written` says where in the user's file
     the sinks stand, `nodes` what the program's states were made of. `source_of` makes the driver's half of a source, to see
     whether what must be read again is still there; without it that is taken for granted. `accept` is what was consented to,
     `rewrite` are sinks that are begun anew; `looks` sees what is at the places of sinks.
@@ -93,6 +102,7 @@ def edit_plan(
         rewrite=rewrite if fresh else still_to_rewrite(rewrite, manifest, program, looks or Looks()),
         names={} if fresh else manifest.sink_names,
         looks=looks or Looks(),
+        apart={s.name for s in program.sources if (s.connector, s.identity) in apart},
     )
     return _compare(
         _Before(
@@ -185,12 +195,15 @@ def _compare(
     source_of: SourceOf | None,
     nodes: StateNodes,
 ) -> EditPlan:
-    accept = given.accept
     known = go_on(before.positions, now.sources)
-    problems = list(source_problems(before.positions, lambda: before.plan, now))
+    feeds = Feeds(before.plan, now, before.sources, before.positions, known)
+    problems = [
+        *source_problems(before.positions, lambda: before.plan, now),
+        *unclear_tables(before.positions, now.sources),
+    ]
     edits = [
-        edit.fresh() if is_accepted(edit.step, accept) else edit
-        for edit in decide(before.plan, now, nodes, forgetful=before.forgetful)
+        edit.fresh() if given.accepts("fresh", edit.step) else edit
+        for edit in decide(before.plan, now, nodes, forgetful=before.forgetful, same_rows=feeds.same_state)
     ]
     forgotten = forgotten_by(edits, before.forgetful)
     unread = frozenset(spec.name for spec in now.sources if spec.name not in known)
@@ -201,6 +214,8 @@ def _compare(
         decided = sink_edits(before.plan, now, given)
     else:
         decided = untouched_sinks(now, given)
+    goes_on = ((e.former.name, e.spec.name) for e in decided if e.former is not None and not e.is_new)
+    problems += other_feeds(feeds, goes_on)
     sinks = sink_parts(
         before.plan if before.given else None,
         now,
@@ -215,18 +230,20 @@ def _compare(
     for edit in edits:
         part = _state(_agreed(edit, now, there), before, now, there)
         states.append(part)
-        if not is_accepted(part.name, accept):
+        if not given.accepts("fresh", part.name):
             consents += _consents(part, now, there)
     specs = {spec.name: spec for spec in now.sinks}
     for number, sink in enumerate(sinks):
         if sink.from_history:
             sinks[number] = found = with_history(sink, specs[sink.name], now, there)
             if found.change is SinkChange.FROM_NOW_ON:
-                consents.append(_sink_consent(found, now, there))
+                why = there.gone(needs_of(now, (), {found.name}))
+                consents += [sink_consent(found.name, why)] if why is not None else []
     for sink_edit in decided:
-        consents += [dataclasses.replace(one, why=_warning(one.why)) for one in sink_edit.asked]
+        consents += sink_edit.asked
     told = [one for sink in sinks for one in sink.told]
     # Another source makes another answer: that is told, and not what follows from it.
+    told = [] if problems else told
     problems = problems or [d for d in told if d.severity == "error"]
     return EditPlan(
         against,
@@ -235,7 +252,7 @@ def _compare(
         sinks=tuple(sinks),
         problems=tuple(problems),
         warnings=tuple(d for d in told if d.severity == "warning"),
-        consents=tuple(consents),
+        consents=tuple(replace(one, why=replace(one.why, severity="warning")) for one in consents),
         results=(*_fresh_results(states), *(s.result for s in sinks if s.result)),
         notes=(
             *_key_groups(before.max_parallelism, now),
@@ -244,10 +261,6 @@ def _compare(
         counts=Counter(f.verdict.value for part in states for f in part.fields),
         sink_edits=decided,
     )
-
-
-def _warning(why: Diagnostic) -> Diagnostic:
-    return dataclasses.replace(why, severity="warning")
 
 
 def _states(manifest: Manifest) -> dict[str, str]:
@@ -285,23 +298,25 @@ def _history(
     rows_per_second: float | None,
 ) -> History:
     """What is there of the sources that a state with missing fields, or a new sink, is made of."""
-    wanted = {
-        name
+    parts = [
+        cut_down(now, {edit.new.state.state_id})
         for edit in edits
         if edit.new is not None and edit.needs_history
-        for name in sources_of(now, edit.new.state.state_id)
-    }
-    for sink in sinks:
-        if sink.from_history:
-            wanted |= {source.name for source in cut_down(now, (), (sink.name,)).sources}
-    return history([s for s in now.sources if s.name in wanted], known, source_of, rows_per_second)
+    ]
+    parts += [cut_down(now, (), {sink.name}) for sink in sinks if sink.from_history]
+    wanted = {source.name for part in parts for source in part.sources}
+    # Where nothing was read, nothing was looked up.
+    read = [part for part in parts if any(source.name in known for source in part.sources)]
+    looked_up = {d.name: d for part in read for d in part.dimensions}
+    specs = [s for s in now.sources if s.name in wanted]
+    return history(specs, known, source_of, rows_per_second, looked_up.values())
 
 
 def _agreed(edit: StateEdit, now: PhysicalPlan, there: History) -> StateEdit:
     """The edit as it can be carried out: what can't be read again begins empty."""
     if edit.new is None or not edit.missing:
         return edit
-    if there.missing.keys().isdisjoint(sources_of(now, edit.new.state.state_id)):
+    if there.missing.keys().isdisjoint(needs_of(now, {edit.new.state.state_id})):
         return edit
     return edit.fresh()
 
@@ -332,15 +347,9 @@ def _dropped(state: StateSchema) -> Iterable[FieldEdit]:
 
 def _consents(part: StatePart, now: PhysicalPlan, there: History) -> Iterable[Consent]:
     if part.edit.verdict is Verdict.FRESH:
-        read = sources_of(now, part.edit.state.state_id)
-        why = next(there.missing[name] for name in read if name in there.missing)
-        yield consent_of(part.edit, dataclasses.replace(why, severity="warning"))
-
-
-def _sink_consent(sink: SinkPart, now: PhysicalPlan, there: History) -> Consent:
-    read = cut_down(now, (), (sink.name,)).sources
-    why = next(there.missing[source.name] for source in read if source.name in there.missing)
-    return sink_consent(sink.name, dataclasses.replace(why, severity="warning"))
+        why = there.gone(needs_of(now, {part.edit.state.state_id}))
+        if why is not None:
+            yield consent_of(part.edit, why)
 
 
 def _fresh_results(states: Iterable[StatePart]) -> Iterable[str]:

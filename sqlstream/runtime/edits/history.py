@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from sqlstream.connectors.api import Rereadable, Source
 from sqlstream.storage.manifest import Manifest, SourceState
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.cut_down import cut_down
-from sqlstream_operators.plan.spec import PhysicalPlan, SourceSpec
+from sqlstream_operators.plan.spec import DimensionSpec, PhysicalPlan, SourceSpec
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 #: An epoch of fewer rows says little about how long more of them take.
@@ -38,10 +38,17 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What there is of the sources' history: the readings by source, and what is wrong with those that are not whole."""
+    """What there is of the sources' history: the readings by source, and what is wrong with those that are not whole.
+
+    `missing` has tables that were looked up, too, as `needs_of` calls them.
+    """
 
     readings: Mapping[str, Reading]
     missing: Mapping[str, Diagnostic]
+
+    def gone(self, sources: Iterable[str]) -> Diagnostic | None:
+        """What is wrong with the first of some sources that is not whole; None if all are."""
+        return next((self.missing[name] for name in sources if name in self.missing), None)
 
 
 def speed_of(manifest: Manifest) -> float | None:
@@ -55,19 +62,32 @@ def sources_of(plan: PhysicalPlan, state_id: str) -> tuple[str, ...]:
     return tuple(source.name for source in cut_down(plan, {state_id}).sources)
 
 
+def needs_of(plan: PhysicalPlan, states: Collection[str], sinks: Collection[str] = ()) -> tuple[str, ...]:
+    """What these states and sinks are made of: sources by their names, and tables that rows are looked up in."""
+    cut = cut_down(plan, states, sinks)
+    return (*(source.name for source in cut.sources), *(_looked_up(d.name) for d in cut.dimensions))
+
+
+def _looked_up(table: str) -> str:
+    return f"{table} (looked up)"
+
+
 def history(
     specs: Iterable[SourceSpec],
     known: Mapping[str, SourceState],
     source_of: SourceOf | None,
     rows_per_second: float | None = None,
+    looked_up: Iterable[DimensionSpec] = (),
 ) -> History:
     """What can be read again of these sources, which stand at `known`; one that is not known has not been read.
+
+    What rows of them found in the tables that were `looked_up` is not known any more.
 
     `rows_per_second` is how fast rows were read before, if that is known.
     Without `source_of` nobody looks, and what can't be read again is not found.
     """
     readings: dict[str, Reading] = {}
-    missing: dict[str, Diagnostic] = {}
+    missing: dict[str, Diagnostic] = {_looked_up(spec.name): _as_it_was(spec) for spec in looked_up}
     for spec in specs:
         state = known.get(spec.name)
         if state is None:
@@ -96,6 +116,14 @@ def _unrepeatable(spec: SourceSpec) -> Diagnostic:
     return Diagnostic(
         "DAT008",
         f"source `{spec.name}` can't be read again from its beginning: '{spec.connector}' gives a row once",
+    )
+
+
+def _as_it_was(spec: DimensionSpec) -> Diagnostic:
+    return Diagnostic(
+        "DAT008",
+        f"what rows found in the table `{spec.name}` when they were read is not known any more",
+        notes=("a lookup join keeps nothing, and the table may have other rows today",),
     )
 
 

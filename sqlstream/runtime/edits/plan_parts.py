@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -202,6 +202,16 @@ class EditPlan:
     counts: Mapping[str, int] = field(default_factory=dict)
     sink_edits: tuple[SinkEdit, ...] = ()
 
+    def beside(self, state_dirs: str, notes: Sequence[str]) -> EditPlan:
+        """The same against a savepoint that is in `state_dirs`; `notes` is what is said of it."""
+        if self.against is None:
+            return self
+        return dataclasses.replace(
+            self,
+            against=dataclasses.replace(self.against, state_dir=state_dirs),
+            notes=(*self.notes, *notes),
+        )
+
     def check(self) -> None:
         """Raise DiagnosticError unless a run may carry it out: refused (exit code 4), or ConsentNeededError (3)."""
         if self.problems:
@@ -294,11 +304,6 @@ class EditPlan:
             "summary": self.summary,
             "exit_code": self.exit_code,
         }
-
-
-def is_accepted(name: str, accept: Collection[str]) -> bool:
-    """Whether it was agreed that an operator's state, or a sink, begins in the middle of the input."""
-    return f"fresh:{name}" in accept or "fresh:all" in accept
 
 
 def place(at: Span | None) -> dict[str, Any] | None:

@@ -7,23 +7,24 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from sqlstream.connectors.api import TargetEdit
-from sqlstream.runtime.edits.history import History
+from sqlstream.runtime.edits.history import History, needs_of
 from sqlstream.runtime.edits.plan_parts import SinkChange, SinkPart
 from sqlstream.runtime.loop.sink_edit import NOTHING_FORGOTTEN, Begins, Forgotten, SinkEdit
 from sqlstream.runtime.loop.sink_edits import without_history
 from sqlstream.runtime.loop.watermarks import WindowEnds, window_ends
 from sqlstream.storage.manifest import SourceState
 from sqlstream_operators.plan.answers import missing_answers
-from sqlstream_operators.plan.cut_down import cut_down
+from sqlstream_operators.plan.cut_down import cut_down, sources_of_sink
 from sqlstream_operators.plan.spec import (
+    DimensionInput,
     ExchangeInput,
     ExchangeOutput,
-    LateStep,
     PhysicalPlan,
     SinkOutput,
     SinkSpec,
     Stage,
-    Step,
+    made_by,
+    rows_from,
 )
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN
 from sqlstream_planner.diagnostics import Diagnostic
@@ -63,8 +64,8 @@ def with_history(part: SinkPart, spec: SinkSpec, now: PhysicalPlan, there: Histo
 
     Where that is not there any more, one of rows has only those from now on, and one that holds an answer is refused.
     """
-    read = [source.name for source in cut_down(now, (), (spec.name,)).sources]
-    gone = next((there.missing[name] for name in read if name in there.missing), None)
+    read = sources_of_sink(now, spec.name)
+    gone = there.gone(needs_of(now, (), {spec.name}))
     if gone is None:
         detail = "what was read is read again for it"
         return replace(part, detail=detail, readings=tuple(there.readings[name] for name in read))
@@ -153,6 +154,7 @@ def _begun(edit: SinkEdit, plan: PhysicalPlan, forgotten: Forgotten) -> SinkPart
             SinkChange.FROM_NOW_ON,
             "only what comes after the savepoint",
             result=f"`{spec.name}` has only what comes after the savepoint.",
+            told=edit.told,
         )
     return SinkPart(spec.name, spec.connector, SinkChange.WHOLE, "from the state, before new input")
 
@@ -178,21 +180,18 @@ def _comes_through(plan: PhysicalPlan, stage: Stage, relation: str, windows: Col
     """Whether every row of a relation was held by one of these operators before."""
     if relation in windows:
         return True
-    step = next((step for step in stage.steps if relation in (step.name, *_also(step))), None)
+    step = next((step for step in stage.steps if relation in made_by(step)), None)
     if step is not None:
-        inputs = (step.input, *step.also) if isinstance(step, LateStep) else step.inputs
-        return all(_comes_through(plan, stage, name, windows) for name in inputs)
+        return all(_comes_through(plan, stage, name, windows) for name in rows_from(step))
     read = next(i for i in stage.inputs if i.name == relation)
+    if isinstance(read, DimensionInput):
+        return True  # its rows come with those that look them up
     return isinstance(read, ExchangeInput) and all(
         _comes_through(plan, before, output.input, windows)
         for before in plan.stages
         for output in before.outputs
         if isinstance(output, ExchangeOutput) and output.edge == read.edge
     )
-
-
-def _also(step: Step) -> tuple[str, ...]:
-    return tuple(f"{name}.kept" for name in step.also) if isinstance(step, LateStep) else ()
 
 
 def _last_end(ends: WindowEnds, watermark: int) -> int:

@@ -11,6 +11,7 @@ from sqlstream.runtime.loop.source_positions import go_on
 from sqlstream.storage.manifest import SourceState
 from sqlstream_operators.plan.spec import PhysicalPlan, SourceSpec, WatermarkSpec
 from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_planner.catalog.descriptor import ONE_ROW
 from sqlstream_planner.diagnostics import Diagnostic
 
 _OTHER_NAME = (
@@ -92,7 +93,9 @@ def source_problems(
     used = {(state.identity, state.folder) for state in known.values()}
     before = {state.name: state for state in reversed(read) if (state.identity, state.folder) not in used}
     new = {spec.name: spec for spec in program.sources if spec.name not in known}
-    if read and not known and not before.keys() & new.keys():
+    # That both write rows out does not make one pipeline of two.
+    shared = [state for state in known.values() if state.connector != ONE_ROW]
+    if before and not shared and not before.keys() & new.keys():
         yield from _another_pipeline(plan(), program)
     for name in before.keys() & new.keys():
         state = before[name]

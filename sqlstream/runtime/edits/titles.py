@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from sqlstream_operators.plan.state_schema import StateSchema
-from sqlstream_planner.explain.meaning import field_meaning, field_meanings
+from sqlstream_planner.explain.meaning import description_text, field_meaning, field_meanings
 from sqlstream_planner.identity.form import from_json
 from sqlstream_planner.logical.text import duration
 
@@ -15,7 +15,7 @@ _DISTINCT = "distinct value("
 
 def title_of(state: StateSchema) -> str:
     """The operator's description without its fields; columns are called as the query calls them, if the state tells."""
-    title = (state.description or state.operator.replace("_", " ")).partition(":")[0]
+    title = (description_text(state) or state.operator.replace("_", " ")).partition(":")[0]
     if not state.identity or not state.tables:
         return title
     meanings = field_meanings(state)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Protocol
 
 from sqlstream.connectors.api import SinkPart
@@ -15,6 +16,7 @@ from sqlstream.runtime.loop.program import Program
 from sqlstream.runtime.tasks.job import EpochJob, JobRunner
 from sqlstream.storage.manifest import Manifest, SourceState
 from sqlstream_operators.plan.changelog_spec import WindowTopNSpec
+from sqlstream_operators.plan.interval_join_spec import IntervalJoinSpec
 from sqlstream_operators.plan.spec import (
     ExchangeInput,
     ExchangeOutput,
@@ -172,7 +174,7 @@ def _operated(name: str, edit: StateEdit, derived: Sequence[DerivedInput]) -> It
     assert edit.old is not None
     assert edit.new is not None
     old, spec = edit.old.state, edit.new
-    if isinstance(spec, WindowTopNSpec):
+    if isinstance(spec, WindowTopNSpec | IntervalJoinSpec):
         spec = replace(spec, watermark_sources=())  # nothing closes here
     read = dict.fromkeys(table for d in derived for table in d.reads)
     steps: list[Step] = [ReadStateStep(f"old.{table}", _before(old), table) for table in read]
@@ -235,7 +237,8 @@ def _first_stages(
         raise InternalError(f"a state that is derived from none: {state.state_id}")
     derived = tuple(derived)
     rows = [(state.table(d.table), DerivedRows(edit.old.state, d.reads, d.rows)) for d in derived]
-    yield _reading(name, "read", edit.old.state, rows)
+    merges = {d.table: d.merged for d in derived if d.merged is not None}
+    yield _reading(name, "read", edit.old.state, rows, merges)
     more = [(state.table(d.table), also) for d in derived for also in d.also]
     for number, (table, also) in enumerate(more, 1):
         if also.via is None:
@@ -245,15 +248,23 @@ def _first_stages(
 
 
 def _reading(
-    name: str, step: str, old: StateSchema, derived: Iterable[tuple[StateTable, DerivedRows]]
+    name: str,
+    step: str,
+    old: StateSchema,
+    derived: Iterable[tuple[StateTable, DerivedRows]],
+    merges: Mapping[str, str] = MappingProxyType({}),
 ) -> Stage:
-    """The stage that reads an old state for some new tables."""
+    """The stage that reads an old state for some new tables; `merges` make few rows of many before they are sent."""
     derived = tuple(derived)
-    read = dict.fromkeys(table for _, d in derived for table in d.reads)
-    steps: list[Step] = [ReadStateStep(f"old.{table}", _before(old), table) for table in read]
+    tables = dict.fromkeys(table for _, d in derived for table in d.reads)
+    steps: list[Step] = [ReadStateStep(f"old.{table}", _before(old), table) for table in tables]
     outputs = []
     for table, d in derived:
-        steps.append(FragmentStep(table.name, d.rows, tuple(f"old.{t}" for t in d.reads)))
+        merge = merges.get(table.name)
+        read = table.name if merge is None else f"{table.name}.derived"
+        steps.append(FragmentStep(read, d.rows, tuple(f"old.{t}" for t in d.reads)))
+        if merge is not None:
+            steps.append(FragmentStep(table.name, _over(read, merge), (read,)))
         columns = tuple(c.name for c in columns_of(table))
         keys = tuple(f.name for f in table.key)
         outputs.append(ExchangeOutput(table.name, _edge(name, table.name), keys, columns))

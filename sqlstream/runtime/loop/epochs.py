@@ -96,7 +96,9 @@ class EpochLoop:
         self._backfilled: Backfilled | None = None
         self._clock = clock
         self._state = RunState(lineage)
-        self._planner = EpochPlanner(program, settings, self._state, run, clock=clock, wall_clock=wall_clock)
+        self._planner = EpochPlanner(
+            program, settings, self._state, run, journal.store, clock=clock, wall_clock=wall_clock
+        )
         self._outputs = Outputs(program, journal.store)
         self._done = totals if totals is not None else Totals()
         self._digest: str | None = None
@@ -242,7 +244,7 @@ class EpochLoop:
             splits = [Split(planned.name, s.payload, s.rows, s.bytes) for s in planned.splits]
             if can_replay is not None and not can_replay(splits):
                 return False
-        return True
+        return all(self._journal.store.exists(copy.name) for copy in plan.dimensions.values())
 
     def _replay(self, plan: EpochPlan) -> None:
         """Run an epoch again that an earlier run began; noted, so that one that ends its driver is not replayed for ever."""
@@ -440,6 +442,7 @@ class EpochLoop:
     def _sweep(self) -> None:
         """Delete what no manifest names: this program too, if none does yet; then it is written once more."""
         self._collector.sweep()
+        self._planner.dimensions.forget()
         self._digest = None
 
     def _kept_program(self) -> str:
@@ -504,6 +507,7 @@ class EpochLoop:
                 self._program.plan,
                 {} if plan.leaves_sources else outcome.forgotten,
             ),
+            dimension_files=self._planner.dimensions.files,
         )
 
     def _read(self, plan: EpochPlan, outcome: EpochOutcome) -> Iterator[SourceState]:

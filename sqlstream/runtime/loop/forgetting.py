@@ -7,21 +7,24 @@ from collections.abc import Iterable, Mapping
 from sqlstream.runtime.loop.sink_edit import Forgotten
 from sqlstream.storage.manifest import Manifest
 from sqlstream_operators.plan.answers import forgets
-from sqlstream_operators.plan.spec import OperatorSpec, OperatorStep, PhysicalPlan
+from sqlstream_operators.plan.spec import OperatorSpec, PhysicalPlan
 from sqlstream_planner.edits.verdict import StateEdit
 
 
 def forgetful_states(last: Manifest, plan: PhysicalPlan) -> frozenset[str]:
     """The ids of the states that have forgotten keys by `last`, the manifest of an epoch of `plan`."""
-    return frozenset(
-        id_ for id_, keys in _known(last, (spec for _, spec in _operators(plan))).items() if keys
-    )
+    return frozenset(id_ for id_, keys in known_forgotten(last, plan).items() if keys)
+
+
+def known_forgotten(last: Manifest, plan: PhysicalPlan) -> dict[str, int]:
+    """How many keys each state had forgotten by `last`, the manifest of an epoch of `plan`; 1 where nobody counted."""
+    return _known(last, (step.operator for step in plan.operators))
 
 
 def forgotten_at(last: Manifest, edits: Iterable[StateEdit], plan: PhysicalPlan) -> Forgotten:
     """As `forgotten_by`, of the edits that come after `last`, to `plan`."""
     edits = tuple(edits)
-    specs = [*(spec for _, spec in _operators(plan)), *(e.old for e in edits if e.old is not None)]
+    specs = [*(step.operator for step in plan.operators), *(e.old for e in edits if e.old is not None)]
     return forgotten_by(edits, frozenset(id_ for id_, keys in _known(last, specs).items() if keys))
 
 
@@ -40,7 +43,7 @@ def forgotten_after(
     `edits` are what became of the states in this epoch, if anything did.
     """
     edits = tuple(edits)
-    specs = dict(_operators(plan))
+    specs = {step.name: step.operator for step in plan.operators}
     known = {}
     if last is not None:
         known = _known(last, [*specs.values(), *(edit.old for edit in edits if edit.old is not None)])
@@ -62,10 +65,3 @@ def _known(last: Manifest, specs: Iterable[OperatorSpec]) -> dict[str, int]:
         return dict(last.forgotten)
     there = {state.state_id for state in last.states}
     return {s.state.state_id: 1 for s in specs if s.state.state_id in there and forgets(s)}
-
-
-def _operators(plan: PhysicalPlan) -> Iterable[tuple[str, OperatorSpec]]:
-    for stage in plan.stages:
-        for step in stage.steps:
-            if isinstance(step, OperatorStep):
-                yield step.name, step.operator

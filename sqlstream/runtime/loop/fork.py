@@ -12,10 +12,28 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A savepoint, and the store that has its files."""
+    """A savepoint, and the store that has its files.
+
+    One that was put together of several (`merging`) is in a store of its own, but for the files of the states: `parts` have
+    those. `notes` say what did not go together, and `apart` of which data (connector and identity): not all of them have
+    given on what the others have.
+    """
 
     store: CheckpointStore
     savepoint: Savepoint
+    parts: tuple[Origin, ...] = ()
+    notes: tuple[str, ...] = ()
+    apart: frozenset[tuple[str, str]] = frozenset()
+
+    @property
+    def where(self) -> str:
+        """The state directories that it is in."""
+        return ", ".join(dict.fromkeys(part.store.uri for part in self.parts or (self,)))
+
+    @property
+    def stores(self) -> tuple[CheckpointStore, ...]:
+        """Where its files are."""
+        return (self.store, *(part.store for part in self.parts))
 
 
 def has_begun(origin: Origin, target: CheckpointStore) -> bool:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from urllib.parse import quote
 
 from sqlstream.connectors.api import Movable, Source
 from sqlstream.runtime.coordination import fencing
 from sqlstream.runtime.loop.recovery import committed_epoch, physical_plan, recover
+from sqlstream.runtime.loop.source_folders import free_folder
 from sqlstream.runtime.loop.source_positions import go_on
 from sqlstream.storage.journal import Journal
 from sqlstream.storage.manifest import Manifest, RunInfo, SourceState
@@ -128,7 +128,7 @@ def taken_over(
         if spec.name not in moved.tables or spec.name not in known:
             continue
         state = found[known[spec.name].folder]
-        folder = _free(store, spec.name, [*found, *(one.folder for one in found.values())])
+        folder = free_folder(store, spec.name, [*found, *(one.folder for one in found.values())])
         source = source_of(spec, store, folder)
         if isinstance(source, Movable):
             if state.name not in former:
@@ -155,16 +155,6 @@ def taken_over(
         parked=tuple(found[state.folder] for state in last.parked),
     )
     return made, tuple(warnings)
-
-
-def _free(store: CheckpointStore, table: str, used: Sequence[str]) -> str:
-    """A folder for a source that has nothing in it; what a run left there that was ended in the middle stays unused."""
-    number = 1
-    while True:
-        number += 1
-        folder = f"sources/{quote(table, safe='')}.{number}"
-        if folder not in used and not store.list(folder):
-            return folder
 
 
 def _wrong(what: str, near: str | None = None, notes: tuple[str, ...] = ()) -> DiagnosticError:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from sqlstream.connectors.api import SourcePlan
 from sqlstream.runtime.loop import watermarks
 from sqlstream.runtime.loop.admission import FEWEST_ROWS, MOST_ROWS, SMALLER, Pace
+from sqlstream.runtime.loop.dimensions import Dimensions
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream.runtime.loop.recovery import committed_epoch
@@ -22,8 +23,9 @@ from sqlstream.storage.manifest import (
     SourceState,
 )
 from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec
-from sqlstream_operators.plan.spec import OperatorStep, WatermarkSpec
+from sqlstream_operators.plan.spec import WatermarkSpec
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,8 @@ class Ready:
 class EpochPlanner:
     """Plans the epochs of one run, each behind where `state` is; `clock` tells when a source was idle for long.
 
-    `window_ends` are those of all operators that a watermark moves.
+    `window_ends` are those of all operators that a watermark moves, `dimensions` the tables that are looked up, of which
+    `store` has copies.
     """
 
     def __init__(
@@ -48,6 +51,7 @@ class EpochPlanner:
         settings: LoopSettings,
         state: RunState,
         run: RunInfo,
+        store: CheckpointStore,
         *,
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
@@ -60,15 +64,13 @@ class EpochPlanner:
         self._clock = clock
         self._wall_clock = wall_clock
         self._admission = settings.admission
+        self.dimensions = Dimensions(self._plan.dimensions, program.dimensions, store, clock)
         self._groups = watermarks.source_groups(self._plan)
         self.window_ends = watermarks.window_ends(self._plan)
         # A global aggregate has a row before any input: its first epoch runs whether there is input or not.
         self._seeded = any(
-            isinstance(step, OperatorStep)
-            and isinstance(step.operator, GroupAggregateSpec)
-            and step.operator.seed is not None
-            for stage in self._plan.stages
-            for step in stage.steps
+            isinstance(step.operator, GroupAggregateSpec) and step.operator.seed is not None
+            for step in self._plan.operators
         )
         # A source that is read again goes by what it had seen one epoch earlier: then it hardly matters to what is late how
         # its rows are cut into epochs, which are others than when they were read first.
@@ -141,7 +143,7 @@ class EpochPlanner:
                     ),
                 )
             )
-        return self._epoch(tuple(planned))
+        return replace(self._epoch(tuple(planned)), dimensions=self.dimensions.copies())
 
     def _epoch(self, planned: tuple[PlannedSource, ...]) -> EpochPlan:
         """The plan of the next epoch, which reads `planned`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from sqlstream.connectors.api import Sink, Source, TargetEdit
+from sqlstream.connectors.api import Dimension, Sink, Source, TargetEdit
 from sqlstream.runtime.loop.admission import Admission
 from sqlstream.runtime.loop.letter_budget import LetterBudget
 from sqlstream_operators.plan.spec import PhysicalPlan
@@ -51,7 +51,7 @@ class Program:
     the states since the plan that wrote the last manifest, empty if that is this one.
     `ends` are for sources that are read again up to a position: the watermark (µs) that each had there, which it is at when
     it has ended, and never beyond. Any other source is at +infinity then. `stages_rows`: tasks leave what they have for
-    sinks in the checkpoint store, for the driver's halves to keep.
+    sinks in the checkpoint store, for the driver's halves to keep. `dimensions` are the tables that lookup joins read.
     """
 
     plan: PhysicalPlan
@@ -73,4 +73,5 @@ class Program:
     sql: str | None = None
     ends: Mapping[str, int] = field(default_factory=dict)
     stages_rows: bool = False
+    dimensions: Mapping[str, Dimension] = field(default_factory=dict)
     secrets: Secrets = field(default_factory=Secrets)

@@ -12,7 +12,7 @@ from sqlstream.runtime.loop.consent import Consent
 from sqlstream.runtime.loop.sink_places import Looks
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.answers import answering_states, missing_answers
-from sqlstream_operators.plan.cut_down import cut_down
+from sqlstream_operators.plan.cut_down import sources_of_sink
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written
 
@@ -56,13 +56,15 @@ class Given:
     """What a command was told, and what is known beside the two plans.
 
     `same_text`: both plans were made of the same SQL. Of the sources `unread` nothing was read so far. `accept` is what was
-    consented to, `rewrite` are sinks that are to begin anew. `names`: by which targets know the former tables. States may
+    consented to, `rewrite` are sinks that are to begin anew. Of the sources `apart` several savepoints, which are put
+    together, have given on different parts. `names`: by which targets know the former tables. States may
     have `forgotten` keys.
     """
 
     same_text: bool = False
     written: Mapping[str, Written] = field(default_factory=lambda: NOWHERE)
     unread: Collection[str] = ()
+    apart: Collection[str] = ()
     accept: Collection[str] = ()
     rewrite: Collection[str] = ()
     names: Mapping[str, str] = field(default_factory=dict)
@@ -108,7 +110,7 @@ def beginning(spec: SinkSpec, now: PhysicalPlan, given: Given) -> Begins:
     """What a sink begins with of which nothing is there."""
     if answer_is_kept(now, spec, given.forgotten):
         return Begins.ANSWER
-    if all(source.name in given.unread for source in cut_down(now, (), (spec.name,)).sources):
+    if set(sources_of_sink(now, spec.name)).issubset(given.unread):
         return Begins.NOTHING_READ
     if given.accepts("fresh", spec.name) and spec.changelog == "append":
         return Begins.NOW

@@ -8,17 +8,20 @@ and another place begins anew.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from sqlstream.connectors.api import TargetEdit
-from sqlstream.runtime.loop.sink_edit import NOTHING_CHANGED, Given, SinkEdit, beginning
-from sqlstream.runtime.loop.sink_places import Looks, former_sinks, target_names
+from sqlstream.runtime.loop.consent import Consent
+from sqlstream.runtime.loop.sink_edit import NOTHING_CHANGED, Given, SinkEdit, answer_is_kept, beginning
+from sqlstream.runtime.loop.sink_places import Looks, descriptor_of, former_sinks, target_names
 from sqlstream.runtime.loop.sinks_begun import new_sink, written_anew
 from sqlstream.runtime.loop.sinks_kept import going_on
 from sqlstream.storage.manifest import Manifest
-from sqlstream_operators.plan.spec import PhysicalPlan
-from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, did_you_mean
+from sqlstream_operators.plan.cut_down import cut_down
+from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec
+from sqlstream_planner.catalog.descriptor import Past
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written, did_you_mean
 
 
 def sink_edits(before: PhysicalPlan, now: PhysicalPlan, given: Given) -> tuple[SinkEdit, ...]:
@@ -53,9 +56,58 @@ def begun_sinks(now: PhysicalPlan, given: Given) -> tuple[SinkEdit, ...]:
     check_rewrite(given.rewrite, now)
     wanted = {name.lower() for name in given.rewrite}
     return tuple(
-        SinkEdit(spec, None, spec.name, beginning(spec, now, given) if spec.name.lower() in wanted else None)
+        SinkEdit(spec, None, spec.name, beginning(spec, now, given))
+        if spec.name.lower() in wanted
+        else SinkEdit(
+            spec,
+            None,
+            spec.name,
+            told=tuple(_from_then_on(spec, now, given)),
+            asked=tuple(_gap(spec, now, given)),
+        )
         for spec in now.sinks
     )
+
+
+def _from_then_on(spec: SinkSpec, now: PhysicalPlan, given: Given) -> Iterator[Diagnostic]:
+    """What is told of a sink whose rows are in no state, and that keeps what it is given."""
+    descriptor = descriptor_of(spec)
+    keeps = descriptor is None or descriptor.sink.past is not Past.DROPPED
+    if spec.changelog == "append" and keeps and not answer_is_kept(now, spec, given.forgotten):
+        yield Diagnostic(
+            "STA016",
+            f"the table `{spec.name}` is given what comes after the savepoint",
+            given.written.get(spec.name, Written()).query,
+            ("what was given before stays where it was given",),
+            f"to have all of it here, run with --rewrite {spec.name}",
+            severity="warning",
+        )
+
+
+def _gap(spec: SinkSpec, now: PhysicalPlan, given: Given) -> Iterator[Consent]:
+    """What is asked of a sink that goes on behind several savepoints, of which not all have given on what is before that."""
+    if (
+        spec.changelog != "append"
+        or answer_is_kept(now, spec, given.forgotten)
+        or given.accepts("fresh", spec.name)
+    ):
+        return
+    apart = [s.name for s in cut_down(now, (), (spec.name,)).sources if s.name in given.apart]
+    if apart:
+        at = given.written.get(spec.name, Written())
+        why = Diagnostic(
+            "SAV009",
+            f"the table `{spec.name}` may miss rows between the savepoints",
+            at.query,
+            (
+                f"not all of them stand at one place of {' and '.join(f'`{name}`' for name in apart)}, and what is before "
+                "the furthest is not given any more",
+            ),
+            f"run with --rewrite {spec.name}, which gives it the whole history; or let the pipelines read all that there "
+            "is, and make other savepoints",
+        )
+        then = "will have only what comes after the furthest savepoint"
+        yield Consent(f"fresh:{spec.name}", f"`{spec.name}`", why, then, "let it go on there")
 
 
 def untouched_sinks(now: PhysicalPlan, given: Given) -> tuple[SinkEdit, ...]:

@@ -25,8 +25,8 @@ from sqlstream.runtime.loop.sink_places import same_place
 from sqlstream_operators.plan.answers import answering_states, missing_answers
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec
 from sqlstream_operators.plan.types import parse_type
+from sqlstream_operators.plan.widening import widens
 from sqlstream_planner.diagnostics import Diagnostic, Written
-from sqlstream_planner.edits.derivations.widened import widens
 from sqlstream_planner.identity.sink import Holds, SinkIdentity, read_sink_identity
 
 _FORGOT = (
@@ -218,7 +218,7 @@ def _files(
     if Holds.ANSWER in (old.holds, new.holds):
         if not other:
             return edit
-        both = "append" not in (spec.changelog, former.changelog) and old.holds is new.holds
+        both = old.holds is new.holds
         same_table = (old.columns, old.primary_key, old.conflict) == (
             new.columns,
             new.primary_key,

@@ -14,27 +14,35 @@ def go_on(before: Sequence[SourceState], specs: Sequence[SourceSpec]) -> dict[st
     """The states that sources go on from, by the names that their tables have now; one that is missing is new.
 
     Among tables of one identity each goes on as the one of its name did. Those whose names have changed too are matched
-    where it does not matter which is which: there is one of them, or all are at one position.
+    where it does not matter which is which: there is one of them, or all are at one position. A table more of data that is
+    known stands where the others do, if these are all at one position: it has the state of one of them, with its folder
+    (`shared_data` gives it one of its own).
 
     >>> a, b = SourceState("a", "x", {"row": 1}, identity="A"), SourceState("b", "x", {"row": 2}, identity="B")
     >>> specs = [SourceSpec("b", "x", {}, (), (), identity="A"), SourceSpec("a", "x", {}, (), (), identity="B")]
     >>> {name: state.position for name, state in go_on([a, b], specs).items()}
     {'b': {'row': 1}, 'a': {'row': 2}}
+    >>> more = [SourceSpec(name, "x", {}, (), (), identity="A") for name in ("a", "also")]
+    >>> {name: state.position for name, state in go_on([a], more).items()}
+    {'a': {'row': 1}, 'also': {'row': 1}}
     """
     found: dict[str, SourceState] = {}
     for identity in dict.fromkeys((spec.connector, spec.identity) for spec in specs):
         wanted = [spec.name for spec in specs if (spec.connector, spec.identity) == identity]
         known = {state.name: state for state in before if (state.connector, state.identity) == identity}
+        every = list(known.values())
         found |= {name: known.pop(name) for name in wanted if name in known}
         renamed = [name for name in wanted if name not in found]
         left = list(known.values())
         anonymous = not identity[1]
-        if left and not anonymous and _alike(left):
+        if left and not anonymous and alike(left):
             found |= {name: replace(state, name=name) for name, state in zip(renamed, left, strict=False)}
+        if every and not anonymous and alike(every):
+            found |= {name: replace(every[0], name=name) for name in renamed if name not in found}
     return {spec.name: found[spec.name] for spec in specs if spec.name in found}
 
 
-def _alike(states: Sequence[SourceState]) -> bool:
+def alike(states: Sequence[SourceState]) -> bool:
     """Whether it does not matter which of some sources of one identity is which."""
     return all(
         replace(state, name="", folder="", rows=None) == replace(states[0], name="", folder="", rows=None)

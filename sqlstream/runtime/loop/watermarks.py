@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from sqlstream.storage.manifest import SourceState
 from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec, SuppressUntilCloseSpec
+from sqlstream_operators.plan.interval_join_spec import IntervalJoinSpec
 from sqlstream_operators.plan.spec import LateStep, OperatorStep, PhysicalPlan, WindowAggregateSpec
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 
@@ -64,6 +65,8 @@ class WindowEnds:
             slice_us, offset, tick = spec.slice_us, spec.offset_us, spec.tick_us
         elif isinstance(spec, GroupAggregateSpec) and spec.expiry is not None:
             slice_us, offset, tick = 0, 0, spec.expiry.tick_us
+        elif isinstance(spec, IntervalJoinSpec) and spec.type in ("inner", "semi"):
+            slice_us, offset, tick = 0, 0, 1
         elif spec.watermark_sources:
             slice_us, offset, tick = 1, 0, 1
         else:
@@ -92,8 +95,7 @@ class WindowEnds:
 
 def window_ends(plan: PhysicalPlan) -> tuple[WindowEnds, ...]:
     """The window ends of all operators that a watermark moves."""
-    steps = [step for stage in plan.stages for step in stage.steps if isinstance(step, OperatorStep)]
-    return tuple(ends for step in steps if (ends := WindowEnds.of(step)) is not None)
+    return tuple(ends for step in plan.operators if (ends := WindowEnds.of(step)) is not None)
 
 
 def effective(

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sqlstream.runtime.spark.masters import check_master, cores
+from sqlstream.runtime.spark.early import EarlyJvm
+from sqlstream.runtime.spark.masters import check_master, cores, is_local
+from sqlstream.runtime.spark.session import begin
 from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class SparkOnDemand:
-    """A JobRunner; see there. `on_start` is called before Spark starts, which takes seconds.
+    """A JobRunner; see there. `on_start` is called before Spark starts, which takes seconds; `begun` may have its JVM.
 
     Raises DiagnosticError (ENV002) at once if `master` is none.
     """
@@ -27,11 +29,13 @@ class SparkOnDemand:
         conf: Mapping[str, str] | None = None,
         *,
         on_start: Callable[[], None] = lambda: None,
+        begun: EarlyJvm | None = None,
     ) -> None:
         check_master(master)
         self._master = master
         self._conf = dict(conf or {})
         self._on_start = on_start
+        self._begun = begun
         self._runner: SparkJobRunner | None = None
 
     @property
@@ -67,10 +71,13 @@ class SparkOnDemand:
     def _started(self) -> SparkJobRunner:
         if self._runner is None:
             self._on_start()
+            begun = self._begun.take() if self._begun is not None else None
+            if begun is None and is_local(self._master):
+                begun = begin(self._master, self._conf)  # Java starts while PySpark is imported
             from sqlstream.runtime.spark.stages import SparkJobRunner
 
             with _own_signals():
-                self._runner = SparkJobRunner.start(self._master, self._conf)
+                self._runner = SparkJobRunner.start(self._master, self._conf, begun)
         return self._runner
 
 

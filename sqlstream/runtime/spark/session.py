@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlstream.runtime.spark.java import find_java, write_java_home
+from sqlstream.runtime.spark.class_archive import ClassArchive, archive_of
+from sqlstream.runtime.spark.java import Java, find_java, write_java_home
+from sqlstream.runtime.spark.jvm import Jvm, JvmEndedError, spark_home
 from sqlstream.runtime.spark.masters import check_answers, check_master, is_local
 from sqlstream.storage.run_folder import RunFolder
 from sqlstream_operators.duck import memory
@@ -82,10 +84,13 @@ def jvm_memory() -> int:
     return min(2 << 30, max(512 << 20, memory.available() // 4))
 
 
-def session_conf(master: str, conf: Mapping[str, str], directory: Path) -> dict[str, str]:
+def session_conf(
+    master: str, conf: Mapping[str, str], directory: Path, archive: ClassArchive | None = None
+) -> dict[str, str]:
     """All settings of a new session; what the user gave in `conf` wins.
 
-    `directory` is where the log settings and Spark's scratch folders go.
+    `directory` is where the log settings and Spark's scratch folders go, `archive` what a JVM of this machine has its
+    classes from.
     """
     settings = {
         "spark.app.name": "sqlstream",
@@ -123,6 +128,8 @@ def session_conf(master: str, conf: Mapping[str, str], directory: Path) -> dict[
     ours = []
     if is_local(master) and "-XX:TieredStopAtLevel" not in options:
         ours.append(_FIRST_COMPILER)
+    if archive is not None:
+        ours += archive.options(directory)
     if is_local(master) and "-Djava.io.tmpdir" not in options and not any(map(str.isspace, str(directory))):
         ours.append(f"-Djava.io.tmpdir={directory}")
     if "log4j" not in options:
@@ -146,11 +153,14 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _clean_up(session: SparkSession, folder: RunFolder) -> None:
-    """Stop Spark before its `java` goes away: a local cluster needs it to restart executors."""
+def _clean_up(session: SparkSession, jvm: Jvm) -> None:
+    """Stop Spark before its `java` goes away: a local cluster needs it to restart executors.
+
+    The JVM itself ends with this process, which holds its standard input.
+    """
     with contextlib.suppress(Exception):  # it may have been stopped, and its JVM may be gone
         session.stop()
-    folder.close()
+    jvm.folder.close()
 
 
 def _reason(error: Exception) -> str:
@@ -160,20 +170,13 @@ def _reason(error: Exception) -> str:
     return next(named, lines[0] if lines else type(error).__name__)[:500]
 
 
-def start_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSession:
-    """Start Spark in this process, or join the session that is active in it.
+def begin(master: str, conf: Mapping[str, str]) -> Jvm:
+    """Launch the JVM of a session without waiting for it; `start_session` is given it, or it is to be abandoned.
 
-    `conf` are the user's settings. Raises DiagnosticError
-    when there is no usable Java (ENV001), the master can't be used (ENV002) or Spark does not start (ENV003).
+    `conf` are the user's settings. Raises DiagnosticError when there is no usable Java (ENV001) or it can't be run (ENV003).
     """
-    check_master(master)
-    from pyspark.sql import SparkSession
-
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        return active
-    check_answers(master)
     java = find_java(os.environ)
+    archive = archive_of(java, os.environ, conf, spark_home(os.environ)) if is_local(master) else None
     folder = RunFolder("spark-")
     directory = folder.path
     (directory / "log4j2.properties").write_text(_LOG4J)
@@ -182,22 +185,85 @@ def start_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSe
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
-    builder = SparkSession.builder.master(master)
-    for name, value in session_conf(master, conf or {}, directory).items():
+    settings = session_conf(master, conf, directory, archive)
+    try:
+        return Jvm.begin(master, settings, java, archive, folder, environment)
+    except OSError as error:
+        folder.close()
+        raise _not_started(master, java, error) from None
+
+
+def start_session(
+    master: str, conf: Mapping[str, str] | None = None, begun: Jvm | None = None
+) -> SparkSession:
+    """Start Spark in this process, or join the session that is active in it.
+
+    `conf` are the user's settings; `begun` is a JVM that was launched for them. Raises DiagnosticError
+    when there is no usable Java (ENV001), the master can't be used (ENV002) or Spark does not start (ENV003).
+    """
+    check_master(master)
+    active = _active_session()
+    if active is not None:
+        if begun is not None:
+            begun.abandon()
+        return active
+    if begun is None:
+        check_answers(master)
+        begun = begin(master, conf or {})  # it comes up while PySpark is imported
+    try:
+        return _connected(begun)
+    except JvmEndedError as error:
+        begun.abandon()
+        archive = begun.archive
+        if archive is None or not archive.is_there:
+            raise _not_started(master, begun.java, error) from None
+        archive.drop()
+    again = begin(master, conf or {})
+    try:
+        return _connected(again)
+    except JvmEndedError as error:
+        again.abandon()
+        raise _not_started(master, again.java, error) from None
+
+
+def _active_session() -> SparkSession | None:
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
+
+
+def _connected(jvm: Jvm) -> SparkSession:
+    """A session on a JVM that was begun. Raises JvmEndedError and DiagnosticError."""
+    from pyspark.sql import SparkSession  # while Java starts
+
+    gateway = jvm.gateway()
+    builder = SparkSession.builder.master(jvm.master)
+    for name, value in jvm.conf.items():
         builder = builder.config(name, value)
-    with _environment(environment):
+    with _environment({**jvm.environment, **gateway}):
         try:
             session = builder.getOrCreate()
         except (
             Exception
         ) as error:  # Java's own come as they are: a master that is none, a port that is taken …
-            folder.close()
-            raise DiagnosticError(
-                Diagnostic(
-                    "ENV003",
-                    f"Spark did not start on master {master} with Java {java.major} ({java.origin}): {_reason(error)}",
-                    help="the lines above are Spark's own, if there are any; a wrong --conf is the usual cause",
-                )
-            ) from None
-    atexit.register(_clean_up, session, folder)
+            jvm.folder.close()  # PySpark keeps the JVM for another try
+            raise _not_started(jvm.master, jvm.java, error) from None
+    atexit.register(_clean_up, session, jvm)
+    if jvm.archive is not None and not jvm.archive.is_there:
+        java = session.sparkContext._jvm
+        assert java is not None
+        class_path = str(java.java.lang.System.getProperty("java.class.path"))
+        atexit.register(jvm.archive.make_of, jvm.folder.path, class_path)  # before the folder goes
     return session
+
+
+def _not_started(master: str, java: Java, error: Exception) -> DiagnosticError:
+    return DiagnosticError(
+        Diagnostic(
+            "ENV003",
+            f"Spark did not start on master {master} with Java {java.major} ({java.origin}): {_reason(error)}",
+            help="the lines above are Spark's own, if there are any; a wrong --conf is the usual cause",
+        )
+    )

@@ -24,6 +24,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType
 
+from sqlstream.runtime.spark.jvm import Jvm
 from sqlstream.runtime.spark.map_tasks import ShardTasks, SourceTasks, WholeEpoch, framed
 from sqlstream.runtime.spark.masters import is_local
 from sqlstream.runtime.spark.session import JOB_CONF, PACKAGES, start_session
@@ -122,12 +123,14 @@ class SparkJobRunner:
             self._spark.conf.set(name, value)
 
     @classmethod
-    def start(cls, master: str = "local[*]", conf: Mapping[str, str] | None = None) -> SparkJobRunner:
-        """Start Spark, or join this process's session. Raises DiagnosticError as `start_session` does."""
+    def start(
+        cls, master: str = "local[*]", conf: Mapping[str, str] | None = None, begun: Jvm | None = None
+    ) -> SparkJobRunner:
+        """Start Spark, or join this process's session; see `start_session`."""
         from pyspark.sql import SparkSession
 
         joined = SparkSession.getActiveSession() is not None
-        spark = start_session(master, conf)
+        spark = start_session(master, conf, begun)
         if not is_local(master):
             ship_packages(spark)
         return cls(spark, parallelism=spark.sparkContext.defaultParallelism, owned=not joined)

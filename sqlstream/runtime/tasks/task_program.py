@@ -93,6 +93,7 @@ class TaskProgram:
             restated=job.plan.restated,
             retracts=job.retracts,
             state_max_parallelism=job.states_max_parallelism,
+            dimensions={name: copy.name for name, copy in job.plan.dimensions.items()},
         )
         placed = [TaskSplit(ordinal, split) for ordinal, split in enumerate(splits)]
         tasks = _spread(placed, job.plan.parallelism)

@@ -99,7 +99,7 @@ def check(
     return rows
 
 
-@settings(max_examples=examples(15))
+@settings(max_examples=examples(7))
 @given(histories(), st.integers(1, 4), st.randoms(use_true_random=False))
 def test_after_every_epoch_the_sums_are_the_batch_answer(
     epochs: list[list[Change]], shards: int, chance: random.Random
@@ -107,7 +107,7 @@ def test_after_every_epoch_the_sums_are_the_batch_answer(
     check(SPEC, Shards(SPEC, shards, KEYS), epochs, chance)
 
 
-@settings(max_examples=examples(10))
+@settings(max_examples=examples(5))
 @given(histories(), st.integers(1, 3), st.randoms(use_true_random=False))
 def test_append_only_input_keeps_flags_and_writes_a_value_once(
     epochs: list[list[Change]], shards: int, chance: random.Random
@@ -125,7 +125,7 @@ def test_append_only_input_keeps_flags_and_writes_a_value_once(
     assert [m["state_rows_added"] for m in job.metrics[-shards:]] == [0] * shards
 
 
-@settings(max_examples=examples(6))
+@settings(max_examples=examples(3))
 @given(histories(), st.randoms(use_true_random=False))
 def test_on_rocksdb(
     tmp_path_factory: pytest.TempPathFactory, epochs: list[list[Change]], chance: random.Random
@@ -133,7 +133,7 @@ def test_on_rocksdb(
     check(SPEC, Shards(SPEC, 2, KEYS, directory=tmp_path_factory.mktemp("job")), epochs, chance)
 
 
-@settings(max_examples=examples(15))
+@settings(max_examples=examples(7))
 @given(histories(), st.integers(0, 1 << 30))
 def test_the_order_of_the_input_does_not_matter(epochs: list[list[Change]], seed: int) -> None:
     outputs = []

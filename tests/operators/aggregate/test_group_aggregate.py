@@ -183,7 +183,7 @@ def run(
     return rows
 
 
-@settings(max_examples=examples(12))
+@settings(max_examples=examples(6))
 @given(histories(), st.integers(1, 4), st.randoms(use_true_random=False))
 def test_after_every_epoch_the_fold_is_the_batch_answer(
     epochs: list[list[Change]], shards: int, chance: random.Random
@@ -192,7 +192,7 @@ def test_after_every_epoch_the_fold_is_the_batch_answer(
 
 
 @pytest.mark.parametrize("multisets", [(), (LOWS,), (HIGHS,), (ALL,)], ids=["none", "first", "last", "all"])
-@settings(max_examples=examples(5))
+@settings(max_examples=examples(2))
 @given(histories(), st.randoms(use_true_random=False))
 def test_each_kind_of_state_alone(
     multisets: tuple[MultisetSpec, ...], epochs: list[list[Change]], chance: random.Random
@@ -202,7 +202,7 @@ def test_each_kind_of_state_alone(
     run(spec, f"SELECT {columns} FROM ({BATCH})", Shards(spec, 2, ["j", "k"]), epochs, chance)
 
 
-@settings(max_examples=examples(4))
+@settings(max_examples=examples(2))
 @given(histories(), st.lists(st.integers(1, 3), min_size=7, max_size=7), st.randoms(use_true_random=False))
 def test_on_rocksdb_with_rescaling(
     tmp_path_factory: pytest.TempPathFactory,
@@ -221,7 +221,7 @@ def test_on_rocksdb_with_rescaling(
     assert (rocks.state_rows() == 0) == (not rows.total())
 
 
-@settings(max_examples=examples(4))
+@settings(max_examples=examples(2))
 @given(histories(), st.integers(0, 1 << 30))
 def test_the_order_of_the_input_does_not_matter(epochs: list[list[Change]], seed: int) -> None:
     outputs: list[list[Multiset]] = []
@@ -249,7 +249,7 @@ GLOBAL = spec_of(
 )
 
 
-@settings(max_examples=examples(8))
+@settings(max_examples=examples(4))
 @given(histories(), st.integers(1, 3), st.randoms(use_true_random=False))
 def test_a_global_aggregate_has_one_row_from_the_first_epoch_on(
     epochs: list[list[Change]], shards: int, chance: random.Random
@@ -292,7 +292,7 @@ ROLLUP = spec_of(
 )
 
 
-@settings(max_examples=examples(8))
+@settings(max_examples=examples(4))
 @given(histories(), st.integers(1, 4))
 def test_the_grand_total_of_a_rollup_is_there_without_rows(epochs: list[list[Change]], shards: int) -> None:
     job, folded, rows = Shards(ROLLUP, shards, ["g", "k"]), Folded(), Counter[tuple[Any, ...]]()
@@ -317,7 +317,7 @@ APPENDED = spec_of(
 )
 
 
-@settings(max_examples=examples(8))
+@settings(max_examples=examples(4))
 @given(histories(), st.integers(1, 3))
 def test_append_only_input_without_presence_and_output_without_keys(
     epochs: list[list[Change]], shards: int
@@ -376,7 +376,7 @@ def debts(*multisets: MultisetSpec) -> GroupAggregateSpec:
 
 
 @pytest.mark.parametrize("spec", [debts(), debts(LOWS, HIGHS, LISTS)], ids=["no values", "values"])
-@settings(max_examples=examples(12))
+@settings(max_examples=examples(6))
 @given(
     st.lists(
         st.lists(
@@ -459,7 +459,7 @@ def expiring(kept: dict[str, SqlType], lateness: int = 0) -> GroupAggregateSpec:
 
 
 @pytest.mark.parametrize("kept", [EXPIRING_KEYS, {"k": t.INTEGER}], ids=["whole key", "time apart"])
-@settings(max_examples=examples(8))
+@settings(max_examples=examples(4))
 @given(
     st.lists(
         st.lists(st.tuples(st.integers(-5, 30), st.integers(0, 2), st.integers(0, 4)), max_size=12),

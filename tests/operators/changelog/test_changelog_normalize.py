@@ -162,7 +162,7 @@ CHANGES: st.SearchStrategy[list[Change]] = st.lists(
 )
 
 
-@settings(max_examples=examples(50))
+@settings(max_examples=examples(25))
 @given(st.lists(CHANGES, max_size=4))
 @example([[("+I", 1, "", "x", 0), ("-U", 1, "", "x", 0)], [("+U", 1, "", "y", 0)]])
 def test_every_key_has_the_row_of_its_last_change(epochs: list[list[Change]]) -> None:
@@ -189,7 +189,7 @@ def test_every_key_has_the_row_of_its_last_change(epochs: list[list[Change]]) ->
     assert runner.store.scan_all("row").num_rows == 0
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(20))
 @given(CHANGES, st.lists(st.integers(0, 40), max_size=5))
 def test_cuts_into_epochs_do_not_matter(changes: list[Change], cuts: list[int]) -> None:
     whole, total = Runner(), dict[str, int]()
@@ -202,7 +202,7 @@ def test_cuts_into_epochs_do_not_matter(changes: list[Change], cuts: list[int]) 
     assert parts.store.scan_all("row").equals(whole.store.scan_all("row"))
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(20))
 @given(CHANGES, st.data())
 def test_chunks_of_the_input_do_not_matter(changes: list[Change], data: st.DataObject) -> None:
     table = table_of(changes)
@@ -220,7 +220,7 @@ def _readable(table: pa.Table) -> bool:
     return True
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(20))
 @given(st.data())
 def test_any_types(data: st.DataObject) -> None:
     """The second row of a key replaces the first exactly if DuckDB tells them apart."""

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from sqlstream_operators.codec.arrow_types import from_arrow, to_arrow
 from sqlstream_operators.codec.binary import from_list, interval_micros
-from sqlstream_operators.codec.key_bytes import bytes_order
+from sqlstream_operators.codec.byte_order import bytes_order
 from sqlstream_operators.codec.keys import (
     decode_keys,
     encode_keys,
@@ -32,7 +32,7 @@ from tests.operators.arrow_strategies import any_types, columns, scalar_types
 
 MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
-SLOW = settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOW = settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def mix(z: int) -> int:

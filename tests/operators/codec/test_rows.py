@@ -27,7 +27,7 @@ from sqlstream_operators.plan.types import SqlType
 from tests.examples import examples
 from tests.operators.arrow_strategies import any_types, columns
 
-SLOW = settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOW = settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def fields(types: list[SqlType]) -> list[StateField]:

@@ -45,7 +45,7 @@ def ordered_rows(draw: st.DrawFn) -> tuple[Schema, tuple[Ordering, ...], pa.Tabl
     return tuple(schema), tuple(order), pa.Table.from_arrays(arrays, names=[c.name for c in schema])
 
 
-@settings(max_examples=examples(75))
+@settings(max_examples=examples(37))
 @given(ordered_rows())
 def test_sort_bytes_are_in_the_order_of_duckdb(drawn: tuple[Schema, tuple[Ordering, ...], pa.Table]) -> None:
     schema, order, table = drawn
@@ -88,7 +88,7 @@ def told_apart(type_: SqlType) -> bool:
     return not any(kind in str(type_) for kind in ("JSON", "MAP"))
 
 
-@settings(max_examples=examples(50))
+@settings(max_examples=examples(25))
 @given(st.data())
 def test_digests_are_equal_for_equal_rows_only(data: st.DataObject) -> None:
     types = data.draw(st.lists(any_types().filter(told_apart), min_size=1, max_size=3))

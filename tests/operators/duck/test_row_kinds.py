@@ -113,7 +113,7 @@ def pairs(table: pa.Table, sign: str) -> Counter[str]:
     return Counter(repr({**row, KIND_COLUMN: None}) for row in data if row[KIND_COLUMN][0] == sign)
 
 
-@settings(max_examples=examples(50))
+@settings(max_examples=examples(25))
 @given(typed(), st.data())
 def test_rows_are_repeated_as_they_are(drawn: tuple[pa.Table, Schema], data: st.DataObject) -> None:
     table, schema = drawn
@@ -140,7 +140,7 @@ def test_rows_are_repeated_as_they_are(drawn: tuple[pa.Table, Schema], data: st.
             assert kinds[at - 1] == "-U"
 
 
-@settings(max_examples=examples(25))
+@settings(max_examples=examples(12))
 @given(typed(), st.randoms())
 def test_the_order_depends_on_the_rows_alone(drawn: tuple[pa.Table, Schema], chance: Any) -> None:
     table, schema = drawn
@@ -153,7 +153,7 @@ def test_the_order_depends_on_the_rows_alone(drawn: tuple[pa.Table, Schema], cha
         )
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(20))
 @given(st.dictionaries(st.integers(0, 5), st.sampled_from(["a", "b", "c"])), st.data())
 def test_updates_of_a_keyed_table(before: dict[int, str], data: st.DataObject) -> None:
     after = data.draw(st.dictionaries(st.integers(0, 5), st.sampled_from(["a", "b", "c"])))

@@ -179,13 +179,14 @@ def shards_of(case: Case, shards: int, directory: Path | None = None) -> Shards:
     return Shards(case.spec, shards, [key.name for key in case.keys], directory=directory)
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(scenarios(), st.integers(1, 3))
 def test_against_duckdb_after_every_epoch(scenario: tuple[Case, list[list[Change]]], shards: int) -> None:
     case, epochs = scenario
     check(case, epochs, shards_of(case, shards))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("type_", JOINS)
 @pytest.mark.parametrize("equalities", [0, 1])
 @pytest.mark.parametrize("condition", CONDITIONS[:2])
@@ -211,7 +212,7 @@ def test_every_kind(
     check(case, [[c for epoch in come for c in epoch], undone], shards_of(case, 1))
 
 
-@settings(max_examples=examples(10), deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 @given(scenarios(), st.lists(st.integers(1, 3), min_size=1, max_size=3))
 def test_on_rocksdb_with_rescaling(
     tmp_path_factory: pytest.TempPathFactory, scenario: tuple[Case, list[list[Change]]], shards: list[int]
@@ -220,7 +221,7 @@ def test_on_rocksdb_with_rescaling(
     check(case, epochs, shards_of(case, 1, tmp_path_factory.mktemp("job")), shards)
 
 
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(scenarios())
 def test_state_holds_both_sides_and_nothing_else(scenario: tuple[Case, list[list[Change]]]) -> None:
     case, epochs = scenario

@@ -172,7 +172,7 @@ def test_what_stands_for_a_class_in_a_stored_plan_is_fixed() -> None:
         assert len(set(kinds)) == len(kinds), f"{where}: two classes have one kind"
         found[where] = kinds
     assert found == {
-        "Stage.inputs": ["exchange", "source"],
+        "Stage.inputs": ["dimension", "exchange", "source"],
         "Stage.steps": ["fragment", "late", "load_state", "operator", "read_state"],
         "Stage.outputs": ["exchange", "sink"],
         "OperatorStep.operator": [
@@ -181,8 +181,14 @@ def test_what_stands_for_a_class_in_a_stored_plan_is_fixed() -> None:
             "distinct_values",
             "first_row",
             "group_aggregate",
+            "interval_join",
             "join",
+            "over",
+            "over_on_close",
+            "session_aggregate",
+            "session_windows",
             "suppress_until_close",
+            "temporal_join",
             "top_n",
             "window_aggregate",
             "window_top_n",

@@ -125,7 +125,7 @@ def keyed_rows(draw: st.DrawFn) -> tuple[list[SqlType], pa.Table]:
     )
 
 
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(keyed_rows(), LAYOUTS, st.lists(LAYOUTS, min_size=1, max_size=3), st.booleans())
 def test_any_layout_becomes_any_other(
     made: tuple[list[SqlType], pa.Table], first: Layout, layouts: list[Layout], alone: bool

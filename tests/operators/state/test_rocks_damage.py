@@ -35,9 +35,10 @@ def damaged(tmp_path: Path) -> RocksBytes:
         lambda rocks: list(rocks.chunks(*ALL, 1000)),
         lambda rocks: rocks.get_many(KEYS),
         lambda rocks: rocks.edges([(key, key + b"\xff") for key in KEYS], backwards=False),
+        lambda rocks: rocks.scan_many([(key, key + b"\xff") for key in KEYS]),
         lambda rocks: [rocks.seek(key, key + b"\xff") for key in KEYS],
     ],
-    ids=["scan", "chunks", "get", "edges", "seek"],
+    ids=["scan", "chunks", "get", "edges", "scan_many", "seek"],
 )
 def test_reading_over_a_damaged_block_raises(
     read: Callable[[RocksBytes], object], damaged: RocksBytes

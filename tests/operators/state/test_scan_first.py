@@ -1,4 +1,4 @@
-"""`StateStore.scan_first` against `scan_prefix`, with rows of the epoch over published ones."""
+"""`StateStore.scan_first` and `scan_between` against `scan_prefix`, with rows of the epoch over published ones."""
 
 from __future__ import annotations
 
@@ -58,9 +58,41 @@ def check(store: StateTables, most: list[int]) -> None:
         expected.append(mine.slice(0, limit).to_pylist())
     assert sizes.tolist() == [len(part) for part in expected]
     assert found.to_pylist() == [row for part in expected for row in part]
+    check_between(store, most)
 
 
-@settings(max_examples=examples(80))
+def check_between(store: StateTables, most: list[int]) -> None:
+    """From the place of 3, or behind it, on and back to the ends of each key."""
+    keys = [KEYS[i] for i in range(len(most))]
+    parts = {key: store.scan_prefix("rows", pa.table({"k": pa.array([key], pa.string())})) for key in keys}
+    [begins, at] = [store.places("rows", table([(key, 3, 0) for key in keys]), n) for n in (0, 1)]
+    limits = np.array(most, np.int64)
+    for behind in (0, 1):
+        places = [place + b"\xff" * behind for place in at]
+        ends = [place + b"\xff" for place in begins]
+        found, sizes = store.scan_between("rows", list(zip(places, ends, strict=True)), limits)
+        wanted = [
+            [row for row in parts[key].to_pylist() if row["at"] >= 3 + behind][:limit]
+            for key, limit in zip(keys, most, strict=True)
+        ]
+        assert (found.to_pylist(), sizes.tolist()) == (
+            [r for part in wanted for r in part],
+            list(map(len, wanted)),
+        )
+        found, sizes = store.scan_between(
+            "rows", list(zip(begins, places, strict=True)), limits, backwards=True
+        )
+        wanted = [
+            [row for row in parts[key].to_pylist() if row["at"] < 3 + behind][::-1][:limit][::-1]
+            for key, limit in zip(keys, most, strict=True)
+        ]
+        assert (found.to_pylist(), sizes.tolist()) == (
+            [r for part in wanted for r in part],
+            list(map(len, wanted)),
+        )
+
+
+@settings(max_examples=examples(40))
 @given(rows, rows, rows, st.lists(st.integers(0, 12), max_size=5))
 def test_in_memory(
     published: list[tuple[Any, int, int]],

@@ -88,7 +88,7 @@ def compare(store: StateStore, table: str) -> None:
         assert {tuple(row[name] for name in own): row for row in listed} == wanted
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(20))
 @given(st.lists(st.lists(STEP, max_size=6), max_size=4))
 def test_ends_are_those_of_a_scan(epochs: list[Steps]) -> None:
     store = MemoryShardStore(SCHEMA)
@@ -97,7 +97,7 @@ def test_ends_are_those_of_a_scan(epochs: list[Steps]) -> None:
         store.commit()
 
 
-@settings(max_examples=examples(12))
+@settings(max_examples=examples(6))
 @given(st.lists(st.lists(STEP, max_size=6), max_size=4))
 def test_ends_on_rocksdb(tmp_path_factory: pytest.TempPathFactory, epochs: list[Steps]) -> None:
     base: Path = tmp_path_factory.mktemp("store")

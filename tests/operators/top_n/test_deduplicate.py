@@ -86,14 +86,14 @@ def check(case: Case, epochs: list[list[Change]], job: Shards, shards: list[int]
 LAST = Case(("p",), (Ordering("count", descending=True),), "row_number", 0, 1, False, tuple(NAMES))
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(20))
 @given(cases().map(first), inserts, cuts, st.integers(1, 4))
 @example(LAST, [((1, None, "a", None), 1), ((1, 0, "a", None), 1), ((1, 0, "", None), 1)], [1, 2], 1)
 def test_the_first_row_of_each_key(case: Case, changes: list[Change], ends: list[int], shards: int) -> None:
     check(case, cut(changes, ends), shards_of(case, shards))
 
 
-@settings(max_examples=examples(6))
+@settings(max_examples=examples(3))
 @given(cases().map(first), inserts, cuts, st.lists(st.integers(1, 3), min_size=1, max_size=3))
 def test_on_rocksdb_with_rescaling(
     tmp_path_factory: pytest.TempPathFactory,
@@ -105,7 +105,7 @@ def test_on_rocksdb_with_rescaling(
     check(case, cut(changes, ends), shards_of(case, 1, tmp_path_factory.mktemp("job")), shards)
 
 
-@settings(max_examples=examples(20))
+@settings(max_examples=examples(10))
 @given(cases().map(first), inserts, cuts, st.integers(0, 99))
 def test_the_order_of_rows_in_an_epoch_means_nothing(
     case: Case, changes: list[Change], ends: list[int], seed: int
@@ -115,7 +115,7 @@ def test_the_order_of_rows_in_an_epoch_means_nothing(
     assert outcome_of(shards_of(case, 2), mixed) == outcome_of(shards_of(case, 2), epochs)
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(20))
 @given(typed_rows(), st.booleans(), st.booleans(), st.booleans())
 def test_values_of_every_type_are_ordered_as_top_n_orders_them(
     drawn: tuple[SqlType, list[pa.Array]], descending: bool, nulls_first: bool, tie: bool

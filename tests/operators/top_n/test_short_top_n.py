@@ -97,7 +97,7 @@ TIES = Case((), (Ordering("count", descending=True),), "row_number", 2, 2, True,
 NO_RANK = replace(TIES, rank=False, offset=1)
 
 
-@settings(max_examples=examples(50))
+@settings(max_examples=examples(25))
 @given(first_rows, inserts, cuts, st.integers(1, 4))
 @example(TIES, [((1, 0, "a", None), 2), ((1, 0, "a", None), 2), ((1, 0, "", None), 1)], [1, 2], 1)
 @example(NO_RANK, [((1, 0, "a", None), 3), ((1, 1, "b", None), 1), ((1, 1, "b", None), 2)], [1, 2], 1)
@@ -105,7 +105,7 @@ def test_the_first_rows_of_each_key(case: Case, changes: list[Change], ends: lis
     check(case, cut(changes, ends), shards_of(case, shards))
 
 
-@settings(max_examples=examples(8))
+@settings(max_examples=examples(4))
 @given(first_rows, inserts, cuts, st.lists(st.integers(1, 3), min_size=1, max_size=3))
 def test_on_rocksdb_with_rescaling(
     tmp_path_factory: pytest.TempPathFactory,
@@ -117,7 +117,7 @@ def test_on_rocksdb_with_rescaling(
     check(case, cut(changes, ends), shards_of(case, 1, tmp_path_factory.mktemp("job")), shards)
 
 
-@settings(max_examples=examples(20))
+@settings(max_examples=examples(10))
 @given(first_rows, inserts, cuts, st.integers(0, 99))
 def test_the_order_of_rows_in_an_epoch_means_nothing(
     case: Case, changes: list[Change], ends: list[int], seed: int
@@ -127,7 +127,7 @@ def test_the_order_of_rows_in_an_epoch_means_nothing(
     assert outcome_of(shards_of(case, 2), mixed) == outcome_of(shards_of(case, 2), epochs)
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(20))
 @given(typed_rows(), st.booleans(), st.booleans(), st.sampled_from(["order", "tie", "partition"]))
 def test_values_of_every_type_are_ranked_as_the_other_top_n_ranks_them(
     drawn: tuple[SqlType, list[pa.Array]], descending: bool, nulls_first: bool, place: str

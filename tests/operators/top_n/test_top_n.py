@@ -125,7 +125,7 @@ def check_kept(case: Case, job: Shards, there: Counter[Row]) -> None:
 ONE = Case((), (), "row_number", 0, 1, True, tuple(NAMES))
 
 
-@settings(max_examples=examples(30))
+@settings(max_examples=examples(15))
 @given(cases(), inserts, cuts, st.integers(1, 4))
 @example(ONE, [((1, 0, "a", None), 2), ((1, 0, "", None), 1)], [1], 1)
 def test_appended_rows(case: Case, changes: list[Change], ends: list[int], shards: int) -> None:
@@ -134,7 +134,7 @@ def test_appended_rows(case: Case, changes: list[Change], ends: list[int], shard
     check_kept(case, job, there)
 
 
-@settings(max_examples=examples(15))
+@settings(max_examples=examples(7))
 @given(cases(), updates(), cuts, st.integers(1, 4), st.sampled_from([1, 16]))
 @example(ONE, [((1, 0, "a", None), -1), ((1, 0, "a", None), 1), ((1, 0, "a", None), 1)], [1, 2], 1, 1)
 def test_updates_and_deletes_of_everything(
@@ -154,7 +154,7 @@ def test_updates_and_deletes_of_everything(
     assert job.stored() == []
 
 
-@settings(max_examples=examples(15))
+@settings(max_examples=examples(7))
 @given(cases(), updates(), cuts, st.booleans(), st.integers(0, 99))
 def test_the_order_of_rows_in_an_epoch_means_nothing(
     case: Case, changes: list[Change], ends: list[int], retracting: bool, seed: int
@@ -170,7 +170,7 @@ def test_the_order_of_rows_in_an_epoch_means_nothing(
     assert found[0] == found[1]
 
 
-@settings(max_examples=examples(8))
+@settings(max_examples=examples(4))
 @given(cases(), updates(), cuts, st.booleans(), st.lists(st.integers(1, 3), min_size=1, max_size=3))
 def test_on_rocksdb_with_rescaling(
     tmp_path_factory: pytest.TempPathFactory,
@@ -215,7 +215,7 @@ def long_partitions(draw: st.DrawFn) -> tuple[Case, list[list[Change]]]:
     return case, epochs
 
 
-@settings(max_examples=examples(15))
+@settings(max_examples=examples(7))
 @given(long_partitions(), st.sampled_from([1, 4]))
 def test_of_a_long_partition_only_the_beginning_is_read(
     drawn: tuple[Case, list[list[Change]]], slack: int

@@ -121,13 +121,13 @@ def check_state(case: Case, job: Shards, still: Sequence[Timed]) -> None:
     assert kept == wanted
 
 
-@settings(max_examples=examples(30))
+@settings(max_examples=examples(15))
 @given(cases(), epochs(), st.integers(1, 3))
 def test_each_window_comes_out_when_it_closes(case: Case, drawn: list[Epoch], shards: int) -> None:
     check(case, drawn, shards_of(case, shards))
 
 
-@settings(max_examples=examples(6))
+@settings(max_examples=examples(3))
 @given(cases(), epochs(), st.lists(st.integers(1, 3), min_size=1, max_size=3))
 def test_on_rocksdb_with_rescaling(
     tmp_path_factory: pytest.TempPathFactory, case: Case, drawn: list[Epoch], shards: list[int]
@@ -135,7 +135,7 @@ def test_on_rocksdb_with_rescaling(
     check(case, drawn, shards_of(case, 1, tmp_path_factory.mktemp("job")), shards)
 
 
-@settings(max_examples=examples(20))
+@settings(max_examples=examples(10))
 @given(cases(), epochs())
 def test_the_order_of_rows_in_an_epoch_means_nothing(case: Case, drawn: list[Epoch]) -> None:
     runs = []

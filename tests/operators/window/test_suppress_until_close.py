@@ -87,7 +87,7 @@ marks = st.sampled_from([micros(e) + d for e in (10, 20, 30) for d in (-TICK - 1
 epochs = st.lists(st.tuples(updates, marks), min_size=1, max_size=6)
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(20))
 @given(epochs, st.booleans())
 @example([([(10, "a", 1)], micros(12)), ([(10, "a", 2)], 0), ([(10, "a", None)], 0)], False)
 @example([([(10, "a", 1)], micros(10) - TICK), ([(10, "a", 2)], 0)], False)

@@ -59,7 +59,7 @@ def test_the_states_of_a_query(name: str, tmp_path: Path) -> None:
 
 
 @settings(
-    max_examples=examples(8),
+    max_examples=examples(4),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -93,6 +93,7 @@ def test_a_changelog_whose_answer_is_not_all_in_state(
     assert_same(collected.folded("out"), everything(made, query))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("point", ["run", "published", "committed"])
 @pytest.mark.parametrize("epoch", [1, 3])
 def test_killed_anywhere_no_row_is_lost_or_doubled(made: World, point: str, epoch: int) -> None:

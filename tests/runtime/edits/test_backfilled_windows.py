@@ -119,6 +119,7 @@ def expected(
     return [r for r in found if (r[end] - epoch) // timedelta(microseconds=1) - 1000 > applied]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("after", [1, 3, 6])
 @pytest.mark.parametrize("name", QUERIES)
 @pytest.mark.parametrize("late", [False, True])
@@ -143,6 +144,7 @@ def test_open_windows_have_every_row(tmp_path: Path, name: str, after: int, late
         assert_same(collected.folded("out"), expected(made, query, {"t": data}, original))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("more", [False, True])
 @pytest.mark.parametrize("name", QUERIES)
 def test_where_the_input_had_ended_windows_that_nobody_was_given_are_open(
@@ -242,7 +244,7 @@ def test_a_source_that_is_new_has_read_nothing(tmp_path: Path) -> None:
 SECONDS = st.tuples(st.integers(0, 60), st.integers(0, 2), st.integers(0, 4))
 
 
-@settings(max_examples=examples(12), deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 @given(
     st.sampled_from(sorted(set(QUERIES) - {"windows of windows"})),
     st.lists(SECONDS, min_size=11, max_size=40),
@@ -287,6 +289,7 @@ def test_what_was_counted_once_is_not_late_now(tmp_path: Path, side: int) -> Non
     assert found.dead_letters == plain.tally.total == 0
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("after", [2, 4, 6])
 @pytest.mark.parametrize("lateness", [0, 15])
 @pytest.mark.parametrize("name", ["tumble", "hop"])

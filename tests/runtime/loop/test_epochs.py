@@ -110,6 +110,7 @@ def test_an_empty_epoch_runs_when_the_watermark_closes_a_window_and_only_then(tm
 POINTS = ["planned", "run", "prepared", "published", "committed", "collected"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("epoch", [1, 2, 4])
 def test_a_crash_after_any_step_changes_nothing(tmp_path: Path, point: str, epoch: int) -> None:

@@ -102,6 +102,19 @@ def test_a_run_goes_on_in_the_new_place(place: str, begun: tuple[Path, Collected
     assert Counter(collected.folded("out")) == answer(20)
 
 
+def test_a_place_that_is_gone_says_what_can_be_done(begun: tuple[Path, Collected]) -> None:
+    folder, _ = begun
+    to(folder, "new")
+    with pytest.raises(DiagnosticError) as refused:
+        run(folder, "old")
+    [told] = refused.value.diagnostics
+    assert told.code == "DAT004"
+    assert "run with --source-moved t" in (told.help or "")
+    with pytest.raises(DiagnosticError) as refused:
+        run(folder, "old", state="other")  # nothing was read there
+    assert "--source-moved" not in (refused.value.diagnostics[0].help or "")
+
+
 def test_new_files_of_the_new_place_are_read(begun: tuple[Path, Collected]) -> None:
     folder, collected = begun
     to(folder, "new")

@@ -151,6 +151,7 @@ OTHER_ANSWERS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("edit", "sink"),
     [*((edit, CHANGES) for edit in OTHER_ANSWERS), ("a column has another type", DUCK)],
@@ -195,6 +196,7 @@ def held(job: Job, sink: str) -> Counter[tuple[Any, ...]]:
     return +rows
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("edit", BROUGHT)
 @pytest.mark.parametrize("sink", [DUCK, CHANGES], ids=["a table", "a changelog"])
 @pytest.mark.parametrize("more", [True, False], ids=["with input", "without input"])
@@ -295,6 +297,7 @@ SAME_ANSWERS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("edit", SAME_ANSWERS)
 @pytest.mark.parametrize("sink", [DUCK, CHANGES], ids=["a table", "a changelog"])
 def test_what_means_the_same_goes_on_without_a_word(job: Job, edit: str, sink: str) -> None:
@@ -495,6 +498,39 @@ WINDOWED = T + (
 PASSED = T + "CREATE TABLE o (k INT, n BIGINT) WITH ({sink});\nINSERT INTO o SELECT k, v FROM t;"
 
 
+def test_a_run_from_a_savepoint_that_writes_a_sink_anew_can_be_said_again(job: Job) -> None:
+    text = WINDOWED.replace("{sink}", JSON)
+    job.run(text)
+    given = job.lines()
+    store = CheckpointStore(str(job.folder / "state"), sync=False)
+    origin = Origin(store, Savepoints(store).create("cut"))
+    moved = text.replace("'path' = 'out'", "'path' = 'new'")
+    job.run(text.replace("'path' = 'out'", "'path' = 'other'"), state="other", origin=origin, max_epochs=0)
+    assert [(d.code, d.help) for d in job.warnings] == [
+        ("STA016", "to have all of it here, run with --rewrite o")
+    ]
+    options: dict[str, Any] = {"state": "fork", "origin": origin, "rewrite": ["o"]}
+    with pytest.raises(Crash):
+        job.run(moved, faults=crash_at("prepared", origin.savepoint.manifest.epoch + 2), **options)
+    job.run(moved, **options)
+    assert job.lines("new") == given
+    assert job.run(moved, **options) == "nothing new"
+    job.add((1, 12, "a", 45))
+    assert job.run(moved, **options) == "exhausted"
+    assert job.lines("new") > given
+
+
+def test_a_table_that_another_state_directory_writes_is_named_as_such(job: Job) -> None:
+    text = COUNTS.replace("{sink}", DUCK)
+    job.run(text)
+    store = CheckpointStore(str(job.folder / "state"), sync=False)
+    origin = Origin(store, Savepoints(store).create("cut"))
+    for _ in range(2):
+        with pytest.raises(DiagnosticError, match="was written with another state directory"):
+            job.run(text, state="fork", origin=origin)
+    assert job.table() == Counter([(1, 2), (2, 1), (3, 1)])
+
+
 def test_windows_that_close_later_are_given_by_the_query_as_it_is_then(job: Job) -> None:
     text = WINDOWED.replace("{sink}", JSON)
     job.add((5, 1, "x", 21), (6, 1, "x", 31))
@@ -526,6 +562,7 @@ ABOVE = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("above", ABOVE)
 @pytest.mark.parametrize("epochs", [5, 9])

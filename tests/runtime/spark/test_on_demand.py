@@ -50,6 +50,7 @@ def test_nothing_new_starts_no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "in/1.json").write_text('{"a": 1}\n')
     assert run(file, runner=InProcessRunner(2)).outcome == "exhausted"
     monkeypatch.setattr(on_demand.SparkOnDemand, "_started", no_spark)
+    monkeypatch.setattr("sqlstream.runtime.spark.session.begin", no_spark)
     for master in ("local[*]", "local[7]", NOWHERE, "yarn"):
         assert run(file, master=master).outcome == "nothing new"
 

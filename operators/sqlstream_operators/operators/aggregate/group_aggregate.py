@@ -26,6 +26,7 @@ from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.groups import GROUP, Groups, as_stored
 from sqlstream_operators.operators.operator import OperatorContext, OperatorResult
 from sqlstream_operators.operators.phase_timer import PhaseTimer
+from sqlstream_operators.operators.window.closing import taken_upto
 from sqlstream_operators.operators.window.windows import Int64s, closed_upto
 from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
@@ -399,13 +400,11 @@ class GroupAggregate:
         upto = self._expired_upto(context.watermarks.close)
         if upto is None:
             return
-        high = None if upto == WATERMARK_MAX else upto + 1
         assert self._spec.expiry is not None
         for table in self._spec.state.tables:
-            expired = context.state.scan_time(table.name, None, high)
+            expired = taken_upto(context.state, table.name, upto)
             if expired.num_rows:
                 figures.removed += expired.num_rows
-                context.state.delete_time(table.name, None, high)
                 last = pc.max(expired.column(TIME)).as_py() + self._spec.expiry.lateness_us
                 figures.last_closed = max(last, figures.last_closed or last)
 

@@ -18,10 +18,7 @@ from sqlstream_operators.plan.watermarks import Watermarks
 from sqlstream_operators.state.store import StateStore
 
 from .join_side import Changed, JoinSide
-from .matching import Matching, Met, has_empty_row
-
-#: By the type of a join, the sides (0: left) of which it matters whether a row has a partner.
-_WATCHED = {"inner": (), "left": (0,), "right": (1,), "full": (0, 1), "semi": (0,), "anti": (0,)}
+from .matching import WATCHED, Matching, Met, has_empty_row
 
 
 class Join:
@@ -40,7 +37,7 @@ class Join:
         self._sides = JoinSide(spec, "left"), JoinSide(spec, "right")
         self._matching = Matching(spec, self._sides)
         self._pairs = spec.type not in ("semi", "anti")
-        self._watched: tuple[int, ...] = _WATCHED[spec.type]
+        self._watched: tuple[int, ...] = WATCHED[spec.type]
 
     def idle(self, inputs: Sequence[pa.Table], watermarks: Watermarks, *, stateless: bool) -> bool:
         """No rows came."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +18,10 @@ from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.groups import Int64s
-from sqlstream_operators.plan.changelog_spec import JoinSideSpec, JoinSpec, column_of
+from sqlstream_operators.plan.changelog_spec import JoinSideSpec, JoinSpec, column_of, gives_alone
+from sqlstream_operators.plan.interval_join_spec import IntervalJoinSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
+from sqlstream_operators.plan.state_schema import Layout
 from sqlstream_operators.plan.types import BIGINT, BLOB, quote_identifier
 from sqlstream_operators.state.store import StateStore
 
@@ -45,20 +48,22 @@ class Changed:
 class JoinSide:
     """Reads and writes the state of one side of a `JoinSpec`: see there."""
 
-    def __init__(self, spec: JoinSpec, side: str) -> None:
+    layout: ClassVar[Layout] = "key"
+
+    def __init__(self, spec: JoinSpec | IntervalJoinSpec, side: str) -> None:
         self.spec: JoinSideSpec = spec.left if side == "left" else spec.right
         self.table = side
         self.keys = spec.keys
         self.key_names = [key.name for key in spec.keys]
         #: With a column more, so that tables without keys have rows.
         self.key_columns = [*self.key_names, ROW]
-        self._whole = spec.type in (side, "full") or (side == "left" and spec.type == "anti")
+        self._whole = gives_alone(spec.type, side)
         self._what = f"{side} of state {spec.state.state_id}"
         table = spec.state.table(side)
         stored = {column.name for column in self.spec.stored}
         counts = [field for field in table.value if field.name not in stored]
         if (
-            table.layout != "key"
+            table.layout != self.layout
             or {field.name for field in table.key} != set(self.key_names)
             or {field.name for field in table.value} - {field.name for field in counts} != stored
             or [field.type for field in counts] != [BIGINT]
@@ -88,12 +93,14 @@ class JoinSide:
                 raise InternalError(f"{self._what}: changes came, the plan says appended rows")
         rows = conformed(rows, self._input, self._what)
         if not self._whole:
-            missing = _any_null(rows, self.key_names)
+            missing = any_null(rows, self.key_names)
             if missing is not None:
                 present = pc.invert(missing)
                 rows, weights = rows.filter(present), weights and weights.filter(present)
         rows, delta = self._distinct(duck, rows, weights)
-        order, names = state.sorted_keys(self.table, rows.rename_columns(self._stored_names(rows)))
+        order, names = state.sorted_keys(
+            self.table, self._placed(rows.rename_columns(self._stored_names(rows)))
+        )
         rows, delta = rows.take(pa.array(order)), delta[order]
         stored = state.get_sorted(self.table, names)
         was = pc.fill_null(stored.column(self._count), 0).to_numpy().astype(np.int64)
@@ -103,7 +110,7 @@ class JoinSide:
 
     def read(self, state: StateStore, keys: pa.Table) -> pa.Table:
         """All rows that state has of some keys, as if nothing changed; keys with a NULL are left out."""
-        missing = _any_null(keys, self.key_names)
+        missing = any_null(keys, self.key_names)
         if missing is not None:
             keys = keys.filter(pc.invert(missing))
         if not keys.num_rows:
@@ -162,6 +169,10 @@ class JoinSide:
         state.delete_sorted(self.table, list(compress(changed.names, gone.tolist())))
         return int(np.count_nonzero(kept & ~changed.there)), int(np.count_nonzero(gone))
 
+    def _placed(self, rows: pa.Table) -> pa.Table:
+        """Rows of the input with what else says where they are in state."""
+        return rows
+
     def empty(self) -> pa.Table:
         """No rows."""
         return pa.schema([(c.name, to_arrow(c.type)) for c in self.schema]).empty_table()
@@ -208,7 +219,7 @@ def same_keys(left: str, right: str, keys: Sequence[Column]) -> str:
     return " AND ".join(equal) or "TRUE"
 
 
-def _any_null(rows: pa.Table, names: Sequence[str]) -> pa.ChunkedArray | None:
+def any_null(rows: pa.Table, names: Sequence[str]) -> pa.ChunkedArray | None:
     """Which rows have a NULL among some columns; None if no row has."""
     found = None
     for name in names:

@@ -13,12 +13,23 @@ from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import concatenated, empty, quoted, with_weight
 from sqlstream_operators.plan.changelog_spec import JoinSpec
+from sqlstream_operators.plan.interval_join_spec import IntervalJoinSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.types import BIGINT, BLOB, BOOLEAN
 
 from .join_side import IS, ROW, WAS, JoinSide, same_keys
 
 _AT = "__at"
+
+#: By the type of a join, the sides (0: left) of which it matters whether a row has a partner.
+WATCHED: Mapping[str, tuple[int, ...]] = {
+    "inner": (),
+    "left": (0,),
+    "right": (1,),
+    "full": (0, 1),
+    "semi": (0,),
+    "anti": (0,),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +48,7 @@ class Met:
 class Matching:
     """What a `JoinSpec` makes of rows of its sides. `sides` are the left and the right."""
 
-    def __init__(self, spec: JoinSpec, sides: tuple[JoinSide, JoinSide]) -> None:
+    def __init__(self, spec: JoinSpec | IntervalJoinSpec, sides: tuple[JoinSide, JoinSide]) -> None:
         self._spec = spec
         self._sides = sides
         self._keys = quoted(spec.keys)

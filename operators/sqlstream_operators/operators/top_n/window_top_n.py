@@ -13,6 +13,7 @@ from sqlstream_operators.duck.weighted import empty
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.operator import OperatorContext, OperatorResult
 from sqlstream_operators.operators.phase_timer import PhaseTimer
+from sqlstream_operators.operators.window.closing import nothing_closes
 from sqlstream_operators.operators.window.windows import closed_upto
 from sqlstream_operators.plan.changelog_spec import WindowTopNSpec
 from sqlstream_operators.plan.schema import SLICE_COLUMN, WEIGHT_COLUMN, Column
@@ -47,10 +48,7 @@ class WindowTopN:
 
     def idle(self, inputs: Sequence[pa.Table], watermarks: Watermarks, *, stateless: bool) -> bool:
         """Nothing came, and the watermark closes nothing or there is no state to emit."""
-        if any(rows.num_rows for rows in inputs):
-            return False
-        tick = self._spec.tick_us
-        return stateless or closed_upto(watermarks.close, tick) <= closed_upto(watermarks.previous, tick)
+        return nothing_closes(inputs, watermarks, self._spec.tick_us, stateless=stateless)
 
     def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:
         """Close, merge, close; raises InternalError for rows of windows that are closed, and for changes."""

@@ -16,8 +16,9 @@ from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.plan.changelog_spec import SuppressUntilCloseSpec, column_of
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Schema
 from sqlstream_operators.plan.state_schema import TIME
-from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
+from sqlstream_operators.plan.watermarks import WATERMARK_MIN, Watermarks
 
+from .closing import nothing_closes, taken_upto
 from .windows import closed_upto
 
 TABLE = "held"
@@ -47,10 +48,7 @@ class SuppressUntilClose:
 
     def idle(self, inputs: Sequence[pa.Table], watermarks: Watermarks, *, stateless: bool) -> bool:
         """Nothing came, and the watermark closes nothing or there is nothing to emit."""
-        if any(rows.num_rows for rows in inputs):
-            return False
-        tick = self._spec.tick_us
-        return stateless or closed_upto(watermarks.close, tick) <= closed_upto(watermarks.previous, tick)
+        return nothing_closes(inputs, watermarks, self._spec.tick_us, stateless=stateless)
 
     def process(self, inputs: Sequence[pa.Table], context: OperatorContext) -> OperatorResult:
         """Let pass, hold, release; raises InternalError for a row without a window."""
@@ -83,10 +81,8 @@ class SuppressUntilClose:
         outputs = [passing]
         metrics: dict[str, int] = {}
         if upto > before:
-            high = None if upto == WATERMARK_MAX else upto + 1
-            stored = state.scan_time(TABLE, None, high)
+            stored = taken_upto(state, TABLE, upto)
             if stored.num_rows:
-                state.delete_time(TABLE, None, high)
                 ends = np.unique(stored.column(TIME).to_numpy())
                 metrics = {"closed_windows": len(ends), "max_closed_end_us": int(ends[-1])}
                 outputs.append(self._released(stored))

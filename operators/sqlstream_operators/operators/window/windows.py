@@ -30,14 +30,16 @@ class Expansion:
 def closed_upto(watermark: int, tick: int) -> int:
     """The greatest window end (µs) that is closed at `watermark`; WATERMARK_MIN closes nothing.
 
-    A window with end E is closed at W iff E - tick <= W.
+    A window with end E is closed at W iff E - tick <= W. A tick below 0 is a delay: rows come so long after their time.
 
     >>> closed_upto(9_000, 1_000), closed_upto(WATERMARK_MIN, 1_000) == WATERMARK_MIN
     (10000, True)
+    >>> closed_upto(9_000, -2_000), closed_upto(WATERMARK_MAX, -2_000) == WATERMARK_MAX
+    (7000, True)
     """
-    if watermark == WATERMARK_MIN:
-        return WATERMARK_MIN
-    return min(watermark + tick, WATERMARK_MAX)
+    if watermark in (WATERMARK_MIN, WATERMARK_MAX):
+        return watermark
+    return max(min(watermark + tick, WATERMARK_MAX), WATERMARK_MIN)
 
 
 def closed(end: Int64s, tick: int, watermark: int) -> npt.NDArray[np.bool_]:

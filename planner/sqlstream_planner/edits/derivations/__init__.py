@@ -12,7 +12,9 @@ from dataclasses import replace
 
 from sqlstream_planner.edits.derivations.distinct_values import derive_distinct_values
 from sqlstream_planner.edits.derivations.groups import derive_groups
+from sqlstream_planner.edits.derivations.joined_rows import derive_joined_rows
 from sqlstream_planner.edits.derivations.ranked_rows import derive_ranked_rows
+from sqlstream_planner.edits.derivations.rows_of_over import derive_rows_of_over
 from sqlstream_planner.edits.derivations.rule import Derived, Rule, Wanted
 from sqlstream_planner.edits.derivations.stored import Stored
 from sqlstream_planner.edits.derivations.time_to_live import derive_time_to_live
@@ -24,6 +26,8 @@ RULES: tuple[Rule, ...] = (
     derive_distinct_values,
     derive_windows,
     derive_ranked_rows,
+    derive_rows_of_over,
+    derive_joined_rows,
     derive_time_to_live,
 )
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from sqlstream_operators.plan.state_schema import StateField
 from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_operators.plan.widening import widens
 from sqlstream_planner.edits.derivations.conditions import narrowing
 from sqlstream_planner.edits.derivations.parts import select
 from sqlstream_planner.edits.derivations.rewritten import Rewriter
 from sqlstream_planner.edits.derivations.rule import Wanted
 from sqlstream_planner.edits.derivations.stored import Grouped, Stored
-from sqlstream_planner.edits.derivations.widened import widens
 from sqlstream_planner.identity.form import Form
 from sqlstream_planner.logical import Node
 from sqlstream_planner.physical.state_node import StateNode

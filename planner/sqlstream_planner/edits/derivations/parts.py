@@ -9,8 +9,8 @@ from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec
 from sqlstream_operators.plan.spec import WindowAggregateSpec
 from sqlstream_operators.plan.state_schema import TIME, StateField, StateTable
 from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_operators.plan.widening import widens
 from sqlstream_planner.edits.derivations.stored import Stored
-from sqlstream_planner.edits.derivations.widened import widens
 from sqlstream_planner.identity.form import Form
 
 

@@ -13,11 +13,11 @@ from sqlstream_operators.plan.schema import SLICE_COLUMN, WEIGHT_COLUMN, Column,
 from sqlstream_operators.plan.state_schema import TIME, StateField
 from sqlstream_operators.plan.types import BIGINT, quote_identifier
 from sqlstream_planner.edits.derivations.conditions import narrowing
+from sqlstream_planner.edits.derivations.kept_rows import items_of_rows
 from sqlstream_planner.edits.derivations.parts import select
 from sqlstream_planner.edits.derivations.rewritten import Rewriter
 from sqlstream_planner.edits.derivations.rule import Derived, Wanted
 from sqlstream_planner.edits.derivations.stored import Stored, filtered
-from sqlstream_planner.edits.derivations.widened import widens
 from sqlstream_planner.edits.verdict import Derivation, DerivedInput
 from sqlstream_planner.identity.form import Form, form
 
@@ -54,20 +54,9 @@ def derive_ranked_rows(old: Stored, wanted: Wanted) -> Derived | None:
     where = narrowing(before, after, node.meaning.inputs[0], narrowed)  # type: ignore[attr-defined]
     if where is None:
         return None
-    items = []
-    rewriter = Rewriter(meanings, exact)
-    table = new.spec.state.tables[0]
-    expressions = wanted.node.values[table.name]
-    called = {f.name: new.meaning(f) for f in (*table.key, *table.value)}
-    for column in now.columns:
-        same = stored.get(called[column.name]) if called[column.name] is not None else None  # type: ignore[arg-type]
-        if same is not None:
-            text = quote_identifier(same.name) if widens(same.type, column.type) else None
-        else:
-            text = rewriter.sql(expressions[column.name], node.inputs[0])
-        if text is None:
-            return None
-        items.append(f"CAST({text} AS {column.type}) AS {quote_identifier(column.name)}")
+    items = items_of_rows(wanted, now.columns, stored, Rewriter(meanings, exact))
+    if items is None:
+        return None
     rest = f"\nWHERE {' AND '.join(where)}" if where else ""
     given = _input(old, now, items, now.columns, rest)
     return Derived(Derivation("ranked rows", (), (given,)), _reason(old, new, all_rows=all_rows))

@@ -12,18 +12,18 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from sqlstream_operators.plan.types import Kind, SqlType, parse_type
+from sqlstream_operators.plan.types import SqlType, parse_type
+from sqlstream_operators.plan.widening import widens
 from sqlstream_planner.edits.derivations.stored import Stored
 from sqlstream_planner.identity.form import Argument, Data, Form, walk
 
-_SIGNED = (Kind.TINYINT, Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT, Kind.HUGEINT)
-_UNSIGNED = (Kind.UTINYINT, Kind.USMALLINT, Kind.UINTEGER, Kind.UBIGINT)
 #: What has the same value whichever of two integer types, or of two precisions, its operands have.
 _TYPELESS = frozenset(
     {
         "=", "<>", "<", "<=", "is not distinct from", "and", "or", "not", "in", "in one", "between", "is null",
         "accumulator", "aggregate call", "arguments", "order", "distinct value", "value", "values", "rows", "order by",
-        "groups", "set", "filter", "windows", "window", "in window", "any windows", "given", "limit", "ties",
+        "groups", "set", "filter", "sides", "equal", "windows", "window", "in window", "any windows",
+        "given", "limit", "ties",
     }
 )  # fmt: skip
 #: What has its operands in the order of their digests, but perhaps the first.
@@ -31,28 +31,7 @@ _SORTED = frozenset(
     {"=", "<>", "is not distinct from", "and", "or", "in", "set", "values", "filter", "groups"}
 )
 #: What has the type of its value as text among its arguments.
-_TYPED = frozenset({"accumulator", "value"})
-
-
-def widens(old: SqlType, new: SqlType) -> bool:
-    """Whether every value of `old` is one of `new`, and is read as the same.
-
-    >>> from sqlstream_operators.plan.types import BIGINT, DOUBLE, FLOAT, INTEGER, decimal
-    >>> widens(INTEGER, BIGINT), widens(BIGINT, INTEGER), widens(FLOAT, DOUBLE)
-    (True, False, False)
-    >>> widens(decimal(8, 2), decimal(10, 2)), widens(decimal(8, 2), decimal(10, 3))
-    (True, False)
-    """
-    if old == new:
-        return True
-    if old.kind is Kind.DECIMAL and new.kind is Kind.DECIMAL:
-        return old.scale == new.scale and (old.precision or 0) <= (new.precision or 0)
-    for family in (_SIGNED, _UNSIGNED):
-        if old.kind in family and new.kind in family:
-            return family.index(old.kind) <= family.index(new.kind)
-    if old.kind in _UNSIGNED and new.kind in _SIGNED:
-        return _UNSIGNED.index(old.kind) < _SIGNED.index(new.kind)
-    return False
+_TYPED = frozenset({"accumulator", "value", "equal"})
 
 
 def without_widened_types(old: Stored, new: Stored) -> tuple[Stored, Stored] | None:

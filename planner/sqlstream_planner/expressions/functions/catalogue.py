@@ -1,17 +1,19 @@
-"""What functions DuckDB has: names, overloads, and whether the answer is the same at every replay.
-
-The data file is written by planner/dump_duckdb_functions.py; it is read on the first question only.
-"""
+"""What functions there are: DuckDB's, as it lists them itself, and whether the answer is the same at every replay."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
-from importlib import resources
 
+from sqlstream_planner.expressions.functions.refused import (
+    asks_the_clock,
+    changes_each_time,
+    reads_tables,
+    why_refused,
+    words_of,
+)
+from sqlstream_planner.expressions.oracle import Listed, Signature, current
 from sqlstream_planner.name_lists import names_in
 
 
@@ -25,98 +27,24 @@ class FunctionKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Overload:
-    """One signature: types as DuckDB spells them; `optional` trailing parameters may be left out."""
-
-    parameters: tuple[str, ...]
-    returns: str
-    variadic: str | None = None
-    optional: int = 0
-
-    def accepts(self, count: int) -> bool:
-        """Whether it takes `count` arguments."""
-        least = len(self.parameters) - self.optional
-        return count >= least and (self.variadic is not None or count <= len(self.parameters))
-
-    def parameter(self, index: int) -> str:
-        """The type of the argument at `index` (0-based)."""
-        if index < len(self.parameters):
-            return self.parameters[index]
-        assert self.variadic is not None
-        return self.variadic
-
-
-@dataclass(frozen=True, slots=True)
 class Function:
-    """All overloads of one name."""
+    """A function by its name in lower case."""
 
     name: str
     kind: FunctionKind
-    overloads: tuple[Overload, ...]
+
+    @property
+    def overloads(self) -> tuple[Signature, ...]:
+        """What it can be called with."""
+        return current().signatures(self.name)
 
     def signatures(self) -> list[str]:
         """The overloads as text for a message: `round(DECIMAL, INTEGER) -> DECIMAL`."""
-        lines = []
-        for overload in self.overloads:
-            required = len(overload.parameters) - overload.optional
-            parts = [p if i < required else f"[{p}]" for i, p in enumerate(overload.parameters)]
-            if overload.variadic is not None:
-                parts.append(f"{overload.variadic}...")
-            lines.append(f"{self.name}({', '.join(parts)}) -> {overload.returns}")
-        return lines
+        return [f"{self.name}{overload}" for overload in self.overloads]
 
 
-# `duckdb_functions()` does not say which parameters have a default.
-_OPTIONAL = {"to_base": 1, "reservoir_quantile": 1, "lag": 2, "lead": 2}
-
-# DuckDB's macros and special forms: they are typed by functions/generics.py, not by an overload.
-MACROS = {
-    "array_append": ("T[], T", "T[]"),
-    "array_pop_back": ("T[]", "T[]"),
-    "array_pop_front": ("T[]", "T[]"),
-    "array_prepend": ("T, T[]", "T[]"),
-    "array_push_back": ("T[], T", "T[]"),
-    "array_push_front": ("T[], T", "T[]"),
-    "array_reverse": ("T[]", "T[]"),
-    "array_to_string": ("ANY[], VARCHAR", "VARCHAR"),
-    "array_to_string_comma_default": ("ANY[], VARCHAR", "VARCHAR"),
-    "coalesce": ("ANY...", "ANY"),
-    "date_add": ("DATE or TIMESTAMP, INTERVAL", "TIMESTAMP"),
-    "days_in_month": ("DATE or TIMESTAMP", "BIGINT"),
-    "fdiv": ("DOUBLE, DOUBLE", "DOUBLE"),
-    "fmod": ("DOUBLE, DOUBLE", "DOUBLE"),
-    "if": ("BOOLEAN, ANY, ANY", "ANY"),
-    "ifnull": ("ANY, ANY", "ANY"),
-    "json": ("JSON", "JSON"),
-    "list_append": ("T[], T", "T[]"),
-    "list_prepend": ("T, T[]", "T[]"),
-    "list_reverse": ("T[]", "T[]"),
-    "map_contains_entry": ("MAP(K, V), K, V", "BOOLEAN"),
-    "map_contains_value": ("MAP(K, V), V", "BOOLEAN"),
-    "nullif": ("ANY, ANY", "ANY"),
-    "pg_typeof": ("ANY", "VARCHAR"),
-    "split_part": ("VARCHAR, VARCHAR, BIGINT", "VARCHAR"),
-    "try": ("ANY", "ANY"),
-    "unnest": ("T[]", "T"),
-    "date": ("ANY", "DATE"),
-}
-AGGREGATE_MACROS = {
-    "geomean": ("DOUBLE", "DOUBLE"),
-    "geometric_mean": ("DOUBLE", "DOUBLE"),
-    "weighted_avg": ("DOUBLE, DOUBLE", "DOUBLE"),
-    "wavg": ("DOUBLE, DOUBLE", "DOUBLE"),
-    "json_group_array": ("ANY", "JSON"),
-    "json_group_object": ("VARCHAR, ANY", "JSON"),
-    "json_group_structure": ("ANY", "JSON"),
-}
-# `list_sum(l)` is `list_aggregate(l, 'sum')`.
-LIST_AGGREGATES = names_in(
-    """
-    any_value approx_count_distinct avg bit_and bit_or bit_xor bool_and bool_or count entropy first
-    histogram kurtosis kurtosis_pop last mad max median min mode product sem skewness stddev_pop
-    stddev_samp string_agg sum var_pop var_samp
-    """
-)
+#: What DuckDB's grammar has and its list of functions has not.
+_FORMS = ("coalesce", "date", "ifnull", "try", "unnest")
 
 # Names of Flink, Spark and the SQL standard for functions that DuckDB does not list as volatile by that name.
 _MORE_VOLATILE = frozenset(
@@ -132,58 +60,46 @@ _MORE_VOLATILE = frozenset(
 )
 
 
-@cache
-def _document() -> tuple[frozenset[str], Mapping[str, Function]]:
-    text = resources.files(__package__).joinpath("data", "duckdb_functions.json").read_text(encoding="utf-8")
-    head, *entries = json.loads(text)
-    functions: dict[str, Function] = {}
-    for kind, names, signatures in entries:
-        for name in names:
-            overloads = tuple(_overload(signature, _OPTIONAL.get(name, 0)) for signature in signatures)
-            functions.setdefault(name.lower(), Function(name, FunctionKind(kind), overloads))
-    for name, (parameters, returns) in MACROS.items():
-        functions[name] = _macro(name, parameters, returns, FunctionKind.MACRO)
-    for name, (parameters, returns) in AGGREGATE_MACROS.items():
-        functions[name] = _macro(name, parameters, returns, FunctionKind.AGGREGATE)
-    for name in LIST_AGGREGATES:
-        functions[f"list_{name}"] = _macro(f"list_{name}", "T[]", "ANY", FunctionKind.MACRO)
-    return frozenset(head["volatile"]) | _MORE_VOLATILE, functions
-
-
-def _overload(signature: str, optional: int) -> Overload:
-    given, _, returns = signature.rpartition(">")
-    parts = given.split("|") if given else []
-    variadic = parts.pop()[1:] if parts and parts[-1].startswith("*") else None
-    return Overload(tuple(parts), returns, variadic, optional)
-
-
-def _macro(name: str, parameters: str, returns: str, kind: FunctionKind) -> Function:
-    variadic = parameters.removesuffix("...") if parameters.endswith("...") else None
-    parts = () if variadic else tuple(parameters.replace("MAP(K, V)", "MAP(K|V)").split(", "))
-    parts = tuple(p.replace("|", ", ") for p in parts)
-    first = parts[0].split(" or ") if parts else []
-    forms = [(one, *parts[1:]) for one in first] or [parts]
-    return Function(name, kind, tuple(Overload(form, returns, variadic) for form in forms))
-
-
 def lookup(name: str) -> Function | None:
-    """The DuckDB function of that name (any case), or None."""
-    return _document()[1].get(name.lower())
+    """The function of that name (any case); None if there is none, or it is refused on purpose."""
+    name = name.lower()
+    listed = current().functions().get(name)
+    if listed is None:
+        return Function(name, FunctionKind.MACRO) if name in _FORMS else None
+    if why_refused(name) is not None or (listed.kind is FunctionKind.MACRO and reads_tables(listed)):
+        return None
+    return Function(name, _kind(listed))
+
+
+def _kind(listed: Listed) -> FunctionKind:
+    """A macro over an aggregate is an aggregate."""
+    if listed.kind != FunctionKind.MACRO:
+        return FunctionKind(listed.kind)
+    functions = current().functions()
+    inside = (functions[word] for word in words_of(listed) if word in functions)
+    aggregate = any(f.kind == FunctionKind.AGGREGATE or _is_macro_of_aggregate(f, functions) for f in inside)
+    return FunctionKind.AGGREGATE if aggregate else FunctionKind.MACRO
+
+
+def _is_macro_of_aggregate(listed: Listed, functions: Mapping[str, Listed]) -> bool:
+    words = words_of(listed) & functions.keys()
+    return any(functions[word].kind == FunctionKind.AGGREGATE for word in words)
 
 
 def names() -> tuple[str, ...]:
     """All function names, without operators, sorted."""
-    return tuple(sorted(n for n in _document()[1] if n[0].isalpha() and " " not in n))
+    return tuple(n for n in every_name() if n[0].isalpha() and " " not in n)
 
 
 def every_name() -> tuple[str, ...]:
     """All names, those of operators too, sorted."""
-    return tuple(sorted(_document()[1]))
+    listed = {*current().functions(), *_FORMS}
+    return tuple(sorted(n for n in listed if is_deterministic(n) and lookup(n) is not None))
 
 
 def volatile_names() -> tuple[str, ...]:
     """Names for which `is_deterministic` is false, sorted."""
-    return tuple(sorted(_document()[0]))
+    return tuple(sorted(n for n in {*current().functions(), *_MORE_VOLATILE} if not is_deterministic(n)))
 
 
 def is_aggregate(name: str) -> bool:
@@ -202,10 +118,20 @@ def is_window_function(name: str) -> bool:
     return function is not None and function.kind is FunctionKind.WINDOW
 
 
-def is_deterministic(name: str) -> bool:
+def is_deterministic(name: str, arguments: int | None = None) -> bool:
     """Whether a replay of the same rows gives the same answer; true for names that are not known.
 
-    >>> is_deterministic("upper"), is_deterministic("NOW"), is_deterministic("uuid")
-    (True, False, False)
+    Of a few functions that depends on the number of their arguments.
+
+    >>> is_deterministic("upper"), is_deterministic("NOW"), is_deterministic("uuid"), is_deterministic("age", 1)
+    (True, False, False, False)
     """
-    return name.lower() not in _document()[0]
+    name = name.lower()
+    if name in _MORE_VOLATILE or (arguments is not None and asks_the_clock(name, arguments)):
+        return False
+    functions = current().functions()
+    listed = functions.get(name)
+    if listed is None:
+        return True
+    inside = {word: functions[word] for word in words_of(listed) if word in functions}
+    return not any(changes_each_time(n, f) for n, f in ({name: listed} | inside).items())

@@ -1,14 +1,11 @@
-"""docs/functions.md, written from the tables.
-
-PYTHONPATH=planner:operators python -m sqlstream_planner.expressions.functions.document > docs/functions.md
-"""
+"""docs/functions.md, written from the tables and from what the type oracle lists."""
 
 from __future__ import annotations
 
-import sys
 import textwrap
 
 from sqlstream_planner.expressions.functions import catalogue
+from sqlstream_planner.expressions.functions.refused import REFUSED
 from sqlstream_planner.expressions.functions.translate.table import THEMES
 
 _HEAD = """\
@@ -39,6 +36,13 @@ _VOLATILE = """
 After a failure the same rows are computed again; these functions would give another result then. Take the
 time from the data (an event-time column), and ids from a hash of the row.
 """
+_REFUSED = """
+## Refused for other reasons
+
+Every other scalar function of the installed DuckDB can be called, with every signature that it has: DuckDB is asked
+for the type of each call. What is of another type, such as BIT or GEOMETRY, can stand inside an expression, but no
+column can hold it.
+"""
 
 
 def functions_page() -> str:
@@ -56,13 +60,14 @@ def functions_page() -> str:
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         lines.append("")
     lines += [_VOLATILE.lstrip("\n"), _wrapped(catalogue.volatile_names()), ""]
+    lines += [_REFUSED.lstrip("\n")]
+    for refused in REFUSED:
+        named = [*sorted(refused.names), *(f"{prefix}…" for prefix in refused.prefixes)]
+        lines += [_wrapped((f"- {refused.reason}: {named[0]}", *named[1:]))]
+    lines += ["", "AGE with one argument reads the clock; with two it can be called.", ""]
     lines += ["## DuckDB's functions", "", _wrapped(catalogue.names()), ""]
     return "\n".join(lines)
 
 
 def _wrapped(names: tuple[str, ...]) -> str:
     return textwrap.fill(", ".join(names), 110, break_long_words=False)
-
-
-if __name__ == "__main__":
-    sys.stdout.write(functions_page())

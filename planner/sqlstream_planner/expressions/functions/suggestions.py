@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import Kind, SqlType
 from sqlstream_planner.expressions.casts import TypedExpr, can_cast_explicitly
 from sqlstream_planner.expressions.functions.catalogue import Function
-from sqlstream_planner.expressions.functions.resolve import Resolved, resolve
 from sqlstream_planner.sql.dialect import OwnSql
 
 
-def suggest_cast(function: Function, typed: Sequence[TypedExpr], nodes: Sequence[exp.Expr]) -> str | None:
-    """The one cast that would make the call right, if there is one, or an interval for a time and a number."""
+def suggest_cast(
+    function: Function,
+    typed: Sequence[TypedExpr],
+    nodes: Sequence[exp.Expr],
+    fits: Callable[[Sequence[TypedExpr]], bool],
+) -> str | None:
+    """The one cast that would make the call right, if there is one, or an interval for a time and a number.
+
+    `fits` says whether the function takes arguments of other types.
+    """
     if function.name in ("+", "-") and len(typed) == 2:
         first, second = typed[0].type, typed[1].type
         if second.is_numeric and (first.is_timestamp or first.kind is Kind.INTERVAL):
@@ -30,7 +37,7 @@ def suggest_cast(function: Function, typed: Sequence[TypedExpr], nodes: Sequence
             if target.kind is value.type.kind or not can_cast_explicitly(value.type, target):
                 continue
             casted = [TypedExpr(target) if i == index else t for i, t in enumerate(typed)]
-            if isinstance(resolve(function, casted), Resolved):
+            if fits(casted):
                 return f"CAST({sql_text(nodes[index])} AS {target})"
     return None
 

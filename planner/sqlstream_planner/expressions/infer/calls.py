@@ -13,12 +13,11 @@ from sqlstream_planner.expressions.casts import TypedExpr
 from sqlstream_planner.expressions.functions import catalogue
 from sqlstream_planner.expressions.functions.calls import WrittenCall, written_call
 from sqlstream_planner.expressions.functions.catalogue import Function, FunctionKind
-from sqlstream_planner.expressions.functions.generics import LIST_CALLS
 from sqlstream_planner.expressions.functions.nullability import COUNTS
 from sqlstream_planner.expressions.functions.suggestions import sql_text
 from sqlstream_planner.expressions.infer.conditions import check_comparable, one_of
 from sqlstream_planner.expressions.infer.inference import Handler, Inference
-from sqlstream_planner.expressions.infer.lists import lambda_call, list_aggregate
+from sqlstream_planner.expressions.infer.lists import lambda_call
 from sqlstream_planner.expressions.infer.nested import STRUCT_CALLS, struct_call
 from sqlstream_planner.expressions.infer.operators import operator
 from sqlstream_planner.expressions.infer.resolution import resolved, unknown_function
@@ -49,11 +48,9 @@ def call_type(inference: Inference, node: exp.Expr, call: WrittenCall) -> TypedE
     _check_place(inference, node, function)
     if function.kind is FunctionKind.AGGREGATE:
         return _aggregate(inference, node, function, call)
-    if name in LIST_CALLS:
-        return list_aggregate(inference, node, name, call.arguments)
     if any(isinstance(a, exp.Lambda) for a in call.arguments):
         return lambda_call(inference, node, function, call.arguments)
-    return resolved(node, function, [inference.type_of(a) for a in call.arguments], call.arguments)
+    return resolved(inference, node, function, [inference.type_of(a) for a in call.arguments], call.arguments)
 
 
 def _check_plain(node: exp.Expr, call: WrittenCall) -> None:
@@ -107,7 +104,7 @@ def _aggregate(inference: Inference, node: exp.Expr, function: Function, call: W
         typed = [inference.type_of(a) for a in arguments]
         for ordered in call.order.expressions if call.order is not None else ():
             inference.type_of(ordered.this)
-    result = resolved(node, function, typed, arguments)
+    result = resolved(inference, node, function, typed, arguments)
     return TypedExpr(result.type, function.name not in COUNTS)
 
 
@@ -153,7 +150,7 @@ def _window(inference: Inference, node: exp.Expr) -> TypedExpr:
             inference.type_of(part)
         for ordered in node.args["order"].expressions if node.args.get("order") is not None else ():
             inference.type_of(ordered.this)
-    result = resolved(node, function, typed, arguments)
+    result = resolved(inference, node, function, typed, arguments)
     return TypedExpr(result.type, call.name not in COUNTS)
 
 

@@ -10,7 +10,6 @@ from sqlstream_operators.plan.types import JSON, UNKNOWN, Kind
 from sqlstream_planner.diagnostics import suggestion
 from sqlstream_planner.expressions import problems
 from sqlstream_planner.expressions.casts import TypedExpr
-from sqlstream_planner.expressions.functions.generics import field_of
 from sqlstream_planner.expressions.infer.inference import Handler, Inference
 from sqlstream_planner.expressions.problems import TypeProblem
 
@@ -82,7 +81,7 @@ def field_type(node: exp.Expr, typed: TypedExpr, name: str) -> TypedExpr:
         return TypedExpr(type_.value)
     if type_.kind is not Kind.STRUCT:
         raise TypeProblem(node, problems.UNKNOWN_FIELD, f"`{name}` is no field: {type_} has no fields")
-    found = field_of(type_, name)
+    found = next((t for n, t in type_.fields if n.lower() == name.lower()), None)
     if found is None:
         names = [n for n, _ in type_.fields]
         raise TypeProblem(

@@ -19,8 +19,6 @@ from sqlstream_operators.plan.types import (
 )
 from sqlstream_planner.expressions import problems
 from sqlstream_planner.expressions.casts import TypedExpr, common_type
-from sqlstream_planner.expressions.functions.call import NotTypableError
-from sqlstream_planner.expressions.functions.constant_arguments import unique_fields
 from sqlstream_planner.expressions.infer.columns import field_type
 from sqlstream_planner.expressions.infer.inference import Handler, Inference
 from sqlstream_planner.expressions.infer.resolution import joined, known_function, resolved
@@ -94,7 +92,15 @@ def _bracket(inference: Inference, node: exp.Expr) -> TypedExpr:
             f"'{at.literal}' is no position in {typed.type}",
             help="positions count from 1",
         )
-    return TypedExpr(resolved(node, known_function("array_extract"), [typed, at], [node.this, node]).type)
+    return TypedExpr(
+        resolved(
+            inference,
+            node,
+            known_function("array_extract"),
+            [typed, at],
+            [node.this, index if index is not None else node],
+        ).type
+    )
 
 
 def _json_extract(inference: Inference, node: exp.Expr) -> TypedExpr:
@@ -156,10 +162,12 @@ def _struct_type(node: exp.Expr, fields: list[tuple[str, SqlType]]) -> SqlType:
 
 
 def _unique(node: exp.Expr, fields: Sequence[tuple[str, SqlType]]) -> None:
-    try:
-        unique_fields([name for name, _ in fields])
-    except NotTypableError as reason:
-        raise TypeProblem(node, problems.WRONG_ARGUMENTS, str(reason), help="give it another name") from None
+    lowered: set[str] = set()
+    for name, _ in fields:
+        if name.lower() in lowered:
+            message = f"the field `{name}` stands twice in one struct"
+            raise TypeProblem(node, problems.WRONG_ARGUMENTS, message, help="give it another name")
+        lowered.add(name.lower())
 
 
 HANDLERS: Mapping[type[exp.Expr], Handler] = {

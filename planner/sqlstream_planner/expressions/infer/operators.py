@@ -10,8 +10,6 @@ from sqlstream_operators.plan.types import UNKNOWN, VARCHAR, Kind
 from sqlstream_planner.expressions import problems
 from sqlstream_planner.expressions.casts import TypedExpr, can_cast_explicitly, literal_type
 from sqlstream_planner.expressions.datatypes import sql_type_of
-from sqlstream_planner.expressions.functions.call import NotTypableError
-from sqlstream_planner.expressions.functions.generics import part_type
 from sqlstream_planner.expressions.functions.nullability import INFINITE_TIMES
 from sqlstream_planner.expressions.functions.suggestions import cast_help
 from sqlstream_planner.expressions.infer.inference import Handler, Inference
@@ -57,14 +55,14 @@ def _unary(inference: Inference, node: exp.Expr) -> TypedExpr:
 def operator(inference: Inference, node: exp.Expr, name: str, operands: Sequence[exp.Expr]) -> TypedExpr:
     """The type of an operator, which is a function by the name `name`."""
     typed = [inference.type_of(operand) for operand in operands]
-    return resolved(node, known_function(name), typed, operands)
+    return resolved(inference, node, known_function(name), typed, operands)
 
 
 def _negative(inference: Inference, node: exp.Expr) -> TypedExpr:
     typed = inference.type_of(node.this)
     if isinstance(typed.literal, int):
         return TypedExpr(literal_type(-typed.literal), False, -typed.literal)
-    return resolved(node, known_function("-"), [typed], [node.this])
+    return resolved(inference, node, known_function("-"), [typed], [node.this])
 
 
 def _cast(inference: Inference, node: exp.Expr) -> TypedExpr:
@@ -93,17 +91,17 @@ def _cast(inference: Inference, node: exp.Expr) -> TypedExpr:
 def _extract(inference: Inference, node: exp.Expr) -> TypedExpr:
     typed = inference.type_of(node.expression)
     part = TypedExpr(VARCHAR, False, node.this.name.lower())
-    resolved(node, known_function("date_part"), [part, typed], [node.this, node.expression])
-    kind = typed.type.kind
-    try:
-        return TypedExpr(part_type(str(part.literal), kind), typed.nullable or kind in INFINITE_TIMES)
-    except NotTypableError as reason:
-        raise TypeProblem(node, problems.WRONG_ARGUMENTS, str(reason)) from None
+    found = resolved(
+        inference, node, known_function("date_part"), [part, typed], [node.this, node.expression]
+    )
+    return TypedExpr(found.type, typed.nullable or typed.type.kind in INFINITE_TIMES)
 
 
 def _at_time_zone(inference: Inference, node: exp.Expr) -> TypedExpr:
     operands = [node.args["zone"], node.this]
-    return resolved(node, known_function("timezone"), [inference.type_of(o) for o in operands], operands)
+    return resolved(
+        inference, node, known_function("timezone"), [inference.type_of(o) for o in operands], operands
+    )
 
 
 def _paren(inference: Inference, node: exp.Expr) -> TypedExpr:

@@ -1,4 +1,4 @@
-"""Which overload takes some arguments, which type some values have in common, and what to say where none does."""
+"""What a call gives, as the type oracle says; which type values have in common; and what to say of a refusal."""
 
 from __future__ import annotations
 
@@ -6,109 +6,111 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.types import Kind, SqlType
+from sqlstream_operators.plan.types import SqlType
 from sqlstream_planner.diagnostics import counted, did_you_mean
 from sqlstream_planner.expressions import problems
-from sqlstream_planner.expressions.casts import TypedExpr
+from sqlstream_planner.expressions.casts import TypedExpr, common_type
+from sqlstream_planner.expressions.constants import TRIED
 from sqlstream_planner.expressions.functions import catalogue
-from sqlstream_planner.expressions.functions.call import Call, NotTypableError
 from sqlstream_planner.expressions.functions.calls import written_call
-from sqlstream_planner.expressions.functions.catalogue import Function, FunctionKind
-from sqlstream_planner.expressions.functions.constant_arguments import JSON_PATHS, STRPTIMES, check_constants
-from sqlstream_planner.expressions.functions.generics import check_part, join, return_type
+from sqlstream_planner.expressions.functions.catalogue import Function
 from sqlstream_planner.expressions.functions.nullability import nullable
-from sqlstream_planner.expressions.functions.resolve import Resolved, Unresolved, pattern, resolve
-from sqlstream_planner.expressions.functions.suggestions import suggest_cast
+from sqlstream_planner.expressions.functions.refused import why_refused
+from sqlstream_planner.expressions.functions.suggestions import sql_text, suggest_cast
 from sqlstream_planner.expressions.functions.translate.rewrite import translated_names, translations
+from sqlstream_planner.expressions.infer.asked import asked
+from sqlstream_planner.expressions.infer.inference import Inference
 from sqlstream_planner.expressions.infer.texts import instead_of, never
+from sqlstream_planner.expressions.oracle import Refused
 from sqlstream_planner.expressions.problems import TypeProblem
-from sqlstream_planner.name_lists import names_in
 
 _SHOWN_SIGNATURES = 8
-#: Their arguments are made values of the type that they give.
-_OF_ONE_TYPE = frozenset({"coalesce", "greatest", "least"})
-# Their overloads give a type, but DuckDB then binds another one.
-_REBOUND = (
-    JSON_PATHS
-    | STRPTIMES
-    | frozenset(
-        names_in(
-            """
-    quantile_cont median date_part datepart struct_keys regexp_extract regexp_extract_all json_object struct_concat
-    arg_min arg_max argmin argmax min_by max_by arg_min_null arg_max_null arg_min_nulls_last
-    arg_max_nulls_last
-    """
-        )
-    )
+#: What DuckDB says of a call, and what to do about it; the first that is found in its words.
+_HELPS = (
+    ("must be a constant", "write it as a literal"),
+    ("has to be a constant", "write it as a literal"),
+    ("explicit cast is required", "CAST them to one type"),
+    ("explicit type casts", "CAST the literal to the type that you mean"),
+    ("cast", "write CAST(… AS …) to make the types agree"),
 )
+_NO_MATCH = "No function matches"
 
 
 def resolved(
+    inference: Inference,
     node: exp.Expr,
     function: Function,
     typed: Sequence[TypedExpr],
     nodes: Sequence[exp.Expr],
 ) -> TypedExpr:
     """What a function gives for some arguments; `nodes` are how they are written. Raises TypeProblem."""
-    found = resolve(function, typed)
-    if isinstance(found, Unresolved):
-        raise no_match(node, function, typed, nodes, found)
-    for index, argument in enumerate(typed):
-        wanted = pattern(found.overload.parameter(index))
-        type_ = wanted.type if wanted.form == "type" else found.holes.get(wanted.name)
-        if wanted.form in ("type", "hole") and type_ is not None:
-            check_text(node, argument, type_, function.name)
-    returns = found.returns
-    generic = Call(function.name, tuple(typed), tuple(nodes), found.overload.returns)
-    try:
-        check_part(generic)
-        check_constants(generic)
-        if returns is None or function.kind is FunctionKind.MACRO or _overridden(function.name, found):
-            returns = return_type(generic)
-    except NotTypableError as reason:
-        raise TypeProblem(
-            node,
-            problems.INCOMPATIBLE_TYPES,
-            str(reason),
-            help="write CAST(… AS …) to make the types agree",
-        ) from None
-    if function.name in _OF_ONE_TYPE:
-        for argument in typed:
-            check_text(node, argument, returns, function.name.upper())
-    return TypedExpr(returns, nullable(function.name, typed))
+    answer = asked(inference, function, typed, nodes)
+    if isinstance(answer, Refused) and answer.value and function.name in TRIED:
+        later = asked(inference, function, typed, nodes, texts=False)
+        answer = answer if isinstance(later, Refused) else later  # all such constants are told at once
+    if isinstance(answer, Refused):
+        raise refusal(inference, node, function, typed, nodes, answer)
+    return TypedExpr(answer, nullable(function.name, typed))
 
 
-def no_match(
+def refusal(
+    inference: Inference,
     node: exp.Expr,
     function: Function,
     typed: Sequence[TypedExpr],
     nodes: Sequence[exp.Expr],
-    found: Unresolved | None = None,
+    answer: Refused,
 ) -> TypeProblem:
-    """The problem that no overload takes the arguments; `found` says why if that is known."""
-    shown = ", ".join(str(t.type) for t in typed)
-    name = function.name
-    notes = _nearest(function, typed)
-    more = len(notes) - _SHOWN_SIGNATURES
-    notes = notes[:_SHOWN_SIGNATURES] + ([f"… and {more} more"] if more > 0 else [])
+    """The problem with a call that DuckDB refuses."""
+    if answer.words.startswith(_NO_MATCH):
+        return _no_match(inference, node, function, typed, nodes)
+    if "Could not choose a best candidate" in answer.words:
+        shown = ", ".join(str(t.type) for t in typed)
+        message = f"`{function.name}({shown})` could mean several functions"
+        help_ = "CAST the literal to the type that you mean"
+        return TypeProblem(node, problems.WRONG_ARGUMENTS, message, _shown(function, typed), help_)
+    if answer.text:
+        return _wrong_text(node, function, answer)
+    if answer.value:
+        return TypeProblem(node, problems.FAILING_CONSTANT, f"this fails with every row: {answer.words}")
+    what_to_do = next((help_ for words, help_ in _HELPS if words in answer.words), None)
+    return TypeProblem(node, problems.INCOMPATIBLE_TYPES, answer.words, help=what_to_do)
+
+
+def _no_match(
+    inference: Inference,
+    node: exp.Expr,
+    function: Function,
+    typed: Sequence[TypedExpr],
+    nodes: Sequence[exp.Expr],
+) -> TypeProblem:
+    name, notes = function.name, _shown(function, typed)
     if not any(o.accepts(len(typed)) for o in function.overloads):
         message = f"`{name}` does not take {counted(len(typed), 'argument')}"
-        return TypeProblem(node, problems.WRONG_ARGUMENTS, message, tuple(notes))
-    if found is not None and found.reason == "several":
-        message = f"`{name}({shown})` could mean several functions"
-        return TypeProblem(
-            node,
-            problems.WRONG_ARGUMENTS,
-            message,
-            tuple(notes),
-            "CAST the literal to the type that you mean",
-        )
-    if found is not None and found.reason == "filled":
-        message = f"the types in `{name}({shown})` do not go together"
-    else:
-        message = f"no `{name}` takes ({shown})"
+        return TypeProblem(node, problems.WRONG_ARGUMENTS, message, notes)
+    shown = ", ".join(str(t.type) for t in typed)
+
+    def fits(casted: Sequence[TypedExpr]) -> bool:
+        return not isinstance(asked(inference, function, casted, nodes), Refused)
+
+    help_ = suggest_cast(function, typed, nodes, fits)
+    return TypeProblem(node, problems.WRONG_ARGUMENTS, f"no `{name}` takes ({shown})", notes, help_)
+
+
+def _shown(function: Function, typed: Sequence[TypedExpr]) -> tuple[str, ...]:
+    notes = _nearest(function, typed)
+    more = len(notes) - _SHOWN_SIGNATURES
+    return tuple(notes[:_SHOWN_SIGNATURES] + ([f"… and {more} more"] if more > 0 else []))
+
+
+def _wrong_text(node: exp.Expr, function: Function, answer: Refused) -> TypeProblem:
+    texts = [n for n in node.find_all(exp.Literal) if n.is_string]
+    at = next((n for n in texts if n.name in answer.words), node)
     return TypeProblem(
-        node, problems.WRONG_ARGUMENTS, message, tuple(notes), suggest_cast(function, typed, nodes)
+        at,
+        problems.INCOMPATIBLE_TYPES,
+        f"{sql_text(at)} is no value of the type that {function.name.upper()} makes of it: {answer.words}",
+        help="write a value of that type, or CAST the other values to VARCHAR",
     )
 
 
@@ -144,10 +146,12 @@ _ELSEWHERE = {
     "bitnot": "write ~a",
     "hash_code": "HASH(x) is DuckDB's; MD5(x) is the same in all systems",
     "format_number": "FORMAT('{:,.2f}', x) is DuckDB's",
+    "group_id": "write GROUPING_ID(a, b): it tells which grouping set a row is of",
     "to_char": "write DATE_FORMAT(time, 'yyyy-MM-dd')",
-    "json_agg": "ARRAY_AGG gives an array; there are no JSON aggregates yet",
-    "jsonb_agg": "ARRAY_AGG gives an array; there are no JSON aggregates yet",
-    "json_arrayagg": "ARRAY_AGG gives an array; there are no JSON aggregates yet",
+    "json_agg": "write JSON_GROUP_ARRAY(x)",
+    "jsonb_agg": "write JSON_GROUP_ARRAY(x)",
+    "json_object_agg": "write JSON_GROUP_OBJECT(k, v)",
+    "jsonb_object_agg": "write JSON_GROUP_OBJECT(k, v)",
     "grouping__id": "write GROUPING_ID(a, b)",
     "grouping": "GROUPING(k) can stand in a SELECT with GROUP BY ROLLUP (k)",
     "grouping_id": "GROUPING_ID(k) can stand in a SELECT with GROUP BY ROLLUP (k)",
@@ -168,6 +172,10 @@ def unknown_function(node: exp.Expr, name: str) -> TypeProblem:
         return TypeProblem(
             node, problems.UNKNOWN_FUNCTION, f"there is no function `{name}`", help=_ELSEWHERE[name]
         )
+    reason = why_refused(name)
+    if reason is not None:
+        message = f"`{name}` is refused: {reason}"
+        return TypeProblem(node, problems.UNSUPPORTED_EXPRESSION, message)
     near = did_you_mean(name, [*catalogue.names(), *translated_names()])
     notes = tuple(_forms(near)[:_SHOWN_SIGNATURES]) if near else ()
     return TypeProblem(
@@ -183,12 +191,11 @@ def unknown_function(node: exp.Expr, name: str) -> TypeProblem:
 
 def joined(node: exp.Expr, types: Sequence[TypedExpr], what: str, *, keep_literals: bool = False) -> SqlType:
     """The one type that all of `what` can have. Raises TypeProblem."""
-    try:
-        found = join(types, what, keep_literals=keep_literals)
-    except NotTypableError as reason:
-        raise TypeProblem(
-            node, problems.INCOMPATIBLE_TYPES, str(reason), help="CAST them to one type"
-        ) from None
+    found = common_type(types, keep_literals=keep_literals)
+    if found is None:
+        shown = ", ".join(dict.fromkeys(str(t.type) for t in types))
+        message = f"{what} mixes {shown}, which have no common type"
+        raise TypeProblem(node, problems.INCOMPATIBLE_TYPES, message, help="CAST them to one type")
     for typed in types:
         check_text(node, typed, found, what)
     return found
@@ -206,10 +213,6 @@ def check_text(node: exp.Expr, typed: TypedExpr, type_: SqlType, what: str) -> N
         f"'{text}' is no {type_}, which {what} makes of it",
         help=f"{instead_of(type_)}, or CAST the other values to VARCHAR",
     )
-
-
-def _overridden(name: str, found: Resolved) -> bool:
-    return name in _REBOUND and found.returns is not None and found.returns.kind is not Kind.UNKNOWN
 
 
 def known_function(name: str) -> Function:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import Kind
-from sqlstream_planner.expressions.datatypes import sql_type_of
+from sqlstream_planner.expressions.datatypes import exact_type, sql_type_of
 from sqlstream_planner.expressions.problems import TypeProblem
 from sqlstream_planner.identity.expression.reader import Handler, Reader, has_only
 from sqlstream_planner.identity.form import Form, form, sort_forms
@@ -111,7 +111,7 @@ def _at_time_zone(reader: Reader, node: exp.Expr) -> Form | None:
 
 
 def _type_form(type_: exp.Expr) -> Form | None:
-    """The type as `SqlType` writes it, with digits of seconds where fewer than six are asked for."""
+    """The type as `SqlType` writes it, with digits of seconds where fewer than six are asked for, and sizes of arrays."""
     try:
         known = sql_type_of(type_)
     except TypeProblem:
@@ -121,7 +121,8 @@ def _type_form(type_: exp.Expr) -> Form | None:
         for part in type_.find_all(exp.DataType)
         if part.expressions and part.is_type(*_TIMES) and part.expressions[0].name != "6"
     ]
-    return form("type", str(known), *digits)
+    exact = exact_type(type_)
+    return form("type", str(known), *digits, *([exact] if exact != str(known) else []))
 
 
 HANDLERS: Mapping[type[exp.Expr], Handler] = {

@@ -358,7 +358,7 @@ def _expiry(node: GroupAggregate, grouping: Grouping) -> ExpirySpec | None:
     return ExpirySpec(
         column=grouping.names[position],
         watermark_sources=node.expiry.time.sources,
-        tick_us=node.expiry.time.tick_us,
+        tick_us=node.expiry.time.closes_us,
         lateness_us=node.expiry.lateness_us,
     )
 

@@ -17,21 +17,41 @@ from sqlstream_operators.plan.changelog_spec import (
     TopNSpec,
     WindowTopNSpec,
 )
+from sqlstream_operators.plan.interval_join_spec import IntervalJoinSpec
+from sqlstream_operators.plan.over_spec import OverOnCloseSpec, OverSpec
+from sqlstream_operators.plan.session_spec import SessionAggregateSpec, SessionWindowsSpec
 from sqlstream_operators.plan.spec import OperatorSpec, WindowAggregateSpec
+from sqlstream_operators.plan.temporal_join_spec import TemporalJoinSpec
 from sqlstream_planner.logical import (
     ChangelogNormalize,
     FirstRow,
     GroupAggregate,
+    IntervalJoin,
     Node,
+    Over,
     RegularJoin,
+    SessionAggregate,
+    SessionWindows,
+    TemporalJoin,
     TopN,
     WindowAggregate,
 )
 from sqlstream_planner.logical import SuppressUntilClose as Suppress
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.operators import changelog_normalize as changelog
-from sqlstream_planner.physical.operators import distinct_values, first_row, join, top_n
+from sqlstream_planner.physical.operators import (
+    distinct_values,
+    first_row,
+    interval_join,
+    join,
+    over,
+    over_on_close,
+    temporal_join,
+    top_n,
+)
 from sqlstream_planner.physical.operators import group_aggregate as group
+from sqlstream_planner.physical.operators import session_aggregate as session_groups
+from sqlstream_planner.physical.operators import session_windows as session
 from sqlstream_planner.physical.operators import suppress_until_close as suppress
 from sqlstream_planner.physical.operators import window_aggregate as window
 from sqlstream_planner.physical.planner import Operators, Planner
@@ -66,11 +86,27 @@ BY_NODE: Mapping[type[Node], PlannedOperator] = {
     Suppress: PlannedOperator(
         suppress.plan_suppress_until_close, {SuppressUntilCloseSpec: suppress.explain_suppress_until_close}
     ),
+    Over: PlannedOperator(
+        over.plan_over, {OverSpec: over.explain_over, OverOnCloseSpec: over_on_close.explain_over_on_close}
+    ),
     TopN: PlannedOperator(top_n.plan_top_n, _TOP_N),
     ChangelogNormalize: PlannedOperator(
         changelog.plan_changelog_normalize, {ChangelogNormalizeSpec: changelog.explain_changelog_normalize}
     ),
+    IntervalJoin: PlannedOperator(
+        interval_join.plan_interval_join, {IntervalJoinSpec: interval_join.explain_interval_join}
+    ),
     RegularJoin: PlannedOperator(join.plan_join, {JoinSpec: join.explain_join}),
+    TemporalJoin: PlannedOperator(
+        temporal_join.plan_temporal_join, {TemporalJoinSpec: temporal_join.explain_temporal_join}
+    ),
+    SessionWindows: PlannedOperator(
+        session.plan_session_windows, {SessionWindowsSpec: session.explain_session_windows}
+    ),
+    SessionAggregate: PlannedOperator(
+        session_groups.plan_session_aggregate,
+        {SessionAggregateSpec: session_groups.explain_session_aggregate},
+    ),
     FirstRow: PlannedOperator(first_row.plan_first_row, {FirstRowSpec: first_row.explain_first_row}),
 }
 

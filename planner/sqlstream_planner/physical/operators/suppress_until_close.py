@@ -77,7 +77,7 @@ def _spec(planner: Planner, node: SuppressUntilClose, groups: Block) -> Suppress
         final=not expiry.lateness_us,
         output=columns,
         watermark_sources=expiry.time.sources,
-        tick_us=expiry.time.tick_us,
+        tick_us=expiry.time.closes_us,
         slice_us=node.window.slice_us,
         offset_us=node.window.offset_us,
     )

@@ -120,7 +120,7 @@ class _Top:
             *self._ranked,
             self._output,
             node.time.sources,
-            node.time.tick_us,
+            node.time.closes_us,
         )
         columns = (Column(SLICE_COLUMN, BIGINT), *self._columns)
         return spec, RowsInput(columns, self._ids, window_end=node.window_end)

@@ -48,6 +48,7 @@ class _DistinctState:
     keep_nulls: bool
     everything: bool
     calls: tuple[tuple[AggregateCall, str, str | None], ...]  # (call, output column, flag)
+    arguments: tuple[tuple[str, ...], ...]  # of each call the columns of its values, in its own order
 
     def table(self, key: tuple[Stored, ...]) -> StoredTable:
         """The state table."""
@@ -134,6 +135,8 @@ def plan_window_aggregate(planner: Planner, node: Node) -> Block:
     # Rows without a time are taken out with the late ones.
     blocks = planner.blocks(node.input, timeless=node.time.direct)
     late = None
+    if not node.time.direct:
+        blocks = [_with_time(block, node) for block in blocks]
     if node.time.direct:
         late = LateRows(
             operator=name,
@@ -154,6 +157,15 @@ def plan_window_aggregate(planner: Planner, node: Node) -> Block:
     keys = tuple(c.name for c in spec.keys)
     draft.run(name, spec, planner.stages.ship(blocks, shipped, keys, late))
     return result_of(name, node, weighted=False)
+
+
+def _with_time(block: Block, node: WindowAggregate) -> Block:
+    """The rows of a block that have a time: those behind a join need not, and belong to no window then."""
+    f = next(f for f in node.input.fields if f.id == node.slice_column)
+    if not f.nullable:
+        return block
+    missing = exp.Is(this=exp.paren(block.columns[f.id].copy()), expression=exp.Null())
+    return replace(block, where=(*block.where, exp.Not(this=missing)))
 
 
 def _plan(planner: Planner, node: WindowAggregate) -> AggregatePlan:
@@ -199,7 +211,7 @@ def _plan(planner: Planner, node: WindowAggregate) -> AggregatePlan:
         emit=_emit(node, grouping, finals),
         output=tuple(Column(f.id, f.type, f.nullable) for f in node.fields),
         watermark_sources=node.time.sources,
-        tick_us=node.time.tick_us,
+        tick_us=node.time.closes_us,
         distincts=tuple(
             DistinctSpec(
                 s.name, tuple(Column(f.name, f.type) for f in t.sub_key), tuple(f.name for f in t.value)
@@ -211,12 +223,10 @@ def _plan(planner: Planner, node: WindowAggregate) -> AggregatePlan:
                 (
                     output,
                     function_of(c).over_distinct(
-                        c,
-                        tuple(quote_identifier(v.name) for v, _ in s.values),
-                        flag and quote_identifier(flag),
+                        c, tuple(map(quote_identifier, arguments)), flag and quote_identifier(flag)
                     ),
                 )
-                for c, output, flag in s.calls
+                for (c, output, flag), arguments in zip(s.calls, s.arguments, strict=True)
             )
             for s in distinct
         ),
@@ -261,6 +271,7 @@ def _distinct_states(calls: list[AggregateCall], inside: Columns, names: Names) 
             (Stored(names.take(f"distinct_{column_hint(by_form[f][0])}"), by_form[f][1], f), by_form[f][0])
             for f in sort_forms(by_form)
         )
+        named = {s.meaning: s.name for s, _ in stored}
         for call in members:
             flag = None
             if call.filter is not None:
@@ -282,6 +293,7 @@ def _distinct_states(calls: list[AggregateCall], inside: Columns, names: Names) 
                 keep_nulls=keep_nulls,
                 everything=everything,
                 calls=tuple(outputs),
+                arguments=tuple(tuple(named[form_over(a, inside)] for a, _ in values_of(c)) for c in members),
             )
         )
     return tuple(states)
@@ -289,7 +301,8 @@ def _distinct_states(calls: list[AggregateCall], inside: Columns, names: Names) 
 
 def _emit(node: WindowAggregate, grouping: Grouping, finals: dict[str, str]) -> str:
     items = [(quote_identifier(name), f.id) for f, name in zip(node.keys, grouping.names, strict=True)]
-    items.append(('"window_start"', node.start.id))
+    if node.start is not None:
+        items.append(('"window_start"', node.start.id))
     items.append(('"window_end"', node.end.id))
     time = "window_end - INTERVAL 1 MILLISECOND"
     cast = " AT TIME ZONE 'UTC'" if node.window_time.type.kind is Kind.TIMESTAMPTZ else ""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlstream_planner.logical import (
+    Apply,
     Filter,
     Join,
     JoinKind,
@@ -47,7 +48,8 @@ def push_filters(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
     """Give each condition of WHERE and ON to the lowest join or side of a join that has its columns.
 
     What an inner join compares is then its own condition, whichever way it was written, and no row is kept that can't
-    be in the answer. A join that others read, too, keeps its rows for all of them.
+    be in the answer. A join that others read, too, keeps its rows for all of them. A condition that does not ask for the
+    value of a sub-query goes past it.
 
     >>> from sqlstream_planner.testing import logical
     >>> query = "SELECT x.a FROM t AS x, t AS y WHERE x.a = y.a AND x.c > 1 AND y.c < x.c"
@@ -76,10 +78,10 @@ def push_filters(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
 
 
 def _over_join(node: Node, shared: set[int]) -> bool:
-    """Whether a join that nothing else reads is below a node that only passes columns on."""
+    """Whether a join or a sub-query that nothing else reads is below a node that only passes columns on."""
     while isinstance(node, Filter | Project) and id(node) not in shared:
         node = node.input
-    return isinstance(node, Join) and id(node) not in shared
+    return isinstance(node, Join | Apply) and id(node) not in shared
 
 
 def _with_on(node: Join, shared: set[int]) -> Node:
@@ -116,6 +118,11 @@ def _filtered(node: Node, terms: Sequence[exp.Expr], shared: set[int]) -> Node:
                 above = [t for t in terms if not columns_of(t) <= plain.keys()]
                 inner = _filtered(node.input, [substitute(t, plain) for t in below], shared)
                 return _over(node.with_inputs((inner,)), above)
+            case Apply():
+                below = [t for t in terms if node.result.id not in columns_of(t)]
+                above = [t for t in terms if node.result.id in columns_of(t)]
+                rows = _filtered(node.input, below, shared)
+                return _over(node.with_inputs((rows, node.query)), above)
             case Join() if node.kind in (JoinKind.INNER, JoinKind.CROSS):
                 return _with_on(replace(node, condition=exp.and_(*_terms(node.condition), *terms)), shared)
             case Join():

@@ -10,10 +10,14 @@ from sqlglot import exp
 
 from sqlstream_planner.logical import (
     Apply,
+    AsOfJoin,
     ColumnId,
     Field,
     Fields,
     Join,
+    JoinKind,
+    LateralJoin,
+    LookupJoin,
     Node,
     Project,
     Sink,
@@ -42,14 +46,33 @@ def share_equal_subplans(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
             scan t (a, c, ts)
           [1]
     """
+    return _shared(roots, pairs=True)
+
+
+def share_all_but_pairs(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
+    """The same, but for all pairs of two relations: FROM t, u has its conditions in WHERE, and is what they make of it.
+
+    >>> from sqlstream_planner.testing import logical
+    >>> pairs = "SELECT x.a FROM t AS x, (SELECT a + 1 AS b FROM t) AS y"
+    >>> query = f"{pairs} WHERE x.a = b UNION ALL {pairs} WHERE x.a < b"
+    >>> logical(query, rules=(share_equal_subplans,)).count("cross join")
+    1
+    >>> logical(query, rules=(share_all_but_pairs,)).count("cross join")
+    2
+    """
+    return _shared(roots, pairs=False)
+
+
+def _shared(roots: tuple[Sink, ...], *, pairs: bool) -> tuple[Sink, ...]:
     shared: dict[object, Node] = {}
     made: dict[int, Node] = {}
     for node in walk(roots):
         inputs = _disambiguated(node, tuple(made[id(i)] for i in node.inputs))
         renamed = _renamed(node, inputs)
-        made[id(node)] = (
-            renamed if isinstance(node, Sink) else shared.setdefault(_structure(renamed), renamed)
+        apart = isinstance(node, Sink) or (
+            not pairs and isinstance(node, Join) and node.kind is JoinKind.CROSS
         )
+        made[id(node)] = renamed if apart else shared.setdefault(_structure(renamed), renamed)
     return tuple(root for root in (made[id(r)] for r in roots) if isinstance(root, Sink))
 
 
@@ -57,7 +80,7 @@ def _disambiguated(node: Node, inputs: tuple[Node, ...]) -> tuple[Node, ...]:
     """The inputs, columns under the ids that they had where others would not do: in a Join of a relation with itself,
     around a sub-query, which names them deep inside, and there, where they would have the ids of the rows around it.
     """
-    if not isinstance(node, Join | Apply):
+    if not isinstance(node, Join | AsOfJoin | LookupJoin | Apply | LateralJoin):
         return tuple(
             _under(after, before.fields) if _reads_around(node, before, after) else after
             for before, after in zip(node.inputs, inputs, strict=True)
@@ -65,7 +88,7 @@ def _disambiguated(node: Node, inputs: tuple[Node, ...]) -> tuple[Node, ...]:
     found: list[Node] = []
     for before, after in zip(node.inputs, inputs, strict=True):
         taken = {f.id for i in found for f in i.fields}
-        if isinstance(node, Apply) or any(f.id in taken for f in after.fields):
+        if isinstance(node, Apply | LateralJoin) or any(f.id in taken for f in after.fields):
             after = _under(after, before.fields)
         found.append(after)
     return tuple(found)
@@ -119,7 +142,7 @@ def _value(value: Any, positions: Mapping[str, str]) -> object:
     if isinstance(value, ColumnId):
         return positions.get(value, value)
     if isinstance(value, Field):
-        return str(value.type), value.nullable, repr(value.time), repr(value.window)
+        return str(value.type), value.nullable, repr(value.time), repr(value.window), value.orders
     if isinstance(value, tuple):
         return tuple(_value(v, positions) for v in value)
     if isinstance(value, Part):

@@ -16,6 +16,7 @@ from sqlstream_planner.logical import (
     Node,
     Project,
     Scan,
+    SessionAggregate,
     SetOperation,
     Sink,
     SuppressUntilClose,
@@ -56,7 +57,7 @@ def _wanted(node: Node, own: set[str]) -> list[set[str]]:
             # Columns are matched by position (and rows compared as a whole), so branches keep all of them.
             wanted = bool(own & {f.id for f in node.fields}) or not own or not node.is_union_all
             return [{f.id for f in b.fields} if wanted else set() for b in node.branches]
-        case Project() | Aggregate() | WindowAggregate():
+        case Project() | Aggregate() | WindowAggregate() | SessionAggregate():
             return [read]
         case GroupAggregate():
             if node.expiry is None:

@@ -9,11 +9,14 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import Kind
 from sqlstream_planner.logical import (
+    IntervalJoin,
     Node,
     Project,
     RegularJoin,
     Scan,
+    SessionWindows,
     Sink,
+    TemporalJoin,
     TopN,
     column,
     columns_of,
@@ -52,10 +55,14 @@ def prune_columns(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
             return replace(node, fields=tuple(f for f, _ in kept), items=tuple(e for _, e in kept))
         if isinstance(node, TopN) and node.rank is not None:
             return node if node.rank.id in own else replace(node, rank=None)
-        if isinstance(node, RegularJoin):
+        if isinstance(node, RegularJoin | IntervalJoin | TemporalJoin):
             # What is joined is kept: only what is read behind the join, and what it compares.
-            read = own.union(*(columns_of(e) for e in node.expressions()))
+            read = own.union(*(columns_of(e) for e in node.expressions()), node.references())
             return node.with_inputs(tuple(_narrowed(side, read) for side in node.inputs))
+        if isinstance(node, SessionWindows):
+            # The same of rows that wait for their session to close.
+            read = own.union(node.references())
+            return replace(node, input=_narrowed(node.input, read))
         if isinstance(node, Scan):
             return _pruned_scan(node, own, paths)
         return node

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.spec import WindowSpec
+from sqlstream_operators.plan.spec import WindowKind, WindowSpec
 from sqlstream_operators.plan.types import TIMESTAMP, Kind, SqlType
 from sqlstream_planner.diagnostics import not_run_yet
 from sqlstream_planner.logical import (
@@ -49,7 +50,7 @@ def aggregates(node: Node, streaming: Streaming) -> Node | None:
     if not isinstance(node, Aggregate):
         return None
     meaning = streaming.meaning(node)
-    window = _window_of(node)
+    window = windowed(node)
     if window is None:
         return GroupAggregate(
             node.input,
@@ -66,9 +67,11 @@ def aggregates(node: Node, streaming: Streaming) -> Node | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Windowed:
+class Windowed:
     """An Aggregate over windows: `marker` is of the first of the keys at `bounds`, `rows` its input with `end`, the
     column that has the window's end.
+
+    Keys at `bounds` follow from the end. Of a session the start does not: it is a key like others.
     """
 
     node: Aggregate
@@ -79,10 +82,12 @@ class _Windowed:
 
     @property
     def window(self) -> WindowSpec:
+        """The window."""
         return self.marker.window
 
     @property
     def after(self) -> EventTime:
+        """The event time of the window's results."""
         return replace(self.marker.time, direct=False)
 
     def bound(self, role: str) -> Field:
@@ -93,25 +98,28 @@ class _Windowed:
                 return key
         type_ = self._time_type() if role == "time" else TIMESTAMP
         mark = WindowColumn(role, self.window, self.after)
-        time = self.after if role == "time" else None
+        time = mark.event_time if role == "time" else None
         return Field(f"{keys[0].id}.{role}", f"window_{role}", type_, False, time, mark)
 
     def _time_type(self) -> SqlType:
         times = [f.type for f in self.rows.fields if f.window is not None and f.window.role == "time"]
         return times[-1] if times else TIMESTAMP
 
-    def result(self, node: Node, columns: dict[str, exp.Expr]) -> Node:
-        """The Aggregate's columns from those of the operator; `columns` are bounds by their roles."""
+    def result(
+        self, node: Node, columns: dict[str, exp.Expr], keys: Mapping[str, exp.Expr] | None = None
+    ) -> Node:
+        """The Aggregate's columns from those of the operator: `columns` are bounds by role, `keys` others by id."""
         items = []
         for f in self.node.fields:
             bound = f.window is not None and f.id in {self.node.keys[i].id for i in self.bounds}
-            items.append(columns[f.window.role] if bound and f.window is not None else column(f.id))
+            other = (keys or {}).get(f.id, column(f.id))
+            items.append(columns[f.window.role] if bound and f.window is not None else other)
         return Project(node, self.node.fields, tuple(items))
 
 
-def _window_of(node: Aggregate) -> _Windowed | None:
+def windowed(node: Aggregate) -> Windowed | None:
     """The window that an Aggregate is over: that of its first key that is a bound of one."""
-    bounds = tuple(i for i, key in enumerate(node.keys) if key.window is not None)
+    bounds = tuple(i for i, key in enumerate(node.keys) if key.window is not None and _follows(key.window))
     if not bounds:
         return None
     read = node.key_expressions[bounds[0]].unnest()
@@ -120,29 +128,36 @@ def _window_of(node: Aggregate) -> _Windowed | None:
     same = [x for x in node.input.fields if x.window is not None and x.window.window == f.window.window]
     for x in same:
         if x.window is not None and x.window.role == "end":
-            return _Windowed(node, f.window, bounds, node.input, ColumnId(x.id))
+            return Windowed(node, f.window, bounds, node.input, ColumnId(x.id))
     shift = 1_000 if f.window.role == "time" else f.window.window.size_us
     end = Field(f"{f.id}.end", "window_end", TIMESTAMP, False, window=replace(f.window, role="end"))
     microseconds = exp.Interval(this=exp.Literal.string(str(shift)), unit=exp.Var(this="MICROSECOND"))
     expression = exp.Add(this=column(f.id), expression=microseconds)
     columns = (*(column(x.id) for x in node.input.fields), expression)
-    return _Windowed(
+    return Windowed(
         node, f.window, bounds, Project(node.input, (*node.input.fields, end), columns), ColumnId(end.id)
     )
 
 
 def _plain(
-    windowed: _Windowed,
+    over: Windowed,
 ) -> tuple[tuple[Field, ...], tuple[exp.Expr, ...], tuple[tuple[int, ...], ...]]:
     """The keys that are no bounds of the window, their expressions, and the grouping sets over them."""
-    node, first = windowed.node, len(windowed.bounds)
-    sets = tuple(tuple(i - first for i in chosen if i >= first) for chosen in node.sets)
-    return node.keys[first:], node.key_expressions[first:], sets
+    node = over.node
+    plain = [i for i in range(len(node.keys)) if i not in over.bounds]
+    number = {i: n for n, i in enumerate(plain)}
+    sets = tuple(tuple(number[i] for i in chosen if i in number) for chosen in node.sets)
+    return tuple(node.keys[i] for i in plain), tuple(node.key_expressions[i] for i in plain), sets
 
 
-def _given_once(windowed: _Windowed, meaning: Node) -> Node:
+def _follows(bound: WindowColumn) -> bool:
+    """Whether a window's end tells this bound of it."""
+    return bound.role != "start" or bound.window.kind is not WindowKind.SESSION
+
+
+def _given_once(over: Windowed, meaning: Node) -> Node:
     """The groups of each window, given once, when it closes."""
-    node = windowed.node
+    node = over.node
     for call in node.calls:
         if len({descending for _, descending, _ in call.order_by}) > 1:
             not_run_yet(
@@ -150,53 +165,51 @@ def _given_once(windowed: _Windowed, meaning: Node) -> Node:
                 "ORDER BY with both ASC and DESC inside an aggregate of a window",
                 "it can with EMIT CHANGES, and in a GROUP BY without a window",
             )
-    keys, expressions, sets = _plain(windowed)
-    start, end, time = (windowed.bound(role) for role in ("start", "end", "time"))
+    keys, expressions, sets = _plain(over)
+    start, end, time = (over.bound(role) for role in ("start", "end", "time"))
     aggregate = WindowAggregate(
-        input=windowed.rows,
-        window=replace(windowed.window, shared_slices=False),
-        slice_column=windowed.end,
-        time=windowed.marker.time,
-        time_column=time_column(windowed.rows.fields),
+        input=over.rows,
+        window=replace(over.window, shared_slices=False),
+        slice_column=over.end,
+        time=over.marker.time,
+        time_column=time_column(over.rows.fields),
         keys=keys,
         key_expressions=expressions,
         sets=sets,
         grouping=node.grouping,
         calls=node.calls,
-        start=start,
+        start=start if over.window.kind is not WindowKind.SESSION else None,
         end=end,
         window_time=time,
         meaning=meaning,
     )
-    return windowed.result(
-        aggregate, {"start": column(start.id), "end": column(end.id), "time": column(time.id)}
-    )
+    return over.result(aggregate, {"start": column(start.id), "end": column(end.id), "time": column(time.id)})
 
 
-def _kept_up_to_date(windowed: _Windowed, meaning: Node) -> Node:
+def _kept_up_to_date(over: Windowed, meaning: Node) -> Node:
     """The groups of each window, kept up to date, by the window's end as the first key."""
-    node = windowed.node
-    end = windowed.bound("end")
-    keys, expressions, sets = _plain(windowed)
+    node = over.node
+    end = over.bound("end")
+    keys, expressions, sets = _plain(over)
     grouped = GroupAggregate(
-        windowed.rows,
+        over.rows,
         (end, *(replace(k, time=None) for k in keys)),
-        (column(windowed.end), *expressions),
+        (column(over.end), *expressions),
         tuple((0, *(i + 1 for i in chosen)) for chosen in sets),
         node.grouping,
         node.calls,
         meaning,
-        GroupExpiry(0, windowed.marker.time, node.emission.lateness_us),
+        GroupExpiry(0, over.marker.time, node.emission.lateness_us),
     )
     given: Node = grouped
     if not node.emission.changes:
-        given = SuppressUntilClose(grouped, windowed.window, meaning)
+        given = SuppressUntilClose(grouped, over.window, meaning)
     us = f'epoch_us("{end.id}")'
-    maker = "make_timestamptz" if windowed.bound("time").type.kind is Kind.TIMESTAMPTZ else "make_timestamp"
-    return windowed.result(
+    maker = "make_timestamptz" if over.bound("time").type.kind is Kind.TIMESTAMPTZ else "make_timestamp"
+    return over.result(
         given,
         {
-            "start": raw(f"make_timestamp({start_of(windowed.window, us)})"),
+            "start": raw(f"make_timestamp({start_of(over.window, us)})"),
             "end": column(end.id),
             "time": raw(f"{maker}({us} - 1000)"),
         },

@@ -73,7 +73,7 @@ def _resolved(root: Sink, streaming: Streaming) -> Sink:
                 return replace(root, input=ChangelogNormalize(root.input, chosen, meaning, root.ttl_us))
             ties = tuple(ColumnId(f.id) for f in root.fields)
             rank = WindowCall(Field(f"{chosen[0]}.rank", "rank", BIGINT, False), "row_number")
-            ranked = OverWindow(meaning, chosen, (), rank, ties)
+            ranked = OverWindow(meaning, chosen, (), (rank,), ties)
             top = TopN(root.input, chosen, (), "row_number", 1, 0, None, ties, ranked, ttl_us=root.ttl_us)
             return replace(root, input=top)
 

@@ -7,9 +7,14 @@ from sqlstream_planner.logical import (
     ChangelogNormalize,
     EmitOnClose,
     GroupAggregate,
+    IntervalJoin,
+    JoinKind,
     Node,
-    OverWindow,
+    Over,
+    RegularJoin,
     Scan,
+    SessionAggregate,
+    SessionWindows,
     SuppressUntilClose,
     TopN,
     WindowAggregate,
@@ -31,15 +36,16 @@ def emit_on_close(node: Node, streaming: Streaming) -> Node | None:
 
 def _check(emit: EmitOnClose, changes: Changes) -> None:
     nodes = walk((emit.input,))
-    ranks = [n for n in nodes if isinstance(n, OverWindow | TopN) and _in_window(n)]
-    final = [
-        n
-        for n in ranks
-        if (isinstance(n, TopN) and n.window_end is not None)
-        or (isinstance(n, OverWindow) and not n.emission.changes and not changes(n.input))
-    ]
-    if not final and not any(isinstance(n, WindowAggregate | SuppressUntilClose) for n in nodes):
-        ranked = any(isinstance(n, OverWindow) or (isinstance(n, TopN) and n.rank is not None) for n in nodes)
+    ranks = [n for n in nodes if isinstance(n, TopN) and _in_window(n)]
+    final = [n for n in ranks if n.window_end is not None]
+    closing = any(
+        isinstance(n, WindowAggregate | SuppressUntilClose | IntervalJoin)
+        or (isinstance(n, SessionWindows | SessionAggregate) and not n.early)
+        or (isinstance(n, Over) and n.closing is not None)
+        for n in nodes
+    )
+    if not final and not closing:
+        ranked = any(isinstance(n, Over) or (isinstance(n, TopN) and n.rank is not None) for n in nodes)
         refuse(
             emit.at,
             "SQL065",
@@ -58,7 +64,8 @@ def _check(emit: EmitOnClose, changes: Changes) -> None:
             "SQL065",
             "EMIT ON WINDOW CLOSE, but the result changes after windows have closed",
             notes=(
-                "outside of the window something is kept up to date: an aggregate, a rank, DISTINCT or a LIMIT",
+                "outside of the window something is kept up to date: an aggregate, a rank, DISTINCT, a LIMIT, or an outer "
+                "join whose rows wait for no partner",
             ),
             help="leave EMIT ON WINDOW CLOSE out, or put it behind the sub-query that aggregates in windows",
         )
@@ -76,7 +83,7 @@ def _outside_windows(node: Node) -> list[Node]:
     return list(found.values())
 
 
-def _in_window(rank: OverWindow | TopN) -> bool:
+def _in_window(rank: TopN) -> bool:
     ends = {f.id for f in rank.input.fields if f.window is not None and f.window.role == "end"}
     return bool(ends & set(rank.partition))
 
@@ -87,8 +94,15 @@ def _updates(node: Node, changes: Changes) -> bool:
             return changes(node)
         case TopN():
             return node.window_end is None
-        case OverWindow() | ChangelogNormalize():
+        case Over():
+            return node.closing is None
+        case ChangelogNormalize():
             return True
+        case RegularJoin():
+            # A row without a partner is taken back when one comes, however long the window has been closed.
+            return node.kind not in (JoinKind.INNER, JoinKind.SEMI)
+        case SessionWindows() | SessionAggregate():
+            return node.early
         case Scan():
             return node.changelog
     return False

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.logical import Node, rebuild
 from sqlstream_planner.properties.changelog import Changes
+from sqlstream_planner.properties.timed_columns import TimedColumns
 from sqlstream_planner.properties.unique_keys import UniqueKeys
 from sqlstream_planner.rules.rule import Roots, Rule
 
@@ -18,6 +19,7 @@ class Streaming:
 
     changes: Changes = field(default_factory=Changes)
     keys: UniqueKeys = field(default_factory=UniqueKeys)
+    timed: TimedColumns = field(default_factory=TimedColumns)
     _made_of: dict[int, tuple[Node, Node]] = field(default_factory=dict)
 
     def meaning(self, node: Node) -> Node:

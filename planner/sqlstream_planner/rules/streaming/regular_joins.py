@@ -31,28 +31,33 @@ def regular_joins(node: Node, streaming: Streaming) -> Node | None:
     """
     if not isinstance(node, Join):
         return None
-    keys: list[EqualKey] = []
-    rest: list[exp.Expr] = []
-    for term in conjuncts(node.condition) if node.condition is not None else []:
-        key = _key(term, node.left.fields, node.right.fields)
-        if key is None:
-            rest.append(term)
-        elif key not in keys:
-            keys.append(key)
+    keys, condition = keys_and_rest(node)
     kind = JoinKind.INNER if node.kind is JoinKind.CROSS else node.kind
-    condition = exp.and_(*rest) if rest else None
     return RegularJoin(
         node.left,
         node.right,
         kind,
-        tuple(keys),
+        keys,
         condition,
         streaming.meaning(node),
         node.ttl_us if keys else None,
     )
 
 
-def _key(term: exp.Expr, left: Fields, right: Fields) -> EqualKey | None:
+def keys_and_rest(node: Join) -> tuple[tuple[EqualKey, ...], exp.Expr | None]:
+    """What the condition of a join says to be equal, by which rows can be kept, and the rest of it."""
+    keys: list[EqualKey] = []
+    rest: list[exp.Expr] = []
+    for term in conjuncts(node.condition) if node.condition is not None else []:
+        key = equal_key(term, node.left.fields, node.right.fields)
+        if key is None:
+            rest.append(term)
+        elif key not in keys:
+            keys.append(key)
+    return tuple(keys), exp.and_(*rest) if rest else None
+
+
+def equal_key(term: exp.Expr, left: Fields, right: Fields) -> EqualKey | None:
     """The two sides of an equality between the sides of a join, if rows can be kept by them."""
     bare = term.unnest()
     if not isinstance(bare, exp.EQ):

@@ -11,7 +11,10 @@ from sqlstream_planner.logical import (
     GroupAggregate,
     JoinKind,
     Node,
+    Over,
     RegularJoin,
+    SessionAggregate,
+    SessionWindows,
     Sink,
     TopN,
     WindowFunction,
@@ -135,7 +138,9 @@ class _ChangesByQuery(Analysis[bool]):
     def of(self, node: Node) -> bool:
         if not self._changes(node):
             return False
-        return isinstance(node, GroupAggregate | TopN | RegularJoin) or any(self(i) for i in node.inputs)
+        return isinstance(
+            node, GroupAggregate | TopN | Over | RegularJoin | SessionWindows | SessionAggregate
+        ) or any(self(i) for i in node.inputs)
 
 
 class _ChangesAnytime(Analysis[bool]):
@@ -152,7 +157,7 @@ class _ChangesAnytime(Analysis[bool]):
             windows = {f.id for f in node.input.fields if f.window is not None and f.window.role == "end"}
             if not windows & set(node.partition):
                 return True
-        if isinstance(node, GroupAggregate) and node.expiry is None:
+        if isinstance(node, Over) or (isinstance(node, GroupAggregate) and node.expiry is None):
             return True
         return any(self(i) for i in node.inputs)
 
@@ -160,7 +165,9 @@ class _ChangesAnytime(Analysis[bool]):
 def _why(node: Node, changes: Changes) -> str:
     """Which part of the query makes rows change, for people."""
     below: Node = node
-    while not isinstance(below, GroupAggregate | TopN | ChangelogNormalize):
+    while not isinstance(below, GroupAggregate | TopN | Over | ChangelogNormalize):
+        if isinstance(below, SessionWindows | SessionAggregate):
+            return _EARLY
         if isinstance(below, RegularJoin) and below.kind not in (JoinKind.INNER, JoinKind.SEMI):
             return f"a row of the {below.kind} JOIN without a partner is taken back when one comes"
         changing = [i for i in below.inputs if len(below.inputs) == 1 or changes(i)]
@@ -173,4 +180,6 @@ def _why(node: Node, changes: Changes) -> str:
         return "an aggregate without a window changes with every row" if below.calls else "its input changes"
     if isinstance(below, TopN):
         return "a row leaves the first few when a better one comes"
+    if isinstance(below, Over):
+        return f"{below.calls[0].name.upper()} OVER of a row changes when others come beside it"
     return "its source gives changes"

@@ -10,6 +10,7 @@ from sqlstream_planner.logical import (
     Filter,
     Node,
     OrderLimit,
+    Over,
     OverWindow,
     Project,
     TopN,
@@ -26,9 +27,10 @@ def top_n(node: Node, streaming: Streaming) -> Node | None:
     Ranks by a window's end are given once, when the window closes, where the rows stay and EMIT CHANGES does not say
     otherwise.
 
+    >>> from sqlstream_planner.rules.streaming.over import over
     >>> from sqlstream_planner.testing import logical, streaming
     >>> ranked = "SELECT a, ROW_NUMBER() OVER (PARTITION BY a ORDER BY c DESC) AS rn FROM t"
-    >>> print(logical(f"SELECT a FROM ({ranked}) WHERE rn <= 3", rules=streaming(top_n)))
+    >>> print(logical(f"SELECT a FROM ({ranked}) WHERE rn <= 3", rules=streaming(over, top_n)))
     sink result
       project a = a
         top 1 to 3 of row_number by a order c desc
@@ -50,9 +52,13 @@ def _bounded(node: Filter, streaming: Streaming) -> Node | None:
         path.append(below)
         below = below.input
     # A filter between would have left rows out after they were ranked: the rank does not say how many are kept.
-    if not isinstance(below, OverWindow) or below.call.name not in RANK_FUNCTIONS:
+    if not isinstance(below, Over) or len(below.calls) != 1 or below.calls[0].name not in RANK_FUNCTIONS:
         return None
-    name = below.call.field.id
+    assert isinstance(below.meaning, OverWindow)
+    if below.closing is not None and below.meaning.waits_for_time:
+        # Nobody had said so when it was settled what is given early: it waits for the watermark.
+        return None
+    name = below.calls[0].field.id
     for step in reversed(path):
         names = [
             f.id
@@ -71,21 +77,23 @@ def _bounded(node: Filter, streaming: Streaming) -> Node | None:
     return Filter(made, exp.and_(*rest, copy=False)) if rest else made
 
 
-def _top(over: OverWindow, low: int, high: int, streaming: Streaming) -> TopN:
+def _top(over: Over, low: int, high: int, streaming: Streaming) -> TopN:
+    assert isinstance(over.meaning, OverWindow)
+    [call] = over.calls
     by_id = {f.id: f for f in over.input.fields}
     ends = [id_ for id_ in over.partition if (w := by_id[id_].window) is not None and w.role == "end"]
-    once = bool(ends) and not over.emission.changes and not streaming.changes(over.input)
+    once = bool(ends) and not over.meaning.emission.changes and not streaming.changes(over.input)
     mark = by_id[ends[0]].window if once else None
     return TopN(
         over.input,
         over.partition,
         over.order,
-        over.call.name,
+        call.name,
         max(0, high - low + 1),
         low - 1,
-        over.call.field,
-        over.ties or (),
-        streaming.meaning(over),
+        call.field,
+        over.ties,
+        over.meaning,
         window_end=ends[0] if mark is not None else None,
         time=mark.time if mark is not None else None,
         ttl_us=over.ttl_us if mark is None and over.partition else None,

@@ -235,13 +235,33 @@ def json_object(p: SqlStreamParser) -> exp.Expr:
     return p.call("JSON_OBJECT", *arguments)
 
 
-def refuse_json_aggregate(p: SqlStreamParser, name: str) -> NoReturn:
-    """JSON_ARRAYAGG and JSON_OBJECTAGG, whose arguments have a grammar of their own, are refused by name."""
-    from sqlstream_planner.sql.dialect.parser import SqlSyntaxError
+def json_arrayagg(p: SqlStreamParser) -> exp.Expr:
+    """JSON_ARRAYAGG(x [ORDER BY y] [ABSENT ON NULL | NULL ON NULL]): without NULLs where nothing is said."""
+    distinct = p.take("DISTINCT")
+    value = p.expression_here("a value")
+    argument: exp.Expr = exp.Distinct(expressions=[value]) if distinct else value
+    order = p._parse_order(this=argument)
+    call = p.call("JSON_GROUP_ARRAY", order or argument)
+    if p.take("NULL", "ON", "NULL"):
+        return call
+    p.take("ABSENT", "ON", "NULL")
+    return _without_nulls(p, call, value)
 
-    instead = "CAST(to_json(ARRAY_AGG(x)) AS VARCHAR) gives the values as a JSON array"
-    if name == "JSON_OBJECTAGG":
-        instead = "CAST(to_json(ARRAY_AGG({'key': k, 'value': v})) AS VARCHAR) gives an array of the pairs"
-    at = p._tokens[p._index - 2]
-    message = f"the aggregate {name} can't be run yet"
-    raise SqlSyntaxError(message, at.start, at.end + 1, help=instead, code="SQL100")
+
+def json_objectagg(p: SqlStreamParser) -> exp.Expr:
+    """JSON_OBJECTAGG([KEY] k VALUE v [NULL ON NULL | ABSENT ON NULL]): with NULLs where nothing is said."""
+    p.take("KEY")
+    key = p.expression_here("a key")
+    if not p.take("VALUE") and not p.take(":"):
+        p.expect(",")
+    value = p.expression_here("a value")
+    call = p.call("JSON_GROUP_OBJECT", key, value)
+    if p.take("ABSENT", "ON", "NULL"):
+        return _without_nulls(p, call, value)
+    p.take("NULL", "ON", "NULL")
+    return call
+
+
+def _without_nulls(p: SqlStreamParser, call: exp.Expr, value: exp.Expr) -> exp.Expr:
+    there = exp.Not(this=exp.Is(this=exp.paren(value), expression=exp.Null()))
+    return p.expression(exp.Filter(this=call, expression=exp.Where(this=there)))

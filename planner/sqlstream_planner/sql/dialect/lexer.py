@@ -52,6 +52,7 @@ class SqlStreamTokenizer(DuckDB.Tokenizer):
             and word not in ("<->", "<<->>", "-|-", "SQL SECURITY", "STRAIGHT_JOIN", "CONNECT BY")
         },
         "BYTES": TokenType.VARBINARY,
+        "MATCH_CONDITION": TokenType.MATCH_CONDITION,
         "MATCH_RECOGNIZE": TokenType.MATCH_RECOGNIZE,
         "TIMESTAMP_LTZ": TokenType.TIMESTAMPLTZ,
     }

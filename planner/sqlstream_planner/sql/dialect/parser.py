@@ -62,6 +62,7 @@ class SqlStreamParser(DuckDBParser):
         "LEAD": exp.Lead.from_arg_list,
         "LAG": exp.Lag.from_arg_list,
     }
+    ID_VAR_TOKENS: ClassVar[set[TokenType]] = DuckDBParser.ID_VAR_TOKENS | {TokenType.MATCH_CONDITION}
     FUNC_TOKENS: ClassVar[set[TokenType]] = DuckDBParser.FUNC_TOKENS | {TokenType.SESSION}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[[Any], Any]]] = {
         "CAST": lambda self: self._parse_cast(True),
@@ -83,8 +84,8 @@ class SqlStreamParser(DuckDBParser):
         "JSON_QUERY": lambda self: calls.json_path_call(self, "JSON_QUERY"),
         "JSON_EXISTS": lambda self: calls.json_path_call(self, "JSON_EXISTS"),
         "JSON_OBJECT": lambda self: calls.json_object(self),
-        "JSON_ARRAYAGG": lambda self: calls.refuse_json_aggregate(self, "JSON_ARRAYAGG"),
-        "JSON_OBJECTAGG": lambda self: calls.refuse_json_aggregate(self, "JSON_OBJECTAGG"),
+        "JSON_ARRAYAGG": lambda self: calls.json_arrayagg(self),
+        "JSON_OBJECTAGG": lambda self: calls.json_objectagg(self),
     }
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[[Any], Any]]] = {
         **{name: DuckDBParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE", "@")},

@@ -9,7 +9,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from sqlstream_operators.plan.types import SqlType
 from sqlstream_planner.diagnostics import Span
-from sqlstream_planner.expressions.datatypes import sql_type_of
+from sqlstream_planner.expressions.datatypes import exact_type, seconds_digits, sql_type_of
 from sqlstream_planner.expressions.problems import TypeProblem
 from sqlstream_planner.sql.dialect import SqlSyntaxError, range_of
 from sqlstream_planner.sql.statement_reader.cursor import Cursor, dotted
@@ -126,7 +126,7 @@ class TableReader:
             p.fail_here(f"a type, or AS and an expression, for column `{name}`")
         data_type = p.data_type(f"a type for column `{name}`")
         type_ = self._type(data_type, start)
-        precision = _precision(data_type) if type_.is_timestamp else None
+        precision = seconds_digits(data_type) if type_.is_timestamp else None
         nullable = True
         key: str | None = None
         virtual = False
@@ -152,7 +152,8 @@ class TableReader:
             p.fail_at_token(p._curr or None, f"expected a comma or `)` after column `{name}`")
         if key is not None:
             return MetadataColumn(name, type_, nullable, precision, key, virtual, span)
-        return PhysicalColumn(name, type_, nullable, precision, span)
+        exact = None if type_.is_timestamp else exact_type(data_type)
+        return PhysicalColumn(name, type_, nullable, precision, span, exact if exact != str(type_) else None)
 
     def _type(self, node: exp.DataType, start: int) -> SqlType:
         try:
@@ -249,7 +250,3 @@ class _TableBody:
         self.watermark: Watermark | None = None
         self.primary_key: PrimaryKey | None = None
         self.started = False
-
-
-def _precision(node: exp.DataType) -> int | None:
-    return int(node.expressions[0].name) if node.expressions else None

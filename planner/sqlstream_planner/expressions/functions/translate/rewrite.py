@@ -193,8 +193,9 @@ def _rewrite(node: exp.Expr, type_of: TypeOf | None) -> exp.Expr:
     if isinstance(node, exp.IgnoreNulls | exp.RespectNulls) and not isinstance(node.parent, exp.Window):
         return _nulls(node, type_of)
     if isinstance(node, exp.FirstValue | exp.LastValue) and not isinstance(node.parent, exp.Window):
-        name = "first_value" if isinstance(node, exp.FirstValue) else "last_value"
-        return _apply(node, WrittenCall(name, (node.this,)), type_of)
+        whole = written_call(node)
+        assert whole is not None
+        return _apply(node, whole, type_of)
     if not isinstance(node, exp.Anonymous) or isinstance(node.parent, exp.Dot):
         return node
     for argument in node.expressions:

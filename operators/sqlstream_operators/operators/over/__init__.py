@@ -1,0 +1,1 @@
+"""OVER: functions of each row over the rows around it."""

@@ -1,0 +1,12 @@
+-- TPC-H q13, customer distribution.
+{% include 'tpch.sql' %}
+{% from 'tpch.sql' import answer %}
+
+{{ answer('customer_orders') }}
+SELECT c_count, COUNT(*) AS custdist
+FROM (
+  SELECT c_custkey, COUNT(o_orderkey)
+  FROM customer LEFT OUTER JOIN orders ON c_custkey = o_custkey AND o_comment NOT LIKE '%special%requests%'
+  GROUP BY c_custkey
+) AS c_orders (c_custkey, c_count)
+GROUP BY c_count;

@@ -1,0 +1,259 @@
+"""FOR SYSTEM_TIME AS OF and ASOF JOIN: each row beside the one of a table that is the newest at its time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from sqlstream_planner.bind.joins import KINDS, Item, check_names, column_in
+from sqlstream_planner.bind.scope import Scope
+from sqlstream_planner.bind.versions import versioned
+from sqlstream_planner.logical import (
+    AsOfJoin,
+    ColumnId,
+    Equality,
+    Field,
+    JoinKind,
+    Node,
+    column,
+    columns_of,
+)
+from sqlstream_planner.logical.expressions import conjuncts
+
+#: By a comparison, the same the other way round.
+_SWAPPED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.GTE: exp.LTE,
+    exp.GT: exp.LT,
+    exp.LTE: exp.GTE,
+    exp.LT: exp.GT,
+}
+_VERSIONED = (
+    "declare PRIMARY KEY (…) NOT ENFORCED and a WATERMARK for its event time, keep the last row of each key in a view "
+    "(QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC) = 1), or write ASOF JOIN"
+)
+
+
+def is_asof(join: exp.Join) -> bool:
+    """Whether a join is an ASOF JOIN."""
+    return str(join.args.get("method") or "").upper() == "ASOF"
+
+
+# ------------------------------------------------------------------------------------- FOR SYSTEM_TIME AS OF
+
+
+def bind_temporal_join(join: exp.Join, version: exp.Expr, left: Item, right: Item) -> Item:
+    """`JOIN r FOR SYSTEM_TIME AS OF l.ts ON l.k = r.k`: beside the version of `r` that is valid at `l.ts`.
+
+    Raises DiagnosticError.
+    """
+    context = left.scope.context
+    kind = one_row_kind(join, left.scope, "JOIN … FOR SYSTEM_TIME AS OF")
+    left_time = _left_time(version, left.scope)
+    table = versioned(context, right.node)
+    name = next((r.alias for r in right.scope.relations if r.alias), "this")
+    if table is None:
+        context.fail(
+            join.this,
+            "SQL080",
+            f"of `{name}` it is not known which row was valid when",
+            notes=(
+                "that takes a key, and an event time from which each row of a key takes the place of the one before",
+            ),
+            help=_VERSIONED,
+        )
+    terms = on_terms(join, left, right)
+    keys: dict[str, Equality] = {}
+    rest: list[exp.Expr] = []
+    for term in terms:
+        found = _equality(term, left.node, right.node)
+        compared = found.right.unnest().name if found is not None and _is_column(found.right) else None
+        if found is not None and compared in table.key and compared not in keys:
+            keys[compared] = found
+        else:
+            rest.append(term)
+    missing = [f for f in table.node.fields if f.id in table.key and f.id not in keys]
+    if missing:
+        context.fail(
+            join,
+            "SQL082",
+            f"the rows of `{name}` are by {', '.join(f'`{f.name}`' for f in missing)}, which ON compares with nothing",
+            help=f"write ON … = {name}.{missing[0].name}: at a time there is one row of each key",
+        )
+    node = AsOfJoin(
+        left.node,
+        table.node,
+        kind,
+        tuple(keys[id_] for id_ in table.key),
+        left_time,
+        table.time,
+        strict=False,
+        latest=table.latest,
+        gone=table.gone,
+        condition=exp.and_(*rest) if rest else None,
+        at=context.span(join),
+    )
+    return joined_item(join, node, left, right)
+
+
+def _left_time(version: exp.Expr, scope: Scope) -> ColumnId:
+    """The event-time column of the left that FOR SYSTEM_TIME AS OF names."""
+    context = scope.context
+    time = version.expression
+    if version.name.upper() != "TIMESTAMP" or str(version.args.get("kind")).upper() != "AS OF":
+        context.unsupported(
+            version, "FOR SYSTEM_TIME but AS OF a time", help="write FOR SYSTEM_TIME AS OF l.ts"
+        )
+    resolved = scope.resolve(time)
+    f = scope.by_id(resolved.name) if isinstance(resolved, exp.Column) else None
+    if f is None or f.time is None:
+        context.fail(
+            time,
+            "SQL081",
+            "FOR SYSTEM_TIME AS OF goes by an event-time column of the rows before JOIN",
+            notes=() if f is None else (f"`{f.name}` has no watermark",),
+            help="declare WATERMARK FOR ts AS … in that table, and write FOR SYSTEM_TIME AS OF l.ts",
+        )
+    return ColumnId(f.id)
+
+
+# -------------------------------------------------------------------------------------------------- ASOF JOIN
+
+
+def bind_asof_join(join: exp.Join, left: Item, right: Item) -> Item:
+    """`ASOF JOIN r ON l.k = r.k AND l.ts >= r.ts`, or with MATCH_CONDITION (l.ts >= r.ts). Raises DiagnosticError."""
+    context = left.scope.context
+    kind = one_row_kind(join, left.scope, "ASOF JOIN")
+    matched = join.args.get("match_condition")
+    terms = on_terms(join, left, right)
+    if matched is not None:
+        orders = _resolved(matched, left, right)
+    elif join.args.get("using"):
+        last = terms.pop()  # as in DuckDB, the last column is the one that is compared by >=
+        orders = [exp.GTE(this=last.this, expression=last.expression)]
+    else:
+        orders = [term for term in terms if type(term.unnest()) in _SWAPPED]
+        terms = [term for term in terms if type(term.unnest()) not in _SWAPPED]
+    keys = [_equality(term, left.node, right.node) for term in terms]
+    if len(orders) != 1 or None in keys:
+        context.fail(
+            join,
+            "SQL081",
+            "ASOF JOIN takes equalities of both sides and one comparison of their times",
+            help="write ASOF JOIN r ON l.k = r.k AND l.ts >= r.ts, and put what else there is into WHERE or a sub-query",
+        )
+    mine, theirs, compares = _times(orders[0].unnest(), join, left, right)
+    node = AsOfJoin(
+        left.node,
+        right.node,
+        kind,
+        tuple(key for key in keys if key is not None),
+        ColumnId(mine.id),
+        ColumnId(theirs.id),
+        strict=compares in (exp.GT, exp.LT),
+        latest=False,
+        gone=None,
+        condition=None,
+        forward=compares in (exp.LT, exp.LTE),
+        at=context.span(join),
+    )
+    return joined_item(join, node, left, right)
+
+
+def _times(order: exp.Expr, join: exp.Join, left: Item, right: Item) -> tuple[Field, Field, type[exp.Expr]]:
+    """The two event times that ASOF JOIN compares, and how the left's is to the right's."""
+    context = left.scope.context
+    compares: type[exp.Expr] = type(order)
+    sides = [{f.id: f for f in item.node.fields} for item in (left, right)]
+    if compares in _SWAPPED and _is_column(order.this) and _is_column(order.expression):
+        ids = [order.this.unnest().name, order.expression.unnest().name]
+        if ids[0] in sides[1]:
+            ids.reverse()
+            compares = _SWAPPED[compares]
+        if ids[0] in sides[0] and ids[1] in sides[1]:
+            mine, theirs = sides[0][ids[0]], sides[1][ids[1]]
+            if mine.time is not None and theirs.time is not None:
+                return mine, theirs, compares
+    context.fail(
+        join,
+        "SQL081",
+        "ASOF JOIN compares an event-time column of one side with one of the other",
+        help="declare a WATERMARK in both tables; by other columns: SELECT … FROM l JOIN r ON l.k = r.k AND l.x >= r.x "
+        "QUALIFY ROW_NUMBER() OVER (PARTITION BY l.id ORDER BY r.x DESC) = 1",
+    )
+
+
+# ---------------------------------------------------------------------------------------------------- of both
+
+
+def one_row_kind(join: exp.Join, scope: Scope, what: str) -> JoinKind:
+    """INNER or LEFT. Raises DiagnosticError for the others."""
+    side, word = (str(join.args.get(w) or "").upper() for w in ("side", "kind"))
+    kind = KINDS.get((side, word))
+    if kind not in (JoinKind.INNER, JoinKind.LEFT):
+        scope.context.unsupported(
+            join, f"{side or word} {what}", help="JOIN and LEFT JOIN give each row of the left once"
+        )
+    return kind
+
+
+def on_terms(join: exp.Join, left: Item, right: Item) -> list[exp.Expr]:
+    """What ON or USING says, over the columns of both sides."""
+    context = left.scope.context
+    check_names(join, left.scope, right.scope)
+    using = join.args.get("using") or []
+    if using:
+        pairs = [(column_in(left.scope, i.name, i), column_in(right.scope, i.name, i)) for i in using]
+        return [exp.EQ(this=column(a.id), expression=column(b.id)) for a, b in pairs]
+    on = join.args.get("on")
+    if on is None and join.args.get("match_condition") is None:
+        context.fail(
+            join, "SQL035", "JOIN without a condition", help="write ON l.k = r.k, and how the times compare"
+        )
+    return _resolved(on, left, right) if on is not None else []
+
+
+def _resolved(condition: exp.Expr, left: Item, right: Item) -> list[exp.Expr]:
+    context = left.scope.context
+    scope = Scope(context, (*left.scope.relations, *right.scope.relations))
+    found = context.translated(scope.resolve(condition), scope.fields)
+    context.condition(found, scope.fields, "ON")
+    return conjuncts(found)
+
+
+def _equality(term: exp.Expr, left: Node, right: Node) -> Equality | None:
+    """What a condition compares by =, if it is one side with the other."""
+    bare = term.unnest()
+    if not isinstance(bare, exp.EQ):
+        return None
+    sides = [{f.id for f in node.fields} for node in (left, right)]
+    for mine, theirs in ((bare.this, bare.expression), (bare.expression, bare.this)):
+        read = columns_of(mine), columns_of(theirs)
+        if read[0] and read[1] and read[0] <= sides[0] and read[1] <= sides[1]:
+            return Equality(mine, theirs)
+    return None
+
+
+def _is_column(expression: exp.Expr) -> bool:
+    return isinstance(expression.unnest(), exp.Column)
+
+
+def joined_item(join: exp.Join, node: Node, left: Item, right: Item) -> Item:
+    """The join with the names of its columns; of those that USING names, the left's."""
+    using = [i.name.lower() for i in join.args.get("using") or []]
+    mine = _merged(left.scope, using, {name: column_in(left.scope, name, join) for name in using})
+    theirs = _merged(right.scope, using, dict.fromkeys(using))
+    relations = tuple(r.given_by(node) for r in (*mine.relations, *theirs.relations))
+    return Item(node, Scope(left.scope.context, relations))
+
+
+def _merged(scope: Scope, using: Sequence[str], one: dict[str, Field | None] | dict[str, Field]) -> Scope:
+    if not using:
+        return scope
+    relations = []
+    for relation in scope.relations:
+        owned = {f.name.lower() for f in relation.bare}
+        merging = {name: f for name, f in one.items() if name in owned}
+        relations.append(replace(relation, merged={**relation.merged, **merging}))
+    return replace(scope, relations=tuple(relations))

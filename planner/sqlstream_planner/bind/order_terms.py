@@ -1,0 +1,133 @@
+"""What ORDER BY and DISTINCT ON name: columns of a query's result, or what its SELECT list could have named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from sqlglot import exp
+
+from sqlstream_planner.bind.context import BindContext, fresh
+from sqlstream_planner.bind.items import output_name
+from sqlstream_planner.bind.scope import Scope
+from sqlstream_planner.diagnostics import counted
+from sqlstream_planner.logical import ColumnId, Field, Node, OrderTerm, Project, column
+
+
+@dataclass(slots=True)
+class Terms:
+    """The columns of `node`, a query's result, that terms name; `added` are those that it does not give.
+
+    Terms name the result's columns, their positions, or, where `scope` is given (a SELECT without aggregates or DISTINCT,
+    projected from it), anything that the SELECT list could.
+    """
+
+    context: BindContext
+    query: exp.Query
+    node: Node
+    scope: Scope | None
+    added: list[tuple[Field, exp.Expr]] = field(default_factory=list)
+
+    def order(self) -> tuple[OrderTerm, ...]:
+        """The terms of the query's ORDER BY. Raises DiagnosticError."""
+        order = self.query.args.get("order")
+        return tuple(
+            OrderTerm(
+                self.column(bare_term(ordered), "ORDER BY"),
+                bool(isinstance(ordered, exp.Ordered) and ordered.args.get("desc")),
+                bool(isinstance(ordered, exp.Ordered) and ordered.args.get("nulls_first")),
+            )
+            for ordered in (order.expressions if order is not None else [])
+        )
+
+    def column(self, term: exp.Expr, clause: str) -> ColumnId:
+        """The column that a term of a clause names. Raises DiagnosticError."""
+        context, node = self.context, self.node
+        _check(context, node, term, clause)
+        id_ = _output(self.query, node, term)
+        if id_ is not None:
+            return ColumnId(id_)
+        if self.scope is None or not isinstance(node, Project):
+            context.fail(
+                term,
+                "SQL063",
+                f"{clause} can only name columns of the result here",
+                notes=(f"they are {', '.join(f.name for f in node.fields)}",),
+                help="give the expression a name in the SELECT list and name that",
+            )
+        aliases = {f.name.lower(): e for f, e in zip(node.fields, node.items, strict=True)}
+        below = node.input.fields
+        resolved = context.translated(Scope(context, self.scope.relations, aliases).resolve(term), below)
+        typed = context.type_of(resolved, below)
+        made = Field(context.new_id("ordered"), "ordered", typed.type, typed.nullable)
+        self.added.append((made, resolved))
+        return ColumnId(made.id)
+
+    def with_added(self) -> Node:
+        """The result with the columns that were added."""
+        if not self.added:
+            return self.node
+        assert isinstance(self.node, Project)
+        fields = (*self.node.fields, *(f for f, _ in self.added))
+        return Project(self.node.input, fields, (*self.node.items, *(e for _, e in self.added)))
+
+    def without_added(self, rows: Node, *, others: Sequence[Field] = ()) -> Node:
+        """The result's own columns of some of its rows, which have `others` besides."""
+        if not self.added and not others:
+            return rows
+        shown = self.node.fields
+        return Project(rows, tuple(fresh(f, self.context) for f in shown), tuple(column(f.id) for f in shown))
+
+
+def bare_term(ordered: exp.Expr) -> exp.Expr:
+    """What a term of an ORDER BY orders by, without brackets around it."""
+    return (ordered.this if isinstance(ordered, exp.Ordered) else ordered).unnest()
+
+
+def _check(context: BindContext, node: Node, inner: exp.Expr, clause: str) -> None:
+    """Raises DiagnosticError for a position that the result does not have, a literal, and ORDER BY ALL."""
+    if isinstance(inner, exp.Var):
+        context.unsupported(inner, f"{clause} {inner.name}", help="list the columns to order by")
+    if inner.is_int:
+        position = 0 if isinstance(inner, exp.Neg) else int(inner.this)
+        if not 1 <= position <= len(node.fields):
+            context.fail(
+                inner,
+                "SQL063",
+                f"{clause} {inner.sql()}, but the result has {counted(len(node.fields), 'column')}",
+            )
+    elif is_constant(inner):
+        refuse_constant(context, inner)
+
+
+def is_constant(term: exp.Expr) -> bool:
+    """Whether a term of an ORDER BY is a literal that is no whole number: DuckDB refuses it, as it orders nothing."""
+    bare = term.unnest()
+    return isinstance(bare, exp.Null | exp.Boolean) or (isinstance(bare, exp.Literal) and not bare.is_int)
+
+
+def refuse_constant(context: BindContext, term: exp.Expr) -> NoReturn:
+    """Raises DiagnosticError for a literal in an ORDER BY."""
+    context.fail(
+        term,
+        "SQL063",
+        f"ORDER BY {term.unnest().sql(dialect='duckdb')} orders nothing: it is the same in every row",
+        help="name a column; a name stands in double quotes or in none, as in ORDER BY price",
+    )
+
+
+def _output(query: exp.Query, node: Node, inner: exp.Expr) -> str | None:
+    """The id of the result's column that a term names, by name, position, or the same text."""
+    if isinstance(inner, exp.Literal) and not inner.is_string and inner.this.isdigit():
+        return node.fields[int(inner.this) - 1].id
+    if isinstance(inner, exp.Column) and len(inner.parts) == 1:
+        names = [f.id for f in node.fields if f.name.lower() == inner.name.lower()]
+        if len(names) == 1:
+            return names[0]
+    if isinstance(query, exp.Select) and len(query.expressions) == len(node.fields):
+        for position, item in enumerate(query.expressions):
+            bare = item.this if isinstance(item, exp.Alias) else item
+            if bare == inner or output_name(item, position).lower() == inner.sql().lower():
+                return node.fields[position].id
+    return None

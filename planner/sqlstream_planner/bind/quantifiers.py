@@ -1,0 +1,44 @@
+"""Comparisons with ALL and SOME of a list in terms of ANY, the one that DuckDB has for lists of any kind."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+#: What is true of a comparison if and only if it is false, where neither side is NULL.
+_NEGATED: dict[type[exp.Expr], type[exp.Binary]] = {
+    exp.EQ: exp.NEQ,
+    exp.NEQ: exp.EQ,
+    exp.LT: exp.GTE,
+    exp.LTE: exp.GT,
+    exp.GT: exp.LTE,
+    exp.GTE: exp.LT,
+}
+COMPARISONS = tuple(_NEGATED)
+
+
+def as_any(node: exp.Expr) -> exp.Expr:
+    """`x > ALL(list)` as `NOT (x <= ANY(list))`, and `x = SOME([…])` as `x = ANY([…])`; anything else as it is.
+
+    SOME of what is no list that is written out may be the aggregate.
+
+    >>> import sqlglot
+    >>> sqlglot.parse_one("x > ALL([1, 2]) OR some(x)", dialect="duckdb").transform(as_any).sql("duckdb")
+    'NOT (x <= ANY([1, 2])) OR SOME(x)'
+    """
+    if not isinstance(node, COMPARISONS):
+        return node
+    call = node.expression
+    if not isinstance(call, exp.Anonymous | exp.All):
+        return node
+    name = "ALL" if isinstance(call, exp.All) else call.name.upper()
+    arguments = [call.this.unnest()] if isinstance(call, exp.All) else call.expressions
+    if len(arguments) != 1 or isinstance(arguments[0], exp.Tuple | exp.Query):
+        return node
+    if name != "ALL" and not (name == "SOME" and isinstance(arguments[0], exp.Array)):
+        return node
+    class_ = _NEGATED[type(node)] if name == "ALL" else type(node)
+    made: exp.Expr = class_(this=node.this, expression=exp.Any(this=exp.Paren(this=arguments[0])))
+    if name == "ALL":
+        made = exp.Not(this=exp.Paren(this=made))
+    made.meta.update(node.meta)
+    return made

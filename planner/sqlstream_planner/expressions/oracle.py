@@ -1,0 +1,144 @@
+"""What DuckDB says of a call: its type, or its refusal in its own words.
+
+The planner has no DuckDB. Whoever has one hands in a `TypeOracle` (`sqlstream.type_oracle`), once a process: what the
+installed DuckDB says of a signature is a fact, as a table of types in a file would be one, and never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier
+from sqlstream_planner.diagnostics import InternalError
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Which type has `expression`, DuckDB's SQL over columns `$0`, `$1` … of the types `columns`?
+
+    `rows`: it is computed for a row of NULLs, too, as it has texts that may be no value of the type that is wanted.
+
+    >>> from sqlstream_operators.plan.types import INTEGER
+    >>> Question(f"{column(0)} + 1", (INTEGER,)).sql
+    'SELECT "$0" + 1 FROM (VALUES (NULL::INTEGER), (NULL::INTEGER)) AS t("$0")'
+    """
+
+    expression: str
+    columns: tuple[SqlType, ...] = ()
+    rows: bool = False
+
+    @property
+    def sql(self) -> str:
+        """The question as a query."""
+        if not self.columns:
+            return f"SELECT {self.expression}"
+        # Two rows: of a single one DuckDB makes constants, and leaves out what NULL leaves nothing of.
+        row = f"({', '.join(f'NULL::{_spelled(t)}' for t in self.columns)})"
+        names = ", ".join(column(i) for i in range(len(self.columns)))
+        return f"SELECT {self.expression} FROM (VALUES {row}, {row}) AS t({names})"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """That DuckDB refuses, in its words; `value`: for what a constant is, not for types.
+
+    `text`: because a text is no value of the type that is wanted.
+    """
+
+    words: str
+    value: bool = False
+    text: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A function as DuckDB lists it: `kind` is scalar, aggregate, window or macro, `stability` its word for volatile.
+
+    `definition` is the SQL of a macro.
+    """
+
+    kind: str
+    stability: str
+    definition: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """One way to call a function, types as DuckDB spells them; any number of `variadic` may follow.
+
+    >>> str(Signature(("VARCHAR",), "VARCHAR", "ANY"))
+    '(VARCHAR, ANY...) -> VARCHAR'
+    """
+
+    parameters: tuple[str, ...]
+    returns: str
+    variadic: str | None = None
+
+    def __str__(self) -> str:
+        parts = [*self.parameters, *([f"{self.variadic}..."] if self.variadic is not None else [])]
+        return f"({', '.join(parts)}) -> {self.returns}"
+
+    def accepts(self, count: int) -> bool:
+        """Whether it takes `count` arguments."""
+        least = len(self.parameters)
+        return count == least or (count > least and self.variadic is not None)
+
+    def parameter(self, index: int) -> str:
+        """The type of the argument at `index` (0-based)."""
+        if index < len(self.parameters):
+            return self.parameters[index]
+        assert self.variadic is not None
+        return self.variadic
+
+
+class TypeOracle(Protocol):
+    """Answers for one DuckDB."""
+
+    def type_of(self, question: Question) -> SqlType | Refused:
+        """The type, UNKNOWN if no column of ours can have it, or why there is none."""
+
+    def functions(self) -> Mapping[str, Listed]:
+        """All functions by their names in lower case."""
+
+    def signatures(self, name: str) -> tuple[Signature, ...]:
+        """What a function can be called with, by its name in lower case; sorted."""
+
+
+_handed_in: list[TypeOracle] = []
+
+
+def use(oracle: TypeOracle) -> None:
+    """Ask `oracle` from now on."""
+    _handed_in[:] = [oracle]
+
+
+def current() -> TypeOracle:
+    """The oracle that was handed in. Raises InternalError if none was."""
+    if not _handed_in:
+        raise InternalError("nobody handed in a type oracle (sqlstream.planning does)")
+    return _handed_in[0]
+
+
+def column(index: int) -> str:
+    """How the column at `index` of a question is written."""
+    return f'"${index}"'
+
+
+def _spelled(type_: SqlType) -> str:
+    match type_.kind:
+        case Kind.NULL:
+            return '"NULL"'
+        case Kind.ARRAY:
+            assert type_.element is not None
+            return f"{_spelled(type_.element)}[]"
+        case Kind.MAP:
+            assert type_.key is not None
+            assert type_.value is not None
+            return f"MAP({_spelled(type_.key)}, {_spelled(type_.value)})"
+        case Kind.STRUCT:
+            inside = ", ".join(f"{quote_identifier(name)} {_spelled(t)}" for name, t in type_.fields)
+            return f"STRUCT({inside})"
+        case _:
+            return str(type_)

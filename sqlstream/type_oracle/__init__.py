@@ -1,0 +1,1 @@
+"""Types and functions as the installed DuckDB says, for the planner, which has none."""

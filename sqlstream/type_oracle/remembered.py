@@ -1,0 +1,129 @@
+"""Answers that are kept from one run to the next, so that most files are checked without loading DuckDB.
+
+What is kept are facts of one DuckDB: the file's name has a digest of the library's path, size and time, so another DuckDB
+never finds it. A file that is damaged, or that others could write, is as good as none; nothing fails for want of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sqlstream_operators.plan.types import SqlType, parse_type
+from sqlstream_planner.expressions.oracle import Listed, Question, Refused, Signature, TypeOracle
+
+#: Another number when questions or answers are written in another way.
+_FORMAT = 1
+#: A file with more answers is begun anew.
+_MOST = 5000
+
+
+class RememberedTypes:
+    """The answers of `oracle`, with types and the list of functions kept in `file`; None: nowhere.
+
+    Refusals are asked for each time: they end the planning of a file.
+    """
+
+    def __init__(self, oracle: TypeOracle, file: Path | None) -> None:
+        self._oracle = oracle
+        self._file = file
+        self._types: dict[str, SqlType] | None = None
+        self._listed: Mapping[str, Listed] | None = None
+        self._changed = False
+
+    def type_of(self, question: Question) -> SqlType | Refused:
+        """The type, UNKNOWN if no column of ours can have it, or why DuckDB refuses."""
+        known, key = self._load(), _key(question)
+        found = known.get(key)
+        if found is not None:
+            return found
+        answer = self._oracle.type_of(question)
+        if isinstance(answer, SqlType):
+            known[key] = answer
+            self._changed = True
+        return answer
+
+    def functions(self) -> Mapping[str, Listed]:
+        """All functions by their names in lower case."""
+        self._load()
+        if self._listed is None:
+            self._listed = self._oracle.functions()
+            self._changed = True
+        return self._listed
+
+    def signatures(self, name: str) -> tuple[Signature, ...]:
+        """What a function can be called with, by its name in lower case; sorted."""
+        return self._oracle.signatures(name)
+
+    def save(self) -> None:
+        """Keep what is new; without a word if that can't be done."""
+        if not self._changed or self._file is None or self._types is None:
+            return
+        self._changed = False
+        kept = {"types": {key: str(type_) for key, type_ in list(self._types.items())[-_MOST:]}}
+        functions = {n: [f.kind, f.stability, f.definition] for n, f in self.functions().items()}
+        content = json.dumps({**kept, "functions": functions}, separators=(",", ":"))
+        try:
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(
+                "w", dir=self._file.parent, delete=False, encoding="utf-8", prefix="types-"
+            ) as new:
+                new.write(_digest(content) + "\n" + content)
+            Path(new.name).replace(self._file)
+        except OSError:
+            return
+
+    def _load(self) -> dict[str, SqlType]:
+        if self._types is None:
+            self._types = {}
+            found = _read(self._file) if self._file is not None else None
+            if found is not None:
+                try:
+                    types = {key: parse_type(text) for key, text in found["types"].items()}
+                    self._listed = {name: Listed(*given) for name, given in found["functions"].items()}
+                    self._types = types
+                except (KeyError, TypeError, ValueError, AttributeError):
+                    self._listed = None
+        return self._types
+
+
+def default_file() -> Path | None:
+    """Where the answers of the installed DuckDB are kept: in `$XDG_CACHE_HOME/sqlstream`, else in `~/.cache/sqlstream`."""
+    library = next((s for s in map(importlib.util.find_spec, ("_duckdb", "duckdb")) if s is not None), None)
+    if library is None or library.origin is None:
+        return None
+    try:
+        at = Path(library.origin).stat()
+        folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except (OSError, RuntimeError):
+        return None
+    of = _digest(f"{_FORMAT} {library.origin} {at.st_size} {at.st_mtime_ns}")
+    return Path(folder) / "sqlstream" / f"types-{of[:16]}.json"
+
+
+def _key(question: Question) -> str:
+    return ("r " if question.rows else "t ") + question.sql
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    try:
+        with file.open(encoding="utf-8") as opened:
+            at = os.fstat(opened.fileno())
+            if at.st_uid != os.getuid() or stat.S_IMODE(at.st_mode) & (stat.S_IWGRP | stat.S_IWOTH):
+                return None
+            digest, _, content = opened.read().partition("\n")
+        found = json.loads(content) if digest == _digest(content) else None
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,153 @@
+"""Loading a whole table writes what putting its rows writes, byte for byte, and is seen by whatever follows."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sqlstream_operators.plan import types as t
+from sqlstream_operators.plan.state_schema import FOUND, TIME, StateField, StateSchema, StateTable
+from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_operators.state.shard_store import ShardStore
+from sqlstream_operators.state.version import ShardVersion
+from tests.examples import examples
+from tests.operators.arrow_strategies import any_types, columns
+
+WHO = StateField("who", t.VARCHAR, "who")
+N = StateField("n", t.BIGINT, "n")
+SCHEMA = StateSchema(
+    "s1",
+    "Test",
+    "a table of each layout",
+    (
+        StateTable.of("one", "key", key=[WHO], value=[N]),
+        StateTable.of("windows", "time", key=[WHO], value=[N]),
+        StateTable.of("listed", "list", key=[WHO], value=[N]),
+    ),
+)
+ONE = pa.table({"who": ["b", "a", None, "b", ""], "n": [1, 2, 3, 4, None]})
+WINDOWS = pa.table({TIME: [5, -1, 5], "who": ["a", "a", None], "n": [1, 2, 3]})
+LISTED = pa.table({"who": ["b", "a", "b"], "n": [3, 2, 1]})
+
+
+def open_store(root: Path, schema: StateSchema, version: ShardVersion) -> ShardStore:
+    return ShardStore.open(
+        schema,
+        0,
+        1,
+        16,
+        version,
+        checkpoint=CheckpointStore(root / "checkpoint", sync=False),
+        local_dir=root / "cache",
+        epoch=version.version + 1,
+    )
+
+
+def committed(
+    schema: StateSchema, *epochs: Callable[[ShardStore], None]
+) -> tuple[ShardVersion, list[pa.Table]]:
+    """The version after some epochs, and all rows as the next one reads them."""
+    with tempfile.TemporaryDirectory() as folder:
+        version = ShardVersion.empty()
+        for epoch in epochs:
+            with open_store(Path(folder), schema, version) as store:
+                epoch(store)
+                version = store.commit()
+        with open_store(Path(folder), schema, version) as store:
+            return version, [store.scan_all(table.name) for table in schema.tables]
+
+
+@settings(deadline=None, max_examples=examples(15))
+@given(st.data())
+def test_a_loaded_table_is_written_as_one_that_was_put(data: st.DataObject) -> None:
+    types = [data.draw(any_types()) for _ in range(3)]
+    fields = [StateField(f"c{i}", type_, f"c{i}") for i, type_ in enumerate(types)]
+    table = StateTable.of("rows", "key", key=fields[:1], sub_key=fields[1:2], value=fields[2:])
+    schema = StateSchema("s", "Test", "", (table,))
+    count = data.draw(st.integers(0, 12))
+    rows = pa.table({field.name: data.draw(columns(field.type, count)) for field in fields})
+    again = data.draw(st.lists(st.integers(0, max(count - 1, 0)), max_size=2 * count))
+    rows = rows.take(pa.array(again, pa.int64()))
+    [loaded] = committed(schema, lambda store: store.load("rows", rows))[:1]
+    [put] = committed(schema, lambda store: store.put("rows", rows))[:1]
+    assert loaded == put
+    assert loaded.is_empty == (not again)
+
+
+def put_all(store: ShardStore) -> None:
+    store.put("one", ONE)
+    store.put("windows", WINDOWS)
+    store.load("listed", LISTED)
+
+
+def load_all(store: ShardStore) -> None:
+    for name, rows in {"windows": WINDOWS, "one": ONE, "listed": LISTED}.items():
+        store.load(name, rows)
+
+
+def load_two(store: ShardStore) -> None:
+    store.load("windows", WINDOWS)
+    store.load("one", ONE)
+    assert store.overlay.loaded
+    assert len(store.overlay.loaded) == 2
+
+
+def put_two(store: ShardStore) -> None:
+    store.put("one", ONE)
+    store.put("windows", WINDOWS)
+
+
+def test_several_tables_are_one_delta_in_their_order() -> None:
+    assert committed(SCHEMA, load_two) == committed(SCHEMA, put_two)
+    assert committed(SCHEMA, load_all) == committed(SCHEMA, put_all)
+
+
+@pytest.mark.parametrize(
+    "follows",
+    [
+        lambda store: store.put("one", pa.table({"who": ["a", "c"], "n": [7, 8]})),
+        lambda store: store.delete("one", pa.table({"who": ["a", "c"]})),
+        lambda store: store.load("one", pa.table({"who": ["a", "c"], "n": [7, 8]})),
+        lambda store: store.delete_time("windows", 0, None),
+        lambda store: [store.scan_all("one"), store.delete_time("windows", None, 0)],
+    ],
+)
+def test_what_follows_in_the_epoch_sees_what_was_loaded(follows: Callable[[ShardStore], None]) -> None:
+    def loads(store: ShardStore) -> None:
+        load_two(store)
+        follows(store)
+
+    def puts(store: ShardStore) -> None:
+        put_two(store)
+        follows(store)
+
+    assert committed(SCHEMA, loads) == committed(SCHEMA, puts)
+    before = [lambda store: store.put("one", pa.table({"who": ["x"], "n": [0]}))]
+    load_over: list[Callable[[ShardStore], None]] = [
+        lambda store: store.load("one", ONE),
+        lambda store: store.load("windows", WINDOWS),
+        follows,
+    ]
+    put_over: list[Callable[[ShardStore], None]] = [
+        lambda store: store.put("one", ONE),
+        lambda store: store.put("windows", WINDOWS),
+        follows,
+    ]
+    assert committed(SCHEMA, *before, *load_over) == committed(SCHEMA, *before, *put_over)
+
+
+def test_a_loaded_table_is_read_in_its_epoch(tmp_path: Path) -> None:
+    with open_store(tmp_path, SCHEMA, ShardVersion.empty()) as store:
+        assert store.has_time("windows", np.array([5])).tolist() == [False]
+        load_two(store)
+        assert store.has_rows()
+        assert store.has_time("windows", np.array([5, 6])).tolist() == [True, False]
+        found = store.get("one", pa.table({"who": ["b", "c", None]}))
+        assert found.to_pydict() == {"n": [4, None, 3], FOUND: [True, False, True]}

@@ -1,0 +1,60 @@
+"""`SortedBytes.scan_many` gives what `scan` gives range by range, in RocksDB and in memory."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sqlstream_operators.state.memory import MemoryBytes
+from sqlstream_operators.state.overlay import SortedBytes
+from sqlstream_operators.state.rocks import STEPS_BEFORE_SEEK, RocksBytes
+from tests.examples import examples
+
+numbers = st.integers(0, 60)
+
+
+def key(number: int) -> bytes:
+    return b"\x00" + bytes([number])
+
+
+def check(store: SortedBytes, ranges: list[tuple[bytes, bytes]], most: list[int] | None) -> None:
+    keys, values, sizes = store.scan_many(ranges, most)
+    found = [store.scan(*r, None if most is None else most[n]) for n, r in enumerate(ranges)]
+    assert sizes == [len(part) for part, _ in found]
+    assert keys == [k for part, _ in found for k in part]
+    assert values == [v for _, part in found for v in part]
+
+
+@settings(max_examples=examples(20), deadline=None)
+@given(
+    st.sets(numbers),
+    st.lists(numbers, unique=True, max_size=20),
+    st.lists(st.integers(0, 4), min_size=20, max_size=20),
+)
+def test_many_ranges_are_read_as_one_by_one(there: set[int], bounds: list[int], most: list[int]) -> None:
+    rows = {key(n): str(n).encode() for n in there}
+    bounds.sort()
+    ranges = [(key(first), key(last)) for first, last in zip(bounds[::2], bounds[1::2], strict=False)]
+    memory = MemoryBytes()
+    memory.add(rows)
+    with tempfile.TemporaryDirectory() as folder:
+        rocks = RocksBytes(Path(folder) / "db")
+        rocks.apply((), sorted(rows), [rows[k] for k in sorted(rows)], "marker")
+        for store in (memory, rocks):
+            for limits in (None, most[: len(ranges)]):
+                check(store, ranges, limits)
+        rocks.close()
+
+
+def test_ranges_far_from_each_other(tmp_path: Path) -> None:
+    keys = [b"\x00%04d" % n for n in range(1000)]
+    rocks = RocksBytes(tmp_path / "db")
+    rocks.apply((), keys, keys, "marker")
+    steps = (1, STEPS_BEFORE_SEEK, STEPS_BEFORE_SEEK + 1, 10 * STEPS_BEFORE_SEEK)
+    for step in steps:
+        check(rocks, [(k, k + b"\xff") for k in keys[::step]], None)
+    check(rocks, [(b"\x00%04d~" % n, b"\x00%04d\xff" % n) for n in range(0, 1000, 3)], None)
+    rocks.close()

@@ -1,6 +1,0 @@
-CREATE TABLE bid (
-  auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, tags ARRAY<STRING>,
-  item ROW<name STRING, size INT>, ts TIMESTAMP(3),
-  WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
-) WITH ('connector' = 'filesystem', 'path' = 'bids', 'format' = 'json');
-SELECT auction, price, RANK() OVER (PARTITION BY auction ORDER BY price DESC) AS place FROM bid;
