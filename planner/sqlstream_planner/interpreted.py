@@ -55,4 +55,4 @@ def from_sources(package: str) -> None:
             f"{package}, or uninstall {package}c"
         )
     if not any(isinstance(finder, _Sources) and finder.package == package for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Sources(package))  # type: ignore[arg-type]
+        sys.meta_path.insert(0, _Sources(package))
