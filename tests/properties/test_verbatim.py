@@ -59,6 +59,16 @@ QUERIES = [
     'SELECT list[1] AS z, o.list[2] AS y, "array"[1] AS x, o.array[2] AS w, text[1:2] AS u, [k, v][2] AS q, ARRAY[k, v][1] '
     "AS p FROM (SELECT k, v, [k, v] AS list, [v, k] AS array, s AS text FROM t) AS o",
     "SELECT LIST(x ORDER BY x)[2] AS z, LIST(x ORDER BY x)[1:2] AS y, ARRAY[ARRAY[MIN(k)], ARRAY[2]][2][1] AS w FROM t",
+    # An aggregate of the query around inside a sub-query.
+    "SELECT (SELECT SUM(t.v)) AS z, (SELECT (SELECT MAX(t.v) + 1)) AS y, COUNT(*) AS n FROM t",
+    "SELECT k, (SELECT SUM(v)) AS z, (SELECT MIN(o.x) FROM t AS o WHERE o.x > MIN(t.v)) AS y FROM t GROUP BY k "
+    "HAVING (SELECT MAX(t.v) > 1)",
+    "SELECT MIN(k) > ANY (SELECT k FROM t WHERE k >= MIN(o.k)) AS z, (SELECT SUM(k) + SUM(o.v) FROM t) AS y FROM t AS o",
+    "SELECT k, (SELECT SUM(o.x + t.v) FROM t AS o) AS z FROM t",
+    # ARRAY of a query.
+    "SELECT ARRAY(SELECT x FROM t ORDER BY k, x DESC) AS z, ARRAY(SELECT 1 WHERE FALSE) AS y, ARRAY(SELECT DISTINCT k "
+    "FROM t ORDER BY 1 DESC) AS x, ARRAY(SELECT SUM(x) FROM t GROUP BY k ORDER BY k LIMIT 2)[2] AS w",
+    "SELECT x, ARRAY(SELECT o.x AS y FROM t AS o WHERE o.k = t.k ORDER BY y DESC LIMIT 2) AS z FROM t",
     # A relation that is read under its own name and through another.
     "WITH p AS (SELECT k AS y FROM t), q AS (SELECT * FROM p) SELECT q.y, p.y FROM q JOIN p ON q.y < p.y, q AS q2 "
     "WHERE p.y = q2.y",

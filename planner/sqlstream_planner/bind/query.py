@@ -20,6 +20,7 @@ from sqlstream_planner.bind.limits import bind_limit, has_limit, with_ordered, w
 from sqlstream_planner.bind.lookup import bind_lookup_join
 from sqlstream_planner.bind.lost_orders import has_lost_order, without_order
 from sqlstream_planner.bind.names import windowed, with_unknown_names
+from sqlstream_planner.bind.outer_calls import with_outer_calls
 from sqlstream_planner.bind.over import bind_overs
 from sqlstream_planner.bind.ranked_groups import ranks_groups, split
 from sqlstream_planner.bind.scope import Relation, Scope
@@ -258,13 +259,14 @@ class QueryBinder:
                 predicate, node, inner = subqueries.below(condition, node, replace(scope, later=later))
                 node = bounded_by(self._filter(predicate, node, inner, "WHERE"))
                 scope = scope.over(node)
-        if is_aggregate_query(query):
+        query, outer_calls, scope = with_outer_calls(self.context, query, scope)
+        if outer_calls or is_aggregate_query(query):
             query, node, scope = subqueries.inside_calls(query, node, scope)
             scope = scope.over(node)
             query, values, scope = subqueries.above(query, scope, aggregates=True)
             if not ranks_groups(query):
                 query, hidden = with_ordered(query)
-                groups = bind_aggregate(self.context, query, node, scope, values)
+                groups = bind_aggregate(self.context, query, node, scope, values, outer_calls)
                 node = self._finished(query, groups, None)
                 return without_last(self.context, node, hidden) if hidden else node
             grouping, query = split(query, scope)
