@@ -6,7 +6,7 @@ installed DuckDB says of a signature is a fact, as a table of types in a file wo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -98,6 +98,9 @@ class TypeOracle(Protocol):
 
     def type_of(self, question: Question) -> SqlType | Refused:
         """The type, UNKNOWN if no column of ours can have it, or why there is none."""
+
+    def failures(self, constants: Sequence[str]) -> Sequence[str | None]:
+        """Of each constant, SQL without columns: why its value can't be computed; None: nothing is wrong with it."""
 
     def functions(self) -> Mapping[str, Listed]:
         """All functions by their names in lower case."""

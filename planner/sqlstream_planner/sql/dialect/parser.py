@@ -102,6 +102,9 @@ class SqlStreamParser(DuckDBParser):
         TokenType.HEX_STRING: lambda self, token: self._parse_hex(token),
     }
 
+    #: sqlglot takes the element of what is called LIST or ARRAY for a list that is written out: LIST(x)[1].
+    ARRAY_CONSTRUCTORS: ClassVar[dict[str, type[exp.Func]]] = {}
+
     def __init__(self, dialect: Any = None, **options: Any) -> None:
         options["error_level"] = ErrorLevel.IMMEDIATE
         super().__init__(dialect=dialect, **options)
@@ -360,13 +363,25 @@ class SqlStreamParser(DuckDBParser):
         return self._ranged(start, super()._parse_type(parse_interval, fallback_to_identifier))
 
     def _at_type_word_of_a_value(self) -> bool:
-        """At `ARRAY[…]`, `ROW(x)` or `DATE(x)`: the word is a type's, what it begins is none, as `DECIMAL(10, 2)` is."""
+        """At `ARRAY[…]`, `DATE(x)` or `text[1]`: the word is a type's, what it begins is none, as `DECIMAL(10, 2)` is."""
         if self._curr.token_type not in self.TYPE_TOKENS or self._curr.token_type == TokenType.INTERVAL:
             return False
         if self._next.token_type == TokenType.L_PAREN:
             inside = self._tokens[self._index + 2 : self._index + 3]
             return not inside or inside[0].token_type != TokenType.NUMBER
-        return self._curr.token_type == TokenType.ARRAY and self._next.token_type == TokenType.L_BRACKET
+        if self._curr.token_type == TokenType.ARRAY or self._next.token_type != TokenType.L_BRACKET:
+            return self._next.token_type == TokenType.L_BRACKET
+        inside = self._tokens[self._index + 2 : self._index + 3]
+        return (
+            self._curr.token_type != TokenType.MAP
+            and inside[:1] != []
+            and inside[0].token_type != TokenType.R_BRACKET
+        )
+
+    def _parse_bracket(self, this: exp.Expr | None = None) -> exp.Expr | None:
+        bare = isinstance(this, exp.Identifier) or (isinstance(this, exp.Column) and not this.table)
+        word = bare and self._prev.token_type == TokenType.ARRAY
+        return super()._parse_bracket(None if word else this)
 
     def _parse_conjunction(self) -> exp.Expr | None:
         found = super()._parse_conjunction()
