@@ -50,6 +50,22 @@ QUERIES = [
     "SELECT * EXCLUDE k REPLACE (v * 2 AS V, s || '!' AS s) RENAME (x AS xx) FROM t",
     "SELECT * REPLACE (UNNEST(a) AS a) FROM t",
     "SELECT * EXCLUDE (s, d, x, b, a, c, aa, m, r, rs, ts) FROM t",
+    "SELECT * LIKE 'a%', t.* NOT ILIKE 'A%' FROM t",
+    "SELECT k, MIN(COLUMNS('^(v|x)$')) AS 'least_\\1', MAX(COLUMNS(['V', 'x'])) FROM t GROUP BY k",
+    "SELECT COLUMNS(* EXCLUDE (k, s, d, b, a, c, aa, m, r, rs, ts) REPLACE (v + 1 AS v)) * 2, "
+    "GREATEST(k, *COLUMNS('v|x')) AS g FROM t",
+    "SELECT COLUMNS(lambda c: c LIKE 'r%') FROM t WHERE COLUMNS('k|v') > 0",
+    # A row as a struct, and a struct as columns.
+    "SELECT o, o.y FROM (SELECT k, v AS y FROM t) AS o",
+    "SELECT COUNT(DISTINCT o) AS n, MAX(o) AS z FROM (SELECT k, s FROM t) AS o",
+    "SELECT r.*, k FROM t",
+    # Names of the SELECT list in WHERE.
+    "SELECT v + 1 AS z, z * 2 AS y, x AS k FROM t WHERE y > 4 AND k < 2",
+    # VALUES and series that read the rows around.
+    "SELECT x, p, q FROM t, LATERAL (VALUES (v, 1), (k, 2)) AS o (p, q)",
+    "SELECT x, q FROM t LEFT JOIN LATERAL (VALUES (v), (k)) AS o (q) ON q > 1",
+    "SELECT x, i FROM t, LATERAL range(k) AS o (i)",
+    "SELECT k IN (VALUES (1), (5)) AS z, (SELECT MAX(q) FROM (VALUES (t.k), (t.v)) AS o (q)) AS y FROM t",
     # A join in parentheses that begins with a query, or with another join in parentheses.
     "SELECT * EXCLUDE (y) FROM ((SELECT v AS y, k FROM t) AS p JOIN (SELECT k AS z, x FROM t) AS q ON p.k = q.z) AS j, "
     "LATERAL (SELECT j.x + 1) AS l (w)",

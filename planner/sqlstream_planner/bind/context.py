@@ -234,8 +234,6 @@ class BindContext:
         at = star.parent if isinstance(star.parent, exp.Column) else star
         if any(star.args.get(clause) for clause in ("except_", "except", "replace", "rename", "ilike")):
             self.refuse_star(at, "EXCLUDE, REPLACE or RENAME inside an expression")
-        if isinstance(at.parent, exp.Like | exp.ILike | exp.Glob | exp.SimilarTo):
-            self.refuse_star(at, f"* {_MATCHES[type(at.parent)]} a pattern")
         if not isinstance(at.parent, exp.Func | exp.Distinct):
             self.refuse_star(at, "* inside an expression")
 
@@ -357,14 +355,6 @@ def _has_untyped_keys(type_: SqlType) -> bool:
         return True
     parts = (type_.element, type_.key, type_.value, *(t for _, t in type_.fields))
     return any(_has_untyped_keys(part) for part in parts if part is not None)
-
-
-_MATCHES: Mapping[type[exp.Expr], str] = {
-    exp.Like: "LIKE",
-    exp.ILike: "ILIKE",
-    exp.Glob: "GLOB",
-    exp.SimilarTo: "SIMILAR TO",
-}
 
 
 def _as_written(diagnostic: Diagnostic, fields: Fields) -> Diagnostic:
