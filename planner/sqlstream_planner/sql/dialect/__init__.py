@@ -32,6 +32,14 @@ __all__ = [
 logging.getLogger("sqlglot").addHandler(logging.NullHandler())
 
 
+class _Generator(DuckDB.Generator):
+    """Writes EXTRACT as it stands: sqlglot translates the fields of other systems, and refuses instants."""
+
+    def extract_sql(self, expression: exp.Extract) -> str:
+        """EXTRACT(field FROM x)."""
+        return f"EXTRACT({self.sql(expression, 'this')} FROM {self.sql(expression, 'expression')})"
+
+
 class OwnSql(DuckDB):
     """DuckDB's SQL that we write ourselves, in and out; positions in arrays are kept as they stand.
 
@@ -40,6 +48,7 @@ class OwnSql(DuckDB):
     """
 
     INDEX_OFFSET = 0
+    Generator = _Generator
 
 
 class SqlStream(OwnSql):
