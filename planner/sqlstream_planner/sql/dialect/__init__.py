@@ -7,6 +7,7 @@ import logging
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ErrorLevel
+from sqlglot.generators.duckdb import DuckDBGenerator
 
 from sqlstream_planner.sql.dialect.intervals import IntervalValue, constant_value
 from sqlstream_planner.sql.dialect.lexer import SqlStreamTokenizer, lex
@@ -32,7 +33,7 @@ __all__ = [
 logging.getLogger("sqlglot").addHandler(logging.NullHandler())
 
 
-class _Generator(DuckDB.Generator):
+class _Generator(DuckDBGenerator):
     """Writes EXTRACT as it stands: sqlglot translates the fields of other systems, and refuses instants."""
 
     def extract_sql(self, expression: exp.Extract) -> str:
