@@ -25,7 +25,7 @@ from sqlstream_operators.errors import (
 from sqlstream_operators.large_stack import on_large_stack
 from sqlstream_operators.plan.epoch_values import clock_settings, seed_settings
 from sqlstream_operators.plan.spec import Column
-from sqlstream_operators.plan.types import Kind, SqlType, parse_type, quote_identifier, quote_literal
+from sqlstream_operators.plan.types import Kind, SqlType, parse_type, quote_identifier, quote_literal, spelled
 
 #: What DuckDB raises where a disk refuses; a commit that can't be written is fatal to it.
 _OF_DISKS = (duckdb.IOException, duckdb.FatalException, duckdb.InternalException, duckdb.TransactionException)
@@ -317,7 +317,7 @@ def _casts(schema: Sequence[Column]) -> dict[str, SqlType]:
 def _restored(name: str, table: pa.Table, casts: Mapping[str, SqlType]) -> str:
     """SQL for the rows of a relation whose columns have their own types again."""
     columns = (
-        f"CAST({quote_identifier(c)} AS {casts[c]}) AS {quote_identifier(c)}"
+        f"CAST({quote_identifier(c)} AS {spelled(casts[c])}) AS {quote_identifier(c)}"
         if c in casts
         else quote_identifier(c)
         for c in table.column_names

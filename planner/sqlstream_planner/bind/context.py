@@ -29,6 +29,7 @@ from sqlstream_planner.expressions.unnests import unnest_call
 from sqlstream_planner.identity.relation import Columns, form_over
 from sqlstream_planner.logical import Field, Fields
 from sqlstream_planner.logical.expressions import sql
+from sqlstream_planner.sql.dialect import data_type
 from sqlstream_planner.sql.parse import span_of
 from sqlstream_planner.sql.rendered import RenderedSql
 
@@ -402,7 +403,7 @@ def _as_written(diagnostic: Diagnostic, fields: Fields) -> Diagnostic:
 
 def checked(value: exp.Expr, exact: str, type_: SqlType) -> exp.Expr:
     """A value that must be one of the type `exact` of DuckDB's, as a value of the type that columns have."""
-    return _checked(exp.Cast(this=value, to=exp.DataType.build(exact, dialect="duckdb")), type_)
+    return _checked(exp.Cast(this=value, to=data_type(exact)), type_)
 
 
 def _checked(cast: exp.Cast, type_: SqlType) -> exp.Expr:
@@ -410,7 +411,7 @@ def _checked(cast: exp.Cast, type_: SqlType) -> exp.Expr:
     plain = cast.copy()
     plain.set("this", plain.this.transform(_plain_time_cast))
     # exp.cast would leave one of the two out: it takes INT[3] for INT[].
-    back = exp.Cast(this=plain, to=exp.DataType.build(str(type_), dialect="duckdb"))
+    back = exp.Cast(this=plain, to=data_type(str(type_)))
     return marked(back, "cast", [cast.copy()])
 
 
@@ -439,7 +440,7 @@ def _plain_time_cast(node: exp.Expr) -> exp.Expr:
     if digits is None:
         return node
     plain = node.copy()
-    plain.set("to", exp.DataType.build(str(type_), dialect="duckdb"))
+    plain.set("to", data_type(str(type_)))
     if digits >= 6:
         return plain
     return marked(_cut(plain, type_, digits), "cast", [node.copy()])

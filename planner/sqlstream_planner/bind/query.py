@@ -129,6 +129,8 @@ class QueryBinder:
             query = without_order(self.context, query, statement)
         if isinstance(query, exp.Paren | exp.Subquery) and isinstance(query.this, exp.Query):
             self._refuse(query, _CLAUSES)
+            if query.args.get("joins"):
+                self.context.unsupported(query, "a JOIN here", help="write SELECT * FROM … JOIN …")
             inner = self.bind(query.this, ctes)
             if isinstance(query, exp.Subquery) and has_limit(query):
                 return bind_limit(self.context, query, inner)
@@ -347,7 +349,7 @@ class QueryBinder:
         return self._aliased(self.bind(item.this, ctes), item.args.get("alias"), item, None)
 
     def _named_item(self, item: exp.Expr, ctes: Mapping[str, Node]) -> Item:
-        if isinstance(item, exp.Subquery) and not isinstance(item.this, exp.Query):
+        if isinstance(item, exp.Subquery) and _in_parentheses(item.this):
             inner = self._joined(item.this, (), ctes)
             alias = item.args.get("alias")
             if alias is None:
@@ -463,6 +465,13 @@ def _long_union_all(query: exp.Expr) -> list[exp.Expr]:
         found.append(query.expression)
         query = query.this
     return [query, *reversed(found)] if len(found) >= _CHAIN else []
+
+
+def _in_parentheses(item: exp.Expr) -> bool:
+    """Whether what stands in parentheses in FROM is an item of FROM or a join, not a query."""
+    if not isinstance(item, exp.Subquery):
+        return not isinstance(item, exp.Query)
+    return bool(item.args.get("joins") or item.args.get("alias")) or _in_parentheses(item.this)
 
 
 def _is_union_all(node: Node) -> bool:

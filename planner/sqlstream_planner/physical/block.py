@@ -31,6 +31,7 @@ from sqlstream_planner.logical import (
     sql,
     substitute,
 )
+from sqlstream_planner.sql.dialect import data_type
 
 #: An expression is not inlined into its consumers beyond this many nodes: a sub-select keeps SQL small.
 INLINE_LIMIT = 400
@@ -155,7 +156,7 @@ def _renamed(blocks: list[Block], old: Fields, new: Fields) -> list[Block]:
         for o, n in zip(old, new, strict=True):
             inner = block.columns[o.id]
             if o.type != n.type and n.type.kind not in (Kind.UNKNOWN, Kind.NULL):
-                inner = exp.cast(inner.copy(), exp.DataType.build(str(n.type), dialect="duckdb"))
+                inner = exp.cast(inner.copy(), data_type(str(n.type)))
             columns[n.id] = inner
         columns.update(hidden(block))
         renamed.append(replace(block, columns=columns))

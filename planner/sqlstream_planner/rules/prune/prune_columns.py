@@ -7,7 +7,7 @@ from dataclasses import replace
 import sqlglot
 from sqlglot import exp
 
-from sqlstream_operators.plan.types import Kind
+from sqlstream_operators.plan.types import NESTED, Kind
 from sqlstream_planner.logical import (
     EpochValues,
     IntervalJoin,
@@ -99,7 +99,7 @@ def _pruned_scan(node: Scan, own: set[str], paths: dict[str, set[str]]) -> Scan:
         # COUNT(*) alone: any one column tells how many rows there are, the narrowest is the cheapest.
         narrow = min(
             source.physical,
-            key=lambda c: c.type.kind in (Kind.VARCHAR, Kind.BLOB, Kind.STRUCT, Kind.ARRAY, Kind.MAP),
+            key=lambda c: c.type.kind in NESTED or c.type.kind in (Kind.VARCHAR, Kind.BLOB),
         )
         physical = (narrow.name,)
         used.add(narrow.name)

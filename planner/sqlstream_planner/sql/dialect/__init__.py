@@ -11,17 +11,19 @@ from sqlglot.generators.duckdb import DuckDBGenerator
 
 from sqlstream_planner.sql.dialect.intervals import IntervalValue, constant_value
 from sqlstream_planner.sql.dialect.lexer import SqlStreamTokenizer, lex
-from sqlstream_planner.sql.dialect.nodes import WindowTvf
+from sqlstream_planner.sql.dialect.nodes import TUPLE, WindowTvf
 from sqlstream_planner.sql.dialect.parser import SqlStreamParser, SqlSyntaxError
 from sqlstream_planner.sql.dialect.positions import range_of
 
 __all__ = [
+    "TUPLE",
     "IntervalValue",
     "OwnSql",
     "SqlStream",
     "SqlSyntaxError",
     "WindowTvf",
     "constant_value",
+    "data_type",
     "duckdb_sql",
     "function_name",
     "parse_expression",
@@ -65,6 +67,20 @@ def duckdb_sql(node: exp.Expr) -> str:
     Raises sqlglot's UnsupportedError rather than write something that means something else.
     """
     return node.sql(dialect=SqlStream, comments=False, unsupported_level=ErrorLevel.RAISE)
+
+
+def data_type(text: str) -> exp.DataType:
+    """A type as DuckDB spells it. Raises SqlSyntaxError.
+
+    >>> data_type("TUPLE(INTEGER, TUPLE(VARCHAR)[])").sql(dialect=SqlStream)
+    'TUPLE(INT, TUPLE(TEXT)[])'
+    """
+    parser = SqlStreamParser(dialect=SqlStream())
+    parser.start(lex(text).tokens, text)
+    made = parser.data_type()
+    for node in made.walk():
+        node._meta = None  # it is no part of the user's text
+    return made
 
 
 def parse_expression(text: str) -> exp.Expr:
