@@ -54,7 +54,8 @@ def test_a_column_that_nothing_reads_is_no_hindrance(table: str, query: str) -> 
         "SELECT DISTINCT p FROM t",
         "SELECT k, MAX(p) AS last FROM t GROUP BY k",
         "SELECT a.k, a.p FROM t AS a LEFT JOIN t AS b ON a.k = b.v",
-        "SELECT l.k FROM (SELECT k, PROCTIME() AS q FROM t) AS l JOIN d FOR SYSTEM_TIME AS OF l.q ON l.k = d.k AND l.q > d.ts",
+        "SELECT l.k FROM (SELECT k, PROCTIME() AS q FROM t) AS l "
+        "JOIN d FOR SYSTEM_TIME AS OF l.q ON l.k = d.k AND l.q > d.ts",
     ],
 )
 def test_it_is_the_clock_wherever_it_is_read(query: str) -> None:
@@ -96,7 +97,8 @@ def test_what_could_not_be_given_again_is_refused_at_its_place(query: str) -> No
     [problem] = caught.value.diagnostics
     assert problem.code == "SQL101"
     assert REFUSED[query] in problem.message
-    assert problem.span is not None and problem.span.line == 4
+    assert problem.span is not None
+    assert problem.span.line == 4
     assert problem.help
 
 
@@ -104,4 +106,5 @@ def test_each_message_has_the_place_of_its_own_call() -> None:
     with pytest.raises(DiagnosticError) as caught:
         planned("SELECT k, NOW() AS a FROM t;\nSELECT k, COUNT(*) AS n,\n  NOW() AS b FROM t GROUP BY k")
     [problem] = caught.value.diagnostics
-    assert problem.span is not None and (problem.span.line, problem.span.column) == (6, 3)
+    assert problem.span is not None
+    assert (problem.span.line, problem.span.column) == (6, 3)

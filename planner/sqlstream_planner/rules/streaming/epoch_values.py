@@ -27,7 +27,7 @@ def epoch_values(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
     >>> from sqlstream_planner.testing import logical
     >>> print(logical("SELECT a FROM t WHERE ts > LOCALTIMESTAMP - INTERVAL '1' HOUR", rules=(epoch_values,)))
     sink result
-      project a = a
+      project a = a_2
         project a = a
           project a = a, c = c, ts = ts
             filter ts > TIMEZONE('UTC', CAST(clock_of_epoch AS TIMESTAMPTZ)) - INTERVAL '1' HOUR
