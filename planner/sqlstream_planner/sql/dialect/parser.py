@@ -21,6 +21,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from sqlstream_planner.diagnostics import SHALLOWER, did_you_mean
 from sqlstream_planner.sql.dialect import calls, depth, intervals, tvf
 from sqlstream_planner.sql.dialect.lexer import HintBook, HintText, lex
+from sqlstream_planner.sql.dialect.nodes import TUPLE
 from sqlstream_planner.sql.dialect.positions import own_range, range_of, set_range
 
 TYPE_NAMES = (
@@ -476,6 +477,10 @@ class SqlStreamParser(DuckDBParser):
         return found
 
     def _parse_user_defined_type(self, identifier: exp.Identifier) -> exp.Expr | None:
+        if identifier.name.upper() == TUPLE and not identifier.quoted and self.take("("):
+            inside = self._parse_csv(lambda: self.data_type("a type, without a name"))
+            self.expect(")", after="the types of TUPLE")
+            return exp.DataType(this=exp.DType.USERDEFINED, kind=TUPLE, expressions=inside, nested=True)
         near = did_you_mean(identifier.name, TYPE_NAMES)
         start, end = own_range(identifier) or (self._prev.start, self._prev.end + 1)
         raise SqlSyntaxError(
