@@ -205,6 +205,8 @@ def on_terms(join: exp.Join, left: Item, right: Item) -> list[exp.Expr]:
     using = join.args.get("using") or []
     if using:
         pairs = [(column_in(left.scope, i.name, i), column_in(right.scope, i.name, i)) for i in using]
+        for a, b in pairs:
+            context.refuse_mixed_instants(join, [a.type, b.type])
         return [exp.EQ(this=column(a.id), expression=column(b.id)) for a, b in pairs]
     on = join.args.get("on")
     if on is None and join.args.get("match_condition") is None:

@@ -218,6 +218,7 @@ class QueryBinder:
         return union_all(branches, tuple(fields))
 
     def _common_type(self, node: exp.Expr, types: list[SqlType], name: str) -> SqlType:
+        self.context.refuse_mixed_instants(node, types)
         type_ = common_type(types)
         if type_ is None:
             shown = " and ".join(dict.fromkeys(str(t) for t in types))
