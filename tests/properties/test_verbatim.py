@@ -63,6 +63,11 @@ QUERIES = [
     "WITH p AS (SELECT k AS y FROM t), q AS (SELECT * FROM p) SELECT q.y, p.y FROM q JOIN p ON q.y < p.y, q AS q2 "
     "WHERE p.y = q2.y",
     "WITH p AS (SELECT k AS y FROM t), q AS (SELECT * FROM p) SELECT o.y, p.y FROM q AS o, p JOIN q ON p.y = q.y",
+    # ASOF JOIN by other values than event times; where several are as near DuckDB takes any, so there is one.
+    "SELECT l.x, r.x AS y FROM t AS l ASOF JOIN t AS r ON l.k = r.v AND l.x > r.x",
+    "SELECT l.x, r.x AS y, r.s FROM t AS l ASOF LEFT JOIN t AS r MATCH_CONDITION (r.x * 2 >= l.x) ON l.s = r.s",
+    "SELECT k, x, COUNT(y) AS n FROM t AS l ASOF LEFT JOIN (SELECT k, x - 0.5 AS x, s AS y FROM t) AS r USING (k, x) "
+    "GROUP BY k, x",
     # PIVOT: DuckDB compares texts, and NULL is a value as any other.
     "SELECT * FROM (SELECT k, s, v FROM t) PIVOT (SUM(v) FOR s IN ('a', 'cd'))",
     "SELECT * FROM t PIVOT (SUM(v) AS n, COUNT(*) FOR s IN ('a' AS p, NULL) k IN (0, 1) GROUP BY b) AS q",
