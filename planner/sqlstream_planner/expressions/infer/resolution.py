@@ -152,6 +152,7 @@ _ELSEWHERE = {
     "jsonb_agg": "write JSON_GROUP_ARRAY(x)",
     "json_object_agg": "write JSON_GROUP_OBJECT(k, v)",
     "jsonb_object_agg": "write JSON_GROUP_OBJECT(k, v)",
+    "make_interval": "write INTERVAL '3' DAY, or TO_DAYS(n), TO_HOURS(n) and so on, which can be added",
     "grouping__id": "write GROUPING_ID(a, b)",
     "grouping": "GROUPING(k) can stand in a SELECT with GROUP BY ROLLUP (k)",
     "grouping_id": "GROUPING_ID(k) can stand in a SELECT with GROUP BY ROLLUP (k)",
