@@ -147,7 +147,6 @@ _ELSEWHERE = {
     "hash_code": "HASH(x) is DuckDB's; MD5(x) is the same in all systems",
     "format_number": "FORMAT('{:,.2f}', x) is DuckDB's",
     "group_id": "write GROUPING_ID(a, b): it tells which grouping set a row is of",
-    "to_char": "write DATE_FORMAT(time, 'yyyy-MM-dd')",
     "json_agg": "write JSON_GROUP_ARRAY(x)",
     "jsonb_agg": "write JSON_GROUP_ARRAY(x)",
     "json_object_agg": "write JSON_GROUP_OBJECT(k, v)",
