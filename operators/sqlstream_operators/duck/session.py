@@ -23,6 +23,7 @@ from sqlstream_operators.errors import (
     machine_trouble,
 )
 from sqlstream_operators.large_stack import on_large_stack
+from sqlstream_operators.plan.epoch_values import clock_settings, seed_settings
 from sqlstream_operators.plan.spec import Column
 from sqlstream_operators.plan.types import Kind, SqlType, parse_type, quote_identifier, quote_literal, spelled
 
@@ -169,6 +170,11 @@ class DuckSession:
         self._add(name, table)
         casts = _casts(schema)
         return f"({_restored(name, table, casts)})" if casts else quote_identifier(name)
+
+    def in_epoch(self, now_us: int, seed: str) -> None:
+        """Let SQL read the clock of an epoch (µs) and the seed of its random numbers from now on."""
+        self._connection.execute(clock_settings(now_us))
+        self._connection.execute(seed_settings(seed))
 
     def view(self, name: str, sql: str) -> None:
         """Name the result of `sql` without computing it; it is computed in each query that reads it."""

@@ -12,6 +12,7 @@ from sqlglot import exp
 from sqlstream_operators.plan.spec import Column, JobOptions, RestartOptions, SinkSpec
 from sqlstream_operators.plan.types import VARCHAR, Kind, SqlType
 from sqlstream_planner.bind.context import BindContext, Clauses, checked, fresh
+from sqlstream_planner.bind.epoch_values import with_epoch_values
 from sqlstream_planner.bind.lookup import refuse_streamed_dimensions
 from sqlstream_planner.bind.query import QueryBinder
 from sqlstream_planner.bind.tables import Tables
@@ -102,6 +103,7 @@ class _ScriptBinder:
             )
         roots = tuple(self._root(write) for write in self._writes.values())
         refuse_streamed_dimensions(self._context, roots)
+        roots = with_epoch_values(roots, self._context.volatile, self._context.new_id, self._context.span)
         warnings = (*self._catalog.warnings, *self._context.warnings)
         return Bound(roots, self._options(), warnings, MappingProxyType(self._context.constants))
 

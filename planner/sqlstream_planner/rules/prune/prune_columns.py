@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import NESTED, Kind
 from sqlstream_planner.logical import (
+    EpochValues,
     IntervalJoin,
     Node,
     Project,
@@ -53,6 +54,9 @@ def prune_columns(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
             if not kept:
                 kept = [(node.fields[0], node.items[0])]
             return replace(node, fields=tuple(f for f, _ in kept), items=tuple(e for _, e in kept))
+        if isinstance(node, EpochValues):
+            values = tuple(v for v in node.values if v.field.id in own)
+            return replace(node, values=values) if values else node.input
         if isinstance(node, TopN) and node.rank is not None:
             return node if node.rank.id in own else replace(node, rank=None)
         if isinstance(node, RegularJoin | IntervalJoin | TemporalJoin):

@@ -7,6 +7,7 @@ import logging
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ErrorLevel
+from sqlglot.generators.duckdb import DuckDBGenerator
 
 from sqlstream_planner.sql.dialect.intervals import IntervalValue, constant_value
 from sqlstream_planner.sql.dialect.lexer import SqlStreamTokenizer, lex
@@ -34,6 +35,14 @@ __all__ = [
 logging.getLogger("sqlglot").addHandler(logging.NullHandler())
 
 
+class _Generator(DuckDBGenerator):
+    """Writes EXTRACT as it stands: sqlglot translates the fields of other systems, and refuses instants."""
+
+    def extract_sql(self, expression: exp.Extract) -> str:
+        """EXTRACT(field FROM x)."""
+        return f"EXTRACT({self.sql(expression, 'this')} FROM {self.sql(expression, 'expression')})"
+
+
 class OwnSql(DuckDB):
     """DuckDB's SQL that we write ourselves, in and out; positions in arrays are kept as they stand.
 
@@ -42,6 +51,7 @@ class OwnSql(DuckDB):
     """
 
     INDEX_OFFSET = 0
+    Generator = _Generator
 
 
 class SqlStream(OwnSql):
