@@ -263,7 +263,7 @@ REFUSED = [
     ("SELECT v > ANY (1, 2) AS z FROM t", "SQL100", "ANY of a list of values"),
     ("SELECT v > SOME (1, 2) AS z FROM t", "SQL100", "SOME of a list of values"),
     ("SELECT v <> ALL (1, 2) AS z FROM t", "SQL100", "ALL of a list of values"),
-    ("SELECT s SIMILAR TO 'a!%' ESCAPE '!' AS z FROM t", "TYP011", "ESCAPE belongs to LIKE"),
+    ("SELECT s SIMILAR TO 'a!%' ESCAPE 'xy' AS z FROM t", "TYP011", "ESCAPE takes one character"),
     ("SELECT s LIKE 'a!%' ESCAPE '!!' AS z FROM t", "TYP002", "ESCAPE takes one character"),
     ("SELECT k FROM t WHERE s", "TYP004", "WHERE needs a BOOLEAN, this is VARCHAR"),
     ("SELECT k FROM t WHERE 'maybe'", "TYP004", "WHERE needs a BOOLEAN, this is 'maybe'"),
