@@ -130,6 +130,21 @@ SPELLED = {
     "SELECT time_bucket(INTERVAL '1 minute', ts) AS w, ARRAY_AGG(x ORDER BY k DESC, x) AS m, "
     "ARRAY_AGG(v ORDER BY b, k, v) AS n, ARRAY_AGG(s ORDER BY s) AS o, "
     "ARRAY_AGG(a ORDER BY b DESC NULLS FIRST, k DESC, a) AS p FROM t GROUP BY 1",
+    # LATERAL VIEW, of Spark and Hive.
+    "SELECT x, e FROM t LATERAL VIEW explode(a) AS e": "SELECT x, UNNEST(a) AS e FROM t",
+    "SELECT t.x, u.e, f FROM t LATERAL VIEW OUTER explode(a) u AS e LATERAL VIEW explode_outer(c) AS f WHERE e + f > 1": ""
+    "SELECT t.x, e, f FROM t LEFT JOIN UNNEST(a) AS u (e) ON TRUE LEFT JOIN UNNEST(c) AS w (f) ON TRUE WHERE e + f > 1",
+    "SELECT x, e, f FROM t LATERAL VIEW explode(aa) u AS e LATERAL VIEW explode(e) w AS f": ""
+    "SELECT x, e, UNNEST(e) AS f FROM (SELECT x, UNNEST(aa) AS e FROM t)",
+    "SELECT x, p, e FROM t LATERAL VIEW posexplode(a) u AS p, e": ""
+    "SELECT x, CAST(UNNEST(range(len(a))) AS INTEGER) AS p, UNNEST(a) AS e FROM t",
+    "SELECT x, u.* FROM t LATERAL VIEW OUTER posexplode(a) u AS p, e": ""
+    "SELECT x, CAST(UNNEST(range(len(z))) + CASE WHEN COALESCE(len(a), 0) = 0 THEN NULL ELSE 0 END AS INTEGER) AS p, "
+    "UNNEST(z) AS e FROM (SELECT *, CASE WHEN len(a) > 0 THEN a ELSE [NULL] END AS z FROM t)",
+    "SELECT x, p, q FROM t LATERAL VIEW explode(m) u AS p, q": ""
+    "SELECT x, e.key AS p, e.value AS q FROM (SELECT x, UNNEST(map_entries(m)) AS e FROM t)",
+    "SELECT p, COUNT(*) AS n FROM t LATERAL VIEW inline(rs) u AS p, q GROUP BY p": ""
+    "SELECT e.f AS p, COUNT(*) AS n FROM (SELECT UNNEST(rs) AS e FROM t) GROUP BY 1",
     # Slices of overlapping windows are shared: what is first among them is not what came first.
     "SELECT window_end, MODE(k) AS m FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND, INTERVAL '20' "
     "SECOND)) GROUP BY window_start, window_end": ""
