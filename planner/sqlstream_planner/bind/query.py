@@ -16,11 +16,13 @@ from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.items import expand_items, project
 from sqlstream_planner.bind.joins import Item, bind_join, bounded_by, crossed, is_comma, with_time_lost
 from sqlstream_planner.bind.lateral import bind_lateral, is_lateral_query
+from sqlstream_planner.bind.lateral_view import bind_lateral_view
 from sqlstream_planner.bind.limits import bind_limit, has_limit, with_ordered, without_last
 from sqlstream_planner.bind.lookup import bind_lookup_join
 from sqlstream_planner.bind.lost_orders import has_lost_order, without_order
 from sqlstream_planner.bind.names import windowed, with_unknown_names
 from sqlstream_planner.bind.over import bind_overs
+from sqlstream_planner.bind.pivot import pivot_query
 from sqlstream_planner.bind.ranked_groups import ranks_groups, split
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.bind.select_unnest import with_unnested
@@ -60,11 +62,9 @@ _CLAUSES = {
     "distribute": "DISTRIBUTE BY",
     "match": "MATCH_RECOGNIZE",
     "sample": "TABLESAMPLE",
-    "laterals": "LATERAL VIEW",
     "connect": "CONNECT BY",
     "into": "SELECT INTO",
     "locks": "FOR UPDATE",
-    "pivots": "PIVOT",
     "prewhere": "PREWHERE",
     "settings": "SETTINGS",
     "format": "FORMAT",
@@ -74,7 +74,6 @@ _CLAUSES = {
     "operation_modifiers": "a word behind SELECT",
 }
 _TABLE_CLAUSES = {
-    "pivots": "PIVOT",
     "sample": "TABLESAMPLE",
     "version": "FOR SYSTEM_TIME AS OF",
     "changes": "CHANGES",
@@ -89,7 +88,6 @@ _TABLE_CLAUSES = {
     "format": "FORMAT behind a table",
 }
 _INSTEAD = {
-    "LATERAL VIEW": "write CROSS JOIN UNNEST(t.items) AS u (item)",
     "SORT BY": "an order is only kept with LIMIT: ORDER BY … LIMIT",
 }
 
@@ -160,6 +158,8 @@ class QueryBinder:
             return self._select(query, ctes)
         if isinstance(query, exp.Values):
             return bind_values(self.context, query)
+        if isinstance(query, exp.Pivot):
+            return self._pivot(query, self._item(query.this, ctes)[0], ctes)
         self.context.unsupported(query, type(query).__name__.upper())
 
     # ----------------------------------------------------------------------------------------- set operations
@@ -306,7 +306,10 @@ class QueryBinder:
         if from_ is None:
             return no_rows_but_one(self.context, query), Scope(self.context, ())
         item = self._joined(from_.this, query.args.get("joins") or [], ctes)
-        return item.node, item.scope
+        node, scope = item.node, item.scope
+        for view in query.args.get("laterals") or []:
+            node, scope = bind_lateral_view(self.context, view, node, scope)
+        return node, scope
 
     def _joined(self, first: exp.Expr, joins: Sequence[exp.Join], ctes: Mapping[str, Node]) -> Item:
         """An item of FROM and what is joined with it; JOIN binds closer than a comma."""
@@ -362,7 +365,21 @@ class QueryBinder:
         node, relation = self._item(item, ctes)
         return Item(node, Scope(self.context, (relation,)))
 
+    def _pivot(self, pivot: exp.Pivot, node: Node, ctes: Mapping[str, Node]) -> Node:
+        """PIVOT or UNPIVOT of the rows of `node`."""
+        rows = self.context.new_id("pivoted")
+        return self.bind(pivot_query(self.context, pivot, node.fields, rows), {**ctes, rows: node})
+
     def _item(self, item: exp.Expr, ctes: Mapping[str, Node]) -> tuple[Node, Relation]:
+        if isinstance(item, exp.Pivot):
+            node = self.bind(item, ctes)
+            return node, Relation(None, node.fields)
+        *before, pivot = item.args.get("pivots") or [None]
+        if pivot is not None:
+            inner = item.copy()
+            inner.set("pivots", before)
+            node, _ = self._item(inner, ctes)
+            return self._aliased(self._pivot(pivot, node, ctes), pivot.args.get("alias"), item, None)
         self._refuse(item, _TABLE_CLAUSES)
         if item.args.get("ordinality") and series_call(item) is None:
             self.context.unsupported(item, "WITH ORDINALITY behind a table")
@@ -445,8 +462,6 @@ class QueryBinder:
             found = node.args.get(key)
             if found and what:
                 at = found[0] if isinstance(found, list) else found
-                if isinstance(at, exp.Pivot) and at.args.get("unpivot"):
-                    what = "UNPIVOT"
                 self.context.unsupported(
                     at if isinstance(at, exp.Expr) else node, what, help=_INSTEAD.get(what)
                 )

@@ -229,7 +229,13 @@ class SqlStreamParser(DuckDBParser):
         return found
 
     def query(self) -> exp.Expr:
-        """Read a query: SELECT, VALUES, set operations, with CTEs, in parentheses or not."""
+        """Read a query: SELECT, VALUES, PIVOT, set operations, with CTEs, in parentheses or not."""
+        start = self.here
+        if self._match_set((TokenType.PIVOT, TokenType.UNPIVOT), advance=False):
+            pivot = exp.Subquery(this=self._guarded(self._parse_wrapped_select))
+            query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=pivot))
+            set_range(query, start, self.last_end)
+            return query
         found = self._guarded(self._parse_ddl_select)
         if found is None:
             self.fail_here("a query")
