@@ -93,6 +93,8 @@ REFUSED = [
     ("SELECT k FROM t ORDER BY v LIMIT ALL", "SQL062", "ORDER BY without LIMIT"),
     (f"SELECT k FROM t LIMIT {2**61 + 1}", "SQL064", "more rows than there can be"),
     ("SELECT k FROM t LIMIT 1 OFFSET 99999999999999999999", "SQL064", "more rows than there can be"),
+    ("SELECT k FROM t LATERAL VIEW explode([1]) u", "SQL100", "LATERAL VIEW EXPLODE without names"),
+    ("SELECT k FROM t LATERAL VIEW json_tuple(s, 'a') u AS x", "SQL100", "LATERAL VIEW JSON_TUPLE"),
     ("SELECT * FROM (PIVOT t ON s USING SUM(v) GROUP BY k)", "SQL100", "PIVOT without a list of values"),
     (
         "SELECT * FROM (PIVOT t ON s IN (SELECT s FROM t) USING SUM(v))",
@@ -264,7 +266,7 @@ REFUSED = [
     ("SELECT v > ANY (1, 2) AS z FROM t", "SQL100", "ANY of a list of values"),
     ("SELECT v > SOME (1, 2) AS z FROM t", "SQL100", "SOME of a list of values"),
     ("SELECT v <> ALL (1, 2) AS z FROM t", "SQL100", "ALL of a list of values"),
-    ("SELECT s SIMILAR TO 'a!%' ESCAPE '!' AS z FROM t", "TYP011", "ESCAPE belongs to LIKE"),
+    ("SELECT s SIMILAR TO 'a!%' ESCAPE 'xy' AS z FROM t", "TYP011", "ESCAPE takes one character"),
     ("SELECT s LIKE 'a!%' ESCAPE '!!' AS z FROM t", "TYP002", "ESCAPE takes one character"),
     ("SELECT k FROM t WHERE s", "TYP004", "WHERE needs a BOOLEAN, this is VARCHAR"),
     ("SELECT k FROM t WHERE 'maybe'", "TYP004", "WHERE needs a BOOLEAN, this is 'maybe'"),

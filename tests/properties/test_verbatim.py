@@ -89,6 +89,11 @@ QUERIES = [
     "WITH p AS (SELECT k AS y FROM t), q AS (SELECT * FROM p) SELECT q.y, p.y FROM q JOIN p ON q.y < p.y, q AS q2 "
     "WHERE p.y = q2.y",
     "WITH p AS (SELECT k AS y FROM t), q AS (SELECT * FROM p) SELECT o.y, p.y FROM q AS o, p JOIN q ON p.y = q.y",
+    # ASOF JOIN by other values than event times; where several are as near DuckDB takes any, so there is one.
+    "SELECT l.x, r.x AS y FROM t AS l ASOF JOIN t AS r ON l.k = r.v AND l.x > r.x",
+    "SELECT l.x, r.x AS y, r.s FROM t AS l ASOF LEFT JOIN t AS r MATCH_CONDITION (r.x * 2 >= l.x) ON l.s = r.s",
+    "SELECT k, x, COUNT(y) AS n FROM t AS l ASOF LEFT JOIN (SELECT k, x - 0.5 AS x, s AS y FROM t) AS r USING (k, x) "
+    "GROUP BY k, x",
     # PIVOT: DuckDB compares texts, and NULL is a value as any other.
     "SELECT * FROM (SELECT k, s, v FROM t) PIVOT (SUM(v) FOR s IN ('a', 'cd'))",
     "SELECT * FROM t PIVOT (SUM(v) AS n, COUNT(*) FOR s IN ('a' AS p, NULL) k IN (0, 1) GROUP BY b) AS q",
@@ -151,6 +156,21 @@ SPELLED = {
     "SELECT time_bucket(INTERVAL '1 minute', ts) AS w, ARRAY_AGG(x ORDER BY k DESC, x) AS m, "
     "ARRAY_AGG(v ORDER BY b, k, v) AS n, ARRAY_AGG(s ORDER BY s) AS o, "
     "ARRAY_AGG(a ORDER BY b DESC NULLS FIRST, k DESC, a) AS p FROM t GROUP BY 1",
+    # LATERAL VIEW, of Spark and Hive.
+    "SELECT x, e FROM t LATERAL VIEW explode(a) AS e": "SELECT x, UNNEST(a) AS e FROM t",
+    "SELECT t.x, u.e, f FROM t LATERAL VIEW OUTER explode(a) u AS e LATERAL VIEW explode_outer(c) AS f WHERE e + f > 1": ""
+    "SELECT t.x, e, f FROM t LEFT JOIN UNNEST(a) AS u (e) ON TRUE LEFT JOIN UNNEST(c) AS w (f) ON TRUE WHERE e + f > 1",
+    "SELECT x, e, f FROM t LATERAL VIEW explode(aa) u AS e LATERAL VIEW explode(e) w AS f": ""
+    "SELECT x, e, UNNEST(e) AS f FROM (SELECT x, UNNEST(aa) AS e FROM t)",
+    "SELECT x, p, e FROM t LATERAL VIEW posexplode(a) u AS p, e": ""
+    "SELECT x, CAST(UNNEST(range(len(a))) AS INTEGER) AS p, UNNEST(a) AS e FROM t",
+    "SELECT x, u.* FROM t LATERAL VIEW OUTER posexplode(a) u AS p, e": ""
+    "SELECT x, CAST(UNNEST(range(len(z))) + CASE WHEN COALESCE(len(a), 0) = 0 THEN NULL ELSE 0 END AS INTEGER) AS p, "
+    "UNNEST(z) AS e FROM (SELECT *, CASE WHEN len(a) > 0 THEN a ELSE [NULL] END AS z FROM t)",
+    "SELECT x, p, q FROM t LATERAL VIEW explode(m) u AS p, q": ""
+    "SELECT x, e.key AS p, e.value AS q FROM (SELECT x, UNNEST(map_entries(m)) AS e FROM t)",
+    "SELECT p, COUNT(*) AS n FROM t LATERAL VIEW inline(rs) u AS p, q GROUP BY p": ""
+    "SELECT e.f AS p, COUNT(*) AS n FROM (SELECT UNNEST(rs) AS e FROM t) GROUP BY 1",
     # Slices of overlapping windows are shared: what is first among them is not what came first.
     "SELECT window_end, MODE(k) AS m FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND, INTERVAL '20' "
     "SECOND)) GROUP BY window_start, window_end": ""

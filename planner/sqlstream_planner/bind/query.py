@@ -17,6 +17,7 @@ from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.items import expand_items, project
 from sqlstream_planner.bind.joins import Item, bind_join, bounded_by, crossed, is_comma, with_time_lost
 from sqlstream_planner.bind.lateral import bind_lateral, is_lateral_query
+from sqlstream_planner.bind.lateral_view import bind_lateral_view
 from sqlstream_planner.bind.limits import bind_limit, has_limit, with_ordered, without_last
 from sqlstream_planner.bind.lookup import bind_lookup_join
 from sqlstream_planner.bind.lost_orders import has_lost_order, without_order
@@ -64,7 +65,6 @@ _CLAUSES = {
     "distribute": "DISTRIBUTE BY",
     "match": "MATCH_RECOGNIZE",
     "sample": "TABLESAMPLE",
-    "laterals": "LATERAL VIEW",
     "connect": "CONNECT BY",
     "into": "SELECT INTO",
     "locks": "FOR UPDATE",
@@ -91,7 +91,6 @@ _TABLE_CLAUSES = {
     "format": "FORMAT behind a table",
 }
 _INSTEAD = {
-    "LATERAL VIEW": "write CROSS JOIN UNNEST(t.items) AS u (item)",
     "SORT BY": "an order is only kept with LIMIT: ORDER BY … LIMIT",
 }
 
@@ -222,6 +221,7 @@ class QueryBinder:
         return union_all(branches, tuple(fields))
 
     def _common_type(self, node: exp.Expr, types: list[SqlType], name: str) -> SqlType:
+        self.context.refuse_mixed_instants(node, types)
         type_ = common_type(types)
         if type_ is None:
             shown = " and ".join(dict.fromkeys(str(t) for t in types))
@@ -311,7 +311,10 @@ class QueryBinder:
         if from_ is None:
             return no_rows_but_one(self.context, query), Scope(self.context, ())
         item = self._joined(from_.this, query.args.get("joins") or [], ctes)
-        return item.node, item.scope
+        node, scope = item.node, item.scope
+        for view in query.args.get("laterals") or []:
+            node, scope = bind_lateral_view(self.context, view, node, scope)
+        return node, scope
 
     def _joined(self, first: exp.Expr, joins: Sequence[exp.Join], ctes: Mapping[str, Node]) -> Item:
         """An item of FROM and what is joined with it; JOIN binds closer than a comma."""

@@ -31,6 +31,7 @@ def bind_values(context: BindContext, item: exp.Values) -> Values:
     fields = []
     for position, column in enumerate(zip(*resolved, strict=True)):
         typed = [context.type_of(e, ()) for e in column]
+        context.refuse_mixed_instants(rows[0][position], [t.type for t in typed])
         type_ = common_type([t.type for t in typed])
         if type_ is None:
             shown = " and ".join(dict.fromkeys(str(t.type) for t in typed))
