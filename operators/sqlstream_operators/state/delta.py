@@ -71,14 +71,16 @@ def _piece(keys: Sequence[bytes], rows: Mapping[bytes, bytes | None]) -> _Piece:
 
 
 def _packed_piece(rows: PackedRows) -> _Piece:
-    lengths, bodies = [], []
-    for offsets, data in (parts(rows.keys), parts(rows.values)):
-        found = np.diff(offsets)
-        if int(found.max()) >= _TOMBSTONE:
-            raise ValueError("a row of state is longer than 4 GiB")
-        lengths.append(found.astype("<u4"))
-        bodies.append(data[offsets[0] : offsets[-1]].tobytes())
-    return _Piece(*lengths, *bodies)
+    (key_lengths, keys), (value_lengths, values) = _cut_out(rows.keys), _cut_out(rows.values)
+    return _Piece(key_lengths, value_lengths, keys, values)
+
+
+def _cut_out(rows: pa.Array) -> tuple[npt.NDArray[np.uint32], bytes]:
+    offsets, data = parts(rows)
+    lengths = np.diff(offsets)
+    if int(lengths.max()) >= _TOMBSTONE:
+        raise ValueError("a row of state is longer than 4 GiB")
+    return lengths.astype("<u4"), data[offsets[0] : offsets[-1]].tobytes()
 
 
 def _file(

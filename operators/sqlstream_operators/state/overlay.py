@@ -24,6 +24,10 @@ class SortedBytes(Protocol):
         """The keys and values in [first, last), in order; only the first `most` of them."""
         ...
 
+    def measure(self, first: bytes, last: bytes, most: int | None = None) -> tuple[int, int]:
+        """How many rows there are in [first, last), counted up to `most`, and about how many bytes they have."""
+        ...
+
     def scan_many(
         self, ranges: Sequence[tuple[bytes, bytes]], most: Sequence[int] | None = None
     ) -> tuple[list[bytes], list[bytes], list[int]]:

@@ -229,6 +229,10 @@ class ShardStore(StateTables):
         """See `SortedBytes.scan`: the published version, without the epoch's writes."""
         return self._read(lambda: self._cache.rocks.scan(first, last, most))
 
+    def measure(self, first: bytes, last: bytes, most: int | None = None) -> tuple[int, int]:
+        """See `SortedBytes.measure`: the published version, without the epoch's writes."""
+        return self._read(lambda: self._cache.rocks.measure(first, last, most))
+
     def scan_many(
         self, ranges: Sequence[tuple[bytes, bytes]], most: Sequence[int] | None = None
     ) -> tuple[list[bytes], list[bytes], list[int]]:

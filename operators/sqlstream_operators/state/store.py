@@ -167,7 +167,7 @@ class StateStore(Protocol):
         ...
 
     def delete_time(self, table: str, from_us: int | None, to_us: int | None) -> int:
-        """Delete all rows with from_us <= time < to_us (None: unbounded) as one range; how many were there before the epoch."""
+        """Delete all rows with from_us <= time < to_us (None: unbounded) as one range; how many the epoch found."""
         ...
 
     def has_time(self, table: str, times: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -333,10 +333,9 @@ class StateTables:
         most = keys.num_rows // _KEYS_PER_ROW
         if not most:
             return None
-        found = self.base.scan(stored.prefix, stored.after, most)
-        if len(found[0]) == most:
+        if self.base.measure(stored.prefix, stored.after, most)[0] == most:
             return None
-        rows = self._rows(stored, *found)
+        rows = self._rows(stored, *self.base.scan(stored.prefix, stored.after))
         if not rows.num_rows:
             return rows
         names = [field.name for field in stored.spec.key]
@@ -457,10 +456,10 @@ class StateTables:
             return 0
         below = 0
         for low, high in self.overlay.visible(first, last):
-            keys, values = self._scan_base(low, high)
-            below += len(keys)
-            self.rows_changed -= len(keys)
-            self.bytes_changed -= sum(map(len, keys)) + sum(map(len, values))
+            rows, size = self._measured(low, high)
+            below += rows
+            self.rows_changed -= rows
+            self.bytes_changed -= size
         if below:
             self.overlay.delete_range(first, last)
         else:
@@ -635,14 +634,30 @@ class StateTables:
 
     def _scan_base(self, first: bytes, last: bytes) -> tuple[list[bytes], list[bytes]]:
         """The rows below in [first, last); a part of the range that was scanned last is not read again."""
-        if self._scanned is not None:
-            low, high, keys, values = self._scanned
-            if low <= first and last <= high:
-                part = slice(bisect.bisect_left(keys, first), bisect.bisect_left(keys, last))
-                return keys[part], values[part]
+        known = self._scanned_part(first, last)
+        if known is not None:
+            return known
         keys, values = self.base.scan(first, last)
         self._scanned = (first, last, keys, values)
         return keys, values
+
+    def _measured(self, first: bytes, last: bytes) -> tuple[int, int]:
+        """How many rows there are below in [first, last), and about how many bytes they have."""
+        known = self._scanned_part(first, last)
+        if known is None:
+            return self.base.measure(first, last)
+        keys, values = known
+        return len(keys), sum(map(len, keys)) + sum(map(len, values))
+
+    def _scanned_part(self, first: bytes, last: bytes) -> tuple[list[bytes], list[bytes]] | None:
+        """The rows below in [first, last), if it is a part of the range that was scanned last."""
+        if self._scanned is None:
+            return None
+        low, high, keys, values = self._scanned
+        if first < low or high < last:
+            return None
+        part = slice(bisect.bisect_left(keys, first), bisect.bisect_left(keys, last))
+        return keys[part], values[part]
 
     def _table(self, name: str) -> StoredTable:
         if name not in self._tables:

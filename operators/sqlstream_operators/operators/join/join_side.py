@@ -60,7 +60,7 @@ class JoinSide:
         self._whole = gives_alone(spec.type, side)
         # Where nothing is ever taken back rows need not be found again, and equal ones need not be one: each gets a name
         # that none had, in place of a digest, and nothing is looked up.
-        self._named = not spec.emits_changes
+        self._only_come = not spec.emits_changes
         self._what = f"{side} of state {spec.state.state_id}"
         table = spec.state.table(side)
         stored = {column.name for column in self.spec.stored}
@@ -100,7 +100,7 @@ class JoinSide:
             if missing is not None:
                 present = pc.invert(missing)
                 rows, weights = rows.filter(present), weights and weights.filter(present)
-        if self._named:
+        if self._only_come:
             digests, ones = state.new_names(rows.num_rows).cast(pa.binary()), np.ones(rows.num_rows, np.int64)
             there = np.zeros(rows.num_rows, bool)
             return Changed(self._shown(rows, pa.chunked_array([digests]), 0 * ones, ones), [], ones, there)
@@ -169,7 +169,7 @@ class JoinSide:
     def write(self, state: StateStore, changed: Changed) -> tuple[int, int]:
         """Make the state have the new counts; how many rows of it are new, and how many are gone."""
         kept = changed.counts != 0
-        if self._named:
+        if self._only_come:
             rows = changed.rows if kept.all() else changed.rows.filter(pa.array(kept))
             rows = rows.append_column(self._count, pa.array(changed.counts[kept]))
             state.append(self.table, self._placed(rows.rename_columns(self._stored_names(rows))))
