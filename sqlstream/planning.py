@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlstream.connectors.registry import REGISTERED, Registry
 from sqlstream.type_oracle.installed import TYPES
@@ -14,9 +14,6 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span
 from sqlstream_planner.expressions import oracle
 from sqlstream_planner.expressions.constants import Constant
 from sqlstream_planner.expressions.problems import BAD_CAST, FAILING_CONSTANT
-
-if TYPE_CHECKING:
-    import duckdb
 
 
 def plan_file(
@@ -50,48 +47,12 @@ def _refuse_wrong(constants: Mapping[Constant, Span]) -> None:
 
     Raises DiagnosticError (TYP007 for casts, TYP012) with every one that DuckDB can't compute, at its place.
     """
-    import duckdb  # which few files need, and takes a tenth of a second
-
-    with duckdb.connect(config={"threads": 1}) as duck:
-        duck.execute("SET TimeZone = 'UTC'")
-        try:
-            _compute(duck, ", ".join(c.sql for c in constants))
-        except duckdb.Error:
-            pass  # which of them is told below
-        else:
-            return
-        wrong = [(c, at, _fails(duck, c)) for c, at in constants.items()]
+    whys = TYPES.failures([c.sql for c in constants])
+    wrong = [(c, at, why) for (c, at), why in zip(constants.items(), whys, strict=True) if why is not None]
     # What is written once may stand in its translation twice.
-    found = {at: _diagnostic(constant, at, why) for constant, at, why in reversed(wrong) if why is not None}
+    found = {at: _diagnostic(constant, at, why) for constant, at, why in reversed(wrong)}
     if found:
         raise DiagnosticError(*reversed(found.values()))
-
-
-def _compute(duck: duckdb.DuckDBPyConnection, constants: str) -> None:
-    """Compute constants and leave them in DuckDB: Python can't hold all of its values (2^31 days)."""
-    duck.execute(f"CREATE OR REPLACE TEMP TABLE computed AS SELECT {constants}")
-
-
-def _fails(duck: duckdb.DuckDBPyConnection, constant: Constant) -> str | None:
-    """What DuckDB says of a constant that it can't compute; None: it can."""
-    import duckdb
-
-    try:
-        _compute(duck, constant.sql)
-    except (duckdb.ConversionException, duckdb.InvalidInputException, duckdb.OutOfRangeException) as error:
-        return _message(str(error))
-    except duckdb.NotImplementedException as error:
-        return _message(str(error)) if "TimeZone" in str(error) or "Period" in str(error) else None
-    except duckdb.Error:
-        return None  # what DuckDB has to say of types, names and memory is not of these values
-    return None
-
-
-def _message(text: str) -> str:
-    line = text.split("\n")[0].partition(": ")[2].strip()
-    for hint in ("Use TRY(", "Use TRY_CAST"):
-        line = line.partition(hint)[0].strip()
-    return line
 
 
 def _diagnostic(constant: Constant, at: Span, why: str) -> Diagnostic:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -44,6 +44,14 @@ class DuckDbTypes:
             if answer is None:
                 answer = self._answers[question] = self._ask(question)
             return answer
+
+    def failures(self, constants: Sequence[str]) -> Sequence[str | None]:
+        """Of each constant: why DuckDB can't compute its value; None: it can, or what it says is not of the value."""
+        with self._lock:
+            together = ", ".join(constants)
+            if not constants or self._computes(together) is None:
+                return [None] * len(constants)
+            return [_of_value(self._computes(constant)) for constant in constants]
 
     def functions(self) -> Mapping[str, Listed]:
         """All functions by their names in lower case."""
@@ -99,6 +107,18 @@ class DuckDbTypes:
             self._connection.execute("PRAGMA disable_optimizer")  # it leaves out what NULLs leave nothing of
         return self._connection
 
+    def _computes(self, constants: str) -> duckdb.Error | None:
+        """Compute them and leave them in DuckDB: Python can't hold all of its values (2^31 days)."""
+        import duckdb
+
+        try:
+            self._duck().execute(f"CREATE OR REPLACE TEMP TABLE computed AS SELECT {constants}")
+        except duckdb.Error as error:
+            if isinstance(error, duckdb.InternalException | duckdb.FatalException):
+                self._connection = None  # it answers nothing any more
+            return error
+        return None
+
     def _ask(self, question: Question) -> SqlType | Refused:
         import duckdb
 
@@ -137,6 +157,23 @@ def _refused(error: duckdb.Error) -> Refused:
         error, duckdb.ConversionException | duckdb.InvalidInputException | duckdb.OutOfRangeException
     )
     return Refused(first.partition(" Error: ")[2].strip() or first, of_value)
+
+
+def _of_value(error: duckdb.Error | None) -> str | None:
+    """What DuckDB says of a value; what it says of types, names and memory is not of it."""
+    import duckdb
+
+    of_value = isinstance(
+        error, duckdb.ConversionException | duckdb.InvalidInputException | duckdb.OutOfRangeException
+    )
+    text = str(error)
+    of_zone = isinstance(error, duckdb.NotImplementedException) and ("TimeZone" in text or "Period" in text)
+    if not (of_value or of_zone):
+        return None
+    line = text.split("\n")[0].partition(": ")[2].strip()
+    for hint in ("Use TRY(", "Use TRY_CAST"):
+        line = line.partition(hint)[0].strip()
+    return line
 
 
 def _type_named(name: str) -> SqlType:

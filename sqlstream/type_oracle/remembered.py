@@ -12,7 +12,8 @@ import json
 import os
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,13 @@ from sqlstream_operators.plan.types import SqlType, parse_type
 from sqlstream_planner.expressions.oracle import Listed, Question, Refused, Signature, TypeOracle
 
 #: Another number when questions or answers are written in another way.
-_FORMAT = 1
+_FORMAT = 2
 #: A file with more answers is begun anew.
 _MOST = 5000
 
 
 class RememberedTypes:
-    """The answers of `oracle`, with types and the list of functions kept in `file`; None: nowhere.
+    """The answers of `oracle`, with types, constants without fault and the list of functions kept in `file`; None: nowhere.
 
     Refusals are asked for each time: they end the planning of a file.
     """
@@ -34,29 +35,39 @@ class RememberedTypes:
     def __init__(self, oracle: TypeOracle, file: Path | None) -> None:
         self._oracle = oracle
         self._file = file
-        self._types: dict[str, SqlType] | None = None
-        self._listed: Mapping[str, Listed] | None = None
+        self._kept: _Kept | None = None
         self._changed = False
 
     def type_of(self, question: Question) -> SqlType | Refused:
         """The type, UNKNOWN if no column of ours can have it, or why DuckDB refuses."""
-        known, key = self._load(), _key(question)
+        known, key = self._load().types, _key(question)
         found = known.get(key)
         if found is not None:
-            return found
+            return parse_type(found)
         answer = self._oracle.type_of(question)
         if isinstance(answer, SqlType):
-            known[key] = answer
+            known[key] = str(answer)
             self._changed = True
         return answer
 
+    def failures(self, constants: Sequence[str]) -> Sequence[str | None]:
+        """Of each constant: why DuckDB can't compute its value; None: nothing is wrong with it."""
+        good = self._load().constants
+        asked = [c for c in constants if _short_digest(c) not in good]
+        if not asked:
+            return [None] * len(constants)
+        whys = dict(zip(asked, self._oracle.failures(asked), strict=True))
+        good.update(dict.fromkeys(_short_digest(c) for c, why in whys.items() if why is None))
+        self._changed = True
+        return [whys.get(c) for c in constants]
+
     def functions(self) -> Mapping[str, Listed]:
         """All functions by their names in lower case."""
-        self._load()
-        if self._listed is None:
-            self._listed = self._oracle.functions()
+        kept = self._load()
+        if not kept.functions:
+            kept.functions = self._oracle.functions()
             self._changed = True
-        return self._listed
+        return kept.functions
 
     def signatures(self, name: str) -> tuple[Signature, ...]:
         """What a function can be called with, by its name in lower case; sorted."""
@@ -64,12 +75,17 @@ class RememberedTypes:
 
     def save(self) -> None:
         """Keep what is new; without a word if that can't be done."""
-        if not self._changed or self._file is None or self._types is None:
+        if not self._changed or self._file is None or self._kept is None:
             return
         self._changed = False
-        kept = {"types": {key: str(type_) for key, type_ in list(self._types.items())[-_MOST:]}}
-        functions = {n: [f.kind, f.stability, f.definition] for n, f in self.functions().items()}
-        content = json.dumps({**kept, "functions": functions}, separators=(",", ":"))
+        content = json.dumps(
+            {
+                "types": dict(list(self._kept.types.items())[-_MOST:]),
+                "constants": list(self._kept.constants)[-_MOST:],
+                "functions": {n: [f.kind, f.stability, f.definition] for n, f in self.functions().items()},
+            },
+            separators=(",", ":"),
+        )
         try:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(
@@ -80,18 +96,29 @@ class RememberedTypes:
         except OSError:
             return
 
-    def _load(self) -> dict[str, SqlType]:
-        if self._types is None:
-            self._types = {}
+    def _load(self) -> _Kept:
+        if self._kept is None:
             found = _read(self._file) if self._file is not None else None
-            if found is not None:
-                try:
-                    types = {key: parse_type(text) for key, text in found["types"].items()}
-                    self._listed = {name: Listed(*given) for name, given in found["functions"].items()}
-                    self._types = types
-                except (KeyError, TypeError, ValueError, AttributeError):
-                    self._listed = None
-        return self._types
+            self._kept = (_Kept.of(found) if found is not None else None) or _Kept()
+        return self._kept
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Types as text by their questions, digests of constants (a dict, in order), and functions by their names."""
+
+    types: dict[str, str] = field(default_factory=dict)
+    constants: dict[str, None] = field(default_factory=dict)
+    functions: Mapping[str, Listed] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any]) -> _Kept | None:
+        """What a file says; None if it is no such file."""
+        try:
+            functions = {name: Listed(*given) for name, given in found["functions"].items()}
+            return cls(dict(found["types"]), dict.fromkeys(found["constants"]), functions)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return None
 
 
 def default_file() -> Path | None:
@@ -123,6 +150,11 @@ def _read(file: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _short_digest(constant: str) -> str:
+    """A constant may be long, and what the user keeps to himself."""
+    return _digest(constant)[:16]
 
 
 def _digest(text: str) -> str:

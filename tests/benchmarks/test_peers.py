@@ -83,7 +83,10 @@ def test_turns_are_read_back_as_they_were_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_every_benchmark_has_its_pipeline_over_the_same_format(name: str) -> None:
-    text = BENCHMARKS[name].pipeline.read_text()
+    pipeline = BENCHMARKS[name].pipeline
+    text = pipeline.read_text()
+    if "{% include 'nexmark_parquet.sql' %}" in text:
+        text = (pipeline.parent / "macros" / "nexmark_parquet.sql").read_text()
     assert f"'format' = '{BENCHMARKS[name].format}'" in text
     assert f"/{BENCHMARKS[name].format}/bid'" in text
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,8 @@ QUESTIONS = {
     Question("[]"): array(NULL),
     Question("""atan2("$0", '1')""", (INTEGER,), rows=True): DOUBLE,
 }
+GOOD, WRONG = "regexp_matches('', 'a|b')", "CAST('2023-02-29' AS DATE)"
+WRONG_BECAUSE = 'date field value out of range: "2023-02-29"'
 
 
 class Silent:
@@ -27,6 +29,9 @@ class Silent:
 
     def type_of(self, question: Question) -> SqlType | Refused:
         raise AssertionError(question)
+
+    def failures(self, constants: Sequence[str]) -> Sequence[str | None]:
+        raise AssertionError(constants)
 
     def functions(self) -> Mapping[str, Listed]:
         raise AssertionError
@@ -40,6 +45,7 @@ def file(tmp_path: Path) -> Path:
     made = tmp_path / "below" / "types.json"
     oracle = RememberedTypes(DuckDbTypes(), made)
     assert {q: oracle.type_of(q) for q in QUESTIONS} == QUESTIONS
+    assert oracle.failures([GOOD, WRONG]) == [None, WRONG_BECAUSE]
     oracle.save()
     return made
 
@@ -48,6 +54,9 @@ def test_what_is_kept_needs_no_duckdb(file: Path) -> None:
     oracle = RememberedTypes(Silent(), file)
     assert {q: oracle.type_of(q) for q in QUESTIONS} == QUESTIONS
     assert oracle.functions() == DuckDbTypes().functions()
+    assert oracle.failures([GOOD]) == [None]
+    with pytest.raises(AssertionError):  # what fails is asked again, for its words
+        oracle.failures([GOOD, WRONG])
 
 
 @pytest.mark.parametrize("harm", ["cut off", "another type", "writable by others", "empty"])

@@ -50,6 +50,32 @@ QUERIES = [
     "SELECT * EXCLUDE k REPLACE (v * 2 AS V, s || '!' AS s) RENAME (x AS xx) FROM t",
     "SELECT * REPLACE (UNNEST(a) AS a) FROM t",
     "SELECT * EXCLUDE (s, d, x, b, a, c, aa, m, r, rs, ts) FROM t",
+    # A join in parentheses that begins with a query, or with another join in parentheses.
+    "SELECT * EXCLUDE (y) FROM ((SELECT v AS y, k FROM t) AS p JOIN (SELECT k AS z, x FROM t) AS q ON p.k = q.z) AS j, "
+    "LATERAL (SELECT j.x + 1) AS l (w)",
+    "SELECT p.v, n FROM ((SELECT v FROM t) AS p JOIN (SELECT 3 AS n) AS q ON v < n)",
+    "SELECT p.v, o.s FROM (((SELECT v FROM t) AS p CROSS JOIN (SELECT 3 AS n)) JOIN t AS o ON p.v = o.v)",
+    # What is called LIST or ARRAY, and what else is a type's name, has elements too.
+    'SELECT list[1] AS z, o.list[2] AS y, "array"[1] AS x, o.array[2] AS w, text[1:2] AS u, [k, v][2] AS q, ARRAY[k, v][1] '
+    "AS p FROM (SELECT k, v, [k, v] AS list, [v, k] AS array, s AS text FROM t) AS o",
+    "SELECT LIST(x ORDER BY x)[2] AS z, LIST(x ORDER BY x)[1:2] AS y, ARRAY[ARRAY[MIN(k)], ARRAY[2]][2][1] AS w FROM t",
+    # A relation that is read under its own name and through another.
+    "WITH p AS (SELECT k AS y FROM t), q AS (SELECT * FROM p) SELECT q.y, p.y FROM q JOIN p ON q.y < p.y, q AS q2 "
+    "WHERE p.y = q2.y",
+    "WITH p AS (SELECT k AS y FROM t), q AS (SELECT * FROM p) SELECT o.y, p.y FROM q AS o, p JOIN q ON p.y = q.y",
+    # PIVOT: DuckDB compares texts, and NULL is a value as any other.
+    "SELECT * FROM (SELECT k, s, v FROM t) PIVOT (SUM(v) FOR s IN ('a', 'cd'))",
+    "SELECT * FROM t PIVOT (SUM(v) AS n, COUNT(*) FOR s IN ('a' AS p, NULL) k IN (0, 1) GROUP BY b) AS q",
+    "SELECT z.w + 1 AS y, t.s FROM t JOIN (SELECT k, x, b FROM t) PIVOT (MAX(x) FOR b IN (true)) AS z (u, w) ON t.k = z.u",
+    "WITH p AS (PIVOT t ON s IN ('a', 'b'), b IN (true, false) USING ROUND(AVG(v)) GROUP BY k) SELECT * FROM p",
+    "PIVOT (SELECT k, d FROM t) ON d IN (0.25, 2.250, '4.25')",
+    "SELECT * FROM t PIVOT (LIST(v ORDER BY x) FOR (s, k) IN (('a', 1), ('b', 2)) GROUP BY b)",
+    # UNPIVOT: a row goes if one of its values is NULL.
+    "SELECT * FROM (SELECT x, k, v FROM t) UNPIVOT (z FOR n IN (k, v AS 'w'))",
+    "SELECT * FROM (SELECT x, k, v, d FROM t) UNPIVOT INCLUDE NULLS ((z, y) FOR n IN ((k, v), (v, d)))",
+    "SELECT * FROM (SELECT x, k, v, d FROM t) UNPIVOT ((z, y) FOR n IN ((k, v), (v, d)))",
+    "UNPIVOT (SELECT k, v + 1 AS v, d FROM t) ON COLUMNS(* EXCLUDE (k)) INTO NAME n VALUE z",
+    "SELECT name, SUM(value) AS y FROM (UNPIVOT (SELECT x, k, v FROM t) ON k + 1 AS a, v) GROUP BY name",
 ]
 
 

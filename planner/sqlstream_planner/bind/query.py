@@ -21,6 +21,7 @@ from sqlstream_planner.bind.lookup import bind_lookup_join
 from sqlstream_planner.bind.lost_orders import has_lost_order, without_order
 from sqlstream_planner.bind.names import windowed, with_unknown_names
 from sqlstream_planner.bind.over import bind_overs
+from sqlstream_planner.bind.pivot import pivot_query
 from sqlstream_planner.bind.ranked_groups import ranks_groups, split
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.bind.select_unnest import with_unnested
@@ -64,7 +65,6 @@ _CLAUSES = {
     "connect": "CONNECT BY",
     "into": "SELECT INTO",
     "locks": "FOR UPDATE",
-    "pivots": "PIVOT",
     "prewhere": "PREWHERE",
     "settings": "SETTINGS",
     "format": "FORMAT",
@@ -74,7 +74,6 @@ _CLAUSES = {
     "operation_modifiers": "a word behind SELECT",
 }
 _TABLE_CLAUSES = {
-    "pivots": "PIVOT",
     "sample": "TABLESAMPLE",
     "version": "FOR SYSTEM_TIME AS OF",
     "changes": "CHANGES",
@@ -129,6 +128,8 @@ class QueryBinder:
             query = without_order(self.context, query, statement)
         if isinstance(query, exp.Paren | exp.Subquery) and isinstance(query.this, exp.Query):
             self._refuse(query, _CLAUSES)
+            if query.args.get("joins"):
+                self.context.unsupported(query, "a JOIN here", help="write SELECT * FROM … JOIN …")
             inner = self.bind(query.this, ctes)
             if isinstance(query, exp.Subquery) and has_limit(query):
                 return bind_limit(self.context, query, inner)
@@ -158,6 +159,8 @@ class QueryBinder:
             return self._select(query, ctes)
         if isinstance(query, exp.Values):
             return bind_values(self.context, query)
+        if isinstance(query, exp.Pivot):
+            return self._pivot(query, self._item(query.this, ctes)[0], ctes)
         self.context.unsupported(query, type(query).__name__.upper())
 
     # ----------------------------------------------------------------------------------------- set operations
@@ -347,7 +350,7 @@ class QueryBinder:
         return self._aliased(self.bind(item.this, ctes), item.args.get("alias"), item, None)
 
     def _named_item(self, item: exp.Expr, ctes: Mapping[str, Node]) -> Item:
-        if isinstance(item, exp.Subquery) and not isinstance(item.this, exp.Query):
+        if isinstance(item, exp.Subquery) and _in_parentheses(item.this):
             inner = self._joined(item.this, (), ctes)
             alias = item.args.get("alias")
             if alias is None:
@@ -359,7 +362,21 @@ class QueryBinder:
         node, relation = self._item(item, ctes)
         return Item(node, Scope(self.context, (relation,)))
 
+    def _pivot(self, pivot: exp.Pivot, node: Node, ctes: Mapping[str, Node]) -> Node:
+        """PIVOT or UNPIVOT of the rows of `node`."""
+        rows = self.context.new_id("pivoted")
+        return self.bind(pivot_query(self.context, pivot, node.fields, rows), {**ctes, rows: node})
+
     def _item(self, item: exp.Expr, ctes: Mapping[str, Node]) -> tuple[Node, Relation]:
+        if isinstance(item, exp.Pivot):
+            node = self.bind(item, ctes)
+            return node, Relation(None, node.fields)
+        *before, pivot = item.args.get("pivots") or [None]
+        if pivot is not None:
+            inner = item.copy()
+            inner.set("pivots", before)
+            node, _ = self._item(inner, ctes)
+            return self._aliased(self._pivot(pivot, node, ctes), pivot.args.get("alias"), item, None)
         self._refuse(item, _TABLE_CLAUSES)
         if item.args.get("ordinality") and series_call(item) is None:
             self.context.unsupported(item, "WITH ORDINALITY behind a table")
@@ -442,8 +459,6 @@ class QueryBinder:
             found = node.args.get(key)
             if found and what:
                 at = found[0] if isinstance(found, list) else found
-                if isinstance(at, exp.Pivot) and at.args.get("unpivot"):
-                    what = "UNPIVOT"
                 self.context.unsupported(
                     at if isinstance(at, exp.Expr) else node, what, help=_INSTEAD.get(what)
                 )
@@ -463,6 +478,13 @@ def _long_union_all(query: exp.Expr) -> list[exp.Expr]:
         found.append(query.expression)
         query = query.this
     return [query, *reversed(found)] if len(found) >= _CHAIN else []
+
+
+def _in_parentheses(item: exp.Expr) -> bool:
+    """Whether what stands in parentheses in FROM is an item of FROM or a join, not a query."""
+    if not isinstance(item, exp.Subquery):
+        return not isinstance(item, exp.Query)
+    return bool(item.args.get("joins") or item.args.get("alias")) or _in_parentheses(item.this)
 
 
 def _is_union_all(node: Node) -> bool:

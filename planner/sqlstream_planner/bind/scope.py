@@ -167,7 +167,7 @@ class Scope:
                 if apart
                 else f"give the columns different names, such as {name} AS other_{name}",
             )
-        if matches and matches[0].id in self.context.process_times:
+        if matches and matches[0].id in self.context.unread_times:
             self.context.changes_each_time(node, f"`{matches[0].name}`, which is PROCTIME(),")
         return matches[0] if matches else None
 

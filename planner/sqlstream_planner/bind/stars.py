@@ -42,7 +42,7 @@ def expand_star(
         replacement = changes.replaced.get(f.name.lower())
         if replacement is not None:
             items.append((name, context.translated(scope.resolve(replacement), scope.fields)))
-        elif f.id in context.process_times:
+        elif f.id in context.unread_times:
             context.warn_of_process_time(item, f.name)
         else:
             items.append((name, column(f.id)))

@@ -7,7 +7,7 @@ explicit casts by executing them); tests/planner/test_casts.py measures them aga
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from sqlstream_operators.plan.types import (
@@ -15,6 +15,8 @@ from sqlstream_operators.plan.types import (
     HUGEINT,
     INTEGER,
     INTEGERS,
+    NESTED,
+    ROWS,
     VARCHAR,
     Kind,
     SqlType,
@@ -73,7 +75,6 @@ _DIGITS = {
 }
 _APPROXIMATE = (Kind.FLOAT, Kind.DOUBLE)
 _TIME_ORDER = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
-_NESTED = (Kind.ARRAY, Kind.MAP, Kind.STRUCT)
 
 # The cost that DuckDB gives a target of an implicit cast; the cheapest overload wins.
 _TARGET_COST = {
@@ -86,6 +87,7 @@ _TARGET_COST = {
     Kind.TIMESTAMPTZ: 123,
     Kind.VARCHAR: 149,
     Kind.STRUCT: 160,
+    Kind.TUPLE: 160,
     Kind.MAP: 160,
     Kind.ARRAY: 160,
 }
@@ -141,7 +143,7 @@ def implicit_cast(from_: SqlType | TypedExpr, to: SqlType) -> int | None:
         assert to.element is not None
         cost = implicit_cast(from_.element, to.element)
         return None if cost is None else max(cost - 1, 0)
-    if from_.kind is Kind.STRUCT and to.kind is Kind.STRUCT:
+    if from_.kind in ROWS and to.kind in ROWS:
         return _struct_cost(from_, to)
     if from_.kind is Kind.MAP and to.kind is Kind.MAP:
         assert from_.key is not None
@@ -187,9 +189,13 @@ def _literal_cost(from_: TypedExpr, to: SqlType) -> int | None:
 
 
 def _struct_cost(from_: SqlType, to: SqlType) -> int | None:
-    targets = {name.lower(): type_ for name, type_ in to.fields}
     if len(from_.fields) != len(to.fields):
         return None
+    if Kind.TUPLE in (from_.kind, to.kind):  # by position
+        to = replace(
+            to, fields=tuple((name, t) for (name, _), (_, t) in zip(from_.fields, to.fields, strict=True))
+        )
+    targets = {name.lower(): type_ for name, type_ in to.fields}
     worst = 0
     for name, type_ in from_.fields:
         if name.lower() not in targets:
@@ -253,7 +259,9 @@ def _join_types(a: SqlType, b: SqlType) -> SqlType | None:
         return SqlType(Kind.JSON)
     if Kind.DECIMAL in kinds and all(k in INTEGERS or k is Kind.DECIMAL for k in kinds):
         return _join_decimals(a, b)
-    if a.kind is b.kind and a.kind in _NESTED:
+    if Kind.TUPLE in kinds and a.kind in ROWS and b.kind in ROWS:
+        return _join_by_position(a, b)
+    if a.kind is b.kind and a.kind in NESTED:
         return _join_nested(a, b)
     if a.is_integer and b.is_integer:
         return _join_integers(a.kind, b.kind)
@@ -319,6 +327,19 @@ def _join_nested(a: SqlType, b: SqlType) -> SqlType | None:
     return struct(*fields)
 
 
+def _join_by_position(a: SqlType, b: SqlType) -> SqlType | None:
+    """Of rows of which one has no names: those of the other."""
+    if len(a.fields) != len(b.fields):
+        return None
+    joined = [common_type([x, y]) for (_, x), (_, y) in zip(a.fields, b.fields, strict=True)]
+    named = b if a.kind is Kind.TUPLE else a
+    if not all(joined):
+        return None
+    return replace(
+        named, fields=tuple((name, t) for (name, _), t in zip(named.fields, joined, strict=True) if t)
+    )
+
+
 _NUMERIC_OR_BOOLEAN = (*INTEGERS, *_APPROXIMATE, Kind.DECIMAL, Kind.BOOLEAN)
 _EXPLICIT = {
     Kind.BLOB: (Kind.UUID,),
@@ -341,6 +362,11 @@ def can_cast_explicitly(from_: SqlType, to: SqlType) -> bool:
         assert to.value is not None
         value = to.value
         return all(can_cast_explicitly(type_, value) for _, type_ in from_.fields)
+    if Kind.TUPLE in (from_.kind, to.kind) and from_.kind in ROWS and to.kind in ROWS:
+        pairs = zip(from_.fields, to.fields, strict=False)
+        return len(from_.fields) == len(to.fields) and all(
+            can_cast_explicitly(a, b) for (_, a), (_, b) in pairs
+        )
     if from_.kind is not to.kind:
         return to.kind in _EXPLICIT.get(from_.kind, ())
     if from_.kind is Kind.ARRAY:
@@ -374,7 +400,8 @@ def assignable(source: SqlType, column: SqlType) -> Assignment:
         return Assignment.WIDENING
     if source.is_numeric and column.is_numeric:
         return _assign_number(source, column)
-    if source.kind is column.kind and source.kind in _NESTED:
+    by_position = source.kind is Kind.TUPLE and column.kind in ROWS
+    if by_position or (source.kind is column.kind and source.kind in NESTED):
         return _assign_nested(source, column)
     if source.kind is Kind.JSON or column.kind is Kind.JSON:
         text = (Kind.JSON, Kind.VARCHAR)
@@ -406,7 +433,8 @@ def _assign_nested(source: SqlType, column: SqlType) -> Assignment:
     elif source.kind is Kind.MAP:
         parts = [(source.key, column.key), (source.value, column.value)]
     else:
-        if [name.lower() for name, _ in source.fields] != [name.lower() for name, _ in column.fields]:
+        names, others = ([name.lower() for name, _ in t.fields] for t in (source, column))
+        if len(names) != len(others) or (source.kind is Kind.STRUCT and names != others):
             return Assignment.IMPOSSIBLE
         parts = [(a, b) for (_, a), (_, b) in zip(source.fields, column.fields, strict=True)]
     order = (Assignment.EXACT, Assignment.WIDENING, Assignment.CHECKED, Assignment.IMPOSSIBLE)

@@ -138,6 +138,7 @@ def _may_be_constant(node: exp.Expr) -> bool:
     return (
         call.name not in ("error", "unnest")
         and not catalogue.is_aggregate(call.name)
+        and not catalogue.is_window_function(call.name)
         and catalogue.is_deterministic(call.name, len(call.arguments))
     )
 

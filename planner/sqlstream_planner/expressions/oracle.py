@@ -6,11 +6,11 @@ installed DuckDB says of a signature is a fact, as a table of types in a file wo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier
+from sqlstream_operators.plan.types import SqlType, spelled
 from sqlstream_planner.diagnostics import InternalError
 
 
@@ -35,7 +35,7 @@ class Question:
         if not self.columns:
             return f"SELECT {self.expression}"
         # Two rows: of a single one DuckDB makes constants, and leaves out what NULL leaves nothing of.
-        row = f"({', '.join(f'NULL::{_spelled(t)}' for t in self.columns)})"
+        row = f"({', '.join(f'NULL::{spelled(t)}' for t in self.columns)})"
         names = ", ".join(column(i) for i in range(len(self.columns)))
         return f"SELECT {self.expression} FROM (VALUES {row}, {row}) AS t({names})"
 
@@ -99,6 +99,9 @@ class TypeOracle(Protocol):
     def type_of(self, question: Question) -> SqlType | Refused:
         """The type, UNKNOWN if no column of ours can have it, or why there is none."""
 
+    def failures(self, constants: Sequence[str]) -> Sequence[str | None]:
+        """Of each constant, SQL without columns: why its value can't be computed; None: nothing is wrong with it."""
+
     def functions(self) -> Mapping[str, Listed]:
         """All functions by their names in lower case."""
 
@@ -124,21 +127,3 @@ def current() -> TypeOracle:
 def column(index: int) -> str:
     """How the column at `index` of a question is written."""
     return f'"${index}"'
-
-
-def _spelled(type_: SqlType) -> str:
-    match type_.kind:
-        case Kind.NULL:
-            return '"NULL"'
-        case Kind.ARRAY:
-            assert type_.element is not None
-            return f"{_spelled(type_.element)}[]"
-        case Kind.MAP:
-            assert type_.key is not None
-            assert type_.value is not None
-            return f"MAP({_spelled(type_.key)}, {_spelled(type_.value)})"
-        case Kind.STRUCT:
-            inside = ", ".join(f"{quote_identifier(name)} {_spelled(t)}" for name, t in type_.fields)
-            return f"STRUCT({inside})"
-        case _:
-            return str(type_)
