@@ -9,7 +9,7 @@ from pathlib import Path
 from sqlstream.connectors.registry import REGISTERED, Registry
 from sqlstream.golden.rows import Row, Rows, rows_of
 from sqlstream.golden.sinks import CapturedSinks
-from sqlstream.golden.sources import InputFiles, bounded
+from sqlstream.golden.sources import CLOCK, InputFiles, bounded
 from sqlstream.runtime.api import run_pipeline
 from sqlstream.runtime.loop.progress import RunResult
 from sqlstream.runtime.tasks.job import JobRunner
@@ -35,6 +35,7 @@ def expected_rows(planned: Planned, base_dir: Path, registry: Registry = REGISTE
         inputs = InputFiles(planned.catalog, base_dir, Path(temporary), registry)
         script = to_duckdb(planned, inputs.files, inputs.header)
         duck = DuckSession(temp_directory=temporary)
+        duck.in_epoch(int(CLOCK.timestamp() * 1e6), "golden")
         for statement in inputs.views(list(sources.values()), dict(script.sources)):
             duck.however_deep(functools.partial(duck.connection.execute, statement))
         selects: dict[str, list[str]] = {}
@@ -90,6 +91,7 @@ def actual_rows(
             parallelism=parallelism,
             max_rows_per_epoch=rows_per_epoch or _EVERYTHING,
             runner=runner,
+            wall_clock=CLOCK.timestamp,
             connectors=sinks,
             sync=False,
         )

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlstream_operators.plan.spec import Schema
-from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier
+from sqlstream_operators.plan.types import NESTED, SqlType, quote_identifier
 
 if TYPE_CHECKING:
     from sqlstream_operators.duck.session import DuckSession
 
 Row = tuple[str | None, ...]
-_NESTED = (Kind.ARRAY, Kind.MAP, Kind.STRUCT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +25,7 @@ class Rows:
 
 def is_nested(type_: SqlType) -> bool:
     """Whether values of the type are written as JSON."""
-    return type_.kind in _NESTED
+    return type_.kind in NESTED
 
 
 def rows_of(duck: DuckSession, query: str, schema: Schema) -> Rows:

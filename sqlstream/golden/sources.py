@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
@@ -26,16 +27,31 @@ from sqlstream_planner.catalog.descriptor import ONE_ROW, BatchFiles
 from sqlstream_planner.catalog.options import Role
 from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, InternalError
+from sqlstream_planner.logical import EpochValues, walk
 from sqlstream_planner.pipeline import Planned
 
 _ROWS_PER_READ = 1_000_000
 
 
+CLOCK = datetime(2025, 1, 1, tzinfo=UTC)
+"""What NOW() is in golden runs, so that DuckDB and every run say the same."""
+
+
 def bounded(planned: Planned) -> PhysicalPlan:
     """The plan over input that ends: a watched folder is what is in it now, and generators don't wait.
 
-    Raises DiagnosticError (GLD002) for a source without an end.
+    Raises DiagnosticError (GLD002) for a source without an end, and for random values, which no two runs need share.
     """
+    random = next((n for n in walk(planned.algebra) if isinstance(n, EpochValues) and n.is_random), None)
+    if random is not None:
+        raise DiagnosticError(
+            Diagnostic(
+                "GLD008",
+                f"{random.what} gives values that no golden can say beforehand",
+                random.at,
+                help="write `-- golden: none`",
+            )
+        )
     return replace(
         planned.physical,
         sources=tuple(_bounded(planned.catalog, source) for source in planned.physical.sources),

@@ -354,7 +354,8 @@ class Manifest:
     targets know the tables that are called otherwise now, `sink_edits` what was done to targets before its rows.
     ones the state knows their data: it was elsewhere ("": this data is elsewhere now). `forgotten` says of states with a
     time to live how many keys they have ever forgotten (None: an older version has not counted them). `dimension_files` are
-    the copies of dimension tables that the last epoch read: the next one may read them again.
+    the copies of dimension tables that the last epoch read: the next one may read them again. `now_us` is the clock of the
+    last epoch that is not void (0: an older version has not written it): none after it has an earlier one.
     """
 
     epoch: int
@@ -387,6 +388,7 @@ class Manifest:
     sink_edits: Mapping[str, str] = field(default_factory=dict)
     forgotten: Mapping[str, int] | None = None
     dimension_files: tuple[str, ...] = ()
+    now_us: int = 0
 
     @property
     def positions(self) -> tuple[SourceState, ...]:
@@ -464,6 +466,7 @@ class Manifest:
                 "sink_edits": dict(self.sink_edits),
                 "forgotten": None if self.forgotten is None else dict(self.forgotten),
                 "dimension_files": list(self.dimension_files),
+                "now_us": self.now_us,
                 "rows_cap": self.rows_cap and [self.rows_cap.rows, self.rows_cap.epochs],
             },
         )
@@ -506,4 +509,5 @@ class Manifest:
             sink_edits=content.get("sink_edits", {}),
             forgotten=content.get("forgotten"),
             dimension_files=tuple(content.get("dimension_files", ())),
+            now_us=content.get("now_us", 0),
         )

@@ -52,6 +52,7 @@ VALUES: list[tuple[str, list[Any]]] = [
     ("VARCHAR[]", [["", "a,b", None, '"{}\\']]),
     ("INTEGER[][]", [[[1], [], None]]),
     ('STRUCT("a" BIGINT, "b" STRUCT("c" VARCHAR[]))', [{"a": 1, "b": {"c": ["x", None]}}]),
+    ("TUPLE(BIGINT, VARCHAR[])", [(1, ["x", None])]),
     ("MAP(VARCHAR, BIGINT)", [[("k", 1), ("l", None)], []]),
 ]
 
@@ -125,7 +126,7 @@ def test_values_of_all_types_are_replaced_by_key(backend: Backend) -> None:
 def test_every_type_can_be_a_key(backend: Backend, type_: str) -> None:
     values = dict(VALUES)[type_]
     job = contract.job(backend, {"k": type_, "v": "BIGINT"}, key=("k",))
-    if type_.startswith(("STRUCT", "MAP", "INTERVAL")) or type_.endswith("[]"):
+    if type_.startswith(("STRUCT", "TUPLE", "MAP", "INTERVAL")) or type_.endswith("[]"):
         with pytest.raises(DataError, match="DuckDB has no PRIMARY KEY over a column of type"):
             job.start()
         return

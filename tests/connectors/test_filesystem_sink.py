@@ -213,6 +213,7 @@ ALL = {
     "j": "JSON",
     "b": "BLOB",
     "s": "STRUCT(x BIGINT, l VARCHAR[])",
+    "r": "TUPLE(TIMESTAMP, DOUBLE)",
     "m": "MAP(VARCHAR, TIMESTAMP)",
     "f": "DOUBLE",
 }
@@ -225,6 +226,7 @@ ROW = (
     '{"a":[1]}',
     b"\x00\xff",
     {"x": 1, "l": ["a", None]},
+    {"element1": datetime(2024, 1, 1), "element2": float("inf")},
     [("k", datetime(2024, 1, 1))],
     float("nan"),
 )
@@ -242,7 +244,7 @@ def test_json_of_all_types(tmp_path: Path) -> None:
     assert first == (
         '{"h":10000000000000000000000000000000000000,"dec":1.0000000001,"t":"2024-01-01 00:00:00.5",'
         '"z":"2024-01-01 00:00:00+00","u":"b7c4c9f0-0000-4000-8000-000000000001","j":{"a":[1]},"b":"AP8=",'
-        '"s":{"x":1,"l":["a",null]},"m":{"k":"2024-01-01 00:00:00"},"f":"NaN"}'
+        '"s":{"x":1,"l":["a",null]},"r":["2024-01-01 00:00:00","Infinity"],"m":{"k":"2024-01-01 00:00:00"},"f":"NaN"}'
     )
     assert set(json.loads(second).values()) == {None}
 
@@ -262,16 +264,17 @@ def test_json_without_null_fields(tmp_path: Path) -> None:
         "k": "VARCHAR",
         "n": "DECIMAL(38,10)",
         "s": 'STRUCT("a b" BIGINT, l STRUCT(x BIGINT, y VARCHAR)[])',
+        "r": "TUPLE(TIMESTAMP, BIGINT)",
     }
     spec = sink_spec(schema, {"json.encode.ignore-null-fields": "true"}, path="out", format="json")
     rows = [
-        (None, Decimal("1234567890123456.1"), {"a b": None, "l": [{"x": 1, "y": None}, None]}),
-        ('"\n', None, {"a b": 1, "l": None}),
-        (None, None, None),
+        (None, Decimal("1234567890123456.1"), {"a b": None, "l": [{"x": 1, "y": None}, None]}, None),
+        ('"\n', None, {"a b": 1, "l": None}, {"element1": None, "element2": 7}),
+        (None, None, None, None),
     ]
     part = FileWriter(spec, str(tmp_path)).write(_table(schema, *rows), epoch=1, task="0")
     assert (tmp_path / "out" / part.payload["files"][0][0]).read_text() == (
-        '{"n":1234567890123456.1000000000,"s":{"l":[{"x":1},null]}}\n{"k":"\\"\\n","s":{"a b":1}}\n{}\n'
+        '{"n":1234567890123456.1000000000,"s":{"l":[{"x":1},null]}}\n{"k":"\\"\\n","s":{"a b":1},"r":[null,7]}\n{}\n'
     )
 
 
@@ -280,8 +283,8 @@ def test_parquet_has_the_declared_types(tmp_path: Path) -> None:
     assert schema.field("h").type == pa.decimal128(38, 0)
     assert schema.field("t").type == pa.timestamp("us")
     assert schema.field("z").type == pa.timestamp("us", tz="UTC")
-    assert [schema.field(n).type for n in ("h", "dec", "s")] == [
-        to_arrow(parse_type(ALL[n])) for n in ("h", "dec", "s")
+    assert [schema.field(n).type for n in ("h", "dec", "s", "r")] == [
+        to_arrow(parse_type(ALL[n])) for n in ("h", "dec", "s", "r")
     ]
 
 

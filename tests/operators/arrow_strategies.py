@@ -28,8 +28,7 @@ _TEXT = st.text(st.sampled_from("a\0b\x01\xff\u00e9\U0001f600z"), max_size=12)
 
 
 def scalar_types() -> st.SearchStrategy[SqlType]:
-    simple = [SqlType(kind) for kind in Kind if kind not in (Kind.ARRAY, Kind.MAP, Kind.STRUCT, Kind.DECIMAL)]
-    simple = [type_ for type_ in simple if type_.kind is not Kind.UNKNOWN]
+    simple = [SqlType(kind) for kind in Kind if kind not in t.NESTED | {Kind.DECIMAL, Kind.UNKNOWN}]
     decimals = [t.decimal(10, 2), t.decimal(18, 18), t.decimal(19, 0), t.decimal(38, 10), t.decimal(1, 0)]
     return st.sampled_from(simple + decimals)
 
@@ -43,6 +42,7 @@ def any_types() -> st.SearchStrategy[SqlType]:
             st.lists(inner, min_size=1, max_size=3).map(
                 lambda fields: t.struct(*((f"f{i}", field) for i, field in enumerate(fields)))
             ),
+            st.lists(inner, min_size=1, max_size=2).map(lambda fields: t.tuple_of(*fields)),
         )
 
     # No NULL inside a nested type: DuckDB gives the elements of an untyped list a type, and pyarrow flattens a

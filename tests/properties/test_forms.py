@@ -105,7 +105,24 @@ UNNESTS: dict[str, str | tuple[str, str]] = {
     "... some levels": "SELECT UNNEST([[[v]], [[k]]], max_depth := 2) AS x, s FROM t",
     "... some levels of structs": "SELECT UNNEST([{'a': {'b': v}}], max_depth := 2) FROM c",
 }
-FORMS: Mapping[str, str | tuple[str, str]] = {**WRITTEN, **FIRST_ROWS, **OTHERS, **UNNESTS}
+UNNAMED_ROWS: dict[str, str | tuple[str, str]] = {
+    "a row": "SELECT (k, s) AS r, ROW(v, (s, k)) AS q, [(v, 1.5), (k, 2)] AS l, (k, NULL) AS n FROM c JOIN t USING (k, v)",
+    "... as text, by position, as JSON": "SELECT r::VARCHAR AS a, r[2] AS b, to_json(r) AS c, COUNT(*) AS n FROM "
+    "(SELECT (k, s) AS r FROM t) GROUP BY r",
+    "... compared": "SELECT (k, v) = (1, 2) AS a, (k, v) < (2, 1) AS b, (k, v) IN ((1, 1), (NULL, 2)) AS c, "
+    "ROW(k, s) IS DISTINCT FROM (1, 'a') AS d, (k, v) BETWEEN (1, 1) AND (2, 9) AS e FROM t",
+    "... of groups": "SELECT MAX(r) AS a, ARRAY_AGG(r ORDER BY r) AS l, COUNT(DISTINCT r[1]) AS n FROM "
+    "(SELECT k, (COUNT(*), MAX(v)) AS r FROM c GROUP BY k)",
+    "... of groups with NULL": "SELECT (k, NULL) AS r, COUNT(*) AS n FROM t GROUP BY 1",
+    "... joined": "SELECT t.v, x.r FROM t LEFT JOIN (SELECT (k, COUNT(*)) AS r FROM c GROUP BY k) AS x ON x.r = (t.k, t.v)",
+    "... in a query": "SELECT k, v FROM c WHERE (k, v) IN (SELECT (k, MIN(v)) FROM t GROUP BY k)",
+    "... in a query of columns": "SELECT k, v FROM c WHERE ROW(k, v) NOT IN (SELECT k, MIN(v) FROM t GROUP BY k)",
+    "... ordered": "SELECT id, r FROM (SELECT id, (v, k) AS r FROM c) ORDER BY r DESC NULLS LAST, id LIMIT 2",
+    "... with names": "SELECT CAST((k, s) AS STRUCT(a BIGINT, b VARCHAR)).b AS x, CASE WHEN v > 1 THEN {'a': k, 'b': s} "
+    "ELSE (v, 'q') END AS y FROM t",
+    "... as columns": "SELECT UNNEST((k, s)), v FROM t",
+}
+FORMS: Mapping[str, str | tuple[str, str]] = {**WRITTEN, **FIRST_ROWS, **OTHERS, **UNNESTS, **UNNAMED_ROWS}
 
 
 def verbatim(names: list[str], data: Input, read: Mapping[str, int]) -> dict[str, Rows]:

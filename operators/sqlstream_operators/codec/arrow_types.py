@@ -46,7 +46,7 @@ def to_arrow(type_: SqlType) -> pa.DataType:
             return pa.list_(pa.field("element", to_arrow(element)))
         case SqlType(kind=Kind.MAP, key=SqlType() as key, value=SqlType() as value):
             return pa.map_(to_arrow(key), to_arrow(value))
-        case SqlType(kind=Kind.STRUCT, fields=fields):
+        case SqlType(kind=Kind.STRUCT | Kind.TUPLE, fields=fields):
             return pa.struct([pa.field(name, to_arrow(field)) for name, field in fields])
     found = _SIMPLE.get(type_.kind)
     if found is None:

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream_operators.plan.types import Kind, SqlType
+from sqlstream_operators.plan.types import ROWS, Kind, SqlType
 
 from .arrow_types import conform, to_arrow
 from .binary import (
@@ -140,7 +140,7 @@ def _encode(array: pa.Array, type_: SqlType) -> list[Piece]:
         return [np.zeros((len(array), 1), np.uint8)]
     if type_.kind in _STRINGS:
         return [flags, *_encode_strings(array, present)]
-    if type_.kind is Kind.STRUCT:
+    if type_.kind in ROWS:
         fields = [field for _, field in type_.fields]
         return [flags, *encode_pieces(array.flatten(), fields)]
     if type_.kind in (Kind.ARRAY, Kind.MAP):
@@ -270,7 +270,7 @@ def _decode(data: U8, starts: I64, limits: I64, type_: SqlType) -> tuple[pa.Arra
     starts = starts + 1
     if type_.kind in _STRINGS:
         return _decode_strings(data, starts, limits, present, type_)
-    if type_.kind is Kind.STRUCT:
+    if type_.kind in ROWS:
         children, ends = decode_columns(data, starts, limits, [field for _, field in type_.fields])
         fields = list(to_arrow(type_))
         return pa.StructArray.from_arrays(children, fields=fields, mask=pa.array(~present)), ends

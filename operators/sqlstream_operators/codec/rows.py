@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from sqlstream_operators.errors import StateError
 from sqlstream_operators.plan.state_schema import StateField
-from sqlstream_operators.plan.types import Kind, SqlType
+from sqlstream_operators.plan.types import ROWS, Kind, SqlType
 
 from .arrow_types import conform, to_arrow
 from .binary import (
@@ -316,7 +316,7 @@ def _fixed_bytes(column: pa.Array, type_: SqlType) -> U8:
 
 
 def _variable_bytes(column: pa.Array, type_: SqlType) -> pa.Array:
-    if type_.kind is Kind.STRUCT:
+    if type_.kind in ROWS:
         return _as_array(_encode(column.flatten(), [field for _, field in type_.fields]))
     if type_.kind in (Kind.ARRAY, Kind.MAP):
         lists = as_list(column)
@@ -381,7 +381,7 @@ def _variable_array(
     data: U8, starts: I64, ends: I64, present: npt.NDArray[np.bool_], type_: SqlType
 ) -> pa.Array:
     arrow = to_arrow(type_)
-    if type_.kind is Kind.STRUCT:
+    if type_.kind in ROWS:
         children = _decode_present(data, starts, ends, present, [field for _, field in type_.fields])
         return pa.StructArray.from_arrays(children, fields=list(arrow), mask=pa.array(~present))
     if type_.kind in (Kind.ARRAY, Kind.MAP):

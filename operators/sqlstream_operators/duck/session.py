@@ -23,8 +23,9 @@ from sqlstream_operators.errors import (
     machine_trouble,
 )
 from sqlstream_operators.large_stack import on_large_stack
+from sqlstream_operators.plan.epoch_values import clock_settings, seed_settings
 from sqlstream_operators.plan.spec import Column
-from sqlstream_operators.plan.types import Kind, SqlType, parse_type, quote_identifier, quote_literal
+from sqlstream_operators.plan.types import Kind, SqlType, parse_type, quote_identifier, quote_literal, spelled
 
 #: What DuckDB raises where a disk refuses; a commit that can't be written is fatal to it.
 _OF_DISKS = (duckdb.IOException, duckdb.FatalException, duckdb.InternalException, duckdb.TransactionException)
@@ -170,6 +171,11 @@ class DuckSession:
         casts = _casts(schema)
         return f"({_restored(name, table, casts)})" if casts else quote_identifier(name)
 
+    def in_epoch(self, now_us: int, seed: str) -> None:
+        """Let SQL read the clock of an epoch (µs) and the seed of its random numbers from now on."""
+        self._connection.execute(clock_settings(now_us))
+        self._connection.execute(seed_settings(seed))
+
     def view(self, name: str, sql: str) -> None:
         """Name the result of `sql` without computing it; it is computed in each query that reads it."""
         create = f"CREATE OR REPLACE TEMP VIEW {quote_identifier(name)} AS {sql}"
@@ -311,7 +317,7 @@ def _casts(schema: Sequence[Column]) -> dict[str, SqlType]:
 def _restored(name: str, table: pa.Table, casts: Mapping[str, SqlType]) -> str:
     """SQL for the rows of a relation whose columns have their own types again."""
     columns = (
-        f"CAST({quote_identifier(c)} AS {casts[c]}) AS {quote_identifier(c)}"
+        f"CAST({quote_identifier(c)} AS {spelled(casts[c])}) AS {quote_identifier(c)}"
         if c in casts
         else quote_identifier(c)
         for c in table.column_names

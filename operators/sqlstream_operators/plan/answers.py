@@ -16,9 +16,11 @@ from sqlstream_operators.plan.changelog_spec import (
     JoinSpec,
     TopNSpec,
 )
+from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
 from sqlstream_operators.plan.over_spec import OverSpec
 from sqlstream_operators.plan.spec import (
     DimensionInput,
+    EpochInput,
     ExchangeInput,
     ExchangeOutput,
     FragmentStep,
@@ -57,7 +59,8 @@ def missing_answers(
     missing: dict[str, None] = {}
     for source in _answers(plan, sink):
         if isinstance(source, str):
-            missing[f"rows of the table `{source}`"] = None
+            of_epoch = source == EPOCH_RELATION
+            missing["what the epochs' clocks said" if of_epoch else f"rows of the table `{source}`"] = None
             continue
         forgot = forgets(source) if forgetful is None else source.state.state_id in forgetful
         if forgot or not keeps_answer(source):
@@ -94,6 +97,8 @@ def _look(plan: PhysicalPlan, stage: Stage, relation: str) -> Iterator[OperatorS
                     yield read.source
                 elif read.name == relation and isinstance(read, DimensionInput):
                     yield read.dimension  # what was found there then, nobody has
+                elif read.name == relation and isinstance(read, EpochInput):
+                    yield EPOCH_RELATION  # what its clock was then, nobody has
                 elif read.name == relation and isinstance(read, ExchangeInput):
                     for before in plan.stages:
                         for output in before.outputs:

@@ -429,7 +429,16 @@ class DimensionInput:
     dimension: str
 
 
-StageInput = SourceInput | ExchangeInput | DimensionInput
+@dataclass(frozen=True, slots=True)
+class EpochInput:
+    """SQL of the stage reads what `epoch_values` has of the epoch: what it gave once can't be computed again."""
+
+    kind: ClassVar[str] = "epoch"
+
+    name: str
+
+
+StageInput = SourceInput | ExchangeInput | DimensionInput | EpochInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,7 +472,7 @@ class Stage:
 
     id: str
     level: int
-    inputs: tuple[SourceInput | ExchangeInput | DimensionInput, ...]
+    inputs: tuple[SourceInput | ExchangeInput | DimensionInput | EpochInput, ...]
     steps: tuple[Step, ...]
     outputs: tuple[ExchangeOutput | SinkOutput, ...]
 
@@ -480,7 +489,7 @@ class Stage:
             if output.input not in known:
                 raise ValueError(f"stage {self.id}: output reads unknown relation {output.input}")
         for stage_input in self.inputs:
-            if isinstance(stage_input, DimensionInput):
+            if isinstance(stage_input, DimensionInput | EpochInput):
                 continue
             if isinstance(stage_input, SourceInput) != (self.level == 0):
                 raise ValueError(f"stage {self.id}: sources are read at level 0, exchanges after it")

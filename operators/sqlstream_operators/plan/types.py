@@ -40,11 +40,16 @@ class Kind(StrEnum):
     ARRAY = "ARRAY"
     MAP = "MAP"
     STRUCT = "STRUCT"
+    TUPLE = "TUPLE"
     NULL = "NULL"
     UNKNOWN = "UNKNOWN"
 
 
-_SIMPLE = frozenset(Kind) - {Kind.DECIMAL, Kind.ARRAY, Kind.MAP, Kind.STRUCT}
+#: Kinds of types that have others inside.
+NESTED = frozenset({Kind.ARRAY, Kind.MAP, Kind.STRUCT, Kind.TUPLE})
+#: Kinds whose values are rows of fields.
+ROWS = frozenset({Kind.STRUCT, Kind.TUPLE})
+_SIMPLE = frozenset(Kind) - NESTED - {Kind.DECIMAL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,8 @@ class SqlType:
     """One SQL type.
 
     `precision` and `scale` belong to DECIMAL; `element` to ARRAY; `key` and `value` to MAP; `fields` to
-    STRUCT. `NULL` is the type of the literal NULL; `UNKNOWN` is what the planner could not infer.
+    STRUCT and to TUPLE, whose fields have no names in SQL: here and in Arrow they are element1, element2 and so on, as
+    DuckDB exports them. `NULL` is the type of the literal NULL; `UNKNOWN` is what the planner could not infer.
 
     >>> str(SqlType(Kind.ARRAY, element=SqlType(Kind.DECIMAL, precision=10, scale=2)))
     'DECIMAL(10,2)[]'
@@ -83,9 +89,9 @@ class SqlType:
             case Kind.MAP:
                 if self.key is None or self.value is None:
                     raise ValueError("MAP needs a key type and a value type")
-            case Kind.STRUCT:
+            case Kind.STRUCT | Kind.TUPLE:
                 if not self.fields:
-                    raise ValueError("STRUCT needs at least one field")
+                    raise ValueError(f"{self.kind} needs at least one field")
 
     def __str__(self) -> str:
         match self.kind:
@@ -98,6 +104,8 @@ class SqlType:
             case Kind.STRUCT:
                 inside = ", ".join(f"{quote_identifier(name)} {type_}" for name, type_ in self.fields)
                 return f"STRUCT({inside})"
+            case Kind.TUPLE:
+                return f"TUPLE({', '.join(str(type_) for _, type_ in self.fields)})"
             case _:
                 return self.kind.value
 
@@ -176,6 +184,15 @@ def struct(*fields: tuple[str, SqlType]) -> SqlType:
     return SqlType(Kind.STRUCT, fields=fields)
 
 
+def tuple_of(*types: SqlType) -> SqlType:
+    """A row without names, such as `(a, b)` and `ROW(a, b)`.
+
+    >>> str(tuple_of(INTEGER, VARCHAR))
+    'TUPLE(INTEGER, VARCHAR)'
+    """
+    return SqlType(Kind.TUPLE, fields=tuple((f"element{n}", type_) for n, type_ in enumerate(types, 1)))
+
+
 def quote_identifier(name: str) -> str:
     """Quote an identifier for DuckDB.
 
@@ -192,6 +209,31 @@ def quote_literal(text: str) -> str:
     'it''s'
     """
     return "'" + text.replace("'", "''") + "'"
+
+
+def spelled(type_: SqlType) -> str:
+    """A type as DuckDB's SQL has it, also where there are only NULLs, whose type is not DuckDB's word NULL.
+
+    >>> spelled(tuple_of(INTEGER, array(NULL)))
+    'TUPLE(INTEGER, "NULL"[])'
+    """
+    match type_.kind:
+        case Kind.NULL:
+            return '"NULL"'
+        case Kind.ARRAY:
+            assert type_.element is not None
+            return f"{spelled(type_.element)}[]"
+        case Kind.MAP:
+            assert type_.key is not None
+            assert type_.value is not None
+            return f"MAP({spelled(type_.key)}, {spelled(type_.value)})"
+        case Kind.STRUCT:
+            inside = ", ".join(f"{quote_identifier(name)} {spelled(t)}" for name, t in type_.fields)
+            return f"STRUCT({inside})"
+        case Kind.TUPLE:
+            return f"TUPLE({', '.join(spelled(t) for _, t in type_.fields)})"
+        case _:
+            return str(type_)
 
 
 _TOKEN = re.compile(r'\s*("(?:[^"]|"")*"|[A-Za-z_][A-Za-z_0-9]*|\d+|\[\]|[(),])')
@@ -252,6 +294,16 @@ def _parse(tokens: list[str], text: str) -> tuple[SqlType, list[str]]:
                 break
             rest = rest[1:]
         type_, rest = struct(*fields), expect(")", rest)
+    elif head == "TUPLE":
+        rest = expect("(", rest)
+        inside = []
+        while True:
+            field, rest = _parse(rest, text)
+            inside.append(field)
+            if rest[:1] != [","]:
+                break
+            rest = rest[1:]
+        type_, rest = tuple_of(*inside), expect(")", rest)
     else:
         try:
             kind = Kind(head)

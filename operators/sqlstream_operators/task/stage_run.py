@@ -27,6 +27,7 @@ from sqlstream_operators.plan.session_spec import SessionAggregateSpec, SessionW
 from sqlstream_operators.plan.spec import (
     SLICE_COLUMN,
     WEIGHT_COLUMN,
+    EpochInput,
     ExchangeInput,
     ExchangeOutput,
     FragmentStep,
@@ -88,6 +89,9 @@ class StageRun:
     def run(self, stage: Stage, relations: Relations) -> None:
         """Run a stage whose inputs are in `relations`."""
         once = read_once(stage)
+        if any(isinstance(read, EpochInput) for read in stage.inputs):
+            seed = f"{self.epoch.now_us}/{self.epoch.epoch}/{self.level}/{self.ordinal}"
+            self.duck.in_epoch(self.epoch.now_us, seed)
         for step in stage.steps:
             with _naming(step.name):
                 if isinstance(step, LateStep):

@@ -18,6 +18,7 @@ from sqlstream_operators.duck.weighted import empty
 from sqlstream_operators.errors import DataError, InputFileError, InternalError
 from sqlstream_operators.plan.spec import (
     DimensionInput,
+    EpochInput,
     ExchangeInput,
     PhysicalPlan,
     SourceInput,
@@ -73,7 +74,9 @@ def run_source_task(
         raise InternalError(f"the plan has no source {source_name}")
     stages = [s for s in plan.stages if s.level == 0 and any(_reads(i, source_name) for i in s.inputs)]
     for stage in stages:
-        if not all(_reads(i, source_name) or isinstance(i, DimensionInput) for i in stage.inputs):
+        if not all(
+            _reads(i, source_name) or isinstance(i, DimensionInput | EpochInput) for i in stage.inputs
+        ):
             raise InternalError(
                 f"stage {stage.id} reads other sources than {source_name}: a task has one split"
             )

@@ -31,6 +31,7 @@ from sqlstream_planner.logical import (
     Apply,
     AsOfJoin,
     EmitOnClose,
+    EpochValues,
     Filter,
     Join,
     LateralJoin,
@@ -115,6 +116,8 @@ class _Query:
                 return self._relation(node, sessions.in_sessions(node, below[0]), "sessions")
             case Unnest():
                 return stateless.unnested(node, below[0])
+            case EpochValues():
+                return stateless.given_by_epoch(node, below[0])
             case Aggregate():
                 in_order = in_order_of_arrival(node, self._changing)
                 return self._relation(node, aggregates.grouped(node, below[0], in_order=in_order), "grouped")

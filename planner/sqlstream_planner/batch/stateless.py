@@ -6,10 +6,20 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from sqlstream_operators.plan.epoch_values import CLOCK_SQL
 from sqlstream_operators.plan.types import Kind, quote_identifier
 from sqlstream_planner import window_sql
 from sqlstream_planner.batch.select import Select
-from sqlstream_planner.logical import Filter, Project, Unnest, WindowFunction, raw, sql
+from sqlstream_planner.logical import (
+    EpochKind,
+    EpochValues,
+    Filter,
+    Project,
+    Unnest,
+    WindowFunction,
+    raw,
+    sql,
+)
 
 #: An expression of more nodes is not written into each of its readers.
 INLINE_LIMIT = 400
@@ -57,6 +67,15 @@ def windowed(node: WindowFunction, below: Select) -> Select:
     columns[node.end.id] = raw(f"make_timestamp({end})")
     columns[node.time.id] = raw(f"{maker}({end} - 1000)")
     return Select(rows, columns)
+
+
+def given_by_epoch(node: EpochValues, below: Select) -> Select:
+    """The clock of the whole script, and random numbers of DuckDB's: no replay gives these again."""
+    columns = dict(below.columns)
+    for value in node.values:
+        clock = value.kind is EpochKind.CLOCK
+        columns[value.field.id] = raw(CLOCK_SQL if clock else "md5(CAST(uuid() AS VARCHAR))")
+    return replace(below, columns=columns)
 
 
 def unnested(node: Unnest, below: Select) -> Select:

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sqlstream_operators.large_stack import on_large_stack
+from sqlstream_operators.plan.epoch_values import clock_settings
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.batch.queries import query_of
 from sqlstream_planner.batch.sources import Files, Header, source_view
-from sqlstream_planner.logical import Scan, Sink, walk
+from sqlstream_planner.logical import EpochValues, Scan, Sink, walk
 from sqlstream_planner.pipeline import Planned
 
 #: How many levels DuckDB takes by itself is 1,000; some of ours are several of its.
@@ -27,17 +28,22 @@ _FOR_MANY = ("SET max_expression_depth = 50000", "SET disabled_optimizers = 'com
 
 @dataclass(frozen=True, slots=True)
 class DuckDBScript:
-    """`sources`: (name, CREATE VIEW); `sinks`: (name, SELECT), in the file's order; `deep`: they have many levels."""
+    """`sources`: (name, CREATE VIEW); `sinks`: (name, SELECT), in the file's order; `deep`: they have many levels.
+
+    `timed`: they read the clock, which stands still from the script's beginning on.
+    """
 
     sources: tuple[tuple[str, str], ...]
     sinks: tuple[tuple[str, str], ...]
     deep: bool = False
+    timed: bool = False
 
     @property
     def text(self) -> str:
         """Everything as one script."""
         settings = _FOR_MANY if self.deep else ()
-        statements = ["SET TimeZone = 'UTC'", *settings, *(s for _, s in self.sources)]
+        clock = (clock_settings(None),) if self.timed else ()
+        statements = ["SET TimeZone = 'UTC'", *clock, *settings, *(s for _, s in self.sources)]
         statements += [f"CREATE OR REPLACE TABLE {quote_identifier(n)} AS\n{s}" for n, s in self.sinks]
         return ";\n\n".join(statements) + ";\n"
 
@@ -53,7 +59,8 @@ def to_duckdb(planned: Planned, files: Files | None = None, header: Header | Non
     read = {n.source.name: n.source for n in walk(planned.algebra) if isinstance(n, Scan)}
     sources = tuple((name, source_view(planned.catalog, spec, files, header)) for name, spec in read.items())
     sinks = tuple((root.sink.name, query_of(root)) for root in planned.algebra)
-    return DuckDBScript(sources, sinks, _is_deep(planned.algebra))
+    timed = any(isinstance(n, EpochValues) for n in walk(planned.algebra))
+    return DuckDBScript(sources, sinks, _is_deep(planned.algebra), timed)
 
 
 def _is_deep(roots: Sequence[Sink]) -> bool:

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from sqlstream_planner.bind.aggregate_calls import AggregateCalls, is_aggregate_call
 from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.bind.epoch_values import is_volatile_column
 from sqlstream_planner.bind.group_by import GroupBy
 from sqlstream_planner.bind.window_keys import WindowKeys
 from sqlstream_planner.expressions.functions import catalogue
@@ -59,6 +60,8 @@ class AggregateOutput:
 
     def _column(self, node: exp.Column) -> exp.Expr:
         f = next((f for f in self.node.fields if f.id == node.name), None)
+        if is_volatile_column(node.name):
+            return node.copy()
         if node.name in self.of_groups or (f is None and self.context.outer_field(node.name) is not None):
             return node.copy()
         if (

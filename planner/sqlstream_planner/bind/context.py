@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NoReturn
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import Kind, SqlType
+from sqlstream_planner.bind.epoch_values import Volatile
 from sqlstream_planner.bind.quantifiers import COMPARISONS, as_any
 from sqlstream_planner.catalog.descriptor import Connectors
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, not_run_yet, refuse
@@ -24,10 +25,12 @@ from sqlstream_planner.expressions.functions.translate import translate_marked
 from sqlstream_planner.expressions.functions.translate.growth import check_growth
 from sqlstream_planner.expressions.infer import infer, require_boolean
 from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTRANSLATABLE, TypeProblem
+from sqlstream_planner.expressions.session_zone import UTC, in_zone, mixes_instants
 from sqlstream_planner.expressions.unnests import unnest_call
 from sqlstream_planner.identity.relation import Columns, form_over
 from sqlstream_planner.logical import Field, Fields
 from sqlstream_planner.logical.expressions import sql
+from sqlstream_planner.sql.dialect import data_type
 from sqlstream_planner.sql.parse import span_of
 from sqlstream_planner.sql.rendered import RenderedSql
 
@@ -74,11 +77,11 @@ class ReadTable:
 class BindContext:
     """The rendered file, the connectors that there are, the ids that were given out, and what the query's clauses say.
 
-    `process_times` are the ids of columns that a table declares as PROCTIME(): they may stand there, as they do
-    in many a file of Flink's, but can't be read. `constants` are parts of expressions that can be tried before there is
-    a row, each with its first place. `outer`: the rows around the sub-query that is being bound, the
-    outermost first. `statement`: the query that is being bound, with all of its sub-queries. `read_tables`: the tables
-    that are read, by the id of the first column of their scan.
+    `process_times` are the ids of columns that are PROCTIME(), `unread_times` of those that a table of changes declares:
+    they may stand there, as they do in many a file of Flink's, but can't be read. `constants` are parts of expressions
+    that can be tried before there is a row, each with its first place. `outer`: the rows around the sub-query that is being
+    bound, the outermost first. `statement`: the query that is being bound, with all of its sub-queries. `read_tables`: the
+    tables that are read, by the id of the first column of their scan. `volatile`: calls that each epoch answers anew.
     """
 
     rendered: RenderedSql
@@ -86,10 +89,12 @@ class BindContext:
     warnings: list[Diagnostic] = field(default_factory=list)
     clauses: Clauses = field(default_factory=Clauses)
     process_times: set[str] = field(default_factory=set)
+    unread_times: set[str] = field(default_factory=set)
     outer: list[OuterRows] = field(default_factory=list)
     statement: exp.Expr | None = None
     read_tables: dict[str, ReadTable] = field(default_factory=dict)
     constants: dict[Constant, Span] = field(default_factory=dict)
+    volatile: Volatile = field(default_factory=Volatile)
     _ids: set[str] = field(default_factory=set)
     _numbers: dict[str, int] = field(default_factory=dict)
 
@@ -233,8 +238,6 @@ class BindContext:
         at = star.parent if isinstance(star.parent, exp.Column) else star
         if any(star.args.get(clause) for clause in ("except_", "except", "replace", "rename", "ilike")):
             self.refuse_star(at, "EXCLUDE, REPLACE or RENAME inside an expression")
-        if isinstance(at.parent, exp.Like | exp.ILike | exp.Glob | exp.SimilarTo):
-            self.refuse_star(at, f"* {_MATCHES[type(at.parent)]} a pattern")
         if not isinstance(at.parent, exp.Func | exp.Distinct):
             self.refuse_star(at, "* inside an expression")
 
@@ -282,9 +285,9 @@ class BindContext:
             f"{what} gives another value each time it runs",
             notes=("an epoch that is replayed after a failure must give the same result",),
             help="a lookup join takes it as it is: JOIN d FOR SYSTEM_TIME AS OF PROCTIME() ON …; for anything else use the "
-            "event-time column"
+            "event-time column: rows of this table may go again, and would go with another time"
             if "PROCTIME" in what
-            else "use the event-time column, or a column that the source fills",
+            else _INSTEAD.get(what, "use the event-time column, or a column that the source fills"),
         )
 
     def warn_of_process_time(self, star: exp.Expr, name: str) -> None:
@@ -308,12 +311,12 @@ class BindContext:
 
     def _types(self, fields: Fields) -> Mapping[str, tuple[SqlType, bool]]:
         around = (f for rows in self.outer for f in rows.read.values())
-        return {f.id: (f.type, f.nullable) for f in (*around, *fields)}
+        return {**self.volatile.types, **{f.id: (f.type, f.nullable) for f in (*around, *fields)}}
 
     def translated(self, expression: exp.Expr, fields: Fields) -> exp.Expr:
         """A resolved expression with all functions as DuckDB's; refuses non-deterministic ones."""
+        expression = expression.transform(as_any).transform(self._given_by_epoch)
         types = self._types(fields)
-        expression = expression.transform(as_any)
         for node in expression.walk():
             if isinstance(node, exp.Query | exp.Exists):
                 self.refuse_subquery(node)
@@ -337,9 +340,36 @@ class BindContext:
             check_growth(expression)
             translated = translate_marked(expression, lambda e: infer(e, types, aggregates=True).type)
             self._note_constants(translated, types)
-            return translated.transform(_plain_time_cast).transform(_plain_empty_map)
+            made = translated.transform(_plain_time_cast).transform(_plain_empty_map)
+            return in_zone(made, types, self.volatile.zone)
         except TypeProblem as problem:
             raise DiagnosticError(_as_written(problem.diagnostic(self.span(problem.node)), fields)) from None
+
+    def in_session_zone(self, expression: exp.Expr, fields: Fields) -> exp.Expr:
+        """An expression that the binder made itself, as of the session's time zone. Raises DiagnosticError."""
+        try:
+            return in_zone(expression, self._types(fields), self.volatile.zone)
+        except TypeProblem as problem:
+            raise DiagnosticError(_as_written(problem.diagnostic(self.span(problem.node)), fields)) from None
+
+    def refuse_mixed_instants(self, node: exp.Expr, types: Sequence[SqlType]) -> None:
+        """Refuse types that have a common one only by a time zone that is not UTC. Raises DiagnosticError."""
+        if self.volatile.zone != UTC and mixes_instants(types):
+            shown = " and ".join(dict.fromkeys(str(t) for t in types))
+            self.fail(
+                node,
+                "SQL031",
+                f"{shown} have a common type by the session's time zone, which is {self.volatile.zone}",
+                help="CAST both to one type",
+            )
+
+    def _given_by_epoch(self, node: exp.Expr) -> exp.Expr:
+        """A call that the epoch answers, as an expression over a column that stands for that."""
+        call = written_call(node)
+        if call is None:
+            return node
+        made = self.volatile.of_call(node, call, self.span(node))
+        return node if made is None else made
 
     def _note_constants(self, translated: exp.Expr, types: Mapping[str, tuple[SqlType, bool]]) -> None:
         def type_of(node: exp.Expr) -> SqlType:
@@ -358,11 +388,11 @@ def _has_untyped_keys(type_: SqlType) -> bool:
     return any(_has_untyped_keys(part) for part in parts if part is not None)
 
 
-_MATCHES: Mapping[type[exp.Expr], str] = {
-    exp.Like: "LIKE",
-    exp.ILike: "ILIKE",
-    exp.Glob: "GLOB",
-    exp.SimilarTo: "SIMILAR TO",
+_INSTEAD: Mapping[str, str] = {
+    "SETSEED": "write RAND(7), whose values follow from the seed and the row",
+    "RANDN": "write sqrt(-2 * ln(1 - RAND())) * cos(2 * pi() * RAND())",
+    "SHUFFLE": "sort by a hash: list_sort(list, …), or UNNEST the elements and order them by RAND()",
+    "CURRENT_WATERMARK": "rows that are late go to the dead letters by themselves",
 }
 
 
@@ -385,7 +415,7 @@ def _as_written(diagnostic: Diagnostic, fields: Fields) -> Diagnostic:
 
 def checked(value: exp.Expr, exact: str, type_: SqlType) -> exp.Expr:
     """A value that must be one of the type `exact` of DuckDB's, as a value of the type that columns have."""
-    return _checked(exp.Cast(this=value, to=exp.DataType.build(exact, dialect="duckdb")), type_)
+    return _checked(exp.Cast(this=value, to=data_type(exact)), type_)
 
 
 def _checked(cast: exp.Cast, type_: SqlType) -> exp.Expr:
@@ -393,7 +423,7 @@ def _checked(cast: exp.Cast, type_: SqlType) -> exp.Expr:
     plain = cast.copy()
     plain.set("this", plain.this.transform(_plain_time_cast))
     # exp.cast would leave one of the two out: it takes INT[3] for INT[].
-    back = exp.Cast(this=plain, to=exp.DataType.build(str(type_), dialect="duckdb"))
+    back = exp.Cast(this=plain, to=data_type(str(type_)))
     return marked(back, "cast", [cast.copy()])
 
 
@@ -422,7 +452,7 @@ def _plain_time_cast(node: exp.Expr) -> exp.Expr:
     if digits is None:
         return node
     plain = node.copy()
-    plain.set("to", exp.DataType.build(str(type_), dialect="duckdb"))
+    plain.set("to", data_type(str(type_)))
     if digits >= 6:
         return plain
     return marked(_cut(plain, type_, digits), "cast", [node.copy()])
@@ -463,6 +493,7 @@ def fresh(field_: Field, context: BindContext, name: str | None = None) -> Field
     """The same column under a new id, perhaps with another name."""
     name = name or field_.name
     made = replace(field_, id=context.new_id(name), name=name)
-    if field_.id in context.process_times:
-        context.process_times.add(made.id)
+    for times in (context.process_times, context.unread_times):
+        if field_.id in times:
+            times.add(made.id)
     return made

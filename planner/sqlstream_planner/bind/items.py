@@ -6,6 +6,7 @@ from sqlglot import exp
 from sqlglot.errors import UnsupportedError
 
 from sqlstream_planner.bind.context import BindContext, fresh
+from sqlstream_planner.bind.epoch_values import is_bound_process_time
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.bind.spread_items import spread
 from sqlstream_planner.bind.stars import expand_star, star_of
@@ -70,5 +71,8 @@ def project(
             fields.append(fresh(known, context, name))
             continue
         typed = context.type_of(expression, node.fields, aggregates=aggregates)
-        fields.append(Field(context.new_id(name), name, typed.type, typed.nullable))
+        made = Field(context.new_id(name), name, typed.type, typed.nullable)
+        if is_bound_process_time(expression):
+            context.process_times.add(made.id)
+        fields.append(made)
     return Project(node, tuple(fields), tuple(e for _, e in items))

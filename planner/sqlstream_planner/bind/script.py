@@ -12,6 +12,7 @@ from sqlglot import exp
 from sqlstream_operators.plan.spec import Column, JobOptions, RestartOptions, SinkSpec
 from sqlstream_operators.plan.types import VARCHAR, Kind, SqlType
 from sqlstream_planner.bind.context import BindContext, Clauses, checked, fresh
+from sqlstream_planner.bind.epoch_values import Volatile, with_epoch_values
 from sqlstream_planner.bind.lookup import refuse_streamed_dimensions
 from sqlstream_planner.bind.query import QueryBinder
 from sqlstream_planner.bind.tables import Tables
@@ -22,6 +23,7 @@ from sqlstream_planner.expressions.constants import Constant
 from sqlstream_planner.expressions.datatypes import nulls_as
 from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 from sqlstream_planner.logical import ConflictAction, Field, Node, Project, Sink, column
+from sqlstream_planner.sql.dialect import data_type
 from sqlstream_planner.sql.parse import Script
 from sqlstream_planner.sql.statements import (
     CreateTable,
@@ -66,7 +68,10 @@ class _ScriptBinder:
         ttl_us = ttl if isinstance(ttl, int) and ttl else None
         lateness_us = lateness if isinstance(lateness, int) else 0
         clauses = Clauses(ttl_us, lateness_us, ttl_us)
-        self._context = BindContext(script.rendered, catalog.connectors, clauses=clauses)
+        zone = str(catalog.settings["table.local-time-zone"])
+        self._context = BindContext(
+            script.rendered, catalog.connectors, clauses=clauses, volatile=Volatile(zone)
+        )
         self._tables = Tables(self._context, catalog)
         self._queries = QueryBinder(self._context, self._table)
         self._views: dict[str, Node] = {}
@@ -101,6 +106,7 @@ class _ScriptBinder:
             )
         roots = tuple(self._root(write) for write in self._writes.values())
         refuse_streamed_dimensions(self._context, roots)
+        roots = with_epoch_values(roots, self._context.volatile, self._context.new_id, self._context.span)
         warnings = (*self._catalog.warnings, *self._context.warnings)
         return Bound(roots, self._options(), warnings, MappingProxyType(self._context.constants))
 
@@ -263,7 +269,9 @@ class _ScriptBinder:
         declared = table.column(c.name) if table is not None else None
         if isinstance(declared, PhysicalColumn) and declared.exact is not None:
             return checked(column(f.id), declared.exact, c.type)
-        return column(f.id) if f.type == c.type else _cast(column(f.id), c)
+        if f.type == c.type:
+            return column(f.id)
+        return self._context.in_session_zone(_cast(column(f.id), c), (f,))
 
     @staticmethod
     def _item(query: exp.Expr, position: int, f: Field) -> exp.Expr:
@@ -482,7 +490,7 @@ def _has_one_of(type_: SqlType, kinds: frozenset[Kind]) -> bool:
 
 
 def _cast(expression: exp.Expr, c: Column) -> exp.Expr:
-    return exp.cast(expression, exp.DataType.build(str(c.type), dialect="duckdb"), dialect="duckdb")
+    return exp.cast(expression, data_type(str(c.type)), dialect="duckdb")
 
 
 def _exactly(node: Node, sink: SinkSpec, context: BindContext) -> Node:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.types import Kind, SqlType
+from sqlstream_operators.plan.types import ROWS, Kind, SqlType
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.expressions.functions.as_written import without_marks
@@ -45,10 +45,10 @@ def spread(
         )
     resolved = context.translated(scope.resolve(value), scope.fields)
     type_ = context.type_of(resolved, scope.fields, aggregates=True).type
-    if type_.kind is not Kind.STRUCT and not options:
+    if type_.kind not in ROWS and not options:
         return None
     resolved = without_marks(resolved)
-    if type_.kind is Kind.STRUCT:
+    if type_.kind in ROWS:
         return _fields(exp.paren(resolved, copy=False), type_, depth)
     if type_.kind is not Kind.ARRAY:
         return None
@@ -59,7 +59,7 @@ def spread(
         resolved = exp.Anonymous(this="flatten", expressions=[resolved])
     made: exp.Expr = exp.Anonymous(this="UNNEST", expressions=[resolved])
     made.meta.update(bare.meta)
-    if element is not None and element.kind is Kind.STRUCT and depth > levels:
+    if element is not None and element.kind in ROWS and depth > levels:
         return _fields(made, element, depth - levels)
     name = item.alias if isinstance(item, exp.Alias) else "unnest"
     return [(name, made)]
@@ -68,9 +68,11 @@ def spread(
 def _fields(value: exp.Expr, type_: SqlType, depth: int) -> list[tuple[str, exp.Expr]]:
     """The fields of a struct as items, and those of structs in it as far down as `depth` says."""
     found: list[tuple[str, exp.Expr]] = []
-    for name, inner in type_.fields:
-        part = exp.Dot(this=value.copy(), expression=exp.to_identifier(name, quoted=True))
-        if inner.kind is Kind.STRUCT and depth > 1:
+    for position, (name, inner) in enumerate(type_.fields, 1):
+        part: exp.Expr = exp.Dot(this=value.copy(), expression=exp.to_identifier(name, quoted=True))
+        if type_.kind is Kind.TUPLE:
+            part = exp.Bracket(this=value.copy(), expressions=[exp.Literal.number(position)])
+        if inner.kind in ROWS and depth > 1:
             found += _fields(part, inner, depth - 1)
         else:
             found.append((name, part))

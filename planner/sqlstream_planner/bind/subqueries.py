@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.types import BOOLEAN
+from sqlstream_operators.plan.types import BOOLEAN, ROWS
 from sqlstream_planner.bind.aggregate_calls import is_aggregate_call
 from sqlstream_planner.bind.context import BindContext, OuterRows
 from sqlstream_planner.bind.items import output_name
@@ -52,6 +52,9 @@ def _all_of(terms: Sequence[exp.Expr], predicate: exp.Expr) -> exp.Expr:
     made = exp.and_(*terms)
     made.meta.update(predicate.meta)
     return made
+
+
+_SCALAR = "a sub-query that stands for a value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +166,17 @@ class SubqueryBinder:
             query = self.bind(written)
         context.clauses.ttl_us = ttl_us
         if kind is SubqueryKind.SCALAR:
-            _check_count(context, written, query, 1, "a sub-query that stands for a value")
+            _check_count(context, written, query, 1, _SCALAR)
         elif kind is not SubqueryKind.EXISTS:
+            if len(query.fields) == 1 and len(operands) > 1 and query.fields[0].type.kind in ROWS:
+                operands = (_operand(node),)  # rows, which the query gives as one column
             _check_count(context, written, query, len(operands), f"what {kind} compares with")
         resolved = tuple(context.translated(scope.resolve(e), scope.fields) for e in operands)
         for operand, f, at in zip(resolved, query.fields, operands, strict=False):
             compared = exp.EQ(this=operand.copy(), expression=column(f.id))
             compared.meta.update(at.meta)
+            mine = context.type_of(operand, scope.fields, aggregates=aggregates)
+            context.refuse_mixed_instants(at, [mine.type, f.type])
             context.type_of(compared, (*scope.fields, *query.fields), aggregates=aggregates)
         given = query.fields[0]
         if kind is SubqueryKind.SCALAR:
@@ -247,7 +254,14 @@ def _parts(node: exp.Expr) -> tuple[SubqueryKind, tuple[exp.Expr, ...], str, exp
 
 def _row(operand: exp.Expr) -> tuple[exp.Expr, ...]:
     bare = operand.unnest()
-    return tuple(bare.expressions) if isinstance(bare, exp.Tuple) else (operand,)
+    called = isinstance(bare, exp.Anonymous) and bare.name.upper() == "ROW" and len(bare.expressions) > 1
+    return tuple(bare.expressions) if called or isinstance(bare, exp.Tuple) else (operand,)
+
+
+def _operand(node: exp.Expr) -> exp.Expr:
+    """What is compared with the rows of a sub-query, as one value."""
+    bare: exp.Expr = node.this.unnest()
+    return bare
 
 
 def _at(made: exp.Column, written: exp.Column) -> exp.Column:
@@ -288,5 +302,9 @@ def _check_count(context: BindContext, written: exp.Expr, query: Node, count: in
             "SQL036",
             f"{what} gives {counted(len(query.fields), 'column')}, not {count}",
             notes=(f"it gives {', '.join(f.name for f in query.fields)}",),
-            help="select one column" if count == 1 else "select as many columns as are compared",
+            help="select as many columns as are compared"
+            if count > 1
+            else "select one column: a row is one, as in (SELECT (a, b) FROM t)"
+            if what == _SCALAR
+            else "select one column",
         )

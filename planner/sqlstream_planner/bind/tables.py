@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
@@ -84,12 +85,16 @@ class Tables:
         scope = Scope(self.context, (Relation(table.name, tuple(stored.values())),))
         fields: list[Field] = []
         expressions: list[exp.Expr] = []
-        unread: list[int] = []  # columns of process time
+        times: list[int] = []  # columns of process time
+        changelog = table.descriptor.gives_changes(table.settings.get("format"))
         for c in table.columns:
             if isinstance(c, ComputedColumn) and is_process_time(c.expression):
                 fields.append(Field(self.context.new_id(c.name), c.name, TIMESTAMPTZ, True))
-                expressions.append(exp.Cast(this=exp.Null(), to=exp.DataType.build("TIMESTAMPTZ")))
-                unread.append(len(fields) - 1)
+                # Rows that go again can't be given the clock that they came with.
+                nothing = exp.Cast(this=exp.Null(), to=exp.DataType.build("TIMESTAMPTZ"))
+                clock = self.context.volatile.process_time(c.name, self.context.span(node))
+                expressions.append(nothing if changelog else clock)
+                times.append(len(fields) - 1)
             elif isinstance(c, ComputedColumn):
                 resolved = self.context.translated(scope.resolve(c.expression), scope.fields)
                 typed = self.context.type_of(resolved, scope.fields)
@@ -101,7 +106,7 @@ class Tables:
             else:
                 fields.append(stored[c.name.lower()])
                 expressions.append(column(stored[c.name.lower()].id))
-        self.context.process_times.update(fields[i].id for i in unread)
+        self._of_process_time([fields[i].id for i in times], changelog)
         watermark = self._watermark(table, tuple(fields), expressions, stored)
         identity = source_identity(table, table.descriptor).known_as(self.catalog.moved)
         if stored:
@@ -124,7 +129,6 @@ class Tables:
             fields = [
                 replace(f, time=time) if f.name.lower() == watermark.column.lower() else f for f in fields
             ]
-        changelog = table.descriptor.gives_changes(table.settings.get("format"))
         names = (
             {name.lower() for name in table.primary_key.columns} if table.primary_key is not None else set()
         )
@@ -142,8 +146,13 @@ class Tables:
             return scan
         # A computed column is a new column: the stored ones keep their ids through the projection.
         renamed = [replace(f, id=self.context.new_id(f.name)) for f in fields]
-        self.context.process_times.update(renamed[i].id for i in unread)
+        self._of_process_time([renamed[i].id for i in times], changelog)
         return Project(scan, tuple(renamed), tuple(expressions))
+
+    def _of_process_time(self, ids: Collection[str], changelog: bool) -> None:
+        self.context.process_times.update(ids)
+        if changelog:
+            self.context.unread_times.update(ids)
 
     @staticmethod
     def _with_time(stored: Field, fields: list[Field]) -> Field:

@@ -17,7 +17,7 @@ from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.bind.values import no_rows_but_one
 from sqlstream_planner.diagnostics import counted
 from sqlstream_planner.logical import Field, Node, Project, Unnest, column
-from sqlstream_planner.sql.dialect import function_name
+from sqlstream_planner.sql.dialect import data_type, function_name
 
 #: Table functions whose rows are the elements of the list that the scalar function of their name gives.
 SERIES = frozenset({"range", "generate_series"})
@@ -39,7 +39,7 @@ def unnested_array(context: BindContext, join: exp.Join) -> exp.Expr | None:
 
 def series_call(item: exp.Expr) -> exp.Anonymous | None:
     """The call of RANGE or GENERATE_SERIES that an item of FROM is; None if it is nothing of the kind."""
-    call = item.this if isinstance(item, exp.Table) else None
+    call = item.this if isinstance(item, exp.Table | exp.Lateral) else None
     return call if isinstance(call, exp.Anonymous) and call.name.lower() in SERIES else None
 
 
@@ -100,6 +100,9 @@ def _beside(
             f"UNNEST needs an array or a map, but this is {typed.type}",
             help="write CROSS JOIN UNNEST(an_array) AS u (item)",
         )
+    if element.kind is Kind.TUPLE:
+        element = replace(element, kind=Kind.STRUCT)
+        resolved = exp.cast(resolved, data_type(str(SqlType(Kind.ARRAY, element=element))))
     alias, series = item.args.get("alias"), series_call(item)
     names = [c.name for c in (alias.args.get("columns") or [])] if alias is not None else []
     offset = (item.args.get("offset") or item.args.get("ordinality")) or (

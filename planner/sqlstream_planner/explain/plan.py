@@ -27,6 +27,7 @@ from sqlstream_operators.plan.state_ttl import EXPIRY
 from sqlstream_planner.explain.meaning import field_meaning, field_meanings
 from sqlstream_planner.explain.operators import operator_lines, operator_title
 from sqlstream_planner.logical import (
+    EpochValues,
     FirstRow,
     GroupAggregate,
     IntervalJoin,
@@ -161,6 +162,8 @@ def _name(node: Node) -> str:
         return f"{node.kind.lower()} temporal join"
     if isinstance(node, IntervalJoin):
         return f"{node.kind.lower()} join in time"
+    if isinstance(node, EpochValues):
+        return "epoch values"
     return type(node).__name__.lower() + (f" {node.source.name}" if hasattr(node, "source") else "")
 
 

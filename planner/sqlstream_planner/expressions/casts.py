@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby, islice
 
-from sqlstream_operators.plan.types import NULL, UNKNOWN, Kind, SqlType, quote_literal
+from sqlstream_operators.plan.types import NESTED, NULL, ROWS, UNKNOWN, Kind, SqlType, quote_literal, spelled
 from sqlstream_planner.expressions.oracle import Question, Refused, Rows, column, current
 from sqlstream_planner.expressions.plain_values import is_plainly
 
@@ -47,7 +47,6 @@ _DIGITS = {
     Kind.UINTEGER: 10,
     Kind.UBIGINT: 20,
 }
-_NESTED = (Kind.ARRAY, Kind.MAP, Kind.STRUCT)
 #: Where another integer type, or another number of digits, begins.
 _BOUNDS = sorted(
     {10**n - 1 for n in range(1, 40)} | {2**n - 1 for n in (7, 8, 15, 16, 31, 32, 63, 64, 127, 128)}
@@ -127,7 +126,7 @@ def fails(text: str, type_: SqlType) -> bool:
     """
     if type_.kind is Kind.NULL or not type_.is_known or is_plainly(text, type_.kind):
         return False
-    (why,) = current().failures([f"CAST({quote_literal(text)} AS {type_})"])
+    (why,) = current().failures([f"CAST({quote_literal(text)} AS {spelled(type_)})"])
     return why is not None
 
 
@@ -150,7 +149,7 @@ def can_cast(from_: SqlType, to: SqlType) -> bool:
     free = (Kind.NULL, Kind.VARCHAR, Kind.JSON)
     if from_ == to or from_.kind in free or to.kind in free or not (from_.is_known and to.is_known):
         return True
-    question = Question(f"CAST({column(0)} AS {to})", (from_,), Rows.VALUES)
+    question = Question(f"CAST({column(0)} AS {spelled(to)})", (from_,), Rows.VALUES)
     return not isinstance(current().type_of(question), Refused)
 
 
@@ -168,7 +167,8 @@ def assignable(source: SqlType, column: SqlType) -> Assignment:
         return Assignment.WIDENING
     if source.is_numeric and column.is_numeric:
         return _assign_number(source, column)
-    if source.kind is column.kind and source.kind in _NESTED:
+    by_position = source.kind is Kind.TUPLE and column.kind in ROWS
+    if by_position or (source.kind is column.kind and source.kind in NESTED):
         return _assign_nested(source, column)
     if source.kind is Kind.JSON or column.kind is Kind.JSON:
         text = (Kind.JSON, Kind.VARCHAR)
@@ -200,7 +200,8 @@ def _assign_nested(source: SqlType, column: SqlType) -> Assignment:
     elif source.kind is Kind.MAP:
         parts = [(source.key, column.key), (source.value, column.value)]
     else:
-        if [name.lower() for name, _ in source.fields] != [name.lower() for name, _ in column.fields]:
+        names, others = ([name.lower() for name, _ in t.fields] for t in (source, column))
+        if len(names) != len(others) or (source.kind is Kind.STRUCT and names != others):
             return Assignment.IMPOSSIBLE
         parts = [(a, b) for (_, a), (_, b) in zip(source.fields, column.fields, strict=True)]
     order = (Assignment.EXACT, Assignment.WIDENING, Assignment.CHECKED, Assignment.IMPOSSIBLE)

@@ -32,10 +32,11 @@ from sqlstream_operators.plan.types import (
     map_of,
     quote_identifier,
     struct,
+    tuple_of,
 )
 from sqlstream_planner.expressions import problems
 from sqlstream_planner.expressions.problems import TypeProblem
-from sqlstream_planner.sql.dialect import OwnSql
+from sqlstream_planner.sql.dialect import TUPLE, OwnSql
 
 _T = exp.DType
 _SIMPLE: dict[exp.DType, SqlType] = {
@@ -133,6 +134,8 @@ def sql_type_of(node: exp.Expr) -> SqlType:
         return map_of(sql_type_of(inside[0]), sql_type_of(inside[1]))
     if kind is _T.STRUCT and inside:
         return struct(*((field.name, sql_type_of(field.args["kind"])) for field in inside))
+    if node.args.get("kind") == TUPLE and inside:
+        return tuple_of(*map(sql_type_of, inside))
     if kind in _NOT_KEPT:
         why, instead = _NOT_KEPT[kind]
         raise TypeProblem(node, problems.UNKNOWN_TYPE, f"{_written(node)}: {why}", help=instead)
@@ -157,6 +160,8 @@ def exact_type(node: exp.Expr) -> str:
         return f"{exact_type(inside[0])}[{_array_size(node) or ''}]"
     if known.kind is Kind.MAP:
         return f"MAP({exact_type(inside[0])}, {exact_type(inside[1])})"
+    if known.kind is Kind.TUPLE:
+        return f"TUPLE({', '.join(map(exact_type, inside))})"
     if known.kind is Kind.STRUCT:
         fields = (f"{quote_identifier(f.name)} {exact_type(f.args['kind'])}" for f in inside)
         return f"STRUCT({', '.join(fields)})"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier
+from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier, spelled
 from sqlstream_planner.diagnostics import InternalError
 
 
@@ -43,7 +43,7 @@ class Question:
             return f"SELECT {self.expression}"
         # Two rows: of a single one DuckDB makes constants, and leaves out what NULL leaves nothing of.
         value = sample if self.rows is Rows.VALUES else (lambda _: "NULL")
-        row = f"({', '.join(f'{value(t)}::{_spelled(t)}' for t in self.columns)})"
+        row = f"({', '.join(f'{value(t)}::{spelled(t)}' for t in self.columns)})"
         names = ", ".join(column(i) for i in range(len(self.columns)))
         return f"SELECT {self.expression} FROM (VALUES {row}, {row}) AS t({names})"
 
@@ -165,27 +165,11 @@ def sample(type_: SqlType) -> str:
         case Kind.STRUCT:
             inside = ", ".join(f"{quote_identifier(name)}: {_cast_sample(t)}" for name, t in type_.fields)
             return f"{{{inside}}}"
+        case Kind.TUPLE:
+            return f"ROW({', '.join(_cast_sample(t) for _, t in type_.fields)})"
         case kind:
             return _SAMPLES.get(kind, "0")
 
 
 def _cast_sample(type_: SqlType) -> str:
-    return f"{sample(type_)}::{_spelled(type_)}"
-
-
-def _spelled(type_: SqlType) -> str:
-    match type_.kind:
-        case Kind.NULL:
-            return '"NULL"'
-        case Kind.ARRAY:
-            assert type_.element is not None
-            return f"{_spelled(type_.element)}[]"
-        case Kind.MAP:
-            assert type_.key is not None
-            assert type_.value is not None
-            return f"MAP({_spelled(type_.key)}, {_spelled(type_.value)})"
-        case Kind.STRUCT:
-            inside = ", ".join(f"{quote_identifier(name)} {_spelled(t)}" for name, t in type_.fields)
-            return f"STRUCT({inside})"
-        case _:
-            return str(type_)
+    return f"{sample(type_)}::{spelled(type_)}"

@@ -21,11 +21,8 @@ UNSUPPORTED_EXPRESSION = "TYP010"
 UNTRANSLATABLE = "TYP011"
 FAILING_CONSTANT = "TYP012"
 
-#: What to do about an expression whose type is not known; the usual one is a row without names for its fields.
-UNTYPED_HELP = (
-    "CAST it, such as CAST(ROW(a, b) AS ROW<x INT, y STRING>), name its fields as in {'x': a, 'y': b}, "
-    "or use its parts as columns of their own"
-)
+#: What to do about an expression of a type of DuckDB's that columns can't have, such as BIT.
+UNTYPED_HELP = "CAST it to a type that a column can have, such as CAST(… AS VARCHAR)"
 
 
 @dataclass(eq=False)

@@ -27,6 +27,7 @@ from sqlstream_planner.logical import (
     Apply,
     AsOfJoin,
     EmitOnClose,
+    EpochValues,
     Field,
     Fields,
     Filter,
@@ -247,7 +248,9 @@ class _Levels(Analysis[int]):
         ):
             return self(node.meaning)
         below = max((self(i) for i in node.inputs), default=0)
-        passing = isinstance(node, Scan | Values | Project | Filter | Sink | EmitOnClose | OrderLimit)
+        passing = isinstance(
+            node, Scan | Values | Project | EpochValues | Filter | Sink | EmitOnClose | OrderLimit
+        )
         return below if passing else below + 1
 
 
@@ -269,7 +272,7 @@ class _RowForms(Analysis[Rows]):
                 below = self(node.input)
                 time = meanings.columns(node.input)[node.closed_by.id]
                 return Rows(form("given by time", below.base, time), below.conditions)
-            case Project() | Sink() | EmitOnClose() | OverWindow():
+            case Project() | Sink() | EmitOnClose() | OverWindow() | EpochValues():
                 return self(node.input)
             case Filter():
                 below = self(node.input)
@@ -347,6 +350,11 @@ class _ColumnForms(Analysis[Columns]):
             case Project():
                 inside = self(node.input)
                 return {f.id: form_over(e, inside) for f, e in zip(node.fields, node.items, strict=True)}
+            case EpochValues():
+                # The epoch is that in which a row passes here, which what is below decides.
+                rows = meanings.rows(node.input).base
+                new = {v.field.id: form(f"epoch {v.kind}", level, v.call or None, rows) for v in node.values}
+                return {**self(node.input), **new}
             case WindowFunction():
                 window = meanings.window(node)
                 bounds = {"start": node.start, "end": node.end, "time": node.time}

@@ -38,6 +38,7 @@ from sqlstream_planner.logical.columns import (
     WindowColumn,
     time_column,
 )
+from sqlstream_planner.logical.epoch_values import EpochKind, EpochValue, EpochValues
 from sqlstream_planner.logical.expressions import (
     column,
     columns_of,
@@ -96,6 +97,9 @@ __all__ = [
     "ConflictAction",
     "Emission",
     "EmitOnClose",
+    "EpochKind",
+    "EpochValue",
+    "EpochValues",
     "EqualKey",
     "Equality",
     "EventTime",

@@ -26,6 +26,7 @@ from sqlstream_planner.logical.algebra import (
     WindowFunction,
 )
 from sqlstream_planner.logical.as_of import AsOfJoin, Versions
+from sqlstream_planner.logical.epoch_values import EpochValues
 from sqlstream_planner.logical.expressions import substitute
 from sqlstream_planner.logical.lookup import LookupJoin
 from sqlstream_planner.logical.node import Node
@@ -154,6 +155,8 @@ def describe(node: Node) -> str:
             return f"keep {node.kind.lower()} join{_on(node)}"
         case IntervalJoin():
             return f"{node.kind.lower()} join in time{_on(node)}"
+        case EpochValues():
+            return f"epoch values {', '.join(f'{v.field.name} = {v.kind}' for v in node.values)}"
         case LookupJoin():
             return f"{node.kind.lower()} lookup join on {_text(node.condition)}"
         case AsOfJoin() | TemporalJoin():

@@ -7,12 +7,15 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from sqlstream_operators.plan.epoch_values import CLOCK_SQL, EPOCH_RELATION, random_sql
 from sqlstream_operators.plan.schema import KIND_COLUMN, WEIGHT_COLUMN
 from sqlstream_operators.plan.types import Kind, quote_identifier
 from sqlstream_planner import window_sql
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.expressions.functions.as_written import without_marks
 from sqlstream_planner.logical import (
+    EpochKind,
+    EpochValues,
     Fields,
     Filter,
     JoinKind,
@@ -28,6 +31,7 @@ from sqlstream_planner.logical import (
     sql,
     substitute,
 )
+from sqlstream_planner.sql.dialect import data_type
 
 #: An expression is not inlined into its consumers beyond this many nodes: a sub-select keeps SQL small.
 INLINE_LIMIT = 400
@@ -105,6 +109,8 @@ def stateless(node: Node, inputs: Sequence[list[Block]], *, timeless: bool = Fal
             return [_window(b, node, timeless=timeless) for b in inputs[0]]
         case Unnest():
             return [_unnest(b, node) for b in inputs[0]]
+        case EpochValues():
+            return [_given_by_epoch(b, node) for b in inputs[0]]
         case LookupJoin():
             return [_looked_up(b, inputs[1][0], node) for b in inputs[0]]
         case Versions():
@@ -120,11 +126,16 @@ def stateless(node: Node, inputs: Sequence[list[Block]], *, timeless: bool = Fal
 
 def with_rows(block: Block, row: exp.Expr) -> Block:
     """The block with what dead letters tell of its rows: `row`, a row of its source as JSON, and its number there."""
+    return replace(with_numbers(block), columns={**with_numbers(block).columns, ROW_COLUMN: row})
+
+
+def with_numbers(block: Block) -> Block:
+    """The block of a source with the numbers of its rows there."""
     number = quote_identifier(NUMBER_COLUMN)
     return replace(
         block,
         source=f"(SELECT *, row_number() OVER () AS {number} FROM {block.source}) AS t",
-        columns={**block.columns, ROW_COLUMN: row, NUMBER_COLUMN: column(NUMBER_COLUMN)},
+        columns={**block.columns, NUMBER_COLUMN: column(NUMBER_COLUMN)},
     )
 
 
@@ -145,7 +156,7 @@ def _renamed(blocks: list[Block], old: Fields, new: Fields) -> list[Block]:
         for o, n in zip(old, new, strict=True):
             inner = block.columns[o.id]
             if o.type != n.type and n.type.kind not in (Kind.UNKNOWN, Kind.NULL):
-                inner = exp.cast(inner.copy(), exp.DataType.build(str(n.type), dialect="duckdb"))
+                inner = exp.cast(inner.copy(), data_type(str(n.type)))
             columns[n.id] = inner
         columns.update(hidden(block))
         renamed.append(replace(block, columns=columns))
@@ -192,6 +203,19 @@ def _window(block: Block, node: WindowFunction, *, timeless: bool) -> Block:
     maker = "make_timestamptz" if node.time.type.kind is Kind.TIMESTAMPTZ else "make_timestamp"
     kept[node.time.id] = raw(f"{maker}({end} - 1000)")
     return replace(inner, columns=kept, multiplied=True)
+
+
+def _given_by_epoch(block: Block, node: EpochValues) -> Block:
+    columns = dict(block.columns)
+    for value in node.values:
+        text = CLOCK_SQL
+        if value.kind is EpochKind.RANDOM:
+            if block.multiplied or NUMBER_COLUMN not in block.columns:
+                raise InternalError("rows without a number of their own can't be given random numbers")
+            text = random_sql(sql(block.columns[NUMBER_COLUMN]), value.call)
+        columns[value.field.id] = raw(text)
+    reads = (*block.reads, *(() if EPOCH_RELATION in block.reads else (EPOCH_RELATION,)))
+    return replace(block, reads=reads, columns=columns)
 
 
 def _unnest(block: Block, node: Unnest) -> Block:

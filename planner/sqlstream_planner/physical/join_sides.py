@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlstream_operators.plan.changelog_spec import JoinSideSpec, gives_alone
 from sqlstream_operators.plan.schema import SLICE_COLUMN, WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import Layout
-from sqlstream_operators.plan.types import BIGINT, BLOB, Kind, SqlType
+from sqlstream_operators.plan.types import BIGINT, BLOB, NESTED, Kind, SqlType
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.expressions.infer import infer
 from sqlstream_planner.identity.form import Data, Form, form, sort_forms
@@ -20,10 +20,11 @@ from sqlstream_planner.logical import IntervalJoin, Join, Node, RegularJoin, Tem
 from sqlstream_planner.physical.block import Block, weight
 from sqlstream_planner.physical.operators.over_rows import columns_of_rows
 from sqlstream_planner.physical.planner import Planner
+from sqlstream_planner.sql.dialect import data_type
 
 SIDES = ("left", "right")
 #: Values of these kinds can be equal without being the same, inside of others too: the key does not say which it was.
-_INEXACT = frozenset({Kind.FLOAT, Kind.DOUBLE, Kind.INTERVAL, Kind.JSON, Kind.ARRAY, Kind.MAP, Kind.STRUCT})
+_INEXACT = NESTED | {Kind.FLOAT, Kind.DOUBLE, Kind.INTERVAL, Kind.JSON}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class Side:
             value = block.expression(key)
             found = infer(key, known)
             if found.type != type_:
-                value = exp.cast(value.copy(), exp.DataType.build(str(type_), dialect="duckdb"))
+                value = exp.cast(value.copy(), data_type(str(type_)))
             keys.append((sql(value), name))
             if found.nullable:
                 missing.append(exp.Is(this=exp.paren(block.expression(key)), expression=exp.Null()))

@@ -16,7 +16,7 @@ from sqlstream_operators.errors import InternalError
 from sqlstream_operators.plan.changelog_spec import MultisetSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import Layout
-from sqlstream_operators.plan.types import BIGINT, INTEGER, Kind, SqlType, quote_identifier, struct
+from sqlstream_operators.plan.types import BIGINT, INTEGER, NESTED, Kind, SqlType, quote_identifier, struct
 from sqlstream_planner.aggregates.parts import row_count
 from sqlstream_planner.aggregates.registry import function_of, values_of
 from sqlstream_planner.identity.form import Form, form, sort_forms
@@ -26,9 +26,6 @@ from sqlstream_planner.logical import AggregateCall, sql
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.grouping import Grouping, Names, column_hint
 from sqlstream_planner.physical.weights import weight_of
-
-#: Types whose order in the state is not DuckDB's: NULLs inside them come first in the one, last in the other.
-_NESTED = (Kind.ARRAY, Kind.MAP, Kind.STRUCT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +173,7 @@ def _wanted(call: AggregateCall, inside: Columns) -> _Wanted:
         terms = zip(call.order_by, call.order_types, strict=True)
         keys = tuple(_value(e, type_, inside) for (e, _, _), type_ in terms)
         return _Wanted(call, (x, *keys), present, "all")
-    pick = function.values.pick if x.type.kind not in _NESTED else "all"
+    pick = function.values.pick if x.type.kind not in NESTED else "all"
     return _Wanted(call, (x,), present, pick)
 
 
@@ -194,5 +191,5 @@ def _pair(call: AggregateCall, inside: Columns, pick: str) -> _Wanted:
         ]
     )
     value = _Value(both, struct(("by", by.type), ("x", x.type)), form("pair", by.meaning, x.meaning))
-    nested = x.type.kind in _NESTED or by.type.kind in _NESTED
+    nested = x.type.kind in NESTED or by.type.kind in NESTED
     return _Wanted(call, (value,), call.arguments, "all" if nested else pick)

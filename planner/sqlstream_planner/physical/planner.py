@@ -16,6 +16,7 @@ from sqlstream_planner.identity.form import form, sort_forms
 from sqlstream_planner.identity.relation import Meanings
 from sqlstream_planner.logical import (
     ChangelogNormalize,
+    EpochValues,
     EventTime,
     Field,
     FirstRow,
@@ -32,7 +33,7 @@ from sqlstream_planner.logical import (
     sql,
     walk,
 )
-from sqlstream_planner.physical.block import ANY_STAGE, Block, with_rows
+from sqlstream_planner.physical.block import ANY_STAGE, Block, with_numbers, with_rows
 from sqlstream_planner.physical.by_stage import by_stage
 from sqlstream_planner.physical.fragments import Fragments
 from sqlstream_planner.physical.join_stages import JoinStages
@@ -72,6 +73,9 @@ class Planner:
         self._sources = sources
         self._operators = operators
         self._results: dict[int, tuple[Node, Block]] = {}
+        random = [node for node in walk(roots) if isinstance(node, EpochValues) and node.is_random]
+        #: By `id(node)`, the leaves whose rows are numbered for random values.
+        self._numbered = {id(leaf) for leaf in walk(random) if isinstance(leaf, Scan | Values)}
         self._fragments = Fragments(self.stages, consumers(roots), self._leaf)
 
     def blocks(self, node: Node, *, rows: bool = False, timeless: bool = False) -> list[Block]:
@@ -128,7 +132,9 @@ class Planner:
         if isinstance(node, Values):
             [source] = (name for name, spec in self._sources.items() if spec.connector == ONE_ROW)
             block = written_rows(node, self.stages.reading(source), source)
-            return [_with_row(block, node) if rows else block]
+            if rows:
+                return [_with_row(block, node)]
+            return [with_numbers(block) if id(node) in self._numbered else block]
         if not self.is_operator(node):
             return None
         block = self.result(node)
@@ -144,7 +150,7 @@ class Planner:
         stage = self.stages.reading(source.name)
         block = Block(stage, quote_identifier(source.name), (source.name,), columns)
         if not rows:
-            return block
+            return with_numbers(block) if id(node) in self._numbered else block
         return with_rows(block, _as_json({c.name: quote_identifier(c.name) for c in source.physical}))
 
 

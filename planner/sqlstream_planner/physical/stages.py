@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
 from sqlstream_operators.plan.spec import (
     DimensionInput,
+    EpochInput,
     ExchangeInput,
     ExchangeOutput,
     FragmentStep,
@@ -41,7 +43,9 @@ class Draft:
         """The stage as it is now; `dimensions` are relations that any stage may read, with their tables."""
         read = {name for step in self.steps for name in read_by(step)}
         looked_up = (DimensionInput(name, table) for name, table in dimensions.items() if name in read)
-        return Stage(self.id, self.level, (*self.inputs, *looked_up), tuple(self.steps), tuple(self.outputs))
+        epoch = (EpochInput(EPOCH_RELATION),) if EPOCH_RELATION in read else ()
+        inputs = (*self.inputs, *looked_up, *epoch)
+        return Stage(self.id, self.level, inputs, tuple(self.steps), tuple(self.outputs))
 
     def run(self, name: str, operator: OperatorSpec, inputs: Sequence[ExchangeInput]) -> None:
         """Run an operator here over what comes over exchanges."""

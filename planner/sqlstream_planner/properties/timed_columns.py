@@ -8,6 +8,7 @@ from sqlstream_operators.plan.spec import WindowKind
 from sqlstream_planner.logical import (
     Aggregate,
     EmitOnClose,
+    EpochValues,
     Field,
     Filter,
     IntervalJoin,
@@ -48,7 +49,7 @@ class TimedColumns(Analysis[frozenset[str] | None]):
                 return None if node.changelog else _marked(node.fields)
             case Filter() | EmitOnClose():
                 return self(node.input)
-            case Unnest():
+            case Unnest() | EpochValues():
                 return self(node.input)
             case LookupJoin():
                 return self(node.left)

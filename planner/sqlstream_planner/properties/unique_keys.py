@@ -7,6 +7,7 @@ from sqlglot import exp
 from sqlstream_operators.plan.spec import WindowKind, WindowSpec
 from sqlstream_planner.logical import (
     ChangelogNormalize,
+    EpochValues,
     Filter,
     FirstRow,
     GroupAggregate,
@@ -85,7 +86,7 @@ class UniqueKeys(Analysis[tuple[Key, ...]]):
                 return ((),)
             case Unnest() if node.ordinality is not None:
                 return tuple((*key, node.ordinality.id) for key in self(node.input))
-            case Filter() | Sink() | SuppressUntilClose() | SessionWindows():
+            case EpochValues() | Filter() | Sink() | SuppressUntilClose() | SessionWindows():
                 return self(node.inputs[0])
         return ()
 

@@ -18,6 +18,7 @@ from sqlstream_planner.rules.streaming.aggregates import aggregates
 from sqlstream_planner.rules.streaming.changelog_tables import changelog_tables
 from sqlstream_planner.rules.streaming.conflicts import conflicts
 from sqlstream_planner.rules.streaming.emit_on_close import emit_on_close
+from sqlstream_planner.rules.streaming.epoch_values import epoch_values
 from sqlstream_planner.rules.streaming.interval_joins import interval_joins
 from sqlstream_planner.rules.streaming.node_rules import NodeRule, in_one_pass
 from sqlstream_planner.rules.streaming.over import over
@@ -69,9 +70,12 @@ STREAMING: tuple[Rule, ...] = (
 #: Filters need no rule: a stateless chain over a scan is one fragment, and DuckDB pushes its WHERE into the
 #: reader. The watermark is taken over all rows that were read, so a reader must not be handed a filter.
 PRUNE: tuple[Rule, ...] = (merge_projections, prune_columns, spread_joins)
+#: Of what is left.
+CHECK: tuple[Rule, ...] = (epoch_values,)
 
 __all__ = [
     "ALIKE",
+    "CHECK",
     "DECORRELATE",
     "NORMALIZE",
     "OPERATORS",
@@ -83,7 +87,7 @@ __all__ = [
     "optimize",
 ]
 
-RULES: tuple[Rule, ...] = (*NORMALIZE, *DECORRELATE, *STREAMING, *PRUNE)
+RULES: tuple[Rule, ...] = (*NORMALIZE, *DECORRELATE, *STREAMING, *PRUNE, *CHECK)
 
 
 def optimize(roots: Roots, rules: tuple[Rule, ...] = RULES) -> Roots:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from sqlstream.connectors.database.postgres_url import wrong_url
-from sqlstream_operators.plan.types import Kind
+from sqlstream_operators.plan.types import NESTED, Kind
 from sqlstream_planner.catalog.descriptor import Settings
 from sqlstream_planner.catalog.options import wrong_value
 from sqlstream_planner.diagnostics import Diagnostic
@@ -20,7 +20,7 @@ EPOCHS_TABLE = "sqlstream_epochs"
 #: PostgreSQL cuts longer names off, silently (bytes).
 LONGEST_NAME = 63
 #: What DuckDB can't make an index over.
-NO_DUCKDB_KEY = frozenset({Kind.INTERVAL, Kind.STRUCT, Kind.MAP, Kind.ARRAY})
+NO_DUCKDB_KEY = NESTED | {Kind.INTERVAL}
 
 _PART = r'"(?:[^"]|"")+"|[^".]+'
 _NAME = re.compile(rf"(?:({_PART})\.)?({_PART})")

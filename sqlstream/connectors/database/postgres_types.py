@@ -31,6 +31,7 @@ _TYPES: dict[Kind, str] = {
     Kind.JSON: "jsonb",
     Kind.MAP: "jsonb",
     Kind.STRUCT: "jsonb",
+    Kind.TUPLE: "jsonb",
     Kind.NULL: "text",
 }
 _WIDER: dict[str, tuple[str, ...]] = {

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sqlstream_operators.plan.types import Kind
+from sqlstream_operators.plan.types import NESTED, Kind
 from sqlstream_planner.catalog.descriptor import ColumnLookup, ConnectorDescriptor, Settings
 from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
 
@@ -30,7 +30,7 @@ def bounded(settings: Settings) -> bool:
 
 
 #: Columns that every value can be made for, whatever the options say.
-_PLAIN = frozenset(Kind) - {Kind.NULL, Kind.UNKNOWN, Kind.STRUCT, Kind.ARRAY, Kind.MAP}
+_PLAIN = frozenset(Kind) - NESTED - {Kind.NULL, Kind.UNKNOWN}
 
 
 def _refused(table: CreateTable, settings: Settings) -> Iterator[Diagnostic]:

@@ -20,7 +20,7 @@ from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError, MachineError, machine_trouble
 from sqlstream_operators.plan.spec import Column
-from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier, quote_literal
+from sqlstream_operators.plan.types import ROWS, Kind, SqlType, quote_identifier, quote_literal
 
 #: Writes rows with exactly these columns to a new file: (file system, path, rows, columns, options).
 Write = Callable[[fs.FileSystem, str, pa.Table, Sequence[Column], Mapping[str, str]], None]
@@ -100,7 +100,13 @@ def _json_text(value: str, type_: SqlType, iso: bool, depth: int) -> str:
                 for name, field in type_.fields
             )
             return f"CASE WHEN {value} IS NOT NULL THEN '{{' || concat_ws(',', {fields}) || '}}' END"
-        case Kind.ARRAY if type_.element is not None and type_.element.kind in (Kind.STRUCT, Kind.ARRAY):
+        case Kind.TUPLE:
+            values = ", ".join(
+                f"coalesce({_json_text(f'{value}[{n}]', field, iso, depth)}, 'null')"
+                for n, (_, field) in enumerate(type_.fields, 1)
+            )
+            return f"CASE WHEN {value} IS NOT NULL THEN '[' || concat_ws(',', {values}) || ']' END"
+        case Kind.ARRAY if type_.element is not None and type_.element.kind in (*ROWS, Kind.ARRAY):
             inner = _json_text(f"e{depth}", type_.element, iso, depth + 1)
             made = f"list_transform({value}, lambda e{depth}: coalesce({inner}, 'null'))"
             return f"'[' || array_to_string({made}, ',') || ']'"
@@ -136,6 +142,12 @@ def json_value(value: str, type_: SqlType, *, iso: bool = False, depth: int = 0)
                 return value
             fields = ", ".join(f"{quote_identifier(name)} := {text}" for name, _, text in made)
             return f"CASE WHEN {value} IS NOT NULL THEN struct_pack({fields}) END"
+        case Kind.TUPLE:
+            given = [(f"{value}[{n}]", t) for n, (_, t) in enumerate(type_.fields, 1)]
+            texts = [json_value(part, t, iso=iso, depth=depth) for part, t in given]
+            if texts == [part for part, _ in given]:
+                return value
+            return f"CASE WHEN {value} IS NOT NULL THEN row({', '.join(texts)}) END"
         case Kind.ARRAY if type_.element is not None:
             return each(value, type_.element)
         case Kind.MAP if type_.key is not None and type_.value is not None:

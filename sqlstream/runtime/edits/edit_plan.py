@@ -17,6 +17,7 @@ from sqlstream.runtime.edits.history import (
     SourceOf,
     history,
     needs_of,
+    reads_epoch,
     sources_of,
     speed_of,
 )
@@ -309,7 +310,8 @@ def _history(
     read = [part for part in parts if any(source.name in known for source in part.sources)]
     looked_up = {d.name: d for part in read for d in part.dimensions}
     specs = [s for s in now.sources if s.name in wanted]
-    return history(specs, known, source_of, rows_per_second, looked_up.values())
+    of_epochs = any(reads_epoch(part) for part in read)
+    return history(specs, known, source_of, rows_per_second, looked_up.values(), of_epochs=of_epochs)
 
 
 def _agreed(edit: StateEdit, now: PhysicalPlan, there: History) -> StateEdit:

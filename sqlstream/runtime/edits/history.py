@@ -10,7 +10,8 @@ from sqlstream.connectors.api import Rereadable, Source
 from sqlstream.storage.manifest import Manifest, SourceState
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.cut_down import cut_down
-from sqlstream_operators.plan.spec import DimensionSpec, PhysicalPlan, SourceSpec
+from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
+from sqlstream_operators.plan.spec import DimensionSpec, EpochInput, PhysicalPlan, SourceSpec
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 #: An epoch of fewer rows says little about how long more of them take.
@@ -63,9 +64,15 @@ def sources_of(plan: PhysicalPlan, state_id: str) -> tuple[str, ...]:
 
 
 def needs_of(plan: PhysicalPlan, states: Collection[str], sinks: Collection[str] = ()) -> tuple[str, ...]:
-    """What these states and sinks are made of: sources by their names, and tables that rows are looked up in."""
+    """What these states and sinks are made of: sources by their names, tables that rows are looked up in, the clock."""
     cut = cut_down(plan, states, sinks)
-    return (*(source.name for source in cut.sources), *(_looked_up(d.name) for d in cut.dimensions))
+    epoch = (EPOCH_RELATION,) if reads_epoch(cut) else ()
+    return (*(s.name for s in cut.sources), *(_looked_up(d.name) for d in cut.dimensions), *epoch)
+
+
+def reads_epoch(plan: PhysicalPlan) -> bool:
+    """Whether SQL of a plan reads the epoch's clock or its random numbers."""
+    return any(isinstance(read, EpochInput) for stage in plan.stages for read in stage.inputs)
 
 
 def _looked_up(table: str) -> str:
@@ -78,16 +85,21 @@ def history(
     source_of: SourceOf | None,
     rows_per_second: float | None = None,
     looked_up: Iterable[DimensionSpec] = (),
+    *,
+    of_epochs: bool = False,
 ) -> History:
     """What can be read again of these sources, which stand at `known`; one that is not known has not been read.
 
-    What rows of them found in the tables that were `looked_up` is not known any more.
+    What rows of them found in the tables that were `looked_up` is not known any more, nor, `of_epochs`, what their
+    epochs' clocks and random numbers were.
 
     `rows_per_second` is how fast rows were read before, if that is known.
     Without `source_of` nobody looks, and what can't be read again is not found.
     """
     readings: dict[str, Reading] = {}
     missing: dict[str, Diagnostic] = {_looked_up(spec.name): _as_it_was(spec) for spec in looked_up}
+    if of_epochs:
+        missing[EPOCH_RELATION] = _as_the_clock_was()
     for spec in specs:
         state = known.get(spec.name)
         if state is None:
@@ -124,6 +136,14 @@ def _as_it_was(spec: DimensionSpec) -> Diagnostic:
         "DAT008",
         f"what rows found in the table `{spec.name}` when they were read is not known any more",
         notes=("a lookup join keeps nothing, and the table may have other rows today",),
+    )
+
+
+def _as_the_clock_was() -> Diagnostic:
+    return Diagnostic(
+        "DAT008",
+        "what the clock said when rows were read is not known any more",
+        notes=("NOW() is the clock of the epoch that reads a row, and RANDOM() is of that epoch, too",),
     )
 
 

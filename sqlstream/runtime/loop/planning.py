@@ -156,9 +156,14 @@ class EpochPlanner:
             fingerprint=self._program.fingerprint,
             parallelism=self._settings.parallelism,
             sources=planned,
-            now_us=int(self._wall_clock() * 1e6),
+            now_us=self._now_us(),
             admitted=self._admission.limit,
         )
+
+    def _now_us(self) -> int:
+        """The wall clock, µs; where it was set back, that of the last epoch: no row is read before one that came earlier."""
+        before = 0 if self._state.last is None else self._state.last.now_us
+        return max(int(self._wall_clock() * 1e6), before)
 
     def restate(
         self,

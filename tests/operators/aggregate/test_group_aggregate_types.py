@@ -48,7 +48,7 @@ BATCH = (
 
 def spec_of(type_: t.SqlType) -> tuple[GroupAggregateSpec, Schema]:
     """Rows of a group counted, and its least, greatest and number of distinct values."""
-    nested = type_.kind in (t.Kind.ARRAY, t.Kind.MAP, t.Kind.STRUCT)
+    nested = type_.kind in t.NESTED
     values = (Column("x", type_),)
     multisets = (
         # The order of nested values in the state is not DuckDB's where there are NULLs inside.

@@ -190,7 +190,7 @@ def test_keys_come_back(data: st.DataObject) -> None:
 
 
 def _nested(type_: SqlType) -> bool:
-    return type_.kind in (Kind.ARRAY, Kind.MAP, Kind.STRUCT)
+    return type_.kind in t.NESTED
 
 
 @SLOW

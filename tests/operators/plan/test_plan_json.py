@@ -172,7 +172,7 @@ def test_what_stands_for_a_class_in_a_stored_plan_is_fixed() -> None:
         assert len(set(kinds)) == len(kinds), f"{where}: two classes have one kind"
         found[where] = kinds
     assert found == {
-        "Stage.inputs": ["dimension", "exchange", "source"],
+        "Stage.inputs": ["dimension", "epoch", "exchange", "source"],
         "Stage.steps": ["fragment", "late", "load_state", "operator", "read_state"],
         "Stage.outputs": ["exchange", "sink"],
         "OperatorStep.operator": [

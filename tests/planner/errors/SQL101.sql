@@ -3,4 +3,4 @@ CREATE TABLE bid (
   item ROW<name STRING, size INT>, ts TIMESTAMP(3),
   WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
 ) WITH ('connector' = 'filesystem', 'path' = 'bids', 'format' = 'json');
-SELECT NOW(), price FROM bid;
+SELECT auction, COUNT(*) AS n, NOW() AS at FROM bid GROUP BY auction;

@@ -17,11 +17,11 @@ from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.groups import Int64s
 from sqlstream_operators.plan.over_spec import COPY, ROW, ROWS, SORT, OverSpec
 from sqlstream_operators.plan.schema import Column, Schema
-from sqlstream_operators.plan.types import BIGINT, BLOB, Kind
+from sqlstream_operators.plan.types import BIGINT, BLOB, NESTED, Kind
 from sqlstream_operators.state.store import StateStore
 
 #: Types whose order or equality in state may not be DuckDB's.
-_OTHERWISE_ORDERED = frozenset({Kind.STRUCT, Kind.ARRAY, Kind.MAP, Kind.JSON})
+_OTHERWISE_ORDERED = NESTED | {Kind.JSON}
 
 Mask = npt.NDArray[np.bool_]
 

@@ -16,7 +16,7 @@ from sqlstream_operators.errors import InternalError
 from sqlstream_operators.plan.changelog_spec import TopNSpec, WindowTopNSpec
 from sqlstream_operators.plan.schema import SLICE_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import FOUND, TIME
-from sqlstream_operators.plan.types import BIGINT, BLOB, Kind, quote_identifier
+from sqlstream_operators.plan.types import BIGINT, BLOB, NESTED, Kind, quote_identifier
 from sqlstream_operators.state.store import StateStore
 
 from .ranking import Int64s, Ranking
@@ -24,7 +24,7 @@ from .ranking import Int64s, Ranking
 TABLE = "rows"
 
 #: Types whose order or equality in state may not be DuckDB's: NULLs inside of nested values come first in state.
-_OTHERWISE_ORDERED = frozenset({Kind.STRUCT, Kind.ARRAY, Kind.MAP, Kind.JSON})
+_OTHERWISE_ORDERED = NESTED | {Kind.JSON}
 #: So many more rows than needed are read at once, so that equals at the end seldom need another scan.
 _SLACK = 16
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from sqlstream_planner.expressions.functions.of_epoch import CLOCK_NAMES, RANDOM_NAMES
 from sqlstream_planner.expressions.functions.refused import (
     asks_the_clock,
     changes_each_time,
@@ -98,8 +99,9 @@ def every_name() -> tuple[str, ...]:
 
 
 def volatile_names() -> tuple[str, ...]:
-    """Names for which `is_deterministic` is false, sorted."""
-    return tuple(sorted(n for n in {*current().functions(), *_MORE_VOLATILE} if not is_deterministic(n)))
+    """Names for which `is_deterministic` is false, and that no epoch answers, sorted."""
+    known = {*current().functions(), *_MORE_VOLATILE} - {*CLOCK_NAMES, *RANDOM_NAMES}
+    return tuple(sorted(n for n in known if not is_deterministic(n)))
 
 
 def is_aggregate(name: str) -> bool:

@@ -25,10 +25,28 @@ Rules where systems differ:
   plus an INTERVAL is a TIMESTAMP, in EXTRACT(DOW …) Sunday is 0, CAST(x AS CHAR(2)) does not cut.
 - a <=> b is Spark's IS NOT DISTINCT FROM, not a distance of lists.
 - Regular expressions are RE2's, without look-around and back-references.
-- All times are UTC; there is no session time zone.
+- All times are UTC unless the file says otherwise: SET 'table.local-time-zone' ([sql.md](sql.md#time-zones)).
 - What has no exact counterpart is refused with an error, never approximated.
 
 An argument list such as `(string, index)` names the arguments of the DuckDB form beside it.
+"""
+_OF_EPOCH = """
+## The clock, and random values
+
+These give another value in each epoch, the same when it is replayed, and the same for a row that is taken back
+([sql.md](sql.md#now-random-and-their-like)).
+
+- The wall clock when the epoch that reads the row was planned, as TIMESTAMP WITH TIME ZONE: `NOW()`, `CURRENT_TIMESTAMP`,
+  `get_current_timestamp()`, `transaction_timestamp()`, `CURRENT_ROW_TIMESTAMP()`, `PROCTIME()`.
+- The same in the session's time zone: `LOCALTIMESTAMP` (TIMESTAMP), `CURRENT_DATE`, `today()` (DATE), `LOCALTIME`,
+  `CURRENT_TIME` (TIME; DuckDB's has a zone).
+- `UNIX_TIMESTAMP()` is the seconds since 1970, `AGE(ts)` the time from `ts` to midnight of CURRENT_DATE, `ago(interval)`
+  so long before NOW().
+- `RANDOM()`, `RAND()` and `RAND(seed)` are DOUBLEs from 0 to 1, others for each row and each call; calls with one seed give
+  the same. `RAND_INTEGER(n)`, `RAND_INTEGER(seed, n)`: whole numbers from 0 to n - 1.
+- `UUID()`, `gen_random_uuid()`, `uuidv4()`; `uuidv7()` begins with the clock.
+
+CURRENT_TIMESTAMP(3) and others with a precision cut off the other digits.
 """
 _VOLATILE = """
 ## Refused because a replay would give another answer
@@ -59,12 +77,13 @@ def functions_page() -> str:
             cells = (f"`{call}`", translation.system, f"`{template}`", translation.meaning)
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         lines.append("")
+    lines += [_OF_EPOCH.lstrip("\n")]
     lines += [_VOLATILE.lstrip("\n"), _wrapped(catalogue.volatile_names()), ""]
     lines += [_REFUSED.lstrip("\n")]
     for refused in REFUSED:
         named = [*sorted(refused.names), *(f"{prefix}…" for prefix in refused.prefixes)]
         lines += [_wrapped((f"- {refused.reason}: {named[0]}", *named[1:]))]
-    lines += ["", "AGE with one argument reads the clock; with two it can be called.", ""]
+    lines.append("")
     lines += ["## DuckDB's functions", "", _wrapped(catalogue.names()), ""]
     return "\n".join(lines)
 

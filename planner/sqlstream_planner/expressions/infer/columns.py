@@ -79,6 +79,13 @@ def field_type(node: exp.Expr, typed: TypedExpr, name: str) -> TypedExpr:
     if type_.kind is Kind.MAP:
         assert type_.value is not None
         return TypedExpr(type_.value)
+    if type_.kind is Kind.TUPLE:
+        raise TypeProblem(
+            node,
+            problems.UNKNOWN_FIELD,
+            f"the fields of {type_} have no names",
+            help="write x[1] for the first of them, or CAST(x AS ROW<a INT, b STRING>).a",
+        )
     if type_.kind is not Kind.STRUCT:
         raise TypeProblem(node, problems.UNKNOWN_FIELD, f"`{name}` is no field: {type_} has no fields")
     found = next((t for n, t in type_.fields if n.lower() == name.lower()), None)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.types import BOOLEAN, Kind
+from sqlstream_operators.plan.types import BOOLEAN, ROWS, Kind
 from sqlstream_planner.expressions import problems
 from sqlstream_planner.expressions.casts import TypedExpr, can_cast, common_type, fails
 from sqlstream_planner.expressions.functions.suggestions import sql_text
@@ -48,6 +48,10 @@ def check_comparable(node: exp.Expr, sides: Sequence[TypedExpr], nodes: Sequence
             break
         if target.type.kind is Kind.VARCHAR:
             help_ = f"CAST({sql_text(written)} AS VARCHAR)"
+    if first.type.kind in ROWS and other.type.kind in ROWS:
+        help_ = "CAST the values in one of them to the types of the other, such as (CAST(a AS DATE), b)"
+        if len(first.type.fields) != len(other.type.fields):
+            help_ = "compare as many values with each other"
     raise TypeProblem(
         node, problems.INCOMPATIBLE_TYPES, f"{first.type} can't be compared with {other.type}", help=help_
     )

@@ -61,6 +61,12 @@ def _bracket(inference: Inference, node: exp.Expr) -> TypedExpr:
         if isinstance(at.literal, str):
             return field_type(node, typed, at.literal)
         raise TypeProblem(node, problems.UNKNOWN_FIELD, "a field of a struct is chosen by a literal name")
+    if typed.type.kind is Kind.TUPLE:
+        if isinstance(at.literal, int) and 1 <= at.literal <= len(typed.type.fields):
+            return TypedExpr(typed.type.fields[at.literal - 1][1])
+        count = len(typed.type.fields)
+        message = f"a field of {typed.type} is chosen by a literal number, 1 to {count}"
+        raise TypeProblem(node, problems.UNKNOWN_FIELD, message)
     function = known_function(_ELEMENT.get(typed.type.kind, "array_extract"))
     return TypedExpr(resolved(inference, node, function, [typed, at], [node.this, index]).type)
 

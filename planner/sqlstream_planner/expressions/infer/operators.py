@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.types import UNKNOWN, VARCHAR, Kind
+from sqlstream_operators.plan.types import VARCHAR, Kind, tuple_of
 from sqlstream_planner.expressions import problems
 from sqlstream_planner.expressions.casts import TypedExpr, can_cast, literal_type
 from sqlstream_planner.expressions.datatypes import sql_type_of
@@ -113,9 +113,15 @@ def _escape(inference: Inference, node: exp.Expr) -> TypedExpr:
 
 
 def _tuple(inference: Inference, node: exp.Expr) -> TypedExpr:
-    for item in node.expressions:
-        inference.type_of(item)
-    return TypedExpr(UNKNOWN, False)
+    types = [inference.type_of(item).type for item in node.expressions]
+    if not types:
+        raise TypeProblem(
+            node,
+            problems.UNSUPPORTED_EXPRESSION,
+            "a row without values is no value of a column",
+            help="leave it out",
+        )
+    return TypedExpr(tuple_of(*types), False)
 
 
 HANDLERS: Mapping[type[exp.Expr], Handler] = {

@@ -12,6 +12,7 @@ from sqlstream_planner.expressions.infer import infer
 from sqlstream_planner.logical import (
     Aggregate,
     AggregateCall,
+    EpochValues,
     Field,
     Filter,
     Join,
@@ -55,7 +56,16 @@ def pull_up(subquery: Subquery, node: Node) -> Pulled | None:
     if not subquery.reads(node):
         return Pulled(node)
     match node:
-        case Project() | Filter() | Aggregate() | OverWindow() | OrderLimit() | Unnest() | WindowFunction():
+        case (
+            Project()
+            | Filter()
+            | Aggregate()
+            | OverWindow()
+            | OrderLimit()
+            | Unnest()
+            | WindowFunction()
+            | EpochValues()
+        ):
             below = pull_up(subquery, node.input)
             return None if below is None else _above(subquery, node, below)
         case Join():
@@ -77,7 +87,7 @@ def _above(subquery: Subquery, node: Node, below: Pulled) -> Pulled | None:
         return _filtered(subquery, node, below)
     if subquery.here(node):
         return None
-    if isinstance(node, Unnest | WindowFunction):
+    if isinstance(node, Unnest | WindowFunction | EpochValues):
         return replace(below, node=node.with_inputs((below.node,)))
     if below.rest:
         return None

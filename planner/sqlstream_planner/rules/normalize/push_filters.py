@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from sqlstream_planner.logical import (
     Apply,
+    EpochValues,
     Filter,
     Join,
     JoinKind,
@@ -79,7 +80,7 @@ def push_filters(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
 
 def _over_join(node: Node, shared: set[int]) -> bool:
     """Whether a join or a sub-query that nothing else reads is below a node that only passes columns on."""
-    while isinstance(node, Filter | Project) and id(node) not in shared:
+    while isinstance(node, Filter | Project | EpochValues) and id(node) not in shared:
         node = node.input
     return isinstance(node, Join | Apply) and id(node) not in shared
 
@@ -118,6 +119,11 @@ def _filtered(node: Node, terms: Sequence[exp.Expr], shared: set[int]) -> Node:
                 above = [t for t in terms if not columns_of(t) <= plain.keys()]
                 inner = _filtered(node.input, [substitute(t, plain) for t in below], shared)
                 return _over(node.with_inputs((inner,)), above)
+            case EpochValues():
+                mine = {v.field.id for v in node.values}
+                below = [t for t in terms if not columns_of(t) & mine]
+                above = [t for t in terms if columns_of(t) & mine]
+                return _over(node.with_inputs((_filtered(node.input, below, shared),)), above)
             case Apply():
                 below = [t for t in terms if node.result.id not in columns_of(t)]
                 above = [t for t in terms if node.result.id in columns_of(t)]

@@ -91,6 +91,9 @@ def _disambiguated(node: Node, inputs: tuple[Node, ...]) -> tuple[Node, ...]:
         if isinstance(node, Apply | LateralJoin) or any(f.id in taken for f in after.fields):
             after = _under(after, before.fields)
         found.append(after)
+    if len({f.id for i in found for f in i.fields}) < sum(len(i.fields) for i in found):
+        # What is shared can have the ids that another input had before.
+        return tuple(_under(i, before.fields) for before, i in zip(node.inputs, inputs, strict=True))
     return tuple(found)
 
 

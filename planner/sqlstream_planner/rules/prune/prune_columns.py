@@ -7,8 +7,9 @@ from dataclasses import replace
 import sqlglot
 from sqlglot import exp
 
-from sqlstream_operators.plan.types import Kind
+from sqlstream_operators.plan.types import NESTED, Kind
 from sqlstream_planner.logical import (
+    EpochValues,
     IntervalJoin,
     Node,
     Project,
@@ -53,6 +54,9 @@ def prune_columns(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
             if not kept:
                 kept = [(node.fields[0], node.items[0])]
             return replace(node, fields=tuple(f for f, _ in kept), items=tuple(e for _, e in kept))
+        if isinstance(node, EpochValues):
+            values = tuple(v for v in node.values if v.field.id in own)
+            return replace(node, values=values) if values else node.input
         if isinstance(node, TopN) and node.rank is not None:
             return node if node.rank.id in own else replace(node, rank=None)
         if isinstance(node, RegularJoin | IntervalJoin | TemporalJoin):
@@ -95,7 +99,7 @@ def _pruned_scan(node: Scan, own: set[str], paths: dict[str, set[str]]) -> Scan:
         # COUNT(*) alone: any one column tells how many rows there are, the narrowest is the cheapest.
         narrow = min(
             source.physical,
-            key=lambda c: c.type.kind in (Kind.VARCHAR, Kind.BLOB, Kind.STRUCT, Kind.ARRAY, Kind.MAP),
+            key=lambda c: c.type.kind in NESTED or c.type.kind in (Kind.VARCHAR, Kind.BLOB),
         )
         physical = (narrow.name,)
         used.add(narrow.name)

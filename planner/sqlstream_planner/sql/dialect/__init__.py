@@ -7,20 +7,23 @@ import logging
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ErrorLevel
+from sqlglot.generators.duckdb import DuckDBGenerator
 
 from sqlstream_planner.sql.dialect.intervals import IntervalValue, constant_value
 from sqlstream_planner.sql.dialect.lexer import SqlStreamTokenizer, lex
-from sqlstream_planner.sql.dialect.nodes import WindowTvf
+from sqlstream_planner.sql.dialect.nodes import TUPLE, WindowTvf
 from sqlstream_planner.sql.dialect.parser import SqlStreamParser, SqlSyntaxError
 from sqlstream_planner.sql.dialect.positions import range_of
 
 __all__ = [
+    "TUPLE",
     "IntervalValue",
     "OwnSql",
     "SqlStream",
     "SqlSyntaxError",
     "WindowTvf",
     "constant_value",
+    "data_type",
     "duckdb_sql",
     "function_name",
     "parse_expression",
@@ -32,6 +35,14 @@ __all__ = [
 logging.getLogger("sqlglot").addHandler(logging.NullHandler())
 
 
+class _Generator(DuckDBGenerator):
+    """Writes EXTRACT as it stands: sqlglot translates the fields of other systems, and refuses instants."""
+
+    def extract_sql(self, expression: exp.Extract) -> str:
+        """EXTRACT(field FROM x)."""
+        return f"EXTRACT({self.sql(expression, 'this')} FROM {self.sql(expression, 'expression')})"
+
+
 class OwnSql(DuckDB):
     """DuckDB's SQL that we write ourselves, in and out; positions in arrays are kept as they stand.
 
@@ -40,6 +51,7 @@ class OwnSql(DuckDB):
     """
 
     INDEX_OFFSET = 0
+    Generator = _Generator
 
 
 class SqlStream(OwnSql):
@@ -55,6 +67,20 @@ def duckdb_sql(node: exp.Expr) -> str:
     Raises sqlglot's UnsupportedError rather than write something that means something else.
     """
     return node.sql(dialect=SqlStream, comments=False, unsupported_level=ErrorLevel.RAISE)
+
+
+def data_type(text: str) -> exp.DataType:
+    """A type as DuckDB spells it. Raises SqlSyntaxError.
+
+    >>> data_type("TUPLE(INTEGER, TUPLE(VARCHAR)[])").sql(dialect=SqlStream)
+    'TUPLE(INT, TUPLE(TEXT)[])'
+    """
+    parser = SqlStreamParser(dialect=SqlStream())
+    parser.start(lex(text).tokens, text)
+    made = parser.data_type()
+    for node in made.walk():
+        node._meta = None  # it is no part of the user's text
+    return made
 
 
 def parse_expression(text: str) -> exp.Expr:

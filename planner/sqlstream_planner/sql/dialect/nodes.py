@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+#: The `kind` of a type that is a row without names: DuckDB's TUPLE(INTEGER, VARCHAR).
+TUPLE = "TUPLE"
+
 
 class WindowTvf(exp.Expression):
     """A window table function in FROM: TUMBLE, HOP, CUMULATE or SESSION over `data`.

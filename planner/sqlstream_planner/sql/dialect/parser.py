@@ -21,6 +21,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from sqlstream_planner.diagnostics import SHALLOWER, did_you_mean
 from sqlstream_planner.sql.dialect import calls, depth, intervals, tvf
 from sqlstream_planner.sql.dialect.lexer import HintBook, HintText, lex
+from sqlstream_planner.sql.dialect.nodes import TUPLE
 from sqlstream_planner.sql.dialect.positions import own_range, range_of, set_range
 
 TYPE_NAMES = (
@@ -100,6 +101,9 @@ class SqlStreamParser(DuckDBParser):
         **DuckDBParser.PRIMARY_PARSERS,
         TokenType.HEX_STRING: lambda self, token: self._parse_hex(token),
     }
+
+    #: sqlglot takes the element of what is called LIST or ARRAY for a list that is written out: LIST(x)[1].
+    ARRAY_CONSTRUCTORS: ClassVar[dict[str, type[exp.Func]]] = {}
 
     def __init__(self, dialect: Any = None, **options: Any) -> None:
         options["error_level"] = ErrorLevel.IMMEDIATE
@@ -225,7 +229,13 @@ class SqlStreamParser(DuckDBParser):
         return found
 
     def query(self) -> exp.Expr:
-        """Read a query: SELECT, VALUES, set operations, with CTEs, in parentheses or not."""
+        """Read a query: SELECT, VALUES, PIVOT, set operations, with CTEs, in parentheses or not."""
+        start = self.here
+        if self._match_set((TokenType.PIVOT, TokenType.UNPIVOT), advance=False):
+            pivot = exp.Subquery(this=self._guarded(self._parse_wrapped_select))
+            query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=pivot))
+            set_range(query, start, self.last_end)
+            return query
         found = self._guarded(self._parse_ddl_select)
         if found is None:
             self.fail_here("a query")
@@ -359,13 +369,25 @@ class SqlStreamParser(DuckDBParser):
         return self._ranged(start, super()._parse_type(parse_interval, fallback_to_identifier))
 
     def _at_type_word_of_a_value(self) -> bool:
-        """At `ARRAY[…]`, `ROW(x)` or `DATE(x)`: the word is a type's, what it begins is none, as `DECIMAL(10, 2)` is."""
+        """At `ARRAY[…]`, `DATE(x)` or `text[1]`: the word is a type's, what it begins is none, as `DECIMAL(10, 2)` is."""
         if self._curr.token_type not in self.TYPE_TOKENS or self._curr.token_type == TokenType.INTERVAL:
             return False
         if self._next.token_type == TokenType.L_PAREN:
             inside = self._tokens[self._index + 2 : self._index + 3]
             return not inside or inside[0].token_type != TokenType.NUMBER
-        return self._curr.token_type == TokenType.ARRAY and self._next.token_type == TokenType.L_BRACKET
+        if self._curr.token_type == TokenType.ARRAY or self._next.token_type != TokenType.L_BRACKET:
+            return self._next.token_type == TokenType.L_BRACKET
+        inside = self._tokens[self._index + 2 : self._index + 3]
+        return (
+            self._curr.token_type != TokenType.MAP
+            and inside[:1] != []
+            and inside[0].token_type != TokenType.R_BRACKET
+        )
+
+    def _parse_bracket(self, this: exp.Expr | None = None) -> exp.Expr | None:
+        bare = isinstance(this, exp.Identifier) or (isinstance(this, exp.Column) and not this.table)
+        word = bare and self._prev.token_type == TokenType.ARRAY
+        return super()._parse_bracket(None if word else this)
 
     def _parse_conjunction(self) -> exp.Expr | None:
         found = super()._parse_conjunction()
@@ -393,9 +415,12 @@ class SqlStreamParser(DuckDBParser):
         start = self.here
         if self._curr.token_type == TokenType.MAP and self._next.token_type == TokenType.L_BRACKET:
             return self._ranged(start, calls.map_literal(self))
-        return self._ranged(
-            start, super()._parse_function_call(functions, anonymous, optional_parens, any_token)
-        )
+        found = super()._parse_function_call(functions, anonymous, optional_parens, any_token)
+        if isinstance(found, exp.Anonymous) and found.name.upper() == "ARRAY" and len(found.expressions) == 1:
+            query = found.expressions[0]
+            if isinstance(query, exp.Query):
+                found = calls.array_of_query(self, query)
+        return self._ranged(start, found)
 
     def _parse_cube_or_rollup(self, with_prefix: bool = False) -> exp.Cube | exp.Rollup | None:
         # sqlglot reads no comparison in the parentheses: CUBE (k, price > 5).
@@ -455,6 +480,10 @@ class SqlStreamParser(DuckDBParser):
         return found
 
     def _parse_user_defined_type(self, identifier: exp.Identifier) -> exp.Expr | None:
+        if identifier.name.upper() == TUPLE and not identifier.quoted and self.take("("):
+            inside = self._parse_csv(lambda: self.data_type("a type, without a name"))
+            self.expect(")", after="the types of TUPLE")
+            return exp.DataType(this=exp.DType.USERDEFINED, kind=TUPLE, expressions=inside, nested=True)
         near = did_you_mean(identifier.name, TYPE_NAMES)
         start, end = own_range(identifier) or (self._prev.start, self._prev.end + 1)
         raise SqlSyntaxError(

@@ -11,7 +11,7 @@ from sqlstream_operators.plan.types import SqlType
 from sqlstream_planner.diagnostics import Span
 from sqlstream_planner.expressions.datatypes import exact_type, seconds_digits, sql_type_of
 from sqlstream_planner.expressions.problems import TypeProblem
-from sqlstream_planner.sql.dialect import SqlSyntaxError, range_of
+from sqlstream_planner.sql.dialect import TUPLE, SqlSyntaxError, range_of
 from sqlstream_planner.sql.statement_reader.cursor import Cursor, dotted
 from sqlstream_planner.sql.statements import (
     Column,
@@ -156,6 +156,15 @@ class TableReader:
         return PhysicalColumn(name, type_, nullable, precision, span, exact if exact != str(type_) else None)
 
     def _type(self, node: exp.DataType, start: int) -> SqlType:
+        unnamed = next((t for t in node.find_all(exp.DataType) if t.args.get("kind") == TUPLE), None)
+        if unnamed is not None:
+            at = range_of(unnamed) or (start, self._cursor.parser.last_end)
+            raise SqlSyntaxError(
+                "the fields of a table's column have names",
+                *at,
+                help="write ROW<a INT, b STRING>",
+                code="SQL003",
+            )
         try:
             return sql_type_of(node)
         except TypeProblem as problem:

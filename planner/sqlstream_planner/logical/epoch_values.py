@@ -1,0 +1,50 @@
+"""Values that a row is given by the epoch that reads it: the clock, and random numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from sqlstream_planner.diagnostics import Span
+from sqlstream_planner.logical.algebra import UnaryNode
+from sqlstream_planner.logical.columns import Field, Fields
+from sqlstream_planner.logical.node import APART, Part
+
+
+class EpochKind(StrEnum):
+    """What an epoch gives: its clock (TIMESTAMP WITH TIME ZONE), or 128 random bits of each row (32 hexadecimal digits)."""
+
+    CLOCK = "clock"
+    RANDOM = "random"
+
+
+@dataclass(frozen=True, slots=True)
+class EpochValue(Part):
+    """A column that the epoch gives; `call` tells random numbers apart that a row is given by several calls."""
+
+    field: Field
+    kind: EpochKind
+    call: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class EpochValues(UnaryNode):
+    """Each row of the input, which only come, beside `values` of the epoch in which it passes here.
+
+    What is above it takes them for columns as any others, so that they are computed once a row and never again. `at` is
+    where the first of them is written, `what` what is written there.
+    """
+
+    values: tuple[EpochValue, ...]
+    at: Span | None = field(default=None, metadata=APART)
+    what: str = field(default="", metadata=APART)
+
+    @property
+    def fields(self) -> Fields:
+        """The input's fields and the values."""
+        return (*self.input.fields, *(v.field for v in self.values))
+
+    @property
+    def is_random(self) -> bool:
+        """Whether one of its values is random."""
+        return any(v.kind is EpochKind.RANDOM for v in self.values)
