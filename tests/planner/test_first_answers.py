@@ -15,7 +15,8 @@ SQL = """
 CREATE TABLE t (k STRING, n BIGINT, p DECIMAL(10, 2), d DOUBLE, b BOOLEAN, ts TIMESTAMP(3),
   WATERMARK FOR ts AS ts - INTERVAL '7' SECOND)
 WITH ('connector' = 'filesystem', 'path' = 'x', 'format' = 'json');
-SELECT k || '!' AS k, COUNT(*) AS n, SUM(n * 2) AS s, AVG(p) AS a, MAX(p * 0.9) AS b, MAX(CASE WHEN b THEN d ELSE 0 END) AS m, window_end
+SELECT k || '!' AS k, COUNT(*) AS n, SUM(n * 2) AS s, AVG(p) AS a, MAX(p * 0.9) AS b,
+  MAX(CASE WHEN b THEN d ELSE 0 END) AS m, window_end
 FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '3' MINUTE))
 WHERE n > 17 AND p < 99.5 AND ts >= TIMESTAMP '2024-01-01 00:00:00' AND k LIKE 'x%'
   AND EXTRACT(HOUR FROM ts) < 12
