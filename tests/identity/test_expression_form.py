@@ -149,6 +149,7 @@ vc LIKE 'a' | 'a' LIKE vc
 vc LIKE 'a!%' | vc LIKE 'a!%' ESCAPE '!'
 vc LIKE 'a!%' ESCAPE '!' | vc LIKE 'a!%' ESCAPE '#'
 vc SIMILAR TO 'a%' | vc LIKE 'a%'
+vc SIMILAR TO 'a!%' | vc SIMILAR TO 'a!%' ESCAPE '!'
 vc ~ 'a' | vc ~* 'a'
 vc GLOB 'a*' | vc LIKE 'a*'
 i4 + 1 | i4 - 1

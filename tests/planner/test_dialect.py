@@ -167,6 +167,10 @@ def test_an_expression_means_what_it_means_in_duckdb(duck: duckdb.DuckDBPyConnec
         "ts + INTERVAL (i) DAY",
         "-INTERVAL '1' MONTH",
         "INTERVAL '1.5 hours'",
+        "INTERVAL '-1.25 days 1.5 weeks'",
+        "INTERVAL '1.5 years 2.5 quarters 0.5 mons'",
+        "INTERVAL '@ 2 hours 1 day ago'",
+        "INTERVAL '90'",
         "INTERVAL '02:03'",
         "INTERVAL '-1 month 2 days -3 us'",
         "INTERVAL '5 m'",
@@ -295,6 +299,9 @@ def test_arguments_of_the_other_windows() -> None:
         ("INTERVAL '2' WEEK + INTERVAL '1' YEAR", 12, 14, 0),
         ("(INTERVAL '3' MONTH) - INTERVAL '1' DAY", 3, -1, 0),
         ("INTERVAL '1 02:03' DAY TO MINUTE", 0, 0, 93_780_000_000),
+        ("INTERVAL '1 -02:03:00.5'", 0, 1, -7_380_500_000),
+        ("INTERVAL 'P1Y2M-3DT4H5.5S'", 14, -3, 14_405_500_000),
+        ("INTERVAL '-1-2'", -14, 0, 0),
     ],
 )
 def test_constant_intervals(

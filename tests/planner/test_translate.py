@@ -55,6 +55,17 @@ CASES: list[tuple[str, Any]] = [
     ("'ab' SIMILAR TO 'a[_]%'", False),
     ("'line' || chr(10) || 'break' SIMILAR TO 'line%'", True),
     ("NULL SIMILAR TO 'a%'", None),
+    ("'a.c' SIMILAR TO '%.c'", True),
+    ("'abc' SIMILAR TO '%.c'", False),
+    ("'abc' SIMILAR TO 'a.*'", True),
+    ("'abc' SIMILAR TO '^a[b.]c$'", True),
+    ("'abc' SIMILAR TO '\\w+'", True),
+    ("'a.c' SIMILAR TO ('%' || '.c')", True),
+    ("'5%x' SIMILAR TO '(5|6)!%_' ESCAPE '!'", True),
+    ("'5xx' SIMILAR TO '(5|6)!%_' ESCAPE '!'", False),
+    ("'(x' SIMILAR TO '\\(_' ESCAPE '\\'", True),
+    ("'a\\x' SIMILAR TO 'a\\%' ESCAPE ''", True),
+    ("'a\\x' SIMILAR TO 'a[\\]%' ESCAPE ''", True),
     ("'{}' IS JSON", True),
     ("'{' IS JSON", False),
     ("'1' IS JSON VALUE", True),
@@ -68,6 +79,22 @@ CASES: list[tuple[str, Any]] = [
     ("'{}' IS JSON SCALAR", False),
     ("'{' IS NOT JSON SCALAR", True),
     ("NULL IS JSON OBJECT", None),
+    (
+        "TO_CHAR(TIMESTAMP '2024-01-31 13:02:03.4', 'FMMM/DD/YYYY HH12:MI:SS.MS PM')",
+        "1/31/2024 01:02:03.400 PM",
+    ),
+    ("TO_CHAR(DATE '2024-05-01', 'Day, DD MONTH YYYY')", "Wednesday, 01 MAY       2024"),
+    (
+        "TO_CHAR(DATE '2024-05-01', 'FMDay \"of\" dy mon IYYY-IW YYYY-\"Q\"Q')",
+        "Wednesday of wed may 2024-18 2024-Q2",
+    ),
+    ("TO_CHAR(CAST(NULL AS TIMESTAMP), 'Month Q')", None),
+    ("TO_CHAR(TIMESTAMP '2024-01-31 13:02:03', '%H:%M')", "13:02"),
+    ("TO_DATE('31-JAN-2024', 'DD-Mon-YYYY')", dt.date(2024, 1, 31)),
+    ("TO_DATE('31/01/2024', 'dd/MM/yyyy')", dt.date(2024, 1, 31)),
+    ("TO_TIMESTAMP('2024-01-31 01:02 pm', 'YYYY-MM-DD HH12:MI AM')", dt.datetime(2024, 1, 31, 13, 2)),
+    ("TO_TIMESTAMP('2024-01-31T01', '%Y-%m-%dT%H')", dt.datetime(2024, 1, 31, 1)),
+    ("TO_TIMESTAMP('2024', 'YYYY-MM')", None),
     ("CHAR_LENGTH('héllo')", 5),
     ("CHARACTER_LENGTH('ab')", 2),
     ("UPPER('ab')", "AB"),
@@ -414,9 +441,17 @@ def test_more_than_one_element_is_an_error(db: duckdb.DuckDBPyConnection) -> Non
         ("DATE_FORMAT(ts, pattern)", "must be a literal"),
         ("DATE_FORMAT(ts, 'yyyy XXX')", "`XXX`"),
         ("TO_TIMESTAMP_LTZ(n, 9)", "0 (seconds) or 3"),
-        ("s SIMILAR TO 'a.*'", "`.` in the pattern of SIMILAR TO"),
+        ("s SIMILAR TO 'a.c'", "`.` in the pattern of SIMILAR TO"),
+        ("s SIMILAR TO 'a!' ESCAPE '!'", "nothing follows `!`"),
+        ("s SIMILAR TO '%\\\\.c'", "a backslash in the pattern of SIMILAR TO"),
         ("s SIMILAR TO '5$'", "`$` in the pattern of SIMILAR TO"),
         ("s SIMILAR TO t", "must be a literal"),
+        ("TO_CHAR(ts, 'YYYY-MM-DDTHH24')", "`DDTH` in"),
+        ("TO_CHAR(ts, 'HH:mm')", "`mm` in 'HH:mm' is the month"),
+        ("TO_CHAR(ts, 'WW')", "`WW` in 'WW' has no counterpart"),
+        ("TO_CHAR(ts, s)", "the date pattern must be a literal"),
+        ("TO_CHAR(5, '999')", "TO_CHAR of a number"),
+        ("TO_DATE(s, 'YYYY Q')", "`YYYY` in 'YYYY Q' has no counterpart"),
         ("(a, b) OVERLAPS (c, d)", "OVERLAPS has no counterpart"),
         ("ENCODE(s, 'UTF-16')", "UTF-8 only"),
         ("SHA2(s, 512)", "256 bits"),
@@ -548,7 +583,7 @@ def test_the_page_of_functions_is_up_to_date() -> None:
     )
 
 
-@pytest.mark.parametrize("sql", ["vc IS JSON WITH UNIQUE KEYS", "vc SIMILAR TO 'a!%' ESCAPE '!'"])
+@pytest.mark.parametrize("sql", ["vc IS JSON WITH UNIQUE KEYS"])
 def test_a_form_that_would_mean_something_else_is_refused(sql: str) -> None:
     with pytest.raises(TypeProblem):
         translate(parse(sql))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -26,7 +27,17 @@ _ALIASES = {
 }  # fmt: skip
 _SPAN_UNITS = ("DAY", "HOUR", "MINUTE", "SECOND")
 _PART = re.compile(r"\s*([+-]?\d+(?:\.\d*)?|[+-]?\.\d+)\s*([A-Za-z]+)\s*")
-_CLOCK = re.compile(r"\s*([+-]?)(\d+):(\d{1,2})(?::(\d{1,2}(?:\.\d+)?))?\s*$")
+_CLOCK = re.compile(r"\s*(?:([+-]?\d+)\s+)?([+-]?)(\d+):(\d{1,2})(?::(\d{1,2}(?:\.\d+)?))?\s*$")
+_AGO = re.compile(r"\s+ago$", re.IGNORECASE)
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)")
+_YEARS_AND_MONTHS = re.compile(r"([+-]?)(\d+)-(\d{1,2})")
+_ISO_UNITS = ("YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
+_ISO = re.compile(
+    r"P(?:(N)Y)?(?:(N)M)?(?:(N)W)?(?:(N)D)?(?:T(?:(N)H)?(?:(N)M)?(?:(N)S)?)?".replace(
+        "N", r"[+-]?\d+(?:\.\d+)?"
+    ),
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +93,8 @@ def normalized(node: exp.Interval) -> exp.Interval:
             return node
         if "." in value.name and name != "SECOND" and not node.args.get("fraction_in_string"):
             raise ValueError(
-                f"INTERVAL '{value.name}' {name}: only seconds have a fraction"
+                f"INTERVAL '{value.name}' {name}: only seconds have a fraction, "
+                f"write INTERVAL '{value.name} {name.lower()}s'"
             )  # DuckDB drops it
         if value.name.strip().lstrip("+-").isdigit():
             constant = constant_value(node)
@@ -148,7 +160,7 @@ def constant_value(node: exp.Expr) -> IntervalValue | None:
         value = value.this
     if not isinstance(value, exp.Literal):
         return None
-    found = _text_value(value.name) if unit is None else _amount(value.name, _plain_unit(unit))
+    found = text_value(value.name) if unit is None else _amount(value.name, _plain_unit(unit))
     return IntervalValue(sign * found.months, sign * found.days, sign * found.micros)
 
 
@@ -183,25 +195,73 @@ def _amount(number: str, unit: str) -> IntervalValue:
     return IntervalValue(months=int(amount) * MONTHS[name])
 
 
-def _text_value(text: str) -> IntervalValue:
-    months = days = micros = 0
+def text_value(text: str) -> IntervalValue:
+    """The interval that a text says, as DuckDB and PostgreSQL read it. Raises ValueError.
+
+    >>> text_value("1.5 days 02:03"), text_value("@ 1 year 2 mons ago")
+    (IntervalValue(months=0, days=1, micros=50580000000), IntervalValue(months=-14, days=0, micros=0))
+    >>> text_value("P1Y2M3DT4H"), text_value("1 00:00:01"), text_value("1-2"), text_value("90")
+    (IntervalValue(months=14, days=3, micros=14400000000), IntervalValue(months=0, days=1, micros=1000000), \
+IntervalValue(months=14, days=0, micros=0), IntervalValue(months=0, days=0, micros=90000000))
+    """
+    body = text.strip().removeprefix("@").strip()
+    backwards = _AGO.search(body)
+    if backwards is not None:
+        there = text_value(body[: backwards.start()])
+        return IntervalValue(-there.months, -there.days, -there.micros)
+    iso = _ISO.fullmatch(body)
+    if iso is not None and not body.upper().endswith(("P", "T")):
+        named = zip(iso.groups(), _ISO_UNITS, strict=True)
+        return _sum(_part(amount, unit) for amount, unit in named if amount is not None)
+    if _NUMBER.fullmatch(body):
+        return _part(body, "SECOND")
+    years = _YEARS_AND_MONTHS.fullmatch(body)
+    if years is not None:
+        sign, whole, rest = years.groups()
+        return IntervalValue(months=(int(whole) * 12 + int(rest)) * (-1 if sign == "-" else 1))
+    parts: list[IntervalValue] = []
     position = 0
-    while position < len(text):
-        clock = _CLOCK.match(text, position)
+    while position < len(body):
+        clock = _CLOCK.match(body, position)
         if clock is not None:
-            sign, hours, minutes, seconds = clock.groups()
+            days, sign, hours, minutes, seconds = clock.groups()
             part = (int(hours) * 3600 + int(minutes) * 60 + Fraction(seconds or 0)) * 1_000_000
-            micros += int(part) * (-1 if sign == "-" else 1)
+            parts.append(IntervalValue(days=int(days or 0), micros=int(part) * (-1 if sign == "-" else 1)))
             break
-        found = _PART.match(text, position)
+        found = _PART.match(body, position)
         if found is None:
             raise ValueError(f"`{text}` is not an interval: write INTERVAL '5' MINUTE")
-        value = _amount(found.group(1), found.group(2))
-        months, days, micros = months + value.months, days + value.days, micros + value.micros
+        parts.append(_part(found.group(1), found.group(2)))
         position = found.end()
-    if position == 0 and not _CLOCK.match(text):
+    if not parts:
         raise ValueError("an empty interval")
-    return IntervalValue(months, days, micros)
+    return _sum(parts)
+
+
+def _sum(parts: Iterable[IntervalValue]) -> IntervalValue:
+    each = list(parts)
+    return IntervalValue(sum(p.months for p in each), sum(p.days for p in each), sum(p.micros for p in each))
+
+
+def _part(number: str, unit: str) -> IntervalValue:
+    """A number of some unit, whose fraction is of the units below it: of months (12 a year), days (30 a month), hours."""
+    name = unit_name(unit)
+    try:
+        amount = Fraction(number)
+    except (ValueError, ZeroDivisionError):
+        amount = Fraction(0)
+    if name is None or name in MICROS or amount.denominator == 1:
+        return _amount(number, unit)
+    months, days = Fraction(0), amount * DAYS.get(name, 0)
+    if name in MONTHS:
+        months = amount * MONTHS[name]
+        if name not in ("MONTH", "QUARTER") and months.denominator != 1:
+            raise ValueError(f"{number} {name.lower()}s are no whole number of months")  # DuckDB rounds them
+        days = (months - int(months)) * 30
+    micros = (days - int(days)) * _DAY
+    if micros.denominator != 1:
+        raise ValueError(f"an interval of {number} {name.lower()}s is finer than a microsecond")
+    return IntervalValue(int(months), int(days), int(micros))
 
 
 def _span(text: str, first: str | None, last: str | None) -> tuple[int, str]:

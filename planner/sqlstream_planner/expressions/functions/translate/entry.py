@@ -13,6 +13,7 @@ from sqlstream_planner.expressions.problems import TypeProblem
 
 FLINK = "Flink"
 SPARK = "Spark"
+POSTGRES = "PostgreSQL"
 BOTH = "Flink, Spark"
 
 TypeOf = Callable[[exp.Expr], SqlType]

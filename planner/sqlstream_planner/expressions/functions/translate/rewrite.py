@@ -164,6 +164,8 @@ def _aggregate_names() -> frozenset[str]:
 
 
 def _name_and_arguments(before: exp.Expr) -> tuple[str, Sequence[exp.Expr]]:
+    if isinstance(before, exp.Escape):
+        return "similar to", (before.this.this, before.this.expression, before.expression)
     if isinstance(before, exp.SimilarTo):
         return "similar to", (before.this, before.expression)
     if isinstance(before, exp.Is):
@@ -177,7 +179,9 @@ def _rewrite(node: exp.Expr, type_of: TypeOf | None) -> exp.Expr:
     if isinstance(node, exp.Is) and isinstance(node.expression, exp.JSON):
         return is_json(node, Context(node, type_of))
     if isinstance(node, exp.SimilarTo):
-        return similar_to(node, Context(node, type_of))
+        return node if isinstance(node.parent, exp.Escape) else similar_to(node, Context(node, type_of))
+    if isinstance(node, exp.Escape) and isinstance(node.this, exp.SimilarTo):
+        return similar_to(node.this, Context(node, type_of), node.expression)
     if isinstance(node, exp.Overlaps):
         raise Context(node, type_of).refuse(
             "OVERLAPS has no counterpart in DuckDB", "compare the ends: start_1 < end_2 AND start_2 < end_1"

@@ -1,4 +1,4 @@
-"""Date and time functions of Flink and Spark. All times are UTC: there is no session time zone."""
+"""Date and time functions of Flink and Spark, as they are in UTC; `session_zone` writes another zone out."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from sqlglot import exp
 from sqlstream_operators.plan.types import Kind
 from sqlstream_planner.expressions.functions.translate.entry import (
     FLINK,
+    POSTGRES,
     SPARK,
     Context,
     call,
@@ -17,6 +18,62 @@ from sqlstream_planner.expressions.functions.translate.entry import (
     text,
 )
 from sqlstream_planner.expressions.functions.translate.java_patterns import strftime_format
+from sqlstream_planner.expressions.functions.translate.postgres_patterns import (
+    Change,
+    parse_format,
+    pieces_of,
+)
+from sqlstream_planner.expressions.problems import TypeProblem
+
+
+def _parse_format(node: exp.Expr, context: Context) -> exp.Expr:
+    """The format of a pattern of Java's, else of PostgreSQL's, else of strptime itself."""
+    pattern = literal_text(node)
+    if pattern is not None and "%" in pattern:
+        return text(pattern)
+    try:
+        return _format(node, context)
+    except TypeProblem:
+        if pattern is None:
+            raise
+        try:
+            return text(parse_format(pattern))
+        except ValueError:
+            pass
+        raise
+
+
+def _to_char(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
+    time, pattern = arguments[0], literal_text(arguments[1])
+    if _is_number(time, context):
+        raise context.refuse("TO_CHAR of a number", "write FORMAT('{:,.2f}', x), or PRINTF('%010.2f', x)")
+    if pattern is None:
+        raise context.refuse("the date pattern must be a literal", "write it as a string, 'YYYY-MM-DD'")
+    if "%" in pattern:
+        return call("strftime", _as_timestamp(time, context), text(pattern))
+    try:
+        pieces = pieces_of(pattern)
+    except ValueError as reason:
+        raise context.refuse(
+            str(reason),
+            "DATE_FORMAT(time, 'yyyy-MM-dd HH:mm') takes Java's patterns, STRFTIME(time, '%H:%M') DuckDB's",
+        ) from None
+    parts: list[exp.Expr] = []
+    for piece in pieces:
+        part: exp.Expr = call("strftime", _as_timestamp(time.copy(), context), text(piece.format))
+        if piece.change is Change.QUARTER:
+            part = exp.Cast(
+                this=call("quarter", _as_timestamp(time.copy(), context)), to=exp.DataType.build("TEXT")
+            )
+        elif piece.change is not Change.NONE:
+            part = call(piece.change.value, part)
+        if piece.width:
+            part = call("rpad", part, exp.Literal.number(piece.width), text(" "))
+        parts.append(part)
+    made = parts[0] if parts else text("")
+    for part in parts[1:]:
+        made = exp.DPipe(this=made, expression=part)
+    return exp.Paren(this=made) if len(parts) > 1 else made
 
 
 def _format(node: exp.Expr, context: Context) -> exp.Expr:
@@ -59,11 +116,11 @@ def _to_timestamp(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr |
 
 
 def _to_timestamp_format(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
-    return call("try_strptime", arguments[0], _format(arguments[1], context))
+    return call("try_strptime", arguments[0], _parse_format(arguments[1], context))
 
 
 def _to_date_format(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
-    parsed = call("try_strptime", arguments[0], _format(arguments[1], context))
+    parsed = call("try_strptime", arguments[0], _parse_format(arguments[1], context))
     return exp.Cast(this=parsed, to=exp.DataType.build("DATE"))
 
 
@@ -229,15 +286,22 @@ TIMES = (
     entry(
         "TO_TIMESTAMP(string, pattern)",
         "try_strptime(string, format)",
-        "text as a timestamp by a Java pattern, NULL if it does not fit",
+        "text as a timestamp by a pattern of Java's or PostgreSQL's, NULL if it does not fit",
         builder=_to_timestamp_format,
     ),
     entry("TO_DATE(string)", "TRY_CAST(string AS DATE)", "text as a date, NULL if it is none"),
     entry(
         "TO_DATE(string, pattern)",
         "CAST(try_strptime(string, format) AS DATE)",
-        "text as a date by a Java pattern, NULL if it does not fit",
+        "text as a date by a pattern of Java's or PostgreSQL's, NULL if it does not fit",
         builder=_to_date_format,
+    ),
+    entry(
+        "TO_CHAR(time, pattern)",
+        "strftime(time, format)",
+        "time as text by a pattern of PostgreSQL's (YYYY-MM-DD HH24:MI:SS); the pattern is a literal",
+        POSTGRES,
+        _to_char,
     ),
     entry(
         "TO_TIMESTAMP_LTZ(number, precision)",
