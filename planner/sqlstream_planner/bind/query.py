@@ -260,7 +260,8 @@ class QueryBinder:
                 node = bounded_by(self._filter(predicate, node, inner, "WHERE"))
                 scope = scope.over(node)
         if is_aggregate_query(query):
-            query, node, scope = subqueries.inside_calls(query, node, scope)
+            query, node, scope = subqueries.in_keys(query, node, scope)
+            query, node, scope = subqueries.inside_calls(query, node, scope.over(node))
             scope = scope.over(node)
             query, values, scope = subqueries.above(query, scope, aggregates=True)
             if not ranks_groups(query):
