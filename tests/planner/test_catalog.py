@@ -119,7 +119,7 @@ def test_a_table_and_its_settings() -> None:
         ("SET 'execution.max-row-per-epoch' = '1'", "SET001", "'execution.max-row-per-epoch'", "max-rows-per-epoch"),
         ("SET 'what' = '1'", "SET001", "'what'", "settings: pipeline.name"),
         ("SET 'parallelism.default' = 'all'", "SET002", "'all'", "a whole number, at least 1"),
-        ("SET 'table.local-time-zone' = 'Europe/Paris'", "SET002", "'Europe/Paris'", "'UTC'"),
+        ("SET 'table.local-time-zone' = 'Europe/Pariss'", "SET002", "'Europe/Pariss'", "'Europe/Paris'"),
         ("SET 'table.exec.emit.late-fire.enabled' = 'true'", "SET003", "'table.exec.emit.late-fire.enabled'", "allow-lateness"),
         ("DROP TABLE t", "SQL009", "DROP", "remove the CREATE"),
     ],

@@ -67,7 +67,11 @@ REFUSED = [
         "RIGHT JOIN … FOR SYSTEM",
     ),
     ("SELECT w FROM l ASOF RIGHT JOIN ⟦r ON l.k = r.k AND l.ts >= r.ts⟧", "SQL100", "RIGHT ASOF JOIN"),
-    ("SELECT w FROM l ASOF JOIN ⟦r ON l.k = r.k AND l.v >= r.w⟧", "SQL081", "compares an event-time column"),
+    (
+        "SELECT w FROM l ASOF JOIN ⟦r ON l.k = r.k AND l.v >= l.v⟧",
+        "SQL081",
+        "a value of one side with one of the",
+    ),
     ("SELECT w FROM l ASOF JOIN ⟦r ON l.k = r.k⟧", "SQL081", "one comparison of their times"),
     (
         "SELECT w FROM l ASOF JOIN ⟦r ON l.k = r.k AND l.ts >= r.ts AND r.w > 1⟧",

@@ -50,6 +50,22 @@ QUERIES = [
     "SELECT * EXCLUDE k REPLACE (v * 2 AS V, s || '!' AS s) RENAME (x AS xx) FROM t",
     "SELECT * REPLACE (UNNEST(a) AS a) FROM t",
     "SELECT * EXCLUDE (s, d, x, b, a, c, aa, m, r, rs, ts) FROM t",
+    "SELECT * LIKE 'a%', t.* NOT ILIKE 'A%' FROM t",
+    "SELECT k, MIN(COLUMNS('^(v|x)$')) AS 'least_\\1', MAX(COLUMNS(['V', 'x'])) FROM t GROUP BY k",
+    "SELECT COLUMNS(* EXCLUDE (k, s, d, b, a, c, aa, m, r, rs, ts) REPLACE (v + 1 AS v)) * 2, "
+    "GREATEST(k, *COLUMNS('v|x')) AS g FROM t",
+    "SELECT COLUMNS(lambda c: c LIKE 'r%') FROM t WHERE COLUMNS('k|v') > 0",
+    # A row as a struct, and a struct as columns.
+    "SELECT o, o.y FROM (SELECT k, v AS y FROM t) AS o",
+    "SELECT COUNT(DISTINCT o) AS n, MAX(o) AS z FROM (SELECT k, s FROM t) AS o",
+    "SELECT r.*, k FROM t",
+    # Names of the SELECT list in WHERE.
+    "SELECT v + 1 AS z, z * 2 AS y, x AS k FROM t WHERE y > 4 AND k < 2",
+    # VALUES and series that read the rows around.
+    "SELECT x, p, q FROM t, LATERAL (VALUES (v, 1), (k, 2)) AS o (p, q)",
+    "SELECT x, q FROM t LEFT JOIN LATERAL (VALUES (v), (k)) AS o (q) ON q > 1",
+    "SELECT x, i FROM t, LATERAL range(k) AS o (i)",
+    "SELECT k IN (VALUES (1), (5)) AS z, (SELECT MAX(q) FROM (VALUES (t.k), (t.v)) AS o (q)) AS y FROM t",
     # A join in parentheses that begins with a query, or with another join in parentheses.
     "SELECT * EXCLUDE (y) FROM ((SELECT v AS y, k FROM t) AS p JOIN (SELECT k AS z, x FROM t) AS q ON p.k = q.z) AS j, "
     "LATERAL (SELECT j.x + 1) AS l (w)",
@@ -59,10 +75,25 @@ QUERIES = [
     'SELECT list[1] AS z, o.list[2] AS y, "array"[1] AS x, o.array[2] AS w, text[1:2] AS u, [k, v][2] AS q, ARRAY[k, v][1] '
     "AS p FROM (SELECT k, v, [k, v] AS list, [v, k] AS array, s AS text FROM t) AS o",
     "SELECT LIST(x ORDER BY x)[2] AS z, LIST(x ORDER BY x)[1:2] AS y, ARRAY[ARRAY[MIN(k)], ARRAY[2]][2][1] AS w FROM t",
+    # An aggregate of the query around inside a sub-query.
+    "SELECT (SELECT SUM(t.v)) AS z, (SELECT (SELECT MAX(t.v) + 1)) AS y, COUNT(*) AS n FROM t",
+    "SELECT k, (SELECT SUM(v)) AS z, (SELECT MIN(o.x) FROM t AS o WHERE o.x > MIN(t.v)) AS y FROM t GROUP BY k "
+    "HAVING (SELECT MAX(t.v) > 1)",
+    "SELECT MIN(k) > ANY (SELECT k FROM t WHERE k >= MIN(o.k)) AS z, (SELECT SUM(k) + SUM(o.v) FROM t) AS y FROM t AS o",
+    "SELECT k, (SELECT SUM(o.x + t.v) FROM t AS o) AS z FROM t",
+    # ARRAY of a query.
+    "SELECT ARRAY(SELECT x FROM t ORDER BY k, x DESC) AS z, ARRAY(SELECT 1 WHERE FALSE) AS y, ARRAY(SELECT DISTINCT k "
+    "FROM t ORDER BY 1 DESC) AS x, ARRAY(SELECT SUM(x) FROM t GROUP BY k ORDER BY k LIMIT 2)[2] AS w",
+    "SELECT x, ARRAY(SELECT o.x AS y FROM t AS o WHERE o.k = t.k ORDER BY y DESC LIMIT 2) AS z FROM t",
     # A relation that is read under its own name and through another.
     "WITH p AS (SELECT k AS y FROM t), q AS (SELECT * FROM p) SELECT q.y, p.y FROM q JOIN p ON q.y < p.y, q AS q2 "
     "WHERE p.y = q2.y",
     "WITH p AS (SELECT k AS y FROM t), q AS (SELECT * FROM p) SELECT o.y, p.y FROM q AS o, p JOIN q ON p.y = q.y",
+    # ASOF JOIN by other values than event times; where several are as near DuckDB takes any, so there is one.
+    "SELECT l.x, r.x AS y FROM t AS l ASOF JOIN t AS r ON l.k = r.v AND l.x > r.x",
+    "SELECT l.x, r.x AS y, r.s FROM t AS l ASOF LEFT JOIN t AS r MATCH_CONDITION (r.x * 2 >= l.x) ON l.s = r.s",
+    "SELECT k, x, COUNT(y) AS n FROM t AS l ASOF LEFT JOIN (SELECT k, x - 0.5 AS x, s AS y FROM t) AS r USING (k, x) "
+    "GROUP BY k, x",
     # PIVOT: DuckDB compares texts, and NULL is a value as any other.
     "SELECT * FROM (SELECT k, s, v FROM t) PIVOT (SUM(v) FOR s IN ('a', 'cd'))",
     "SELECT * FROM t PIVOT (SUM(v) AS n, COUNT(*) FOR s IN ('a' AS p, NULL) k IN (0, 1) GROUP BY b) AS q",
@@ -125,6 +156,21 @@ SPELLED = {
     "SELECT time_bucket(INTERVAL '1 minute', ts) AS w, ARRAY_AGG(x ORDER BY k DESC, x) AS m, "
     "ARRAY_AGG(v ORDER BY b, k, v) AS n, ARRAY_AGG(s ORDER BY s) AS o, "
     "ARRAY_AGG(a ORDER BY b DESC NULLS FIRST, k DESC, a) AS p FROM t GROUP BY 1",
+    # LATERAL VIEW, of Spark and Hive.
+    "SELECT x, e FROM t LATERAL VIEW explode(a) AS e": "SELECT x, UNNEST(a) AS e FROM t",
+    "SELECT t.x, u.e, f FROM t LATERAL VIEW OUTER explode(a) u AS e LATERAL VIEW explode_outer(c) AS f WHERE e + f > 1": ""
+    "SELECT t.x, e, f FROM t LEFT JOIN UNNEST(a) AS u (e) ON TRUE LEFT JOIN UNNEST(c) AS w (f) ON TRUE WHERE e + f > 1",
+    "SELECT x, e, f FROM t LATERAL VIEW explode(aa) u AS e LATERAL VIEW explode(e) w AS f": ""
+    "SELECT x, e, UNNEST(e) AS f FROM (SELECT x, UNNEST(aa) AS e FROM t)",
+    "SELECT x, p, e FROM t LATERAL VIEW posexplode(a) u AS p, e": ""
+    "SELECT x, CAST(UNNEST(range(len(a))) AS INTEGER) AS p, UNNEST(a) AS e FROM t",
+    "SELECT x, u.* FROM t LATERAL VIEW OUTER posexplode(a) u AS p, e": ""
+    "SELECT x, CAST(UNNEST(range(len(z))) + CASE WHEN COALESCE(len(a), 0) = 0 THEN NULL ELSE 0 END AS INTEGER) AS p, "
+    "UNNEST(z) AS e FROM (SELECT *, CASE WHEN len(a) > 0 THEN a ELSE [NULL] END AS z FROM t)",
+    "SELECT x, p, q FROM t LATERAL VIEW explode(m) u AS p, q": ""
+    "SELECT x, e.key AS p, e.value AS q FROM (SELECT x, UNNEST(map_entries(m)) AS e FROM t)",
+    "SELECT p, COUNT(*) AS n FROM t LATERAL VIEW inline(rs) u AS p, q GROUP BY p": ""
+    "SELECT e.f AS p, COUNT(*) AS n FROM (SELECT UNNEST(rs) AS e FROM t) GROUP BY 1",
     # Slices of overlapping windows are shared: what is first among them is not what came first.
     "SELECT window_end, MODE(k) AS m FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND, INTERVAL '20' "
     "SECOND)) GROUP BY window_start, window_end": ""

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from sqlstream_planner.bind.as_of_values import nearest_by_value
 from sqlstream_planner.bind.joins import KINDS, Item, check_names, column_in
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.bind.versions import versioned
@@ -143,7 +144,12 @@ def bind_asof_join(join: exp.Join, left: Item, right: Item) -> Item:
             "ASOF JOIN takes equalities of both sides and one comparison of their times",
             help="write ASOF JOIN r ON l.k = r.k AND l.ts >= r.ts, and put what else there is into WHERE or a sub-query",
         )
-    mine, theirs, compares = _times(orders[0].unnest(), join, left, right)
+    order = orders[0].unnest()
+    times = _times(order, left, right)
+    if times is None:
+        values = nearest_by_value(join, kind, [*terms, order], _sides(order, join, left, right), left, right)
+        return joined_item(join, values, left, right)
+    mine, theirs, compares = times
     node = AsOfJoin(
         left.node,
         right.node,
@@ -161,27 +167,46 @@ def bind_asof_join(join: exp.Join, left: Item, right: Item) -> Item:
     return joined_item(join, node, left, right)
 
 
-def _times(order: exp.Expr, join: exp.Join, left: Item, right: Item) -> tuple[Field, Field, type[exp.Expr]]:
-    """The two event times that ASOF JOIN compares, and how the left's is to the right's."""
-    context = left.scope.context
-    compares: type[exp.Expr] = type(order)
-    sides = [{f.id: f for f in item.node.fields} for item in (left, right)]
-    if compares in _SWAPPED and _is_column(order.this) and _is_column(order.expression):
-        ids = [order.this.unnest().name, order.expression.unnest().name]
-        if ids[0] in sides[1]:
-            ids.reverse()
-            compares = _SWAPPED[compares]
-        if ids[0] in sides[0] and ids[1] in sides[1]:
-            mine, theirs = sides[0][ids[0]], sides[1][ids[1]]
-            if mine.time is not None and theirs.time is not None:
-                return mine, theirs, compares
-    context.fail(
-        join,
-        "SQL081",
-        "ASOF JOIN compares an event-time column of one side with one of the other",
-        help="declare a WATERMARK in both tables; by other columns: SELECT … FROM l JOIN r ON l.k = r.k AND l.x >= r.x "
-        "QUALIFY ROW_NUMBER() OVER (PARTITION BY l.id ORDER BY r.x DESC) = 1",
+def _times(order: exp.Expr, left: Item, right: Item) -> tuple[Field, Field, type[exp.Expr]] | None:
+    """The two event times that ASOF JOIN compares, and how the left's is to the right's; None if it compares others."""
+    if type(order) not in _SWAPPED or not (_is_column(order.this) and _is_column(order.expression)):
+        return None
+    found = _in_order(order, left, right)
+    if found is None:
+        return None
+    mine, theirs = (
+        next(f for f in item.node.fields if f.id == value.unnest().name)
+        for item, value in ((left, found[0]), (right, found[1]))
     )
+    if mine.time is None or theirs.time is None:
+        return None
+    return mine, theirs, found[2]
+
+
+def _sides(order: exp.Expr, join: exp.Join, left: Item, right: Item) -> tuple[exp.Expr, type[exp.Expr]]:
+    """What ASOF JOIN compares of the right side, and how the left's is to it. Raises DiagnosticError."""
+    found = _in_order(order, left, right) if type(order) in _SWAPPED else None
+    if found is None:
+        left.scope.context.fail(
+            join,
+            "SQL081",
+            "ASOF JOIN compares a value of one side with one of the other",
+            help="write ASOF JOIN r ON l.k = r.k AND l.ts >= r.ts",
+        )
+    return found[1], found[2]
+
+
+def _in_order(order: exp.Expr, left: Item, right: Item) -> tuple[exp.Expr, exp.Expr, type[exp.Expr]] | None:
+    """What a comparison has of the left and of the right side, and how the left's is to the right's."""
+    sides = [{f.id for f in item.node.fields} for item in (left, right)]
+    for mine, theirs, compares in (
+        (order.this, order.expression, type(order)),
+        (order.expression, order.this, _SWAPPED[type(order)]),
+    ):
+        read = columns_of(mine), columns_of(theirs)
+        if read[0] and read[1] and read[0] <= sides[0] and read[1] <= sides[1]:
+            return mine, theirs, compares
+    return None
 
 
 # ---------------------------------------------------------------------------------------------------- of both
@@ -205,6 +230,8 @@ def on_terms(join: exp.Join, left: Item, right: Item) -> list[exp.Expr]:
     using = join.args.get("using") or []
     if using:
         pairs = [(column_in(left.scope, i.name, i), column_in(right.scope, i.name, i)) for i in using]
+        for a, b in pairs:
+            context.refuse_mixed_instants(join, [a.type, b.type])
         return [exp.EQ(this=column(a.id), expression=column(b.id)) for a, b in pairs]
     on = join.args.get("on")
     if on is None and join.args.get("match_condition") is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NoReturn
@@ -25,6 +25,7 @@ from sqlstream_planner.expressions.functions.translate import translate_marked
 from sqlstream_planner.expressions.functions.translate.growth import check_growth
 from sqlstream_planner.expressions.infer import infer, require_boolean
 from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTRANSLATABLE, TypeProblem
+from sqlstream_planner.expressions.session_zone import UTC, in_zone, mixes_instants
 from sqlstream_planner.expressions.unnests import unnest_call
 from sqlstream_planner.identity.relation import Columns, form_over
 from sqlstream_planner.logical import Field, Fields
@@ -237,8 +238,6 @@ class BindContext:
         at = star.parent if isinstance(star.parent, exp.Column) else star
         if any(star.args.get(clause) for clause in ("except_", "except", "replace", "rename", "ilike")):
             self.refuse_star(at, "EXCLUDE, REPLACE or RENAME inside an expression")
-        if isinstance(at.parent, exp.Like | exp.ILike | exp.Glob | exp.SimilarTo):
-            self.refuse_star(at, f"* {_MATCHES[type(at.parent)]} a pattern")
         if not isinstance(at.parent, exp.Func | exp.Distinct):
             self.refuse_star(at, "* inside an expression")
 
@@ -341,9 +340,28 @@ class BindContext:
             check_growth(expression)
             translated = translate_marked(expression, lambda e: infer(e, types, aggregates=True).type)
             self._note_constants(translated, types)
-            return translated.transform(_plain_time_cast).transform(_plain_empty_map)
+            made = translated.transform(_plain_time_cast).transform(_plain_empty_map)
+            return in_zone(made, types, self.volatile.zone)
         except TypeProblem as problem:
             raise DiagnosticError(_as_written(problem.diagnostic(self.span(problem.node)), fields)) from None
+
+    def in_session_zone(self, expression: exp.Expr, fields: Fields) -> exp.Expr:
+        """An expression that the binder made itself, as of the session's time zone. Raises DiagnosticError."""
+        try:
+            return in_zone(expression, self._types(fields), self.volatile.zone)
+        except TypeProblem as problem:
+            raise DiagnosticError(_as_written(problem.diagnostic(self.span(problem.node)), fields)) from None
+
+    def refuse_mixed_instants(self, node: exp.Expr, types: Sequence[SqlType]) -> None:
+        """Refuse types that have a common one only by a time zone that is not UTC. Raises DiagnosticError."""
+        if self.volatile.zone != UTC and mixes_instants(types):
+            shown = " and ".join(dict.fromkeys(str(t) for t in types))
+            self.fail(
+                node,
+                "SQL031",
+                f"{shown} have a common type by the session's time zone, which is {self.volatile.zone}",
+                help="CAST both to one type",
+            )
 
     def _given_by_epoch(self, node: exp.Expr) -> exp.Expr:
         """A call that the epoch answers, as an expression over a column that stands for that."""
@@ -375,12 +393,6 @@ _INSTEAD: Mapping[str, str] = {
     "RANDN": "write sqrt(-2 * ln(1 - RAND())) * cos(2 * pi() * RAND())",
     "SHUFFLE": "sort by a hash: list_sort(list, …), or UNNEST the elements and order them by RAND()",
     "CURRENT_WATERMARK": "rows that are late go to the dead letters by themselves",
-}
-_MATCHES: Mapping[type[exp.Expr], str] = {
-    exp.Like: "LIKE",
-    exp.ILike: "ILIKE",
-    exp.Glob: "GLOB",
-    exp.SimilarTo: "SIMILAR TO",
 }
 
 

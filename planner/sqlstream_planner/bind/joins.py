@@ -240,6 +240,7 @@ def _merged(
     pairs: list[tuple[Field, Field]] = []
     for name, at in using:
         mine, theirs = (column_in(scope, name, at) for scope in (left.scope, right.scope))
+        context.refuse_mixed_instants(join, [mine.type, theirs.type])
         if common_type([mine.type, theirs.type]) is None:
             context.fail(
                 at,

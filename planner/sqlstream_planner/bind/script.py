@@ -12,7 +12,7 @@ from sqlglot import exp
 from sqlstream_operators.plan.spec import Column, JobOptions, RestartOptions, SinkSpec
 from sqlstream_operators.plan.types import VARCHAR, Kind, SqlType
 from sqlstream_planner.bind.context import BindContext, Clauses, checked, fresh
-from sqlstream_planner.bind.epoch_values import with_epoch_values
+from sqlstream_planner.bind.epoch_values import Volatile, with_epoch_values
 from sqlstream_planner.bind.lookup import refuse_streamed_dimensions
 from sqlstream_planner.bind.query import QueryBinder
 from sqlstream_planner.bind.tables import Tables
@@ -68,7 +68,10 @@ class _ScriptBinder:
         ttl_us = ttl if isinstance(ttl, int) and ttl else None
         lateness_us = lateness if isinstance(lateness, int) else 0
         clauses = Clauses(ttl_us, lateness_us, ttl_us)
-        self._context = BindContext(script.rendered, catalog.connectors, clauses=clauses)
+        zone = str(catalog.settings["table.local-time-zone"])
+        self._context = BindContext(
+            script.rendered, catalog.connectors, clauses=clauses, volatile=Volatile(zone)
+        )
         self._tables = Tables(self._context, catalog)
         self._queries = QueryBinder(self._context, self._table)
         self._views: dict[str, Node] = {}
@@ -266,7 +269,9 @@ class _ScriptBinder:
         declared = table.column(c.name) if table is not None else None
         if isinstance(declared, PhysicalColumn) and declared.exact is not None:
             return checked(column(f.id), declared.exact, c.type)
-        return column(f.id) if f.type == c.type else _cast(column(f.id), c)
+        if f.type == c.type:
+            return column(f.id)
+        return self._context.in_session_zone(_cast(column(f.id), c), (f,))
 
     @staticmethod
     def _item(query: exp.Expr, position: int, f: Field) -> exp.Expr:

@@ -199,6 +199,8 @@ class SubqueryBinder:
         for operand, f, at in zip(resolved, query.fields, operands, strict=False):
             compared = exp.EQ(this=operand.copy(), expression=column(f.id))
             compared.meta.update(at.meta)
+            mine = context.type_of(operand, scope.fields, aggregates=aggregates)
+            context.refuse_mixed_instants(at, [mine.type, f.type])
             context.type_of(compared, (*scope.fields, *query.fields), aggregates=aggregates)
         given = query.fields[0]
         if kind is SubqueryKind.SCALAR:

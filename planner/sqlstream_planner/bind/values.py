@@ -31,6 +31,7 @@ def bind_values(context: BindContext, item: exp.Values) -> Values:
     fields = []
     for position, column in enumerate(zip(*resolved, strict=True)):
         typed = [context.type_of(e, ()) for e in column]
+        context.refuse_mixed_instants(rows[0][position], [t.type for t in typed])
         type_ = common_type([t.type for t in typed])
         if type_ is None:
             shown = " and ".join(dict.fromkeys(str(t.type) for t in typed))
@@ -43,6 +44,26 @@ def bind_values(context: BindContext, item: exp.Values) -> Values:
         name = f"col{position}"
         fields.append(Field(context.new_id(name), name, type_, any(t.nullable for t in typed)))
     return Values(tuple(fields), tuple(resolved), context.span(item))
+
+
+def as_selects(item: exp.Values) -> exp.Query:
+    """VALUES as a query with a SELECT for each row, which may read the rows around it.
+
+    >>> import sqlglot
+    >>> as_selects(sqlglot.parse_one("VALUES (a, 1), (b, 2)")).sql()
+    'SELECT a AS col0, 1 AS col1 UNION ALL SELECT b AS col0, 2 AS col1'
+    """
+    rows = [tuple(row.expressions) if isinstance(row, exp.Tuple) else (row,) for row in item.expressions]
+    selects = [
+        exp.Select(expressions=[exp.alias_(e.copy(), f"col{n}") for n, e in enumerate(row)]) for row in rows
+    ]
+    for select in selects:
+        select.meta.update(item.meta)
+    made: exp.Query = selects[0]
+    for select in selects[1:]:
+        made = exp.Union(this=made, expression=select, distinct=False)
+        made.meta.update(item.meta)
+    return made
 
 
 def no_rows_but_one(context: BindContext, query: exp.Expr) -> Values:

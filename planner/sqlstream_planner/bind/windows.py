@@ -8,10 +8,11 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlstream_operators.plan.spec import WindowKind, WindowSpec
-from sqlstream_operators.plan.types import TIMESTAMP
+from sqlstream_operators.plan.types import TIMESTAMP, Kind
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.diagnostics import Diagnostic
+from sqlstream_planner.expressions.session_zone import UTC
 from sqlstream_planner.logical import (
     ColumnId,
     Emission,
@@ -222,6 +223,15 @@ def _time_column(context: BindContext, scope: Scope, node: exp.Expr, table: str,
     resolved = scope.resolve(node)
     found = scope.by_id(resolved.name) if isinstance(resolved, exp.Column) else None
     if found is not None and found.time is not None:
+        zone = context.volatile.zone
+        if found.type.kind is Kind.TIMESTAMPTZ and zone != UTC:
+            context.fail(
+                node,
+                "SQL021",
+                f"{kind} over instants makes windows of UTC, and the session's time zone is {zone}",
+                help=f"make an event time of the wall clock: `local AS CAST({found.name} AS TIMESTAMP)` and "
+                "WATERMARK FOR local in CREATE TABLE, or SET 'table.local-time-zone' = 'UTC'",
+            )
         return found
     name = found.name if found is not None else node.sql(dialect=OwnSql)
     times = [f.name for f in scope.fields if f.time is not None]

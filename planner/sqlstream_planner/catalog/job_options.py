@@ -123,10 +123,9 @@ JOB_OPTIONS: tuple[OptionDef, ...] = (
     OptionDef("execution.checkpointing.interval", _D, "accepted: every epoch is a checkpoint"),
     OptionDef(
         "table.local-time-zone",
-        ValueKind.ENUM,
-        "time is UTC",
+        ValueKind.ZONE,
+        "the zone whose wall clock CAST, EXTRACT and others show of TIMESTAMP WITH TIME ZONE; also SET TimeZone",
         default="UTC",
-        choices=("UTC", "Etc/UTC", "GMT", "Z"),
     ),
     OptionDef(
         "execution.runtime-mode",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zoneinfo
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,6 +32,7 @@ class ValueKind(StrEnum):
     CHARACTER = "character"
     TIMESTAMP = "timestamp"
     PATH = "path"
+    ZONE = "time zone"
 
 
 class Role(StrEnum):
@@ -142,6 +144,8 @@ class OptionDef:
                     return self._bounded(float(text.strip()), "a number")
                 except ValueError:
                     raise ValueError("a number" + self._bounds()) from None
+            case ValueKind.ZONE:
+                return _zone(text.strip())
             case ValueKind.TIMESTAMP:
                 try:
                     if _TIMESTAMP.fullmatch(text.strip()) is None:
@@ -183,6 +187,27 @@ _BYTE_UNITS = {
     1 << 30: ("g", "gb", "gib", "gibibytes"),
     1 << 40: ("t", "tb", "tib", "tebibytes"),
 }
+
+
+_UTC = ("utc", "etc/utc", "gmt", "z", "uct", "zulu", "universal", "etc/gmt")
+
+
+def _zone(text: str) -> str:
+    """A time zone by its name as the zone database spells it; UTC for all names of it. Raises ValueError.
+
+    >>> _zone("europe/berlin"), _zone("Z")
+    ('Europe/Berlin', 'UTC')
+    """
+    if text.lower() in _UTC:
+        return "UTC"
+    known = {name.lower(): name for name in zoneinfo.available_timezones()}
+    found = known.get(text.lower())
+    if found is None:
+        near = did_you_mean(text, sorted(known.values()))
+        raise ValueError(
+            (f"'{near}', or another" if near else "the") + " name of a zone, such as 'Europe/Berlin' or 'UTC'"
+        )
+    return found
 
 
 def parse_duration(text: str) -> int:

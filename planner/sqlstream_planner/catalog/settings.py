@@ -9,6 +9,9 @@ from sqlstream_planner.catalog.options import OptionValue, find_option, wrong_va
 from sqlstream_planner.diagnostics import Diagnostic, did_you_mean
 from sqlstream_planner.sql.statements import SetOption
 
+#: DuckDB's names of settings that are Flink's, too.
+_SAME = {"timezone": "table.local-time-zone"}
+
 
 def default_settings() -> dict[str, OptionValue]:
     """The settings that have a default."""
@@ -22,7 +25,7 @@ def read_setting(
     warnings: list[Diagnostic],
 ) -> None:
     """Take a SET over into `settings`; adds SET001 to SET003 to `errors`, SET004 to `warnings`."""
-    key = statement.key
+    key = _SAME.get(statement.key.lower(), statement.key)
     option = find_option(JOB_OPTIONS, key)
     if option is not None:
         try:

@@ -25,7 +25,7 @@ Rules where systems differ:
   plus an INTERVAL is a TIMESTAMP, in EXTRACT(DOW …) Sunday is 0, CAST(x AS CHAR(2)) does not cut.
 - a <=> b is Spark's IS NOT DISTINCT FROM, not a distance of lists.
 - Regular expressions are RE2's, without look-around and back-references.
-- All times are UTC; there is no session time zone.
+- All times are UTC unless the file says otherwise: SET 'table.local-time-zone' ([sql.md](sql.md#time-zones)).
 - What has no exact counterpart is refused with an error, never approximated.
 
 An argument list such as `(string, index)` names the arguments of the DuckDB form beside it.

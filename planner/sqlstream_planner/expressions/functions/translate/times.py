@@ -1,4 +1,4 @@
-"""Date and time functions of Flink and Spark. All times are UTC: there is no session time zone."""
+"""Date and time functions of Flink and Spark, as they are in UTC; `session_zone` writes another zone out."""
 
 from __future__ import annotations
 
