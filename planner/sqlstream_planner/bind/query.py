@@ -368,7 +368,7 @@ class QueryBinder:
         try:
             right = self._joined(join.this, (), ctes)
         except DiagnosticError as error:
-            if not isinstance(join.this, exp.Subquery) or not is_about_names(error):
+            if not isinstance(join.this, exp.Subquery | exp.Values) or not is_about_names(error):
                 raise
             del self.context.warnings[warned:]
             try:
@@ -382,7 +382,7 @@ class QueryBinder:
         return SubqueryBinder(self.context, lambda inner: self.bind(inner, ctes))
 
     def _lateral(self, item: exp.Expr, ctes: Mapping[str, Node]) -> tuple[Node, Relation]:
-        inner = item.this.this
+        inner = item if isinstance(item, exp.Values) else item.this.this
         query = as_selects(inner) if isinstance(inner, exp.Values) else item.this
         return self._aliased(self.bind(query, ctes), item.args.get("alias"), item, None)
 
