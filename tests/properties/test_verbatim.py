@@ -50,6 +50,22 @@ QUERIES = [
     "SELECT * EXCLUDE k REPLACE (v * 2 AS V, s || '!' AS s) RENAME (x AS xx) FROM t",
     "SELECT * REPLACE (UNNEST(a) AS a) FROM t",
     "SELECT * EXCLUDE (s, d, x, b, a, c, aa, m, r, rs, ts) FROM t",
+    "SELECT * LIKE 'a%', t.* NOT ILIKE 'A%' FROM t",
+    "SELECT k, MIN(COLUMNS('^(v|x)$')) AS 'least_\\1', MAX(COLUMNS(['V', 'x'])) FROM t GROUP BY k",
+    "SELECT COLUMNS(* EXCLUDE (k, s, d, b, a, c, aa, m, r, rs, ts) REPLACE (v + 1 AS v)) * 2, "
+    "GREATEST(k, *COLUMNS('v|x')) AS g FROM t",
+    "SELECT COLUMNS(lambda c: c LIKE 'r%') FROM t WHERE COLUMNS('k|v') > 0",
+    # A row as a struct, and a struct as columns.
+    "SELECT o, o.y FROM (SELECT k, v AS y FROM t) AS o",
+    "SELECT COUNT(DISTINCT o) AS n, MAX(o) AS z FROM (SELECT k, s FROM t) AS o",
+    "SELECT r.*, k FROM t",
+    # Names of the SELECT list in WHERE.
+    "SELECT v + 1 AS z, z * 2 AS y, x AS k FROM t WHERE y > 4 AND k < 2",
+    # VALUES and series that read the rows around.
+    "SELECT x, p, q FROM t, LATERAL (VALUES (v, 1), (k, 2)) AS o (p, q)",
+    "SELECT x, q FROM t LEFT JOIN LATERAL (VALUES (v), (k)) AS o (q) ON q > 1",
+    "SELECT x, i FROM t, LATERAL range(k) AS o (i)",
+    "SELECT k IN (VALUES (1), (5)) AS z, (SELECT MAX(q) FROM (VALUES (t.k), (t.v)) AS o (q)) AS y FROM t",
     # A join in parentheses that begins with a query, or with another join in parentheses.
     "SELECT * EXCLUDE (y) FROM ((SELECT v AS y, k FROM t) AS p JOIN (SELECT k AS z, x FROM t) AS q ON p.k = q.z) AS j, "
     "LATERAL (SELECT j.x + 1) AS l (w)",
@@ -59,6 +75,16 @@ QUERIES = [
     'SELECT list[1] AS z, o.list[2] AS y, "array"[1] AS x, o.array[2] AS w, text[1:2] AS u, [k, v][2] AS q, ARRAY[k, v][1] '
     "AS p FROM (SELECT k, v, [k, v] AS list, [v, k] AS array, s AS text FROM t) AS o",
     "SELECT LIST(x ORDER BY x)[2] AS z, LIST(x ORDER BY x)[1:2] AS y, ARRAY[ARRAY[MIN(k)], ARRAY[2]][2][1] AS w FROM t",
+    # An aggregate of the query around inside a sub-query.
+    "SELECT (SELECT SUM(t.v)) AS z, (SELECT (SELECT MAX(t.v) + 1)) AS y, COUNT(*) AS n FROM t",
+    "SELECT k, (SELECT SUM(v)) AS z, (SELECT MIN(o.x) FROM t AS o WHERE o.x > MIN(t.v)) AS y FROM t GROUP BY k "
+    "HAVING (SELECT MAX(t.v) > 1)",
+    "SELECT MIN(k) > ANY (SELECT k FROM t WHERE k >= MIN(o.k)) AS z, (SELECT SUM(k) + SUM(o.v) FROM t) AS y FROM t AS o",
+    "SELECT k, (SELECT SUM(o.x + t.v) FROM t AS o) AS z FROM t",
+    # ARRAY of a query.
+    "SELECT ARRAY(SELECT x FROM t ORDER BY k, x DESC) AS z, ARRAY(SELECT 1 WHERE FALSE) AS y, ARRAY(SELECT DISTINCT k "
+    "FROM t ORDER BY 1 DESC) AS x, ARRAY(SELECT SUM(x) FROM t GROUP BY k ORDER BY k LIMIT 2)[2] AS w",
+    "SELECT x, ARRAY(SELECT o.x AS y FROM t AS o WHERE o.k = t.k ORDER BY y DESC LIMIT 2) AS z FROM t",
     # A relation that is read under its own name and through another.
     "WITH p AS (SELECT k AS y FROM t), q AS (SELECT * FROM p) SELECT q.y, p.y FROM q JOIN p ON q.y < p.y, q AS q2 "
     "WHERE p.y = q2.y",

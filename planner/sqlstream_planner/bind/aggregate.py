@@ -15,6 +15,7 @@ from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.group_by import read_group_by
 from sqlstream_planner.bind.group_window import with_group_window, without_auxiliary
 from sqlstream_planner.bind.items import expand_items, project
+from sqlstream_planner.bind.outer_calls import OuterCall
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.bind.select_unnest import with_unnested
 from sqlstream_planner.bind.subqueries import BoundSubquery
@@ -41,11 +42,17 @@ def is_aggregate_query(query: exp.Select) -> bool:
 
 
 def bind_aggregate(
-    context: BindContext, query: exp.Select, node: Node, scope: Scope, values: Sequence[BoundSubquery] = ()
+    context: BindContext,
+    query: exp.Select,
+    node: Node,
+    scope: Scope,
+    values: Sequence[BoundSubquery] = (),
+    outer_calls: Sequence[OuterCall] = (),
 ) -> Node:
     """The node of a SELECT that aggregates. Raises DiagnosticError.
 
-    `values` are sub-queries of the SELECT list and HAVING, whose columns are in scope: each is of a group.
+    `values` are sub-queries of the SELECT list and HAVING, whose columns are in scope: each is of a group; `outer_calls`
+    the aggregates that these read.
     """
     group_window, node, scope = with_group_window(context, query, node, scope)
     items = _items(context, query, scope, group_window)
@@ -82,7 +89,8 @@ def bind_aggregate(
             without_auxiliary(context, having.this, group_window)
         )
         condition = output.rewritten(context.translated(resolved, scope.fields))
-    over_groups = [v.over(output.rewritten) for v in values]
+    called = {c.field.id: c.call for c in outer_calls}
+    over_groups = [v.over(lambda e: output.rewritten(called.get(e.name, e))) for v in values]
     if not keys and not calls.all:
         calls.add(exp.Anonymous(this="count", expressions=[exp.Star()]))  # GROUP BY (): one row all the same
     clauses = context.clauses

@@ -172,6 +172,7 @@ class AggregateCalls:
         by_time = registry.orders_by_time(name) and function is registry.find(name)
         if filter_ is not None:
             self._context.condition(filter_, fields, "FILTER")
+        self._refuse_outer(node)
         if function is None:
             self._context.unsupported(
                 node,
@@ -263,6 +264,17 @@ class AggregateCalls:
         )
         self._calls[form] = result
         return result
+
+    def _refuse_outer(self, node: exp.Expr) -> None:
+        """Refuses a call over columns of the rows around the query alone: by standard SQL it is of the query around."""
+        own = {f.id for f in self._fields}
+        read = {c.name for c in without_marks(node).find_all(exp.Column) if not isinstance(c.this, exp.Star)}
+        if read and not read & own and all(self._context.outer_field(id_) is not None for id_ in read):
+            self._context.unsupported(
+                node,
+                "an aggregate of the query around here",
+                help="write the name of its table before the column, or compute it in a sub-query in FROM",
+            )
 
     def _check_arguments(
         self, node: exp.Expr, name: str, function: AggregateFunction, arguments: tuple[exp.Expr, ...]

@@ -238,8 +238,6 @@ class BindContext:
         at = star.parent if isinstance(star.parent, exp.Column) else star
         if any(star.args.get(clause) for clause in ("except_", "except", "replace", "rename", "ilike")):
             self.refuse_star(at, "EXCLUDE, REPLACE or RENAME inside an expression")
-        if isinstance(at.parent, exp.Like | exp.ILike | exp.Glob | exp.SimilarTo):
-            self.refuse_star(at, f"* {_MATCHES[type(at.parent)]} a pattern")
         if not isinstance(at.parent, exp.Func | exp.Distinct):
             self.refuse_star(at, "* inside an expression")
 
@@ -395,12 +393,6 @@ _INSTEAD: Mapping[str, str] = {
     "RANDN": "write sqrt(-2 * ln(1 - RAND())) * cos(2 * pi() * RAND())",
     "SHUFFLE": "sort by a hash: list_sort(list, …), or UNNEST the elements and order them by RAND()",
     "CURRENT_WATERMARK": "rows that are late go to the dead letters by themselves",
-}
-_MATCHES: Mapping[type[exp.Expr], str] = {
-    exp.Like: "LIKE",
-    exp.ILike: "ILIKE",
-    exp.Glob: "GLOB",
-    exp.SimilarTo: "SIMILAR TO",
 }
 
 

@@ -58,12 +58,9 @@ def _goes_by_arrival(node: exp.Expr) -> bool:
         return bool(chooses) and node.args.get("order") is None
     if isinstance(node, exp.Window):
         return node.args.get("order") is None
-    if isinstance(node, exp.Array):
-        return any(isinstance(e, exp.Query) for e in node.expressions)
     call = written_call(node)
     if call is None or call.order is not None:
         return False
     function = registry.find(call.name)
-    listed = call.name == "array" and any(isinstance(e, exp.Query) for e in call.arguments)
     ordered_within = isinstance(node.parent, exp.WithinGroup)
-    return listed or (function is not None and function.order_sensitive and not ordered_within)
+    return function is not None and function.order_sensitive and not ordered_within

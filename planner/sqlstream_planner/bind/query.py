@@ -12,6 +12,7 @@ from sqlstream_planner.bind.aggregate import bind_aggregate, is_aggregate_query
 from sqlstream_planner.bind.as_of import bind_asof_join, bind_temporal_join, is_asof
 from sqlstream_planner.bind.asking_joins import asks_in_on, bind_asking_join
 from sqlstream_planner.bind.clauses import state_ttl, warn_hint
+from sqlstream_planner.bind.column_lists import with_columns
 from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.items import expand_items, project
 from sqlstream_planner.bind.joins import Item, bind_join, bounded_by, crossed, is_comma, with_time_lost
@@ -21,6 +22,7 @@ from sqlstream_planner.bind.limits import bind_limit, has_limit, with_ordered, w
 from sqlstream_planner.bind.lookup import bind_lookup_join
 from sqlstream_planner.bind.lost_orders import has_lost_order, without_order
 from sqlstream_planner.bind.names import windowed, with_unknown_names
+from sqlstream_planner.bind.outer_calls import with_outer_calls
 from sqlstream_planner.bind.over import bind_overs
 from sqlstream_planner.bind.pivot import pivot_query
 from sqlstream_planner.bind.ranked_groups import ranks_groups, split
@@ -35,7 +37,8 @@ from sqlstream_planner.bind.unnest import (
     unnested_array,
     written_array,
 )
-from sqlstream_planner.bind.values import bind_values, no_rows_but_one
+from sqlstream_planner.bind.values import as_selects, bind_values, no_rows_but_one
+from sqlstream_planner.bind.where_aliases import with_aliases
 from sqlstream_planner.bind.windows import bind_tvf
 from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.expressions.casts import common_type
@@ -125,7 +128,7 @@ class QueryBinder:
         statement = self.context.statement
         if statement is not None and query is not statement and has_lost_order(query):
             query = without_order(self.context, query, statement)
-        if isinstance(query, exp.Paren | exp.Subquery) and isinstance(query.this, exp.Query):
+        if isinstance(query, exp.Paren | exp.Subquery) and isinstance(query.this, exp.Query | exp.Values):
             self._refuse(query, _CLAUSES)
             if query.args.get("joins"):
                 self.context.unsupported(query, "a JOIN here", help="write SELECT * FROM … JOIN …")
@@ -255,20 +258,22 @@ class QueryBinder:
 
     def _select_from(self, query: exp.Select, node: Node, scope: Scope, ctes: Mapping[str, Node]) -> Node:
         subqueries = self._subqueries(ctes)
+        query = with_columns(self.context, query, scope)
         where = query.args.get("where")
         if where is not None:
             later = frozenset(e.alias.lower() for e in query.expressions if isinstance(e, exp.Alias))
-            for condition in apart(where.this):
+            for condition in apart(with_aliases(where.this, query, scope)):
                 predicate, node, inner = subqueries.below(condition, node, replace(scope, later=later))
                 node = bounded_by(self._filter(predicate, node, inner, "WHERE"))
                 scope = scope.over(node)
-        if is_aggregate_query(query):
+        query, outer_calls, scope = with_outer_calls(self.context, query, scope)
+        if outer_calls or is_aggregate_query(query):
             query, node, scope = subqueries.inside_calls(query, node, scope)
             scope = scope.over(node)
             query, values, scope = subqueries.above(query, scope, aggregates=True)
             if not ranks_groups(query):
                 query, hidden = with_ordered(query)
-                groups = bind_aggregate(self.context, query, node, scope, values)
+                groups = bind_aggregate(self.context, query, node, scope, values, outer_calls)
                 node = self._finished(query, groups, None)
                 return without_last(self.context, node, hidden) if hidden else node
             grouping, query = split(query, scope)
@@ -353,7 +358,9 @@ class QueryBinder:
         return SubqueryBinder(self.context, lambda inner: self.bind(inner, ctes))
 
     def _lateral(self, item: exp.Expr, ctes: Mapping[str, Node]) -> tuple[Node, Relation]:
-        return self._aliased(self.bind(item.this, ctes), item.args.get("alias"), item, None)
+        inner = item.this.this
+        query = as_selects(inner) if isinstance(inner, exp.Values) else item.this
+        return self._aliased(self.bind(query, ctes), item.args.get("alias"), item, None)
 
     def _named_item(self, item: exp.Expr, ctes: Mapping[str, Node]) -> Item:
         if isinstance(item, exp.Subquery) and _in_parentheses(item.this):

@@ -117,11 +117,26 @@ class Scope:
             return found
         if len(parts) == 1 and parts[0].lower() in self.aliases:
             return exp.paren(self.aliases[parts[0].lower()].copy(), copy=False)
+        row = self._row(parts[0]) if len(parts) == 1 else None
+        if row is not None:
+            return row
         outer = self.context.outer_column(node)
         if outer is not None:
             return outer
         self._unknown(node, parts)
         raise AssertionError
+
+    def _row(self, name: str) -> exp.Expr | None:
+        """A whole row of the relation that is called so, as a struct; None if there is none."""
+        named = [r for r in self.relations if r.alias is not None and r.alias.lower() == name.lower()]
+        if len(named) != 1 or named[0].hidden:
+            return None
+        shown = [f for f in named[0].fields if f.id not in self.context.process_times]
+        fields = [
+            exp.PropertyEQ(this=exp.to_identifier(f.name, quoted=True), expression=column(f.id))
+            for f in shown
+        ]
+        return exp.Struct(expressions=fields) if fields else None
 
     def find(self, node: exp.Column) -> exp.Expr | None:
         """The column of a relation that a name means, perhaps a field of it; None if there is none."""

@@ -30,11 +30,12 @@ def expand_star(
 
     Raises DiagnosticError, also for a column in EXCLUDE, REPLACE or RENAME that the star does not have.
     """
-    if star.args.get("ilike"):
-        context.refuse_star(item, "* ILIKE")
+    of_struct = _fields_of_struct(context, item, star, scope)
+    if of_struct is not None:
+        return of_struct
     shown = _shown(context, item, scope)
     changes = _Changes.read(context, star, shown)
-    items = []
+    items: list[tuple[str, exp.Expr]] = []
     for relation, f in shown:
         if any(_matches(at, relation, f) for at in changes.excluded):
             continue
@@ -47,6 +48,50 @@ def expand_star(
         else:
             items.append((name, column(f.id)))
     return items
+
+
+def _fields_of_struct(
+    context: BindContext, item: exp.Expr, star: exp.Star, scope: Scope
+) -> list[tuple[str, exp.Expr]] | None:
+    """The fields of a struct for `s.*`; None where it is a table's, or has more behind it."""
+    if not isinstance(item, exp.Column) or not item.table or any(star.args.values()):
+        return None
+    if any(r.alias is not None and r.alias.lower() == item.table.lower() for r in scope.relations):
+        return None
+    struct = exp.Column(this=item.args["table"].copy())
+    struct.meta.update(item.meta)
+    found = scope.find(struct)
+    type_ = context.type_of(found, scope.fields).type if found is not None else None
+    if found is None or type_ is None or type_.kind is not Kind.STRUCT:
+        return None
+    return [
+        (name, exp.Dot(this=found.copy(), expression=exp.to_identifier(name, quoted=True)))
+        for name, _ in type_.fields
+    ]
+
+
+def chosen_by(context: BindContext, item: exp.Expr, scope: Scope) -> list[tuple[str, exp.Expr]]:
+    """The columns that a star inside COLUMNS stands for, as the user could write them: names and expressions."""
+    star = star_of(item)
+    assert star is not None
+    shown = _shown(context, item, scope)
+    changes = _Changes.read(context, star, shown)
+    found = []
+    for relation, f in shown:
+        if any(_matches(at, relation, f) for at in changes.excluded) or f.id in context.process_times:
+            continue
+        own = any(f.id == each.id for each in relation.fields)
+        table = exp.to_identifier(relation.alias, quoted=True) if own and relation.alias else None
+        made: exp.Expr = exp.Column(this=exp.to_identifier(f.name, quoted=True), table=table)
+        made.meta.update(item.meta)
+        replacement = changes.replaced.get(f.name.lower())
+        found.append(
+            (
+                changes.renamed.get(f.name.lower(), f.name),
+                made if replacement is None else exp.paren(replacement.copy(), copy=False),
+            )
+        )
+    return found
 
 
 def _shown(context: BindContext, item: exp.Expr, scope: Scope) -> list[tuple[Relation, Field]]:

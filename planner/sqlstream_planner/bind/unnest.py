@@ -39,7 +39,7 @@ def unnested_array(context: BindContext, join: exp.Join) -> exp.Expr | None:
 
 def series_call(item: exp.Expr) -> exp.Anonymous | None:
     """The call of RANGE or GENERATE_SERIES that an item of FROM is; None if it is nothing of the kind."""
-    call = item.this if isinstance(item, exp.Table) else None
+    call = item.this if isinstance(item, exp.Table | exp.Lateral) else None
     return call if isinstance(call, exp.Anonymous) and call.name.lower() in SERIES else None
 
 

@@ -46,6 +46,26 @@ def bind_values(context: BindContext, item: exp.Values) -> Values:
     return Values(tuple(fields), tuple(resolved), context.span(item))
 
 
+def as_selects(item: exp.Values) -> exp.Query:
+    """VALUES as a query with a SELECT for each row, which may read the rows around it.
+
+    >>> import sqlglot
+    >>> as_selects(sqlglot.parse_one("VALUES (a, 1), (b, 2)")).sql()
+    'SELECT a AS col0, 1 AS col1 UNION ALL SELECT b AS col0, 2 AS col1'
+    """
+    rows = [tuple(row.expressions) if isinstance(row, exp.Tuple) else (row,) for row in item.expressions]
+    selects = [
+        exp.Select(expressions=[exp.alias_(e.copy(), f"col{n}") for n, e in enumerate(row)]) for row in rows
+    ]
+    for select in selects:
+        select.meta.update(item.meta)
+    made: exp.Query = selects[0]
+    for select in selects[1:]:
+        made = exp.Union(this=made, expression=select, distinct=False)
+        made.meta.update(item.meta)
+    return made
+
+
 def no_rows_but_one(context: BindContext, query: exp.Expr) -> Values:
     """What a SELECT without FROM reads: one row, with a column that nothing names."""
     one = Field(context.new_id("one"), "one", INTEGER, nullable=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sqlglot import exp
@@ -178,6 +179,49 @@ def map_(p: SqlStreamParser) -> Any:
     if len(arguments) not in (0, 2):
         p.fail_at_token(at, "MAP(…) takes a list of keys and a list of values")
     return p.expression(exp.Map(**dict(zip(("keys", "values"), arguments, strict=False))), at)
+
+
+def array_of_query(p: SqlStreamParser, query: exp.Query) -> exp.Expr:
+    """ARRAY(SELECT x …) as the list that ARRAY_AGG makes of its rows, in its order; no rows are an empty list."""
+    inner = query.unnest()
+    order = inner.args.get("order")
+    terms = list(order.expressions) if order is not None else []
+    if not isinstance(inner, exp.Select) or len(inner.expressions) != 1 or inner.is_star:
+        rows: exp.Expr = exp.alias_(exp.Subquery(this=inner), "rows_", table=["item"])
+        made = exp.Select(expressions=[p.call("array_agg", exp.column("item"))]).from_(rows, copy=False)
+        return p.call("coalesce", exp.Subquery(this=made), exp.Array())
+    item = inner.expressions[0]
+    value = item.unalias()
+    for term in terms:
+        if term.this.name == "1" or (isinstance(term.this, exp.Column) and term.this.name == item.alias):
+            term.set("this", value.copy())
+    if any(inner.args.get(key) for key in ("distinct", "group", "having", "qualify", "limit", "offset")):
+        keys = [f"key_{n}" for n in range(len(terms))]
+        if not inner.args.get("distinct"):
+            inner.set("expressions", [exp.alias_(value.copy(), "item")])
+            for key, term in zip(keys, terms, strict=True):
+                inner.append("expressions", exp.alias_(term.this.copy(), key))
+        else:
+            keys = ["item" for _ in terms]
+            inner.set("expressions", [exp.alias_(value.copy(), "item")])
+        sorted_by = [_ordered_by(exp.column(key), term) for key, term in zip(keys, terms, strict=True)]
+        if not (inner.args.get("limit") or inner.args.get("offset")):
+            inner.set("order", None)
+        rows = exp.alias_(exp.Subquery(this=inner), "rows_", table=True)
+        made = exp.Select(expressions=[_listed(p, exp.column("item"), sorted_by)]).from_(rows, copy=False)
+    else:
+        inner.set("order", None)
+        inner.set("expressions", [_listed(p, value.copy(), terms)])
+        made = inner
+    return p.call("coalesce", exp.Subquery(this=made), exp.Array())
+
+
+def _ordered_by(value: exp.Expr, like: exp.Expr) -> exp.Ordered:
+    return exp.Ordered(this=value, desc=like.args.get("desc"), nulls_first=like.args.get("nulls_first"))
+
+
+def _listed(p: SqlStreamParser, value: exp.Expr, terms: Sequence[exp.Expr]) -> exp.Expr:
+    return p.call("array_agg", exp.Order(this=value, expressions=list(terms)) if terms else value)
 
 
 def struct_pack(p: SqlStreamParser) -> exp.Expr:

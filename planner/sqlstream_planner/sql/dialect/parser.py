@@ -415,9 +415,12 @@ class SqlStreamParser(DuckDBParser):
         start = self.here
         if self._curr.token_type == TokenType.MAP and self._next.token_type == TokenType.L_BRACKET:
             return self._ranged(start, calls.map_literal(self))
-        return self._ranged(
-            start, super()._parse_function_call(functions, anonymous, optional_parens, any_token)
-        )
+        found = super()._parse_function_call(functions, anonymous, optional_parens, any_token)
+        if isinstance(found, exp.Anonymous) and found.name.upper() == "ARRAY" and len(found.expressions) == 1:
+            query = found.expressions[0]
+            if isinstance(query, exp.Query):
+                found = calls.array_of_query(self, query)
+        return self._ranged(start, found)
 
     def _parse_cube_or_rollup(self, with_prefix: bool = False) -> exp.Cube | exp.Rollup | None:
         # sqlglot reads no comparison in the parentheses: CUBE (k, price > 5).
