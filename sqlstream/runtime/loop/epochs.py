@@ -496,7 +496,7 @@ class EpochLoop:
             origin="" if self._state.last is None else self._state.last.origin,
             moved={} if self._state.last is None else self._state.last.moved,
             tally=tally,
-            now_us=plan.now_us,
+            now_us=plan.clock_before_us if plan.leaves_sources else plan.now_us,
             new_sinks=plan.new_sinks,
             parked=self._state.parked,
             sink_names=self._sink_names(),
