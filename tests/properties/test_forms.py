@@ -105,8 +105,8 @@ OTHERS: dict[str, str | tuple[str, str]] = {
     "calls behind dots": "SELECT s.upper().concat('x').length() AS a, (k + v).abs() AS b, t.s.upper() AS c, "
     "[k, v].list_filter(lambda e: (e + v).abs() > 2).len() AS d, 'a.b'.string_split('.')[2].upper() AS e FROM t "
     "WHERE s IS NOT NULL",
-    "a comprehension": "SELECT [x * 2 + v FOR x IN [k, v] IF x > 1] AS a, len([[y.abs() FOR y IN [x, v]] FOR x IN [k]]) AS b "
-    "FROM c",
+    "a comprehension": "SELECT [x * 2 + v FOR x IN [k, v] IF x > 1] AS a, "
+    "len([[y.abs() FOR y IN [x, v]] FOR x IN [k]]) AS b FROM c",
     "having alone": "SELECT 1 AS x FROM c HAVING MAX(v) > 2",
     "... alone over nothing": "SELECT 1 AS x FROM t WHERE false HAVING 1 = 1",
     "all of a list": "SELECT v, v > ALL ([0, k]) AS a, v <> ALL ([]) AS b FROM c",
