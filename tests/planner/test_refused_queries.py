@@ -291,7 +291,7 @@ REFUSED = [
         "'x' is no value of the type that LIST_CONTAINS",
     ),
     ("SELECT CAST(s AS JSONB) AS z FROM t", "TYP009", "there is no type `JSONB`"),
-    ("SELECT [y + 1 FOR y IN [k]] AS z FROM t", "SQL100", "a list comprehension"),
+    ("SELECT [y + i FOR y, i IN [k]] AS z FROM t", "SQL100", "a list comprehension"),
     ("SELECT SUM(v IGNORE NULLS) OVER w FROM t WINDOW w AS (ORDER BY ts)", "SQL100", "IGNORE NULLS"),
     ("SELECT SUM(v) IGNORE NULLS OVER (ORDER BY ts) FROM t", "SQL100", "IGNORE NULLS or RESPECT NULLS"),
     ("SELECT INTERVAL '100000000000' DAY AS z FROM t", "SQL005", "longer than an INTERVAL can be"),
