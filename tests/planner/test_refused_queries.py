@@ -168,6 +168,12 @@ REFUSED = [
     ("SELECT DISTINCT bitstring(s, 9) AS a FROM t", "TYP010", "the type of `a` is not known"),
     ("SELECT (k, s)[3] FROM t", "TYP006", "chosen by a literal number, 1 to 2"),
     ("SELECT (k, s).a FROM t", "TYP006", "have no names"),
+    ("SELECT CAST(v AS BIT) AS a FROM t", "TYP009", "bits are kept as numbers or bytes"),
+    ("SELECT CAST(v AS UHUGEINT) AS a FROM t", "TYP009", "UHUGEINT: whole numbers are kept with a sign"),
+    ("SELECT CAST(v AS UNION(a INT, b TEXT)) AS a FROM t", "TYP009", "a value is kept with one type"),
+    ("SELECT * FROM t POSITIONAL JOIN t AS u", "SQL100", "POSITIONAL JOIN"),
+    ("SELECT s.nope() AS a FROM t", "TYP001", "there is no function `nope`"),
+    ("SELECT v, x.m FROM t, (SELECT MAX(t.zz) AS m) AS x", "SQL010", "unknown column `t.zz`"),
     ("SELECT () AS a FROM t", "TYP010", "a row without values"),
     (
         "SELECT (k, s) = (1, 2) AS a FROM t",
