@@ -58,6 +58,11 @@ def test_all_rows_that_can_be_wanted_stay(
     as_far = rows_of(f"FROM t QUALIFY rank() OVER ({by}ORDER BY {order.sql}) <= {limit}")
     found = rows_of(keep.sql("SELECT k, v, w FROM t"))
     assert wanted <= found <= rows_of("FROM t")
+    more = OrderTerm(ColumnId("w"), not descending, nulls_first)
+    exact = rows_of(
+        f"FROM t QUALIFY row_number() OVER ({by}ORDER BY {order.sql}, {more.sql}, {ties}) <= {limit}"
+    )
+    assert rows_of(Keep(partition, (order, more), fields(type_), limit).sql("SELECT k, v, w FROM t")) == exact
     if None not in {row[1] for row in rows}:
         assert found <= as_far
 
@@ -69,16 +74,18 @@ def test_a_table_may_have_any_name(name: str) -> None:
     assert rows_of(keep.sql(f'SELECT k, v, w FROM "{name}"')) == Counter([(1, 2, None)])
 
 
-def test_several_terms_and_other_types_are_left_to_the_window() -> None:
+def test_further_terms_and_other_types_are_left_to_the_window() -> None:
     one, two = OrderTerm(ColumnId("v"), True, False), OrderTerm(ColumnId("w"), False, False)
     assert "QUALIFY" not in Keep(("k",), (one,), fields(BIGINT), 2).sql("SELECT 1")
+    both = Keep(("k",), (one, two), fields(BIGINT), 2).sql("SELECT 1")
+    assert both.index("__split_last") < both.index("QUALIFY")
     for keep in (
-        Keep(("k",), (one, two), fields(BIGINT), 2),
         Keep(("k",), (one,), fields(DOUBLE), 2),
         Keep(("k",), (), fields(BIGINT), 2),
         Keep(("v",), (one,), fields(BIGINT), 2),
     ):
         assert "QUALIFY" in keep.sql("SELECT 1")
+        assert "__split_last" not in keep.sql("SELECT 1")
 
 
 TABLE = """

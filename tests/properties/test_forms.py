@@ -90,6 +90,18 @@ OTHERS: dict[str, str | tuple[str, str]] = {
     "a grouping set twice": "SELECT k, s, COUNT(*) AS n, GROUPING(k, s) AS g FROM t "
     "GROUP BY GROUPING SETS ((k), (k), (), (), (), (s, k))",
     "... by ROLLUPs": "SELECT k, v, COUNT(*) AS n FROM c GROUP BY ROLLUP (k), ROLLUP (k, v) HAVING COUNT(*) > 0",
+    "... told apart": (
+        "SELECT k, GROUP_ID() AS g, COUNT(*) AS n FROM t GROUP BY GROUPING SETS ((k), (k), ()) HAVING GROUP_ID() >= 0",
+        "SELECT k, 0::BIGINT, COUNT(*) AS n FROM t GROUP BY ROLLUP (k) UNION ALL SELECT k, 1, COUNT(*) FROM t GROUP BY k",
+    ),
+    "groups by a query's value": "SELECT (SELECT MAX(v) FROM c WHERE c.k = t.k) AS m, COUNT(*) AS n FROM t GROUP BY 1",
+    "... by several": "SELECT COUNT(*) AS n, EXISTS (SELECT 1 FROM c WHERE id = t.v) AS e, (SELECT COUNT(*) FROM c) AS a "
+    "FROM t GROUP BY e, k + (SELECT MIN(k) FROM c)",
+    "ordered by a query's value": "SELECT k, v, s FROM t ORDER BY (SELECT MAX(id) FROM c WHERE c.k = t.k) DESC, v, s "
+    "LIMIT 3",
+    "ordered by all": "SELECT k, COUNT(*) AS n FROM t GROUP BY ALL ORDER BY ALL DESC LIMIT 2",
+    "lateral without the word": "SELECT t.v, x.m, y.n FROM t, (SELECT MAX(id) AS m FROM c WHERE c.k = t.k) AS x "
+    "LEFT JOIN (SELECT v AS n FROM c WHERE id < x.m ORDER BY id LIMIT 1) AS y ON y.n > t.v",
     "having alone": "SELECT 1 AS x FROM c HAVING MAX(v) > 2",
     "... alone over nothing": "SELECT 1 AS x FROM t WHERE false HAVING 1 = 1",
     "all of a list": "SELECT v, v > ALL ([0, k]) AS a, v <> ALL ([]) AS b FROM c",

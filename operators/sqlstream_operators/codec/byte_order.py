@@ -71,6 +71,19 @@ def bytes_order(keys: U8 | pa.Array) -> I64:
     return words_order(key_words(keys))
 
 
+def sorted_distinct(keys: U8 | pa.Array) -> U8 | pa.Array:
+    """The distinct rows of a matrix or binary array in their order; none may be a prefix of another."""
+    words = key_words(keys)
+    order = words_order(words)
+    new = np.zeros(len(order), bool)
+    new[:1] = True
+    for word in words:
+        found = word[order]
+        new[1:] |= found[1:] != found[:-1]
+    order = order[new]
+    return keys[order] if isinstance(keys, np.ndarray) else keys.take(pa.array(order))
+
+
 def _without_shared(words: Sequence[U64]) -> list[U64]:
     """Words with the same order, without the bytes that are the same in all rows: key groups and small numbers need one."""
     packed: list[U64] = []

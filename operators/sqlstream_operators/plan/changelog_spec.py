@@ -390,10 +390,10 @@ class JoinSpec(_NoWatermark):
     `type`: an outer join ('left', 'right', 'full') gives a row of a side that is given whole, and has no partner, beside
     NULLs; 'semi' and 'anti' give the rows of the left that have a partner, or none.
 
-    State: tables `left` and `right`, layout 'key': key = `keys`, sub-key = a BLOB (a digest of the row), value = a BIGINT
-    (how often it is there) and `stored` of the side. A count that would fall below 0 (a row that goes before it came) is
-    kept, and counts as 0. Rows with a NULL among their keys are kept of a side that is given whole ('anti': of the left),
-    so that the answer is in the state.
+    State: tables `left` and `right`, layout 'key': key = `keys`, sub-key = a BLOB (a digest of the row, or,
+    where nothing is taken back, a name that no other row has), value = a BIGINT (how often it is there) and `stored` of
+    the side. A count that would fall below 0 (a row that goes before it came) is kept, and counts as 0. Rows with a NULL
+    among their keys are kept of a side that is given whole ('anti': of the left), so that the answer is in the state.
 
     Output: the columns of the left, and of the right but for 'semi' and 'anti'; with WEIGHT_COLUMN where rows can go.
     """

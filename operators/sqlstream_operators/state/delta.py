@@ -12,6 +12,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -25,34 +26,61 @@ MAGIC = b"sqlsdlt1"
 _TOMBSTONE = 0xFFFFFFFF
 
 
-def encode_delta(rows: Mapping[bytes, bytes | None]) -> bytes:
+def encode_delta(rows: Mapping[bytes, bytes | None], packed: Sequence[PackedRows] = ()) -> bytes:
     """The file for these rows, None being a deletion: magic, length of the body (8 bytes), the body in zstd.
 
-    The body is the number of rows (8 bytes), the key lengths (4 bytes each), the value lengths (4 bytes each,
-    FFFFFFFF a tombstone), all keys in order, all values.
+    `packed` are the rows of tables that `rows` has none of, a table each. The body is the number of rows (8 bytes), the
+    key lengths (4 bytes each), the value lengths (4 bytes each, FFFFFFFF a tombstone), all keys in order, all values.
+    Raises ValueError for a row of 4 GiB or more.
     """
-    keys = sorted(rows)
+    pieces: list[tuple[float, _Piece]] = [(part.table, _packed_piece(part)) for part in packed]
+    keys, start = sorted(rows), 0
+    for table in sorted(part.table for part in packed):
+        end = bisect.bisect_left(keys, bytes([table]))
+        pieces.append((table - 0.5, _piece(keys[start:end], rows)))
+        start = end
+    pieces.append((256, _piece(keys[start:], rows)))
+    ordered = [piece for _, piece in sorted(pieces, key=itemgetter(0))]
+    nothing = np.zeros(0, "<u4")
+    return _file(
+        np.concatenate([nothing, *(piece.key_lengths for piece in ordered)]),
+        np.concatenate([nothing, *(piece.value_lengths for piece in ordered)]),
+        [*(piece.keys for piece in ordered), *(piece.values for piece in ordered)],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """The rows of a table as they stand in a file."""
+
+    key_lengths: npt.NDArray[np.uint32]
+    value_lengths: npt.NDArray[np.uint32]
+    keys: bytes
+    values: bytes
+
+
+def _piece(keys: Sequence[bytes], rows: Mapping[bytes, bytes | None]) -> _Piece:
     values = list(map(rows.__getitem__, keys))
     n = len(keys)
-    key_lengths = np.fromiter(map(len, keys), "<u4", n)
     present = [value for value in values if value is not None]
     if len(present) == n:
         value_lengths = np.fromiter(map(len, present), "<u4", n)
     else:
         value_lengths = np.fromiter((_TOMBSTONE if v is None else len(v) for v in values), "<u4", n)
-    return _file(key_lengths, value_lengths, [b"".join(keys), b"".join(present)])
+    return _Piece(np.fromiter(map(len, keys), "<u4", n), value_lengths, b"".join(keys), b"".join(present))
 
 
-def encode_packed(tables: Sequence[PackedRows]) -> bytes:
-    """The file for the rows of these, of a table each, of which none is deleted: the same bytes as by `encode_delta`."""
-    ordered = sorted(tables, key=lambda rows: rows.table)
-    keys = [parts(table.keys) for table in ordered]
-    values = [parts(table.values) for table in ordered]
-    lengths = [np.concatenate([np.diff(offsets) for offsets, _ in part]) for part in (keys, values)]
-    if max(int(part.max()) for part in lengths) >= _TOMBSTONE:
+def _packed_piece(rows: PackedRows) -> _Piece:
+    (key_lengths, keys), (value_lengths, values) = _cut_out(rows.keys), _cut_out(rows.values)
+    return _Piece(key_lengths, value_lengths, keys, values)
+
+
+def _cut_out(rows: pa.Array) -> tuple[npt.NDArray[np.uint32], bytes]:
+    offsets, data = parts(rows)
+    lengths = np.diff(offsets)
+    if int(lengths.max()) >= _TOMBSTONE:
         raise ValueError("a row of state is longer than 4 GiB")
-    bodies = [data[offsets[0] : offsets[-1]].tobytes() for offsets, data in (*keys, *values)]
-    return _file(lengths[0].astype("<u4"), lengths[1].astype("<u4"), bodies)
+    return lengths.astype("<u4"), data[offsets[0] : offsets[-1]].tobytes()
 
 
 def _file(

@@ -29,6 +29,11 @@ class MemoryBytes:
         keys = self._sorted[low : high if most is None else min(low + most, high)]
         return keys, [self.rows[key] for key in keys]
 
+    def measure(self, first: bytes, last: bytes, most: int | None = None) -> tuple[int, int]:
+        """See `SortedBytes.measure`."""
+        keys, values = self.scan(first, last, most)
+        return len(keys), sum(map(len, keys)) + sum(map(len, values))
+
     def scan_many(
         self, ranges: Sequence[tuple[bytes, bytes]], most: Sequence[int] | None = None
     ) -> tuple[list[bytes], list[bytes], list[int]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Protocol, TypeAlias
 
 from .packed_rows import PackedRows
@@ -21,6 +22,10 @@ class SortedBytes(Protocol):
 
     def scan(self, first: bytes, last: bytes, most: int | None = None) -> tuple[list[bytes], list[bytes]]:
         """The keys and values in [first, last), in order; only the first `most` of them."""
+        ...
+
+    def measure(self, first: bytes, last: bytes, most: int | None = None) -> tuple[int, int]:
+        """How many rows there are in [first, last), counted up to `most`, and about how many bytes they have."""
         ...
 
     def scan_many(
@@ -63,41 +68,47 @@ def scan_each(
 class Overlay:
     """The writes of one epoch: deleted ranges of the map below, and on top rows (None: deleted).
 
-    Rows that were loaded at once stay packed, for the delta, until somebody asks for rows.
+    Rows that were loaded at once stay packed, for the delta, until somebody reads where they are.
     """
 
     def __init__(self) -> None:
-        self._rows: dict[bytes, bytes | None] = {}
+        #: The rows that are not packed, by their keys; None: deleted.
+        self.single: dict[bytes, bytes | None] = {}
         self.loaded: list[PackedRows] = []
         self.ranges: list[tuple[bytes, bytes]] = []
+        self._tables: set[int] = set()
         self._sorted: list[bytes] | None = None
 
     @property
     def rows(self) -> dict[bytes, bytes | None]:
         """All rows that were written, by their keys; None: deleted."""
-        if self.loaded:
-            for part in self.loaded:
-                self._rows.update(zip(*part.lists(), strict=True))
-            self.loaded = []
-        return self._rows
+        self._unpack(self.loaded)
+        return self.single
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was written."""
+        return not (self.single or self.loaded or self.ranges)
 
     def load(self, rows: PackedRows) -> None:
-        """Write at least one row of a table of which the map below has none."""
-        if self._rows or self.ranges or any(part.table == rows.table for part in self.loaded):
+        """Write at least one row of a table; the map below has none of their keys, or none that no range deletes."""
+        if rows.table in self._tables or any(part.table == rows.table for part in self.loaded):
             self.write(*rows.lists())
         else:
             self.loaded.append(rows)
-            self._sorted = None
 
     def write(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         """Put rows, or delete them (None)."""
-        self.rows.update(zip(keys, values, strict=True))
+        tables = set(map(itemgetter(0), keys))
+        self._unpack([part for part in self.loaded if part.table in tables])
+        self._tables |= tables
+        self.single.update(zip(keys, values, strict=True))
         self._sorted = None
 
     def forget(self, first: bytes, last: bytes) -> None:
         """Drop the overlay's own rows in [first, last)."""
         for key in self.keys(first, last):
-            del self.rows[key]
+            del self.single[key]
         self._sorted = None
 
     def delete_range(self, first: bytes, last: bytes) -> None:
@@ -113,23 +124,38 @@ class Overlay:
 
     def keys(self, first: bytes, last: bytes) -> list[bytes]:
         """The overlay's own keys in [first, last), sorted."""
+        self.near(first, last)
         if self._sorted is None:
-            self._sorted = sorted(self.rows)
+            self._sorted = sorted(self.single)
         low = bisect.bisect_left(self._sorted, first)
         return self._sorted[low : bisect.bisect_left(self._sorted, last)]
+
+    def near(self, first: bytes, last: bytes) -> Mapping[bytes, bytes | None]:
+        """Rows that were written, those with keys in [first, last] among them."""
+        if self.loaded:
+            self._unpack([part for part in self.loaded if part.first <= last and first <= part.last])
+        return self.single
+
+    def _unpack(self, parts: Sequence[PackedRows]) -> None:
+        if parts:
+            self.loaded = [part for part in self.loaded if all(part is not one for one in parts)]
+            for part in parts:
+                self._tables.add(part.table)
+                self.single.update(zip(*part.lists(), strict=True))
+            self._sorted = None
 
     def edge(self, first: bytes, last: bytes, *, backwards: bool) -> Row | None:
         """The first (`backwards`: the last) of the overlay's own rows in [first, last), deletions skipped."""
         own = self.keys(first, last)
         for key in reversed(own) if backwards else own:
-            value = self.rows[key]
+            value = self.single[key]
             if value is not None:
                 return key, value
         return None
 
     def touches(self, first: bytes, last: bytes) -> bool:
         """Whether [first, last) may be otherwise than in the map below."""
-        return bool(self.rows or self.ranges) and (
+        return not self.empty and (
             bool(self.keys(first, last)) or self.visible(first, last) != [(first, last)]
         )
 

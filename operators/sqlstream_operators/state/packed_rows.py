@@ -43,6 +43,20 @@ class PackedRows:
         return int(data[offsets[0]])
 
     @property
+    def first(self) -> bytes:
+        """The least key; of at least one row."""
+        return self._key(0)
+
+    @property
+    def last(self) -> bytes:
+        """The greatest key; of at least one row."""
+        return self._key(len(self) - 1)
+
+    def _key(self, row: int) -> bytes:
+        offsets, data = parts(self.keys)
+        return data[offsets[row] : offsets[row + 1]].tobytes()
+
+    @property
     def size(self) -> int:
         """The bytes of keys and values."""
         return sum(int(offsets[-1] - offsets[0]) for offsets, _ in (parts(self.keys), parts(self.values)))

@@ -169,6 +169,10 @@ class _Page:
         """See `SortedBytes.scan`."""
         return self._of(first).scan(first, last, most)
 
+    def measure(self, first: bytes, last: bytes, most: int | None = None) -> tuple[int, int]:
+        """See `SortedBytes.measure`."""
+        return self._of(first).measure(first, last, most)
+
     def scan_many(
         self, ranges: Sequence[tuple[bytes, bytes]], most: Sequence[int] | None = None
     ) -> tuple[list[bytes], list[bytes], list[int]]:

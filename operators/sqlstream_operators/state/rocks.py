@@ -48,6 +48,7 @@ PENDING_TRIGGER_BYTES = 32 << 20
 BLOB_MIN_VALUE_BYTES = 128
 BLOB_FILE_BYTES = 16 << 20
 STEPS_BEFORE_SEEK = 4
+WEIGHED_ROWS = 256
 COMPACTION_SOFT_SECONDS = 0.5
 COMPACTION_HARD_SECONDS = 10.0
 
@@ -169,6 +170,20 @@ class RocksBytes:
             key = key_of()
         rows.status()  # raises if a block is damaged
         return keys, values
+
+    def measure(self, first: bytes, last: bytes, most: int | None = None) -> tuple[int, int]:
+        """See `SortedBytes.measure`: the first rows are weighed, all are counted."""
+        keys, values = self.scan(first, last, WEIGHED_ROWS if most is None else min(most, WEIGHED_ROWS))
+        size = sum(map(len, keys)) + sum(map(len, values))
+        if len(keys) < WEIGHED_ROWS:
+            return len(keys), size
+        rows = self._from(keys[-1] + b"\x00", last)
+        valid, go_on, count = rows.valid, rows.next, len(keys)
+        while valid() and count != most:
+            go_on()
+            count += 1
+        rows.status()  # raises if a block is damaged
+        return count, size * count // len(keys)
 
     def scan_back(self, first: bytes, last: bytes, most: int) -> tuple[list[bytes], list[bytes]]:
         """See `SortedBytes.scan_back`."""

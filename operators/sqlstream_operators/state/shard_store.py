@@ -23,7 +23,7 @@ from sqlstream_operators.plan.state_schema import StateSchema
 
 from .cache import Cache, catch_up_from, check_chain, is_damage
 from .checkpoint_store import CheckpointStore
-from .delta import encode_delta, encode_packed
+from .delta import encode_delta
 from .overlay import Row
 from .published_rows import PublishedRows
 from .rescaling import Rescaling
@@ -101,7 +101,9 @@ class ShardStore(StateTables):
             )
             self._version = self._rescaling.version
         self._check(epoch)
-        super().__init__(schema, shard, shards, max_parallelism, self, self._version.schemas)
+        super().__init__(
+            schema, shard, shards, max_parallelism, self, self._version.schemas, self._version.chain
+        )
         slot = f"{_safe(schema.state_id)}-{shard:05d}-of-{shards:05d}"
         self._cache = Cache.open(
             local_dir,
@@ -209,8 +211,7 @@ class ShardStore(StateTables):
 
     def scan_all(self, table: str) -> pa.Table:
         """See `StateStore.scan_all`. A large table is read from the files of the version, without RocksDB's calls a row."""
-        written = self.overlay.loaded or self.overlay.rows or self.overlay.ranges
-        if written or self._rescaling or self._version.rows < PACKED_ROWS:
+        if not self.overlay.empty or self._rescaling or self._version.rows < PACKED_ROWS:
             return super().scan_all(table)
         slots = (self._cache.slot, *(self._local_dir / name for name in self._version.writers))
         try:
@@ -227,6 +228,10 @@ class ShardStore(StateTables):
     def scan(self, first: bytes, last: bytes, most: int | None = None) -> tuple[list[bytes], list[bytes]]:
         """See `SortedBytes.scan`: the published version, without the epoch's writes."""
         return self._read(lambda: self._cache.rocks.scan(first, last, most))
+
+    def measure(self, first: bytes, last: bytes, most: int | None = None) -> tuple[int, int]:
+        """See `SortedBytes.measure`: the published version, without the epoch's writes."""
+        return self._read(lambda: self._cache.rocks.measure(first, last, most))
 
     def scan_many(
         self, ranges: Sequence[tuple[bytes, bytes]], most: Sequence[int] | None = None
@@ -298,8 +303,7 @@ class ShardStore(StateTables):
     def _counters(self) -> tuple[int, int]:
         if not self.has_rows():
             return 0, 0
-        written = self.overlay.loaded or self.overlay.rows or self.overlay.ranges
-        if not written and not self._rescaling:
+        if self.overlay.empty and not self._rescaling:
             return self._version.rows, self._version.bytes
         rows, size = self.changed()
         rows_before, size_before = self._version.rows, self._version.bytes
@@ -311,12 +315,12 @@ class ShardStore(StateTables):
 
     def _write_delta(self) -> Delta | None:
         loaded, ranges = self.overlay.loaded, self.overlay.ranges
-        rows = sum(map(len, loaded)) or len(self.overlay.rows)
+        rows = sum(map(len, loaded)) + len(self.overlay.single)
         if not rows and not ranges:
             return None
         file = None
         if rows:
-            content = encode_packed(loaded) if loaded else encode_delta(self.overlay.rows)
+            content = encode_delta(self.overlay.single, loaded)
             digest = file_digest(content)
             file = StateFile(f"{self._folder}/{self.epoch:08d}-{digest}.delta", len(content), digest)
             self._checkpoint.put(file.name, content)

@@ -13,6 +13,7 @@ Writes of the running epoch are an overlay in memory that every read sees; the m
 from __future__ import annotations
 
 import bisect
+import hashlib
 from collections.abc import Sequence
 from itertools import islice, pairwise, repeat
 from operator import is_not, lt
@@ -21,10 +22,11 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sqlstream_operators.codec.arrow_types import conform, to_arrow
-from sqlstream_operators.codec.binary import U8, from_list, parts
-from sqlstream_operators.codec.byte_order import bytes_order
+from sqlstream_operators.codec.binary import U8, from_list, from_matrix, parts
+from sqlstream_operators.codec.byte_order import bytes_order, sorted_distinct
 from sqlstream_operators.codec.key_bytes import (
     decode_columns,
     encode_pieces,
@@ -47,6 +49,9 @@ from sqlstream_operators.plan.state_schema import FOUND, TIME, StateSchema
 from .layout import StoredTable, known_schemas, read_times, time_bound, time_bytes
 from .overlay import Overlay, Row, SortedBytes
 from .packed_rows import PackedRows
+
+#: From so many keys a row of a table on, looking for them reads the whole table: a step costs a tenth of a seek.
+_KEYS_PER_ROW = 32
 
 
 class StateStore(Protocol):
@@ -80,6 +85,21 @@ class StateStore(Protocol):
 
     def put_sorted(self, table: str, keys: list[bytes], rows: pa.Table) -> None:
         """As `put`, at keys that `sorted_keys` gave, or some of them in their order."""
+        ...
+
+    def new_names(self, count: int) -> pa.Array:
+        """So many BLOBs that no row of this state was ever called before, in ascending order.
+
+        As sub-keys they tell rows apart that only come, without a look at what is there. They are made of how the version
+        that the epoch began with came about, and of numbers: a retry gives the same.
+        """
+        ...
+
+    def append(self, table: str, rows: pa.Table) -> None:
+        """Write rows with keys of which none is there; of several with one key the last is kept.
+
+        They stay packed, without an object a row.
+        """
         ...
 
     def delete_sorted(self, table: str, keys: list[bytes]) -> None:
@@ -146,8 +166,8 @@ class StateStore(Protocol):
         """All rows with from_us <= time < to_us (None: unbounded), ordered by time."""
         ...
 
-    def delete_time(self, table: str, from_us: int | None, to_us: int | None) -> None:
-        """Delete all rows with from_us <= time < to_us (None: unbounded) as one range."""
+    def delete_time(self, table: str, from_us: int | None, to_us: int | None) -> int:
+        """Delete all rows with from_us <= time < to_us (None: unbounded) as one range; how many the epoch found."""
         ...
 
     def has_time(self, table: str, times: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -177,6 +197,7 @@ class StateTables:
         max_parallelism: int,
         base: SortedBytes,
         schemas: Sequence[StateSchema] = (),
+        lineage: str = "",
     ) -> None:
         self.schema = schema
         self.groups = group_range(shard, shards, max_parallelism)
@@ -184,6 +205,8 @@ class StateTables:
         self.schemas = known_schemas(schemas, schema)
         self.base = base
         self.overlay = Overlay()
+        self._lineage = lineage
+        self._named = 0
         self.rows_changed = 0
         self.bytes_changed = 0
         # What this epoch learned about the map below: the sizes of rows that are there.
@@ -291,7 +314,10 @@ class StateTables:
     def scan_prefix(self, table: str, keys: pa.Table) -> pa.Table:
         """See `StateStore.scan_prefix`."""
         stored = self._table(table)
-        if not self.overlay.rows and not self.overlay.ranges:
+        if self.overlay.empty:
+            few = self._few(stored, keys)
+            if few is not None:
+                return few
             found = self.base.scan_many(self._prefixes(stored, keys))
             return self._rows(stored, found[0], found[1])
         found_keys: list[bytes] = []
@@ -301,6 +327,21 @@ class StateTables:
             found_keys += more
             found_values += values
         return self._rows(stored, found_keys, found_values)
+
+    def _few(self, stored: StoredTable, keys: pa.Table) -> pa.Table | None:
+        """`scan_prefix` of a table that has few rows for so many keys: all are read. None if it has more."""
+        most = keys.num_rows // _KEYS_PER_ROW
+        if not most:
+            return None
+        if self.base.measure(stored.prefix, stored.after, most)[0] == most:
+            return None
+        rows = self._rows(stored, *self.base.scan(stored.prefix, stored.after))
+        if not rows.num_rows:
+            return rows
+        names = [field.name for field in stored.spec.key]
+        own, wanted = (_binary(self._encoded(stored, table, names)) for table in (rows, keys))
+        hit = wanted.filter(pc.is_in(wanted, value_set=own))
+        return rows.filter(pc.is_in(own, value_set=hit))
 
     def scan_first(
         self, table: str, keys: pa.Table, most: npt.NDArray[np.int64]
@@ -312,7 +353,7 @@ class StateTables:
         sizes = np.zeros(keys.num_rows, np.int64)
         names = [field.name for field in stored.spec.key]
         prefixes = self._keys(stored, keys, names)
-        if not self.overlay.rows and not self.overlay.ranges:
+        if self.overlay.empty:
             return self._first_of_each(stored, prefixes, most)
         for i, (first, rows) in enumerate(zip(prefixes, most.tolist(), strict=True)):
             last = first + b"\xff"
@@ -408,21 +449,22 @@ class StateTables:
         stored = self._table(table)
         return self._rows(stored, *self.scan_bytes(*self._time_range(stored, from_us, to_us)))
 
-    def delete_time(self, table: str, from_us: int | None, to_us: int | None) -> None:
+    def delete_time(self, table: str, from_us: int | None, to_us: int | None) -> int:
         """See `StateStore.delete_time`."""
         first, last = self._time_range(self._table(table), from_us, to_us)
         if first >= last:
-            return
+            return 0
         below = 0
         for low, high in self.overlay.visible(first, last):
-            keys, values = self._scan_base(low, high)
-            below += len(keys)
-            self.rows_changed -= len(keys)
-            self.bytes_changed -= sum(map(len, keys)) + sum(map(len, values))
+            rows, size = self._measured(low, high)
+            below += rows
+            self.rows_changed -= rows
+            self.bytes_changed -= size
         if below:
             self.overlay.delete_range(first, last)
         else:
             self.overlay.forget(first, last)
+        return below
 
     def has_time(self, table: str, times: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """See `StateStore.has_time`."""
@@ -453,6 +495,22 @@ class StateTables:
         elif self.base.seek(stored.prefix, stored.after) is not None:
             self.put(table, rows)
         else:
+            self.append(table, rows)
+
+    def new_names(self, count: int) -> pa.Array:
+        """See `StateStore.new_names`."""
+        lineage = np.frombuffer(hashlib.blake2b(self._lineage.encode(), digest_size=12).digest(), np.uint8)
+        numbers = np.arange(self._named, self._named + count).astype(">u4")
+        self._named += count
+        if self._named > 0xFFFFFFFF:
+            raise StateError(f"state {self.schema.state_id}: more than {0xFFFFFFFF} rows in one epoch")
+        heads = np.broadcast_to(lineage, (count, len(lineage)))
+        return from_matrix(np.concatenate([heads, numbers.view(np.uint8).reshape(count, 4)], axis=1))
+
+    def append(self, table: str, rows: pa.Table) -> None:
+        """See `StateStore.append`."""
+        if rows.num_rows:
+            stored = self._table(table)
             values = packed_rows(rows, stored.spec.value, self._written_as)
             self.overlay.load(PackedRows.of(self._encoded(stored, rows), values))
 
@@ -468,7 +526,7 @@ class StateTables:
             return keys, values
         merged = dict(zip(keys, values, strict=True))
         for key in own:
-            value = self.overlay.rows[key]
+            value = self.overlay.single[key]
             if value is None:
                 merged.pop(key, None)
             else:
@@ -482,19 +540,18 @@ class StateTables:
         Exact, but that a row put over one that this epoch has not read counts as new.
         """
         overlay, sizes = self.overlay, self._sizes
-        if overlay.loaded:  # nothing was below
-            return sum(map(len, overlay.loaded)), sum(part.size for part in overlay.loaded)
-        written, values = list(overlay.rows), list(overlay.rows.values())
         hidden: set[bytes] = set()
         for first, last in overlay.ranges:
             hidden.update(overlay.keys(first, last))
+        written, values = list(overlay.single), list(overlay.single.values())
         present = written
         if None in values:
             unread = [k for k, v in zip(written, values, strict=True) if v is None and k not in sizes]
             self._learn(sorted(key for key in unread if key not in hidden))
             present = [k for k, v in zip(written, values, strict=True) if v is not None]
-        rows = self.rows_changed + len(present)
+        rows = self.rows_changed + len(present) + sum(map(len, overlay.loaded))
         size = self.bytes_changed + sum(map(len, present)) + sum(map(len, filter(None, values)))
+        size += sum(part.size for part in overlay.loaded)
         if sizes:
             # The rows below that were read and are written: those with a size are there, and are replaced.
             below = [key for key in written if key not in hidden] if hidden else written
@@ -514,7 +571,7 @@ class StateTables:
 
     def has_rows(self) -> bool:
         """Whether any row lives, the epoch's own writes included (exact)."""
-        if self.overlay.loaded or any(value is not None for value in self.overlay.rows.values()):
+        if self.overlay.loaded or any(value is not None for value in self.overlay.single.values()):
             return True
         return self._any(b"\x00", b"\xff")
 
@@ -534,7 +591,7 @@ class StateTables:
         """The first (`backwards`: last) row of each range, the epoch's own writes included."""
         overlay = self.overlay
         below = self.base.edges(ranges, backwards=backwards)
-        if not overlay.rows and not overlay.ranges:
+        if overlay.empty:
             return below
         edges: list[Row | None] = []
         for (first, last), row in zip(ranges, below, strict=True):
@@ -568,23 +625,39 @@ class StateTables:
     def _fetch(self, keys: list[bytes]) -> list[bytes | None]:
         """The values of sorted, distinct keys, the epoch's own writes included."""
         overlay = self.overlay
-        if not overlay.rows and not overlay.ranges:
+        if overlay.empty or not keys:
             return self._learn(keys)
-        own = overlay.rows
+        own = overlay.near(keys[0], keys[-1])
         below = [key for key in keys if key not in own and not overlay.hides(key)]
         found = dict(zip(below, self._learn(below), strict=True))
         return [found[key] if key in found else own.get(key) for key in keys]
 
     def _scan_base(self, first: bytes, last: bytes) -> tuple[list[bytes], list[bytes]]:
         """The rows below in [first, last); a part of the range that was scanned last is not read again."""
-        if self._scanned is not None:
-            low, high, keys, values = self._scanned
-            if low <= first and last <= high:
-                part = slice(bisect.bisect_left(keys, first), bisect.bisect_left(keys, last))
-                return keys[part], values[part]
+        known = self._scanned_part(first, last)
+        if known is not None:
+            return known
         keys, values = self.base.scan(first, last)
         self._scanned = (first, last, keys, values)
         return keys, values
+
+    def _measured(self, first: bytes, last: bytes) -> tuple[int, int]:
+        """How many rows there are below in [first, last), and about how many bytes they have."""
+        known = self._scanned_part(first, last)
+        if known is None:
+            return self.base.measure(first, last)
+        keys, values = known
+        return len(keys), sum(map(len, keys)) + sum(map(len, values))
+
+    def _scanned_part(self, first: bytes, last: bytes) -> tuple[list[bytes], list[bytes]] | None:
+        """The rows below in [first, last), if it is a part of the range that was scanned last."""
+        if self._scanned is None:
+            return None
+        low, high, keys, values = self._scanned
+        if first < low or high < last:
+            return None
+        part = slice(bisect.bisect_left(keys, first), bisect.bisect_left(keys, last))
+        return keys[part], values[part]
 
     def _table(self, name: str) -> StoredTable:
         if name not in self._tables:
@@ -627,9 +700,11 @@ class StateTables:
 
     def _prefixes(self, stored: StoredTable, keys: pa.Table) -> list[tuple[bytes, bytes]]:
         """The ranges, in order, of the rows of each of `keys`, which are without sub-key."""
-        names = [field.name for field in stored.spec.key]
+        if not keys.num_rows:
+            return []
+        distinct = sorted_distinct(self._encoded(stored, keys, [field.name for field in stored.spec.key]))
         # What follows is a sub-key, and every encoding begins with a byte 0 or 1.
-        return [(key, key + b"\xff") for key in sorted(set(self._keys(stored, keys, names)))]
+        return [(key, key + b"\xff") for key in to_bytes(distinct)]
 
     def _rows(self, stored: StoredTable, keys: list[bytes], values: list[bytes]) -> pa.Table:
         return self._unpacked(stored, PackedRows(from_list(keys), from_list(values)))
@@ -658,6 +733,10 @@ class StateTables:
         if stored.spec.layout != "time":
             raise ValueError(f"state table {stored.spec.name} is not ordered by time")
         return time_bound(stored, from_us, stored.prefix), time_bound(stored, to_us, stored.after)
+
+
+def _binary(encoded: U8 | pa.Array) -> pa.Array:
+    return from_matrix(encoded) if isinstance(encoded, np.ndarray) else encoded
 
 
 def _present(values: list[bytes | None]) -> tuple[npt.NDArray[np.bool_], list[bytes]]:

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import BIGINT, quote_identifier
 from sqlstream_planner.bind.aggregate_calls import AggregateCalls, aggregate_calls
-from sqlstream_planner.bind.aggregate_output import AggregateOutput
+from sqlstream_planner.bind.aggregate_output import AggregateOutput, tells_copies
 from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.group_by import read_group_by
 from sqlstream_planner.bind.group_window import with_group_window, without_auxiliary
@@ -76,13 +76,16 @@ def bind_aggregate(
     if group_by.several:
         grouping = Field(context.new_id("grouping_id"), "grouping_id", BIGINT, False)
         keys = tuple(k if n < len(bounds) else replace(k, nullable=True) for n, k in enumerate(keys))
+    having = query.args.get("having")
+    asking = any(map(tells_copies, [*(e for _, e in items), *([having.this] if having is not None else [])]))
+    several_times = asking and any(times > 1 for times in copies.values())
+    copy = Field(context.new_id("group_id"), "group_id", BIGINT, False) if several_times else None
     calls = AggregateCalls(context, scope.fields, time_column(node.fields))
     outputs = {group_by.forms[i]: k for i, k in zip(positions, keys, strict=True)}
     of_groups = frozenset(v.result.id for v in values)
-    output = AggregateOutput(context, node, group_by, window, outputs, grouping, calls, of_groups)
+    output = AggregateOutput(context, node, group_by, window, outputs, grouping, copy, calls, of_groups)
     rewritten = [(name, output.rewritten(e)) for name, e in items]
     condition = None
-    having = query.args.get("having")
     if having is not None:
         aliases = {name.lower(): e for name, e in items}
         resolved = Scope(context, scope.relations, aliases).resolve(
@@ -108,7 +111,7 @@ def bind_aggregate(
     if window is not None:
         aggregate = window.with_derived(aggregate)
     if grouping is not None:
-        aggregate = _repeated(context, aggregate, grouping, len(keys), copies)
+        aggregate = _repeated(context, aggregate, grouping, len(keys), copies, copy)
     for value in over_groups:
         aggregate = value.beside(aggregate)
     if having is not None and condition is not None:
@@ -124,23 +127,28 @@ def _repeated(
     grouping: Field,
     number_of_keys: int,
     copies: Mapping[tuple[int, ...], int],
+    copy: Field | None,
 ) -> Node:
-    """The groups with those of a grouping set that is written n times n times; `copies`: how often each set is."""
-    more: list[Node] = []
+    """The groups with those of a grouping set that is written n times n times; `copies`: how often each set is.
+
+    `copy`, if there is one, becomes the number of each, from 0 on.
+    """
+    more: list[tuple[int, Node]] = []
     for chosen, times in copies.items():
         left_out = sum(1 << (number_of_keys - 1 - n) for n in range(number_of_keys) if n not in chosen)
         of_set = raw(f"{quote_identifier(grouping.id)} = {left_out}")
-        for _ in range(times - 1):
-            more.append(Filter(aggregate, of_set))
+        more += [(number, Filter(aggregate, of_set)) for number in range(1, times)]
     if not more:
         return aggregate
-    fields = tuple(fresh(f, context) for f in aggregate.fields)
+    given = (*aggregate.fields, *([copy] if copy is not None else []))
+    fields = tuple(fresh(f, context) for f in given)
     # Each branch is a reference of its own to the groups.
     branches = []
-    for each in (aggregate, *more):
-        own = tuple(fresh(f, context) for f in each.fields)
-        branches.append(Project(each, own, tuple(column(f.id) for f in each.fields)))
-    return Project(union_all(branches, fields), aggregate.fields, tuple(column(f.id) for f in fields))
+    for number, each in ((0, aggregate), *more):
+        own = tuple(fresh(f, context) for f in given)
+        numbered = [] if copy is None else [exp.cast(exp.Literal.number(number), "BIGINT")]
+        branches.append(Project(each, own, (*(column(f.id) for f in each.fields), *numbered)))
+    return Project(union_all(branches, fields), given, tuple(column(f.id) for f in fields))
 
 
 def _items(

@@ -17,13 +17,20 @@ from sqlstream_planner.logical import Field, Node, column, raw
 from sqlstream_planner.sql.dialect import function_name
 
 _GROUPING = ("GROUPING", "GROUPING_ID")
+_COPY = "GROUP_ID"
+
+
+def tells_copies(expression: exp.Expr) -> bool:
+    """Whether an expression has GROUP_ID(), which counts the copies of a grouping set that is written several times."""
+    return any(function_name(node) == _COPY for node in expression.find_all(exp.Anonymous))
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateOutput:
-    """What an aggregate over `node` gives: `keys` by their canonical forms, bounds of its `window`, `grouping`.
+    """What an aggregate over `node` gives: `keys` by their canonical forms, bounds of its `window`, `grouping`, `copy`.
 
-    The calls that expressions have are added to `calls`. `of_groups`: ids of columns that are added to the groups.
+    `copy` is which copy of its grouping set a group is of, None where each is written once. The calls that expressions
+    have are added to `calls`. `of_groups`: ids of columns that are added to the groups.
     """
 
     context: BindContext
@@ -32,6 +39,7 @@ class AggregateOutput:
     window: WindowKeys | None
     keys: Mapping[str, Field]
     grouping: Field | None
+    copy: Field | None
     calls: AggregateCalls
     of_groups: frozenset[str] = frozenset()
 
@@ -44,6 +52,10 @@ class AggregateOutput:
             return self._column(expression)
         if function_name(expression) in _GROUPING:
             return self._grouping(expression)
+        if function_name(expression) == _COPY:
+            return (
+                column(self.copy.id) if self.copy is not None else exp.cast(exp.Literal.number(0), "BIGINT")
+            )
         if isinstance(expression, exp.Window):
             self.context.unsupported(expression, "OVER")
         if is_aggregate_call(expression):

@@ -1,4 +1,4 @@
-"""LATERAL (SELECT …) in FROM: a query that reads the columns of the items before it, for each of their rows."""
+"""LATERAL (SELECT …) in FROM, with the word or without: a query that reads columns of the items before it, row by row."""
 
 from __future__ import annotations
 
@@ -9,15 +9,23 @@ from sqlglot import exp
 from sqlstream_planner.bind.context import OuterRows
 from sqlstream_planner.bind.joins import Item, check_names
 from sqlstream_planner.bind.scope import Relation, Scope
+from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.logical import ColumnId, Filter, JoinKind, LateralJoin, Node, columns_of
 
 _KINDS = {("", ""): JoinKind.INNER, ("", "CROSS"): JoinKind.INNER, ("", "INNER"): JoinKind.INNER}
+#: Columns and tables that are not in scope.
+_UNKNOWN = frozenset({"SQL010", "SQL012"})
 _KINDS |= {("LEFT", ""): JoinKind.LEFT, ("LEFT", "OUTER"): JoinKind.LEFT}
 
 
 def is_lateral_query(join: exp.Join) -> bool:
     """Whether a JOIN or a comma has LATERAL and a query behind it."""
     return isinstance(join.this, exp.Lateral) and isinstance(join.this.this, exp.Subquery)
+
+
+def is_about_names(error: DiagnosticError) -> bool:
+    """Whether a query fails for names alone that it does not know, as one that reads the rows around it does."""
+    return all(d.code in _UNKNOWN for d in error.diagnostics)
 
 
 def bind_lateral(join: exp.Join, left: Item, bind: Callable[[exp.Expr], tuple[Node, Relation]]) -> Item:

@@ -32,14 +32,19 @@ class Terms:
     def order(self) -> tuple[OrderTerm, ...]:
         """The terms of the query's ORDER BY. Raises DiagnosticError."""
         order = self.query.args.get("order")
-        return tuple(
-            OrderTerm(
-                self.column(bare_term(ordered), "ORDER BY"),
-                bool(isinstance(ordered, exp.Ordered) and ordered.args.get("desc")),
-                bool(isinstance(ordered, exp.Ordered) and ordered.args.get("nulls_first")),
+        terms = order.expressions if order is not None else []
+        found: list[OrderTerm] = []
+        for term in terms:
+            inner = bare_term(term)
+            by_all = isinstance(inner, exp.Var) and inner.name.upper() == "ALL" and len(terms) == 1
+            columns = (
+                [ColumnId(f.id) for f in self.node.fields] if by_all else [self.column(inner, "ORDER BY")]
             )
-            for ordered in (order.expressions if order is not None else [])
-        )
+            descending, nulls_first = (
+                bool(isinstance(term, exp.Ordered) and term.args.get(key)) for key in ("desc", "nulls_first")
+            )
+            found += [OrderTerm(each, descending, nulls_first) for each in columns]
+        return tuple(found)
 
     def column(self, term: exp.Expr, clause: str) -> ColumnId:
         """The column that a term of a clause names. Raises DiagnosticError."""

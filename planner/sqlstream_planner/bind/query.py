@@ -16,7 +16,7 @@ from sqlstream_planner.bind.column_lists import with_columns
 from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.items import expand_items, project
 from sqlstream_planner.bind.joins import Item, bind_join, bounded_by, crossed, is_comma, with_time_lost
-from sqlstream_planner.bind.lateral import bind_lateral, is_lateral_query
+from sqlstream_planner.bind.lateral import bind_lateral, is_about_names, is_lateral_query
 from sqlstream_planner.bind.lateral_view import bind_lateral_view
 from sqlstream_planner.bind.limits import bind_limit, has_limit, with_ordered, without_last
 from sqlstream_planner.bind.lookup import bind_lookup_join
@@ -265,7 +265,8 @@ class QueryBinder:
                 scope = scope.over(node)
         query, outer_calls, scope = with_outer_calls(self.context, query, scope)
         if outer_calls or is_aggregate_query(query):
-            query, node, scope = subqueries.inside_calls(query, node, scope)
+            query, node, scope = subqueries.in_keys(query, node, scope)
+            query, node, scope = subqueries.inside_calls(query, node, scope.over(node))
             scope = scope.over(node)
             query, values, scope = subqueries.above(query, scope, aggregates=True)
             if not ranks_groups(query):
@@ -322,20 +323,13 @@ class QueryBinder:
         item = self._named_item(first, ctes)
         comma: exp.Join | None = None
         for join in [*(first.args.get("joins") or []), *joins]:
-            if is_lateral_query(join):
-                before = crossed([*apart, (item, comma)])
-                item = bind_lateral(join, before, lambda query: self._lateral(query, ctes))
-                apart, comma = [], None
-                continue
-            array = unnested_array(self.context, join)
+            array = None if is_lateral_query(join) else unnested_array(self.context, join)
             if array is not None:
                 item, comma = crossed([*apart, (item, comma)]), None
                 item = Item(*bind_unnest(self.context, join, array, item.node, item.scope))
                 apart = []
-            elif is_comma(self.context, join):
-                apart.append((item, comma))
-                item, comma = self._joined(join.this, (), ctes), join
-            elif join.this.args.get("version") is not None:
+                continue
+            if join.this.args.get("version") is not None:
                 table = join.this.copy()
                 version = table.args["version"]
                 table.set("version", None)
@@ -343,19 +337,52 @@ class QueryBinder:
                     bind_lookup_join if item.scope.is_process_time(version.expression) else bind_temporal_join
                 )
                 item = bind_at(join, version, item, self._joined(table, (), ctes))
+                continue
+            right, beside = self._right(join, [*apart, (item, comma)], ctes)
+            if right is None:
+                item, apart, comma = beside, [], None
+            elif is_comma(self.context, join):
+                apart.append((item, comma))
+                item, comma = right, join
             elif asks_in_on(join) and not is_asof(join):
-                right = self._joined(join.this, (), ctes)
                 item = bind_asking_join(join, item, right, self._subqueries(ctes))
             else:
                 bind = bind_asof_join if is_asof(join) else bind_join
-                item = bind(join, item, self._joined(join.this, (), ctes))
+                item = bind(join, item, right)
         return crossed([*apart, (item, comma)])
+
+    def _right(
+        self, join: exp.Join, before: Sequence[tuple[Item, exp.Join | None]], ctes: Mapping[str, Node]
+    ) -> tuple[Item | None, Item]:
+        """What stands behind a JOIN or a comma; or None, and the items before it with it beside each of their rows.
+
+        A query that reads columns of the items before it is LATERAL, whether it says so or not.
+        """
+
+        def beside() -> Item:
+            return bind_lateral(join, crossed(before), lambda query: self._lateral(query, ctes))
+
+        if is_lateral_query(join):
+            return None, beside()
+        warned = len(self.context.warnings)
+        try:
+            right = self._joined(join.this, (), ctes)
+        except DiagnosticError as error:
+            if not isinstance(join.this, exp.Subquery | exp.Values) or not is_about_names(error):
+                raise
+            del self.context.warnings[warned:]
+            try:
+                return None, beside()
+            except DiagnosticError as second:
+                same = {d.code for d in error.diagnostics} == {d.code for d in second.diagnostics}
+                raise (error if same else second) from None
+        return right, right
 
     def _subqueries(self, ctes: Mapping[str, Node]) -> SubqueryBinder:
         return SubqueryBinder(self.context, lambda inner: self.bind(inner, ctes))
 
     def _lateral(self, item: exp.Expr, ctes: Mapping[str, Node]) -> tuple[Node, Relation]:
-        inner = item.this.this
+        inner = item if isinstance(item, exp.Values) else item.this.this
         query = as_selects(inner) if isinstance(inner, exp.Values) else item.this
         return self._aliased(self.bind(query, ctes), item.args.get("alias"), item, None)
 

@@ -124,6 +124,30 @@ class SubqueryBinder:
         found, scope = self._replaced([around], scope)
         return around.this, tuple(found), scope
 
+    def in_keys(self, query: exp.Select, node: Node, scope: Scope) -> tuple[exp.Select, Node, Scope]:
+        """The same for the sub-queries of GROUP BY, wherever else they stand, too: they are of rows, not of groups."""
+        if query.args.get("group") is None:
+            return query, node, scope
+        query = query.copy()
+        group = query.args["group"]
+        keys = [group, *_keys_of_items(query, group, scope)]
+        if not any(map(has_subquery, keys)):
+            return query, node, scope
+        made: list[tuple[exp.Expr, BoundSubquery]] = []
+        for number, place in enumerate([*keys, *_places(query)]):
+            for found in list(_outermost(place)):
+                known = next((bound for written, bound in made if written == found), None)
+                if known is None and number >= len(keys):
+                    continue
+                if known is None:
+                    written = found.copy()
+                    known = self._bound(found, _with_results(scope, [b for _, b in made]), False)
+                    made.append((written, known))
+                _put(found, known)
+        for _, subquery in made:
+            node = subquery.beside(node)
+        return query, node, _with_results(scope, [b for _, b in made])
+
     def inside_calls(self, query: exp.Select, node: Node, scope: Scope) -> tuple[exp.Select, Node, Scope]:
         """The same for the sub-queries inside aggregate functions of a SELECT."""
         if not any(has_subquery(call) for place in _places(query) for call in _calls(place)):
@@ -138,7 +162,7 @@ class SubqueryBinder:
     def above(
         self, query: exp.Select, scope: Scope, *, aggregates: bool = False
     ) -> tuple[exp.Select, tuple[BoundSubquery, ...], Scope]:
-        """The SELECT list, HAVING and QUALIFY over columns that hold their sub-queries' values, which some node must add."""
+        """All that is above the rows (the SELECT list, HAVING, QUALIFY, ORDER BY) over columns that some node must add."""
         if not any(has_subquery(place) for place in _places(query)):
             return query, (), scope
         query = query.copy()
@@ -197,8 +221,30 @@ class SubqueryBinder:
 
 
 def _places(query: exp.Select) -> list[exp.Expr]:
-    clauses = [query.args.get(key) for key in ("having", "qualify")]
+    clauses = [query.args.get(key) for key in ("having", "qualify", "order")]
     return [*query.expressions, *(c for c in clauses if isinstance(c, exp.Expr))]
+
+
+def _keys_of_items(query: exp.Select, group: exp.Expr, scope: Scope) -> list[exp.Expr]:
+    """The items of a SELECT list that GROUP BY names by their name or position, or all that aggregate nothing."""
+    items = query.expressions
+    if group.args.get("all"):
+        return [item for item in items if next(_calls(item), None) is None]
+    found: list[exp.Expr] = []
+    columns = {f.name.lower() for f in scope.fields}
+    for key in group.find_all(exp.Column, exp.Literal):
+        if isinstance(
+            key.parent, exp.Group | exp.Tuple | exp.Paren | exp.Rollup | exp.Cube | exp.GroupingSets
+        ):
+            named: Sequence[exp.Expr] = [
+                i for i in items if isinstance(i, exp.Alias) and i.alias.lower() == key.name.lower()
+            ]
+            if isinstance(key, exp.Literal):
+                named = items[int(key.name) - 1 : int(key.name)] if key.is_int and int(key.name) else []
+            elif key.args.get("table") or key.name.lower() in columns:
+                named = []
+            found += named
+    return found
 
 
 def has_subquery(expression: exp.Expr) -> bool:

@@ -32,13 +32,17 @@ class Keep:
     def sql(self, rows: str) -> str:
         """A SELECT of the rows of the SELECT `rows` that can be wanted, in its columns.
 
-        Where one plain column gives the order, these are all rows that are not behind the last value that is
-        wanted: an aggregate and a join, which cost a third of sorting whole rows. Rows that are equal in the
-        order all pass then.
+        Where the first term of the order is a plain column, rows that are behind the last value of it that is wanted are
+        left out by an aggregate and a join, which cost a third of sorting whole rows. Rows that are equal in it all pass;
+        further terms decide among these.
         """
+        if not self._by_value():
+            return self._by_rank_sql(rows)
+        found = self._by_value_sql(rows.replace("\n", "\n  "))
+        return found if len(self.order) == 1 else self._by_rank_sql(found)
+
+    def _by_rank_sql(self, rows: str) -> str:
         inner = rows.replace("\n", "\n  ")
-        if self._by_value():
-            return self._by_value_sql(inner)
         terms = [term.sql for term in self.order]
         terms += [f"{quote_identifier(f.id)} ASC NULLS FIRST" for f in self.fields]
         by = ", ".join(quote_identifier(p) for p in self.partition)
@@ -49,13 +53,13 @@ class Keep:
         by_id = {f.id: f for f in self.fields}
         return (
             0 < self.limit < _MOST_BEST
-            and len(self.order) == 1
+            and bool(self.order)
             and self.order[0].column not in self.partition
             and all(by_id[id_].type.kind in _PLAIN for id_ in (*self.partition, self.order[0].column))
         )
 
     def _by_value_sql(self, inner: str) -> str:
-        [term] = self.order
+        term = self.order[0]
         value = quote_identifier(term.column)
         best = "max" if term.descending else "min"
         last = f"{best}({value})" if self.limit == 1 else f"{best}({value}, {self.limit})[{self.limit}]"

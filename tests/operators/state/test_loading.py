@@ -151,3 +151,39 @@ def test_a_loaded_table_is_read_in_its_epoch(tmp_path: Path) -> None:
         assert store.has_time("windows", np.array([5, 6])).tolist() == [True, False]
         found = store.get("one", pa.table({"who": ["b", "c", None]}))
         assert found.to_pydict() == {"n": [4, None, 3], FOUND: [True, False, True]}
+
+
+def test_names_of_rows_are_new_in_every_epoch_and_the_same_in_a_retry(tmp_path: Path) -> None:
+    table = StateTable.of(
+        "rows",
+        "key",
+        key=[StateField("k", t.BIGINT, "k")],
+        sub_key=[StateField("row", t.BLOB, "row")],
+        value=[StateField("n", t.BIGINT, "n")],
+    )
+    schema = StateSchema("s", "Test", "", (table,))
+    version, names = ShardVersion.empty(), []
+    for _ in range(3):
+        tried = []
+        for attempt in ("a", "b"):
+            with open_store(tmp_path / attempt, schema, version) as store:
+                own = pa.concat_arrays([store.new_names(2), store.new_names(3)]).cast(pa.binary())
+                store.append("rows", pa.table({"k": [1, 1, 2, 1, 2], "row": own, "n": [1, 2, 3, 4, 5]}))
+                tried.append((own.to_pylist(), store.commit()))
+        assert tried[0] == tried[1]
+        names += tried[0][0]
+        version = tried[0][1]
+    assert len(set(names)) == len(names) == version.rows == 15
+
+
+def test_many_keys_that_are_looked_for_among_few_rows(tmp_path: Path) -> None:
+    """The table is read instead of looking for each key: the same rows come, and in their order."""
+    with open_store(tmp_path, SCHEMA, ShardVersion.empty()) as store:
+        store.put("one", pa.table({"who": ["a", "c", "e", None], "n": [1, 2, 3, 4]}))
+        version = store.commit()
+    few = pa.table({"who": pa.array(["e", "b", "a", None])})
+    many = pa.table({"who": pa.array(["e", "b", "a", None, *(f"x{n % 100}" for n in range(500))])})
+    with open_store(tmp_path, SCHEMA, version) as store:
+        found = store.scan_prefix("one", many)
+        assert found.num_rows == 3
+        assert found.equals(store.scan_prefix("one", few))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sqlstream_operators.state.memory import MemoryBytes
 from sqlstream_operators.state.overlay import SortedBytes
-from sqlstream_operators.state.rocks import STEPS_BEFORE_SEEK, RocksBytes
+from sqlstream_operators.state.rocks import STEPS_BEFORE_SEEK, WEIGHED_ROWS, RocksBytes
 from tests.examples import examples
 
 numbers = st.integers(0, 60)
@@ -57,4 +57,17 @@ def test_ranges_far_from_each_other(tmp_path: Path) -> None:
     for step in steps:
         check(rocks, [(k, k + b"\xff") for k in keys[::step]], None)
     check(rocks, [(b"\x00%04d~" % n, b"\x00%04d\xff" % n) for n in range(0, 1000, 3)], None)
+    rocks.close()
+
+
+def test_rows_are_counted_as_far_as_is_asked(tmp_path: Path) -> None:
+    keys = [b"\x00%04d" % n for n in range(2 * WEIGHED_ROWS)]
+    rocks = RocksBytes(tmp_path / "db")
+    rocks.apply((), keys, keys, "marker")
+    memory = MemoryBytes()
+    memory.add(dict(zip(keys, keys, strict=True)))
+    for first, last in ((keys[0], keys[-1]), (keys[5], keys[9]), (keys[9], keys[9])):
+        for most in (None, 0, 3, WEIGHED_ROWS, WEIGHED_ROWS + 1):
+            rows = len(rocks.scan(first, last, most)[0])
+            assert rocks.measure(first, last, most) == memory.measure(first, last, most) == (rows, 10 * rows)
     rocks.close()

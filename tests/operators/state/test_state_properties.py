@@ -60,6 +60,7 @@ STEP = st.one_of(
     st.tuples(
         st.just("put_time"), st.lists(st.tuples(TIMES, WHO, st.integers(0, 99)), min_size=1, max_size=6)
     ),
+    st.tuples(st.just("append"), st.lists(st.tuples(TIMES, WHO, st.integers(0, 99)), min_size=1, max_size=6)),
     st.tuples(st.just("get_at"), st.lists(st.tuples(TIMES, WHO), min_size=1, max_size=6)),
     st.tuples(st.just("delete_at"), st.lists(st.tuples(TIMES, WHO), min_size=1, max_size=3)),
     st.tuples(st.just("delete_time"), st.tuples(BOUND, BOUND)),
@@ -116,12 +117,11 @@ def play(store: StateTables, steps: list[Any], rows: Rows, windows: Rows, mine: 
             wanted = {key: n for key, n in rows.items() if (key[0],) in own}
             assert {(row["who"], row["at"]): row["n"] for row in found} == wanted
             assert len(found) == len(wanted)
-        elif what == "put_time":
-            own = [row for row in args if mine(row[1])]
+        elif what in ("put_time", "append"):
+            own = [row for row in args if mine(row[1]) and (what == "put_time" or row[:2] not in windows)]
             table = columns({**TIME_KEY, "n": pa.int64()}, own)
-            store.put(
-                "windows", table.append_column("s", pa.array([text(n) for _, _, n in own], pa.string()))
-            )
+            table = table.append_column("s", pa.array([text(n) for _, _, n in own], pa.string()))
+            (store.put if what == "put_time" else store.append)("windows", table)
             windows.update({(time, who): n for time, who, n in own})
         elif what == "get_at":
             own = [row for row in args if mine(row[1])]

@@ -170,13 +170,11 @@ class IntervalJoin:
         low, high = side.gone_before(marks.previous), side.gone_before(marks.close)
         if high == WATERMARK_MIN or (low is not None and low == high):
             return
-        stored = state.scan_time(side.table, low if low != WATERMARK_MIN else None, high)
-        if not stored.num_rows:
-            return
+        first = low if low != WATERMARK_MIN else None
         if marks.close == WATERMARK_MAX:
+            stored = state.scan_time(side.table, first, high)
             epoch.waited_for = max(epoch.waited_for, _latest(side.times(stored), side.wait_us))
-        epoch.removed += stored.num_rows
-        state.delete_time(side.table, low if low != WATERMARK_MIN else None, high)
+        epoch.removed += state.delete_time(side.table, first, high)
 
     @staticmethod
     def _count(epoch: _Epoch, written: tuple[int, int]) -> None:

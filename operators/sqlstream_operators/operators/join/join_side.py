@@ -35,8 +35,8 @@ _DIGESTS = "__digests"
 class Changed:
     """The distinct rows of an epoch's changes: `rows` (keys, columns, ROW, WAS, IS) in the order of state.
 
-    `names` are what they are called in state, `counts` what state is to have (it may be below 0), and `there` says which of
-    them it has.
+    `names` are what they are called in state (none where rows only come), `counts` what state is to have (it may be below
+    0), and `there` says which of them it has.
     """
 
     rows: pa.Table
@@ -58,6 +58,9 @@ class JoinSide:
         #: With a column more, so that tables without keys have rows.
         self.key_columns = [*self.key_names, ROW]
         self._whole = gives_alone(spec.type, side)
+        # Where nothing is ever taken back rows need not be found again, and equal ones need not be one: each gets a name
+        # that none had, in place of a digest, and nothing is looked up.
+        self._only_come = not spec.emits_changes
         self._what = f"{side} of state {spec.state.state_id}"
         table = spec.state.table(side)
         stored = {column.name for column in self.spec.stored}
@@ -97,6 +100,10 @@ class JoinSide:
             if missing is not None:
                 present = pc.invert(missing)
                 rows, weights = rows.filter(present), weights and weights.filter(present)
+        if self._only_come:
+            digests, ones = state.new_names(rows.num_rows).cast(pa.binary()), np.ones(rows.num_rows, np.int64)
+            there = np.zeros(rows.num_rows, bool)
+            return Changed(self._shown(rows, pa.chunked_array([digests]), 0 * ones, ones), [], ones, there)
         rows, delta = self._distinct(duck, rows, weights)
         order, names = state.sorted_keys(
             self.table, self._placed(rows.rename_columns(self._stored_names(rows)))
@@ -162,6 +169,11 @@ class JoinSide:
     def write(self, state: StateStore, changed: Changed) -> tuple[int, int]:
         """Make the state have the new counts; how many rows of it are new, and how many are gone."""
         kept = changed.counts != 0
+        if self._only_come:
+            rows = changed.rows if kept.all() else changed.rows.filter(pa.array(kept))
+            rows = rows.append_column(self._count, pa.array(changed.counts[kept]))
+            state.append(self.table, self._placed(rows.rename_columns(self._stored_names(rows))))
+            return rows.num_rows, 0
         gone = changed.there & ~kept
         put = compress(changed.names, kept.tolist())
         rows = changed.rows.filter(pa.array(kept)).append_column(self._count, pa.array(changed.counts[kept]))

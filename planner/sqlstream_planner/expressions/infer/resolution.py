@@ -146,7 +146,7 @@ _ELSEWHERE = {
     "bitnot": "write ~a",
     "hash_code": "HASH(x) is DuckDB's; MD5(x) is the same in all systems",
     "format_number": "FORMAT('{:,.2f}', x) is DuckDB's",
-    "group_id": "write GROUPING_ID(a, b): it tells which grouping set a row is of",
+    "group_id": "GROUP_ID() can stand in a SELECT with GROUP BY GROUPING SETS (…)",
     "json_agg": "write JSON_GROUP_ARRAY(x)",
     "jsonb_agg": "write JSON_GROUP_ARRAY(x)",
     "json_object_agg": "write JSON_GROUP_OBJECT(k, v)",

@@ -1,0 +1,6 @@
+CREATE TABLE bid (
+  auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, tags ARRAY<STRING>,
+  item ROW<name STRING, size INT>, ts TIMESTAMP(3),
+  WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
+) WITH ('connector' = 'filesystem', 'path' = 'bids', 'format' = 'json');
+SELECT * FROM bid UNPIVOT ((x, y) FOR n IN (auction, bidder));
