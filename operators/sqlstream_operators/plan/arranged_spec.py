@@ -26,10 +26,10 @@ class ArrangeSpec(NoWatermark):
     """Keeps the rows of a relation by `keys`, and says what an epoch changes of them.
 
     Input: as that of a side of a `JoinSpec`. `whole`: rows with a NULL among their keys are kept too. State: table `rows`,
-    as `left` and `right` there.
+    as `left` and `right` there; rows that only come have names there that no other row has.
 
-    Output: each distinct row that changes, once: the keys, the columns, ROW, WAS and IS. These are no changes for anything
-    but the joins that read the arrangement.
+    Output: each distinct row that changes, once (of rows that only come each one): the keys, the columns, ROW, WAS and IS.
+    These are no changes for anything but the joins that read the arrangement.
     """
 
     kind: ClassVar[str] = "arrange"

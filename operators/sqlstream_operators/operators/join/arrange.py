@@ -45,4 +45,5 @@ class Arrange:
 
 def arranged_rows(spec: ArrangeSpec) -> JoinSide:
     """The rows of an arrangement in its state."""
-    return JoinSide(spec.state, ROWS, spec.keys, spec.rows, whole=spec.whole)
+    only_come = not spec.rows.retracting
+    return JoinSide(spec.state, ROWS, spec.keys, spec.rows, whole=spec.whole, only_come=only_come)
