@@ -62,6 +62,8 @@ def type_named(text: str) -> SqlType:
     """A type that DuckDB prints; UNKNOWN if no column of ours can have it."""
     if text == '"NULL"':
         return NULL
+    if re.search(r"TUPLE(?!\()", text):
+        return UNKNOWN  # a row without values
     try:
         return sql_type_of(parse(f"CAST(x AS {text.replace(chr(34) + 'NULL' + chr(34), 'NULL')})").args["to"])
     except TypeProblem:
