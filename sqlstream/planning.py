@@ -57,6 +57,5 @@ def _refuse_wrong(constants: Mapping[Constant, Span]) -> None:
 
 def _diagnostic(constant: Constant, at: Span, why: str) -> Diagnostic:
     if constant.cast:
-        help_ = "write a value of the type, or TRY_CAST, which gives NULL where a value does not fit"
-        return Diagnostic(BAD_CAST, f"this cast fails: {why}", at, help=help_)
+        return Diagnostic(BAD_CAST, f"this cast fails: {why}", at, help=constant.instead)
     return Diagnostic(FAILING_CONSTANT, f"this fails with every row: {why}", at)

@@ -63,7 +63,7 @@ def check(
     max_rows_per_epoch: int | None,
     profile: str | None,
 ) -> int:
-    """Run pipelines on Spark and compare their results with the golden files.
+    """Run pipelines and compare their results with the golden files.
 
     All pipelines under pipelines/ if no FILE is given. Runs in temporary folders; nothing is written where the
     pipelines write. All input is one epoch, so that no row is late; --max-rows-per-epoch cuts it. Rows
@@ -73,7 +73,9 @@ def check(
     given = parse_pairs(variables, "--var")
     from sqlstream.golden import check as golden
     from sqlstream.runtime.spark.on_demand import SparkOnDemand
+    from sqlstream.runtime.tasks.no_pandas import tell_arrow
 
+    tell_arrow()  # small epochs run here
     # All are planned before Spark starts: a mistake in the last file shows at once.
     pipelines = [golden.Pipeline.load(file, given, profile, golden_dir) for file in chosen]
     for pipeline in pipelines:

@@ -12,7 +12,6 @@ import click
 from sqlstream.cli import options
 from sqlstream.cli.accepted import check_accepted
 from sqlstream.cli.consent import ask, can_ask
-from sqlstream.cli.first_run import is_first_run
 from sqlstream.cli.moved import known_sources
 from sqlstream.cli.origins import origin_of
 from sqlstream.cli.output import OutputError
@@ -113,12 +112,6 @@ def command(
     conf = {**project.conf, **parse_pairs(settings, "--conf")}
     given = parse_pairs(variables, "--var")
     master = master or project.master or "local[*]"
-    early = None
-    if is_first_run(file, project, state_dir):
-        from sqlstream.runtime.spark.early import EarlyJvm
-
-        early = EarlyJvm(master, conf)
-        click.get_current_context().call_on_close(early.close)
     planned = plan(file, project, given)
     if not as_json:
         show(planned.warnings, planned.rendered.sources)
@@ -146,6 +139,9 @@ def command(
     from sqlstream.runtime.loop.consent import ConsentNeededError
     from sqlstream.runtime.loop.progress import EpochReport
     from sqlstream.runtime.loop.restarts import chosen_strategy
+    from sqlstream.runtime.tasks.no_pandas import tell_arrow
+
+    tell_arrow()  # small epochs run here
 
     check_feedback(physical, planned.written, base_dir, state)
     name = pipeline_name(planned, file)
@@ -189,7 +185,6 @@ def command(
                 sql=planned.masked_sql,
                 parallelism=parallelism if parallelism is not None else project.parallelism,
                 master=master,
-                early=early,
                 conf=conf,
                 max_rows_per_epoch=max_rows_per_epoch,
                 on_epoch=epoch,

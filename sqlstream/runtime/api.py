@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from sqlstream.connectors.api import ConnectorContext, Dimension, Sink, SinkPart, Source, TargetEdit
 from sqlstream.connectors.filesystem.orders import FileOrders
@@ -67,9 +67,6 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Written
 from sqlstream_planner.physical.state_node import NO_NODES, StateNodes
 from sqlstream_planner.secrets.references import Secrets
 
-if TYPE_CHECKING:
-    from sqlstream.runtime.spark.early import EarlyJvm
-
 
 class _StoppedWaitingError(Exception):
     """The run was asked to stop while it waited for another to give the state directory up."""
@@ -99,7 +96,6 @@ def run_pipeline(
     parallelism: int | None = None,
     master: str = "local[*]",
     conf: Mapping[str, str] | None = None,
-    early: EarlyJvm | None = None,
     max_rows_per_epoch: int | None = None,
     on_epoch: Callable[[EpochReport], None] = lambda report: None,
     on_phase: Callable[[str], None] = lambda text: None,
@@ -133,11 +129,11 @@ def run_pipeline(
     `secrets` are what references in the plan stand for (`Planned.secrets`); they are kept nowhere.
     `state_dir` is a path or a URI; a run goes on where the last one on it stopped. `parallelism` is the
     number of shards (default: the plan's option, else that of the last run, else the cores). Without a
-    `runner` Spark is started on `master` with `conf` for the first epoch, and stopped at the end; `early` may have
-    its JVM already. `local_dir` is where
-    machines cache state (default: under the temporary folder). With `handle_signals`, Ctrl-C and SIGTERM set `stop`, and
-    a second one ends the run at once (Interrupted). `on_phase` is told in words what takes its time before the first
-    epoch. `restart` goes before the strategy that the plan asks for; `on_restart` is told of each.
+    `runner` Spark is started on `master` with `conf` for the first epoch that needs it, and stopped at the end.
+    `local_dir` is where machines cache state (default: under the temporary folder). With `handle_signals`, Ctrl-C and
+    SIGTERM set `stop`, and a second one ends the run at once (Interrupted). `on_phase` is told in words what takes
+    its time before the first epoch. `restart` goes before the strategy that the plan asks for; `on_restart` is told
+    of each.
     `sql` is the text that the plan was made of, rendered and without secrets: it is kept with the manifests. `written`
     says where in the user's file the sinks stand, `origin` is the savepoint that a new state directory begins with,
     `nodes` are what the plan's states were made of (`Planned.state_nodes`): without them, edits can't derive a state from
@@ -154,9 +150,7 @@ def run_pipeline(
     if runner is None:
         from sqlstream.runtime.spark.on_demand import SparkOnDemand
 
-        runner = own_runner = SparkOnDemand(
-            master, conf, on_start=lambda: on_phase("starting Spark"), begun=early
-        )
+        runner = own_runner = SparkOnDemand(master, conf, on_start=lambda: on_phase("starting Spark"))
     uri = str(state_dir) if "://" in str(state_dir) else str(Path(state_dir).absolute())
     base = str(Path(base_dir).absolute())
     store = CheckpointStore(uri, sync=sync)

@@ -24,10 +24,11 @@ from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.operator import OperatorContext
 from sqlstream_operators.operators.views import view
+from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
 from sqlstream_operators.plan.spec import WindowAggregateSpec
 from sqlstream_operators.plan.state_schema import TIME, StateSchema, StateTable
 from sqlstream_operators.plan.views import view_table
-from sqlstream_operators.plan.watermarks import WATERMARK_MIN, Watermarks
+from sqlstream_operators.plan.watermarks import WATERMARK_MIN, Watermarks, clock_watermark
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.memory import MemoryBytes
 from sqlstream_operators.state.published import PublishedShard, Ranges, pages
@@ -206,7 +207,9 @@ class StateReader:
 
     def _watermarks(self, relation: Relation) -> Watermarks:
         """The operator's watermark after the epoch: the least of its sources'."""
-        applied = {source.name: source.applied for source in self.committed.manifest.sources}
+        manifest = self.committed.manifest
+        applied = {source.name: source.applied for source in manifest.sources}
+        applied[EPOCH_RELATION] = clock_watermark(manifest.now_us)
         close = min(
             (applied.get(name, WATERMARK_MIN) for name in relation.spec.watermark_sources),
             default=WATERMARK_MIN,

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlstream.storage.checked_json import decode, encode
 from sqlstream.storage.field_ids import FieldIds, StoredField
-from sqlstream_operators.plan.watermarks import WATERMARK_MIN, Watermarks
+from sqlstream_operators.plan.watermarks import WATERMARK_MIN, Watermarks, clock_watermark
 from sqlstream_operators.state.dimension_copies import DimensionCopy
 from sqlstream_operators.state.staged_rows import StagedRows
 
@@ -100,7 +100,8 @@ class EpochPlan:
 
     `parent` is the epoch whose manifest it builds on (None for the first), `lineage` the random id that the
     first epoch of the state directory got, `fingerprint` that of the program (`program_fingerprint`). `now_us` is the
-    wall clock when it was planned (µs since 1970): what a replay computes depends on it. `admitted` is how many rows it
+    wall clock when it was planned (µs since 1970): what a replay computes depends on it. `clock_before_us` is that of the
+    epoch before (0: there is none), up to which windows over process time are closed. `admitted` is how many rows it
     was allowed to read. `restated` are sinks that are new beside their state, or whose query was edited: the epoch reads
     nothing, and gives them the whole answer that the state has. `retracts` is the digest of the physical plan whose answer
     they lose ("": none). `edits`: it carries out what an edit of the query means to the state,
@@ -117,6 +118,7 @@ class EpochPlan:
     parallelism: int
     sources: tuple[PlannedSource, ...]
     now_us: int = 0
+    clock_before_us: int = 0
     admitted: int = 0
     restated: tuple[str, ...] = ()
     retracts: str = ""
@@ -124,6 +126,12 @@ class EpochPlan:
     new_sinks: tuple[str, ...] = ()
     sink_edits: Mapping[str, str] = field(default_factory=dict)
     dimensions: Mapping[str, DimensionCopy] = field(default_factory=dict)
+
+    @property
+    def clock_watermarks(self) -> Watermarks:
+        """The watermarks of columns of process time: no row is read before the clock of the epoch that reads it."""
+        before, now = clock_watermark(self.clock_before_us), clock_watermark(self.now_us)
+        return Watermarks(before, before, before) if self.leaves_sources else Watermarks(before, now, now)
 
     @property
     def leaves_sources(self) -> bool:
@@ -148,6 +156,7 @@ class EpochPlan:
                 "parallelism": self.parallelism,
                 "sources": [source.to_json() for source in self.sources],
                 "now_us": self.now_us,
+                "clock_before_us": self.clock_before_us,
                 "admitted": self.admitted,
                 "restated": list(self.restated),
                 "retracts": self.retracts,
@@ -171,6 +180,7 @@ class EpochPlan:
             parallelism=content["parallelism"],
             sources=tuple(PlannedSource.from_json(source) for source in content["sources"]),
             now_us=content["now_us"],
+            clock_before_us=content.get("clock_before_us", 0),
             admitted=content["admitted"],
             restated=tuple(content.get("restated", ())),
             retracts=content.get("retracts", ""),
@@ -355,7 +365,7 @@ class Manifest:
     ones the state knows their data: it was elsewhere ("": this data is elsewhere now). `forgotten` says of states with a
     time to live how many keys they have ever forgotten (None: an older version has not counted them). `dimension_files` are
     the copies of dimension tables that the last epoch read: the next one may read them again. `now_us` is the clock of the
-    last epoch that is not void (0: an older version has not written it): none after it has an earlier one.
+    last epoch that read (0: there is none, or an older version has not written it): none after it has an earlier one.
     """
 
     epoch: int

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sqlstream_operators.plan.types import NULL, UNKNOWN, SqlType, parse_type
-from sqlstream_planner.expressions.oracle import Listed, Question, Refused, Signature
+from sqlstream_planner.expressions.oracle import Listed, Question, Refused, Rows, Signature
 
 if TYPE_CHECKING:
     import duckdb
@@ -133,17 +133,23 @@ class DuckDbTypes:
             return _refused(error)
         except UnicodeDecodeError:
             return Refused("DuckDB refuses it")  # its message ends within a character
-        return _tried(relation, type_) if question.rows else type_
+        return type_ if question.rows is Rows.NONE else _tried(relation, type_, question.rows)
 
 
-def _tried(relation: duckdb.DuckDBPyRelation, type_: SqlType) -> SqlType | Refused:
-    """The type, or why a text can't become what a call wants it to be; all else may depend on the row."""
+def _tried(relation: duckdb.DuckDBPyRelation, type_: SqlType, rows: Rows) -> SqlType | Refused:
+    """The type, or why it can't be done for these rows: of NULLs, because a text can't become what a call wants it to be;
+    of values, because DuckDB has not got it. All else may depend on the row.
+    """
     import duckdb
 
     try:
         relation.fetchall()
     except duckdb.ConversionException as error:
-        return replace(_refused(error), text=True)
+        if rows is Rows.NULLS:
+            return replace(_refused(error), text=True)
+        return type_ if "Unimplemented type for cast" not in str(error) else _refused(error)
+    except duckdb.NotImplementedException as error:
+        return _refused(error) if rows is Rows.VALUES else type_
     except (duckdb.Error, UnicodeDecodeError):
         return type_
     return type_

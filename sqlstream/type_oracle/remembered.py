@@ -1,5 +1,7 @@
 """Answers that are kept from one run to the next, so that most files are checked without loading DuckDB.
 
+To the usual questions the package has a known DuckDB's answers itself (`duckdb-….json`), which serve until there is a file.
+
 What is kept are facts of one DuckDB: the file's name has a digest of the library's path, size and time, so another DuckDB
 never finds it. A file that is damaged, or that others could write, is as good as none; nothing fails for want of it.
 """
@@ -29,12 +31,15 @@ _MOST = 5000
 class RememberedTypes:
     """The answers of `oracle`, with types, constants without fault and the list of functions kept in `file`; None: nowhere.
 
+    `first` has answers that came with the package, for where nothing is kept yet.
+
     Refusals are asked for each time: they end the planning of a file.
     """
 
-    def __init__(self, oracle: TypeOracle, file: Path | None) -> None:
+    def __init__(self, oracle: TypeOracle, file: Path | None, first: Path | None = None) -> None:
         self._oracle = oracle
         self._file = file
+        self._first = first
         self._kept: _Kept | None = None
         self._changed = False
 
@@ -78,14 +83,7 @@ class RememberedTypes:
         if not self._changed or self._file is None or self._kept is None:
             return
         self._changed = False
-        content = json.dumps(
-            {
-                "types": dict(list(self._kept.types.items())[-_MOST:]),
-                "constants": list(self._kept.constants)[-_MOST:],
-                "functions": {n: [f.kind, f.stability, f.definition] for n, f in self.functions().items()},
-            },
-            separators=(",", ":"),
-        )
+        content = json.dumps(self.kept(), separators=(",", ":"))
         try:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(
@@ -96,9 +94,20 @@ class RememberedTypes:
         except OSError:
             return
 
+    def kept(self) -> dict[str, Any]:
+        """What a file has of the answers."""
+        kept = self._load()
+        return {
+            "types": dict(list(kept.types.items())[-_MOST:]),
+            "constants": list(kept.constants)[-_MOST:],
+            "functions": {n: [f.kind, f.stability, f.definition] for n, f in self.functions().items()},
+        }
+
     def _load(self) -> _Kept:
         if self._kept is None:
             found = _read(self._file) if self._file is not None else None
+            if found is None and self._first is not None:
+                found = json.loads(self._first.read_bytes())
             self._kept = (_Kept.of(found) if found is not None else None) or _Kept()
         return self._kept
 
@@ -123,20 +132,34 @@ class _Kept:
 
 def default_file() -> Path | None:
     """Where the answers of the installed DuckDB are kept: in `$XDG_CACHE_HOME/sqlstream`, else in `~/.cache/sqlstream`."""
-    library = next((s for s in map(importlib.util.find_spec, ("_duckdb", "duckdb")) if s is not None), None)
-    if library is None or library.origin is None:
+    library = _library()
+    if library is None:
         return None
     try:
-        at = Path(library.origin).stat()
+        at = library.stat()
         folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     except (OSError, RuntimeError):
         return None
-    of = _digest(f"{_FORMAT} {library.origin} {at.st_size} {at.st_mtime_ns}")
+    of = _digest(f"{_FORMAT} {library} {at.st_size} {at.st_mtime_ns}")
     return Path(folder) / "sqlstream" / f"types-{of[:16]}.json"
 
 
+def first_file() -> Path | None:
+    """The answers that came with this package, if they are the installed DuckDB's, by its version."""
+    library = _library()
+    if library is None:
+        return None
+    files = Path(__file__).parent.glob("duckdb-*.json")
+    return next((file for file in files if (library.parent / f"{file.stem}.dist-info").is_dir()), None)
+
+
+def _library() -> Path | None:
+    found = next((s for s in map(importlib.util.find_spec, ("_duckdb", "duckdb")) if s is not None), None)
+    return None if found is None or found.origin is None else Path(found.origin)
+
+
 def _key(question: Question) -> str:
-    return ("r " if question.rows else "t ") + question.sql
+    return f"{question.rows.value} {question.sql}"
 
 
 def _read(file: Path) -> dict[str, Any] | None:

@@ -143,6 +143,7 @@ def test_what_a_killed_run_leaves_is_swept_by_the_next_one(tmp_path: Path) -> No
     (tmp_path / "tmp").mkdir()
     (tmp_path / "p.sql").write_text(
         """
+        SET 'execution.single-task-rows' = '0';
         CREATE TABLE t (a BIGINT) WITH ('connector' = 'datagen', 'fields.a.max' = '9');
         CREATE TABLE o (a BIGINT, n BIGINT, PRIMARY KEY (a) NOT ENFORCED)
         WITH ('connector' = 'duckdb', 'path' = 'o.duckdb');

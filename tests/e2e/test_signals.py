@@ -21,6 +21,7 @@ ENVIRONMENT = {
 }
 ROWS = 40_000
 NUMBERS = f"""
+SET 'execution.single-task-rows' = '0';
 CREATE TABLE numbers (n BIGINT) WITH ('connector' = 'datagen', 'number-of-rows' = '{ROWS}',
   'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '{ROWS}');
 CREATE TABLE counts WITH ('connector' = 'filesystem', 'path' = 'out', 'format' = 'json') AS SELECT n FROM numbers;

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 
 from sqlstream.cli.main import main
 from sqlstream.runtime.spark import on_demand
-from sqlstream.runtime.spark.early import EarlyJvm
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
 
 
@@ -14,12 +13,7 @@ class Here(InProcessRunner):
     """Takes the place of Spark."""
 
     def __init__(
-        self,
-        master: str,
-        conf: Mapping[str, str] | None = None,
-        *,
-        on_start: Callable[[], None],
-        begun: EarlyJvm | None = None,
+        self, master: str, conf: Mapping[str, str] | None = None, *, on_start: Callable[[], None]
     ) -> None:
         super().__init__(2)
 

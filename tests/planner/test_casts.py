@@ -1,4 +1,4 @@
-"""Casts are DuckDB's: implicit ones and common types by asking it, explicit ones by running them."""
+"""Common types and casts are DuckDB's, also where one question stands for many; INSERT INTO's rules are ours."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ from sqlstream_operators.plan.types import (
     array,
     decimal,
     map_of,
+    quote_literal,
     struct,
 )
 from sqlstream_planner.expressions.casts import (
     Assignment,
-    TypedExpr,
     assignable,
-    can_cast_explicitly,
+    can_cast,
     common_type,
-    implicit_cast,
+    fails,
+    stand_in,
 )
 from tests.planner.test_infer import FULL_ROW
-from tests.planner.typing_referee import COLUMNS, SCOPE, connection, duckdb_type, same
+from tests.planner.typing_referee import COLUMNS, SCOPE, agrees, connection, duckdb_type, same
 
 PAIRS = list(itertools.product(COLUMNS, COLUMNS))
 
@@ -48,17 +49,6 @@ def row() -> duckdb.DuckDBPyConnection:
     opened.execute("SET TimeZone = 'UTC'")
     opened.execute("CREATE TABLE t AS " + FULL_ROW)
     return opened
-
-
-def test_implicit_casts_are_those_of_duckdb(row: duckdb.DuckDBPyConnection) -> None:
-    checks = ", ".join(f"can_cast_implicitly({a}, NULL::{COLUMNS[b]})" for a, b in PAIRS)
-    (answers,) = row.sql(f"SELECT {checks} FROM t").fetchall()
-    wrong = [
-        (COLUMNS[a], COLUMNS[b], theirs)
-        for (a, b), theirs in zip(PAIRS, answers, strict=True)
-        if (implicit_cast(SCOPE[a][0], SCOPE[b][0]) is not None) != theirs
-    ]
-    assert wrong == []
 
 
 def test_common_types_are_those_of_coalesce() -> None:
@@ -72,8 +62,6 @@ def test_common_types_are_those_of_coalesce() -> None:
 
 @pytest.mark.parametrize("literal", ["1", "300", "-1", "3000000000", "'a'", "NULL", "1.5"])
 def test_literals_adapt_as_in_coalesce(literal: str) -> None:
-    from tests.planner.typing_referee import agrees
-
     for column in COLUMNS:
         assert agrees(f"coalesce({column}, {literal})") is None
 
@@ -86,21 +74,72 @@ def test_explicit_casts_that_can_run_are_those_of_duckdb(row: duckdb.DuckDBPyCon
             possible = True
         except duckdb.Error as error:
             possible = "Unimplemented type for cast" not in str(error)
-        if possible != can_cast_explicitly(SCOPE[a][0], SCOPE[b][0]):
+        if possible != can_cast(SCOPE[a][0], SCOPE[b][0]):
             wrong.append((COLUMNS[a], COLUMNS[b], possible))
     assert wrong == []
 
 
-def test_the_cheapest_implicit_cast_decides_an_overload() -> None:
-    assert connection().sql("SELECT abs(NULL) AS x").types[0] == "BIGINT"
-    costs = {str(t): implicit_cast(INTEGER, t) for t in (BIGINT, DOUBLE, decimal(18, 3), HUGEINT)}
-    assert costs == {"BIGINT": 101, "DOUBLE": 104, "DECIMAL(18,3)": 105, "HUGEINT": 103}
+#: Around every type's bounds and every number of digits, as far as DuckDB mixes them with all types.
+INTEGERS = sorted(
+    {side * (2**n + d) for n in range(127) for d in (-1, 0, 1) for side in (-1, 1)}
+    | {10**n for n in range(39)}
+)
 
 
-def test_a_literal_costs_less_than_its_type() -> None:
-    one = TypedExpr(INTEGER, False, 1)
-    assert implicit_cast(one, BIGINT) == 11
-    assert implicit_cast(TypedExpr(INTEGER, False, 300), SqlType(SqlType(BOOLEAN.kind).kind)) is None
+def test_the_integer_that_stands_for_another_is_treated_alike() -> None:
+    beside = (
+        "1",
+        "NULL::TINYINT",
+        "NULL::USMALLINT",
+        "NULL::UBIGINT",
+        "NULL::DECIMAL(4,1)",
+        "NULL::HUGEINT",
+        "NULL::FLOAT",
+    )
+    pairs = [(n, stand_in(n)) for n in INTEGERS if stand_in(n) != n]
+    assert len({s for _, s in pairs}) > 50
+    wrong = []
+    for written in (
+        "{}",
+        *(f"coalesce({b}, {{}})" for b in beside),
+        *(f"coalesce({{}}, {b})" for b in beside),
+    ):
+        both = [", ".join(written.format(pair[i]) for pair in pairs) for i in (0, 1)]
+        theirs = [connection().sql(f"SELECT {some}").types for some in both]
+        wrong += [(written, n) for (n, _), one, other in zip(pairs, *theirs, strict=True) if one != other]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "coalesce({x}, 1, 200)",
+        "coalesce(1, 200, {x})",
+        "coalesce(1, 2, 3, 3000000000, 5, {x}, 7)",
+        "coalesce({x}, {x}, {x}, 1.5, 1)",
+        "[1, 2, {x}]",
+        "[{x}, 1, 300, 1]",
+        "[1, NULL, {x}, 1.5]",
+        "[7, 7, 7, {x}]",
+        "MAP {{'a': 1, 'b': 2, 'c': {x}}}",
+        "MAP {{1: 'a', 200: 'b', {x}: 'c'}}",
+        "CASE WHEN b THEN {x} WHEN NOT b THEN 1 ELSE 40000 END",
+    ],
+)
+def test_what_stands_in_a_question_once_or_twice_may_stand_there_often(written: str) -> None:
+    for x in COLUMNS:
+        assert agrees(written.format(x=x)) is None
+
+
+def test_a_text_is_a_value_if_duckdb_can_read_it() -> None:
+    for type_ in (INTEGER, DOUBLE, DATE, TIMESTAMP, TIMESTAMPTZ, BOOLEAN, UUID, JSON, array(INTEGER)):
+        for text in ("1", "x", "2023-02-29", "2024-02-29", "inf", "true", "[1]", "it's", ""):
+            try:
+                connection().sql(f"SELECT CAST({quote_literal(text)} AS {type_})").fetchall()
+                wrong = False
+            except duckdb.Error:
+                wrong = True
+            assert fails(text, type_) is wrong
 
 
 E_, W, C, I = Assignment.EXACT, Assignment.WIDENING, Assignment.CHECKED, Assignment.IMPOSSIBLE  # noqa: E741

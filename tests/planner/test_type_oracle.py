@@ -10,7 +10,7 @@ import pytest
 from sqlstream.type_oracle.duckdb_types import DuckDbTypes
 from sqlstream.type_oracle.remembered import RememberedTypes
 from sqlstream_operators.plan.types import DOUBLE, INTEGER, NULL, UNKNOWN, VARCHAR, SqlType, array, struct
-from sqlstream_planner.expressions.oracle import Listed, Question, Refused, Signature
+from sqlstream_planner.expressions.oracle import Listed, Question, Refused, Rows, Signature
 
 QUESTIONS = {
     Question('"$0" || "$1"', (VARCHAR, VARCHAR)): VARCHAR,
@@ -18,7 +18,7 @@ QUESTIONS = {
     Question("""from_json("$0", '{"a b": "INTEGER"}')""", (VARCHAR,)): struct(("a b", INTEGER)),
     Question('md5_number("$0")', (VARCHAR,)): UNKNOWN,
     Question("[]"): array(NULL),
-    Question("""atan2("$0", '1')""", (INTEGER,), rows=True): DOUBLE,
+    Question("""atan2("$0", '1')""", (INTEGER,), rows=Rows.NULLS): DOUBLE,
 }
 GOOD, WRONG = "regexp_matches('', 'a|b')", "CAST('2023-02-29' AS DATE)"
 WRONG_BECAUSE = 'date field value out of range: "2023-02-29"'
@@ -86,7 +86,7 @@ def test_nothing_fails_where_nothing_can_be_kept(tmp_path: Path) -> None:
         (Question('upper("$0")', (INTEGER,)), False),
         (Question('no_such_function("$0")', (INTEGER,)), False),
         # The first argument is a NULL, and the text is still looked at.
-        (Question("""atan2("$0", 'x')""", (INTEGER,), rows=True), True),
+        (Question("""atan2("$0", 'x')""", (INTEGER,), rows=Rows.NULLS), True),
         (Question("""regexp_matches("$0", '(')""", (VARCHAR,)), True),
     ],
 )

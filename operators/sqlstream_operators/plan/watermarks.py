@@ -24,3 +24,12 @@ class Watermarks:
     def __post_init__(self) -> None:
         if not self.previous <= self.late <= self.close:
             raise ValueError(f"watermarks go backwards: {self.previous}, {self.late}, {self.close}")
+
+
+def clock_watermark(now_us: int) -> int:
+    """The watermark of process time in an epoch whose clock says `now_us` (0: there is no epoch).
+
+    >>> clock_watermark(1_000), clock_watermark(0) == WATERMARK_MIN
+    (999, True)
+    """
+    return now_us - 1 if now_us else WATERMARK_MIN

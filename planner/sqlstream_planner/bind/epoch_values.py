@@ -100,7 +100,9 @@ class Volatile:
     def process_time(self, name: str, at: Span) -> exp.Expr:
         """What a table's column is that is declared as PROCTIME()."""
         self.written.setdefault(_CLOCK, (f"`{name}`, which is PROCTIME(),", at))
-        return raw(f'CAST("{_CLOCK}" AS TIMESTAMPTZ)')
+        made = raw(f'CAST("{_CLOCK}" AS TIMESTAMPTZ)')
+        made.this.meta["written"] = f"`{name}`, which is PROCTIME(),"
+        return made
 
     def _number(self, node: exp.Expr, key: tuple[str, int], call: WrittenCall) -> int:
         """The number of a call with random values, by where it stands: wherever it is read, it is one call.
@@ -127,7 +129,7 @@ def is_bound_process_time(expression: exp.Expr) -> bool:
     bare = expression.unnest()
     if not isinstance(bare, exp.Cast) or not isinstance(bare.this, exp.Column) or bare.this.name != _CLOCK:
         return False
-    return bool(bare.this.meta.get("written") == "PROCTIME()")
+    return "PROCTIME()" in bare.this.meta.get("written", "")
 
 
 def _name(node: exp.Expr, call: WrittenCall) -> str:

@@ -218,6 +218,9 @@ class QueryBinder:
                     f.window if all(s.window == f.window for s in same) else None,
                 )
             )
+            for times in (self.context.process_times, self.context.unread_times):
+                if all(s.id in times for s in same):
+                    times.add(fields[-1].id)
         return union_all(branches, tuple(fields))
 
     def _common_type(self, node: exp.Expr, types: list[SqlType], name: str) -> SqlType:

@@ -18,7 +18,7 @@ from sqlstream_planner.bind.query import QueryBinder
 from sqlstream_planner.bind.tables import Tables
 from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, nested_too_deeply, suggestion
-from sqlstream_planner.expressions.casts import Assignment, assignable, can_cast_explicitly
+from sqlstream_planner.expressions.casts import Assignment, assignable, can_cast
 from sqlstream_planner.expressions.constants import Constant
 from sqlstream_planner.expressions.datatypes import nulls_as
 from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
@@ -254,7 +254,7 @@ class _ScriptBinder:
         verdict = assignable(f.type, c.type)
         if verdict is Assignment.IMPOSSIBLE:
             at = self._item(query, position, f)
-            possible = can_cast_explicitly(f.type, c.type)
+            possible = can_cast(f.type, c.type)
             raise DiagnosticError(
                 Diagnostic(
                     "SQL053",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NoReturn
 
 from sqlglot import exp
 
+from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
 from sqlstream_operators.plan.spec import WindowKind, WindowSpec
 from sqlstream_operators.plan.types import TIMESTAMP, Kind
 from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.bind.epoch_values import is_bound_process_time
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.diagnostics import Diagnostic
 from sqlstream_planner.expressions.session_zone import UTC
@@ -18,9 +21,13 @@ from sqlstream_planner.logical import (
     Emission,
     EventTime,
     Field,
+    Filter,
+    LookupJoin,
     Node,
     Project,
     SessionFunction,
+    SetOperation,
+    Unnest,
     WindowColumn,
     WindowFunction,
     column,
@@ -44,7 +51,7 @@ def bind_tvf(context: BindContext, tvf: WindowTvf, data: Node, table: str) -> No
     """
     kind = tvf.kind
     scope = Scope(context, (Relation(table, data.fields),))
-    time = _time_column(context, scope, tvf.args["timecol"], table, kind)
+    time = _time_column(context, scope, tvf.args["timecol"], data, table, kind)
     missing = [name.upper() for name in _LENGTHS[kind] if tvf.args.get(name) is None]
     if missing:
         context.fail(tvf, "SQL004", f"{kind} misses {' and '.join(missing)}", help=f"write {USAGE[kind]}")
@@ -112,7 +119,7 @@ def bind_group_window(
             help=f"write {_GROUP_USAGE[kind]}",
         )
     table = scope.relations[0].alias or "the sub-query"
-    time = _time_column(context, scope, arguments[0], table, kind)
+    time = _time_column(context, scope, arguments[0], data, table, kind)
     lengths = {
         n: _length(context, a, n, kind) for n, a in zip(_LENGTHS[kind], arguments[1:wanted], strict=True)
     }
@@ -219,20 +226,17 @@ def _partition(context: BindContext, scope: Scope, node: exp.Expr) -> ColumnId:
     return ColumnId(resolved.name)
 
 
-def _time_column(context: BindContext, scope: Scope, node: exp.Expr, table: str, kind: str) -> Field:
+def _time_column(
+    context: BindContext, scope: Scope, node: exp.Expr, data: Node, table: str, kind: str
+) -> Field:
     resolved = scope.resolve(node)
     found = scope.by_id(resolved.name) if isinstance(resolved, exp.Column) else None
     if found is not None and found.time is not None:
-        zone = context.volatile.zone
-        if found.type.kind is Kind.TIMESTAMPTZ and zone != UTC:
-            context.fail(
-                node,
-                "SQL021",
-                f"{kind} over instants makes windows of UTC, and the session's time zone is {zone}",
-                help=f"make an event time of the wall clock: `local AS CAST({found.name} AS TIMESTAMP)` and "
-                "WATERMARK FOR local in CREATE TABLE, or SET 'table.local-time-zone' = 'UTC'",
-            )
+        if found.type.kind is Kind.TIMESTAMPTZ and context.volatile.zone != UTC:
+            _refuse_zone(context, node, found, kind)
         return found
+    if found is not None and found.id in context.process_times:
+        return _process_time(context, node, data, found, kind)
     name = found.name if found is not None else node.sql(dialect=OwnSql)
     times = [f.name for f in scope.fields if f.time is not None]
     if found is not None and found.window is not None and found.window.role != "time":
@@ -274,6 +278,58 @@ def _time_column(context: BindContext, scope: Scope, node: exp.Expr, table: str,
         notes=(f"`{table}` has no column with a watermark",),
         help=f"add `WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND` to the CREATE TABLE of the source",
     )
+
+
+def _refuse_zone(context: BindContext, node: exp.Expr, found: Field, kind: str) -> NoReturn:
+    context.fail(
+        node,
+        "SQL021",
+        f"{kind} over instants makes windows of UTC, and the session's time zone is {context.volatile.zone}",
+        help=f"make an event time of the wall clock: `local AS CAST({found.name} AS TIMESTAMP)` and "
+        "WATERMARK FOR local in CREATE TABLE, or SET 'table.local-time-zone' = 'UTC'",
+    )
+
+
+def _process_time(context: BindContext, node: exp.Expr, data: Node, found: Field, kind: str) -> Field:
+    """A column of process time as the time of windows: its watermark is the epoch's clock."""
+    if found.id in context.unread_times:
+        context.changes_each_time(node, f"`{found.name}`, which is PROCTIME(),")
+    if context.volatile.zone != UTC:
+        _refuse_zone(context, node, found, kind)
+    if not _is_of_this_epoch(data, found.id):
+        context.fail(
+            node,
+            "SQL021",
+            f"`{found.name}` may be the clock of an earlier epoch here, whose windows are closed",
+            notes=(
+                "rows wait in a join, a window or a Top-N below, and come with the clock that they were read by",
+            ),
+            help=f"take the clock anew, where the rows come out: (SELECT *, PROCTIME() AS {found.name}_now FROM …)",
+        )
+    return replace(found, time=EventTime((EPOCH_RELATION,), 1, direct=False))
+
+
+def _is_of_this_epoch(node: Node, id_: str) -> bool:
+    """Whether a column of process time is the clock of the epoch in which its row comes here."""
+    while True:
+        match node:
+            case Project():
+                item = next(e for f, e in zip(node.fields, node.items, strict=True) if f.id == id_)
+                if is_bound_process_time(item):
+                    return True
+                bare = item.unnest()
+                if not isinstance(bare, exp.Column):
+                    return False
+                node, id_ = node.input, bare.name
+            case Filter() | Unnest():
+                node = node.input
+            case LookupJoin():
+                node = node.left
+            case SetOperation() if node.is_union_all:
+                place = [f.id for f in node.fields].index(id_)
+                return all(_is_of_this_epoch(b, b.fields[place].id) for b in node.branches)
+            case _:
+                return False
 
 
 def _length(context: BindContext, node: exp.Expr, name: str, kind: str, *, signed: bool = False) -> int:

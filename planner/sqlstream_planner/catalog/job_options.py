@@ -50,8 +50,8 @@ JOB_OPTIONS: tuple[OptionDef, ...] = (
     OptionDef(
         "execution.single-task-rows",
         _I,
-        "an epoch of at most so many rows runs as one task where all tasks share a machine; 0: never",
-        default="1000",
+        "an epoch of at most so many rows runs in the driver where all tasks share a machine; 0: never; without it 1000, "
+        "and more until Spark has started",
         minimum=0,
     ),
     OptionDef(

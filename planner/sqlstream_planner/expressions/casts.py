@@ -1,30 +1,17 @@
-"""Which values may become which type, without being asked, when asked, and when inserted into a sink.
-
-The rules are DuckDB 2.0's (costs measured through `duckdb_functions()` overloads and `can_cast_implicitly`,
-explicit casts by executing them); tests/planner/test_casts.py measures them again.
-"""
+"""Which type values have in common and which casts can succeed, as DuckDB says; and what INSERT INTO does with a value."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from enum import StrEnum
+from itertools import groupby, islice
 
-from sqlstream_operators.plan.types import (
-    BIGINT,
-    HUGEINT,
-    INTEGER,
-    INTEGERS,
-    NESTED,
-    ROWS,
-    VARCHAR,
-    Kind,
-    SqlType,
-    array,
-    decimal,
-    map_of,
-    struct,
-)
+from sqlstream_operators.plan.types import NESTED, NULL, ROWS, UNKNOWN, Kind, SqlType, quote_literal, spelled
+from sqlstream_planner.expressions.oracle import Question, Refused, Rows, column, current
+from sqlstream_planner.expressions.plain_values import is_plainly
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +36,6 @@ class Assignment(StrEnum):
     IMPOSSIBLE = "impossible"  # needs a CAST that the user writes, or can't be done at all
 
 
-_SIGNED = (Kind.TINYINT, Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT, Kind.HUGEINT)
-_UNSIGNED = (Kind.UTINYINT, Kind.USMALLINT, Kind.UINTEGER, Kind.UBIGINT)
-_BITS = {
-    Kind.TINYINT: 8,
-    Kind.SMALLINT: 16,
-    Kind.INTEGER: 32,
-    Kind.BIGINT: 64,
-    Kind.HUGEINT: 128,
-    Kind.UTINYINT: 8,
-    Kind.USMALLINT: 16,
-    Kind.UINTEGER: 32,
-    Kind.UBIGINT: 64,
-}
 _DIGITS = {
     Kind.TINYINT: 3,
     Kind.SMALLINT: 5,
@@ -73,215 +47,87 @@ _DIGITS = {
     Kind.UINTEGER: 10,
     Kind.UBIGINT: 20,
 }
-_APPROXIMATE = (Kind.FLOAT, Kind.DOUBLE)
-_TIME_ORDER = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
-
-# The cost that DuckDB gives a target of an implicit cast; the cheapest overload wins.
-_TARGET_COST = {
-    Kind.BIGINT: 101,
-    Kind.INTEGER: 102,
-    Kind.HUGEINT: 103,
-    Kind.DOUBLE: 104,
-    Kind.DECIMAL: 105,
-    Kind.TIMESTAMP: 120,
-    Kind.TIMESTAMPTZ: 123,
-    Kind.VARCHAR: 149,
-    Kind.STRUCT: 160,
-    Kind.TUPLE: 160,
-    Kind.MAP: 160,
-    Kind.ARRAY: 160,
-}
-_OTHER_TARGET_COST = 110
-_JSON_COST = 149
-_JSON_TO_TEXT_COST = 1
-_STRING_LITERAL_TO_TEXT_COST = 1
-_STRING_LITERAL_COST = 20
-_INTEGER_LITERAL_DISCOUNT = 90
+#: Where another integer type, or another number of digits, begins.
+_BOUNDS = sorted(
+    {10**n - 1 for n in range(1, 40)} | {2**n - 1 for n in (7, 8, 15, 16, 31, 32, 63, 64, 127, 128)}
+)
+_LOWER_BOUNDS = sorted({10**n - 1 for n in range(1, 40)} | {2**n for n in (7, 15, 31, 63, 127)})
 
 
-def target_cost(kind: Kind) -> int:
-    """What DuckDB charges for an implicit cast to `kind`."""
-    return _TARGET_COST.get(kind, _OTHER_TARGET_COST)
+def stand_in(value: int) -> int:
+    """An integer that has the types and the number of digits of `value`: questions about literals are few that way.
 
-
-def literal_type(value: int) -> SqlType:
-    """The type of an integer literal on its own.
-
-    >>> print(literal_type(1), literal_type(3_000_000_000), literal_type(10**19))
-    INTEGER BIGINT HUGEINT
+    >>> stand_in(0), stand_in(42), stand_in(100), stand_in(-128), stand_in(-129)
+    (9, 99, 127, -128, -999)
     """
-    for type_ in (INTEGER, BIGINT, HUGEINT):
-        if _fits(value, type_.kind):
-            return type_
-    return SqlType(Kind.UNKNOWN)
+    if value < 0:
+        at = bisect_left(_LOWER_BOUNDS, -value)
+        return -_LOWER_BOUNDS[at] if at < len(_LOWER_BOUNDS) else value
+    at = bisect_left(_BOUNDS, value)
+    return _BOUNDS[at] if at < len(_BOUNDS) else value
 
 
-def _fits(value: int, kind: Kind) -> bool:
-    if kind in _SIGNED:
-        half = 1 << (_BITS[kind] - 1)
-        return -half <= value < half
-    return kind in _UNSIGNED and 0 <= value < 1 << _BITS[kind]
+def literal_type(text: str) -> SqlType:
+    """The type of a number as it is written; UNKNOWN if no column can have it.
 
-
-def implicit_cast(from_: SqlType | TypedExpr, to: SqlType) -> int | None:
-    """The cost of DuckDB's implicit cast, 0 if none is needed, None if it needs an explicit one.
-
-    >>> from sqlstream_operators.plan.types import BIGINT, INTEGER, VARCHAR
-    >>> implicit_cast(INTEGER, BIGINT), implicit_cast(BIGINT, INTEGER), implicit_cast(VARCHAR, INTEGER)
-    (101, None, None)
+    >>> print(literal_type("1"), literal_type("-3000000000"), literal_type("1.50"), literal_type("1e3"))
+    INTEGER BIGINT DECIMAL(3,2) DOUBLE
     """
-    if isinstance(from_, TypedExpr):
-        if from_.literal is not None:
-            return _literal_cost(from_, to)
-        from_ = from_.type
-    if from_.kind is Kind.UNKNOWN or to.kind is Kind.UNKNOWN:
-        return 0
-    if from_.kind is Kind.NULL:
-        return target_cost(to.kind)
-    if from_.kind is Kind.ARRAY and to.kind is Kind.ARRAY:
-        assert from_.element is not None
-        assert to.element is not None
-        cost = implicit_cast(from_.element, to.element)
-        return None if cost is None else max(cost - 1, 0)
-    if from_.kind in ROWS and to.kind in ROWS:
-        return _struct_cost(from_, to)
-    if from_.kind is Kind.MAP and to.kind is Kind.MAP:
-        assert from_.key is not None
-        assert from_.value is not None
-        assert to.key is not None
-        assert to.value is not None
-        costs = [implicit_cast(from_.key, to.key), implicit_cast(from_.value, to.value)]
-        return None if None in costs else max(c for c in costs if c is not None)
-    if from_.kind is to.kind:
-        return 0
-    if to.kind is Kind.JSON:
-        return _JSON_COST
-    if from_.kind is Kind.JSON:
-        return _JSON_TO_TEXT_COST if to.kind is Kind.VARCHAR else None
-    return target_cost(to.kind) if _widens(from_.kind, to.kind) else None
+    whole = re.fullmatch(r"-?\d+", text)
+    asked = current().type_of(Question(str(stand_in(int(text))) if whole else re.sub(r"\d", "9", text)))
+    return asked if isinstance(asked, SqlType) else UNKNOWN
 
 
-def _widens(from_: Kind, to: Kind) -> bool:
-    if from_ in INTEGERS:
-        if to in (*_APPROXIMATE, Kind.DECIMAL):
-            return True
-        if to not in INTEGERS or (from_ in _SIGNED and to in _UNSIGNED):
-            return False
-        return _BITS[to] > _BITS[from_]
-    if from_ is Kind.DECIMAL:
-        return to in _APPROXIMATE
-    if from_ is Kind.FLOAT:
-        return to is Kind.DOUBLE
-    if from_ in _TIME_ORDER and to in _TIME_ORDER:
-        return _TIME_ORDER.index(to) > _TIME_ORDER.index(from_)
-    return False
-
-
-def _literal_cost(from_: TypedExpr, to: SqlType) -> int | None:
-    if isinstance(from_.literal, str):
-        return _STRING_LITERAL_TO_TEXT_COST if to.kind is Kind.VARCHAR else _STRING_LITERAL_COST
-    assert from_.literal is not None
-    if from_.type.kind is to.kind:
-        return 0
-    if _fits(from_.literal, to.kind):
-        return target_cost(to.kind) - _INTEGER_LITERAL_DISCOUNT
-    return implicit_cast(from_.type, to)
-
-
-def _struct_cost(from_: SqlType, to: SqlType) -> int | None:
-    if len(from_.fields) != len(to.fields):
-        return None
-    if Kind.TUPLE in (from_.kind, to.kind):  # by position
-        to = replace(
-            to, fields=tuple((name, t) for (name, _), (_, t) in zip(from_.fields, to.fields, strict=True))
-        )
-    targets = {name.lower(): type_ for name, type_ in to.fields}
-    worst = 0
-    for name, type_ in from_.fields:
-        if name.lower() not in targets:
-            return None
-        cost = implicit_cast(type_, targets[name.lower()])
-        if cost is None:
-            return None
-        worst = max(worst, cost)
-    return worst
-
-
-def common_type(types: Iterable[SqlType | TypedExpr], *, keep_literals: bool = False) -> SqlType | None:
+def common_type(types: Iterable[SqlType | TypedExpr], *, as_list: bool = False) -> SqlType | None:
     """The type that CASE, COALESCE, UNION, IN and comparisons give these values, None if they don't mix.
 
-    >>> from sqlstream_operators.plan.types import BIGINT, DOUBLE, VARCHAR
+    >>> from sqlstream_operators.plan.types import BIGINT, DOUBLE, VARCHAR, decimal
     >>> print(common_type([BIGINT, decimal(10, 2)]), common_type([BIGINT, VARCHAR]))
     DECIMAL(21,2) None
 
-    A literal adapts to the value beside it, but two literals together are VARCHAR or INTEGER from then on;
-    with `keep_literals` (DuckDB: for the T of a function) they stay literals.
+    A literal adapts to the value beside it, but not behind another literal; in a list (`as_list`) it does behind its equal.
     """
-    left: TypedExpr | None = None
-    for item in types:
-        right = item if isinstance(item, TypedExpr) else TypedExpr(item)
-        if left is None:
-            left = right
-            continue
-        joined = _join(left, right)
-        if joined is None:
-            return None
-        both = left.literal is not None and right.literal is not None
-        left = TypedExpr(joined.type) if both and not keep_literals else joined
-    return left.type if left is not None else SqlType(Kind.NULL)
+    given = [item if isinstance(item, TypedExpr) else TypedExpr(item) for item in types]
+    given = [item for item in given if item.type.kind is not Kind.NULL]
+    kinds = {item.type for item in given}
+    if len(kinds) < 2:
+        return next(iter(kinds), NULL)
+    if not all(kind.is_known for kind in kinds):
+        return UNKNOWN
+    columns: list[SqlType] = []
+    written = ", ".join(_written(given, columns, as_list))
+    asked = current().type_of(Question(f"[{written}]" if as_list else f"coalesce({written})", tuple(columns)))
+    if isinstance(asked, Refused):
+        return None
+    return asked.element if as_list else asked
 
 
-def _join(a: TypedExpr, b: TypedExpr) -> TypedExpr | None:
-    if a.type.kind is Kind.UNKNOWN or b.type.kind is Kind.UNKNOWN:
-        return TypedExpr(SqlType(Kind.UNKNOWN))
-    if a.type.kind is Kind.NULL:
-        return b
-    if b.type.kind is Kind.NULL:
-        return a
-    if isinstance(a.literal, str) or isinstance(b.literal, str):
-        if isinstance(a.literal, str) and isinstance(b.literal, str):
-            return TypedExpr(VARCHAR, literal=a.literal)
-        return b if isinstance(a.literal, str) else a
-    if a.literal is not None and b.literal is not None:
-        return a if _BITS.get(a.type.kind, 0) >= _BITS.get(b.type.kind, 0) else b
-    for literal, other in ((a, b), (b, a)):
-        if isinstance(literal.literal, int) and _fits(literal.literal, other.type.kind):
-            return TypedExpr(other.type)
-    joined = _join_types(a.type, b.type)
-    return None if joined is None else TypedExpr(joined)
+def _written(given: list[TypedExpr], columns: list[SqlType], exactly: bool) -> Iterator[str]:
+    """How values stand in a question, of several that are alike at most two: a third one changes nothing."""
+    for (type_, literal), alike in groupby((item.type, _form(item, exactly)) for item in given):
+        for _ in islice(alike, 2):
+            if literal is None:
+                columns.append(type_)
+            yield literal if literal is not None else column(len(columns) - 1)
 
 
-def _join_types(a: SqlType, b: SqlType) -> SqlType | None:
-    if a == b:
-        return a
-    kinds = (a.kind, b.kind)
-    if Kind.JSON in kinds:
-        return SqlType(Kind.JSON)
-    if Kind.DECIMAL in kinds and all(k in INTEGERS or k is Kind.DECIMAL for k in kinds):
-        return _join_decimals(a, b)
-    if Kind.TUPLE in kinds and a.kind in ROWS and b.kind in ROWS:
-        return _join_by_position(a, b)
-    if a.kind is b.kind and a.kind in NESTED:
-        return _join_nested(a, b)
-    if a.is_integer and b.is_integer:
-        return _join_integers(a.kind, b.kind)
-    if a.kind is Kind.BOOLEAN and b.is_integer:
-        return b
-    if b.kind is Kind.BOOLEAN and a.is_integer:
-        return a
-    if _widens(a.kind, b.kind):
-        return b
-    if _widens(b.kind, a.kind):
-        return a
-    return None
+def _form(item: TypedExpr, exactly: bool) -> str | None:
+    if isinstance(item.literal, int):
+        return str(item.literal if exactly else stand_in(item.literal))
+    return "''" if item.literal is not None else None
 
 
-def _join_integers(a: Kind, b: Kind) -> SqlType:
-    if (a in _SIGNED) == (b in _SIGNED):
-        return SqlType(a if _BITS[a] >= _BITS[b] else b)
-    signed, unsigned = (a, b) if a in _SIGNED else (b, a)
-    bits = max(_BITS[signed], 2 * _BITS[unsigned])
-    return SqlType(next(k for k in _SIGNED if _BITS[k] >= bits))
+def fails(text: str, type_: SqlType) -> bool:
+    """Whether a text is no value of a type.
+
+    >>> from sqlstream_operators.plan.types import DATE
+    >>> fails("2023-02-29", DATE), fails("2024-02-29", DATE)
+    (True, False)
+    """
+    if type_.kind is Kind.NULL or not type_.is_known or is_plainly(text, type_.kind):
+        return False
+    (why,) = current().failures([f"CAST({quote_literal(text)} AS {spelled(type_)})"])
+    return why is not None
 
 
 def decimal_of(type_: SqlType) -> tuple[int, int]:
@@ -293,97 +139,18 @@ def decimal_of(type_: SqlType) -> tuple[int, int]:
     return _DIGITS[type_.kind], 0
 
 
-def _join_decimals(a: SqlType, b: SqlType) -> SqlType:
-    (a_precision, a_scale), (b_precision, b_scale) = decimal_of(a), decimal_of(b)
-    scale = max(a_scale, b_scale)
-    if Kind.HUGEINT in (a.kind, b.kind):
-        return decimal(38, scale)
-    whole = max(a_precision - a_scale, b_precision - b_scale)
-    return decimal(whole + scale, scale) if whole + scale <= 38 else decimal(38, 38 - whole)
+def can_cast(from_: SqlType, to: SqlType) -> bool:
+    """Whether CAST can succeed for some value; DuckDB binds others too, and fails at the first row.
 
-
-def _join_nested(a: SqlType, b: SqlType) -> SqlType | None:
-    if a.kind is Kind.ARRAY:
-        assert a.element is not None
-        assert b.element is not None
-        element = common_type([a.element, b.element])
-        return None if element is None else array(element)
-    if a.kind is Kind.MAP:
-        assert a.key is not None
-        assert a.value is not None
-        assert b.key is not None
-        assert b.value is not None
-        key, value = common_type([a.key, b.key]), common_type([a.value, b.value])
-        return None if key is None or value is None else map_of(key, value)
-    others = {name.lower(): type_ for name, type_ in b.fields}
-    mine = {name.lower() for name, _ in a.fields}
-    fields = []
-    for name, type_ in a.fields:
-        joined = common_type([type_, others[name.lower()]]) if name.lower() in others else type_
-        if joined is None:
-            return None
-        fields.append((name, joined))
-    fields.extend((name, type_) for name, type_ in b.fields if name.lower() not in mine)
-    return struct(*fields)
-
-
-def _join_by_position(a: SqlType, b: SqlType) -> SqlType | None:
-    """Of rows of which one has no names: those of the other."""
-    if len(a.fields) != len(b.fields):
-        return None
-    joined = [common_type([x, y]) for (_, x), (_, y) in zip(a.fields, b.fields, strict=True)]
-    named = b if a.kind is Kind.TUPLE else a
-    if not all(joined):
-        return None
-    return replace(
-        named, fields=tuple((name, t) for (name, _), t in zip(named.fields, joined, strict=True) if t)
-    )
-
-
-_NUMERIC_OR_BOOLEAN = (*INTEGERS, *_APPROXIMATE, Kind.DECIMAL, Kind.BOOLEAN)
-_EXPLICIT = {
-    Kind.BLOB: (Kind.UUID,),
-    Kind.DATE: (Kind.TIMESTAMP, Kind.TIMESTAMPTZ),
-    Kind.TIMESTAMP: (Kind.DATE, Kind.TIME, Kind.TIMESTAMPTZ),
-    Kind.TIMESTAMPTZ: (Kind.DATE, Kind.TIMESTAMP),
-    Kind.UUID: (Kind.BLOB,),
-}
-
-
-def can_cast_explicitly(from_: SqlType, to: SqlType) -> bool:
-    """Whether CAST can ever succeed for some value; DuckDB binds others too, and fails at the first row."""
-    free = (Kind.UNKNOWN, Kind.NULL, Kind.VARCHAR, Kind.JSON)
-    if from_.kind in free or to.kind in free:
+    >>> from sqlstream_operators.plan.types import DATE, INTEGER
+    >>> can_cast(INTEGER, DATE), can_cast(INTEGER, INTEGER)
+    (False, True)
+    """
+    free = (Kind.NULL, Kind.VARCHAR, Kind.JSON)
+    if from_ == to or from_.kind in free or to.kind in free or not (from_.is_known and to.is_known):
         return True
-    if from_.kind in _NUMERIC_OR_BOOLEAN and to.kind in _NUMERIC_OR_BOOLEAN:
-        return True
-    if from_.kind is Kind.STRUCT and to.kind is Kind.MAP:
-        assert to.key is not None
-        assert to.value is not None
-        value = to.value
-        return all(can_cast_explicitly(type_, value) for _, type_ in from_.fields)
-    if Kind.TUPLE in (from_.kind, to.kind) and from_.kind in ROWS and to.kind in ROWS:
-        pairs = zip(from_.fields, to.fields, strict=False)
-        return len(from_.fields) == len(to.fields) and all(
-            can_cast_explicitly(a, b) for (_, a), (_, b) in pairs
-        )
-    if from_.kind is not to.kind:
-        return to.kind in _EXPLICIT.get(from_.kind, ())
-    if from_.kind is Kind.ARRAY:
-        assert from_.element is not None
-        assert to.element is not None
-        return can_cast_explicitly(from_.element, to.element)
-    if from_.kind is Kind.MAP:
-        assert from_.key is not None
-        assert from_.value is not None
-        assert to.key is not None
-        assert to.value is not None
-        return can_cast_explicitly(from_.key, to.key) and can_cast_explicitly(from_.value, to.value)
-    if from_.kind is Kind.STRUCT:
-        targets = {name.lower(): type_ for name, type_ in to.fields}
-        shared = [(type_, targets[name.lower()]) for name, type_ in from_.fields if name.lower() in targets]
-        return bool(shared) and all(can_cast_explicitly(a, b) for a, b in shared)
-    return True
+    question = Question(f"CAST({column(0)} AS {spelled(to)})", (from_,), Rows.VALUES)
+    return not isinstance(current().type_of(question), Refused)
 
 
 def assignable(source: SqlType, column: SqlType) -> Assignment:
@@ -422,7 +189,7 @@ def _assign_number(source: SqlType, column: SqlType) -> Assignment:
         (precision, scale), (to_precision, to_scale) = decimal_of(source), decimal_of(column)
         fits = to_scale >= scale and to_precision - to_scale >= precision - scale
         return Assignment.WIDENING if fits else Assignment.CHECKED
-    if _widens(source.kind, column.kind):
+    if common_type([source, column]) == column:
         return Assignment.WIDENING
     return Assignment.CHECKED
 

@@ -6,25 +6,31 @@ Parts that can't fail, as most constants that people write, are left out, so tha
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import Kind, SqlType
+from sqlstream_planner.expressions.datatypes import sql_type_of
 from sqlstream_planner.expressions.functions import catalogue
 from sqlstream_planner.expressions.functions.calls import written_call
+from sqlstream_planner.expressions.plain_values import SMALL, instead_of, is_plainly
+from sqlstream_planner.expressions.problems import TypeProblem
 from sqlstream_planner.name_lists import names_in
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A part of an expression, as DuckDB SQL without columns; `cast` says that it is a cast of a literal."""
+    """A part of an expression, as DuckDB SQL without columns; `cast` says that it is a cast of a literal.
+
+    `instead`: what to write if it fails.
+    """
 
     sql: str
     cast: bool
+    instead: str | None = None
 
 
 TypeOf = Callable[[exp.Expr], SqlType]
@@ -93,7 +99,6 @@ _NO_CONSTANT = (
     exp.RespectNulls,
 )
 _MATCHES = (exp.RegexpLike, exp.RegexpILike, exp.SimilarTo)
-_SMALL = 2**31
 
 
 def constants(
@@ -115,7 +120,7 @@ def constants(
             continue
         if constant[id(node)]:
             if _may_fail(node) and (always or _is_cast(node)):
-                yield node, Constant(sql(node), _is_cast(node))
+                yield node, Constant(sql(node), _is_cast(node), _instead(node))
             elif _may_fail(node):
                 stack.extend((child, False) for child in node.iter_expressions())
             continue
@@ -154,8 +159,27 @@ def _is_cast(node: exp.Expr) -> bool:
     return isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal)
 
 
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?")
+def _instead(node: exp.Expr) -> str | None:
+    if not _is_cast(node):
+        return None
+    what = "write a value of the type"
+    if node.this.is_string:
+        with suppress(TypeProblem):  # it is told elsewhere
+            what = instead_of(sql_type_of(node.args["to"]))
+    return f"{what}, or TRY_CAST, which gives NULL where a value does not fit"
+
+
+#: Types as they are written, of which plain values are known.
+_KINDS = {
+    **dict.fromkeys(exp.DataType.TEXT_TYPES, Kind.VARCHAR),
+    exp.DType.DATE: Kind.DATE,
+    exp.DType.TIMESTAMP: Kind.TIMESTAMP,
+    exp.DType.TIMESTAMPNTZ: Kind.TIMESTAMP,
+    exp.DType.INT: Kind.INTEGER,
+    exp.DType.BIGINT: Kind.BIGINT,
+    exp.DType.DOUBLE: Kind.DOUBLE,
+    exp.DType.FLOAT: Kind.FLOAT,
+}
 
 
 def _may_fail(node: exp.Expr) -> bool:
@@ -174,21 +198,8 @@ def _may_fail(node: exp.Expr) -> bool:
 
 
 def _is_safe_cast(node: exp.Cast) -> bool:
-    literal, to = node.this, node.to.this
-    text = str(literal.this)
-    if to in exp.DataType.TEXT_TYPES:
-        return True
-    if to in (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ):
-        pattern = _DATE if to is exp.DType.DATE else _TIME
-        if pattern.fullmatch(text) is None and (to is exp.DType.DATE or _DATE.fullmatch(text) is None):
-            return False
-        try:
-            datetime.fromisoformat(text)
-        except ValueError:
-            return False
-        return not text.startswith("0000")
-    wide = (exp.DType.INT, exp.DType.BIGINT, exp.DType.DOUBLE, exp.DType.FLOAT)
-    return to in wide and text.isdecimal() and text.isascii() and int(text) < _SMALL
+    kind = _KINDS.get(node.to.this)
+    return kind is not None and is_plainly(str(node.this.this), kind)
 
 
 def _whole(node: exp.Expr) -> int | None:
@@ -212,7 +223,7 @@ def _whole(node: exp.Expr) -> int | None:
                     if isinstance(node, exp.Add)
                     else left - right
                 )
-    return value if value is not None and abs(value) < _SMALL else None
+    return value if value is not None and abs(value) < SMALL else None
 
 
 def _with_samples(

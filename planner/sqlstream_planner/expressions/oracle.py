@@ -8,17 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
-from sqlstream_operators.plan.types import SqlType, spelled
+from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier, spelled
 from sqlstream_planner.diagnostics import InternalError
+
+
+class Rows(Enum):
+    """For which rows a question is computed, too."""
+
+    NONE = ""
+    NULLS = "nulls"  # as it has texts that may be no value of the type that is wanted
+    VALUES = "values"  # as it may be that DuckDB can do it for no value at all
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """Which type has `expression`, DuckDB's SQL over columns `$0`, `$1` … of the types `columns`?
-
-    `rows`: it is computed for a row of NULLs, too, as it has texts that may be no value of the type that is wanted.
 
     >>> from sqlstream_operators.plan.types import INTEGER
     >>> Question(f"{column(0)} + 1", (INTEGER,)).sql
@@ -27,7 +34,7 @@ class Question:
 
     expression: str
     columns: tuple[SqlType, ...] = ()
-    rows: bool = False
+    rows: Rows = Rows.NONE
 
     @property
     def sql(self) -> str:
@@ -35,7 +42,8 @@ class Question:
         if not self.columns:
             return f"SELECT {self.expression}"
         # Two rows: of a single one DuckDB makes constants, and leaves out what NULL leaves nothing of.
-        row = f"({', '.join(f'NULL::{spelled(t)}' for t in self.columns)})"
+        value = sample if self.rows is Rows.VALUES else (lambda _: "NULL")
+        row = f"({', '.join(f'{value(t)}::{spelled(t)}' for t in self.columns)})"
         names = ", ".join(column(i) for i in range(len(self.columns)))
         return f"SELECT {self.expression} FROM (VALUES {row}, {row}) AS t({names})"
 
@@ -127,3 +135,41 @@ def current() -> TypeOracle:
 def column(index: int) -> str:
     """How the column at `index` of a question is written."""
     return f'"${index}"'
+
+
+_SAMPLES = {
+    Kind.BOOLEAN: "TRUE",
+    Kind.VARCHAR: "''",
+    Kind.JSON: "'1'",
+    Kind.BLOB: "''",
+    Kind.DATE: "'2000-01-01'",
+    Kind.TIME: "'00:00:00'",
+    Kind.TIMESTAMP: "'2000-01-01'",
+    Kind.TIMESTAMPTZ: "'2000-01-01'",
+    Kind.INTERVAL: "'1 day'",
+    Kind.UUID: "'00000000-0000-0000-0000-000000000000'",
+    Kind.NULL: "NULL",
+}
+
+
+def sample(type_: SqlType) -> str:
+    """SQL of some value of a type, of one that has something inside if it can."""
+    match type_.kind:
+        case Kind.ARRAY:
+            assert type_.element is not None
+            return f"[{_cast_sample(type_.element)}]"
+        case Kind.MAP:
+            assert type_.key is not None
+            assert type_.value is not None
+            return f"MAP {{{_cast_sample(type_.key)}: {_cast_sample(type_.value)}}}"
+        case Kind.STRUCT:
+            inside = ", ".join(f"{quote_identifier(name)}: {_cast_sample(t)}" for name, t in type_.fields)
+            return f"{{{inside}}}"
+        case Kind.TUPLE:
+            return f"ROW({', '.join(_cast_sample(t) for _, t in type_.fields)})"
+        case kind:
+            return _SAMPLES.get(kind, "0")
+
+
+def _cast_sample(type_: SqlType) -> str:
+    return f"{sample(type_)}::{spelled(type_)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
 from sqlstream_operators.plan.spec import WindowKind
 from sqlstream_planner.logical import (
     Aggregate,
@@ -57,7 +58,8 @@ class TimedColumns(Analysis[frozenset[str] | None]):
                 return self._of_projection(node)
             case WindowFunction():
                 below = self(node.input)
-                if below is None or node.time_column not in below:
+                of_clock = node.end.window is not None and EPOCH_RELATION in node.end.window.time.sources
+                if below is None or (node.time_column not in below and not of_clock):
                     return below
                 return below | {node.start.id, node.end.id, node.time.id}
             case SetOperation() if node.is_union_all:

@@ -17,6 +17,7 @@ from sqlstream_operators.plan.answers import missing_answers
 from sqlstream_operators.plan.cut_down import cut_down, sources_of_sink
 from sqlstream_operators.plan.spec import (
     DimensionInput,
+    EpochInput,
     ExchangeInput,
     ExchangeOutput,
     PhysicalPlan,
@@ -184,8 +185,8 @@ def _comes_through(plan: PhysicalPlan, stage: Stage, relation: str, windows: Col
     if step is not None:
         return all(_comes_through(plan, stage, name, windows) for name in rows_from(step))
     read = next(i for i in stage.inputs if i.name == relation)
-    if isinstance(read, DimensionInput):
-        return True  # its rows come with those that look them up
+    if isinstance(read, DimensionInput | EpochInput):
+        return True  # it comes with the rows that read it
     return isinstance(read, ExchangeInput) and all(
         _comes_through(plan, before, output.input, windows)
         for before in plan.stages

@@ -20,7 +20,7 @@ from sqlstream.runtime.loop.adaptation import Backfill, Backfilled, adapted, bac
 from sqlstream.runtime.loop.faults import Faults, no_faults
 from sqlstream.runtime.loop.forgetting import forgotten_after, forgotten_at
 from sqlstream.runtime.loop.outputs import Outputs
-from sqlstream.runtime.loop.planning import EpochPlanner, Ready, same_input
+from sqlstream.runtime.loop.planning import EpochPlanner, same_input
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.recovery import Recovered, committed_epoch, is_fresh_fork, recover, void_manifest
@@ -143,9 +143,11 @@ class EpochLoop:
                 if not self._checked:
                     self._outputs.check(committed_epoch(self._state.last))
                     self._checked = True
-                if self._runner.make_ready():
+                plan = self._planner.plan(ready)
+                if self._runner.make_ready(self._job(plan)):
                     continue  # meanwhile more may have come
-                plan = self._written(ready)
+                self._state.sources = dict(ready.states)
+                self._begun(plan)
                 report = self._attempt(plan, planning=self._clock() - begun)
                 if report is not None and self._planner.caught_up(report):
                     self._stop.wait(self._settings.poll_s - (self._clock() - begun))
@@ -248,7 +250,7 @@ class EpochLoop:
 
     def _replay(self, plan: EpochPlan) -> None:
         """Run an epoch again that an earlier run began; noted, so that one that ends its driver is not replayed for ever."""
-        self._runner.make_ready()
+        self._runner.make_ready(self._job(plan))
         self._journal.note_replay(plan.epoch)
         try:
             self._attempt(plan, planning=0.0, replayed=True)
@@ -327,12 +329,6 @@ class EpochLoop:
         """By which names targets know sinks that are called otherwise."""
         return {name: was for name, was in self._program.known_as.items() if was != name}
 
-    def _written(self, ready: Ready) -> EpochPlan:
-        """Write the plan of the next epoch."""
-        plan = self._planner.plan(ready)
-        self._state.sources = dict(ready.states)
-        return self._begun(plan)
-
     def _begun(self, plan: EpochPlan) -> EpochPlan:
         """Write a plan, so that the epoch is under way."""
         if not self._journal.create_plan(plan):
@@ -341,12 +337,9 @@ class EpochLoop:
         self._faults("planned", plan.epoch)
         return plan
 
-    def _execute(self, plan: EpochPlan, *, planning: float, replayed: bool = False) -> EpochReport:
-        """Run a written plan to its end."""
-        timer = Timer(self._clock, {"plan": planning})
-        digest = self._kept_program()
-        previous = committed_epoch(self._state.last)
-        job = EpochJob(
+    def _job(self, plan: EpochPlan) -> EpochJob:
+        """An epoch of the program, from where the state is."""
+        return EpochJob(
             program=self._program.plan,
             plan=plan,
             states=self._state.versions,
@@ -357,6 +350,13 @@ class EpochLoop:
             states_max_parallelism=self._state.max_parallelism,
             stages_rows=self._program.stages_rows,
         )
+
+    def _execute(self, plan: EpochPlan, *, planning: float, replayed: bool = False) -> EpochReport:
+        """Run a written plan to its end."""
+        timer = Timer(self._clock, {"plan": planning})
+        digest = self._kept_program()
+        previous = committed_epoch(self._state.last)
+        job = self._job(plan)
         try:
             outcome = self._outcome(job)
             timer.lap("job")
@@ -496,7 +496,7 @@ class EpochLoop:
             origin="" if self._state.last is None else self._state.last.origin,
             moved={} if self._state.last is None else self._state.last.moved,
             tally=tally,
-            now_us=plan.now_us,
+            now_us=plan.clock_before_us if plan.leaves_sources else plan.now_us,
             new_sinks=plan.new_sinks,
             parked=self._state.parked,
             sink_names=self._sink_names(),

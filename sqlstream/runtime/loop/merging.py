@@ -31,6 +31,7 @@ from sqlstream.storage.manifest import LetterTally, Manifest, SourceState, State
 from sqlstream.storage.savepoints import Savepoint
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.cut_down import cut_down
+from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
 from sqlstream_operators.plan.spec import LateStep, OperatorStep, PhysicalPlan, SourceSpec
 from sqlstream_operators.plan.united import united
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
@@ -88,6 +89,8 @@ def put_together(origins: Sequence[Origin], scratch: CheckpointStore, source_of:
     for data in dict.fromkeys(_data(state) for part in parts for state in part.manifest.sources):
         sources += _together(data, parts, folders, source_of, notes)
     parked = _parked(parts, {_data(state) for state in sources}, folders)
+    now_us = max(part.manifest.now_us for part in parts)
+    told = [note for part in parts if part.manifest.now_us < now_us for note in _behind_the_clock(part)]
     states: list[StateVersions] = []
     seen: set[str] = set()
     last_id = 0
@@ -116,6 +119,7 @@ def put_together(origins: Sequence[Origin], scratch: CheckpointStore, source_of:
         parked=tuple(parked),
         states=tuple(states),
         last_field_id=last_id,
+        now_us=now_us,
         forgotten=forgotten,
         rows_cap=min(caps, key=lambda cap: cap.rows) if caps else None,
         tally=LetterTally(
@@ -138,8 +142,8 @@ def put_together(origins: Sequence[Origin], scratch: CheckpointStore, source_of:
         max(s.created for s in named),
         manifest,
     )
-    told = tuple(note for of_data in notes.values() for note in of_data)
-    return Origin(scratch, savepoint, tuple(origins), told, frozenset(notes))
+    told += [note for of_data in notes.values() for note in of_data]
+    return Origin(scratch, savepoint, tuple(origins), tuple(told), frozenset(notes))
 
 
 def _part(origin: Origin) -> _Part:
@@ -305,6 +309,23 @@ def _by_time(plan: PhysicalPlan, state_id: str) -> bool:
         isinstance(step, LateStep)
         or (isinstance(step, OperatorStep) and bool(step.operator.watermark_sources))
         for step in steps
+    )
+
+
+def _behind_the_clock(part: _Part) -> Iterable[str]:
+    """Leave out the states with windows over process time of a savepoint whose clock is behind another's."""
+    left = [id_ for id_ in part.states if _by_clock(part.plan, id_)]
+    part.leave(left)
+    if left:
+        was = counted(len(left), "state")
+        yield f"windows over process time were closed up to another time in `{part.name}`: {was} left out"
+
+
+def _by_clock(plan: PhysicalPlan, state_id: str) -> bool:
+    """Whether a state has windows that the epochs' clock closes, or what comes of such windows."""
+    steps = (step for stage in cut_down(plan, {state_id}).stages for step in stage.steps)
+    return any(
+        EPOCH_RELATION in step.operator.watermark_sources for step in steps if isinstance(step, OperatorStep)
     )
 
 

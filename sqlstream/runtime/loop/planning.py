@@ -23,8 +23,9 @@ from sqlstream.storage.manifest import (
     SourceState,
 )
 from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec
+from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
 from sqlstream_operators.plan.spec import WatermarkSpec
-from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
+from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks, clock_watermark
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
 
@@ -157,13 +158,18 @@ class EpochPlanner:
             parallelism=self._settings.parallelism,
             sources=planned,
             now_us=self._now_us(),
+            clock_before_us=self._clock_before_us,
             admitted=self._admission.limit,
         )
 
     def _now_us(self) -> int:
         """The wall clock, µs; where it was set back, that of the last epoch: no row is read before one that came earlier."""
-        before = 0 if self._state.last is None else self._state.last.now_us
-        return max(int(self._wall_clock() * 1e6), before)
+        return max(int(self._wall_clock() * 1e6), self._clock_before_us)
+
+    @property
+    def _clock_before_us(self) -> int:
+        """The clock of the last epoch; 0 if there is none."""
+        return 0 if self._state.last is None else self._state.last.now_us
 
     def restate(
         self,
@@ -282,10 +288,12 @@ class EpochPlanner:
     ) -> bool:
         """Whether an epoch without input would close a window that has rows."""
         before = {name: state.applied for name, state in states.items()}
+        before[EPOCH_RELATION] = clock_watermark(self._clock_before_us)
         after = {
             name: self._end(name) if name in plans and plans[name].exhausted else mark
             for name, mark in late.items()
         }
+        after[EPOCH_RELATION] = clock_watermark(self._now_us())
         return any(
             ends.closes_any(ends.least(before), ends.least(after))
             and any(not shard.is_empty for shard in self._state.versions.get(ends.state_id, ()))

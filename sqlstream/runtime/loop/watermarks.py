@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from sqlstream.storage.manifest import SourceState
 from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec, SuppressUntilCloseSpec
+from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
 from sqlstream_operators.plan.interval_join_spec import IntervalJoinSpec
 from sqlstream_operators.plan.spec import LateStep, OperatorStep, PhysicalPlan, WindowAggregateSpec
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
@@ -30,6 +31,7 @@ def source_groups(plan: PhysicalPlan) -> tuple[frozenset[str], ...]:
                 names = frozenset(step.operator.watermark_sources)
             else:
                 continue
+            names -= {EPOCH_RELATION}  # no source: the clock waits for none
             if not names:
                 continue
             meeting = [group for group in groups if group & names]

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from sqlstream.runtime.tasks.message_batches import from_batches, to_batches
 from sqlstream.runtime.tasks.task_failure import failures_told
 from sqlstream.runtime.tasks.task_program import TaskProgram, registered
-from sqlstream_planner.secrets.references import Secrets
 
 
 @functools.lru_cache(maxsize=4)
@@ -56,38 +54,3 @@ class ShardTasks:
             messages = from_batches(batches)
             program = _program(self.plan, self.epoch)
             yield from to_batches(program.run_shard(self.level, task.partitionId(), messages, registered()))
-
-
-@dataclass(frozen=True, slots=True)
-class WholeEpoch:
-    """The function for `mapInArrow` that runs all levels of a small epoch in one task.
-
-    It reads the epoch from a file, so that Spark plans it once for all epochs; passwords are not in the file. A task that
-    is left from an epoch before does what the task of this epoch does, as any second attempt of it would.
-    """
-
-    file: str
-    secrets: Secrets
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run the epoch, if a row comes in."""
-        rows = sum(batch.num_rows for batch in batches)
-        with failures_told():
-            if rows:
-                program = replace(_program(*unframed(Path(self.file).read_bytes())), secrets=self.secrets)
-                yield from to_batches(program.run_all(registered()))
-
-
-def framed(plan: bytes, epoch: bytes) -> bytes:
-    """A plan and an epoch as one file.
-
-    >>> unframed(framed(b"plan", b"epoch"))
-    (b'plan', b'epoch')
-    """
-    return len(plan).to_bytes(8, "little") + plan + epoch
-
-
-def unframed(content: bytes) -> tuple[bytes, bytes]:
-    """What `framed` put together."""
-    end = 8 + int.from_bytes(content[:8], "little")
-    return content[8:end], content[end:]

@@ -1,4 +1,8 @@
-"""Spark that starts when the first epoch runs: what has nothing to do, or can't be done, does not wait for it."""
+"""Spark that starts when an epoch needs it: what has little to do, or can't be done, does not wait for it.
+
+Where all tasks share a machine, an epoch that is not worth distributing runs in this process: the same tasks, by the same
+code, with the same files and reports, so that a replay may run either way (docs/adr/0019-small-epochs-in-the-driver.md).
+"""
 
 from __future__ import annotations
 
@@ -8,17 +12,22 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sqlstream.runtime.spark.early import EarlyJvm
 from sqlstream.runtime.spark.masters import check_master, cores, is_local
 from sqlstream.runtime.spark.session import begin
 from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome
+from sqlstream.runtime.tasks.local_runner import run_here
+from sqlstream.runtime.tasks.small import BEFORE_SPARK_ROWS, is_done_before_spark, is_small, rows_read
 
 if TYPE_CHECKING:
     from sqlstream.runtime.spark.stages import SparkJobRunner
 
 
+#: Settings that say what the processes are in which Spark's tasks run: where they are given, none runs here.
+_OF_WORKERS = ("spark.executorEnv.", "spark.pyspark.", "spark.python.")
+
+
 class SparkOnDemand:
-    """A JobRunner; see there. `on_start` is called before Spark starts, which takes seconds; `begun` may have its JVM.
+    """A JobRunner; see there. `on_start` is called before Spark starts, which takes seconds.
 
     Raises DiagnosticError (ENV002) at once if `master` is none.
     """
@@ -29,13 +38,13 @@ class SparkOnDemand:
         conf: Mapping[str, str] | None = None,
         *,
         on_start: Callable[[], None] = lambda: None,
-        begun: EarlyJvm | None = None,
     ) -> None:
         check_master(master)
         self._master = master
         self._conf = dict(conf or {})
         self._on_start = on_start
-        self._begun = begun
+        self._may_run_here = is_local(master) and not any(name.startswith(_OF_WORKERS) for name in self._conf)
+        self._rows_before_spark = BEFORE_SPARK_ROWS
         self._runner: SparkJobRunner | None = None
 
     @property
@@ -52,16 +61,25 @@ class SparkOnDemand:
         """The cores as far as they are known without starting Spark."""
         return cores(self._master, self._conf) if self._runner is None else self._runner.parallelism
 
-    def make_ready(self) -> bool:
-        """Start Spark, if it does not run. Raises DiagnosticError as `SparkJobRunner.start` does."""
-        if self._runner is not None:
+    def make_ready(self, job: EpochJob | None = None) -> bool:
+        """Start Spark, if it does not run and `job` needs it. Raises DiagnosticError as `SparkJobRunner.start` does."""
+        if self._runner is not None or (job is not None and self._runs_here(job)):
             return False
         self._started()
         return True
 
     def run(self, job: EpochJob) -> EpochOutcome:
-        """Run one epoch; see `SparkJobRunner`."""
-        return self._started().run(job)
+        """Run one epoch, here or on Spark; see `JobRunner`."""
+        if not self._runs_here(job):
+            return self._started().run(job)
+        if self._runner is None:
+            self._rows_before_spark -= rows_read(job)
+        return run_here(job)
+
+    def _runs_here(self, job: EpochJob) -> bool:
+        if not self._may_run_here:
+            return False
+        return is_small(job) or (self._runner is None and is_done_before_spark(job, self._rows_before_spark))
 
     def close(self) -> None:
         """Stop Spark, if it was started here."""
@@ -71,9 +89,8 @@ class SparkOnDemand:
     def _started(self) -> SparkJobRunner:
         if self._runner is None:
             self._on_start()
-            begun = self._begun.take() if self._begun is not None else None
-            if begun is None and is_local(self._master):
-                begun = begin(self._master, self._conf)  # Java starts while PySpark is imported
+            # Java starts while PySpark is imported.
+            begun = begin(self._master, self._conf) if is_local(self._master) else None
             from sqlstream.runtime.spark.stages import SparkJobRunner
 
             with _own_signals():

@@ -25,7 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType
 
 from sqlstream.runtime.spark.jvm import Jvm
-from sqlstream.runtime.spark.map_tasks import ShardTasks, SourceTasks, WholeEpoch, framed
+from sqlstream.runtime.spark.map_tasks import ShardTasks, SourceTasks
 from sqlstream.runtime.spark.masters import is_local
 from sqlstream.runtime.spark.session import JOB_CONF, PACKAGES, start_session
 from sqlstream.runtime.tasks.failures import EpochTooLargeError, error_of, machine_refuses
@@ -34,11 +34,9 @@ from sqlstream.runtime.tasks.message_batches import ROW, from_batches
 from sqlstream.runtime.tasks.outcome import outcome_of
 from sqlstream.runtime.tasks.task_failure import failure_in
 from sqlstream.runtime.tasks.task_program import TaskProgram
-from sqlstream.storage.run_folder import RunFolder
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.task.report import reports_among
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, SqlstreamError
-from sqlstream_planner.secrets.references import Secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,37 +48,6 @@ _TYPES: Mapping[pa.DataType, DataType] = {
 }
 #: `message_batches.ROW` for Spark; as an object, because Spark parses text anew for every stage.
 _ROW = StructType([StructField(field.name, _TYPES[field.type]) for field in ROW])
-
-
-#: Epochs of at most so many rows (`execution.single-task-rows`) …
-SINGLE_TASK_ROWS = 1000
-#: … or, of a source that does not count them, bytes a row; over this many splits, shards and rows of state.
-_ROW_BYTES = 256
-_SINGLE_TASK_SPLITS = 4
-_SINGLE_TASK_SHARDS = 4
-_SINGLE_TASK_STATE_ROWS = 1_000_000
-
-
-def is_small(job: EpochJob) -> bool:
-    """Whether an epoch takes longer to distribute than to run: an exchange alone costs about 50 ms.
-
-    With much state, or without rows, it may be that windows close which deserve a task a shard.
-    """
-    most = job.program.options.single_task_rows
-    most = SINGLE_TASK_ROWS if most is None else most
-    splits = [split for source in job.plan.sources for split in source.splits]
-    rows = sum(s.rows if s.rows is not None else _about_rows(s.bytes, most) for s in splits)
-    state = sum(version.rows for versions in job.states.values() for version in versions)
-    return (
-        0 < len(splits) <= _SINGLE_TASK_SPLITS
-        and 0 < rows <= most
-        and job.plan.parallelism <= _SINGLE_TASK_SHARDS
-        and state <= _SINGLE_TASK_STATE_ROWS
-    )
-
-
-def _about_rows(size: int | None, most: int) -> int:
-    return most + 1 if size is None else -(-size // _ROW_BYTES)
 
 
 #: Signs in the text of a failed job that memory ran out, and what to say of it. A worker process that is killed leaves no
@@ -116,9 +83,6 @@ class SparkJobRunner:
         self._owned = owned
         self._ranges: dict[int, DataFrame] = {}
         self._plan: tuple[PhysicalPlan, bytes] | None = None
-        self._single: tuple[Secrets, DataFrame] | None = None
-        self._scratch: RunFolder | None = None
-        self._one_machine = is_local(spark.conf.get("spark.master") or "")
         for name, value in JOB_CONF.items():
             self._spark.conf.set(name, value)
 
@@ -145,7 +109,7 @@ class SparkJobRunner:
         """The same: Spark runs."""
         return self._parallelism
 
-    def make_ready(self) -> bool:
+    def make_ready(self, job: EpochJob | None = None) -> bool:
         """Spark runs."""
         return False
 
@@ -154,10 +118,8 @@ class SparkJobRunner:
         program = TaskProgram.of(job)
         if self._plan is None or self._plan[0] is not program.plan:
             self._plan = program.plan, program.plan_bytes()
-        whole = self._one_machine and is_small(job)
-        rows = self._whole(program, self._plan[1]) if whole else self._staged(program, self._plan[1])
         try:
-            collected = rows.toArrow()
+            collected = self._staged(program, self._plan[1]).toArrow()
         except PySparkException as error:
             raise told(str(error), job.plan.epoch) from None
         except (Py4JError, ConnectionError) as error:
@@ -177,19 +139,6 @@ class SparkJobRunner:
                 )
         return rows
 
-    def _whole(self, program: TaskProgram, plan: bytes) -> DataFrame:
-        """One task without an exchange, so that Spark can run what it planned for the first such epoch again."""
-        if self._scratch is None:
-            self._scratch = RunFolder("epoch-")
-        file = self._scratch.path / "epoch"
-        new = file.with_suffix(".new")
-        new.write_bytes(framed(plan, program.epoch_bytes(secrets=False)))
-        new.replace(file)
-        if self._single is None or self._single[0] != program.secrets:
-            task = WholeEpoch(str(file), program.secrets)
-            self._single = program.secrets, self._tasks(1).mapInArrow(task, _ROW)
-        return self._single[1]
-
     def _tasks(self, number: int) -> DataFrame:
         if number not in self._ranges:
             self._ranges[number] = self._spark.range(0, number, 1, number)
@@ -207,8 +156,6 @@ class SparkJobRunner:
         if self._owned:
             with contextlib.suppress(Py4JError, OSError):  # its JVM may be gone, which is told already
                 self._owner.stop()
-        if self._scratch is not None:
-            self._scratch.close()
 
 
 def told(text: str, epoch: int, *, lost: bool = False) -> SqlstreamError:

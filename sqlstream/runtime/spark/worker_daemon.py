@@ -3,9 +3,6 @@
 Set as `spark.python.daemon.module` where every task runs on this machine. A worker imports for half a second, and Spark
 closes workers that were idle for a minute, so without this the first epoch and every epoch after a pause pay it in each
 worker. None of the imports may leave a thread running, or it would be missing in the child: a test counts them.
-
-Arrow asks for pandas as soon as it sees a numpy array, which would take as long as all the rest. No task of ours has to do
-with pandas, so Arrow is told that there is none.
 """
 
 from __future__ import annotations
@@ -14,36 +11,14 @@ import gc
 import os
 import signal
 import socket
-import sys
 
 # Read when the libraries are loaded: no thread for jemalloc (Arrow's own copy) and none for OpenBLAS (numpy).
 os.environ["JE_ARROW_MALLOC_CONF"] = "background_thread:false"
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
-import numpy as np
-import pyarrow as pa
+from sqlstream.runtime.tasks.no_pandas import tell_arrow
 
-
-class _NoPandas:
-    """A finder of modules that says that pandas is not installed."""
-
-    def find_spec(self, name: str, *_: object) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError(name)
-
-
-def _tell_arrow() -> None:
-    """Arrow looks for pandas twice: at the first array of numpy's, and at the first list."""
-    finder = _NoPandas()
-    sys.meta_path.insert(0, finder)
-    try:
-        pa.array(np.zeros(1))
-        pa.array(["a"])
-    finally:
-        sys.meta_path.remove(finder)
-
-
-_tell_arrow()  # before modules of ours make arrays
+tell_arrow()
 
 import pyspark.daemon  # noqa: E402
 import pyspark.worker  # noqa: E402

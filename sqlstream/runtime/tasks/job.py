@@ -69,8 +69,11 @@ class EpochOutcome:
 class JobRunner(Protocol):
     """Runs epochs. The same job gives the same outcome, however often and wherever it runs."""
 
-    def make_ready(self) -> bool:
-        """Start what runs epochs, which may take seconds; False if it ran already. Raises DiagnosticError."""
+    def make_ready(self, job: EpochJob | None = None) -> bool:
+        """Start what runs `job` (None: what runs any), which may take seconds; False if it ran already.
+
+        Raises DiagnosticError.
+        """
         ...
 
     def run(self, job: EpochJob) -> EpochOutcome:

@@ -1,7 +1,6 @@
 """Runs epochs in this process, one task after the other: the same task programs as on Spark, without Spark.
 
-For property tests, which need thousands of epochs; and it shows that nothing in a task depends on Spark.
-Every message passes through the rows that Spark would move, cut into parts.
+For epochs that are not worth distributing (`small`), and for property tests, which need thousands of epochs.
 """
 
 from __future__ import annotations
@@ -21,8 +20,26 @@ from sqlstream_planner.diagnostics import SqlstreamError
 Shuffle = Callable[[list[Message]], list[Message]]
 
 
+def run_here(
+    job: EpochJob,
+    connectors: Connectors | None = None,
+    moved: Callable[[list[Message]], list[Message]] = list,
+) -> EpochOutcome:
+    """Run an epoch's tasks in order; see `JobRunner`. `moved` is what an exchange does to the messages of a level."""
+    program = TaskProgram.of(job)
+    try:
+        messages = program.run_all(connectors or registered(), moved)
+    except SqlstreamError:
+        raise
+    except Exception as error:
+        raise error_of(describe(error), job.plan.epoch) from error
+    return outcome_of(job, list(reports_among(messages)))
+
+
 class InProcessRunner:
-    """Runs an epoch's tasks in order. `shuffle` may reorder the messages of each exchange, as Spark does."""
+    """Runs every epoch in this process. Each message passes through the rows that Spark would move, cut into parts;
+    `shuffle` may reorder the messages of each exchange, as Spark does.
+    """
 
     def __init__(
         self, parallelism: int = 2, connectors: Connectors | None = None, shuffle: Shuffle | None = None
@@ -41,21 +58,13 @@ class InProcessRunner:
         """The same."""
         return self._parallelism
 
-    def make_ready(self) -> bool:
+    def make_ready(self, job: EpochJob | None = None) -> bool:
         """It runs."""
         return False
 
     def run(self, job: EpochJob) -> EpochOutcome:
         """Run one epoch; see `JobRunner`."""
-        connectors = self._connectors or registered()
-        program = TaskProgram.of(job)
-        try:
-            messages = program.run_all(connectors, self._moved)
-        except SqlstreamError:
-            raise
-        except Exception as error:
-            raise error_of(describe(error), job.plan.epoch) from error
-        return outcome_of(job, list(reports_among(messages)))
+        return run_here(job, self._connectors, self._moved)
 
     def close(self) -> None:
         """Nothing is held."""

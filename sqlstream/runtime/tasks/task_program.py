@@ -15,6 +15,7 @@ from sqlstream.connectors.api import ConnectorContext, Split
 from sqlstream.runtime.tasks.job import EpochJob
 from sqlstream_operators.codec.exchange import Message
 from sqlstream_operators.plan import plan_json
+from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.task.io import SinkWriter, SplitReader
@@ -85,7 +86,8 @@ class TaskProgram:
             epoch=job.plan.epoch,
             shards=job.plan.parallelism,
             max_parallelism=job.program.options.max_parallelism,
-            watermarks={source.name: source.watermarks for source in job.plan.sources},
+            watermarks={source.name: source.watermarks for source in job.plan.sources}
+            | {EPOCH_RELATION: job.plan.clock_watermarks},
             state=job.states,
             checkpoint=job.store_uri,
             local_dir=job.local_dir,

@@ -203,7 +203,7 @@ def test_a_runner_whose_jvm_is_gone_is_closed_without_another_error() -> None:
             raise ConnectionRefusedError
 
     runner = object.__new__(SparkJobRunner)
-    runner._owner, runner._owned, runner._scratch = Session(), True, None
+    runner._owner, runner._owned = Session(), True
     runner.close()
 
 

@@ -24,13 +24,16 @@ from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream_planner.diagnostics import DiagnosticError
 
 NOWHERE = "spark://localhost:1"
+DISTRIBUTED = "SET 'execution.single-task-rows' = '0';\n"
 
 
-def pipeline(folder: Path, *, watched: bool = False, sink: str = "'connector' = 'blackhole'") -> Path:
+def pipeline(
+    folder: Path, *, watched: bool = False, sink: str = "'connector' = 'blackhole'", settings: str = ""
+) -> Path:
     interval = ", 'source.monitor-interval' = '10 ms'" if watched else ""
     (folder / "in").mkdir(exist_ok=True)
     (folder / "p.sql").write_text(
-        f"CREATE TABLE t (a INT) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json'{interval});\n"
+        f"{settings}CREATE TABLE t (a INT) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json'{interval});\n"
         f"CREATE TABLE o WITH ({sink}) AS SELECT a FROM t;"
     )
     return folder / "p.sql"
@@ -58,7 +61,7 @@ def test_nothing_new_starts_no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_run_that_watches_starts_spark_when_there_is_something(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = pipeline(tmp_path, watched=True)
+    file = pipeline(tmp_path, watched=True, settings=DISTRIBUTED)
     said: list[str] = []
     stop = StopFlag()
     waits = itertools.count()
@@ -70,9 +73,6 @@ def test_a_run_that_watches_starts_spark_when_there_is_something(
             os.utime(tmp_path / "in/1.json", (1, 1))  # long complete
         assert time.monotonic() - since < 60
         time.sleep(0.02)
-
-    class Started(Exception):  # noqa: N818
-        pass
 
     def started(runner: on_demand.SparkOnDemand) -> None:
         runner._on_start()
@@ -87,13 +87,58 @@ def test_a_run_that_watches_starts_spark_when_there_is_something(
     assert not list((tmp_path / "state/epochs").glob("*")), "no epoch is begun that could not run"
 
 
+class Started(Exception):  # noqa: N818
+    """Spark was needed."""
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark is no more than the news that it was needed."""
+
+    def started(_: object) -> None:
+        raise Started
+
+    monkeypatch.setattr(on_demand.SparkOnDemand, "_started", started)
+
+
+@pytest.mark.usefixtures("counted")
+def test_what_is_done_before_spark_would_be_there_needs_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_demand, "BEFORE_SPARK_ROWS", 10)
+    file = pipeline(tmp_path, sink="'connector' = 'filesystem', 'path' = 'out', 'format' = 'json'")
+    given: dict[str, object] = {"master": "local[2]", "max_rows_per_epoch": 100, "parallelism": 5}
+
+    def more(name: str) -> None:
+        (tmp_path / "in" / name).write_text('{"a": 1}\n' * 100)
+        os.utime(tmp_path / "in" / name, (1, 1))
+
+    more("1.json")
+    more("2.json")
+    done = run(file, **given)
+    assert (done.outcome, done.epochs, done.rows_written) == ("exhausted", 2, {"o": 200})
+    for number in range(3, 6):
+        more(f"{number}.json")
+    # Files of 900 bytes count as 4 rows, and with five shards no epoch is small; what was committed stays.
+    with pytest.raises(Started):
+        run(file, **given)
+    assert run(file, **{**given, "runner": InProcessRunner(2)}).rows_read == {"t": 100}
+    more("6.json")
+    for other in ({"conf": {"spark.executorEnv.A": "b"}}, {"master": "spark://a:7077"}):
+        with pytest.raises(Started):
+            run(file, **{**given, **other})
+    pipeline(tmp_path, settings=DISTRIBUTED)
+    with pytest.raises(Started):
+        run(file, **given)
+
+
 def test_what_needs_no_spark_is_told_before_it_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(on_demand.SparkOnDemand, "_started", no_spark)
     gone = "'connector' = 'postgres', 'url' = 'postgresql://me@127.0.0.1:1/db?connect_timeout=1'"
     monkeypatch.setattr("sqlstream.connectors.exactly_once.sink.PAUSE_S", 0.0)
-    file = pipeline(tmp_path, sink=gone)
+    file = pipeline(tmp_path, sink=gone, settings=DISTRIBUTED)
     (tmp_path / "in/1.json").write_text('{"a": 1}\n')
     with pytest.raises(DiagnosticError) as caught:
         run(file)
@@ -103,7 +148,7 @@ def test_what_needs_no_spark_is_told_before_it_starts(
 def test_a_table_with_other_columns_is_told_before_spark_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = pipeline(tmp_path, sink="'connector' = 'duckdb', 'path' = 'x.db'")
+    file = pipeline(tmp_path, sink="'connector' = 'duckdb', 'path' = 'x.db'", settings=DISTRIBUTED)
     (tmp_path / "in/1.json").write_text('{"a": 1}\n')
     with duckdb.connect(str(tmp_path / "x.db")) as connection:
         connection.execute("CREATE TABLE o (a VARCHAR)")

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,21 +18,16 @@ import pytest
 from sqlstream.planning import plan_file
 from sqlstream.runtime.api import run_pipeline
 from sqlstream.runtime.loop.progress import RunResult
-from sqlstream.runtime.spark.stages import _ROW, SparkJobRunner, is_small, zipped_packages
+from sqlstream.runtime.spark.stages import _ROW, SparkJobRunner, zipped_packages
 from sqlstream.runtime.tasks import message_batches
-from sqlstream.runtime.tasks.job import EpochJob, JobRunner
-from sqlstream.runtime.tasks.local_runner import InProcessRunner
+from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome, JobRunner
+from sqlstream.runtime.tasks.local_runner import InProcessRunner, run_here
 from sqlstream.runtime.tasks.message_batches import from_batches, to_batches
-from sqlstream.runtime.tasks.task_program import TaskProgram
-from sqlstream.storage.manifest import EpochPlan, PlannedSource, PlannedSplit
 from sqlstream_operators.codec.exchange import Message
-from sqlstream_operators.plan.watermarks import WATERMARK_MIN, Watermarks
-from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import DiagnosticError
-from tests.storage.test_manifest import RUN
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    pass
 
 #: What is tested here is several tasks, unless a test says otherwise.
 TASKS = "SET 'execution.single-task-rows' = '0';"
@@ -110,50 +104,20 @@ def test_spark_gives_what_the_process_gives(tmp_path: Path, spark_runner: SparkJ
 
 
 @pytest.mark.spark
-def test_small_epochs_are_one_task(
-    tmp_path: Path, spark_runner: SparkJobRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    alone: list[int] = []
-    whole_epoch = SparkJobRunner._whole
+def test_epochs_here_and_on_spark_go_on_from_each_other(tmp_path: Path, spark_runner: SparkJobRunner) -> None:
+    where: list[str] = []
 
-    def counted(runner: SparkJobRunner, program: TaskProgram, plan: bytes) -> DataFrame:
-        alone.append(program.context.epoch)
-        return whole_epoch(runner, program, plan)
+    class Turns(InProcessRunner):
+        def run(self, job: EpochJob) -> EpochOutcome:
+            on_spark = bool(job.plan.epoch % 2)
+            where.append("spark" if on_spark else "here")
+            return spark_runner.run(job) if on_spark else run_here(job)
 
-    monkeypatch.setattr(SparkJobRunner, "_whole", counted)
-    whole = Counter[str]()
-    for limit, folder in (("1000", "one"), ("0", "several"), ("5", "fewer")):
-        alone.clear()
-        write_bids(tmp_path / folder)
-        run(tmp_path / folder, spark_runner, SQL.replace("= '0'", f"= '{limit}'"))
-        whole = whole or visible(tmp_path / folder)["per_bidder"]
-        assert visible(tmp_path / folder)["per_bidder"] == whole
-        assert bool(alone) == (limit == "1000")
-    assert whole
-
-
-def test_what_a_small_epoch_is() -> None:
-    def job(*splits: PlannedSplit, shards: int = 2, rows: int = 0, most: int | None = None) -> EpochJob:
-        plan = plan_file(SQL, file="p.sql").physical
-        plan = replace(plan, options=replace(plan.options, single_task_rows=most))
-        marks = Watermarks(WATERMARK_MIN, 3, 3)
-        source = PlannedSource("bid", "filesystem", {}, {}, splits, False, marks)
-        epoch = EpochPlan(1, None, "l", RUN, "f", shards, (source,))
-        version = replace(ShardVersion.empty(), rows=rows)
-        return EpochJob(plan, epoch, {"s": (version,)}, "/tmp/s", "/tmp/l", "/tmp/b")
-
-    row = PlannedSplit({}, 1, 80)
-    assert is_small(job(row))
-    assert is_small(job(PlannedSplit({}, 1000, None)))
-    assert is_small(job(PlannedSplit({}, None, 256_000)))
-    assert not is_small(job())
-    assert not is_small(job(PlannedSplit({}, 1001, None)))
-    assert not is_small(job(PlannedSplit({}, None, 256_001)))
-    assert not is_small(job(PlannedSplit({}, None, None)))
-    assert not is_small(job(row, row, row, row, row))
-    assert not is_small(job(row, shards=5))
-    assert not is_small(job(row, rows=1_000_001))
-    assert not is_small(job(row, most=0))
+    for name, runner in (("turns", Turns()), ("process", InProcessRunner(2))):
+        write_bids(tmp_path / name, files=5)
+        run(tmp_path / name, runner)
+    assert where[:5] == ["spark", "here", "spark", "here", "spark"]
+    assert visible(tmp_path / "turns") == visible(tmp_path / "process")
 
 
 @pytest.mark.spark

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import Kind, SqlType
-from sqlstream_planner.expressions.casts import TypedExpr, can_cast_explicitly
+from sqlstream_planner.expressions.casts import TypedExpr, can_cast
 from sqlstream_planner.expressions.functions.catalogue import Function
 from sqlstream_planner.sql.dialect import OwnSql
 
@@ -34,7 +34,7 @@ def suggest_cast(
                 target = SqlType(Kind(overload.parameter(index)))
             except ValueError:
                 continue
-            if target.kind is value.type.kind or not can_cast_explicitly(value.type, target):
+            if target.kind is value.type.kind or not can_cast(value.type, target):
                 continue
             casted = [TypedExpr(target) if i == index else t for i, t in enumerate(typed)]
             if fits(casted):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from sqlglot import exp
 from sqlglot.errors import UnsupportedError
 
 from sqlstream_operators.plan.types import UNKNOWN, Kind, SqlType, quote_identifier, quote_literal
-from sqlstream_planner.expressions.casts import TypedExpr
+from sqlstream_planner.expressions.casts import TypedExpr, stand_in
 from sqlstream_planner.expressions.functions.as_written import without_marks
 from sqlstream_planner.expressions.functions.catalogue import Function, FunctionKind
 from sqlstream_planner.expressions.infer.inference import Inference
-from sqlstream_planner.expressions.oracle import Question, Refused, column, current
+from sqlstream_planner.expressions.oracle import Question, Refused, Rows, column, current
 from sqlstream_planner.sql.dialect import duckdb_sql
 
 #: A constant of more nodes is an argument of its type; nothing that DuckDB must know before a row is so long.
@@ -28,30 +29,40 @@ def asked(
     nodes: Sequence[exp.Expr],
     *,
     texts: bool = True,
+    names: Sequence[str | None] = (),
 ) -> SqlType | Refused:
     """The type of a call as DuckDB says; UNKNOWN if it can't be asked, as an argument's type is not known.
 
-    Without `texts` they are columns, whatever they say.
+    Without `texts` they are columns, whatever they say. `names` are those of arguments that have one.
     """
-    question = _Question(inference, texts)
+    is_operator = not function.name[:1].isalpha()
+    texts = texts and not (is_operator and all(t.type.kind is Kind.VARCHAR for t in typed))
+    question = _Question(inference, texts, is_operator=is_operator)
     arguments = [question.argument(t, n) for t, n in zip(typed, nodes, strict=True)]
     if None in arguments:
         return UNKNOWN
     name = function.name
     called = name if name.isidentifier() else quote_identifier(name)
     over = " OVER (ORDER BY 1)" if function.kind is FunctionKind.WINDOW else ""
-    text = f"{called}({', '.join(a for a in arguments if a is not None)}){over}"
-    return current().type_of(Question(text, tuple(question.columns), question.has_text))
+    given = zip_longest(arguments, names)
+    written = (f"{quote_identifier(n)} := {a}" if n is not None else str(a) for a, n in given)
+    text = f"{called}({', '.join(written)}){over}"
+    rows = Rows.NULLS if question.has_text else Rows.NONE
+    return current().type_of(Question(text, tuple(question.columns), rows))
 
 
 class _Question:
-    """Collects the columns that the arguments of one call become."""
+    """Collects the columns that the arguments of one call become.
 
-    def __init__(self, inference: Inference, texts: bool) -> None:
+    To operators it means nothing which of several values of one type a constant is, so one question is asked for all.
+    """
+
+    def __init__(self, inference: Inference, texts: bool, *, is_operator: bool) -> None:
         self.columns: list[SqlType] = []
         self.has_text = False
         self._inference = inference
         self._texts = texts
+        self._is_operator = is_operator
 
     def argument(self, typed: TypedExpr, node: exp.Expr) -> str | None:
         """The SQL of an argument, None if there is nothing to say of it."""
@@ -62,11 +73,17 @@ class _Question:
             self.has_text = True
             return quote_literal(typed.literal)
         if isinstance(typed.literal, int):
-            return str(typed.literal)
+            return str(stand_in(typed.literal) if self._is_operator else typed.literal)
         if isinstance(plain, exp.Null):
             return "NULL"
         if isinstance(plain, exp.Lambda):
             return self._inlined(plain)
+        if (
+            self._is_operator
+            and isinstance(plain, exp.Cast | exp.Interval | exp.Literal)
+            and typed.type.is_known
+        ):
+            return self._column(typed.type)
         if _is_small_constant(plain):
             return _sql(plain)
         if not typed.type.is_known:

@@ -8,11 +8,11 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import BOOLEAN, ROWS, Kind
 from sqlstream_planner.expressions import problems
-from sqlstream_planner.expressions.casts import TypedExpr, can_cast_explicitly, common_type
+from sqlstream_planner.expressions.casts import TypedExpr, can_cast, common_type, fails
 from sqlstream_planner.expressions.functions.suggestions import sql_text
 from sqlstream_planner.expressions.infer.inference import Handler, Inference
 from sqlstream_planner.expressions.infer.resolution import joined
-from sqlstream_planner.expressions.infer.texts import instead_of, never
+from sqlstream_planner.expressions.plain_values import instead_of
 from sqlstream_planner.expressions.problems import TypeProblem
 
 
@@ -28,7 +28,7 @@ def check_comparable(node: exp.Expr, sides: Sequence[TypedExpr], nodes: Sequence
     common = common_type(sides)
     if common is not None:
         for side, written in zip(sides, nodes, strict=True):
-            if isinstance(side.literal, str) and never(side.literal, common):
+            if isinstance(side.literal, str) and fails(side.literal, common):
                 raise TypeProblem(
                     written,
                     problems.INCOMPATIBLE_TYPES,
@@ -43,7 +43,7 @@ def check_comparable(node: exp.Expr, sides: Sequence[TypedExpr], nodes: Sequence
     other = sides[index]
     help_ = None
     for value, written, target in ((first, nodes[0], other), (other, nodes[index], first)):
-        if value.type.kind is Kind.VARCHAR and can_cast_explicitly(value.type, target.type):
+        if value.type.kind is Kind.VARCHAR and can_cast(value.type, target.type):
             help_ = f"CAST({sql_text(written)} AS {target.type}), or TRY_CAST to get NULL where it is none"
             break
         if target.type.kind is Kind.VARCHAR:

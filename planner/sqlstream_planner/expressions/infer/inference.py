@@ -11,9 +11,8 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import BOOLEAN, UNKNOWN, Kind, SqlType
 from sqlstream_planner.expressions import problems
-from sqlstream_planner.expressions.casts import TypedExpr, can_cast_explicitly
+from sqlstream_planner.expressions.casts import TypedExpr, can_cast, fails
 from sqlstream_planner.expressions.functions.calls import WrittenCall, written_call
-from sqlstream_planner.expressions.infer.texts import never
 from sqlstream_planner.expressions.problems import TypeProblem
 
 Scope: TypeAlias = Mapping[str, tuple[SqlType, bool]]
@@ -55,7 +54,7 @@ class Inference:
     def condition(self, node: exp.Expr, what: str) -> TypedExpr:
         """Type a condition; a problem if it can't be a boolean."""
         typed = self.type_of(node)
-        if isinstance(typed.literal, str) and never(typed.literal, BOOLEAN):
+        if isinstance(typed.literal, str) and fails(typed.literal, BOOLEAN):
             self.report(
                 TypeProblem(node, problems.NOT_BOOLEAN, f"{what} needs a BOOLEAN, this is '{typed.literal}'")
             )
@@ -69,7 +68,7 @@ class Inference:
                     help="compare it with something, or write CAST(… AS BOOLEAN); TRY_CAST gives NULL where it is none",
                 )
             )
-        elif not can_cast_explicitly(typed.type, BOOLEAN):
+        elif not can_cast(typed.type, BOOLEAN):
             self.report(
                 TypeProblem(
                     node,

@@ -6,24 +6,16 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.types import BLOB, BOOLEAN, DOUBLE, INTERVAL, NULL, VARCHAR, decimal
+from sqlstream_operators.plan.types import BLOB, BOOLEAN, INTERVAL, NULL, VARCHAR
 from sqlstream_planner.expressions.casts import TypedExpr, literal_type
 from sqlstream_planner.expressions.infer.inference import Handler, Inference
-
-_DIGITS = 38
 
 
 def _literal(inference: Inference, node: exp.Expr) -> TypedExpr:
     text = str(node.this)
     if node.args.get("is_string"):
         return TypedExpr(VARCHAR, False, text)
-    if text.isdigit():
-        return TypedExpr(literal_type(int(text)), False, int(text))
-    if "e" in text.lower():
-        return TypedExpr(DOUBLE, False)
-    whole, _, fraction = text.partition(".")
-    digits = len(whole) + len(fraction)
-    return TypedExpr(decimal(digits, len(fraction)) if digits <= _DIGITS else DOUBLE, False)
+    return TypedExpr(literal_type(text), False, int(text) if text.isdecimal() else None)
 
 
 def _null(inference: Inference, _: exp.Expr) -> TypedExpr:

@@ -7,10 +7,7 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import (
-    BIGINT,
-    JSON,
     UNKNOWN,
-    VARCHAR,
     Kind,
     SqlType,
     array,
@@ -18,11 +15,10 @@ from sqlstream_operators.plan.types import (
     struct,
 )
 from sqlstream_planner.expressions import problems
-from sqlstream_planner.expressions.casts import TypedExpr, common_type
+from sqlstream_planner.expressions.casts import TypedExpr
 from sqlstream_planner.expressions.infer.columns import field_type
 from sqlstream_planner.expressions.infer.inference import Handler, Inference
 from sqlstream_planner.expressions.infer.resolution import joined, known_function, resolved
-from sqlstream_planner.expressions.infer.texts import never
 from sqlstream_planner.expressions.problems import TypeProblem
 
 STRUCT_CALLS = frozenset({"struct_pack", "struct_insert", "struct_update"})
@@ -33,7 +29,7 @@ def _array(inference: Inference, node: exp.Expr) -> TypedExpr:
     if len(items) == 1 and isinstance(items[0], exp.Comprehension):
         return inference.type_of(items[0])
     types = [inference.type_of(item) for item in items]
-    return TypedExpr(array(joined(node, types, "the list", keep_literals=True)), False)
+    return TypedExpr(array(joined(node, types, "the list", as_list=True)), False)
 
 
 def _struct(inference: Inference, node: exp.Expr) -> TypedExpr:
@@ -45,7 +41,8 @@ def _to_map(inference: Inference, node: exp.Expr) -> TypedExpr:
     pairs = node.this.expressions if isinstance(node.this, exp.Struct) else []
     keys = [_key(inference, p.this) for p in pairs]
     values = [inference.type_of(p.expression) for p in pairs]
-    return TypedExpr(map_of(joined(node, keys, "the keys"), joined(node, values, "the values")), False)
+    key = joined(node, keys, "the keys", as_list=True)
+    return TypedExpr(map_of(key, joined(node, values, "the values", as_list=True)), False)
 
 
 def _key(inference: Inference, node: exp.Expr) -> TypedExpr:
@@ -56,31 +53,10 @@ def _bracket(inference: Inference, node: exp.Expr) -> TypedExpr:
     typed = inference.type_of(node.this)
     (index,) = node.expressions[:1] or [None]
     if isinstance(index, exp.Slice):
-        for bound in (index.this, index.expression, index.args.get("step")):
-            if bound is not None:
-                inference.type_of(bound)
-        if index.args.get("step") is not None and typed.type.kind in (Kind.VARCHAR, Kind.BLOB, Kind.JSON):
-            raise TypeProblem(
-                node, problems.WRONG_ARGUMENTS, f"only lists can be sliced with a step, this is {typed.type}"
-            )
-        if typed.type.kind is Kind.JSON:
-            return TypedExpr(VARCHAR)
-        if typed.type.kind in (Kind.ARRAY, Kind.VARCHAR, Kind.BLOB, Kind.UNKNOWN, Kind.NULL):
-            return TypedExpr(typed.type)
-        raise TypeProblem(node, problems.WRONG_ARGUMENTS, f"{typed.type} can't be sliced")
-    at = inference.type_of(index) if index is not None else TypedExpr(UNKNOWN)
-    if typed.type.kind is Kind.JSON:
-        return TypedExpr(JSON)
-    if typed.type.kind is Kind.MAP:
-        assert typed.type.key is not None
-        assert typed.type.value is not None
-        if common_type([typed.type.key, at]) is None:
-            raise TypeProblem(
-                node,
-                problems.INCOMPATIBLE_TYPES,
-                f"the keys are {typed.type.key}, {at.type} can't be looked up among them",
-            )
-        return TypedExpr(typed.type.value)
+        return _slice(inference, node, typed, index)
+    if index is None:
+        return TypedExpr(UNKNOWN)
+    at = inference.type_of(index)
     if typed.type.kind is Kind.STRUCT:
         if isinstance(at.literal, str):
             return field_type(node, typed, at.literal)
@@ -91,27 +67,29 @@ def _bracket(inference: Inference, node: exp.Expr) -> TypedExpr:
         count = len(typed.type.fields)
         message = f"a field of {typed.type} is chosen by a literal number, 1 to {count}"
         raise TypeProblem(node, problems.UNKNOWN_FIELD, message)
-    if isinstance(at.literal, str) and typed.type.kind is Kind.ARRAY and never(at.literal, BIGINT):
-        raise TypeProblem(
-            node,
-            problems.WRONG_ARGUMENTS,
-            f"'{at.literal}' is no position in {typed.type}",
-            help="positions count from 1",
-        )
-    return TypedExpr(
-        resolved(
-            inference,
-            node,
-            known_function("array_extract"),
-            [typed, at],
-            [node.this, index if index is not None else node],
-        ).type
-    )
+    function = known_function(_ELEMENT.get(typed.type.kind, "array_extract"))
+    return TypedExpr(resolved(inference, node, function, [typed, at], [node.this, index]).type)
+
+
+#: What brackets around one position are, for what is no list.
+_ELEMENT = {Kind.JSON: "json_extract", Kind.MAP: "map_extract_value"}
+
+
+def _slice(inference: Inference, node: exp.Expr, typed: TypedExpr, bounds: exp.Slice) -> TypedExpr:
+    first = exp.Literal.number(1)
+    nodes = [node.this, bounds.this or first, bounds.expression or first]
+    if bounds.args.get("step") is not None:
+        nodes.append(bounds.args["step"])
+    types = [typed, *(inference.type_of(n) for n in nodes[1:])]
+    return TypedExpr(resolved(inference, node, known_function("array_slice"), types, nodes).type)
 
 
 def _json_extract(inference: Inference, node: exp.Expr) -> TypedExpr:
-    inference.type_of(node.this)
-    return TypedExpr(VARCHAR if isinstance(node, exp.JSONExtractScalar) else JSON)
+    name = "json_extract_string" if isinstance(node, exp.JSONExtractScalar) else "json_extract"
+    nodes = [node.this, node.expression]
+    return TypedExpr(
+        resolved(inference, node, known_function(name), [inference.type_of(n) for n in nodes], nodes).type
+    )
 
 
 def struct_call(inference: Inference, node: exp.Expr, name: str, arguments: Sequence[exp.Expr]) -> TypedExpr:
@@ -136,16 +114,12 @@ def struct_call(inference: Inference, node: exp.Expr, name: str, arguments: Sequ
             raise TypeProblem(
                 argument, problems.WRONG_ARGUMENTS, f"a field of {name} needs a name: {name}(s, a := …)"
             )
-    given = [(n, inference.type_of(v).type) for n, v in _named(arguments[1:])]
-    if base.type.kind is not Kind.STRUCT:
-        return TypedExpr(UNKNOWN)
-    if name == "struct_insert":
-        return TypedExpr(_struct_type(node, [*base.type.fields, *given]), base.nullable)
-    _unique(node, given)
-    updated = dict(base.type.fields)
-    for field_name, type_ in given:
-        updated[next((n for n in updated if n.lower() == field_name.lower()), field_name)] = type_
-    return TypedExpr(_struct_type(node, list(updated.items())), base.nullable)
+    given = _named(arguments[1:])
+    _unique(node, [n for n, _ in given])
+    typed = [base, *(inference.type_of(v) for _, v in given)]
+    nodes, names = [arguments[0], *(v for _, v in given)], [None, *(n for n, _ in given)]
+    found = resolved(inference, node, known_function(name), typed, nodes, names)
+    return TypedExpr(found.type, base.nullable)
 
 
 def _named(expressions: Sequence[exp.Expr]) -> list[tuple[str, exp.Expr]]:
@@ -163,13 +137,13 @@ def _named(expressions: Sequence[exp.Expr]) -> list[tuple[str, exp.Expr]]:
 
 
 def _struct_type(node: exp.Expr, fields: list[tuple[str, SqlType]]) -> SqlType:
-    _unique(node, fields)
+    _unique(node, [name for name, _ in fields])
     return struct(*fields) if fields else UNKNOWN
 
 
-def _unique(node: exp.Expr, fields: Sequence[tuple[str, SqlType]]) -> None:
+def _unique(node: exp.Expr, names: Sequence[str]) -> None:
     lowered: set[str] = set()
-    for name, _ in fields:
+    for name in names:
         if name.lower() in lowered:
             message = f"the field `{name}` stands twice in one struct"
             raise TypeProblem(node, problems.WRONG_ARGUMENTS, message, help="give it another name")

@@ -8,13 +8,12 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import VARCHAR, Kind, tuple_of
 from sqlstream_planner.expressions import problems
-from sqlstream_planner.expressions.casts import TypedExpr, can_cast_explicitly, literal_type
+from sqlstream_planner.expressions.casts import TypedExpr, can_cast, literal_type
 from sqlstream_planner.expressions.datatypes import sql_type_of
 from sqlstream_planner.expressions.functions.nullability import INFINITE_TIMES
 from sqlstream_planner.expressions.functions.suggestions import cast_help
 from sqlstream_planner.expressions.infer.inference import Handler, Inference
 from sqlstream_planner.expressions.infer.resolution import known_function, resolved
-from sqlstream_planner.expressions.infer.texts import instead_of, never
 from sqlstream_planner.expressions.problems import TypeProblem
 
 _BINARY: dict[type[exp.Expr], str] = {
@@ -61,7 +60,7 @@ def operator(inference: Inference, node: exp.Expr, name: str, operands: Sequence
 def _negative(inference: Inference, node: exp.Expr) -> TypedExpr:
     typed = inference.type_of(node.this)
     if isinstance(typed.literal, int):
-        return TypedExpr(literal_type(-typed.literal), False, -typed.literal)
+        return TypedExpr(literal_type(str(-typed.literal)), False, -typed.literal)
     return resolved(inference, node, known_function("-"), [typed], [node.this])
 
 
@@ -74,16 +73,12 @@ def _cast(inference: Inference, node: exp.Expr) -> TypedExpr:
         raise TypeProblem(
             node, problems.UNKNOWN_TYPE, "a cast can't cut bytes to a size", help="write CAST(… AS BYTES)"
         )
-    if not can_cast_explicitly(from_.type, to):
+    if not can_cast(from_.type, to):
         raise TypeProblem(
             node,
             problems.BAD_CAST,
             f"{from_.type} can't be cast to {to}",
             help=cast_help(from_.type, to, node.this),
-        )
-    if isinstance(from_.literal, str) and not isinstance(node, exp.TryCast) and never(from_.literal, to):
-        raise TypeProblem(
-            node, problems.BAD_CAST, f"'{from_.literal}' can't be cast to {to}", help=instead_of(to)
         )
     return TypedExpr(to, from_.nullable or isinstance(node, exp.TryCast))
 

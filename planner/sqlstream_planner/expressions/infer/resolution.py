@@ -9,7 +9,7 @@ from sqlglot import exp
 from sqlstream_operators.plan.types import SqlType
 from sqlstream_planner.diagnostics import counted, did_you_mean
 from sqlstream_planner.expressions import problems
-from sqlstream_planner.expressions.casts import TypedExpr, common_type
+from sqlstream_planner.expressions.casts import TypedExpr, common_type, fails
 from sqlstream_planner.expressions.constants import TRIED
 from sqlstream_planner.expressions.functions import catalogue
 from sqlstream_planner.expressions.functions.calls import written_call
@@ -20,8 +20,8 @@ from sqlstream_planner.expressions.functions.suggestions import sql_text, sugges
 from sqlstream_planner.expressions.functions.translate.rewrite import translated_names, translations
 from sqlstream_planner.expressions.infer.asked import asked
 from sqlstream_planner.expressions.infer.inference import Inference
-from sqlstream_planner.expressions.infer.texts import instead_of, never
 from sqlstream_planner.expressions.oracle import Refused
+from sqlstream_planner.expressions.plain_values import instead_of
 from sqlstream_planner.expressions.problems import TypeProblem
 
 _SHOWN_SIGNATURES = 8
@@ -42,11 +42,15 @@ def resolved(
     function: Function,
     typed: Sequence[TypedExpr],
     nodes: Sequence[exp.Expr],
+    names: Sequence[str | None] = (),
 ) -> TypedExpr:
-    """What a function gives for some arguments; `nodes` are how they are written. Raises TypeProblem."""
-    answer = asked(inference, function, typed, nodes)
+    """What a function gives for some arguments; `nodes` are how they are written, `names` those that some of them have.
+
+    Raises TypeProblem.
+    """
+    answer = asked(inference, function, typed, nodes, names=names)
     if isinstance(answer, Refused) and answer.value and function.name in TRIED:
-        later = asked(inference, function, typed, nodes, texts=False)
+        later = asked(inference, function, typed, nodes, texts=False, names=names)
         answer = answer if isinstance(later, Refused) else later  # all such constants are told at once
     if isinstance(answer, Refused):
         raise refusal(inference, node, function, typed, nodes, answer)
@@ -189,9 +193,9 @@ def unknown_function(node: exp.Expr, name: str) -> TypeProblem:
     )
 
 
-def joined(node: exp.Expr, types: Sequence[TypedExpr], what: str, *, keep_literals: bool = False) -> SqlType:
+def joined(node: exp.Expr, types: Sequence[TypedExpr], what: str, *, as_list: bool = False) -> SqlType:
     """The one type that all of `what` can have. Raises TypeProblem."""
-    found = common_type(types, keep_literals=keep_literals)
+    found = common_type(types, as_list=as_list)
     if found is None:
         shown = ", ".join(dict.fromkeys(str(t.type) for t in types))
         message = f"{what} mixes {shown}, which have no common type"
@@ -204,7 +208,7 @@ def joined(node: exp.Expr, types: Sequence[TypedExpr], what: str, *, keep_litera
 def check_text(node: exp.Expr, typed: TypedExpr, type_: SqlType, what: str) -> None:
     """Raise TypeProblem if `typed` is a text inside `node` that `what` makes a value of `type_`, and can't."""
     text = typed.literal
-    if not isinstance(text, str) or not never(text, type_):
+    if not isinstance(text, str) or not fails(text, type_):
         return
     at = next((n for n in node.find_all(exp.Literal) if n.is_string and n.name == text), node)
     raise TypeProblem(

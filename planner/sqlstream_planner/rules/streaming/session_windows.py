@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
 from sqlstream_planner.diagnostics import InternalError, refuse
 from sqlstream_planner.logical import Node, SessionFunction, SessionWindows
 from sqlstream_planner.rules.streaming.node_rules import Streaming
@@ -29,7 +30,7 @@ def session_windows(node: Node, streaming: Streaming) -> Node | None:
             help="use TUMBLE or HOP over a source that gives changes, or SESSION over rows that only come",
         )
     time = next(f.time for f in node.input.fields if f.id == node.time_column)
-    if time is None or node.end.window is None:
+    if node.end.window is None or (time is None and EPOCH_RELATION not in node.end.window.time.sources):
         raise InternalError("a SESSION without an event time")
     return SessionWindows(
         node.input,
@@ -40,7 +41,7 @@ def session_windows(node: Node, streaming: Streaming) -> Node | None:
         node.end,
         node.time,
         node.end.window.time,
-        time.direct,
+        time is not None and time.direct,  # by process time no row is late
         node.early,
         node.emission.lateness_us,
         streaming.meaning(node),
