@@ -188,7 +188,7 @@ def test_the_disk_of_the_local_cache(tmp_path: Path, disk: Disk, epoch: int, los
 def test_the_disk_of_a_sink_on_spark(tmp_path: Path, disk: Disk, sqlstream_here: Sqlstream) -> None:
     (disk.folder / "out").mkdir()
     job = Job(tmp_path, tmp_path / "state", tmp_path / "cache", disk.folder / "out")
-    (tmp_path / "p.sql").write_text(job.sql)
+    (tmp_path / "p.sql").write_text(f"SET 'execution.single-task-rows' = '0';\n{job.sql}")
     disk.fill()
     command = ("run", str(tmp_path / "p.sql"), "--state-dir", str(tmp_path / "state"), "--parallelism", "2")
     done = sqlstream_here(*command)

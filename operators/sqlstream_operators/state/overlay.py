@@ -159,6 +159,18 @@ class Overlay:
             bool(self.keys(first, last)) or self.visible(first, last) != [(first, last)]
         )
 
+    def touched(self, ranges: Sequence[tuple[bytes, bytes]]) -> list[bool]:
+        """`touches` of each of some ranges, which are sorted."""
+        if self.empty or not ranges:
+            return [False] * len(ranges)
+        own = self.keys(ranges[0][0], ranges[-1][1])
+        touched = []
+        for first, last in ranges:
+            at = bisect.bisect_left(own, first)
+            written = at < len(own) and own[at] < last
+            touched.append(written or (bool(self.ranges) and self.visible(first, last) != [(first, last)]))
+        return touched
+
     def hides(self, key: bytes) -> bool:
         """Whether a range deletes this key of the map below."""
         at = bisect.bisect_right(self.ranges, (key, b"\xff" * 8)) - 1

@@ -49,6 +49,7 @@ from sqlstream_operators.plan.state_schema import FOUND, TIME, StateSchema
 from .layout import StoredTable, known_schemas, read_times, time_bound, time_bytes
 from .overlay import Overlay, Row, SortedBytes
 from .packed_rows import PackedRows
+from .range_reads import are_apart, read_ranges
 
 #: From so many keys a row of a table on, looking for them reads the whole table: a step costs a tenth of a seek.
 _KEYS_PER_ROW = 32
@@ -314,19 +315,10 @@ class StateTables:
     def scan_prefix(self, table: str, keys: pa.Table) -> pa.Table:
         """See `StateStore.scan_prefix`."""
         stored = self._table(table)
-        if self.overlay.empty:
-            few = self._few(stored, keys)
-            if few is not None:
-                return few
-            found = self.base.scan_many(self._prefixes(stored, keys))
-            return self._rows(stored, found[0], found[1])
-        found_keys: list[bytes] = []
-        found_values: list[bytes] = []
-        for first, last in self._prefixes(stored, keys):
-            more, values = self.scan_bytes(first, last)
-            found_keys += more
-            found_values += values
-        return self._rows(stored, found_keys, found_values)
+        few = self._few(stored, keys) if self.overlay.empty else None
+        if few is not None:
+            return few
+        return self._rows(stored, *read_ranges(self.base, self.overlay, self._prefixes(stored, keys))[:2])
 
     def _few(self, stored: StoredTable, keys: pa.Table) -> pa.Table | None:
         """`scan_prefix` of a table that has few rows for so many keys: all are read. None if it has more."""
@@ -348,23 +340,23 @@ class StateTables:
     ) -> tuple[pa.Table, npt.NDArray[np.int64]]:
         """See `StateStore.scan_first`."""
         stored = self._table(table)
-        found_keys: list[bytes] = []
-        found_values: list[bytes] = []
-        sizes = np.zeros(keys.num_rows, np.int64)
-        names = [field.name for field in stored.spec.key]
-        prefixes = self._keys(stored, keys, names)
-        if self.overlay.empty:
-            return self._first_of_each(stored, prefixes, most)
-        for i, (first, rows) in enumerate(zip(prefixes, most.tolist(), strict=True)):
-            last = first + b"\xff"
-            if self.overlay.touches(first, last):
-                more, values = self.scan_bytes(first, last)
-            else:
-                more, values = self.base.scan(first, last, rows)
-            found_keys += more[:rows]
-            found_values += values[:rows]
-            sizes[i] = min(len(more), rows)
-        return self._rows(stored, found_keys, found_values), sizes
+        prefixes = self._keys(stored, keys, [field.name for field in stored.spec.key])
+        order = sorted(range(len(prefixes)), key=prefixes.__getitem__)
+        ranges = [(prefixes[i], prefixes[i] + b"\xff") for i in order]
+        limits = most[order].tolist()
+        if are_apart(ranges):
+            found_keys, found_values, counts = read_ranges(self.base, self.overlay, ranges, limits)
+        else:  # a key that is asked for twice
+            found_keys, found_values, counts = self._one_by_one(ranges, limits)
+        rows = self._rows(stored, found_keys, found_values)
+        sizes = np.zeros(len(prefixes), np.int64)
+        sizes[order] = counts
+        if order != list(range(len(order))):
+            ends = np.zeros(len(prefixes), np.int64)
+            ends[order] = np.cumsum(counts)
+            starts = np.repeat(ends - sizes - (np.cumsum(sizes) - sizes), sizes)
+            rows = rows.take(pa.array(starts + np.arange(len(starts))))
+        return rows, sizes
 
     def places(self, table: str, keys: pa.Table, sub_keys: int) -> list[bytes]:
         """See `StateStore.places`."""
@@ -383,10 +375,21 @@ class StateTables:
     ) -> tuple[pa.Table, npt.NDArray[np.int64]]:
         """See `StateStore.scan_between`."""
         stored = self._table(table)
+        limits = most.tolist()
+        if backwards or not are_apart(ranges):
+            keys, values, sizes = self._one_by_one(ranges, limits, backwards=backwards)
+        else:
+            keys, values, sizes = read_ranges(self.base, self.overlay, ranges, limits)
+        return self._rows(stored, keys, values), np.array(sizes, np.int64)
+
+    def _one_by_one(
+        self, ranges: Sequence[tuple[bytes, bytes]], most: Sequence[int], *, backwards: bool = False
+    ) -> tuple[list[bytes], list[bytes], list[int]]:
+        """`read_ranges` of ranges in any order, or of the last rows of each (`backwards`)."""
         found_keys: list[bytes] = []
         found_values: list[bytes] = []
-        sizes = np.zeros(len(ranges), np.int64)
-        for i, ((first, last), rows) in enumerate(zip(ranges, most.tolist(), strict=True)):
+        sizes: list[int] = []
+        for (first, last), rows in zip(ranges, most, strict=True):
             if self.overlay.touches(first, last):
                 keys, values = self.scan_bytes(first, last)
                 part = slice(max(len(keys) - rows, 0), None) if backwards else slice(rows)
@@ -397,25 +400,8 @@ class StateTables:
                 keys, values = self.base.scan(first, last, rows)
             found_keys += keys
             found_values += values
-            sizes[i] = len(keys)
-        return self._rows(stored, found_keys, found_values), sizes
-
-    def _first_of_each(
-        self, stored: StoredTable, prefixes: list[bytes], most: npt.NDArray[np.int64]
-    ) -> tuple[pa.Table, npt.NDArray[np.int64]]:
-        """`scan_first` where the epoch has written nothing yet."""
-        order = sorted(range(len(prefixes)), key=prefixes.__getitem__)
-        ranges = [(prefixes[i], prefixes[i] + b"\xff") for i in order]
-        found_keys, found_values, counts = self.base.scan_many(ranges, most[order].tolist())
-        rows = self._rows(stored, found_keys, found_values)
-        sizes = np.zeros(len(prefixes), np.int64)
-        sizes[order] = counts
-        ends = np.zeros(len(prefixes), np.int64)
-        ends[order] = np.cumsum(counts)
-        if order != list(range(len(order))):
-            starts = np.repeat(ends - sizes - (np.cumsum(sizes) - sizes), sizes)
-            rows = rows.take(pa.array(starts + np.arange(len(starts))))
-        return rows, sizes
+            sizes.append(len(keys))
+        return found_keys, found_values, sizes
 
     def ends(self, table: str, keys: pa.Table, *, last: bool) -> pa.Table:
         """See `StateStore.ends`."""

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream_operators.state.memory import MemoryBytes
-from sqlstream_operators.state.overlay import SortedBytes
+from sqlstream_operators.state.overlay import Overlay, SortedBytes
+from sqlstream_operators.state.range_reads import are_apart, read_ranges
 from sqlstream_operators.state.rocks import STEPS_BEFORE_SEEK, WEIGHED_ROWS, RocksBytes
 from tests.examples import examples
 
@@ -71,3 +72,46 @@ def test_rows_are_counted_as_far_as_is_asked(tmp_path: Path) -> None:
             rows = len(rocks.scan(first, last, most)[0])
             assert rocks.measure(first, last, most) == memory.measure(first, last, most) == (rows, 10 * rows)
     rocks.close()
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(
+    st.sets(numbers),
+    st.lists(st.tuples(numbers, st.one_of(st.none(), st.binary(max_size=2))), max_size=8),
+    st.lists(st.tuples(numbers, numbers), max_size=2),
+    st.lists(numbers, unique=True, max_size=20),
+    st.lists(st.integers(0, 4), min_size=20, max_size=20),
+)
+def test_an_epochs_writes_are_on_top(
+    there: set[int],
+    written: list[tuple[int, bytes | None]],
+    deleted: list[tuple[int, int]],
+    bounds: list[int],
+    most: list[int],
+) -> None:
+    below = MemoryBytes()
+    below.add({key(n): str(n).encode() for n in there})
+    rows = {key(n): str(n).encode() for n in there}
+    overlay = Overlay()
+    for first, last in deleted:
+        overlay.delete_range(key(first), key(last))
+        rows = {k: v for k, v in rows.items() if not key(first) <= k < key(last)}
+    for number, value in written:
+        overlay.write([key(number)], [value])
+        rows.pop(key(number), None)
+        rows |= {key(number): value} if value is not None else {}
+    bounds.sort()
+    ranges = [(key(first), key(last)) for first, last in zip(bounds[::2], bounds[1::2], strict=False)]
+    assert are_apart(ranges)
+    for limits in (None, most[: len(ranges)]):
+        keys, values, sizes = read_ranges(below, overlay, ranges, limits)
+        found = [sorted(k for k in rows if first <= k < last) for first, last in ranges]
+        found = [ks[: None if limits is None else limits[n]] for n, ks in enumerate(found)]
+        assert sizes == [len(ks) for ks in found]
+        assert keys == [k for ks in found for k in ks]
+        assert values == [rows[k] for ks in found for k in ks]
+
+
+def test_ranges_with_a_common_key_are_not_apart() -> None:
+    assert not are_apart([(b"a", b"c"), (b"b", b"d")])
+    assert not are_apart([(b"c", b"d"), (b"a", b"b")])

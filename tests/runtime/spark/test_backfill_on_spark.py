@@ -16,9 +16,8 @@ from tests.runtime.edits.test_backfilled_windows import EVENTS, OLD, QUERIES, ta
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("single", ["0", "1000"])
-def test_states_and_rows(tmp_path: Path, spark_runner: SparkJobRunner, single: str) -> None:
-    made = World(tmp_path, f"SET 'execution.single-task-rows' = '{single}';" + table())
+def test_states_and_rows(tmp_path: Path, spark_runner: SparkJobRunner) -> None:
+    made = World(tmp_path, table())
     made.lines("t/0.json", EVENTS[:20])
     made.lines("t/1.json", EVENTS[20:])
     query = QUERIES["hop"]
