@@ -59,6 +59,9 @@ QUERIES = {
     "all": "SELECT k, v FROM t WHERE v >= ALL (SELECT w FROM u WHERE u.k = t.k)",
     "all, of all": "SELECT k, v, v <= ALL (SELECT v FROM c) AS m, v <> ALL (SELECT w FROM u) AS n FROM t",
     "a value": "SELECT k, v, (SELECT MAX(w) FROM u) AS m FROM t",
+    "a row of groups": "SELECT k, v, (SELECT MAX(w) FROM u WHERE u.k = t.k GROUP BY u.k) AS m FROM t",
+    "the only value": "SELECT k, v, (SELECT DISTINCT w * 0 + 7 FROM u WHERE u.k = t.k AND w > 1) AS m, (SELECT DISTINCT 2 "
+    "FROM c WHERE c.v < t.v) AS n FROM t",
     "a count": "SELECT k, (SELECT COUNT(*) FROM c) AS n FROM t",
     "more than average": "SELECT k, v FROM t WHERE v > (SELECT AVG(v) FROM c)",
     "a value, correlated": "SELECT k, v, (SELECT MAX(w) FROM u WHERE u.k = t.k) AS m FROM t",

@@ -81,6 +81,11 @@ QUERIES = [
     "HAVING (SELECT MAX(t.v) > 1)",
     "SELECT MIN(k) > ANY (SELECT k FROM t WHERE k >= MIN(o.k)) AS z, (SELECT SUM(k) + SUM(o.v) FROM t) AS y FROM t AS o",
     "SELECT k, (SELECT SUM(o.x + t.v) FROM t AS o) AS z FROM t",
+    # A factorial.
+    "SELECT k! AS z, -3! AS y, 2 * k! + 1 AS x, 1 ! BETWEEN 0 AND 2 AS w, k != 2 AS u, (k + 1)! IN (2, 6) AS q FROM t",
+    # The one row that there is.
+    "SELECT x, (SELECT o.v + t.k FROM t AS o WHERE o.x = t.x) AS z, (SELECT s FROM t WHERE x = 9) AS y FROM t "
+    "WHERE x > (SELECT x FROM t WHERE x BETWEEN 0.1 AND 0.4)",
     # ARRAY of a query.
     "SELECT ARRAY(SELECT x FROM t ORDER BY k, x DESC) AS z, ARRAY(SELECT 1 WHERE FALSE) AS y, ARRAY(SELECT DISTINCT k "
     "FROM t ORDER BY 1 DESC) AS x, ARRAY(SELECT SUM(x) FROM t GROUP BY k ORDER BY k LIMIT 2)[2] AS w",
@@ -182,6 +187,16 @@ SPELLED = {
 @pytest.mark.parametrize("query", SPELLED)
 def test_rows_are_those_of_duckdb_in_its_own_spelling(query: str, tmp_path: Path) -> None:
     check_verbatim(tmp_path, query, duckdb_says=SPELLED[query])
+
+
+def test_a_second_row_of_what_stands_for_a_value_stops_the_run(tmp_path: Path) -> None:
+    query = "SELECT u.z, (SELECT s FROM t WHERE t.k = u.z) AS s FROM (VALUES (1), (5)) AS u (z)"
+    text = declared(ROWS[:4], tmp_path) + f"CREATE TABLE out WITH ('connector' = 'blackhole') AS {query};\n"
+    (tmp_path / "p.sql").write_text(text)
+    run_here(plan_file(tmp_path / "p.sql"), tmp_path, state="one")  # k is 0 twice, which nothing asks for
+    declared(ROWS[:5], tmp_path)
+    with pytest.raises(DiagnosticError, match=r"gives more than one row.*rows: 2"):
+        run_here(plan_file(tmp_path / "p.sql"), tmp_path, state="two")
 
 
 def test_an_interval_that_arrow_can_not_hold_stops_the_run(tmp_path: Path) -> None:

@@ -89,7 +89,11 @@ def bind_join(join: exp.Join, left: Item, right: Item) -> Item:
     if kind is None or method not in ("", "NATURAL"):
         written = " ".join(w for w in (method, side, word) if w)
         context.unsupported(
-            join, f"{written} JOIN", help="write JOIN … ON, or LEFT, RIGHT, FULL, CROSS, SEMI or ANTI JOIN"
+            join,
+            f"{written} JOIN",
+            help="rows come in no order that positions could go by: write JOIN … ON a.n = b.n"
+            if method == "POSITIONAL"
+            else "write JOIN … ON, or LEFT, RIGHT, FULL, CROSS, SEMI or ANTI JOIN",
         )
     using = [(i.name, i) for i in join.args.get("using") or []]
     on = join.args.get("on")

@@ -94,8 +94,8 @@ class Scope:
         if listed is not None:
             self.context.unsupported(
                 listed,
-                "a list comprehension",
-                help="write list_transform(a, lambda x: x + 1) and list_filter(a, lambda x: x > 1)",
+                "a list comprehension with positions",
+                help="write list_transform(a, lambda x, i: x + i)",
             )
 
         def swap(node: exp.Expr) -> exp.Expr:

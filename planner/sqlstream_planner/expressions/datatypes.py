@@ -89,6 +89,16 @@ _LARGEST_ARRAY = 100_000
 _NOT_KEPT = {
     _T.TIMESTAMP_NS: ("time is kept in microseconds", "write TIMESTAMP, or keep nanoseconds as a BIGINT"),
     _T.TIMETZ: ("a time of day is kept without its offset", "write TIME, or TIMESTAMP WITH TIME ZONE"),
+    _T.BIT: ("bits are kept as numbers or bytes", "write BIGINT with &, |, << and BIT_COUNT, or BLOB"),
+    _T.UINT128: ("whole numbers are kept with a sign", "write HUGEINT, or DECIMAL(38, 0)"),
+    _T.BIGNUM: ("numbers are kept with at most 38 digits", "write DECIMAL(38, 0)"),
+    _T.UNION: (
+        "a value is kept with one type",
+        "write STRUCT(a …, b …) of which the others are NULL, or JSON",
+    ),
+    _T.VARIANT: ("a value is kept with one type", "write JSON"),
+    _T.GEOMETRY: ("shapes are kept as bytes", "write BLOB and keep them as WKB, or VARCHAR and WKT"),
+    _T.TIME_NS: ("time is kept in microseconds", "write TIME"),
     _T.ENUM: ("text is kept without an order of its own", "write VARCHAR, and CASE to order by"),
 }
 
@@ -193,6 +203,8 @@ def _is_size(parameter: exp.Expr) -> bool:
 def _written(node: exp.Expr) -> str:
     if isinstance(node, exp.DataType) and node.this is _T.JSONB:
         return "JSONB"  # DuckDB's dialect writes JSON for it
+    if isinstance(node, exp.DataType) and node.this is _T.UINT128:
+        return "UHUGEINT"
     return node.sql(dialect=OwnSql)
 
 

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import Kind, SqlType
 from sqlstream_planner.expressions.casts import TypedExpr, can_cast
-from sqlstream_planner.expressions.functions.catalogue import Function
+from sqlstream_planner.expressions.functions.catalogue import Function, FunctionKind
 from sqlstream_planner.sql.dialect import OwnSql
 
 
@@ -39,6 +39,26 @@ def suggest_cast(
             casted = [TypedExpr(target) if i == index else t for i, t in enumerate(typed)]
             if fits(casted):
                 return f"CAST({sql_text(nodes[index])} AS {target})"
+    return None
+
+
+_TIMES = frozenset({Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.INTERVAL})
+_PARTS = frozenset({"substring", "substr", "left", "right"})
+
+
+def suggest_other(function: Function, typed: Sequence[TypedExpr]) -> str | None:
+    """What to write where no cast makes the call of a function of texts or numbers what is meant by it, else None."""
+    kind = typed[0].type.kind if typed else None
+    if kind is Kind.BLOB:
+        if function.name in ("length", "len", "char_length"):
+            return "OCTET_LENGTH(x) is the number of bytes"
+        if function.name in _PARTS:
+            return "x[1:2] are the first two bytes of x"
+        if any(o.accepts(len(typed)) and o.parameter(0) == Kind.VARCHAR.value for o in function.overloads):
+            return "DECODE(x) is the text of bytes in UTF-8, TO_HEX(x) their digits"
+    if kind in _TIMES and function.kind is FunctionKind.AGGREGATE:
+        back = "TO_SECONDS(…)" if kind is Kind.INTERVAL else "MAKE_TIMESTAMP(CAST(1000000 * … AS BIGINT))"
+        return f"EPOCH(x) is a time or an interval in seconds, a number; {back} makes one of it"
     return None
 
 

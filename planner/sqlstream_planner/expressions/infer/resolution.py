@@ -16,7 +16,7 @@ from sqlstream_planner.expressions.functions.calls import written_call
 from sqlstream_planner.expressions.functions.catalogue import Function
 from sqlstream_planner.expressions.functions.nullability import nullable
 from sqlstream_planner.expressions.functions.refused import why_refused
-from sqlstream_planner.expressions.functions.suggestions import sql_text, suggest_cast
+from sqlstream_planner.expressions.functions.suggestions import sql_text, suggest_cast, suggest_other
 from sqlstream_planner.expressions.functions.translate.rewrite import translated_names, translations
 from sqlstream_planner.expressions.infer.asked import asked
 from sqlstream_planner.expressions.infer.inference import Inference
@@ -97,7 +97,7 @@ def _no_match(
     def fits(casted: Sequence[TypedExpr]) -> bool:
         return not isinstance(asked(inference, function, casted, nodes), Refused)
 
-    help_ = suggest_cast(function, typed, nodes, fits)
+    help_ = suggest_other(function, typed) or suggest_cast(function, typed, nodes, fits)
     return TypeProblem(node, problems.WRONG_ARGUMENTS, f"no `{name}` takes ({shown})", notes, help_)
 
 
@@ -155,6 +155,9 @@ _ELSEWHERE = {
     "jsonb_agg": "write JSON_GROUP_ARRAY(x)",
     "json_object_agg": "write JSON_GROUP_OBJECT(k, v)",
     "jsonb_object_agg": "write JSON_GROUP_OBJECT(k, v)",
+    "convert_from": "write DECODE(x): the text of bytes in UTF-8",
+    "convert_to": "write ENCODE(x): the bytes of a text in UTF-8",
+    "get_byte": "write TO_HEX(x[2:2]): the second byte as hexadecimal digits",
     "make_interval": "write INTERVAL '3' DAY, or TO_DAYS(n), TO_HOURS(n) and so on, which can be added",
     "grouping__id": "write GROUPING_ID(a, b)",
     "grouping": "GROUPING(k) can stand in a SELECT with GROUP BY ROLLUP (k)",

@@ -9,6 +9,7 @@ from sqlstream_planner.logical import Apply, Field, JoinKind, Node, Project, Val
 from sqlstream_planner.rules.decorrelate.one_row import gives_one_row, gives_one_row_at_most
 from sqlstream_planner.rules.decorrelate.pull_up import Pulled, pull_up
 from sqlstream_planner.rules.decorrelate.push_down import PushDown
+from sqlstream_planner.rules.decorrelate.single_row import can_be_counted, counted, only_value
 from sqlstream_planner.rules.decorrelate.subquery import Subquery, Types
 
 
@@ -16,20 +17,21 @@ def scalar_value(apply: Apply, types: Types) -> Node:
     """The rows with the value of a sub-query beside each: NULL where it gives no row.
 
     What it compares with the rows around becomes the key of the join, and a key of its groups. Over no rows an aggregate
-    has a value all the same (COUNT: 0), which rows without a partner get. Raises DiagnosticError for a sub-query that may
-    give several rows for one row around it, where DuckDB would say so when it meets them.
+    has a value all the same (COUNT: 0), which rows without a partner get. A sub-query that may give several rows for one row
+    around it stops the run when it does, as in DuckDB.
     """
     inlined = _written_out(apply)
     if inlined is not None:
         return inlined
     if not gives_one_row_at_most(apply.query):
-        refuse(
-            apply.at,
-            "SQL056",
-            "a sub-query that stands for a value may give more than one row",
-            notes=("it would have no value then, so one row has to be certain before rows come",),
-            help="take one value of it, such as MAX(…) or ANY_VALUE(…), or write ORDER BY … LIMIT 1",
-        )
+        if not can_be_counted(apply):
+            refuse(
+                apply.at,
+                "SQL056",
+                "a sub-query that stands for a value may give more than one row, and its value has no type",
+                help="CAST it, such as CAST(NULL AS INT), or take one row: ORDER BY … LIMIT 1",
+            )
+        return only_value(apply, scalar_value(counted(apply), types))
     subquery = Subquery.of(apply, types)
     id_ = subquery.query.fields[0].id
     pulled = pull_up(subquery, subquery.query)

@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from sqlstream_planner.sql.dialect.intervals import unit_name
-from sqlstream_planner.sql.dialect.positions import range_of
+from sqlstream_planner.sql.dialect.positions import range_of, set_range
 
 if TYPE_CHECKING:
     from sqlstream_planner.sql.dialect.parser import SqlStreamParser
@@ -222,6 +222,99 @@ def _ordered_by(value: exp.Expr, like: exp.Expr) -> exp.Ordered:
 
 def _listed(p: SqlStreamParser, value: exp.Expr, terms: Sequence[exp.Expr]) -> exp.Expr:
     return p.call("array_agg", exp.Order(this=value, expressions=list(terms)) if terms else value)
+
+
+#: Schemas that DuckDB's own functions are in.
+_SCHEMAS = frozenset({"main", "pg_catalog", "system"})
+#: Arguments of nodes that are names and not values.
+_NAMES = frozenset({"alias", "to", "unit", "kind"})
+
+
+def chained(node: exp.Expr) -> exp.Expr:
+    """`s.upper().lower()` as LOWER(UPPER(s)): a function behind a dot takes what is before it."""
+    if isinstance(node, exp.Bracket):
+        node.set("this", chained(node.this))
+        return node
+    if not isinstance(node, exp.Dot):
+        return node
+    call = node.expression
+    if not isinstance(call, exp.Anonymous):
+        node.set("this", chained(node.this))
+        return node
+    start, end = range_of(node) or (0, 0)
+    if isinstance(node.this, exp.Identifier) and node.this.name.lower() in _SCHEMAS and call.expressions:
+        set_range(call, start, end)
+        return call
+    before = chained(node.this)
+    call.set("expressions", [_with_columns(before, frozenset()), *call.expressions])
+    set_range(call, start, end)
+    return call
+
+
+def _with_columns(node: exp.Expr, parameters: frozenset[str]) -> exp.Expr:
+    """What stands before a dot with columns where sqlglot has put their bare names; parameters of lambdas stay names."""
+    if isinstance(node, exp.Column | exp.DataType | exp.Literal):
+        return node
+    names = _names(node)
+    if names:
+        return node if names[0].name.lower() in parameters else _column(names, node)
+    if isinstance(node, exp.Lambda):
+        parameters |= {p.name.lower() for p in node.expressions}
+        node.set("this", _with_columns(node.this, parameters))
+        return node
+    for key, value in list(node.args.items()):
+        if key in _NAMES or (key == "this" and isinstance(node, exp.PropertyEQ | exp.Kwarg)):
+            continue
+        if isinstance(value, list):
+            node.set(key, [_with_columns(v, parameters) if isinstance(v, exp.Expr) else v for v in value])
+        elif isinstance(value, exp.Expr):
+            node.set(key, _with_columns(value, parameters))
+    return node
+
+
+def _names(node: exp.Expr) -> list[exp.Identifier]:
+    """The names with dots between them that `node` is; none if it is something else."""
+    parts: list[exp.Identifier] = []
+    while isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier):
+        parts.insert(0, node.expression)
+        node = node.this
+    return [node, *parts] if isinstance(node, exp.Identifier) else []
+
+
+def _column(names: list[exp.Identifier], node: exp.Expr) -> exp.Expr:
+    keys = ("this", "table", "db", "catalog")
+    found = range_of(node)
+    made: exp.Expr = exp.Column(**dict(zip(keys, reversed(names[: len(keys)]), strict=False)))
+    for name in names[len(keys) :]:
+        made = exp.Dot(this=made, expression=name)
+    if found is not None:
+        set_range(made, *found)
+    return made
+
+
+def without_comprehension(p: SqlStreamParser, node: exp.Expr) -> exp.Expr:
+    """`[f(x) FOR x IN list]`, and what brackets behind it take of it, as calls; with a position it stays as it is."""
+    if isinstance(node, exp.Bracket):
+        node.set("this", without_comprehension(p, node.this))
+    if not isinstance(node, exp.Array) or len(node.expressions) != 1:
+        return node
+    [only] = node.expressions
+    listed = isinstance(only, exp.Comprehension) and only.args.get("position") is None
+    return comprehension(p, only) if listed else node
+
+
+def comprehension(p: SqlStreamParser, node: exp.Comprehension) -> exp.Expr:
+    """`[f(x) FOR x IN list IF g(x)]` as LIST_TRANSFORM(LIST_FILTER(list, lambda x: g(x)), lambda x: f(x))."""
+
+    def over(body: exp.Expr) -> exp.Expr:
+        return exp.Lambda(
+            this=p._replace_lambda(body, [node.expression]), expressions=[node.expression.copy()]
+        )
+
+    made, condition = node.args["iterator"], node.args.get("condition")
+    if condition is not None:
+        made = p.call("list_filter", made, over(condition))
+    return p.call("list_transform", made, over(node.this))
 
 
 def struct_pack(p: SqlStreamParser) -> exp.Expr:

@@ -387,7 +387,8 @@ class SqlStreamParser(DuckDBParser):
     def _parse_bracket(self, this: exp.Expr | None = None) -> exp.Expr | None:
         bare = isinstance(this, exp.Identifier) or (isinstance(this, exp.Column) and not this.table)
         word = bare and self._prev.token_type == TokenType.ARRAY
-        return super()._parse_bracket(None if word else this)
+        found = super()._parse_bracket(None if word else this)
+        return found if found is None or this is not None else calls.without_comprehension(self, found)
 
     def _parse_conjunction(self) -> exp.Expr | None:
         found = super()._parse_conjunction()
@@ -399,11 +400,20 @@ class SqlStreamParser(DuckDBParser):
 
     def _parse_unary(self) -> exp.Expr | None:
         start = self.here
-        return self._ranged(start, super()._parse_unary())
+        found = super()._parse_unary()
+        # sqlglot reads `1 ! BETWEEN 0 AND 2` as NOT BETWEEN.
+        while found is not None and self._curr.token_type == TokenType.NOT and self._curr.text == "!":
+            self._advance()
+            found = self.call("factorial", found)
+        return self._ranged(start, found)
 
     def _parse_column(self) -> exp.Expr | None:
         start = self.here
         return self._ranged(start, super()._parse_column())
+
+    def _parse_column_ops(self, this: exp.Expr | None) -> exp.Expr | None:
+        found = super()._parse_column_ops(this)
+        return found if found is None or found is this else calls.chained(found)
 
     def _parse_function_call(
         self,

@@ -83,7 +83,10 @@ def _decode(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
 def _charset(name: str, arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
     charset = literal_text(arguments[1])
     if charset is None or charset.upper().replace("-", "") not in ("UTF8", "USASCII"):
-        raise context.refuse(f"{name.upper()} knows UTF-8 only", f"write {name.upper()}(…, 'UTF-8')")
+        raise context.refuse(
+            f"{name.upper()} knows UTF-8 only",
+            f"write {name.upper()}(…, 'UTF-8'); TO_HEX, FROM_HEX, TO_BASE64 and FROM_BASE64 are of bytes and digits",
+        )
     return call(name, arguments[0])
 
 
