@@ -308,7 +308,9 @@ def _run_on_inputs(edit: StateEdit, old: Loaded, *, shards: int) -> dict[str, li
     assert edit.derivation is not None
     inputs = []
     for given in edit.derivation.inputs:
-        rows_ = pa.concat_tables(_from(given.reads, given.rows, edit.old.state, old, given.columns))
+        rows_ = pa.concat_tables(
+            _from(given.reads, given.rows, given.state or edit.old.state, old, given.columns)
+        )
         keys = [rows_.column(name) for name in given.keys]
         inputs.append((rows_, shard_of(key_groups(keys, GROUPS, rows=rows_.num_rows), shards, GROUPS)))
     found: dict[str, list[pa.Table]] = {t.name: [] for t in edit.new.state.tables}

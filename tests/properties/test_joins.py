@@ -88,6 +88,12 @@ QUERIES = {
     "joins of one key joined": "WITH j AS (SELECT t.k, v, w FROM t JOIN u ON t.k = u.k) SELECT a.v, b.w FROM "
     "j AS a JOIN j AS b "
     "ON a.k = b.k AND a.w < b.w",
+    "three by one key": "SELECT t.v, u.w, c.id FROM t JOIN u ON t.k = u.k JOIN c ON c.k = t.k AND c.v < t.v",
+    "four by two keys": "SELECT a.v, b.w, x.v AS xv FROM (t AS a JOIN u AS b ON a.k = b.k AND a.s = b.s AND a.v < 3) "
+    "JOIN (SELECT x.v, y.s AS ys, x.k AS xk FROM t AS x JOIN u AS y ON x.s = y.s AND x.k = y.k) AS x ON a.s = x.ys "
+    "AND x.xk = b.k",
+    "three times itself": "SELECT a.v, d.id FROM c AS a JOIN c AS b ON a.k = b.k JOIN c AS d ON d.k = a.k AND d.v >= b.v",
+    "three of rows that stay": "SELECT a.v FROM t AS a JOIN u AS b ON a.k = b.k JOIN u AS d ON b.k = d.k",
     "beside one row": "SELECT t.v, x.m FROM t CROSS JOIN (SELECT MAX(w) AS m FROM u) AS x",
     "beside one row that may lack": "SELECT t.v, x.w FROM t LEFT JOIN (SELECT w, k FROM u ORDER BY w DESC, k LIMIT 1) AS x "
     "ON t.v < x.w",

@@ -10,6 +10,7 @@ from sqlstream_operators.operators.aggregate.distinct_values import DistinctValu
 from sqlstream_operators.operators.aggregate.group_aggregate import GroupAggregate
 from sqlstream_operators.operators.changelog.changelog_normalize import ChangelogNormalize
 from sqlstream_operators.operators.changelog.first_row import FirstRow
+from sqlstream_operators.operators.join.arrange import Arrange
 from sqlstream_operators.operators.join.interval_join import IntervalJoin
 from sqlstream_operators.operators.join.join import Join
 from sqlstream_operators.operators.join.temporal_join import TemporalJoin
@@ -23,6 +24,7 @@ from sqlstream_operators.operators.window.session_aggregate import SessionAggreg
 from sqlstream_operators.operators.window.session_windows import SessionWindows
 from sqlstream_operators.operators.window.suppress_until_close import SuppressUntilClose
 from sqlstream_operators.operators.window.window_aggregate import WindowAggregate
+from sqlstream_operators.plan.arranged_spec import ArrangeSpec
 from sqlstream_operators.plan.changelog_spec import (
     ChangelogNormalizeSpec,
     DeduplicateSpec,
@@ -61,6 +63,7 @@ OPERATORS: Mapping[type[OperatorSpec], Callable[[Any], Operator]] = {
     FirstRowSpec: FirstRow,
     SuppressUntilCloseSpec: SuppressUntilClose,
     JoinSpec: Join,
+    ArrangeSpec: Arrange,
     TemporalJoinSpec: TemporalJoin,
     IntervalJoinSpec: IntervalJoin,
     OverSpec: Over,

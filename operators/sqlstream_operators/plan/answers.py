@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from sqlstream_operators.plan.arranged_spec import ArrangeSpec
 from sqlstream_operators.plan.changelog_spec import (
     ChangelogNormalizeSpec,
     DeduplicateSpec,
@@ -24,6 +25,7 @@ from sqlstream_operators.plan.spec import (
     ExchangeInput,
     ExchangeOutput,
     FragmentStep,
+    JoinStep,
     LateStep,
     OperatorSpec,
     OperatorStep,
@@ -39,7 +41,7 @@ def keeps_answer(spec: OperatorSpec) -> bool:
     match spec:
         case GroupAggregateSpec(expiry=None) | TopNSpec() | DeduplicateSpec():
             return True
-        case ChangelogNormalizeSpec() | JoinSpec() | OverSpec():
+        case ChangelogNormalizeSpec() | JoinSpec() | ArrangeSpec() | OverSpec():
             return True
     return False
 
@@ -86,7 +88,7 @@ def _look(plan: PhysicalPlan, stage: Stage, relation: str) -> Iterator[OperatorS
     match made:
         case OperatorStep(operator=spec):
             yield spec
-        case FragmentStep(inputs=inputs):
+        case FragmentStep(inputs=inputs) | JoinStep(inputs=inputs):
             for name in inputs:
                 yield from _look(plan, stage, name)
         case LateStep(input=name):

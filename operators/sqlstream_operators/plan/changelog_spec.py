@@ -22,7 +22,7 @@ RANKS = ("row_number", "rank", "dense_rank")
 JOINS = ("inner", "left", "right", "full", "semi", "anti")
 
 
-class _NoWatermark:
+class NoWatermark:
     """What a spec has whose operator no watermark moves."""
 
     __slots__ = ()
@@ -136,7 +136,7 @@ class GroupAggregateSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class DistinctValuesSpec(_NoWatermark):
+class DistinctValuesSpec(NoWatermark):
     """Counts how often each value is in each group, and emits partial aggregates over the values that came or
     went.
 
@@ -176,7 +176,7 @@ class Ordering:
 
 
 @dataclass(frozen=True, slots=True)
-class TopNSpec(_NoWatermark):
+class TopNSpec(NoWatermark):
     """The rows of each partition whose rank is in (offset, offset + limit], kept up to date.
 
     Input: `columns` (the partition's among them), and WEIGHT_COLUMN if `retracting`. Rows that are equal
@@ -211,7 +211,7 @@ class TopNSpec(_NoWatermark):
 
 
 @dataclass(frozen=True, slots=True)
-class DeduplicateSpec(_NoWatermark):
+class DeduplicateSpec(NoWatermark):
     """The first row of each partition by `order` over append-only input: Top-N with N = 1, and one stored row
     a key.
 
@@ -262,7 +262,7 @@ class WindowTopNSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangelogNormalizeSpec(_NoWatermark):
+class ChangelogNormalizeSpec(NoWatermark):
     """Makes a changelog with a primary key consistent: every key has one row or none, whatever the source
     says.
 
@@ -285,7 +285,7 @@ class ChangelogNormalizeSpec(_NoWatermark):
 
 
 @dataclass(frozen=True, slots=True)
-class FirstRowSpec(_NoWatermark):
+class FirstRowSpec(NoWatermark):
     """The first row of each key that comes, of rows that only come; the others are dropped.
 
     Flink's Deduplicate with keep=FirstRow, by arrival; what ON CONFLICT DO NOTHING writes.
@@ -382,7 +382,7 @@ def check_sides(type_: str, keys: Schema, left: JoinSideSpec, right: JoinSideSpe
 
 
 @dataclass(frozen=True, slots=True)
-class JoinSpec(_NoWatermark):
+class JoinSpec(NoWatermark):
     """Pairs of rows of two relations whose keys are equal and for which a condition holds, kept up to date.
 
     Two inputs, `left` and `right`; the columns `keys` are called the same in both, all others have names of their own. A

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import ClassVar
 
+from sqlstream_operators.plan.arranged_spec import ArrangedJoinSpec, ArrangeSpec
 from sqlstream_operators.plan.changelog_spec import (
     ChangelogNormalizeSpec,
     DeduplicateSpec,
@@ -269,6 +270,7 @@ OperatorSpec = (
     | FirstRowSpec
     | SuppressUntilCloseSpec
     | JoinSpec
+    | ArrangeSpec
     | TemporalJoinSpec
     | IntervalJoinSpec
     | OverSpec
@@ -349,6 +351,24 @@ class OperatorStep:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinStep:
+    """A join of what arrangements of this stage keep, one a side: `inputs` are the relations that their steps make.
+
+    It has no state: it reads theirs. Its result is the relation `name`.
+    """
+
+    kind: ClassVar[str] = "join_arranged"
+
+    name: str
+    join: ArrangedJoinSpec
+    inputs: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.inputs) != len(self.join.sides):
+            raise ValueError(f"step {self.name}: {len(self.inputs)} inputs for {len(self.join.sides)} sides")
+
+
+@dataclass(frozen=True, slots=True)
 class ReadStateStep:
     """All rows of a table of a state, in this shard, as the relation `name`; the state stays as it is.
 
@@ -378,7 +398,7 @@ class LoadStateStep:
     inputs: tuple[str, ...]
 
 
-Step = FragmentStep | LateStep | OperatorStep | ReadStateStep | LoadStateStep
+Step = FragmentStep | LateStep | OperatorStep | JoinStep | ReadStateStep | LoadStateStep
 
 
 def made_by(step: Step) -> tuple[str, ...]:

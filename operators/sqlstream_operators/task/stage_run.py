@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -18,11 +18,13 @@ from sqlstream_operators.duck.relations import Relations, conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import consolidated, empty, negated, with_weight
 from sqlstream_operators.errors import DataError, InternalError, MemoryExhaustedError
+from sqlstream_operators.operators.join.arranged_join import ArrangedJoin
 from sqlstream_operators.operators.operator import KeepsAnswer, OperatorContext
 from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.operators.registry import operator_of
 from sqlstream_operators.operators.window.windows import closed_upto, window_ends_of_slice
 from sqlstream_operators.plan.answers import keeps_answer
+from sqlstream_operators.plan.arranged_spec import ArrangedJoinSpec, ArrangeSpec
 from sqlstream_operators.plan.session_spec import SessionAggregateSpec, SessionWindowsSpec
 from sqlstream_operators.plan.spec import (
     SLICE_COLUMN,
@@ -31,6 +33,7 @@ from sqlstream_operators.plan.spec import (
     ExchangeInput,
     ExchangeOutput,
     FragmentStep,
+    JoinStep,
     LateStep,
     LoadStateStep,
     OperatorSpec,
@@ -52,6 +55,7 @@ from sqlstream_operators.state.version import ShardVersion
 from .dead_letters import DeadLetters
 from .epoch import EpochContext, watermarks_for
 from .io import Stores, Writers
+from .opened_states import OpenedStates
 from .report import Report, StagedPart
 
 _LEVEL = 1 << 24  # producers of one edge are ordered by (level, ordinal)
@@ -98,6 +102,8 @@ class StageRun:
                     self._late(step, relations)
                 elif isinstance(step, OperatorStep):
                     self._operate(step, relations)
+                elif isinstance(step, JoinStep):
+                    self._join(step, relations)
                 elif isinstance(step, ReadStateStep):
                     relations.add_table(step.name, *self._read_state(step))
                 elif isinstance(step, LoadStateStep):
@@ -210,6 +216,29 @@ class StageRun:
             late = self.letters.decided(step.name, spec.table, result.late, self.duck, marks.late)
             self.late[step.name] = self.late.get(step.name, 0) + late
         output = conformed(result.output, spec.output, f"operator {step.name}", [WEIGHT_COLUMN])
+        relations.add_table(step.name, output, spec.output)
+
+    def _join(self, step: JoinStep, relations: Relations) -> None:
+        """Join what arrangements keep. What they would give anew is all that they have."""
+        spec = step.join
+        specs = {s.operator.state.state_id: s.operator for s in self.plan.operators}
+        arrangements = [specs[side.state_id] for side in spec.sides]
+        join = ArrangedJoin(spec, [a for a in arrangements if isinstance(a, ArrangeSpec)])
+        inputs = [relations.table(name) for name in step.inputs]
+        rows = empty(_shape(spec))
+        self.metrics[step.name] = {}
+        if self.epoch.restated:
+            with self.timer.phase("state"):
+                rows = join.answer(inputs, self.duck)
+        elif any(table.num_rows for table in inputs):
+            with self.timer.phase("state"), ExitStack() as stack:
+                states = OpenedStates(self._stores(step.name), [a.state for a in arrangements], stack)
+                try:
+                    result = join.process(inputs, states, self.duck)
+                except DataError as error:
+                    raise DataError(f"join {step.name}: {error.message}", error.sql) from error
+            rows, self.metrics[step.name] = result.output, result.metrics
+        output = conformed(rows, spec.output, f"join {step.name}", [WEIGHT_COLUMN])
         relations.add_table(step.name, output, spec.output)
 
     def _restate(self, step: OperatorStep, stores: Stores, relations: Relations) -> None:
@@ -333,7 +362,7 @@ class StageRun:
         )
 
 
-def _shape(spec: OperatorSpec) -> Schema:
+def _shape(spec: OperatorSpec | ArrangedJoinSpec) -> Schema:
     """The columns of what an operator emits."""
     return with_weight(spec.output) if spec.emits_changes else spec.output
 

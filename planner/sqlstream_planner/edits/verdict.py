@@ -73,14 +73,15 @@ class DerivedTable:
 class DerivedInput:
     """What the new operator is given on one of its inputs.
 
-    `rows` is DuckDB SQL over one old shard as in `DerivedTable`, with exactly the columns `columns`; they are exchanged by
-    `keys`.
+    `rows` is DuckDB SQL over one old shard of `state` as in `DerivedTable`, with exactly the columns `columns`; they are
+    exchanged by `keys`. `state` None: it is that of the older operator.
     """
 
     reads: tuple[str, ...]
     rows: str
     columns: Schema
     keys: tuple[str, ...]
+    state: StateSchema | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +160,13 @@ class StateEdit:
         if self.new is None or self.old is None:
             return frozenset()
         tables = () if self.derivation is None else self.derivation.tables
+        inputs = () if self.derivation is None else self.derivation.inputs
         return frozenset(
-            {self.old.state.state_id, *(also.state.state_id for table in tables for also in table.also)}
+            {
+                self.old.state.state_id,
+                *(also.state.state_id for table in tables for also in table.also),
+                *(given.state.state_id for given in inputs if given.state is not None),
+            }
         )
 
     def fresh(self) -> StateEdit:

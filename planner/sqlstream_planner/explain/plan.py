@@ -14,6 +14,7 @@ from sqlstream_operators.plan.spec import (
     ExchangeInput,
     ExchangeOutput,
     FragmentStep,
+    JoinStep,
     LateStep,
     OperatorStep,
     PhysicalPlan,
@@ -27,6 +28,7 @@ from sqlstream_operators.plan.state_ttl import EXPIRY
 from sqlstream_planner.explain.meaning import field_meaning, field_meanings
 from sqlstream_planner.explain.operators import operator_lines, operator_title
 from sqlstream_planner.logical import (
+    Arrangement,
     EpochValues,
     FirstRow,
     GroupAggregate,
@@ -45,6 +47,7 @@ from sqlstream_planner.logical import (
     walk,
 )
 from sqlstream_planner.logical.text import duration, logical_text
+from sqlstream_planner.physical.operators.arranged_join import explain_arranged_join
 from sqlstream_planner.pipeline import Planned
 from sqlstream_planner.properties.summary import Properties, Summary
 from sqlstream_planner.secrets.references import without_secrets
@@ -119,6 +122,8 @@ def _stage_words(stage: Stage) -> list[str]:
     for step in stage.steps:
         if isinstance(step, OperatorStep):
             words.append(operator_title(step.operator))
+        elif isinstance(step, JoinStep):
+            words.append(f"{step.join.type} join of {len(step.join.sides)} arrangements")
         elif isinstance(step, FragmentStep) and step.name.endswith(".partial"):
             words.append("partial aggregate")
     return words
@@ -154,6 +159,8 @@ def _name(node: Node) -> str:
         return "session windows" if isinstance(node, SessionWindows) else "session aggregate"
     if isinstance(node, FirstRow):
         return "first row"
+    if isinstance(node, Arrangement):
+        return "arrangement"
     if isinstance(node, RegularJoin):
         return f"{node.kind.lower()} join"
     if isinstance(node, LookupJoin):
@@ -213,6 +220,8 @@ def _stage_lines(plan: PhysicalPlan, stage: Stage) -> list[str]:
             )
         elif isinstance(step, OperatorStep):
             lines += operator_lines(step.name, step.operator)
+        elif isinstance(step, JoinStep):
+            lines += explain_arranged_join(step)
     for output in stage.outputs:
         if isinstance(output, ExchangeOutput):
             keys = f"hash({', '.join(output.keys)})" if output.keys else "one shard"

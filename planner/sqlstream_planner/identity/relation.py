@@ -25,6 +25,7 @@ from sqlstream_planner.logical import (
     Aggregate,
     AggregateCall,
     Apply,
+    Arrangement,
     AsOfJoin,
     EmitOnClose,
     EpochValues,
@@ -249,7 +250,8 @@ class _Levels(Analysis[int]):
             return self(node.meaning)
         below = max((self(i) for i in node.inputs), default=0)
         passing = isinstance(
-            node, Scan | Values | Project | EpochValues | Filter | Sink | EmitOnClose | OrderLimit
+            node,
+            Scan | Values | Project | EpochValues | Filter | Sink | EmitOnClose | OrderLimit | Arrangement,
         )
         return below if passing else below + 1
 

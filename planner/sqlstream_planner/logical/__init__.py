@@ -63,6 +63,8 @@ from sqlstream_planner.logical.parts import (
     WindowCall,
 )
 from sqlstream_planner.logical.streaming import (
+    ArrangedBy,
+    Arrangement,
     ChangelogNormalize,
     EqualKey,
     FirstRow,
@@ -78,6 +80,7 @@ from sqlstream_planner.logical.streaming import (
     TemporalJoin,
     TopN,
     WindowAggregate,
+    is_arranged,
 )
 from sqlstream_planner.logical.time_bounds import TimeBound, Waits
 from sqlstream_planner.logical.tree import (
@@ -91,6 +94,8 @@ __all__ = [
     "Aggregate",
     "AggregateCall",
     "Apply",
+    "ArrangedBy",
+    "Arrangement",
     "AsOfJoin",
     "ChangelogNormalize",
     "ColumnId",
@@ -146,6 +151,7 @@ __all__ = [
     "columns_of",
     "consumers",
     "dimension_scan",
+    "is_arranged",
     "order_term",
     "raw",
     "rebuild",

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.spec import WindowSpec
 from sqlstream_operators.plan.types import SqlType
-from sqlstream_planner.logical.algebra import PassingNode, UnaryNode, held_back
+from sqlstream_planner.logical.algebra import PassingNode, Project, UnaryNode, held_back
 from sqlstream_planner.logical.as_of import as_of_fields
 from sqlstream_planner.logical.columns import EventTime, Field, Fields
 from sqlstream_planner.logical.node import APART, ColumnId, Node, Part
@@ -234,12 +234,36 @@ class EqualKey(Part):
     type: SqlType
 
 
+@dataclass(frozen=True, slots=True)
+class ArrangedBy(Part):
+    """An expression over a relation whose rows are kept by it, as a value of `type`."""
+
+    expression: exp.Expr
+    type: SqlType
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Arrangement(PassingNode):
+    """The rows of a relation, kept by `keys` for all joins that read them; `whole`: those without a key too.
+
+    Only a `RegularJoin` reads it, through projections that rename columns and leave some out. Those of one `group` run
+    together.
+    """
+
+    keys: tuple[ArrangedBy, ...]
+    whole: bool
+    group: int
+    meaning: Node = field(metadata=APART)
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RegularJoin(Node):
     """Pairs of rows of two inputs whose `keys` are equal and for which `condition` is true, kept up to date.
 
     Flink's regular join: rows of both sides are kept for as long as they are there. `kind` is no CROSS: that is an INNER
-    without keys and condition. `ttl_us`: rows with a key that nothing touched for so long are forgotten.
+    without keys and condition. `ttl_us`: rows with a key that nothing touched for so long are forgotten. Over two
+    `Arrangement`s it keeps nothing itself. `merged`: it is an INNER join that is computed by the one that reads it, by the
+    same keys, together with that.
     """
 
     left: Node
@@ -249,6 +273,7 @@ class RegularJoin(Node):
     condition: exp.Expr | None
     meaning: Node = field(metadata=APART)
     ttl_us: int | None = None
+    merged: bool = False
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -329,6 +354,14 @@ class TemporalJoin(Node):
         )
 
 
+def is_arranged(node: RegularJoin) -> bool:
+    """Whether a join keeps nothing itself: its sides are arrangements, or joins of such that are computed with it."""
+    below = node.left
+    while isinstance(below, Project):
+        below = below.input
+    return isinstance(below, Arrangement) or (isinstance(below, RegularJoin) and below.merged)
+
+
 Operator = (
     WindowAggregate
     | GroupAggregate
@@ -339,6 +372,7 @@ Operator = (
     | Over
     | ChangelogNormalize
     | FirstRow
+    | Arrangement
     | RegularJoin
     | IntervalJoin
     | TemporalJoin

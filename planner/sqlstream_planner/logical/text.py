@@ -32,6 +32,7 @@ from sqlstream_planner.logical.lookup import LookupJoin
 from sqlstream_planner.logical.node import Node
 from sqlstream_planner.logical.parts import AggregateCall, OrderTerm, WindowCall
 from sqlstream_planner.logical.streaming import (
+    Arrangement,
     ChangelogNormalize,
     FirstRow,
     GroupAggregate,
@@ -44,6 +45,7 @@ from sqlstream_planner.logical.streaming import (
     TemporalJoin,
     TopN,
     WindowAggregate,
+    is_arranged,
 )
 from sqlstream_planner.logical.tree import consumers
 from sqlstream_planner.sql.dialect import duckdb_sql
@@ -151,6 +153,10 @@ def describe(node: Node) -> str:
         case Join():
             on = f" on {_text(node.condition)}" if node.condition is not None else ""
             return f"{node.kind.lower()} join{on}"
+        case Arrangement():
+            return f"arrange by {', '.join(_text(key.expression) for key in node.keys)}"
+        case RegularJoin() if is_arranged(node):
+            return f"{node.kind.lower()} join of arrangements{_on(node)}"
         case RegularJoin():
             return f"keep {node.kind.lower()} join{_on(node)}"
         case IntervalJoin():

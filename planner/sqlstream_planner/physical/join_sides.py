@@ -45,6 +45,20 @@ class Side:
         node = join.left if name == "left" else join.right
         keys = tuple((key.left if name == "left" else key.right).unnest() for key in join.keys)
         types = tuple(key.type for key in join.keys)
+        return cls.over(planner, node, name, keys, types, whole=gives_alone(join.kind.lower(), name))
+
+    @classmethod
+    def over(
+        cls,
+        planner: Planner,
+        node: Node,
+        name: str,
+        keys: tuple[exp.Expr, ...],
+        types: tuple[SqlType, ...],
+        *,
+        whole: bool,
+    ) -> Side:
+        """The rows of `node` by `keys`."""
         by_id = {f.id: f for f in node.fields}
         plain: list[str] = []
         for key, type_ in zip(keys, types, strict=True):
@@ -52,7 +66,6 @@ class Side:
             exact = is_column and type_.kind not in _INEXACT and key.name not in plain
             plain.append(key.name if exact else "")
         spec = JoinSideSpec(columns_of_rows(node.fields), tuple(plain), planner.changes(node))
-        whole = gives_alone(join.kind.lower(), name)
         return cls(name, node, keys, types, spec, planner.meanings.columns(node), whole)
 
     @property
@@ -91,11 +104,15 @@ class Side:
             items.append((slice_, SLICE_COLUMN))
         return block.select(items)
 
-    def table(self, equal: tuple[Form, ...], layout: Layout = "key") -> StoredTable:
-        """The rows of the side in state."""
+    def table(
+        self, equal: tuple[Form, ...], layout: Layout = "key", *, as_listed: bool = False
+    ) -> StoredTable:
+        """The rows of the side in state; `as_listed`: by the keys in the order that they have here."""
         key = tuple(
-            Stored(name, type_, meaning)
-            for name, type_, meaning in zip(self.key_names, self.types, equal, strict=True)
+            Stored(name, type_, meaning, f"{number:03} " if as_listed else "")
+            for number, (name, type_, meaning) in enumerate(
+                zip(self.key_names, self.types, equal, strict=True)
+            )
         )
         row = Stored("__row", BLOB, form("row"))
         count = Stored("__count", BIGINT, form("how often"), rank="0 ")

@@ -15,6 +15,7 @@ from sqlstream_planner.catalog.descriptor import ONE_ROW
 from sqlstream_planner.identity.form import form, sort_forms
 from sqlstream_planner.identity.relation import Meanings
 from sqlstream_planner.logical import (
+    Arrangement,
     ChangelogNormalize,
     EpochValues,
     EventTime,
@@ -70,6 +71,11 @@ class Planner:
         self.changes = Changes()
         #: By the id of a state that was planned, what it is made of.
         self.state_nodes: dict[str, StateNode] = {}
+        #: By their group, the arrangements that run together.
+        self.arrangements: dict[int, list[Arrangement]] = {}
+        for node in walk(roots):
+            if isinstance(node, Arrangement):
+                self.arrangements.setdefault(node.group, []).append(node)
         self._sources = sources
         self._operators = operators
         self._results: dict[int, tuple[Node, Block]] = {}
@@ -88,8 +94,12 @@ class Planner:
     def result(self, node: Node) -> Block:
         """Where an operator's result is; its stage is made when it is first asked for."""
         if id(node) not in self._results:
-            self._results[id(node)] = (node, self._operators[type(node)](self, node))
+            self.note(node, self._operators[type(node)](self, node))
         return self._results[id(node)][1]
+
+    def note(self, node: Node, result: Block) -> None:
+        """Remember where an operator's result is, which was planned with another's."""
+        self._results[id(node)] = (node, result)
 
     def ttls(self, node: Node) -> str:
         """Tells apart what forgets at and below a node, and when; '' where nothing does."""
@@ -101,8 +111,8 @@ class Planner:
         return form("all", *sort_forms(set(found))).digest[:8] if found else ""
 
     def is_operator(self, node: Node) -> bool:
-        """Whether a node keeps state."""
-        return type(node) in self._operators
+        """Whether a node is planned by itself: it keeps state, or joins what others keep."""
+        return type(node) in self._operators and not (isinstance(node, RegularJoin) and node.merged)
 
     def late_rows(
         self, name: str, input_: Node, end: Field, time: EventTime, lateness_us: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqlstream_planner.logical import (
+    Arrangement,
     ChangelogNormalize,
     FirstRow,
     GroupAggregate,
@@ -16,6 +17,7 @@ from sqlstream_planner.logical import (
     TemporalJoin,
     TopN,
     WindowAggregate,
+    is_arranged,
 )
 from sqlstream_planner.properties.changelog import Changes
 from sqlstream_planner.window_totals import carried_call, kept_of
@@ -34,7 +36,9 @@ def bounded_state(node: Node, changes: Changes) -> bool | None:
             return node.window_end is not None or (not node.partition and not changes(node.input))
         case Over() if node.closing is not None:
             return _is_bounded(node)
-        case ChangelogNormalize() | FirstRow() | RegularJoin() | Over():
+        case RegularJoin() if is_arranged(node):
+            return None
+        case Arrangement() | ChangelogNormalize() | FirstRow() | RegularJoin() | Over():
             return False
         case TemporalJoin():
             # The newest version of each key stays.

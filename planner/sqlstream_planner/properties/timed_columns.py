@@ -8,6 +8,7 @@ from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
 from sqlstream_operators.plan.spec import WindowKind
 from sqlstream_planner.logical import (
     Aggregate,
+    Arrangement,
     EmitOnClose,
     EpochValues,
     Field,
@@ -48,7 +49,7 @@ class TimedColumns(Analysis[frozenset[str] | None]):
         match node:
             case Scan():
                 return None if node.changelog else _marked(node.fields)
-            case Filter() | EmitOnClose():
+            case Filter() | EmitOnClose() | Arrangement():
                 return self(node.input)
             case Unnest() | EpochValues():
                 return self(node.input)

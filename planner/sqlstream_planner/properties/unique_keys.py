@@ -6,6 +6,7 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.spec import WindowKind, WindowSpec
 from sqlstream_planner.logical import (
+    Arrangement,
     ChangelogNormalize,
     EpochValues,
     Filter,
@@ -86,7 +87,7 @@ class UniqueKeys(Analysis[tuple[Key, ...]]):
                 return ((),)
             case Unnest() if node.ordinality is not None:
                 return tuple((*key, node.ordinality.id) for key in self(node.input))
-            case EpochValues() | Filter() | Sink() | SuppressUntilClose() | SessionWindows():
+            case EpochValues() | Filter() | Sink() | Arrangement() | SuppressUntilClose() | SessionWindows():
                 return self(node.inputs[0])
         return ()
 

@@ -11,6 +11,7 @@ from sqlstream_planner.rules.normalize.push_filters import push_filters
 from sqlstream_planner.rules.normalize.settle_ranks import settle_ranks
 from sqlstream_planner.rules.normalize.settle_ties import settle_ties
 from sqlstream_planner.rules.normalize.share_equal_subplans import share_all_but_pairs, share_equal_subplans
+from sqlstream_planner.rules.prune.arrange_joins import arrange_joins
 from sqlstream_planner.rules.prune.prune_columns import prune_columns
 from sqlstream_planner.rules.prune.spread_joins import spread_joins
 from sqlstream_planner.rules.rule import Roots, Rule
@@ -69,7 +70,7 @@ STREAMING: tuple[Rule, ...] = (
 )
 #: Filters need no rule: a stateless chain over a scan is one fragment, and DuckDB pushes its WHERE into the
 #: reader. The watermark is taken over all rows that were read, so a reader must not be handed a filter.
-PRUNE: tuple[Rule, ...] = (merge_projections, prune_columns, spread_joins)
+PRUNE: tuple[Rule, ...] = (merge_projections, prune_columns, spread_joins, arrange_joins)
 #: Of what is left.
 CHECK: tuple[Rule, ...] = (epoch_values,)
 

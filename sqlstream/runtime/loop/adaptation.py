@@ -176,17 +176,22 @@ def _operated(name: str, edit: StateEdit, derived: Sequence[DerivedInput]) -> It
     old, spec = edit.old.state, edit.new
     if isinstance(spec, WindowTopNSpec | IntervalJoinSpec):
         spec = replace(spec, watermark_sources=())  # nothing closes here
-    read = dict.fromkeys(table for d in derived for table in d.reads)
-    steps: list[Step] = [ReadStateStep(f"old.{table}", _before(old), table) for table in read]
-    outputs, inputs = [], []
-    for number, d in enumerate(derived, 1):
-        given, edge = f"input{number}", _edge(name, f"input{number}")
-        steps.append(FragmentStep(given, d.rows, tuple(f"old.{table}" for table in d.reads)))
-        outputs.append(ExchangeOutput(given, edge, d.keys, tuple(c.name for c in d.columns)))
-        inputs.append(ExchangeInput(f"{given}.rows", edge, d.columns))
-    yield Stage(f"{name}.read", 1, (), tuple(steps), tuple(outputs))
-    run = OperatorStep(f"{name}.fill", spec, tuple(i.name for i in inputs))
-    yield Stage(f"{name}.fill", 2, tuple(inputs), (run,), ())
+    states = {(d.state or old).state_id: d.state or old for d in derived}
+    inputs = []
+    for n, (id_, state) in enumerate(states.items(), 1):
+        here = [(k, d) for k, d in enumerate(derived, 1) if (d.state or old).state_id == id_]
+        read = dict.fromkeys(table for _, d in here for table in d.reads)
+        steps: list[Step] = [ReadStateStep(f"old.{table}", _before(state), table) for table in read]
+        outputs = []
+        for number, d in here:
+            given, edge = f"input{number}", _edge(name, f"input{number}")
+            steps.append(FragmentStep(given, d.rows, tuple(f"old.{table}" for table in d.reads)))
+            outputs.append(ExchangeOutput(given, edge, d.keys, tuple(c.name for c in d.columns)))
+            inputs.append((number, ExchangeInput(f"{given}.rows", edge, d.columns)))
+        yield Stage(f"{name}.read{n}", 1, (), tuple(steps), tuple(outputs))
+    given_inputs = tuple(i for _, i in sorted(inputs, key=lambda one: one[0]))
+    run = OperatorStep(f"{name}.fill", spec, tuple(i.name for i in given_inputs))
+    yield Stage(f"{name}.fill", 2, given_inputs, (run,), ())
 
 
 def _rows_of(

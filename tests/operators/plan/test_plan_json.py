@@ -173,9 +173,10 @@ def test_what_stands_for_a_class_in_a_stored_plan_is_fixed() -> None:
         found[where] = kinds
     assert found == {
         "Stage.inputs": ["dimension", "epoch", "exchange", "source"],
-        "Stage.steps": ["fragment", "late", "load_state", "operator", "read_state"],
+        "Stage.steps": ["fragment", "join_arranged", "late", "load_state", "operator", "read_state"],
         "Stage.outputs": ["exchange", "sink"],
         "OperatorStep.operator": [
+            "arrange",
             "changelog_normalize",
             "deduplicate",
             "distinct_values",

@@ -15,12 +15,13 @@ from sqlstream_operators.duck.weighted import concatenated, empty, names_of
 from sqlstream_operators.operators.groups import Int64s
 from sqlstream_operators.operators.operator import OperatorContext, OperatorResult
 from sqlstream_operators.operators.phase_timer import PhaseTimer
+from sqlstream_operators.plan.arranged_spec import IS
 from sqlstream_operators.plan.interval_join_spec import IntervalJoinSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 from sqlstream_operators.state.store import StateStore
 
-from .join_side import IS, Changed
+from .join_side import Changed
 from .matching import WATCHED, Matching, Met
 from .timed_side import TimedSide, counts_of
 

@@ -18,15 +18,12 @@ from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.groups import Int64s
+from sqlstream_operators.plan.arranged_spec import IS, ROW, WAS
 from sqlstream_operators.plan.changelog_spec import JoinSideSpec, JoinSpec, column_of, gives_alone
-from sqlstream_operators.plan.interval_join_spec import IntervalJoinSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
-from sqlstream_operators.plan.state_schema import Layout
+from sqlstream_operators.plan.state_schema import Layout, StateSchema
 from sqlstream_operators.plan.types import BIGINT, BLOB, quote_identifier
 from sqlstream_operators.state.store import StateStore
-
-WAS, IS, ROW = "__was", "__is", "__row"
-"""The columns of rows with how often each was there before the epoch and is behind it (at least 0), and with its digest."""
 
 _DIGESTS = "__digests"
 
@@ -46,23 +43,35 @@ class Changed:
 
 
 class JoinSide:
-    """Reads and writes the state of one side of a `JoinSpec`: see there."""
+    """Reads and writes the rows of one side of a join by its keys: a table of a state, as `JoinSpec` describes it.
+
+    `whole`: rows with a NULL among their keys are kept. `only_come`: nothing is ever taken back, so that rows need not be
+    found again, and equal ones need not be one: each gets a name that none had, in place of a digest, and nothing is looked
+    up.
+    """
 
     layout: ClassVar[Layout] = "key"
 
-    def __init__(self, spec: JoinSpec | IntervalJoinSpec, side: str) -> None:
-        self.spec: JoinSideSpec = spec.left if side == "left" else spec.right
-        self.table = side
-        self.keys = spec.keys
-        self.key_names = [key.name for key in spec.keys]
+    def __init__(
+        self,
+        state: StateSchema,
+        name: str,
+        keys: Schema,
+        spec: JoinSideSpec,
+        *,
+        whole: bool,
+        only_come: bool = False,
+    ) -> None:
+        self.spec = spec
+        self.table = name
+        self.keys = keys
+        self.key_names = [key.name for key in keys]
         #: With a column more, so that tables without keys have rows.
         self.key_columns = [*self.key_names, ROW]
-        self._whole = gives_alone(spec.type, side)
-        # Where nothing is ever taken back rows need not be found again, and equal ones need not be one: each gets a name
-        # that none had, in place of a digest, and nothing is looked up.
-        self._only_come = not spec.emits_changes
-        self._what = f"{side} of state {spec.state.state_id}"
-        table = spec.state.table(side)
+        self._whole = whole
+        self._only_come = only_come
+        self._what = f"{name} of state {state.state_id}"
+        table = state.table(name)
         stored = {column.name for column in self.spec.stored}
         counts = [field for field in table.value if field.name not in stored]
         if (
@@ -74,13 +83,13 @@ class JoinSide:
         ):
             raise InternalError(f"{self._what} has not the columns of the operator: {table}")
         self._count, self._row = counts[0].name, table.sub_key[0].name
-        self._input: Schema = (*spec.keys, *self.spec.stored)
+        self._input: Schema = (*keys, *self.spec.stored)
         # In the order of state, so that a query whose columns were reordered finds its rows.
         fields = [*table.key, *(field for field in table.value if field is not counts[0])]
         self._digested: Schema = tuple(column_of(self._input, field.name) for field in fields)
         #: The columns of rows that are changed or read.
         self.schema: Schema = (
-            *spec.keys,
+            *keys,
             *self.spec.columns,
             Column(ROW, BLOB),
             Column(WAS, BIGINT),
@@ -223,6 +232,13 @@ class JoinSide:
         columns = [*(rows.column(name) for name in names), digests, pa.array(was), pa.array(now)]
         table = pa.table(columns, names=[c.name for c in self.schema])
         return conformed(table, self.schema, self._what)
+
+
+def side_of(spec: JoinSpec, side: str) -> JoinSide:
+    """The side of a join that is called `side`."""
+    rows = spec.left if side == "left" else spec.right
+    whole, only_come = gives_alone(spec.type, side), not spec.emits_changes
+    return JoinSide(spec.state, side, spec.keys, rows, whole=whole, only_come=only_come)
 
 
 def same_keys(left: str, right: str, keys: Sequence[Column]) -> str:

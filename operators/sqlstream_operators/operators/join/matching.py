@@ -12,12 +12,13 @@ import pyarrow as pa
 from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import concatenated, empty, quoted, with_weight
+from sqlstream_operators.plan.arranged_spec import IS, ROW, WAS, ArrangedJoinSpec
 from sqlstream_operators.plan.changelog_spec import JoinSpec
 from sqlstream_operators.plan.interval_join_spec import IntervalJoinSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.types import BIGINT, BLOB, BOOLEAN
 
-from .join_side import IS, ROW, WAS, JoinSide, same_keys
+from .join_side import JoinSide, same_keys
 
 _AT = "__at"
 
@@ -46,9 +47,11 @@ class Met:
 
 
 class Matching:
-    """What a `JoinSpec` makes of rows of its sides. `sides` are the left and the right."""
+    """What a join of two sides makes of rows of its sides. `sides` are the left and the right."""
 
-    def __init__(self, spec: JoinSpec | IntervalJoinSpec, sides: tuple[JoinSide, JoinSide]) -> None:
+    def __init__(
+        self, spec: JoinSpec | IntervalJoinSpec | ArrangedJoinSpec, sides: tuple[JoinSide, JoinSide]
+    ) -> None:
         self._spec = spec
         self._sides = sides
         self._keys = quoted(spec.keys)
@@ -173,7 +176,7 @@ class Matching:
                 duck.drop(f"__{name}")
 
     def _run(self, duck: DuckSession, sql: str, schema: Schema) -> pa.Table:
-        return conformed(duck.query(sql), schema, f"rows of state {self._spec.state.state_id}")
+        return conformed(duck.query(sql), schema, f"rows of a {self._spec.type} join")
 
     @contextmanager
     def _registered(

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.operators.groups import Int64s
-from sqlstream_operators.plan.changelog_spec import column_of
+from sqlstream_operators.plan.arranged_spec import IS, ROW, WAS
+from sqlstream_operators.plan.changelog_spec import column_of, gives_alone
 from sqlstream_operators.plan.interval_join_spec import IntervalJoinSpec
 from sqlstream_operators.plan.schema import Column, Schema
 from sqlstream_operators.plan.state_schema import FOUND, TIME, Layout
@@ -20,7 +21,7 @@ from sqlstream_operators.plan.types import BLOB
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN
 from sqlstream_operators.state.store import StateStore
 
-from .join_side import IS, ROW, WAS, Changed, JoinSide, any_null
+from .join_side import Changed, JoinSide, any_null
 
 #: Times are compared within these bounds, so that no sum overflows: DuckDB's infinity is the last int64.
 _FAR = 1 << 61
@@ -32,7 +33,9 @@ class TimedSide(JoinSide):
     layout: ClassVar[Layout] = "time"
 
     def __init__(self, spec: IntervalJoinSpec, side: str) -> None:
-        super().__init__(spec, side)
+        rows = spec.left if side == "left" else spec.right
+        whole, only_come = gives_alone(spec.type, side), not spec.emits_changes
+        super().__init__(spec.state, side, spec.keys, rows, whole=whole, only_come=only_come)
         bounds = spec.bounds
         left = side == "left"
         self._time = bounds.left if left else bounds.right

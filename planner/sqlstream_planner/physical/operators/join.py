@@ -10,7 +10,7 @@ from sqlstream_operators.plan.spec import FragmentStep, OperatorStep
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.form import Data, form
 from sqlstream_planner.identity.state import StateIdentity
-from sqlstream_planner.logical import Node, RegularJoin, sql
+from sqlstream_planner.logical import Node, RegularJoin, is_arranged, sql
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.by_stage import each, reads_of, result_of
 from sqlstream_planner.physical.join_sides import (
@@ -21,6 +21,7 @@ from sqlstream_planner.physical.join_sides import (
     relational,
     shared_attributes,
 )
+from sqlstream_planner.physical.operators.arranged_join import plan_arranged_join
 from sqlstream_planner.physical.operators.over_rows import columns_of_rows
 from sqlstream_planner.physical.planner import Planner
 from sqlstream_planner.physical.stages import Shipment
@@ -28,9 +29,13 @@ from sqlstream_planner.physical.state_node import StateNode, clause_of
 
 
 def plan_join(planner: Planner, node: Node) -> Block:
-    """Keeps the rows of both sides by their keys: in a stage of its own, or in that of a join by the same keys."""
+    """Keeps the rows of both sides by their keys, in a stage of its own or in that of a join by the same keys, unless
+    arrangements keep them.
+    """
     if not isinstance(node, RegularJoin):
         raise InternalError(f"a {type(node).__name__} is no join")
+    if is_arranged(node):
+        return plan_arranged_join(planner, node)
     sides = [Side.of(planner, node, side) for side in SIDES]
     identity = _identity(planner, node, sides)
     keys = tuple(

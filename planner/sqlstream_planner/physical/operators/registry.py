@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sqlstream_operators.plan.arranged_spec import ArrangeSpec
 from sqlstream_operators.plan.changelog_spec import (
     ChangelogNormalizeSpec,
     DeduplicateSpec,
@@ -23,6 +24,7 @@ from sqlstream_operators.plan.session_spec import SessionAggregateSpec, SessionW
 from sqlstream_operators.plan.spec import OperatorSpec, WindowAggregateSpec
 from sqlstream_operators.plan.temporal_join_spec import TemporalJoinSpec
 from sqlstream_planner.logical import (
+    Arrangement,
     ChangelogNormalize,
     FirstRow,
     GroupAggregate,
@@ -38,8 +40,8 @@ from sqlstream_planner.logical import (
 )
 from sqlstream_planner.logical import SuppressUntilClose as Suppress
 from sqlstream_planner.physical.block import Block
-from sqlstream_planner.physical.operators import changelog_normalize as changelog
 from sqlstream_planner.physical.operators import (
+    arrangement,
     distinct_values,
     first_row,
     interval_join,
@@ -49,6 +51,7 @@ from sqlstream_planner.physical.operators import (
     temporal_join,
     top_n,
 )
+from sqlstream_planner.physical.operators import changelog_normalize as changelog
 from sqlstream_planner.physical.operators import group_aggregate as group
 from sqlstream_planner.physical.operators import session_aggregate as session_groups
 from sqlstream_planner.physical.operators import session_windows as session
@@ -95,6 +98,9 @@ BY_NODE: Mapping[type[Node], PlannedOperator] = {
     ),
     IntervalJoin: PlannedOperator(
         interval_join.plan_interval_join, {IntervalJoinSpec: interval_join.explain_interval_join}
+    ),
+    Arrangement: PlannedOperator(
+        arrangement.plan_arrangement, {ArrangeSpec: arrangement.explain_arrangement}
     ),
     RegularJoin: PlannedOperator(join.plan_join, {JoinSpec: join.explain_join}),
     TemporalJoin: PlannedOperator(

@@ -1,0 +1,102 @@
+"""Specs of arrangements, and of the joins that read them. Importable without Arrow.
+
+An arrangement keeps the rows of one relation by one key, once for all joins that need them so (shared arrangements:
+McSherry, Lattuada, Schwarzkopf and Roscoe, VLDB 2020). The joins keep nothing themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .changelog_spec import JoinSideSpec, NoWatermark
+from .schema import Column, Schema
+from .state_schema import StateSchema
+from .types import BIGINT, BLOB
+
+WAS, IS, ROW = "__was", "__is", "__row"
+"""The columns of rows with how often each was there before the epoch and is behind it (at least 0), and with its digest."""
+
+#: The table of an arrangement's state.
+ROWS = "rows"
+
+
+@dataclass(frozen=True, slots=True)
+class ArrangeSpec(NoWatermark):
+    """Keeps the rows of a relation by `keys`, and says what an epoch changes of them.
+
+    Input: as that of a side of a `JoinSpec`. `whole`: rows with a NULL among their keys are kept too. State: table `rows`,
+    as `left` and `right` there.
+
+    Output: each distinct row that changes, once: the keys, the columns, ROW, WAS and IS. These are no changes for anything
+    but the joins that read the arrangement.
+    """
+
+    kind: ClassVar[str] = "arrange"
+    emits_changes: ClassVar[bool] = False
+
+    state: StateSchema
+    keys: Schema
+    rows: JoinSideSpec
+    whole: bool
+
+    def __post_init__(self) -> None:
+        if not self.keys or len(self.rows.keys) != len(self.keys):
+            raise ValueError("an arrangement says of each of its keys which column it is")
+
+    @property
+    def columns(self) -> Schema:
+        """The columns of the rows."""
+        return self.rows.columns
+
+    @property
+    def output(self) -> Schema:
+        """What is given of a row that changes."""
+        return (*self.keys, *self.rows.columns, Column(ROW, BLOB), Column(WAS, BIGINT), Column(IS, BIGINT))
+
+
+@dataclass(frozen=True, slots=True)
+class ArrangedSide:
+    """One side of a join as it reads the arrangement `state_id`: its `columns`, and what each is called there (`stored`).
+
+    `retracting`: its rows can go.
+    """
+
+    state_id: str
+    columns: Schema
+    stored: tuple[str, ...]
+    retracting: bool
+
+    def __post_init__(self) -> None:
+        if len(self.columns) != len(self.stored):
+            raise ValueError("each column of a side is one of its arrangement")
+
+
+@dataclass(frozen=True, slots=True)
+class ArrangedJoinSpec:
+    """Combinations of a row of each side whose `keys` are equal and for which `condition` holds, kept up to date.
+
+    Two sides of any type of `JoinSpec`, or more, of type 'inner': then what changes on one side meets the rows of all
+    others, and no combination of some of them is kept. No two columns of the sides have one name. `given` are, for each
+    column of `output`, the column that it is. `merges`: equal rows of `output` may come of different ones.
+    """
+
+    type: str
+    keys: Schema
+    sides: tuple[ArrangedSide, ...]
+    condition: str | None
+    output: Schema
+    given: tuple[str, ...]
+    merges: bool
+
+    def __post_init__(self) -> None:
+        if len(self.sides) < 2 or (len(self.sides) > 2 and self.type != "inner"):
+            raise ValueError(f"no {self.type} join of {len(self.sides)} arrangements")
+        names = [column.name for side in self.sides for column in side.columns]
+        if len(set(names)) != len(names) or not set(self.given) <= set(names):
+            raise ValueError(f"columns {self.given} of sides with {names}")
+
+    @property
+    def emits_changes(self) -> bool:
+        """Whether a row that was given can be taken back."""
+        return self.type not in ("inner", "semi") or any(side.retracting for side in self.sides)

@@ -1,0 +1,128 @@
+"""RegularJoin over Arrangements: it keeps nothing, and may join more than two of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from sqlstream_operators.plan.arranged_spec import ArrangedJoinSpec, ArrangedSide, ArrangeSpec
+from sqlstream_operators.plan.schema import Column
+from sqlstream_operators.plan.spec import JoinStep, OperatorStep
+from sqlstream_planner.diagnostics import InternalError
+from sqlstream_planner.logical import (
+    Arrangement,
+    JoinKind,
+    Node,
+    Project,
+    RegularJoin,
+    column,
+    sql,
+    substitute,
+)
+from sqlstream_planner.physical.block import Block
+from sqlstream_planner.physical.by_stage import result_of
+from sqlstream_planner.physical.operators.over_rows import columns_of_rows
+from sqlstream_planner.physical.planner import Planner
+
+
+def plan_arranged_join(planner: Planner, node: RegularJoin) -> Block:
+    """Joins in the stage where the arrangements are, with the joins below that are computed together with it."""
+    sides: list[_Side] = []
+    conditions: list[str] = []
+    scope = _scope(node, sides, conditions, several=_reads_a_join(node))
+    where = [planner.result(side.arrangement) for side in sides]
+    draft = planner.stages[where[0].stage]
+    specs = {step.name: step.operator for step in draft.steps if isinstance(step, OperatorStep)}
+    found = [specs[block.reads[0]] for block in where]
+    kept = [spec for spec in found if isinstance(spec, ArrangeSpec)]
+    output = columns_of_rows(node.fields)
+    given = tuple(scope[column.name] for column in output)
+    spec = ArrangedJoinSpec(
+        node.kind.lower(),
+        tuple(Column(key.name, key.type, False) for key in kept[0].keys),
+        tuple(
+            ArrangedSide(
+                arranged.state.state_id,
+                tuple(replace(shown, name=called) for shown, called, _ in side.columns),
+                tuple(stored for _, _, stored in side.columns),
+                arranged.rows.retracting,
+            )
+            for side, arranged in zip(sides, kept, strict=True)
+        ),
+        " AND ".join(f"({condition})" for condition in conditions) or None,
+        output,
+        given,
+        any(not _shows_all(side, given) for side in _shown(node, sides)),
+    )
+    name = planner.stages.name("join")
+    draft.steps.append(JoinStep(name, spec, tuple(block.reads[0] for block in where)))
+    planner.join_stages.note(node, draft.id, node.keys)
+    return replace(result_of(name, node, weighted=spec.emits_changes), stage=draft.id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """An arrangement as it is read: each column as it is there, what it is called in the join, and in the arrangement."""
+
+    arrangement: Arrangement
+    columns: tuple[tuple[Column, str, str], ...]
+
+
+def _scope(join: RegularJoin, sides: list[_Side], conditions: list[str], *, several: bool) -> dict[str, str]:
+    """What the columns that a join gives, or could, are called; its sides and conditions are added.
+
+    Where `several` joins are computed together, columns of two sides may have one id.
+    """
+    scope: dict[str, str] = {}
+    for node in join.inputs:
+        names = {f.id: f.id for f in node.fields}
+        below = node
+        while isinstance(below, Project):
+            items = {f.id: e.unnest().name for f, e in zip(below.fields, below.items, strict=True)}
+            names = {id_: items[name] for id_, name in names.items()}
+            below = below.input
+        if isinstance(below, RegularJoin):
+            inside = _scope(below, sides, conditions, several=several)
+            scope |= {id_: inside[name] for id_, name in names.items()}
+        elif isinstance(below, Arrangement):
+            prefix = f"s{len(sides)}." if several else ""
+            listed = zip(columns_of_rows(node.fields), node.fields, strict=True)
+            sides.append(_Side(below, tuple((c, f"{prefix}{f.id}", names[f.id]) for c, f in listed)))
+            scope |= {f.id: f"{prefix}{f.id}" for f in node.fields}
+        else:
+            raise InternalError(f"a {type(below).__name__} is no side of a join of arrangements")
+    if join.condition is not None:
+        named: dict[str, exp.Expr] = {id_: column(name) for id_, name in scope.items()}
+        conditions.append(sql(substitute(join.condition, named)))
+    return scope
+
+
+def _reads_a_join(join: RegularJoin) -> bool:
+    below: list[Node] = list(join.inputs)
+    for number, node in enumerate(below):
+        while isinstance(node, Project):
+            node = node.input
+        below[number] = node
+    return any(isinstance(node, RegularJoin) for node in below)
+
+
+def _shown(node: RegularJoin, sides: list[_Side]) -> list[_Side]:
+    """The sides whose rows are given."""
+    return sides[:1] if node.kind in (JoinKind.SEMI, JoinKind.ANTI) else sides
+
+
+def _shows_all(side: _Side, given: tuple[str, ...]) -> bool:
+    """Whether two rows of an arrangement that differ are still different in what the join gives."""
+    shown = {stored for _, name, stored in side.columns if name in given}
+    return shown >= {f.id for f in side.arrangement.fields}
+
+
+def explain_arranged_join(step: JoinStep) -> list[str]:
+    """The lines of the join's step."""
+    spec = step.join
+    lines = [f"  {step.name} = {spec.type} join of {', '.join(step.inputs)}, kept up to date, without state"]
+    lines.append(f"    by {', '.join(key.name for key in spec.keys)}")
+    if spec.condition is not None:
+        lines.append(f"    where {spec.condition}")
+    return lines

@@ -1,0 +1,84 @@
+"""Arrangement: the rows of a relation by a key, which are kept once for all joins that read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlstream_operators.plan.arranged_spec import ROWS, ArrangeSpec
+from sqlstream_operators.plan.schema import Column
+from sqlstream_operators.plan.spec import OperatorStep
+from sqlstream_planner.diagnostics import InternalError
+from sqlstream_planner.identity.form import Data, Form, form
+from sqlstream_planner.identity.state import StateIdentity
+from sqlstream_planner.logical import Arrangement, Node, sql
+from sqlstream_planner.physical.block import Block
+from sqlstream_planner.physical.by_stage import each, result_of
+from sqlstream_planner.physical.join_sides import Side
+from sqlstream_planner.physical.planner import Planner
+from sqlstream_planner.physical.stages import Draft, Shipment
+from sqlstream_planner.physical.state_node import StateNode, clause_of
+
+
+def plan_arrangement(planner: Planner, node: Node) -> Block:
+    """Keeps the rows by their keys, in one stage with all arrangements of its group: joins read several of them."""
+    if not isinstance(node, Arrangement):
+        raise InternalError(f"a {type(node).__name__} is no arrangement")
+    group = planner.arrangements[node.group]
+    names = [planner.stages.name(ArrangeSpec.kind) for _ in group]
+    inputs = [planner.blocks(one.input) for one in group]
+    draft = planner.stages.behind(names[0], [block for blocks in inputs for block in blocks])
+    for name, one, blocks in zip(names, group, inputs, strict=True):
+        planner.note(one, _keep(planner, name, one, blocks, draft))
+    return planner.result(node)
+
+
+def _keep(planner: Planner, name: str, node: Arrangement, blocks: Sequence[Block], draft: Draft) -> Block:
+    values = tuple(key.expression for key in node.keys)
+    types = tuple(key.type for key in node.keys)
+    side = Side.over(planner, node.input, ROWS, values, types, whole=node.whole)
+    schema = _identity(planner, node, side).schema(
+        ArrangeSpec.kind, f"rows by {', '.join(sql(value) for value in values)}"
+    )
+    state = planner.states.add(schema, planner.ttls(node))
+    keys = tuple(Column(key, type_, node.whole) for key, type_ in zip(side.key_names, types, strict=True))
+    spec = ArrangeSpec(state, keys, side.spec, node.whole)
+    planner.state_nodes[state.state_id] = StateNode(node, planner.meanings, {}, at=clause_of(node.meaning))
+    hashed = tuple(field.name for field in state.tables[0].key)
+    shipped = planner.stages.ship(blocks, [Shipment(f"{name}.rows", each(side.sql), side.shipped)], hashed)
+    draft.inputs += shipped
+    draft.steps.append(OperatorStep(name, spec, tuple(i.name for i in shipped)))
+    return replace(result_of(name, node, weighted=False), stage=draft.id)
+
+
+def _identity(planner: Planner, node: Arrangement, side: Side) -> StateIdentity:
+    """What the state means: which rows, by what, and which columns of them."""
+    by = arranged_by(planner, node)
+    attributes: dict[str, Data] = {
+        "payload": side.payload(),
+        "rows can go": side.spec.retracting,
+        "rows without a key": node.whole,
+        # What is joined has the same order of its keys: it is not that of what they mean.
+        "order of keys": by if len(by) > 1 else None,
+    }
+    rows = planner.meanings.relation(node.meaning)
+    return StateIdentity("arranged rows", rows, by, attributes, (side.table(by, as_listed=len(by) > 1),))
+
+
+def arranged_by(planner: Planner, node: Arrangement) -> tuple[Form, ...]:
+    """What the keys mean."""
+    return tuple(
+        form("by", planner.meanings.expression(key.expression, node.input), str(key.type))
+        for key in node.keys
+    )
+
+
+def explain_arrangement(name: str, spec: ArrangeSpec) -> list[str]:
+    """The lines of the operator's step."""
+    lines = [f"  {name} = rows kept for joins, state {spec.state.state_id}, all of them are kept"]
+    for key, plain in zip(spec.keys, spec.rows.keys, strict=True):
+        lines.append(f"    {key.name}: {plain or 'an expression'}")
+    lines.append(f"    columns {', '.join(column.name for column in spec.rows.columns)}")
+    if spec.whole:
+        lines.append("    rows without a key are kept too")
+    return lines
