@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream.planning import plan_file
+from sqlstream_operators.plan.epoch_values import clock_settings
 from sqlstream_planner.batch.to_duckdb import to_duckdb
 from sqlstream_planner.logical import TemporalJoin, walk
 from sqlstream_planner.pipeline import Planned
@@ -102,6 +103,7 @@ def test_every_example_gives_what_duckdb_gives(tmp_path: Path) -> None:
         run_here(plan, tmp_path, parallelism=2, rows_per_epoch=17)
     script = to_duckdb(plan, lambda source: [str(tmp_path / source.name / "0.json")])
     with empty_duckdb() as con:
+        con.execute(clock_settings(None))
         for _, view in script.sources:
             con.execute(view)
         for sink, text in script.sinks:

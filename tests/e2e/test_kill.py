@@ -46,7 +46,7 @@ def start(
     single_task_rows: int = 0,
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> subprocess.Popen[str]:
-    """The driver as a process group of its own; Spark runs epochs of up to `single_task_rows` as one task."""
+    """The driver as a process group of its own; epochs of up to `single_task_rows` run in it, without Spark."""
     command = [sys.executable, "-m", "tests.e2e.driver", str(folder), str(rows_per_epoch), str(parallelism)]
     path = os.pathsep.join(str(ROOT / p) for p in (".", "planner", "operators"))
     return subprocess.Popen(
@@ -103,7 +103,7 @@ def test_kills_at_steps_anywhere(tmp_path: Path) -> None:
 @pytest.mark.kill
 @pytest.mark.spark
 def test_kills_of_a_driver_with_spark(tmp_path: Path) -> None:
-    """While tasks run, and between the manifest and the sinks; then it goes on with small epochs as one task."""
+    """While tasks run, and between the manifest and the sinks; then it goes on with small epochs in its own process."""
     pipeline = Pipeline.create(tmp_path / "p", QUERIES, _data(random.Random(7), 3000, 3), delay=5)
     for at in ("planned 3 0.1", "published 2"):
         killed(start(pipeline.folder, 300, 2, "local[2]", environment={"KILL_AT": at}))

@@ -37,7 +37,7 @@ def test_columns_are_called_as_the_user_calls_them() -> None:
     [
         ('SELECT k FROM t WHERE s = "bob"', 27, "a string stands in single quotes: 'bob'"),
         ("SELECT k FROM t WHERE s = ‘bob’", 27, "strings stand in straight quotes: 'bob'"),
-        ("SELECT k * 2 AS twice FROM t WHERE twice > 3", 36, "`twice` is a name of the SELECT list"),
+        ("SELECT SUM(k) OVER (ORDER BY k) AS z FROM t WHERE z > 3", 51, "`z` is a name of the SELECT list"),
         ("SELECT ts - 5 AS x FROM t", 8, "INTERVAL '5' SECOND"),
         ("SELECT ts - ts + 5 AS x FROM t", 8, "INTERVAL '5' SECOND"),
         ("SELECT k FROM t WHERE k > 'abc'", 27, "write a number"),
@@ -155,7 +155,7 @@ def test_a_time_column_that_is_a_keyword_is_not_quoted() -> None:
         ("SELECT kk, COUNT(*) AS n FROM t GROUP BY kk HAVING n > 1 AND nn > 1", ["8 kk", "62 nn"]),
         (
             "SELECT q.a, q.k AS b FROM (SELECT k FROM t) AS q WHERE b > 1 ORDER BY q.c LIMIT 1",
-            ["8 q.a", "56 b", "71 q.c"],
+            ["8 q.a", "71 q.c"],
         ),
         ("SELECT k AS n FROM t WHERE s > 1 AND x = 2", ["38 x"]),
         (

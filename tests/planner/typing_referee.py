@@ -15,6 +15,7 @@ from sqlstream_planner.expressions.datatypes import sql_type_of
 from sqlstream_planner.expressions.infer import infer
 from sqlstream_planner.expressions.problems import TypeProblem
 from sqlstream_planner.sql.dialect import SqlStream, duckdb_sql
+from sqlstream_planner.sql.dialect.parser import SqlSyntaxError
 
 COLUMNS = {
     "bo": "BOOLEAN",
@@ -62,9 +63,11 @@ def type_named(text: str) -> SqlType:
     """A type that DuckDB prints; UNKNOWN if no column of ours can have it."""
     if text == '"NULL"':
         return NULL
+    if re.search(r"TUPLE(?!\()", text):
+        return UNKNOWN  # a row without values
     try:
         return sql_type_of(parse(f"CAST(x AS {text.replace(chr(34) + 'NULL' + chr(34), 'NULL')})").args["to"])
-    except TypeProblem:
+    except (TypeProblem, SqlSyntaxError):  # TUPLE without types, say
         return UNKNOWN
 
 

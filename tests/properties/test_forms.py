@@ -102,7 +102,7 @@ OTHERS: dict[str, str | tuple[str, str]] = {
     "ordered by all": "SELECT k, COUNT(*) AS n FROM t GROUP BY ALL ORDER BY ALL DESC LIMIT 2",
     "lateral without the word": "SELECT t.v, x.m, y.n FROM t, (SELECT MAX(id) AS m FROM c WHERE c.k = t.k) AS x "
     "LEFT JOIN (SELECT v AS n FROM c WHERE id < x.m ORDER BY id LIMIT 1) AS y ON y.n > t.v",
-    "calls behind dots": "SELECT s.upper().concat('x').length() AS a, (k + v).abs() AS b, t.s.upper() AS c, "
+    "calls behind dots": "SELECT s.upper().concat('x').length() AS a, (k + v).abs() AS b, main.upper(s) AS c, "
     "[k, v].list_filter(lambda e: (e + v).abs() > 2).len() AS d, 'a.b'.string_split('.')[2].upper() AS e FROM t "
     "WHERE s IS NOT NULL",
     "a comprehension": "SELECT [x * 2 + v FOR x IN [k, v] IF x > 1] AS a, "

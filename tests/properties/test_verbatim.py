@@ -81,6 +81,8 @@ QUERIES = [
     "HAVING (SELECT MAX(t.v) > 1)",
     "SELECT MIN(k) > ANY (SELECT k FROM t WHERE k >= MIN(o.k)) AS z, (SELECT SUM(k) + SUM(o.v) FROM t) AS y FROM t AS o",
     "SELECT k, (SELECT SUM(o.x + t.v) FROM t AS o) AS z FROM t",
+    # A factorial.
+    "SELECT k! AS z, -3! AS y, 2 * k! + 1 AS x, 1 ! BETWEEN 0 AND 2 AS w, k != 2 AS u, (k + 1)! IN (2, 6) AS q FROM t",
     # The one row that there is.
     "SELECT x, (SELECT o.v + t.k FROM t AS o WHERE o.x = t.x) AS z, (SELECT s FROM t WHERE x = 9) AS y FROM t "
     "WHERE x > (SELECT x FROM t WHERE x BETWEEN 0.1 AND 0.4)",

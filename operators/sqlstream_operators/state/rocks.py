@@ -20,6 +20,7 @@ import itertools
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from rocksdict import (
@@ -31,11 +32,15 @@ from rocksdict import (
     Rdict,
     RdictIter,
     ReadOptions,
+    SliceTransform,
     WriteBatch,
     WriteOptions,
 )
 
 from .overlay import Row
+
+_Found: TypeAlias = tuple[list[bytes], list[bytes], list[int]]
+"""Keys, values, and how many of them each range has."""
 
 MARKER = b"\xff\xffversion"
 HALF_APPLIED = "half-applied"
@@ -48,7 +53,10 @@ PENDING_TRIGGER_BYTES = 32 << 20
 BLOB_MIN_VALUE_BYTES = 128
 BLOB_FILE_BYTES = 16 << 20
 STEPS_BEFORE_SEEK = 4
+TRIED_RANGES = 32
 WEIGHED_ROWS = 256
+# The table, the key group and one BIGINT: what is looked up by a longer key shares it with few others.
+PREFIX_BYTES = 12
 COMPACTION_SOFT_SECONDS = 0.5
 COMPACTION_HARD_SECONDS = 10.0
 
@@ -92,6 +100,9 @@ def _options() -> Options:
     options.set_enable_blob_gc(True)
     options.set_blob_gc_age_cutoff(0.5)
     options.set_blob_gc_force_threshold(0.5)
+    # Filters of prefixes, too: to look for the rows of a key, files that have none are not read. 50,000 keys of
+    # 5 M, 3.2 M rows in 16 flushes: 12 µs a key without them, 6 with them.
+    options.set_prefix_extractor(SliceTransform.create_max_len_prefix(PREFIX_BYTES))
     table = BlockBasedOptions()
     table.set_block_cache(_block_cache())
     # Small blocks, and filters and indexes outside the cache: 10,000 random gets among 10 M keys in a store
@@ -101,6 +112,17 @@ def _options() -> Options:
     table.set_bloom_filter(10, False)
     options.set_block_based_table_factory(table)
     return options
+
+
+def _in_order() -> ReadOptions:
+    """For iterators over any range: without it they would see the rows of one prefix only."""
+    options = ReadOptions()
+    options.set_total_order_seek(True)
+    return options
+
+
+def _in_one_prefix(first: bytes, last: bytes) -> bool:
+    return len(first) >= PREFIX_BYTES and first[:PREFIX_BYTES] == last[:PREFIX_BYTES]
 
 
 def _batches(keys: Sequence[bytes], values: Sequence[bytes | None]) -> list[int]:
@@ -189,7 +211,7 @@ class RocksBytes:
         """See `SortedBytes.scan_back`."""
         keys: list[bytes] = []
         values: list[bytes] = []
-        rows = self._db.iter(ReadOptions())
+        rows = self._db.iter(_in_order())
         rows.seek_for_prev(last)
         if rows.valid() and rows.key() == last:
             rows.prev()
@@ -205,19 +227,34 @@ class RocksBytes:
     def scan_many(
         self, ranges: Sequence[tuple[bytes, bytes]], most: Sequence[int] | None = None
     ) -> tuple[list[bytes], list[bytes], list[int]]:
-        """See `SortedBytes.scan_many`: one iterator goes over all of them.
+        """See `SortedBytes.scan_many`: one iterator goes over ranges near each other, another one jumps from range to range.
+
+        The first ranges show which it is. Where most of them need a seek, and lie within one `PREFIX_BYTES`, filters say of
+        each file whether it can have any row of a range.
+        """
+        found: _Found = ([], [], [])
+        seeks = self._step(ranges[:TRIED_RANGES], most, found)
+        rest = ranges[TRIED_RANGES:]
+        limits = None if most is None else most[TRIED_RANGES:]
+        if 2 * seeks > TRIED_RANGES and all(_in_one_prefix(first, last) for first, last in rest):
+            self._jump(rest, limits, found)
+        else:
+            self._step(rest, limits, found)
+        return found
+
+    def _step(self, ranges: Sequence[tuple[bytes, bytes]], most: Sequence[int] | None, found: _Found) -> int:
+        """Add the rows of ranges by one iterator; how often it had to seek.
 
         It stands at the first key that no range before has passed: a range that ends before that key is empty, and costs
         nothing. A range that begins a few keys further on is gone to by steps, which cost a tenth of a seek.
         """
-        keys: list[bytes] = []
-        values: list[bytes] = []
-        sizes: list[int] = []
         if not ranges:
-            return keys, values, sizes
+            return 0
+        keys, values, sizes = found
         rows = self._from(ranges[0][0], ranges[-1][1])
         key_of, value_of, go_on, seek = rows.key, rows.value, rows.next, rows.seek
         key = key_of()
+        seeks, done = 0, 0
         for number, (first, last) in enumerate(ranges):
             if key is None:  # behind the last row, or at a damaged one
                 break
@@ -228,18 +265,43 @@ class RocksBytes:
                     steps -= 1
                 else:
                     seek(first)
+                    seeks += 1
                 key = key_of()
             limit = None if most is None else most[number]
-            found = len(keys)
-            while key is not None and key < last and len(keys) - found != limit:
+            before = len(keys)
+            while key is not None and key < last and len(keys) - before != limit:
                 keys.append(key)
                 values.append(value_of())
                 go_on()
                 key = key_of()
-            sizes.append(len(keys) - found)
+            sizes.append(len(keys) - before)
+            done += 1
         rows.status()  # raises if a block is damaged
-        sizes += [0] * (len(ranges) - len(sizes))
-        return keys, values, sizes
+        sizes += [0] * (len(ranges) - done)
+        return seeks
+
+    def _jump(self, ranges: Sequence[tuple[bytes, bytes]], most: Sequence[int] | None, found: _Found) -> None:
+        """Add the rows of ranges, each in one prefix, by a seek each that the filters of prefixes serve."""
+        keys, values, sizes = found
+        options = ReadOptions()
+        options.set_prefix_same_as_start(True)
+        rows = self._db.iter(options)
+        key_of, value_of, go_on, seek = rows.key, rows.value, rows.next, rows.seek
+        for number, (first, last) in enumerate(ranges):
+            seek(first)
+            key = key_of()
+            if key is None:
+                rows.status()  # raises if a block is damaged; the next seek forgets it
+            limit = None if most is None else most[number]
+            before = len(keys)
+            while key is not None and key < last and len(keys) - before != limit:
+                keys.append(key)
+                values.append(value_of())
+                go_on()
+                key = key_of()
+                if key is None:
+                    rows.status()
+            sizes.append(len(keys) - before)
 
     def seek(self, first: bytes, last: bytes) -> bytes | None:
         """See `SortedBytes.seek`."""
@@ -253,7 +315,7 @@ class RocksBytes:
     def edges(self, ranges: Sequence[tuple[bytes, bytes]], *, backwards: bool) -> list[Row | None]:
         """See `SortedBytes.edges`."""
         edges: list[Row | None] = []
-        rows = self._db.iter(ReadOptions())
+        rows = self._db.iter(_in_order())
         for first, last in ranges:
             if backwards:
                 rows.seek_for_prev(last)
@@ -289,7 +351,7 @@ class RocksBytes:
 
         Not `Rdict.items`, which ends at a damaged block as if there were no more rows, and is no faster.
         """
-        options = ReadOptions()
+        options = _in_order()
         options.set_iterate_upper_bound(last)
         rows = self._db.iter(options)
         rows.seek(first)

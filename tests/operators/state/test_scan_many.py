@@ -5,13 +5,21 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rocksdict import SliceTransform
 
 from sqlstream_operators.state.memory import MemoryBytes
 from sqlstream_operators.state.overlay import Overlay, SortedBytes
 from sqlstream_operators.state.range_reads import are_apart, read_ranges
-from sqlstream_operators.state.rocks import STEPS_BEFORE_SEEK, WEIGHED_ROWS, RocksBytes
+from sqlstream_operators.state.rocks import (
+    PREFIX_BYTES,
+    STEPS_BEFORE_SEEK,
+    WEIGHED_ROWS,
+    RocksBytes,
+    _options,
+)
 from tests.examples import examples
 
 numbers = st.integers(0, 60)
@@ -71,6 +79,42 @@ def test_rows_are_counted_as_far_as_is_asked(tmp_path: Path) -> None:
         for most in (None, 0, 3, WEIGHED_ROWS, WEIGHED_ROWS + 1):
             rows = len(rocks.scan(first, last, most)[0])
             assert rocks.measure(first, last, most) == memory.measure(first, last, most) == (rows, 10 * rows)
+    rocks.close()
+
+
+def test_keys_far_from_each_other_in_several_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranges of one prefix are looked for by filters; a file that was written with others is read all the same."""
+    keys = [n.to_bytes(PREFIX_BYTES, "big") + row for n in range(5000) for row in (b"a", b"b", b"cc")]
+    memory = MemoryBytes()
+    others = _options()
+    others.set_prefix_extractor(SliceTransform.create_noop())
+    for part in range(3):
+        with monkeypatch.context() as patched:
+            if part == 0:
+                patched.setattr("sqlstream_operators.state.rocks._options", lambda: others)
+            rocks = RocksBytes(tmp_path / "db")
+        rocks.apply((), keys[part::3], keys[part::3], "marker")
+        if part < 2:
+            rocks.flush()
+            rocks.close()  # the last ones are in memory
+    memory.add(dict(zip(keys, keys, strict=True)))
+    gone = (1000).to_bytes(PREFIX_BYTES, "big"), (2000).to_bytes(PREFIX_BYTES, "big")
+    rocks.apply([gone], [keys[-1]], [None], "marker")
+    memory.rows = {key: row for key, row in memory.rows.items() if not gone[0] <= key < gone[1]}
+    memory.rows.pop(keys[-1])
+    memory.add({})
+    for step in (7, 50):
+        starts = [n.to_bytes(PREFIX_BYTES, "big") for n in range(0, 6000, step)]
+        for ranges in (
+            [(start, start + b"\xff") for start in starts],
+            [(start + b"b", start + b"\xff") for start in starts],
+            [(start[:-1], start[:-1] + b"\xff\xff") for start in starts[::200]],
+            [(start, start[:-1] + b"\xff\xff") for start in starts[::200]],
+        ):
+            for most in (None, [1] * len(ranges)):
+                assert rocks.scan_many(ranges, most) == memory.scan_many(ranges, most)
+    assert rocks.scan(b"", b"\xff") == memory.scan(b"", b"\xff")
+    assert rocks.scan_back(b"", keys[99], 500) == memory.scan_back(b"", keys[99], 500)
     rocks.close()
 
 

@@ -27,7 +27,11 @@ def over(node: Node, streaming: Streaming) -> Node | None:
         name = call.name.upper()
         if call.name not in {*AGGREGATES, *PEER_FUNCTIONS, *PLACE_FUNCTIONS, *VALUE_FUNCTIONS}:
             not_run_yet(
-                node.at, f"{name} OVER", "aggregates can, ranks, LAG and LEAD, FIRST_VALUE and its like"
+                node.at,
+                f"{name} OVER",
+                f"write {name}_VALUE(x) OVER (…)"
+                if name in ("FIRST", "LAST")
+                else "aggregates can, ranks, LAG and LEAD, FIRST_VALUE and its like",
             )
         function = AGGREGATES.get(call.name)
         if function is not None and function.arguments.instead_over:

@@ -241,9 +241,10 @@ def chained(node: exp.Expr) -> exp.Expr:
     if not isinstance(call, exp.Anonymous):
         node.set("this", chained(node.this))
         return node
-    if isinstance(node.this, exp.Identifier) and node.this.name.lower() in _SCHEMAS:
-        return node
     start, end = range_of(node) or (0, 0)
+    if isinstance(node.this, exp.Identifier) and node.this.name.lower() in _SCHEMAS and call.expressions:
+        set_range(call, start, end)
+        return call
     before = chained(node.this)
     call.set("expressions", [_with_columns(before, frozenset()), *call.expressions])
     set_range(call, start, end)

@@ -400,7 +400,12 @@ class SqlStreamParser(DuckDBParser):
 
     def _parse_unary(self) -> exp.Expr | None:
         start = self.here
-        return self._ranged(start, super()._parse_unary())
+        found = super()._parse_unary()
+        # sqlglot reads `1 ! BETWEEN 0 AND 2` as NOT BETWEEN.
+        while found is not None and self._curr.token_type == TokenType.NOT and self._curr.text == "!":
+            self._advance()
+            found = self.call("factorial", found)
+        return self._ranged(start, found)
 
     def _parse_column(self) -> exp.Expr | None:
         start = self.here
