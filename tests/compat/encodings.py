@@ -63,6 +63,7 @@ VALUES: Mapping[SqlType, list[Any]] = {
     t.array(t.array(t.VARCHAR)): [[["a"], [], None]],
     t.map_of(t.VARCHAR, _INT): [[("a", 1), ("b", None)]],
     t.struct(("x", _INT), ("y", t.VARCHAR)): [{"x": 1, "y": "a"}, {"x": None, "y": None}],
+    t.tuple_of(_INT, t.VARCHAR): [{"element1": 1, "element2": "a"}, {"element1": None, "element2": None}],
 }
 _LAYOUTS: tuple[Literal["key", "time", "list"], ...] = ("key", "time", "list")
 

@@ -288,12 +288,13 @@ class EpochPlanner:
     ) -> bool:
         """Whether an epoch without input would close a window that has rows."""
         before = {name: state.applied for name, state in states.items()}
-        before[EPOCH_RELATION] = clock_watermark(self._clock_before_us)
         after = {
             name: self._end(name) if name in plans and plans[name].exhausted else mark
             for name, mark in late.items()
         }
-        after[EPOCH_RELATION] = clock_watermark(self._now_us())
+        if any(EPOCH_RELATION in ends.sources for ends in self.window_ends):
+            before[EPOCH_RELATION] = clock_watermark(self._clock_before_us)
+            after[EPOCH_RELATION] = clock_watermark(self._now_us())
         return any(
             ends.closes_any(ends.least(before), ends.least(after))
             and any(not shard.is_empty for shard in self._state.versions.get(ends.state_id, ()))
