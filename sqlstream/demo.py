@@ -32,12 +32,16 @@ def main() -> int:
             ignore=shutil.ignore_patterns(".sqlstream", "out"),
         )
         pipeline = str(folder / PIPELINE)
+        # So few rows would be done in this process before Spark is up (docs/adr/0019-small-epochs-in-the-driver.md).
+        with (folder / PIPELINE).open("a", encoding="utf-8") as file:
+            file.write("\nSET 'execution.single-task-rows' = '0';\n")
         _say(f"$ sqlstream run {PIPELINE}")
         _say(
             "  27,004 flights from New York in January 2013, in the order in which they landed; 521 were cancelled,"
         )
         _say(
-            "  have no event time, and are kept as dead letters of each table that would have counted them\n"
+            "  have no event time, and are kept as dead letters of each table that would have counted them;\n"
+            "  with SET 'execution.single-task-rows' = '0', so that all epochs run on Spark, small as they are\n"
         )
         code = run_cli(["run", pipeline, "--max-rows-per-epoch", "10000"])
         if code:
