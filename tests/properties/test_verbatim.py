@@ -91,12 +91,12 @@ QUERIES = [
     "FROM t ORDER BY 1 DESC) AS x, ARRAY(SELECT SUM(x) FROM t GROUP BY k ORDER BY k LIMIT 2)[2] AS w",
     "SELECT x, ARRAY(SELECT o.x AS y FROM t AS o WHERE o.k = t.k ORDER BY y DESC LIMIT 2) AS z FROM t",
     # A relation that is read under its own name and through another.
-    "WITH p AS (SELECT k AS y FROM t), q AS (SELECT * FROM p) SELECT q.y, p.y FROM q JOIN p ON q.y < p.y, q AS q2 "
+    "WITH p AS (SELECT k AS y FROM t), q AS (SELECT * FROM p) SELECT q.y, p.y AS x FROM q JOIN p ON q.y < p.y, q AS q2 "
     "WHERE p.y = q2.y",
-    "WITH p AS (SELECT k AS y FROM t), q AS (SELECT * FROM p) SELECT o.y, p.y FROM q AS o, p JOIN q ON p.y = q.y",
+    "WITH p AS (SELECT k AS y FROM t), q AS (SELECT * FROM p) SELECT o.y, p.y AS x FROM q AS o, p JOIN q ON p.y = q.y",
     # ASOF JOIN by other values than event times; where several are as near DuckDB takes any, so there is one.
     "SELECT l.x, r.x AS y FROM t AS l ASOF JOIN t AS r ON l.k = r.v AND l.x > r.x",
-    "SELECT l.x, r.x AS y, r.s FROM t AS l ASOF LEFT JOIN t AS r MATCH_CONDITION (r.x * 2 >= l.x) ON l.s = r.s",
+    "SELECT l.x, r.x AS y, r.s FROM t AS l ASOF LEFT JOIN t AS r ON r.x * 2 >= l.x AND l.s = r.s",
     "SELECT k, x, COUNT(y) AS n FROM t AS l ASOF LEFT JOIN (SELECT k, x - 0.5 AS x, s AS y FROM t) AS r USING (k, x) "
     "GROUP BY k, x",
     # PIVOT: DuckDB compares texts, and NULL is a value as any other.

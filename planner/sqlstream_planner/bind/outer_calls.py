@@ -117,5 +117,6 @@ def _aliases(select: exp.Select) -> Iterator[str]:
     items = [from_] if from_ is not None else []
     for item in [*items, *(select.args.get("joins") or [])]:
         for part in item.find_all(exp.TableAlias, exp.Table):
-            if part.name:
+            # A table with an alias has no other name.
+            if part.name and not (isinstance(part, exp.Table) and part.alias):
                 yield part.name

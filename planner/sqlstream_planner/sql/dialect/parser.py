@@ -401,8 +401,10 @@ class SqlStreamParser(DuckDBParser):
     def _parse_unary(self) -> exp.Expr | None:
         start = self.here
         found = super()._parse_unary()
-        # sqlglot reads `1 ! BETWEEN 0 AND 2` as NOT BETWEEN.
+        # sqlglot reads `1 ! BETWEEN 0 AND 2` as NOT BETWEEN; `!~` and its like are operators of their own.
         while found is not None and self._curr.token_type == TokenType.NOT and self._curr.text == "!":
+            if self._next is not None and self._next.text.startswith("~"):
+                break
             self._advance()
             found = self.call("factorial", found)
         return self._ranged(start, found)
