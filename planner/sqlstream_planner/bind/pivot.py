@@ -12,6 +12,7 @@ from itertools import product
 
 from sqlglot import exp
 
+from sqlstream_operators.plan.types import VARCHAR
 from sqlstream_planner.bind.aggregate_calls import aggregate_calls
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.items import output_name
@@ -68,7 +69,7 @@ def _pivoted(context: BindContext, pivot: exp.Pivot, fields: Fields) -> exp.Sele
     groups = _groups(context, pivot, fields, [*aggregates, *columns])
     items: list[exp.Expr] = list(groups)
     taken = {g.name.lower() for g in groups}
-    for values in product(*(_values(context, each) for each in columns)):
+    for values in product(*(_values(context, each, fields) for each in columns)):
         condition = exp.and_(*(v.condition for v in values), copy=True)
         for position, aggregate in enumerate(aggregates):
             parts = [v.name for v in values]
@@ -118,7 +119,7 @@ def _groups(
     return [exp.column(f.name, quoted=True) for f in fields if f.name.lower() not in read]
 
 
-def _values(context: BindContext, column: exp.Expr) -> list[_Value]:
+def _values(context: BindContext, column: exp.Expr, fields: Fields) -> list[_Value]:
     """The values of one column of PIVOT. DuckDB compares texts, so 1.0 is another value than 1."""
     if not isinstance(column, exp.In) or not column.expressions:
         context.unsupported(
@@ -127,6 +128,7 @@ def _values(context: BindContext, column: exp.Expr) -> list[_Value]:
             help="list them, as a result's columns can't come with its rows: "
             f"{column.sql(dialect='duckdb') if not isinstance(column, exp.In) else column.this.sql()} IN ('a', 'b')",
         )
+    texts = frozenset(f.name.lower() for f in fields if f.type == VARCHAR)
     names = column.this.expressions if isinstance(column.this, exp.Tuple) else [column.this]
     found = []
     for item in column.expressions:
@@ -136,16 +138,19 @@ def _values(context: BindContext, column: exp.Expr) -> list[_Value]:
         if len(parts) != len(names):
             context.fail(item, "SQL057", f"{len(parts)} values for {len(names)} columns of PIVOT")
         name = alias.name if alias is not None else "_".join(_text(context, part) for part in parts)
-        tests = [_is_value(left, right) for left, right in zip(names, parts, strict=True)]
+        tests = [_is_value(left, right, texts) for left, right in zip(names, parts, strict=True)]
         found.append(_Value(exp.and_(*tests, copy=False), name))
     return found
 
 
-def _is_value(column: exp.Expr, value: exp.Expr) -> exp.Expr:
+def _is_value(column: exp.Expr, value: exp.Expr, texts: frozenset[str]) -> exp.Expr:
+    """The condition that a column has a value; `texts` are the names of those that are texts, in lower case."""
     if isinstance(value, exp.Null):
         return exp.Is(this=column.copy(), expression=value.copy())
-    texts = (exp.cast(each.copy(), exp.DType.VARCHAR) for each in (column, value))
-    test = exp.EQ(this=next(texts), expression=next(texts))
+    is_text = isinstance(column, exp.Column) and column.name.lower() in texts
+    left = column.copy() if is_text else exp.cast(column.copy(), exp.DType.VARCHAR)
+    right = value.copy() if value.is_string else exp.cast(value.copy(), exp.DType.VARCHAR)
+    test = exp.EQ(this=left, expression=right)
     test.meta.update(column.meta)
     return test
 
