@@ -130,6 +130,20 @@ class Overlay:
         low = bisect.bisect_left(self._sorted, first)
         return self._sorted[low : bisect.bisect_left(self._sorted, last)]
 
+    def merged(
+        self, keys: list[bytes], values: list[bytes], own: Sequence[bytes]
+    ) -> tuple[list[bytes], list[bytes]]:
+        """Rows of the map below with those of `own`, keys of the overlay's, on top, in order; deleted ones are gone."""
+        merged = dict(zip(keys, values, strict=True))
+        for key in own:
+            value = self.single[key]
+            if value is None:
+                merged.pop(key, None)
+            else:
+                merged[key] = value
+        ordered = sorted(merged)
+        return ordered, [merged[key] for key in ordered]
+
     def near(self, first: bytes, last: bytes) -> Mapping[bytes, bytes | None]:
         """Rows that were written, those with keys in [first, last] among them."""
         if self.loaded:

@@ -50,7 +50,7 @@ def read_ranges(
         more_keys, more_values = below_keys[at : at + size], below_values[at : at + size]
         at += size
         if own:
-            more_keys, more_values = _merged(more_keys, more_values, own, overlay)
+            more_keys, more_values = overlay.merged(more_keys, more_values, own)
         limit = len(more_keys) if most is None else most[number]
         keys += more_keys[:limit]
         values += more_values[:limit]
@@ -59,18 +59,3 @@ def read_ranges(
 
 
 _NO_LIMIT = 1 << 62
-
-
-def _merged(
-    keys: list[bytes], values: list[bytes], own: list[bytes], overlay: Overlay
-) -> tuple[list[bytes], list[bytes]]:
-    """Rows below with the epoch's own on top, in order; those that it deleted are gone."""
-    merged = dict(zip(keys, values, strict=True))
-    for key in own:
-        value = overlay.single[key]
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = value
-    ordered = sorted(merged)
-    return ordered, [merged[key] for key in ordered]

@@ -508,17 +508,7 @@ class StateTables:
             more_keys, more_values = self._scan_base(low, high)
             keys, values = (more_keys, more_values) if not keys else (keys + more_keys, values + more_values)
         own = self.overlay.keys(first, last)
-        if not own:
-            return keys, values
-        merged = dict(zip(keys, values, strict=True))
-        for key in own:
-            value = self.overlay.single[key]
-            if value is None:
-                merged.pop(key, None)
-            else:
-                merged[key] = value
-        ordered = sorted(merged)
-        return ordered, [merged[key] for key in ordered]
+        return self.overlay.merged(keys, values, own) if own else (keys, values)
 
     def changed(self) -> tuple[int, int]:
         """How many more live rows, and bytes of them, there are than below the overlay.
