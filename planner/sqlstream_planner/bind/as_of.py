@@ -145,11 +145,19 @@ def bind_asof_join(join: exp.Join, left: Item, right: Item) -> Item:
             help="write ASOF JOIN r ON l.k = r.k AND l.ts >= r.ts, and put what else there is into WHERE or a sub-query",
         )
     order = orders[0].unnest()
-    times = _times(order, left, right)
-    if times is None:
-        values = nearest_by_value(join, kind, [*terms, order], _sides(order, join, left, right), left, right)
-        return joined_item(join, values, left, right)
-    mine, theirs, compares = times
+    sides = _by_side(order, left.node, right.node) if type(order) in _SWAPPED else None
+    if sides is None:
+        context.fail(
+            join,
+            "SQL081",
+            "ASOF JOIN compares a value of one side with one of the other",
+            help="write ASOF JOIN r ON l.k = r.k AND l.ts >= r.ts",
+        )
+    compares = type(order) if sides[0] is order.this else _SWAPPED[type(order)]
+    mine, theirs = _event_time(sides[0], left.node), _event_time(sides[1], right.node)
+    if mine is None or theirs is None:
+        node: Node = nearest_by_value(join, kind, [*terms, order], (sides[1], compares), left, right)
+        return joined_item(join, node, left, right)
     node = AsOfJoin(
         left.node,
         right.node,
@@ -167,46 +175,11 @@ def bind_asof_join(join: exp.Join, left: Item, right: Item) -> Item:
     return joined_item(join, node, left, right)
 
 
-def _times(order: exp.Expr, left: Item, right: Item) -> tuple[Field, Field, type[exp.Expr]] | None:
-    """The two event times that ASOF JOIN compares, and how the left's is to the right's; None if it compares others."""
-    if type(order) not in _SWAPPED or not (_is_column(order.this) and _is_column(order.expression)):
-        return None
-    found = _in_order(order, left, right)
-    if found is None:
-        return None
-    mine, theirs = (
-        next(f for f in item.node.fields if f.id == value.unnest().name)
-        for item, value in ((left, found[0]), (right, found[1]))
-    )
-    if mine.time is None or theirs.time is None:
-        return None
-    return mine, theirs, found[2]
-
-
-def _sides(order: exp.Expr, join: exp.Join, left: Item, right: Item) -> tuple[exp.Expr, type[exp.Expr]]:
-    """What ASOF JOIN compares of the right side, and how the left's is to it. Raises DiagnosticError."""
-    found = _in_order(order, left, right) if type(order) in _SWAPPED else None
-    if found is None:
-        left.scope.context.fail(
-            join,
-            "SQL081",
-            "ASOF JOIN compares a value of one side with one of the other",
-            help="write ASOF JOIN r ON l.k = r.k AND l.ts >= r.ts",
-        )
-    return found[1], found[2]
-
-
-def _in_order(order: exp.Expr, left: Item, right: Item) -> tuple[exp.Expr, exp.Expr, type[exp.Expr]] | None:
-    """What a comparison has of the left and of the right side, and how the left's is to the right's."""
-    sides = [{f.id for f in item.node.fields} for item in (left, right)]
-    for mine, theirs, compares in (
-        (order.this, order.expression, type(order)),
-        (order.expression, order.this, _SWAPPED[type(order)]),
-    ):
-        read = columns_of(mine), columns_of(theirs)
-        if read[0] and read[1] and read[0] <= sides[0] and read[1] <= sides[1]:
-            return mine, theirs, compares
-    return None
+def _event_time(value: exp.Expr, node: Node) -> Field | None:
+    """The event-time column of a side that a value is; None if it is something else."""
+    bare = value.unnest()
+    f = next((f for f in node.fields if isinstance(bare, exp.Column) and f.id == bare.name), None)
+    return f if f is not None and f.time is not None else None
 
 
 # ---------------------------------------------------------------------------------------------------- of both
@@ -254,11 +227,20 @@ def _equality(term: exp.Expr, left: Node, right: Node) -> Equality | None:
     bare = term.unnest()
     if not isinstance(bare, exp.EQ):
         return None
+    sides = _by_side(bare, left, right)
+    return Equality(*sides) if sides is not None else None
+
+
+def _by_side(compared: exp.Expr, left: Node, right: Node) -> tuple[exp.Expr, exp.Expr] | None:
+    """What a comparison has of the left and of the right side; None if it does not compare one with the other."""
     sides = [{f.id for f in node.fields} for node in (left, right)]
-    for mine, theirs in ((bare.this, bare.expression), (bare.expression, bare.this)):
+    for mine, theirs in (
+        (compared.this, compared.expression),
+        (compared.expression, compared.this),
+    ):
         read = columns_of(mine), columns_of(theirs)
         if read[0] and read[1] and read[0] <= sides[0] and read[1] <= sides[1]:
-            return Equality(mine, theirs)
+            return mine, theirs
     return None
 
 
