@@ -57,6 +57,19 @@ class UnaryNode(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
+class BinaryNode(Node):
+    """A node over two inputs."""
+
+    left: Node
+    right: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """Left, then right."""
+        return (self.left, self.right)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PassingNode(UnaryNode):
     """A node that gives its input's columns as they are."""
 
@@ -214,7 +227,7 @@ class Unnest(UnaryNode):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Join(Node):
+class Join(BinaryNode):
     """Pairs of rows of two inputs for which `condition` is true (None: all pairs).
 
     An outer join gives rows without a partner beside NULLs; SEMI and ANTI give only rows of `left`. `ttl_us`: rows with a
@@ -222,18 +235,11 @@ class Join(Node):
     that follows from the condition and rows of both sides only come.
     """
 
-    left: Node
-    right: Node
     kind: JoinKind
     condition: exp.Expr | None
     ttl_us: int | None = None
     bound: TimeBound | None = None
     at: Span | None = field(default=None, metadata=APART)
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """Left, then right."""
-        return (self.left, self.right)
 
     @property
     def fields(self) -> Fields:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from sqlstream_planner.diagnostics import Span
-from sqlstream_planner.logical.algebra import UnaryNode
+from sqlstream_planner.logical.algebra import BinaryNode, UnaryNode
 from sqlstream_planner.logical.columns import EventTime, Field, Fields
-from sqlstream_planner.logical.node import APART, ColumnId, Node, Part
+from sqlstream_planner.logical.node import APART, ColumnId, Part
 from sqlstream_planner.logical.parts import JoinKind
 
 
@@ -85,7 +85,7 @@ class Equality(Part):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class AsOfJoin(Node):
+class AsOfJoin(BinaryNode):
     """Each row of `left` beside the row of `right` with equal `keys` that is the newest at its time.
 
     That is the one with the greatest `right_time` of at most `left_time` (`strict`: less than that). Of several with one key
@@ -95,8 +95,6 @@ class AsOfJoin(Node):
     oldest at its time or later (`strict`: later), with the least `right_time`.
     """
 
-    left: Node
-    right: Node
     kind: JoinKind
     keys: tuple[Equality, ...]
     left_time: ColumnId
@@ -112,11 +110,6 @@ class AsOfJoin(Node):
     def __post_init__(self) -> None:
         if self.kind not in (JoinKind.INNER, JoinKind.LEFT):
             raise ValueError(f"a {self.kind} join goes by no time")
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """Left, then right."""
-        return (self.left, self.right)
 
     @property
     def fields(self) -> Fields:

@@ -7,22 +7,20 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from sqlstream_planner.diagnostics import Span
-from sqlstream_planner.logical.algebra import Filter, Project, Scan
+from sqlstream_planner.logical.algebra import BinaryNode, Filter, Project, Scan
 from sqlstream_planner.logical.columns import Fields
 from sqlstream_planner.logical.node import APART, Node
 from sqlstream_planner.logical.parts import JoinKind
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class LookupJoin(Node):
+class LookupJoin(BinaryNode):
     """Each row of `left` beside the rows of `right` for which `condition` is true, as the table is at that time.
 
     `right` is the scan of a dimension table, under projections and conditions. LEFT gives a row without any beside NULLs.
     It is algebra, and what runs: a row is looked up once, and nothing is kept of it.
     """
 
-    left: Node
-    right: Node
     kind: JoinKind
     condition: exp.Expr
     at: Span | None = field(default=None, metadata=APART)
@@ -30,11 +28,6 @@ class LookupJoin(Node):
     def __post_init__(self) -> None:
         if self.kind not in (JoinKind.INNER, JoinKind.LEFT):
             raise ValueError(f"a {self.kind} join looks nothing up")
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """Left, then right."""
-        return (self.left, self.right)
 
     @property
     def fields(self) -> Fields:

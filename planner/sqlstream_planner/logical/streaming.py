@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.spec import WindowSpec
 from sqlstream_operators.plan.types import SqlType
-from sqlstream_planner.logical.algebra import PassingNode, Project, UnaryNode, held_back
+from sqlstream_planner.logical.algebra import BinaryNode, PassingNode, Project, UnaryNode, held_back
 from sqlstream_planner.logical.as_of import as_of_fields
 from sqlstream_planner.logical.columns import EventTime, Field, Fields
 from sqlstream_planner.logical.node import APART, ColumnId, Node, Part
@@ -257,7 +257,7 @@ class Arrangement(PassingNode):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class RegularJoin(Node):
+class RegularJoin(BinaryNode):
     """Pairs of rows of two inputs whose `keys` are equal and for which `condition` is true, kept up to date.
 
     Flink's regular join: rows of both sides are kept for as long as they are there. `kind` is no CROSS: that is an INNER
@@ -266,8 +266,6 @@ class RegularJoin(Node):
     same keys, together with that.
     """
 
-    left: Node
-    right: Node
     kind: JoinKind
     keys: tuple[EqualKey, ...]
     condition: exp.Expr | None
@@ -276,18 +274,13 @@ class RegularJoin(Node):
     merged: bool = False
 
     @property
-    def inputs(self) -> tuple[Node, ...]:
-        """Left, then right."""
-        return (self.left, self.right)
-
-    @property
     def fields(self) -> Fields:
         """The fields of both, see `joined_fields`."""
         return joined_fields(self.left.fields, self.right.fields, self.kind)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class IntervalJoin(Node):
+class IntervalJoin(BinaryNode):
     """Pairs of rows of two append-only inputs whose `keys` are equal, for which `condition` is true, and which are near each
     other in time.
 
@@ -295,18 +288,11 @@ class IntervalJoin(Node):
     `condition` implies `bound`. `kind` is no CROSS.
     """
 
-    left: Node
-    right: Node
     kind: JoinKind
     keys: tuple[EqualKey, ...]
     condition: exp.Expr | None
     bound: TimeBound
     meaning: Node = field(metadata=APART)
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """Left, then right."""
-        return (self.left, self.right)
 
     @property
     def fields(self) -> Fields:
@@ -315,15 +301,13 @@ class IntervalJoin(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class TemporalJoin(Node):
+class TemporalJoin(BinaryNode):
     """Each row of the left beside the version of the right that is valid at its time, as in `AsOfJoin`.
 
     Rows of both sides only come. A row is given when the watermark of `time` reaches its own; versions that no row can ask
     for any more are forgotten. `ties` is None where the last version that came counts.
     """
 
-    left: Node
-    right: Node
     kind: JoinKind
     keys: tuple[EqualKey, ...]
     left_time: ColumnId
@@ -335,11 +319,6 @@ class TemporalJoin(Node):
     time: EventTime
     meaning: Node = field(metadata=APART)
     forward: bool = False
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """Left, then right."""
-        return (self.left, self.right)
 
     @property
     def fields(self) -> Fields:
