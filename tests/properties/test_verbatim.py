@@ -112,6 +112,23 @@ QUERIES = [
     "SELECT * FROM (SELECT x, k, v, d FROM t) UNPIVOT ((z, y) FOR n IN ((k, v), (v, d)))",
     "UNPIVOT (SELECT k, v + 1 AS v, d FROM t) ON COLUMNS(* EXCLUDE (k)) INTO NAME n VALUE z",
     "SELECT name, SUM(value) AS y FROM (UNPIVOT (SELECT x, k, v FROM t) ON k + 1 AS a, v) GROUP BY name",
+    # Columns by their positions, of FROM and, alone in ORDER BY, of the SELECT list.
+    "SELECT #1 AS z, #3 + 1 AS y, list_filter([0, 1, 2], lambda e: e > #1) AS w FROM t WHERE #3 > 1",
+    "SELECT p.x, q.v FROM (SELECT x, k FROM t) AS p JOIN (SELECT v, k FROM t) AS q ON #2 = #4 ORDER BY #2 DESC, #1 LIMIT 4",
+    "SELECT SUM(#1) FILTER (WHERE #3 > 2) AS z, COUNT(*) AS n FROM t GROUP BY #6 HAVING #6",
+    # What HAVING reads of rows is a key of GROUP BY ALL.
+    "SELECT k, COUNT(*) AS n FROM t GROUP BY ALL HAVING b AND SUM(x) > 0 AND k >= 0",
+    # Sub-queries in VALUES, values of maps without a type, groups of a pattern in the names that it gives.
+    "SELECT p, q FROM (VALUES ((SELECT MAX(v) FROM t), 1), (7, (SELECT COUNT(*) FROM t))) AS o (p, q)",
+    "SELECT v IN (VALUES ((SELECT MAX(k) FROM t)), (4)) AS z FROM t",
+    "SELECT MAP {} AS z, [MAP {}] AS y, {'a': map_concat(MAP {}, NULL)} AS w FROM t",
+    "SELECT z, COUNT(*) AS n FROM (SELECT MAP() AS z FROM t) GROUP BY z",
+    "SELECT kn, xn FROM (SELECT * SIMILAR TO '([kx])' AS '\\1n' FROM t)",
+    # The value of the first row, be it NULL; a quantile from the top.
+    "SELECT ARG_MIN_NULL(s, x) AS z, ARG_MAX_NULL(s, x) FILTER (WHERE k > 0) AS y, ARG_MAX(s, x) AS w FROM t",
+    "SELECT k, ARG_MAX_NULL(s, x) AS z FROM (SELECT MAX(k) AS k, x, MAX(s) AS s FROM t GROUP BY x) GROUP BY k",
+    "SELECT QUANTILE_CONT(x, 0.8 ORDER BY x DESC) AS z, QUANTILE_DISC(v, [0.25, 0.5] ORDER BY v DESC) AS y FROM t",
+    "SELECT x, UNLIST(a) AS z, INTERVAL 2 MILLENNIA AS y, '3 mils 2 decs'::INTERVAL AS w FROM t",
 ]
 
 

@@ -87,7 +87,8 @@ class Terms:
 
 def bare_term(ordered: exp.Expr) -> exp.Expr:
     """What a term of an ORDER BY orders by, without brackets around it."""
-    return (ordered.this if isinstance(ordered, exp.Ordered) else ordered).unnest()
+    inner = (ordered.this if isinstance(ordered, exp.Ordered) else ordered).unnest()
+    return inner.this if isinstance(inner, exp.PositionalColumn) else inner  # #1 is 1
 
 
 def _check(context: BindContext, node: Node, inner: exp.Expr, clause: str) -> None:

@@ -161,7 +161,7 @@ class QueryBinder:
         if isinstance(query, exp.Select):
             return self._select(query, ctes)
         if isinstance(query, exp.Values):
-            return bind_values(self.context, query)
+            return self._values(query, ctes)
         if isinstance(query, exp.Pivot):
             return self._pivot(query, self._item(query.this, ctes)[0], ctes)
         self.context.unsupported(query, type(query).__name__.upper())
@@ -390,6 +390,12 @@ class QueryBinder:
         query = as_selects(inner) if isinstance(inner, exp.Values) else item.this
         return self._aliased(self.bind(query, ctes), item.args.get("alias"), item, None)
 
+    def _values(self, item: exp.Values, ctes: Mapping[str, Node]) -> Node:
+        """VALUES; with a sub-query among them a SELECT for each row."""
+        if any(row.find(exp.Query) is not None for row in item.expressions):
+            return self.bind(as_selects(item), ctes)
+        return bind_values(self.context, item)
+
     def _named_item(self, item: exp.Expr, ctes: Mapping[str, Node]) -> Item:
         if isinstance(item, exp.Subquery) and _in_parentheses(item.this):
             inner = self._joined(item.this, (), ctes)
@@ -442,7 +448,7 @@ class QueryBinder:
         if isinstance(item, exp.Subquery):
             return self._aliased(self.bind(item.this, ctes), alias, item, None)
         if isinstance(item, exp.Values):
-            return self._aliased(bind_values(self.context, item), alias, item, None)
+            return self._aliased(self._values(item, ctes), alias, item, None)
         array = series_call(item) or written_array(self.context, item)
         if array is not None:
             return bind_first_unnest(self.context, item, array)

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import Kind
 from sqlstream_planner.bind.context import BindContext
-from sqlstream_planner.diagnostics import did_you_mean
+from sqlstream_planner.diagnostics import counted, did_you_mean
 from sqlstream_planner.expressions.functions.calls import written_call
 from sqlstream_planner.logical import Field, Fields, Node, column
 
@@ -99,9 +99,12 @@ class Scope:
             )
 
         def swap(node: exp.Expr) -> exp.Expr:
-            if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
+            if isinstance(node, exp.PositionalColumn):
+                found = self._at(node)
+            elif isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
+                found = self._column(node)
+            else:
                 return node
-            found = self._column(node)
             # Problems found later are reported at the place that the user wrote.
             for part in found.walk():
                 if "span" not in part.meta and "span" in node.meta:
@@ -125,6 +128,18 @@ class Scope:
             return outer
         self._unknown(node, parts)
         raise AssertionError
+
+    def _at(self, node: exp.PositionalColumn) -> exp.Expr:
+        """The column that `#2` is: the second of those that `*` gives."""
+        shown = [f for r in self.relations if not r.hidden for f in r.bare]
+        number = int(node.this.name)
+        if any(r.merged for r in self.relations):
+            self.context.unsupported(node, f"#{number} behind USING or NATURAL JOIN", help="name the column")
+        if not 1 <= number <= len(shown):
+            self.context.fail(
+                node, "SQL010", f"#{number}, but FROM has {counted(len(shown), 'column')}", help="name the column"
+            )
+        return column(shown[number - 1].id)
 
     def _row(self, name: str) -> exp.Expr | None:
         """A whole row of the relation that is called so, as a struct; None if there is none."""
