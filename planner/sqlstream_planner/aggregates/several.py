@@ -59,7 +59,9 @@ def _extreme(function: str, direction: str, instead: str) -> AggregateFunction:
 # ------------------------------------------------------------------------------------ ARG_MIN, ARG_MAX
 
 
-_UNORDERED = "MIN_BY(x, a, n) and MAX_BY(x, a, n) take the rows with the least and the greatest a, equal ones by x"
+_UNORDERED = (
+    "MIN_BY(x, a, n) and MAX_BY(x, a, n) take the rows with the least and the greatest a, equal ones by x"
+)
 
 
 def _of_extreme(function: str, direction: str) -> AggregateFunction:

@@ -9,13 +9,13 @@ from sqlstream_planner.aggregates import registry
 from sqlstream_planner.aggregates.function import AggregateFunction
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.order_terms import is_constant, refuse_constant
-from sqlstream_planner.expressions.datatypes import nulls_as
+from sqlstream_planner.expressions.datatypes import as_type, nulls_as
 from sqlstream_planner.expressions.functions import catalogue
 from sqlstream_planner.expressions.functions.as_written import without_marks
 from sqlstream_planner.expressions.functions.calls import written_call
 from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 from sqlstream_planner.logical import AggregateCall, Field, Fields, column
-from sqlstream_planner.sql.dialect import data_type, function_name
+from sqlstream_planner.sql.dialect import function_name
 
 _GROUPING = ("GROUPING", "GROUPING_ID")
 
@@ -89,7 +89,7 @@ def _kept(type_: SqlType) -> SqlType:
 def _as_kept(value: exp.Expr, type_: SqlType) -> exp.Expr:
     """A value whose type can be written down: `[]` is an array of integers. A bare NULL goes with every function."""
     kept = _kept(type_)
-    return value if type_ in (kept, NULL) else exp.cast(value.copy(), data_type(str(kept)))
+    return value if type_ in (kept, NULL) else as_type(value, kept)
 
 
 class AggregateCalls:

@@ -28,7 +28,7 @@ class _Chosen:
 
 
 #: Whether a column's name matches, or how, where an alias can say it.
-_Matcher = Callable[[str], re.Match[str] | None | bool]
+_Matcher = Callable[[str], re.Match[str] | bool | None]
 
 
 def with_columns(context: BindContext, query: exp.Select, scope: Scope) -> exp.Select:

@@ -11,9 +11,9 @@ from sqlstream_planner.bind.epoch_values import is_bound_process_time
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.bind.spread_items import spread
 from sqlstream_planner.bind.stars import expand_star, star_of
-from sqlstream_planner.expressions.datatypes import nulls_as
+from sqlstream_planner.expressions.datatypes import as_type, nulls_as
 from sqlstream_planner.logical import Field, Node, Project, column, sql
-from sqlstream_planner.sql.dialect import data_type, duckdb_sql
+from sqlstream_planner.sql.dialect import duckdb_sql
 
 
 def expand_items(context: BindContext, query: exp.Select, scope: Scope) -> list[tuple[str, exp.Expr]]:
@@ -77,7 +77,7 @@ def project(
         type_ = typed.type
         if has_untyped_keys(type_):  # as a column of nothing but NULLs is where it is written
             type_ = nulls_as(type_, VARCHAR)
-            expression = exp.cast(expression.copy(), data_type(str(type_)))
+            expression = as_type(expression, type_)
         made = Field(context.new_id(name), name, type_, typed.nullable)
         if is_bound_process_time(expression):
             context.process_times.add(made.id)
