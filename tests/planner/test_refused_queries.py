@@ -148,7 +148,7 @@ REFUSED = [
     ("SELECT PERCENTILE_CONT(NULL) WITHIN GROUP (ORDER BY v) FROM t", "TYP002", "can't be NULL"),
     ("SELECT QUANTILE_DISC(v, 1.5) FROM t", "TYP002", "can't be 1.5"),
     ("SELECT k, EXPLODE(s) FROM t", "TYP001", "no function `explode`"),
-    ("SELECT DISTINCT ON (k) k, v FROM t", "SQL067", "DISTINCT ON without ORDER BY"),
+    ("SELECT DISTINCT ON (k) k, v FROM (SELECT DISTINCT * FROM t)", "SQL067", "DISTINCT ON without ORDER BY"),
     (
         "SELECT DISTINCT ON (3) k, v FROM t ORDER BY v",
         "SQL063",
