@@ -144,3 +144,26 @@ def test_an_order_that_rows_do_not_have(tmp_path: Path) -> None:
         with pytest.raises(DiagnosticError) as raised:
             plan_file(tmp_path / "p.sql")
         assert [d.code for d in raised.value.diagnostics] == [code], (query, raised.value)
+
+
+WRITTEN = {
+    "a list": "SELECT LIST(k) AS ks, COUNT(*) AS n FROM (SELECT k FROM t ORDER BY v, s, k) AS x",
+    "what is not selected": "SELECT k, STRING_AGG(s, '-') AS p FROM (SELECT k, s FROM t ORDER BY v DESC, s) AS x GROUP BY k",
+    "above a condition": "WITH x AS (SELECT k, s, v FROM t ORDER BY s DESC NULLS FIRST, v NULLS FIRST) "
+    "SELECT k, FIRST(v) AS f, LAST(v) AS g, ARRAY_AGG(v) AS a FROM x WHERE k < 3 GROUP BY k",
+    "of groups": "SELECT LIST(k) AS ks FROM (SELECT k, SUM(v) AS w FROM t GROUP BY k ORDER BY w, k) AS x",
+    "a number": "SELECT s, v, ROW_NUMBER() OVER () AS n FROM (SELECT s, v FROM t ORDER BY v, s) AS x",
+    "the first": "SELECT DISTINCT ON (k) k, v, s FROM (SELECT * FROM t ORDER BY v DESC NULLS LAST, s) AS x",
+    "a limit": "SELECT * FROM (SELECT s, v FROM t ORDER BY v, s) AS x LIMIT 3",
+    "two of them": "SELECT (SELECT LIST(v) FROM (SELECT v FROM t WHERE k = 2 ORDER BY v DESC NULLS FIRST) AS y) AS a, "
+    "LIST(s) AS b FROM (SELECT s FROM t WHERE k = 1 ORDER BY s NULLS FIRST) AS x",
+}
+
+
+def test_the_order_of_a_sub_query_is_that_of_what_reads_its_rows(tmp_path: Path) -> None:
+    put(tmp_path, ROWS, files=1)
+    plan = planned(tmp_path, list(WRITTEN.values()))
+    with collecting() as collected:
+        run_here(plan, tmp_path, rows_per_epoch=5)
+        for number, query in enumerate(WRITTEN.values()):
+            assert_same(collected.folded(f"out_{number}"), asked(query, ROWS))

@@ -8,6 +8,7 @@ from sqlstream_operators.plan.types import INTEGER, NULL, UNKNOWN, SqlType
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.aggregates.function import AggregateFunction
 from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.bind.lost_orders import served
 from sqlstream_planner.bind.order_terms import is_constant, refuse_constant
 from sqlstream_planner.bind.row_order import NO_ORDER, OrderedRows, ordered_rows
 from sqlstream_planner.expressions.datatypes import nulls_as
@@ -194,9 +195,15 @@ class AggregateCalls:
                 order, f"ORDER BY inside {_shown(name)}", help=function.arguments.unordered_help
             )
         come: OrderedRows | None = None
-        if by_time and self._time_column is None:
+        sensitive = by_time or (function.order_sensitive and function.arguments.ordered)
+        if sensitive and order is None and not distinct and self._context.orders.all:
+            come = self._written_order()
+        if by_time and self._time_column is None and come is None:
             come = self._come(node, name, function)
+        if come is not None:
             fields = (*fields, *come.fields)
+            served(self._context, inner)
+        if by_time and come is not None:
             in_order = dict(function.in_order)
             if ignores_nulls or name not in in_order:  # FIRST_VALUE is Flink's, FIRST is DuckDB's
                 present = exp.Not(this=exp.Is(this=arguments[0].copy(), expression=exp.Null()))
@@ -279,6 +286,14 @@ class AggregateCalls:
         )
         self._calls[form] = result
         return result
+
+    def _written_order(self) -> OrderedRows | None:
+        """The rows in the order that a sub-query says, if they are those of one that does."""
+        found = self._ordered or ordered_rows(self._context, self._rows)
+        if found is not None and found.written:
+            self._ordered = found
+            return found
+        return None
 
     def _come(self, node: exp.Expr, name: str, function: AggregateFunction) -> OrderedRows:
         """The rows in the order in which they come. Raises DiagnosticError (SQL049) if they have none."""

@@ -10,6 +10,7 @@ from sqlglot.errors import UnsupportedError
 
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.bind.lost_orders import served
 from sqlstream_planner.bind.row_order import NO_ORDER, OrderedRows, ordered_rows
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.diagnostics import Span, did_you_mean
@@ -157,6 +158,8 @@ class _Windows:
         come = None
         if not terms and goes_by_order(call):
             come = self._come = self._come or ordered_rows(context, self.rows)
+        if not terms and (come is not None or not goes_by_order(call)):
+            served(context, window)
         if come is not None and call.name not in NEED_ORDER and not call.frame.startswith("ROWS"):
             call = replace(call, frame=WHOLE)
         if call.name in NEED_ORDER and not terms and come is None:

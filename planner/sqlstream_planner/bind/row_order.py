@@ -64,6 +64,9 @@ def ordered_rows(context: BindContext, node: Node) -> OrderedRows | None:
 
 
 def _ordered(context: BindContext, node: Node) -> OrderedRows | None:
+    order = context.orders.of(node)
+    if order is not None:
+        return OrderedRows(order.rows, order.terms, (), written=True)
     match node:
         case Scan() if not (node.changelog or node.is_dimension):
             return _arrived(context, node)
