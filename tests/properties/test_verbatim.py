@@ -132,7 +132,7 @@ QUERIES = [
     "SELECT x, x_1, x_2 + 1 AS y FROM (SELECT o.x, t.x, t.k AS x FROM t JOIN t AS o ON o.k = t.v) WHERE x < x_1",
     "SELECT a <> b AS z, a IS NOT DISTINCT FROM b AS y, s.k AS w FROM VALUES ((NULL, 1), (5, 6), {'k': NULL}) AS o (a, b, s)",
     "SELECT DISTINCT {'a': NULL, 'b': v} AS z, (NULL, k) AS y FROM t",
-    "SELECT MAP_EXTRACT(NULL::MAP(\"NULL\", \"NULL\"), NULL) AS z, NULL::MAP(\"NULL\", \"NULL\") AS y FROM t",
+    'SELECT MAP_EXTRACT(NULL::MAP("NULL", "NULL"), NULL) AS z, NULL::MAP("NULL", "NULL") AS y FROM t',
     "SELECT CAST(a AS SMALLINT[]) AS z FROM t UNION SELECT CAST(c AS BIGINT[]) FROM t",
     "SELECT r.* EXCLUDE (g) REPLACE (r.f + k AS f) RENAME (f AS h), a[:v] AS z, a[:k:2] AS y, a[:] AS w FROM t",
     "SELECT \"p.r.f\" AS z, \"p.v\" AS y FROM (SELECT UNNEST([{'p': {'r': r, 'v': v}}], recursive := true, "
