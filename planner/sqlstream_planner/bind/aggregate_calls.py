@@ -224,7 +224,7 @@ class AggregateCalls:
             arguments = arguments if named is None else (named,)
             if len(arguments) > 1 or named is not None:
                 typed_node = exp.Anonymous(this=name, expressions=[exp.Star()])
-        typed = self._context.type_of(typed_node, fields, aggregates=True)
+        typed = self._context.type_of(typed_node, fields, aggregates=True, untyped_keys=True)
         order_by, order_types = self._order(order, fields, function)
         if come is not None:
             terms = come.terms
