@@ -24,8 +24,6 @@ QUERIES = {
     "running": "SELECT k, v, SUM(v) OVER w AS a, COUNT(*) OVER w AS b, MIN(s) OVER w AS c, AVG(v) OVER w AS d FROM t " + W,
     "numbers": "SELECT k, v, ROW_NUMBER() OVER w AS a, RANK() OVER w AS b, DENSE_RANK() OVER w AS c, NTILE(3) OVER w AS d, "
     "PERCENT_RANK() OVER w AS e, CUME_DIST() OVER w AS f FROM t " + W,
-    "frames of ranks": "SELECT k, v, DENSE_RANK() OVER w AS a, CUME_DIST() OVER w AS b, NTILE(2) OVER w AS c, LAG(v) OVER w AS d, "
-    "COUNT(*) OVER w AS e FROM t WINDOW w AS (PARTITION BY k ORDER BY v ROWS 1 PRECEDING)",
     "before and behind": "SELECT k, v, LAG(v) OVER w AS a, LEAD(s) OVER w AS b, LAG(v, 2, 7) OVER w AS c, LEAD(v, "
     "0) OVER w AS d, "
     "LAG(v IGNORE NULLS) OVER w AS e FROM t WINDOW w AS (PARTITION BY k ORDER BY ts)",

@@ -1,4 +1,4 @@
-"""Names of the SELECT list in its sub-queries, as DuckDB has them: `SELECT k % 2 AS j, (SELECT COUNT(*) FROM u WHERE x = j)`."""
+"""Names of the SELECT list in its sub-queries, as DuckDB has them: `SELECT -k AS j, (SELECT MAX(x) FROM u WHERE y = j)`."""
 
 from __future__ import annotations
 

@@ -275,9 +275,9 @@ class QueryBinder:
         if outer_calls or is_aggregate_query(query):
             query, node, scope = subqueries.in_keys(query, node, scope)
             query, node, scope = subqueries.inside_calls(query, node, scope.over(node))
-            named, scope = with_item_names(self.context, query, scope.over(node))
+            names, scope = with_item_names(self.context, query, scope.over(node))
             query, values, scope = subqueries.above(query, scope, aggregates=True)
-            outer_calls, scope = (*outer_calls, *named), without_names(scope, named)
+            outer_calls, scope = (*outer_calls, *names), without_names(scope, names)
             if not ranks_groups(query):
                 query, hidden = with_ordered(query)
                 groups = bind_aggregate(self.context, query, node, scope, values, outer_calls)
@@ -287,11 +287,12 @@ class QueryBinder:
             node = bind_aggregate(self.context, grouping, node, scope, values, outer_calls)
             scope = Scope(self.context, (Relation(None, node.fields),))
         else:
-            named, scope = with_item_names(self.context, query, scope)
+            names, scope = with_item_names(self.context, query, scope)
             query, values, scope = subqueries.above(query, scope)
+            node = beside(node, names)
             for value in values:
-                node = value.beside(beside(node, named) if value is values[0] else node)
-            scope = without_names(scope, named).over(node)
+                node = value.beside(node)
+            scope = without_names(scope, names).over(node)
         query, node, scope = bind_overs(self.context, query, node, scope)
         qualify = query.args.get("qualify")
         if qualify is not None:
