@@ -60,8 +60,16 @@ REFUSED = [
     ("SELECT k FROM t ORDER BY v LIMIT k", "SQL064", "LIMIT needs a whole number"),
     ("SELECT k FROM t ORDER BY v LIMIT (SELECT MAX(k) FROM t)", "SQL064", "LIMIT needs a whole number"),
     ("SELECT k FROM t ORDER BY v LIMIT 2 OFFSET 0 - 1", "SQL064", "OFFSET needs a whole number"),
-    ("SELECT a.k FROM (SELECT k FROM t ORDER BY v) AS a JOIN t AS b ON a.k = b.k LIMIT 1", "SQL062", "ORDER BY without LIMIT in a sub-query"),
-    ("SELECT LIST(DISTINCT k) FROM (SELECT k FROM t ORDER BY v)", "SQL062", "ORDER BY without LIMIT in a sub-query"),
+    (
+        "SELECT a.k FROM (SELECT k FROM t ORDER BY v) AS a JOIN t AS b ON a.k = b.k LIMIT 1",
+        "SQL062",
+        "ORDER BY without LIMIT in a sub-query",
+    ),
+    (
+        "SELECT LIST(DISTINCT k) FROM (SELECT k FROM t ORDER BY v)",
+        "SQL062",
+        "ORDER BY without LIMIT in a sub-query",
+    ),
     (
         "WITH o AS (SELECT k FROM t ORDER BY v) SELECT LIST(k) AS n FROM (SELECT k FROM o GROUP BY k)",
         "SQL062",

@@ -13,7 +13,7 @@ from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.lost_orders import served
 from sqlstream_planner.bind.row_order import NO_ORDER, OrderedRows, ordered_rows
 from sqlstream_planner.bind.scope import Relation, Scope
-from sqlstream_planner.diagnostics import Span, did_you_mean
+from sqlstream_planner.diagnostics import DiagnosticError, Span, did_you_mean
 from sqlstream_planner.expressions.functions.calls import written_call
 from sqlstream_planner.logical import (
     ColumnId,
@@ -150,11 +150,20 @@ class _Windows:
 
     def add(self, window: exp.Window) -> Field:
         """The column of one OVER. Raises DiagnosticError."""
-        context = self.context
+        context, written = self.context, window
         spec = _spec(context, window, self.named)
-        call = _call(context, window, self.scope, _frame(context, spec))
-        order = spec.args.get("order")
+        order, frame = spec.args.get("order"), _frame(context, spec)
+        if order is None and not frame:
+            window, order = _of_call(window)
+            if order is not None:
+                frame = WHOLE
+                served(context, written)
+        call = _call(context, window, self.scope, frame)
+        if frame == WHOLE and call.name in NEED_ORDER:
+            call = replace(call, frame="")
         terms = order.expressions if order is not None else []
+        if frame.startswith("RANGE") and len(terms) == 1:
+            self._check_range(terms[0].this, spec.args["spec"])
         come = None
         if not terms and goes_by_order(call):
             come = self._come = self._come or ordered_rows(context, self.rows)
@@ -207,6 +216,23 @@ class _Windows:
             )
         return node
 
+    def _check_range(self, term: exp.Expr, frame: exp.Expr) -> None:
+        """Refuse days and longer over instants, unless each has 24 hours in the session's time zone."""
+        fields = self.scope.fields
+        resolved = self.context.translated(self.scope.resolve(term), fields)
+        for interval in frame.find_all(exp.Interval):
+            moved = exp.Add(this=resolved.copy(), expression=interval.copy())
+            moved.meta.update(interval.meta)
+            try:
+                self.context.in_session_zone(moved, fields)
+            except DiagnosticError:
+                self.context.fail(
+                    interval,
+                    "TYP011",
+                    f"RANGE of days over an instant goes by the session's time zone, which is {self.context.volatile.zone}",
+                    help="write it in hours, or order by CAST(x AS TIMESTAMP), the wall clock there",
+                )
+
     def _column(self, expression: exp.Expr, held: dict[str, str]) -> ColumnId:
         """The column of an expression, which is added if there is none."""
         scope = self.scope
@@ -244,6 +270,20 @@ def _spec(context: BindContext, window: exp.Expr, named: Mapping[str, exp.Expr])
         if window.args.get(part) is not None:
             spec.set(part, window.args[part].copy())
     return spec
+
+
+def _of_call(window: exp.Window) -> tuple[exp.Window, exp.Order | None]:
+    """An OVER without the ORDER BY inside its function, which stands for that of the window: LIST(x ORDER BY y) OVER ()."""
+    inner = window.this.unnest()
+    while isinstance(inner, exp.Filter):
+        inner = inner.this
+    call = written_call(inner)
+    if call is None or call.order is None or call.distinct or inner.find(exp.WithinGroup):
+        return window, None
+    window = window.copy()
+    [order] = window.this.find_all(exp.Order)
+    order.replace(order.this)
+    return window, order
 
 
 def _frame(context: BindContext, spec: exp.Expr) -> str:
