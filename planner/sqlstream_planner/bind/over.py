@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 from sqlglot.errors import UnsupportedError
 
+from sqlstream_operators.plan.types import INTEGER, Kind
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.lost_orders import served
@@ -27,18 +28,11 @@ from sqlstream_planner.logical import (
     column,
     sql,
 )
-from sqlstream_planner.logical.parts import RANK_FUNCTIONS
+from sqlstream_planner.logical.parts import PEER_FUNCTIONS, PLACE_FUNCTIONS, RANK_FUNCTIONS, VALUE_FUNCTIONS
 from sqlstream_planner.sql.dialect import duckdb_sql
 
 #: Functions that mean nothing without an order.
-NEED_ORDER = frozenset(
-    {"row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead"}
-)
-
-
-#: Those of them that go by the place of a row alone: the order in which rows come is one for them.
-BY_PLACE = frozenset({"row_number", "ntile", "lag", "lead"})
-_OF_PLACES = frozenset({"first_value", "last_value", "nth_value"})
+NEED_ORDER = PLACE_FUNCTIONS | PEER_FUNCTIONS
 WHOLE = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
 """The frame of a whole partition."""
 
@@ -49,9 +43,9 @@ def goes_by_order(call: WindowCall) -> bool:
     Its frame is a whole partition then, if it is not one of ROWS.
     """
     if call.name in NEED_ORDER:
-        return call.name in BY_PLACE
+        return call.name in PLACE_FUNCTIONS
     function = registry.find(call.name)
-    by_order = call.name in _OF_PLACES or (function is not None and function.order_sensitive)
+    by_order = call.name in VALUE_FUNCTIONS or (function is not None and function.order_sensitive)
     return call.frame.startswith("ROWS") or (by_order and not call.frame)
 
 
@@ -159,8 +153,6 @@ class _Windows:
                 frame = WHOLE
                 served(context, written)
         call = _call(context, window, self.scope, frame)
-        if frame == WHOLE and call.name in NEED_ORDER:
-            call = replace(call, frame="")
         terms = order.expressions if order is not None else []
         if frame.startswith("RANGE") and len(terms) == 1:
             self._check_range(terms[0].this, spec.args["spec"])
@@ -177,7 +169,7 @@ class _Windows:
                 window,
                 "SQL060",
                 f"{name} without ORDER BY {'has no row before or behind' if call.arguments else 'ranks nothing'}",
-                notes=NO_ORDER if call.name in BY_PLACE else (),
+                notes=NO_ORDER if call.name in PLACE_FUNCTIONS else (),
                 help=f"write {name}({'…' if call.arguments else ''}) OVER (PARTITION BY … ORDER BY … DESC)",
             )
         partition = tuple(
@@ -234,12 +226,16 @@ class _Windows:
                 )
 
     def _column(self, expression: exp.Expr, held: dict[str, str]) -> ColumnId:
-        """The column of an expression, which is added if there is none."""
+        """The column of an expression, which is added if there is none.
+
+        A partition's that has an INTERVAL is added always: as a key it comes back in days, and the row keeps what it has.
+        """
         scope = self.scope
         resolved = self.context.translated(scope.resolve(expression), scope.fields)
         bare = resolved.unnest()
-        if isinstance(bare, exp.Column) and scope.by_id(bare.name) is not None:
-            return ColumnId(bare.name)
+        given = scope.by_id(bare.name) if isinstance(bare, exp.Column) else None
+        if given is not None and not (held is self.held and given.type.has(Kind.INTERVAL)):
+            return ColumnId(given.id)
         text = sql(bare)
         known = self.held.get(text) or held.get(text)
         if known is not None:
@@ -315,15 +311,16 @@ def _call(context: BindContext, window: exp.Window, scope: Scope, frame: str) ->
     arguments = tuple(a for a in call.arguments if not isinstance(a, exp.Star))
     function = registry.find(call.name) if not registry.orders_by_time(call.name) else None
     name = call.name if function is None else function.called or function.name
+    type_ = INTEGER if typed.type.kind is Kind.NULL else typed.type
     return WindowCall(
-        Field(context.new_id(name), name, typed.type, typed.nullable),
+        Field(context.new_id(name), name, type_, typed.nullable),
         name,
         arguments,
         tuple(context.type_of(a, scope.fields).type for a in arguments),
         call.distinct,
         filter_,
         ignore_nulls,
-        frame,
+        "" if name in NEED_ORDER else frame,  # they have the whole partition, whatever it says
         context.span(window),
     )
 
