@@ -24,6 +24,7 @@ from sqlstream_planner.logical import (
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.by_stage import result_of
 from sqlstream_planner.physical.operators.arrangement import answer_rows, side_of
+from sqlstream_planner.physical.operators.explained import one_line
 from sqlstream_planner.physical.operators.over_rows import columns_of_rows
 from sqlstream_planner.physical.planner import Planner
 
@@ -135,4 +136,9 @@ def explain_arranged_join(step: JoinStep) -> list[str]:
     lines.append(f"    by {', '.join(key.name for key in spec.keys)}")
     if spec.condition is not None:
         lines.append(f"    where {spec.condition}")
+    for name, side in zip(step.inputs, spec.sides, strict=True):
+        if side.answer is not None:
+            lines.append(
+                one_line(f"rows of {name}, which has them by {', '.join(side.answer.by)}", side.answer.sql)
+            )
     return lines
