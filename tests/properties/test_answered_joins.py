@@ -29,7 +29,7 @@ BESIDE = f"SELECT t.k, t.v, n, least FROM t JOIN {G} ON t.k = g.k JOIN {H} ON h.
 #: All read an answer on one side or both, and keep no rows of their own.
 ANSWERED = [
     *(f"SELECT t.k, t.v, n, sv FROM t {kind} {G} ON t.k = g.k" for kind in KINDS),
-    *(f"SELECT c.id, least, most FROM {H} {kind} c ON c.k = h.k AND c.v >= h.least" for kind in KINDS),
+    *(f"SELECT c.id, least, most FROM {H} {kind} c ON c.k = h.k AND c.v >= h.least" for kind in KINDS[2:]),
     f"SELECT t.k, t.v FROM t SEMI JOIN {H} ON t.k = h.k",
     f"SELECT t.k, t.v FROM t ANTI JOIN {H} ON t.k = h.k AND h.m > 1",
     f"SELECT g.k, n FROM {G} ANTI JOIN c ON c.k = g.k",
@@ -37,6 +37,9 @@ ANSWERED = [
     "SELECT t.v, x FROM t LEFT JOIN (SELECT k AS y, n * 2 AS x FROM (SELECT k, COUNT(*) AS n FROM c GROUP BY k "
     "HAVING COUNT(*) > 1)) AS g ON t.k = y",
     f"SELECT t.v FROM t JOIN {H} ON t.k = h.k",
+    # By a longer integer, and a shorter one, which not all keys are.
+    f"SELECT x.z, n FROM (SELECT w, k + 2147483646 * (w % 2) AS z FROM u) AS x LEFT JOIN {G} ON x.z = g.k",
+    "SELECT t.v, m FROM t JOIN (SELECT k, SUM(w) AS m FROM u GROUP BY k) AS g ON t.k = g.k",
     # Two answers, or the same one twice.
     f"SELECT g.k, n, m FROM {G} FULL JOIN {H} ON g.k = h.k",
     f"WITH g AS (SELECT * FROM {G}) SELECT a.n, b.sv FROM g AS a JOIN g AS b ON a.k = b.k AND a.n <= b.sv",
@@ -50,7 +53,7 @@ ANSWERED = [
     "SELECT c.id FROM c WHERE c.v > (SELECT AVG(x.v) FROM c AS x WHERE x.k = c.k)",
     "SELECT t.v FROM t WHERE k IN (SELECT k FROM c GROUP BY k HAVING SUM(v) > 3)",
     # The first row of each key.
-    *(f"SELECT y.k, y.w AS yw, f.w FROM u AS y {kind} {FIRST} ON y.k = f.k" for kind in KINDS),
+    *(f"SELECT y.k, y.w AS yw, f.w FROM u AS y {kind} {FIRST} ON y.k = f.k" for kind in KINDS[1::2]),
 ]
 
 
@@ -67,11 +70,11 @@ def test_every_prefix_where_joins_read_answers(tmp_path: Path) -> None:
     physical = plan(tmp_path, ANSWERED, ROWS).physical
     assert not any(isinstance(step.operator, JoinSpec) for step in physical.operators)
     assert all(any(side.answer is not None for side in step.join.sides) for step in joins_of(physical))
-    check(tmp_path, ANSWERED, ROWS, rows_per_epoch=5)
+    check(tmp_path, ANSWERED, ROWS, rows_per_epoch=8)
 
 
 def test_a_restart_with_other_shards_goes_on_with_answers(tmp_path: Path) -> None:
-    planned = plan(tmp_path, [*ANSWERED, BESIDE], ROWS)
+    planned = plan(tmp_path, [*ANSWERED[2::4], BESIDE], ROWS)
     with collecting() as collected:
         for shards, epochs in ((1, 2), (3, 1), (2, None)):
             run_here(planned, tmp_path, parallelism=shards, rows_per_epoch=6, max_epochs=epochs)
@@ -87,7 +90,7 @@ NOTHING = Input([], [], [])
     ("query", "sides", "arrangements"),
     [
         (f"SELECT t.v, n FROM t JOIN {G} ON t.k = g.k", 1, 1),
-        # By fewer keys, or another column, or a key of another type.
+        # By fewer keys, another column, an integer of another type, or what is computed of a key.
         (
             "SELECT t.v, n FROM t JOIN (SELECT k, s, COUNT(*) AS n FROM t GROUP BY k, s) AS g ON t.k = g.k",
             0,
@@ -99,7 +102,8 @@ NOTHING = Input([], [], [])
             0,
             0,
         ),
-        (f"SELECT w, n FROM u JOIN {G} ON u.k = g.k", 0, 0),
+        (f"SELECT w, n FROM u JOIN {G} ON u.k = g.k", 1, 1),
+        (f"SELECT w, n FROM u JOIN {G} ON u.k = CAST(g.k AS DOUBLE)", 0, 0),
         # All values of a group would be read.
         ("SELECT t.v, n FROM t JOIN (SELECT k, MEDIAN(v) AS n FROM c GROUP BY k) AS g ON t.k = g.k", 0, 0),
         # Several sets, and more than one row of a key.

@@ -254,14 +254,14 @@ class Arrangement(PassingNode):
 
     Only a `RegularJoin` reads it, through projections that rename columns and leave some out. Those of one `group` run
     together. `answered`: the rows are made, by filters and projections, of what an operator gives that keeps that by
-    these keys, one row a key at most: nothing else is kept.
+    these columns of its own, one for each key, one row a key at most: nothing else is kept.
     """
 
     keys: tuple[ArrangedBy, ...]
     whole: bool
     group: int
     meaning: Node = field(metadata=APART)
-    answered: bool = False
+    answered: tuple[str, ...] = ()
 
     @property
     def kept_by(self) -> Node:

@@ -15,9 +15,12 @@ from sqlstream_operators.plan.arranged_spec import ANSWER, ROW, AnswerRows, Arra
 from sqlstream_operators.plan.changelog_spec import JoinSideSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.spec import OperatorSpec
+from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_operators.state.store import StateStore
 
 from .side_rows import Changed, SideRows, distinct_rows, staying_rows
+
+_KEYS = "__wanted"
 
 
 class AnswerSide(SideRows):
@@ -54,14 +57,30 @@ class AnswerSide(SideRows):
         keys = self.without_null(keys)
         if not keys.num_rows:
             return self.empty()
-        wanted = keys.select(self.key_names).rename_columns(list(self._answer.by))
-        rows, there = self._rows(duck, self._operator.answer_of(duck, state, wanted))
+        rows, there = self._rows(duck, self._operator.answer_of(duck, state, self._named(duck, keys)))
         return self._shown(rows, there, there)
 
     def read_some(self, duck: DuckSession, state: StateStore, keys: pa.Table, changed: Changed) -> pa.Table:
         """See `SideRows.read_some`."""
         rows = self.read(duck, state, keys)
         return rows.filter(pa.array(staying_rows(rows, changed)))
+
+    def _named(self, duck: DuckSession, keys: pa.Table) -> pa.Table:
+        """Keys of the join as the operator has them; a number that is beyond its type no row of it has."""
+        wanted = keys.select(self.key_names).rename_columns(list(self._answer.by))
+        stored = {field.name: field.type for field in self._kept.state.tables[0].key}
+        types = [stored[name] for name in self._answer.by]
+        if types == [key.type for key in self.keys]:
+            return wanted
+        names = [quote_identifier(name) for name in self._answer.by]
+        items = ", ".join(f"TRY_CAST({n} AS {t}) AS {n}" for n, t in zip(names, types, strict=True))
+        there = " AND ".join(f"{name} IS NOT NULL" for name in names)
+        given = {_KEYS: wanted}
+        return conformed(
+            duck.query(f"SELECT * FROM (SELECT {items} FROM {_KEYS}) AS k WHERE {there}", given),
+            tuple(Column(n, t) for n, t in zip(self._answer.by, types, strict=True)),
+            self._what,
+        )
 
     def _rows(self, duck: DuckSession, given: pa.Table) -> tuple[pa.Table, Int64s]:
         """The rows of the side that are made of some that the operator gives, with ROW, and the weight of each."""

@@ -79,15 +79,11 @@ def answer_rows(planner: Planner, node: Arrangement, state: StateSchema) -> Answ
         blocks = stateless(one, [blocks])
     [block] = blocks
     key = state.tables[0].key
-    if [f.fingerprint for f in key] != [form_.digest for form_ in _key_forms(planner, node)]:
+    if [f.fingerprint for f in key] != [planner.meanings.key(name, below).digest for name in node.answered]:
         raise InternalError(f"{node.keys} are not the keys of {state.state_id} in its order")
     side = side_of(planner, node)
     every = replace(side.spec, keys=("",) * len(side.keys))  # what is a key is given as a column too
     return AnswerRows(replace(side, spec=every).sql(block), tuple(f.name for f in key))
-
-
-def _key_forms(planner: Planner, node: Arrangement) -> list[Form]:
-    return [planner.meanings.expression(key.expression, node.input) for key in node.keys]
 
 
 def _identity(planner: Planner, node: Arrangement, side: Side) -> StateIdentity:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.types import NESTED
+from sqlstream_operators.plan.types import INTEGERS, NESTED, SqlType
 from sqlstream_planner.aggregates.registry import function_of
 from sqlstream_planner.identity.relation import Meanings
 from sqlstream_planner.logical import (
@@ -63,14 +63,18 @@ def answering(
     names = [value.unnest().name for value in values if isinstance(value.unnest(), exp.Column)]
     if len(names) < len(keys) or len(set(names)) < len(names) or set(names) != set(kept_by):
         return None
-    if any(types[name] != key.type for name, key in zip(names, keys, strict=True)):
+    if not all(_found_by(types[name], key.type) for name, key in zip(names, keys, strict=True)):
         return None
-    below = meanings.columns(node)
-    meant = [below[name].digest for name in names]
+    meant = [meanings.key(name, node).digest for name in names]
     if len(set(meant)) < len(meant):
         return None  # what means the same is one key of the state
     order = sorted(range(len(keys)), key=meant.__getitem__)
     return Answering(node, tuple(names), tuple(order))
+
+
+def _found_by(kept: SqlType, wanted: SqlType) -> bool:
+    """Whether what is kept by values of one type is in the shard, and is found, by those of another."""
+    return kept == wanted or (kept.kind in INTEGERS and wanted.kind in INTEGERS)
 
 
 def _kept_by(node: Node, changes: Changes) -> Sequence[str] | None:

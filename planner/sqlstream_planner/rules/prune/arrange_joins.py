@@ -48,14 +48,14 @@ def arrange_joins(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
                 arranged |= {id(join): (number, ordered) for join in unit.joins}
     if not arranged:
         return roots
-    made: dict[tuple[int, Kept, bool], Arrangement] = {}
+    made: dict[tuple[int, Kept, tuple[str, ...]], Arrangement] = {}
 
     def side(number: int, unit: Unit, leaf: Leaf, node: Node) -> Node:
         below = node
         for _ in range(leaf.depth):
             assert isinstance(below, Project)
             below = below.input
-        answered = unit.answers(leaf)
+        answered = leaf.answering.keys if leaf.answering is not None and unit.answers(leaf) else ()
         place = (number, leaf.kept, answered)
         if place not in made:
             made[place] = _arrangement(below, leaf, number, answered=answered)
@@ -85,7 +85,7 @@ def _key_order(cluster: Sequence[Unit]) -> tuple[int, ...]:
     return tuple(number for _, number in sorted(listed))
 
 
-def _arrangement(base: Node, leaf: Leaf, number: int, *, answered: bool) -> Arrangement:
+def _arrangement(base: Node, leaf: Leaf, number: int, *, answered: tuple[str, ...]) -> Arrangement:
     read = {*leaf.columns.values()}
     fields = tuple(f for f in base.fields if f.id in read)
     if len(fields) < len(base.fields):
