@@ -24,7 +24,7 @@ from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.operators.registry import operator_of
 from sqlstream_operators.operators.window.windows import closed_upto, window_ends_of_slice
 from sqlstream_operators.plan.answers import keeps_answer
-from sqlstream_operators.plan.arranged_spec import ArrangedJoinSpec, ArrangeSpec
+from sqlstream_operators.plan.arranged_spec import ArrangedJoinSpec
 from sqlstream_operators.plan.session_spec import SessionAggregateSpec, SessionWindowsSpec
 from sqlstream_operators.plan.spec import (
     SLICE_COLUMN,
@@ -218,11 +218,11 @@ class StageRun:
         relations.add_table(step.name, output, spec.output)
 
     def _join(self, step: JoinStep, relations: Relations) -> None:
-        """Join what arrangements keep. What they would give anew is all that they have."""
+        """Join what operators of this stage keep. What they would give anew is all that they have."""
         spec = step.join
         specs = {s.operator.state.state_id: s.operator for s in self.plan.operators}
-        arrangements = [specs[side.state_id] for side in spec.sides]
-        join = ArrangedJoin(spec, [a for a in arrangements if isinstance(a, ArrangeSpec)])
+        kept = [specs[side.state_id] for side in spec.sides]
+        join = ArrangedJoin(spec, [(operator, operator_of(operator)) for operator in kept])
         inputs = [relations.table(name) for name in step.inputs]
         rows = empty(_shape(spec))
         self.metrics[step.name] = {}
@@ -231,7 +231,7 @@ class StageRun:
                 rows = join.answer(inputs, self.duck)
         elif any(table.num_rows for table in inputs):
             with self.timer.phase("state"), ExitStack() as stack:
-                states = OpenedStates(self._stores(step.name), [a.state for a in arrangements], stack)
+                states = OpenedStates(self._stores(step.name), [operator.state for operator in kept], stack)
                 try:
                     result = join.process(inputs, states, self.duck)
                 except DataError as error:
