@@ -49,7 +49,7 @@ def to_arrow(type_: SqlType) -> pa.DataType:
         case SqlType(kind=Kind.DECIMAL, precision=int(precision), scale=int(scale)):
             return pa.decimal128(max(precision, 1), scale)
         case SqlType(kind=Kind.ARRAY, element=SqlType() as element):
-            return pa.list_(pa.field("element", to_arrow(element)))
+            return pa.list_(pa.field("element", to_arrow(element)), type_.size or -1)
         case SqlType(kind=Kind.MAP, key=SqlType() as key, value=SqlType() as value):
             return pa.map_(to_arrow(key), to_arrow(value))
         case SqlType(kind=Kind.STRUCT | Kind.TUPLE, fields=fields):
