@@ -67,7 +67,6 @@ VALUES: Mapping[SqlType, list[Any]] = {
     t.TIMETZ: ["00:00:00+15:59:59", "12:34:56.789012+00", "24:00:00-15:59:59", "11:34:56.789012-01:30"],
     t.BIT: ["0", "00", "101", "1" * 70],
     t.enum("sad", "ok", "it's"): ["it's", "sad", "ok"],
-    t.array(_INT, 2): [[1, None], [3, 4]],
     t.tuple_of(_INT, t.VARCHAR): [{"element1": 1, "element2": "a"}, {"element1": None, "element2": None}],
 }
 _LAYOUTS: tuple[Literal["key", "time", "list"], ...] = ("key", "time", "list")

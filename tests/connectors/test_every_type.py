@@ -56,7 +56,6 @@ VALUES = {
     "bits": "CAST('0101' AS BIT)",
     "struct of bits": "{'b': CAST('1' AS BIT), 'z': [TIMETZ '12:30:00+02']}",
     "timestamp_ns": "TIMESTAMP_NS '2024-01-31 12:30:00.123456789'",
-    "array of a size": "CAST([k, 2] AS INT[2])",
     "null": "CAST(NULL AS VARCHAR)",
     "empty array": "CAST([] AS VARCHAR[])",
     "empty map": "CAST(MAP {} AS MAP(VARCHAR, VARCHAR))",
@@ -64,7 +63,7 @@ VALUES = {
 REFUSED = {("parquet", "interval"), ("parquet", "array of intervals"), ("postgres", "timestamp_ns")}
 #: What Parquet has no type for is kept as another one.
 OTHERWISE = {("parquet", "hugeint"), ("parquet", "json"), ("parquet", "uuid"), ("parquet", "struct")}
-OTHERWISE |= {("parquet", "timetz"), ("parquet", "struct of bits"), ("parquet", "array of a size")}
+OTHERWISE |= {("parquet", "timetz"), ("parquet", "struct of bits")}
 
 
 def _written(folder: Path, value: str, options: str) -> str:
@@ -247,8 +246,8 @@ def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str) if isinstance(value, dict | list) else str(value)
 
 
-#: PostgreSQL has other arrays, and times of day with an offset as text.
-_IN_POSTGRES = {"timetz": f"CAST({VALUES['timetz']} AS VARCHAR)", "array of a size": "[k, 2]"}
+#: PostgreSQL has times of day with an offset as text.
+_IN_POSTGRES = {"timetz": f"CAST({VALUES['timetz']} AS VARCHAR)"}
 #: PostgreSQL has bytes inside of JSON as base64.
 _IN_JSON = {"struct": VALUES["struct"].replace("encode('x')", "to_base64(encode('x'))")}
 

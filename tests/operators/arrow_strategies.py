@@ -40,7 +40,6 @@ def any_types() -> st.SearchStrategy[SqlType]:
         keys = scalar_types().filter(lambda type_: type_.kind is not Kind.NULL)
         return st.one_of(
             inner.map(t.array),
-            inner.map(lambda element: t.array(element, 2)),
             st.tuples(keys, inner).map(lambda pair: t.map_of(*pair)),
             st.lists(inner, min_size=1, max_size=3).map(
                 lambda fields: t.struct(*((f"f{i}", field) for i, field in enumerate(fields)))
@@ -99,8 +98,7 @@ def _non_null(type_: SqlType) -> st.SearchStrategy[Any]:
     if kind in simple:
         return simple[kind]
     if type_.element is not None:
-        least, most = (0, 3) if type_.size is None else (type_.size, type_.size)
-        return st.lists(values(type_.element), min_size=least, max_size=most)
+        return st.lists(values(type_.element), max_size=3)
     if type_.key is not None and type_.value is not None:
         entry = st.tuples(values(type_.key, nulls=False), values(type_.value))
         return st.lists(entry, max_size=3)

@@ -1,4 +1,4 @@
-"""DuckDB's types in every place where a value can be: ENUM, arrays of a size, BIT, times with nanoseconds or an offset."""
+"""Types that DuckDB checks and rounds by: arrays of a size, TIMESTAMP_S and TIMESTAMP_MS; and those that are refused."""
 
 from __future__ import annotations
 
@@ -73,31 +73,19 @@ def test_an_array_of_another_size_is_no_value(tmp_path: Path) -> None:
     assert_same(_run(tmp_path, "k INT, a INT[]", query), [(2, None, 2), (3, None, 3)])
 
 
-def test_a_row_of_a_file_with_an_array_of_another_size_is_malformed(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "0.json").write_text("".join(json.dumps(row) + "\n" for row in _ROWS))
-    table = "CREATE TABLE t (k INT, a INT[2]) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');"
-    (tmp_path / "p.sql").write_text(
-        f"{table} CREATE TABLE out WITH ('connector' = 'blackhole') AS SELECT k, a FROM t;"
-    )
-    with collecting() as collected:
-        result = run_here(plan_file(tmp_path / "p.sql"), tmp_path)
-    assert_same(collected.folded("out"), [(1, None)])
-    assert sum(result.dead_letters.values()) == 3
-
-
 @pytest.mark.parametrize(
-    ("columns", "query", "sink", "why"),
+    ("columns", "query", "sink"),
     [
-        ("k INT, a INT[]", "SELECT CAST(a AS INT[2]) AS a FROM t", None, "length 3 to array with length"),
-        ("k INT, a INT[]", "SELECT a FROM t", "a INT[2]", "length 3 to array with length"),
-        ("k INT, a INT[3]", "SELECT {'x': a} AS r FROM t", "r STRUCT(x INT[4])", "`r` is STRUCT"),
+        ("k INT, a INT[2]", "SELECT a FROM t", None),
+        ("k INT, a INT[]", "SELECT CAST(a AS INT[2]) AS a FROM t", None),
+        ("k INT, a INT[]", "SELECT a FROM t", "a INT[2]"),
+        ("k INT, a INT[3]", "SELECT {'x': a} AS r FROM t", "r STRUCT(x INT[4])"),
     ],
 )
 def test_an_array_of_another_size_stops_the_run(
-    columns: str, query: str, sink: str | None, why: str, tmp_path: Path
+    columns: str, query: str, sink: str | None, tmp_path: Path
 ) -> None:
-    with pytest.raises(DiagnosticError, match=why):
+    with pytest.raises(DiagnosticError, match="with length 3 to array with length"):
         _run(tmp_path, columns, query, sink)
 
 

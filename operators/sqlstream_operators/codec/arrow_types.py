@@ -49,7 +49,7 @@ def to_arrow(type_: SqlType) -> pa.DataType:
         case SqlType(kind=Kind.DECIMAL, precision=int(precision), scale=int(scale)):
             return pa.decimal128(max(precision, 1), scale)
         case SqlType(kind=Kind.ARRAY, element=SqlType() as element):
-            return pa.list_(pa.field("element", to_arrow(element)), type_.size or -1)
+            return pa.list_(pa.field("element", to_arrow(element)))
         case SqlType(kind=Kind.MAP, key=SqlType() as key, value=SqlType() as value):
             return pa.map_(to_arrow(key), to_arrow(value))
         case SqlType(kind=Kind.STRUCT | Kind.TUPLE, fields=fields):
@@ -72,9 +72,7 @@ def from_arrow(type_: pa.DataType) -> SqlType:
         return from_arrow(type_.value_type)
     if pa.types.is_map(type_):
         return map_of(from_arrow(type_.key_type), from_arrow(type_.item_type))
-    if pa.types.is_fixed_size_list(type_):
-        return array(from_arrow(type_.value_type), type_.list_size)
-    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
         return array(from_arrow(type_.value_type))
     if pa.types.is_struct(type_):
         return struct(

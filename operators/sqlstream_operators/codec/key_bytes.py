@@ -395,8 +395,6 @@ def build_lists(
     if pa.types.is_map(arrow):
         entries = pa.struct([arrow.key_field, arrow.item_field])
         flat = pa.StructArray.from_arrays(flat.flatten(), fields=list(entries))
-    sized = pa.types.is_fixed_size_list(arrow)
-    listed = pa.list_(arrow.value_field) if sized else arrow
-    buffers = [mask, pa.py_buffer(offsets.astype(np.int32))]
-    made = pa.Array.from_buffers(listed, len(lengths), buffers, children=[flat])
-    return made.cast(arrow) if sized else made
+    return pa.Array.from_buffers(
+        arrow, len(lengths), [mask, pa.py_buffer(offsets.astype(np.int32))], children=[flat]
+    )

@@ -377,9 +377,7 @@ def _normal_type(type_: pa.DataType) -> pa.DataType:
         return pa.timestamp("us", tz=type_.tz)
     if pa.types.is_map(type_):
         return pa.map_(_normal_type(type_.key_type), _normal_type(type_.item_type))
-    if pa.types.is_fixed_size_list(type_):
-        return pa.list_(type_.value_field.with_type(_normal_type(type_.value_type)), type_.list_size)
-    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
         return pa.list_(type_.value_field.with_type(_normal_type(type_.value_type)))
     if pa.types.is_struct(type_):
         inside = (type_.field(i) for i in range(type_.num_fields))

@@ -60,8 +60,8 @@ _SIMPLE = frozenset(Kind) - NESTED - {Kind.DECIMAL, Kind.ENUM}
 class SqlType:
     """One SQL type.
 
-    `precision` and `scale` belong to DECIMAL; `element` to ARRAY, and `size` where each value has so many (DuckDB: ARRAY,
-    else LIST); `labels` to ENUM, in their order; `key` and `value` to MAP; `fields` to
+    `precision` and `scale` belong to DECIMAL; `element` to ARRAY; `labels` to ENUM, in their order; `key` and `value`
+    to MAP; `fields` to
     STRUCT and to TUPLE, whose fields have no names in SQL: here and in Arrow they are element1, element2 and so on, as
     DuckDB exports them. `NULL` is the type of the literal NULL; `UNKNOWN` is what the planner could not infer.
 
@@ -76,7 +76,6 @@ class SqlType:
     key: SqlType | None = None
     value: SqlType | None = None
     fields: tuple[tuple[str, SqlType], ...] = ()
-    size: int | None = None
     labels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -108,7 +107,7 @@ class SqlType:
             case Kind.DECIMAL:
                 return f"DECIMAL({self.precision},{self.scale})"
             case Kind.ARRAY:
-                return f"{self.element}[{self.size or ''}]"
+                return f"{self.element}[]"
             case Kind.ENUM:
                 return f"ENUM({', '.join(map(quote_literal, self.labels))})"
             case Kind.MAP:
@@ -184,9 +183,9 @@ def decimal(precision: int, scale: int) -> SqlType:
     return SqlType(Kind.DECIMAL, precision=precision, scale=scale)
 
 
-def array(element: SqlType, size: int | None = None) -> SqlType:
-    """An array of `element` (DuckDB: LIST); with a `size` of so many (DuckDB: ARRAY)."""
-    return SqlType(Kind.ARRAY, element=element, size=size)
+def array(element: SqlType) -> SqlType:
+    """An array (DuckDB: LIST) of `element`."""
+    return SqlType(Kind.ARRAY, element=element)
 
 
 def enum(*labels: str) -> SqlType:
@@ -242,7 +241,7 @@ def spelled(type_: SqlType) -> str:
             return '"NULL"'
         case Kind.ARRAY:
             assert type_.element is not None
-            return f"{spelled(type_.element)}[{type_.size or ''}]"
+            return f"{spelled(type_.element)}[]"
         case Kind.MAP:
             assert type_.key is not None
             assert type_.value is not None
@@ -256,13 +255,13 @@ def spelled(type_: SqlType) -> str:
             return str(type_)
 
 
-_TOKEN = re.compile(r"""\s*("(?:[^"]|"")*"|'(?:[^']|'')*'|[A-Za-z_][A-Za-z_0-9]*|\d+|\[\d*\]|[(),])""")
+_TOKEN = re.compile(r"""\s*("(?:[^"]|"")*"|'(?:[^']|'')*'|[A-Za-z_][A-Za-z_0-9]*|\d+|\[\]|[(),])""")
 
 
 def parse_type(text: str) -> SqlType:
     """Read back what `str(SqlType)` wrote. Raises ValueError on anything else.
 
-    >>> parse_type("ENUM('a', 'b')[3]") == array(enum("a", "b"), 3)
+    >>> parse_type("ENUM('a', 'b')[]") == array(enum("a", "b"))
     True
     """
     tokens = []
@@ -341,7 +340,6 @@ def _parse(tokens: list[str], text: str) -> tuple[SqlType, list[str]]:
         if kind not in _SIMPLE:
             raise fail()
         type_ = SqlType(kind)
-    while rest and rest[0].startswith("["):
-        size = rest[0][1:-1]
-        type_, rest = array(type_, int(size) if size else None), rest[1:]
+    while rest[:1] == ["[]"]:
+        type_, rest = array(type_), rest[1:]
     return type_, rest

@@ -214,12 +214,7 @@ def _assign_number(source: SqlType, column: SqlType) -> Assignment:
 
 
 def _assign_nested(source: SqlType, column: SqlType) -> Assignment:
-    at_least = Assignment.EXACT
     if source.kind is Kind.ARRAY:
-        if source.size != column.size:
-            if None not in (source.size, column.size):
-                return Assignment.IMPOSSIBLE
-            at_least = Assignment.WIDENING if column.size is None else Assignment.CHECKED
         parts = [(source.element, column.element)]
     elif source.kind is Kind.MAP:
         parts = [(source.key, column.key), (source.value, column.value)]
@@ -229,7 +224,7 @@ def _assign_nested(source: SqlType, column: SqlType) -> Assignment:
             return Assignment.IMPOSSIBLE
         parts = [(a, b) for (_, a), (_, b) in zip(source.fields, column.fields, strict=True)]
     order = (Assignment.EXACT, Assignment.WIDENING, Assignment.CHECKED, Assignment.IMPOSSIBLE)
-    worst = order.index(at_least)
+    worst = 0
     for a, b in parts:
         assert a is not None
         assert b is not None

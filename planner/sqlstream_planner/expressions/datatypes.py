@@ -142,7 +142,7 @@ def sql_type_of(node: exp.Expr) -> SqlType:
             )
         return decimal(precision, scale)
     if kind in (_T.ARRAY, _T.LIST) and len(inside) == 1 and _array_size(node) is not None:
-        return array(sql_type_of(inside[0]), _array_size(node) or None)
+        return array(sql_type_of(inside[0]))
     if kind is _T.ENUM:
         return _enum(node)
     if kind is _T.MAP and len(inside) == 2:
@@ -160,7 +160,8 @@ def sql_type_of(node: exp.Expr) -> SqlType:
 def exact_type(node: exp.Expr) -> str:
     """A type that columns can have as DuckDB writes it, with what its SqlType leaves out.
 
-    That is the digits of TIMESTAMP_S and TIMESTAMP_MS: a cast to this type rounds, and its value is then one of the SqlType.
+    That is the size of an array and the digits of TIMESTAMP_S and TIMESTAMP_MS: a cast to this type checks and rounds,
+    and its value is then one of the SqlType.
 
     >>> import sqlglot
     >>> exact_type(sqlglot.parse_one("CAST(x AS STRUCT(a INT[3], b TIMESTAMP_S, c TIMESTAMP[]))", dialect="duckdb").to)
@@ -171,7 +172,7 @@ def exact_type(node: exp.Expr) -> str:
     if node.this in _ROUNDED:
         return str(node.this.value)
     if known.kind is Kind.ARRAY:
-        return f"{exact_type(inside[0])}[{known.size or ''}]"
+        return f"{exact_type(inside[0])}[{_array_size(node) or ''}]"
     if known.kind is Kind.MAP:
         return f"MAP({exact_type(inside[0])}, {exact_type(inside[1])})"
     if known.kind is Kind.TUPLE:

@@ -160,7 +160,7 @@ def sample(type_: SqlType) -> str:
     match type_.kind:
         case Kind.ARRAY:
             assert type_.element is not None
-            return f"[{', '.join([_cast_sample(type_.element)] * (type_.size or 1))}]"
+            return f"[{_cast_sample(type_.element)}]"
         case Kind.ENUM:
             return quote_literal(type_.labels[0])
         case Kind.MAP:

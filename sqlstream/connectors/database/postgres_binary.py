@@ -65,9 +65,7 @@ def _sql(value: str, type_: SqlType) -> str:
         return f"unhex(replace(CAST({value} AS VARCHAR), '-', ''))"
     if type_.element is not None:
         inside = _sql("e", type_.element)
-        if inside != "e":
-            return f"list_transform({value}, lambda e: {inside})"
-        return value if type_.size is None else f"CAST({value} AS {type_.element}[])"
+        return value if inside == "e" else f"list_transform({value}, lambda e: {inside})"
     if type_.kind in (Kind.NULL, *AS_TEXT):
         return f"CAST({value} AS VARCHAR)"
     return value

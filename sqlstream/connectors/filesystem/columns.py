@@ -186,8 +186,7 @@ def from_text(value: str, type_: SqlType, *, json: bool = False, depth: int = 0)
                 fields.append(f"{quote_identifier(name)} := {from_text(part, field, json=json, depth=depth)}")
             return f"CASE WHEN {value} IS NOT NULL THEN struct_pack({', '.join(fields)}) END"
         case Kind.ARRAY if type_.element is not None:
-            made = each(value, type_.element)
-            return made if type_.size is None else f"CAST({made} AS {type_})"
+            return each(value, type_.element)
         case Kind.MAP if type_.key is not None and type_.value is not None:
             keys, values = each(f"map_keys({value})", type_.key), each(f"map_values({value})", type_.value)
             return f"CASE WHEN {value} IS NOT NULL THEN map({keys}, {values}) END"

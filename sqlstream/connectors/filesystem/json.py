@@ -103,8 +103,6 @@ def acceptable(value: str, type_: SqlType, depth: int = 0) -> str | None:
             assert type_.element is not None
             inner = acceptable(f"e{depth}", type_.element, depth + 1)
             check = f"json_type({value}) = 'ARRAY'"
-            if type_.size is not None:
-                check += f" AND json_array_length({value}) = {type_.size}"
             if inner is not None:
                 check += f" AND {_every(f'TRY(CAST({value} AS JSON[]))', depth, inner)}"
         case Kind.MAP:

@@ -224,8 +224,7 @@ def _random(seed: int, path: str, type_: SqlType, read: _Options, *, nullable: b
         case Kind.ARRAY:
             assert type_.element is not None
             element = _random(seed, f"{path}.element", type_.element, read)
-            length = _collection_length(path, read) if type_.size is None else type_.size
-            return columns.lists(key, rate, element, length)
+            return columns.lists(key, rate, element, _collection_length(path, read))
         case Kind.MAP:
             assert type_.key is not None
             assert type_.value is not None
