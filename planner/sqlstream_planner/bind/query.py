@@ -27,6 +27,7 @@ from sqlstream_planner.bind.outer_calls import with_outer_calls
 from sqlstream_planner.bind.over import bind_overs
 from sqlstream_planner.bind.pivot import pivot_query
 from sqlstream_planner.bind.ranked_groups import ranks_groups, split
+from sqlstream_planner.bind.sample import sampled
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.bind.select_unnest import with_unnested
 from sqlstream_planner.bind.sets import by_names, distinct, set_operation
@@ -80,7 +81,6 @@ _CLAUSES = {
     "operation_modifiers": "a word behind SELECT",
 }
 _TABLE_CLAUSES = {
-    "sample": "TABLESAMPLE",
     "version": "FOR SYSTEM_TIME AS OF",
     "changes": "CHANGES",
     "match": "MATCH_RECOGNIZE",
@@ -279,6 +279,10 @@ class QueryBinder:
     # ----------------------------------------------------------------------------------------------- SELECT
 
     def _select(self, query: exp.Select, ctes: Mapping[str, Node]) -> Node:
+        sample = query.args.get("sample")
+        if sample is not None:
+            query = query.copy()
+            query.set("sample", None)
         self._refuse(query, _CLAUSES)
         clauses = self.context.clauses
         ttl_us, around = state_ttl(self.context, query), clauses.join_ttl_us
@@ -288,6 +292,8 @@ class QueryBinder:
         finally:
             clauses.join_ttl_us = around
         clauses.ttl_us = ttl_us
+        if sample is not None:
+            node = self._filter(sampled(self.context, sample), node, scope, "USING SAMPLE")
         try:
             return self._select_from(query, node, scope, ctes)
         except DiagnosticError as error:
@@ -461,6 +467,13 @@ class QueryBinder:
             inner.set("pivots", before)
             node, _ = self._item(inner, ctes)
             return self._aliased(self._pivot(pivot, node, ctes), pivot.args.get("alias"), item, None)
+        sample = item.args.get("sample")
+        if sample is not None:
+            inner = item.copy()
+            inner.set("sample", None)
+            node, relation = self._item(inner, ctes)
+            scope = Scope(self.context, (relation,))
+            return self._filter(sampled(self.context, sample), node, scope, "TABLESAMPLE"), relation
         self._refuse(item, _TABLE_CLAUSES)
         if item.args.get("ordinality") and series_call(item) is None:
             self.context.unsupported(item, "WITH ORDINALITY behind a table")
