@@ -112,10 +112,6 @@ QUERIES = [
     "SELECT * FROM (SELECT x, k, v, d FROM t) UNPIVOT ((z, y) FOR n IN ((k, v), (v, d)))",
     "UNPIVOT (SELECT k, v + 1 AS v, d FROM t) ON COLUMNS(* EXCLUDE (k)) INTO NAME n VALUE z",
     "SELECT name, SUM(value) AS y FROM (UNPIVOT (SELECT x, k, v FROM t) ON k + 1 AS a, v) GROUP BY name",
-    # Columns by their positions, of FROM and, alone in ORDER BY, of the SELECT list.
-    "SELECT #1 AS z, #3 + 1 AS y, list_filter([0, 1, 2], lambda e: e > #1) AS w FROM t WHERE #3 > 1",
-    "SELECT p.x, q.v FROM (SELECT x, k FROM t) AS p JOIN (SELECT v, k FROM t) AS q ON #2 = #4 ORDER BY #2 DESC, #1 LIMIT 4",
-    "SELECT SUM(#1) FILTER (WHERE #3 > 2) AS z, COUNT(*) AS n FROM t GROUP BY #6 HAVING #6",
     # What HAVING reads of rows is a key of GROUP BY ALL.
     "SELECT k, COUNT(*) AS n FROM t GROUP BY ALL HAVING b AND SUM(x) > 0 AND k >= 0",
     # Values of maps without a type, groups of a pattern in the names that it gives.
@@ -159,6 +155,9 @@ QUERIES = [
     # Ranks go by what is equal, whatever frame is written.
     "SELECT k, v, RANK() OVER w AS z, DENSE_RANK() OVER w AS y, NTH_VALUE(NULL, 2) OVER w AS u FROM t "
     "WINDOW w AS (PARTITION BY b ORDER BY k ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)",
+    # Columns by their position.
+    "SELECT #3, #1 + 1 AS z, SUM(#3) OVER (PARTITION BY #1 ORDER BY #5) AS y FROM t WHERE #5 > 0.5",
+    "SELECT k, x FROM t UNION SELECT v, x FROM t ORDER BY #2 DESC, #1 LIMIT 3",
     # Names of the SELECT list in its sub-queries.
     "SELECT k % 2 AS j, SUM(v) AS z FROM t GROUP BY j HAVING SUM(v) > (SELECT MIN(v) FROM t WHERE k <> j)",
     "SELECT k AS j, SUM(v) AS z, (SELECT COUNT(*) FROM t WHERE v < z AND k >= j) AS y FROM t GROUP BY j",

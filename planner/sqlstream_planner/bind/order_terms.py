@@ -49,6 +49,8 @@ class Terms:
     def column(self, term: exp.Expr, clause: str) -> ColumnId:
         """The column that a term of a clause names. Raises DiagnosticError."""
         context, node = self.context, self.node
+        if isinstance(term, exp.PositionalColumn):  # by itself it is a position in the result
+            term = term.this
         _check(context, node, term, clause)
         id_ = _output(self.query, node, term)
         if id_ is not None:
@@ -87,8 +89,7 @@ class Terms:
 
 def bare_term(ordered: exp.Expr) -> exp.Expr:
     """What a term of an ORDER BY orders by, without brackets around it."""
-    inner = (ordered.this if isinstance(ordered, exp.Ordered) else ordered).unnest()
-    return inner.this if isinstance(inner, exp.PositionalColumn) else inner  # #1 is 1
+    return (ordered.this if isinstance(ordered, exp.Ordered) else ordered).unnest()
 
 
 def _check(context: BindContext, node: Node, inner: exp.Expr, clause: str) -> None:

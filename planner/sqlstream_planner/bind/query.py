@@ -44,8 +44,9 @@ from sqlstream_planner.bind.where_aliases import with_aliases
 from sqlstream_planner.bind.windows import bind_tvf
 from sqlstream_planner.bind.written_orders import WrittenOrders
 from sqlstream_planner.diagnostics import DiagnosticError
-from sqlstream_planner.expressions.casts import common_type
+from sqlstream_planner.expressions.casts import set_operation_type
 from sqlstream_planner.logical import (
+    Aggregate,
     EmitOnClose,
     EventTime,
     Field,
@@ -183,22 +184,53 @@ class QueryBinder:
             self.context.unsupported(query, f"{kind} BY NAME", help="list the columns in the same order")
         chain = _long_union_all(query)
         if chain:
-            return self.union_of(query, tuple(self.bind(each, ctes) for each in chain))
+            return self.union_of(query, tuple(self.bind(each, ctes) for each in chain), chained=True)
         left, right = self.bind(query.left, ctes), self.bind(query.right, ctes)
         if by_name:
             left, right = by_names(self.context, query, left, right)
         all_ = not query.args.get("distinct")
         if isinstance(query, exp.Union):
-            union = self.union_of(query, (left, right))
-            return union if all_ else distinct(self.context, union)
+            return self._union(query, left, right, all_=all_)
         # Branches of a UNION ALL inside are one operand here.
         operands = tuple(self._reference(side) if _is_union_all(side) else side for side in (left, right))
         operator = SetOperator(kind)
         return set_operation(self.context, self.union_of(query, operands), operator, all_=all_)
 
-    def union_of(self, node: exp.Expr, parts: tuple[Node, ...]) -> SetOperation:
-        """UNION ALL of bound queries; `node` is where a mismatch is reported."""
-        branches = [b for p in parts for b in (p.inputs if _is_union_all(p) else (p,))]
+    def _union(self, query: exp.SetOperation, left: Node, right: Node, *, all_: bool) -> Node:
+        """UNION [ALL] of two queries. DuckDB makes one of alike ones in a row: a value is cast once, to the type of all."""
+        inner = query.left.unnest()
+        alike = isinstance(inner, exp.Union) and all(
+            bool(inner.args.get(key)) == bool(query.args.get(key)) for key in ("distinct", "by_name")
+        )
+        union = self.union_of(query, (left, right), chained=alike and all_)
+        if all_:
+            return union
+        if alike and isinstance(left, Aggregate) and _is_union_all(left.input):
+            for position, (f, inside) in enumerate(zip(union.fields, left.fields, strict=True)):
+                mixed = any(b.fields[position].type != inside.type for b in left.input.inputs)
+                if mixed and f.type != inside.type and not f.type.is_numeric:
+                    self.context.fail(
+                        query,
+                        "SQL031",
+                        f"column `{f.name}` of these queries with UNION is of more than two types",
+                        help=f"cast each, such as CAST({f.name} AS {f.type})",
+                    )
+        return distinct(self.context, union)
+
+    def union_of(self, node: exp.Expr, parts: tuple[Node, ...], *, chained: bool = False) -> SetOperation:
+        """UNION ALL of bound queries; `node` is where a mismatch is reported.
+
+        The branches of a part that is one become branches of this one: of the first part if it is `chained` to the others,
+        else where no value is cast.
+        """
+        branches = list[Node]()
+        for number, part in enumerate(parts):
+            if not _is_union_all(part):
+                branches.append(part)
+            elif (chained and not number) or _of_its_types(part):
+                branches += part.inputs
+            else:
+                branches.append(self._reference(part))
         first = branches[0]
         for branch in branches[1:]:
             if len(branch.fields) != len(first.fields):
@@ -222,7 +254,7 @@ class QueryBinder:
                     f.name,
                     type_,
                     any(s.nullable for s in same),
-                    _common_time([s.time for s in same]),
+                    _common_time([s.time for s in same]) if type_.is_timestamp else None,
                     f.window if all(s.window == f.window for s in same) else None,
                 )
             )
@@ -233,7 +265,7 @@ class QueryBinder:
 
     def _common_type(self, node: exp.Expr, types: list[SqlType], name: str) -> SqlType:
         self.context.refuse_mixed_instants(node, types)
-        type_ = common_type(types)
+        type_ = set_operation_type(types)
         if type_ is None:
             shown = " and ".join(dict.fromkeys(str(t) for t in types))
             self.context.fail(
@@ -556,6 +588,12 @@ def _in_parentheses(item: exp.Expr) -> bool:
 
 def _is_union_all(node: Node) -> bool:
     return isinstance(node, SetOperation) and node.is_union_all
+
+
+def _of_its_types(union: Node) -> bool:
+    """Whether the branches of a UNION ALL have the types of its columns."""
+    types = [f.type for f in union.fields]
+    return all([f.type for f in branch.fields] == types for branch in union.inputs)
 
 
 def _combines(node: exp.Expr) -> str:

@@ -116,11 +116,11 @@ class Scope:
 
         def swap(node: exp.Expr) -> exp.Expr:
             if isinstance(node, exp.PositionalColumn):
-                found = self._at(node)
-            elif isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
-                found = self._column(node)
-            else:
+                found: exp.Expr = column(self.at_position(node).id)
+            elif not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
                 return node
+            else:
+                found = self._column(node)
             # Problems found later are reported at the place that the user wrote.
             for part in found.walk():
                 if "span" not in part.meta and "span" in node.meta:
@@ -128,6 +128,19 @@ class Scope:
             return found
 
         return expression.copy().transform(swap, copy=False)
+
+    def at_position(self, node: exp.PositionalColumn) -> Field:
+        """The column that `#2` means: the second of all that FROM gives. Raises DiagnosticError."""
+        fields = [f for r in self.relations if not r.hidden for f in r.fields]
+        number = int(node.name)
+        if not 1 <= number <= len(fields):
+            self.context.fail(
+                node,
+                "SQL010",
+                f"unknown column `#{number}`",
+                notes=(f"FROM gives {counted(len(fields), 'column')}",),
+            )
+        return fields[number - 1]
 
     def _column(self, node: exp.Column) -> exp.Expr:
         parts = [p.name for p in node.parts]
@@ -144,21 +157,6 @@ class Scope:
             return outer
         self._unknown(node, parts)
         raise AssertionError
-
-    def _at(self, node: exp.PositionalColumn) -> exp.Expr:
-        """The column that `#2` is: the second of those that `*` gives."""
-        shown = [f for r in self.relations if not r.hidden for f in r.bare]
-        number = int(node.this.name)
-        if any(r.merged for r in self.relations):
-            self.context.unsupported(node, f"#{number} behind USING or NATURAL JOIN", help="name the column")
-        if not 1 <= number <= len(shown):
-            self.context.fail(
-                node,
-                "SQL010",
-                f"#{number}, but FROM has {counted(len(shown), 'column')}",
-                help="name the column",
-            )
-        return column(shown[number - 1].id)
 
     def _row(self, name: str) -> exp.Expr | None:
         """A whole row of the relation that is called so, as a struct; None if there is none."""
