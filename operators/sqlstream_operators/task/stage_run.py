@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream_operators.codec.exchange import Message, encode, partition
+from sqlstream_operators.codec.exchange import Message, encode, partition, producer
 from sqlstream_operators.duck.relations import Relations, conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import consolidated, empty, negated, with_weight
@@ -57,8 +57,6 @@ from .epoch import EpochContext, watermarks_for
 from .io import Stores, Writers
 from .opened_states import OpenedStates
 from .report import Report, StagedPart
-
-_LEVEL = 1 << 24  # producers of one edge are ordered by (level, ordinal)
 
 
 def task_name(epoch: EpochContext, level: int, ordinal: int) -> str:
@@ -309,7 +307,7 @@ class StageRun:
         """What the stages ship, one blob for each edge and shard that gets rows."""
         inputs = {i.edge: i for s in self.plan.stages for i in s.inputs if isinstance(i, ExchangeInput)}
         made = []
-        producer = self.level * _LEVEL + self.ordinal
+        sender = producer(self.level, self.ordinal)
         with self.timer.phase("encode"):
             by_edge: dict[str, tuple[ExchangeOutput, list[pa.Table]]] = {}
             for output, tables in self.edges.items():
@@ -324,7 +322,7 @@ class StageRun:
             for edge, (output, tables) in by_edge.items():
                 rows = pa.concat_tables(tables)
                 parts = partition(rows, output.keys, self.epoch.max_parallelism, self.epoch.shards)
-                made += [Message(edge, shard, producer, encode(part)) for shard, part in parts]
+                made += [Message(edge, shard, sender, encode(part)) for shard, part in parts]
         return made
 
     def staged(self, writers: Writers) -> tuple[StagedPart, ...]:

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import Kind
 from sqlstream_planner.bind.context import BindContext
-from sqlstream_planner.diagnostics import did_you_mean
+from sqlstream_planner.diagnostics import counted, did_you_mean
 from sqlstream_planner.expressions.functions.calls import written_call
 from sqlstream_planner.logical import Field, Fields, Node, column
 
@@ -101,9 +101,12 @@ class Scope:
             )
 
         def swap(node: exp.Expr) -> exp.Expr:
-            if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
+            if isinstance(node, exp.PositionalColumn):
+                found: exp.Expr = column(self.at_position(node).id)
+            elif not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
                 return node
-            found = self._column(node)
+            else:
+                found = self._column(node)
             # Problems found later are reported at the place that the user wrote.
             for part in found.walk():
                 if "span" not in part.meta and "span" in node.meta:
@@ -111,6 +114,19 @@ class Scope:
             return found
 
         return expression.copy().transform(swap, copy=False)
+
+    def at_position(self, node: exp.PositionalColumn) -> Field:
+        """The column that `#2` means: the second of all that FROM gives. Raises DiagnosticError."""
+        fields = [f for r in self.relations if not r.hidden for f in r.fields]
+        number = int(node.name)
+        if not 1 <= number <= len(fields):
+            self.context.fail(
+                node,
+                "SQL010",
+                f"unknown column `#{number}`",
+                notes=(f"FROM gives {counted(len(fields), 'column')}",),
+            )
+        return fields[number - 1]
 
     def _column(self, node: exp.Column) -> exp.Expr:
         parts = [p.name for p in node.parts]
@@ -139,6 +155,10 @@ class Scope:
             for f in shown
         ]
         return exp.Struct(expressions=fields) if fields else None
+
+    def named(self, table: str) -> list[Relation]:
+        """The relations that are called so."""
+        return [r for r in self.relations if r.alias is not None and r.alias.lower() == table.lower()]
 
     def find(self, node: exp.Column) -> exp.Expr | None:
         """The column of a relation that a name means, perhaps a field of it; None if there is none."""
@@ -234,8 +254,8 @@ class Scope:
         ]
         suggestion = nested[0] if nested else near
         help_ = f"did you mean `{suggestion}`?" if suggestion else None
-        if len(parts) == 1:
-            help_ = self._other_help(node, name) or help_
+        if len(parts) == 1 or parts[-1].lower() == "rowid":
+            help_ = self._other_help(node, parts[-1]) or help_
         if not names:
             notes: tuple[str, ...] = ("there is no FROM, so no column can be used",)
         else:
@@ -250,6 +270,8 @@ class Scope:
                 f"`{name}` is a name of the SELECT list, which is computed after WHERE: repeat its expression, "
                 "or filter around a sub-query"
             )
+        if name.lower() == "rowid":
+            return "ROW_NUMBER() OVER () - 1 numbers the rows of a table in the order in which they are read"
         if name[0] in _CURLY:
             return f"strings stand in straight quotes: '{name.strip(_CURLY)}'"
         span = self.context.span(node)
