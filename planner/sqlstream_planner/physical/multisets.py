@@ -194,4 +194,6 @@ def _pair(call: AggregateCall, inside: Columns, function: AggregateFunction) -> 
     value = _Value(both, struct(("by", by.type), ("x", x.type)), form("pair", by.meaning, x.meaning))
     nested = x.type.kind in NESTED or by.type.kind in NESTED
     present = call.arguments[1:] if function.keeps_nulls else call.arguments
-    return _Wanted(call, (value,), present, "all" if nested else function.values.pick)
+    # The order of state has NULLs first, a struct's least and greatest have them last.
+    read_all = nested or function.keeps_nulls
+    return _Wanted(call, (value,), present, "all" if read_all else function.values.pick)
