@@ -54,7 +54,11 @@ REFUSED = [
         "ROWS with EXCLUDE TIES or EXCLUDE GROUP in SUM OVER can't be run yet",
     ),
     ("SELECT ⟦FILL(v) OVER (ORDER BY x)⟧ AS n FROM t", "SQL100", "FILL OVER can't be run yet"),
-    ("SELECT ⟦LAG(v) OVER (PARTITION BY k)⟧ AS n FROM t", "SQL060", "LAG without ORDER BY"),
+    (
+        "SELECT ⟦LAG(v) OVER (PARTITION BY t.k)⟧ AS n FROM t JOIN u ON t.k = u.k",
+        "SQL060",
+        "LAG without ORDER BY",
+    ),
     ("SELECT SUM(v) OVER (ORDER BY ⟦nope⟧) AS n FROM t", "SQL010", "unknown column `nope`"),
     ("SELECT SUM(v) OVER ⟦w⟧ AS n FROM t", "SQL038", "no window is called `w`"),
     (

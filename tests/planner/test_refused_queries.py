@@ -60,10 +60,10 @@ REFUSED = [
     ("SELECT k FROM t ORDER BY v LIMIT k", "SQL064", "LIMIT needs a whole number"),
     ("SELECT k FROM t ORDER BY v LIMIT (SELECT MAX(k) FROM t)", "SQL064", "LIMIT needs a whole number"),
     ("SELECT k FROM t ORDER BY v LIMIT 2 OFFSET 0 - 1", "SQL064", "OFFSET needs a whole number"),
-    ("SELECT * FROM (SELECT k FROM t ORDER BY v) LIMIT 1", "SQL062", "ORDER BY without LIMIT in a sub-query"),
-    ("SELECT LIST(k) FROM (SELECT k FROM t ORDER BY v)", "SQL062", "ORDER BY without LIMIT in a sub-query"),
+    ("SELECT a.k FROM (SELECT k FROM t ORDER BY v) AS a JOIN t AS b ON a.k = b.k LIMIT 1", "SQL062", "ORDER BY without LIMIT in a sub-query"),
+    ("SELECT LIST(DISTINCT k) FROM (SELECT k FROM t ORDER BY v)", "SQL062", "ORDER BY without LIMIT in a sub-query"),
     (
-        "WITH o AS (SELECT k FROM t ORDER BY v) SELECT COUNT(*) OVER () AS n FROM o",
+        "WITH o AS (SELECT k FROM t ORDER BY v) SELECT LIST(k) AS n FROM (SELECT k FROM o GROUP BY k)",
         "SQL062",
         "in a sub-query",
     ),
@@ -148,7 +148,7 @@ REFUSED = [
     ("SELECT PERCENTILE_CONT(NULL) WITHIN GROUP (ORDER BY v) FROM t", "TYP002", "can't be NULL"),
     ("SELECT QUANTILE_DISC(v, 1.5) FROM t", "TYP002", "can't be 1.5"),
     ("SELECT k, EXPLODE(s) FROM t", "TYP001", "no function `explode`"),
-    ("SELECT DISTINCT ON (k) k, v FROM t", "SQL067", "DISTINCT ON without ORDER BY"),
+    ("SELECT DISTINCT ON (k) k, v FROM (SELECT DISTINCT * FROM t)", "SQL067", "DISTINCT ON without ORDER BY"),
     (
         "SELECT DISTINCT ON (3) k, v FROM t ORDER BY v",
         "SQL063",

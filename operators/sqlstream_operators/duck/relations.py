@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sqlstream_operators.codec.arrow_types import conform, to_arrow
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
+from sqlstream_operators.plan.epoch_values import OF_EPOCH
 from sqlstream_operators.plan.spec import Column, Schema
 
 from .session import DuckSession
@@ -89,7 +89,7 @@ class Relations:
     def _collect(self, names: tuple[str, ...], needed: dict[str, None]) -> None:
         """What these relations are made of, each after what it reads."""
         for name in names:
-            if name not in needed and name != EPOCH_RELATION:
+            if name not in needed and name not in OF_EPOCH:
                 if name not in self._tables:
                     self._collect(self._lazy[name][1], needed)
                 needed[name] = None

@@ -23,7 +23,7 @@ from sqlstream_operators.errors import (
     machine_trouble,
 )
 from sqlstream_operators.large_stack import on_large_stack
-from sqlstream_operators.plan.epoch_values import clock_settings, seed_settings
+from sqlstream_operators.plan.epoch_values import arrival_settings, clock_settings, seed_settings
 from sqlstream_operators.plan.spec import Column
 from sqlstream_operators.plan.types import Kind, SqlType, parse_type, quote_identifier, quote_literal, spelled
 
@@ -175,6 +175,10 @@ class DuckSession:
         """Let SQL read the clock of an epoch (µs) and the seed of its random numbers from now on."""
         self._connection.execute(clock_settings(now_us))
         self._connection.execute(seed_settings(seed))
+
+    def arriving(self, arrival: int, ordinal: int) -> None:
+        """Let SQL read the place of an epoch in the order of arrival, and that of a task in the epoch, from now on."""
+        self._connection.execute(arrival_settings(arrival, ordinal))
 
     def view(self, name: str, sql: str) -> None:
         """Name the result of `sql` without computing it; it is computed in each query that reads it."""

@@ -99,7 +99,7 @@ def _look(plan: PhysicalPlan, stage: Stage, relation: str) -> Iterator[OperatorS
                     yield read.source
                 elif read.name == relation and isinstance(read, DimensionInput):
                     yield read.dimension  # what was found there then, nobody has
-                elif read.name == relation and isinstance(read, EpochInput):
+                elif read.name == relation and isinstance(read, EpochInput) and read.gives_once:
                     yield EPOCH_RELATION  # what its clock was then, nobody has
                 elif read.name == relation and isinstance(read, ExchangeInput):
                     for before in plan.stages:

@@ -32,6 +32,7 @@ from sqlstream_operators.plan.changelog_spec import (
     TopNSpec,
     WindowTopNSpec,
 )
+from sqlstream_operators.plan.epoch_values import ARRIVAL_RELATION
 from sqlstream_operators.plan.interval_join_spec import IntervalJoinSpec
 from sqlstream_operators.plan.over_spec import OverOnCloseSpec, OverSpec
 from sqlstream_operators.plan.schema import KIND_COLUMN, SLICE_COLUMN, WEIGHT_COLUMN, Column, RowKind, Schema
@@ -451,11 +452,16 @@ class DimensionInput:
 
 @dataclass(frozen=True, slots=True)
 class EpochInput:
-    """SQL of the stage reads what `epoch_values` has of the epoch: what it gave once can't be computed again."""
+    """SQL of the stage reads what `epoch_values` has of the epoch, as the relation `name` says."""
 
     kind: ClassVar[str] = "epoch"
 
     name: str
+
+    @property
+    def gives_once(self) -> bool:
+        """Whether what it gave once can't be computed again: it is more than the order of arrival."""
+        return self.name != ARRIVAL_RELATION
 
 
 StageInput = SourceInput | ExchangeInput | DimensionInput | EpochInput

@@ -29,7 +29,8 @@ class EpochContext:
     store. local_dir: a directory of the task's machine that may be lost. now_us: the wall clock when the epoch was
     planned, µs, the same when it is replayed. restated: sinks that get the whole answer that the state has, and nothing
     else happens in the epoch; without any it is an ordinary one. retracts: they are to lose that answer instead.
-    dimensions: of each dimension table, the name of its copy in the checkpoint store.
+    dimensions: of each dimension table, the name of its copy in the checkpoint store. of_history: it reads again what
+    epochs have read that are no part of it (a backfill).
     """
 
     epoch: int
@@ -44,6 +45,16 @@ class EpochContext:
     retracts: bool = False
     state_max_parallelism: int = 0
     dimensions: Mapping[str, str] = field(default_factory=dict)
+    of_history: bool = False
+
+    @property
+    def arrival(self) -> int:
+        """The place of the epoch in the order of arrival: before all others if it reads history.
+
+        >>> EpochContext(1, 1, 128, {}).arrival, EpochContext(1, 1, 128, {}, of_history=True).arrival < 0
+        (1, True)
+        """
+        return self.epoch - (1 << 62) if self.of_history else self.epoch
 
     def version_of(self, state_id: str, shard: int) -> ShardVersion | None:
         """A shard's version before this epoch; None if it has to be put together from other shards.
@@ -73,6 +84,7 @@ class EpochContext:
             "retracts": self.retracts,
             "state_max_parallelism": self.state_max_parallelism,
             "dimensions": dict(self.dimensions),
+            "of_history": self.of_history,
         }
 
     @classmethod

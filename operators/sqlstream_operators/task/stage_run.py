@@ -96,6 +96,7 @@ class StageRun:
         if any(isinstance(read, EpochInput) for read in stage.inputs):
             seed = f"{self.epoch.now_us}/{self.epoch.epoch}/{self.level}/{self.ordinal}"
             self.duck.in_epoch(self.epoch.now_us, seed)
+            self.duck.arriving(self.epoch.arrival, self.ordinal)
         for step in stage.steps:
             with _naming(step.name):
                 if isinstance(step, LateStep):

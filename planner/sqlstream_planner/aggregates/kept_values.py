@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlstream_operators.plan.types import BOOLEAN, array, struct
+from sqlstream_operators.plan.types import BOOLEAN, SqlType, array, struct
 from sqlstream_planner.aggregates.function import Accumulator, Decomposition
 from sqlstream_planner.aggregates.parts import argument, constants_of, filter_of, in_template
 from sqlstream_planner.logical import AggregateCall, sql
@@ -25,20 +25,28 @@ def kept_values(call: AggregateCall, *, nulls: bool) -> tuple[Accumulator, str]:
             meaning, array(call.argument_types[0]), f"list({x}){where}", FLATTEN, of_first=True
         )
         return kept, "{0}"
-    # NULL placement by a flag in front of each key: list_sort compares structs field by field.
+    descending = call.order_by[0][1]
+    value, element = ordered_value(call)
+    meaning = "ordered values" if nulls else "ordered values without nulls"
+    kept = Accumulator(meaning, array(element), f"list({value}){where}", FLATTEN)
+    keys = [name for name, _ in element.fields if name != "x"]
+    sorted_ = _descending(keys) if descending else "list_sort({0}, 'ASC', 'NULLS FIRST')"
+    return kept, f"list_transform({sorted_}, lambda __e: __e.x)"
+
+
+def ordered_value(call: AggregateCall) -> tuple[str, SqlType]:
+    """SQL for a value behind what the call orders it by, as a struct, and its type.
+
+    Structs are compared field by field; a flag in front of each key says where NULLs are.
+    """
     descending = call.order_by[0][1]
     parts, types = [], []
     for position, (key, _, nulls_first) in enumerate(call.order_by):
         flag = "IS NULL" if nulls_first == descending else "IS NOT NULL"
         parts += [f"'n{position}': ({sql(key)}) {flag}", f"'k{position}': {sql(key)}"]
         types += [(f"n{position}", BOOLEAN), (f"k{position}", call.order_types[position])]
-    partial = f"list({{{', '.join(parts)}, 'x': {x}}}){where}"
     element = struct(*types, ("x", call.argument_types[0]))
-    meaning = "ordered values" if nulls else "ordered values without nulls"
-    kept = Accumulator(meaning, array(element), partial, FLATTEN)
-    keys = [name for name, _ in types]
-    sorted_ = _descending(keys) if descending else "list_sort({0}, 'ASC', 'NULLS FIRST')"
-    return kept, f"list_transform({sorted_}, lambda __e: __e.x)"
+    return f"{{{', '.join(parts)}, 'x': {argument(call)}}}", element
 
 
 def _descending(keys: Sequence[str]) -> str:

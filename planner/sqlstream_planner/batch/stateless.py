@@ -24,6 +24,13 @@ from sqlstream_planner.logical import (
 #: An expression of more nodes is not written into each of its readers.
 INLINE_LIMIT = 400
 
+_OF_SCRIPT = {
+    EpochKind.CLOCK: CLOCK_SQL,
+    EpochKind.RANDOM: "md5(CAST(uuid() AS VARCHAR))",
+    EpochKind.ARRIVAL: "CAST(1 AS BIGINT)",
+    EpochKind.PLACE: "row_number() OVER ()",
+}
+
 
 def fits(select: Select, node: Project | Filter) -> bool:
     """Whether the node can be written over what its input's columns are, and the text stays small."""
@@ -70,12 +77,17 @@ def windowed(node: WindowFunction, below: Select) -> Select:
 
 
 def given_by_epoch(node: EpochValues, below: Select) -> Select:
-    """The clock of the whole script, and random numbers of DuckDB's: no replay gives these again."""
+    """The clock of the whole script, random numbers of DuckDB's, which no replay gives again, and the order of the rows."""
     columns = dict(below.columns)
     for value in node.values:
-        clock = value.kind is EpochKind.CLOCK
-        columns[value.field.id] = raw(CLOCK_SQL if clock else "md5(CAST(uuid() AS VARCHAR))")
-    return replace(below, columns=columns)
+        columns[value.field.id] = raw(_OF_SCRIPT[value.kind])
+    if not any(value.kind is EpochKind.PLACE for value in node.values):
+        return replace(below, columns=columns)
+    # Rows are numbered before any condition above can leave some out.
+    return Select(
+        replace(below, columns=columns).as_item("__rows"),
+        {id_: raw(quote_identifier(id_)) for id_ in columns},
+    )
 
 
 def unnested(node: Unnest, below: Select) -> Select:

@@ -59,7 +59,7 @@ def to_duckdb(planned: Planned, files: Files | None = None, header: Header | Non
     read = {n.source.name: n.source for n in walk(planned.algebra) if isinstance(n, Scan)}
     sources = tuple((name, source_view(planned.catalog, spec, files, header)) for name, spec in read.items())
     sinks = tuple((root.sink.name, query_of(root)) for root in planned.algebra)
-    timed = any(isinstance(n, EpochValues) for n in walk(planned.algebra))
+    timed = any(isinstance(n, EpochValues) and not n.is_repeatable for n in walk(planned.algebra))
     return DuckDBScript(sources, sinks, _is_deep(planned.algebra), timed)
 
 

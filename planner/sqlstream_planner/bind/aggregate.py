@@ -29,7 +29,6 @@ from sqlstream_planner.logical import (
     Project,
     column,
     raw,
-    time_column,
     union_all,
 )
 
@@ -80,7 +79,7 @@ def bind_aggregate(
     asking = any(map(tells_copies, [*(e for _, e in items), *([having.this] if having is not None else [])]))
     several_times = asking and any(times > 1 for times in copies.values())
     copy = Field(context.new_id("group_id"), "group_id", BIGINT, False) if several_times else None
-    calls = AggregateCalls(context, scope.fields, time_column(node.fields))
+    calls = AggregateCalls(context, scope.fields, node)
     outputs = {group_by.forms[i]: k for i, k in zip(positions, keys, strict=True)}
     of_groups = frozenset(v.result.id for v in values)
     output = AggregateOutput(context, node, group_by, window, outputs, grouping, copy, calls, of_groups)
@@ -98,7 +97,7 @@ def bind_aggregate(
         calls.add(exp.Anonymous(this="count", expressions=[exp.Star()]))  # GROUP BY (): one row all the same
     clauses = context.clauses
     aggregate: Node = Aggregate(
-        node,
+        calls.rows,
         keys,
         tuple(expressions),
         sets,

@@ -8,13 +8,15 @@ from sqlstream_operators.plan.types import INTEGER, NULL, UNKNOWN, SqlType
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.aggregates.function import AggregateFunction
 from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.bind.lost_orders import served
 from sqlstream_planner.bind.order_terms import is_constant, refuse_constant
+from sqlstream_planner.bind.row_order import NO_ORDER, OrderedRows, ordered_rows
 from sqlstream_planner.expressions.datatypes import nulls_as
 from sqlstream_planner.expressions.functions import catalogue
 from sqlstream_planner.expressions.functions.as_written import without_marks
 from sqlstream_planner.expressions.functions.calls import written_call
 from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
-from sqlstream_planner.logical import AggregateCall, Field, Fields, column
+from sqlstream_planner.logical import AggregateCall, Field, Fields, Node, column, time_column
 from sqlstream_planner.sql.dialect import data_type, function_name
 
 _GROUPING = ("GROUPING", "GROUPING_ID")
@@ -93,15 +95,17 @@ def _as_kept(value: exp.Expr, type_: SqlType) -> exp.Expr:
 
 
 class AggregateCalls:
-    """The calls of one SELECT over the columns `fields`; calls that are written the same are one.
+    """The calls of one SELECT over the columns `fields` of `rows`; calls that are written the same are one.
 
-    `time_column` orders FIRST_VALUE and LAST_VALUE.
+    The event time of the rows orders FIRST_VALUE and LAST_VALUE, else the order in which they come.
     """
 
-    def __init__(self, context: BindContext, fields: Fields, time_column: str | None) -> None:
+    def __init__(self, context: BindContext, fields: Fields, rows: Node) -> None:
         self._context = context
         self._fields = fields
-        self._time_column = time_column
+        self._time_column = time_column(rows.fields)
+        self._rows = rows
+        self._ordered: OrderedRows | None = None
         self._calls: dict[str, AggregateCall] = {}
 
     @property
@@ -109,13 +113,20 @@ class AggregateCalls:
         """Every call, in the order in which they were added."""
         return tuple(self._calls.values())
 
+    @property
+    def rows(self) -> Node:
+        """The rows, with the columns that calls are ordered by."""
+        return self._rows if self._ordered is None else self._ordered.rows
+
     def add(self, node: exp.Expr) -> AggregateCall:
         """The call that is written as `node`. Raises DiagnosticError."""
         form = self._context.form(node, self._fields)
         if form in self._calls:
             return self._calls[form]
         inner, filter_, order = node, None, None
+        ignores_nulls = False
         while isinstance(inner, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
+            ignores_nulls = ignores_nulls or isinstance(inner, exp.IgnoreNulls)
             if isinstance(inner, exp.Filter):
                 filter_ = inner.expression.this
             if isinstance(inner, exp.WithinGroup):
@@ -183,19 +194,26 @@ class AggregateCalls:
             self._context.unsupported(
                 order, f"ORDER BY inside {_shown(name)}", help=function.arguments.unordered_help
             )
-        if by_time:
-            if self._time_column is None:
-                self._context.fail(
-                    node,
-                    "SQL049",
-                    f"{_shown(name)} needs the event-time column to order by",
-                    help="keep it in the sub-query's SELECT list, or name a column to order by: "
-                    f"{function.also[0].upper()}(x, ts)",
-                )
+        come: OrderedRows | None = None
+        sensitive = by_time or (function.order_sensitive and function.arguments.ordered)
+        if sensitive and order is None and not distinct and self._context.orders.all:
+            come = self._written_order()
+        if by_time and self._time_column is None and come is None:
+            come = self._come(node, name, function)
+        if come is not None:
+            fields = (*fields, *come.fields)
+            served(self._context, inner)
+        if by_time and come is not None:
+            in_order = dict(function.in_order)
+            if ignores_nulls or name not in in_order:  # FIRST_VALUE is Flink's, FIRST is DuckDB's
+                present = exp.Not(this=exp.Is(this=arguments[0].copy(), expression=exp.Null()))
+                filter_ = present if filter_ is None else exp.and_(filter_, present)
+            [(_, chosen)] = in_order.items()
+            function = registry.AGGREGATES[chosen]
+            typed_node: exp.Expr = exp.Anonymous(this="first", expressions=[a.copy() for a in arguments])
+        elif by_time and self._time_column is not None:
             arguments = (*arguments, column(self._time_column))
-            typed_node: exp.Expr = exp.Anonymous(
-                this=function.name, expressions=[a.copy() for a in arguments]
-            )
+            typed_node = exp.Anonymous(this=function.name, expressions=[a.copy() for a in arguments])
         else:
             typed_node = inner
         self._check_arguments(node, name, function, arguments)
@@ -208,6 +226,10 @@ class AggregateCalls:
                 typed_node = exp.Anonymous(this=name, expressions=[exp.Star()])
         typed = self._context.type_of(typed_node, fields, aggregates=True)
         order_by, order_types = self._order(order, fields, function)
+        if come is not None:
+            terms = come.terms
+            order_by = tuple((column(t.column), t.descending, t.nulls_first) for t in terms)
+            order_types = tuple(self._context.type_of(e, fields).type for e, _, _ in order_by)
         if function.arguments.orders_itself:
             for term, _, _ in order_by:
                 if len(order_by) > 1 or self._context.form(term, fields) != self._context.form(
@@ -264,6 +286,30 @@ class AggregateCalls:
         )
         self._calls[form] = result
         return result
+
+    def _written_order(self) -> OrderedRows | None:
+        """The rows in the order that a sub-query says, if they are those of one that does."""
+        found = self._ordered or ordered_rows(self._context, self._rows)
+        if found is not None and found.written:
+            self._ordered = found
+            return found
+        return None
+
+    def _come(self, node: exp.Expr, name: str, function: AggregateFunction) -> OrderedRows:
+        """The rows in the order in which they come. Raises DiagnosticError (SQL049) if they have none."""
+        if self._ordered is None:
+            self._ordered = ordered_rows(self._context, self._rows)
+        # Where there is an event time, nothing that stands between may make another order of it without a word.
+        if self._ordered is None or self._ordered.time_lost:
+            self._context.fail(
+                node,
+                "SQL049",
+                f"{_shown(name)} needs an order, and these rows have none",
+                notes=NO_ORDER,
+                help=f"name a column to order by, {function.also[0].upper()}(x, ts), or keep the event-time column in the "
+                "sub-query's SELECT list",
+            )
+        return self._ordered
 
     def _refuse_outer(self, node: exp.Expr) -> None:
         """Refuses a call over columns of the rows around the query alone: by standard SQL it is of the query around."""

@@ -13,6 +13,7 @@ from sqlglot import exp
 from sqlstream_operators.plan.types import Kind, SqlType
 from sqlstream_planner.bind.epoch_values import Volatile
 from sqlstream_planner.bind.quantifiers import COMPARISONS, as_any
+from sqlstream_planner.bind.written_orders import WrittenOrders
 from sqlstream_planner.catalog.descriptor import Connectors
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, not_run_yet, refuse
 from sqlstream_planner.expressions.casts import TypedExpr
@@ -82,6 +83,7 @@ class BindContext:
     that can be tried before there is a row, each with its first place. `outer`: the rows around the sub-query that is being
     bound, the outermost first. `statement`: the query that is being bound, with all of its sub-queries. `read_tables`: the
     tables that are read, by the id of the first column of their scan. `volatile`: calls that each epoch answers anew.
+    `orders`: the ORDER BYs of sub-queries of `statement`.
     """
 
     rendered: RenderedSql
@@ -95,6 +97,7 @@ class BindContext:
     read_tables: dict[str, ReadTable] = field(default_factory=dict)
     constants: dict[Constant, Span] = field(default_factory=dict)
     volatile: Volatile = field(default_factory=Volatile)
+    orders: WrittenOrders = field(default_factory=WrittenOrders)
     _ids: set[str] = field(default_factory=set)
     _numbers: dict[str, int] = field(default_factory=dict)
 

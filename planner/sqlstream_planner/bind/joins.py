@@ -181,6 +181,8 @@ def with_time_lost(error: DiagnosticError, node: Node, query: exp.Select | None 
 
     Nor does a sub-query in WHERE or the SELECT list of the `query` over it, which becomes one.
     """
+    if not any(f.time is not None for n in walk((node,)) for f in n.fields):
+        return error  # there was none
     places = [query.args.get("where"), *query.expressions] if query is not None else []
     notes: tuple[str, ...] = ()
     help_ = "aggregate in windows before it"

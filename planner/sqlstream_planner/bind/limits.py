@@ -7,8 +7,10 @@ from sqlglot import exp
 from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.items import output_name
 from sqlstream_planner.bind.limit_counts import MOST_ROWS, limit_count, offset_count
+from sqlstream_planner.bind.lost_orders import is_lost, keep_order, served
 from sqlstream_planner.bind.order_terms import Terms, bare_term, is_constant
 from sqlstream_planner.bind.ranked_rows import first_of_each, percentage, with_ties
+from sqlstream_planner.bind.row_order import NO_ORDER, ordered_rows
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.logical import Field, Node, OrderLimit, Project, column
 
@@ -84,6 +86,9 @@ def bind_limit(
     if count is None and not skipped and not on:
         if order is None:
             return node  # LIMIT ALL, OFFSET 0
+        if is_lost(order):
+            keep_order(context, query, node, scope)
+            return node
         context.fail(
             order,
             "SQL062",
@@ -96,14 +101,21 @@ def bind_limit(
     ordered = terms.order()
     rows, more = terms.with_added(), list[Field]()
     if on:
+        first_by = ordered
         if not ordered and not {f.id for f in node.fields} <= set(places):
-            context.fail(
-                query.args["distinct"],
-                "SQL067",
-                "DISTINCT ON without ORDER BY does not say which row of several is the first",
-                help="add ORDER BY with what it is first by, such as ORDER BY ts",
-            )
-        rows, made = first_of_each(context, rows, places, ordered, query.args["distinct"])
+            come = ordered_rows(context, rows)
+            if come is None:
+                context.fail(
+                    query.args["distinct"],
+                    "SQL067",
+                    "DISTINCT ON without ORDER BY does not say which row of several is the first",
+                    notes=NO_ORDER,
+                    help="add ORDER BY with what it is first by, such as ORDER BY ts",
+                )
+            rows, first_by = come.rows, come.terms
+            more += come.fields
+            served(context, query)
+        rows, made = first_of_each(context, rows, places, first_by, query.args["distinct"])
         more += made
     if limit is not None and count is not None and count.ties:
         if not ordered:
@@ -116,6 +128,12 @@ def bind_limit(
         rows, made = percentage(context, rows, ordered, count.percent, skipped, limit)
         more += made
     elif count is not None or skipped:
+        if not ordered and not on:
+            come = ordered_rows(context, rows)
+            if come is not None and come.written:
+                rows, ordered = come.rows, come.terms
+                more += come.fields
+                served(context, query)
         rows = OrderLimit(rows, ordered, count.rows if count is not None else MOST_ROWS, skipped)
     return terms.without_added(rows, others=more)
 

@@ -1,4 +1,7 @@
-"""ORDER BY of a sub-query without LIMIT: rows of a relation have no order, so it decides nothing and is left out."""
+"""ORDER BY of a sub-query without LIMIT: rows of a relation have no order, so it decides nothing and is left out.
+
+But for what reads these rows directly and goes by their order, as ARRAY_AGG without one of its own does (`row_order`).
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,14 @@ from sqlglot import exp
 
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.bind.context import BindContext
-from sqlstream_planner.diagnostics import Diagnostic
+from sqlstream_planner.bind.order_terms import Terms
+from sqlstream_planner.bind.scope import Scope
+from sqlstream_planner.bind.written_orders import WrittenOrder
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 from sqlstream_planner.expressions.functions.calls import written_call
+from sqlstream_planner.logical import Node
+
+_LOST = "lost"
 
 
 def has_lost_order(query: exp.Expr) -> bool:
@@ -19,37 +28,84 @@ def has_lost_order(query: exp.Expr) -> bool:
 
 
 def without_order(context: BindContext, query: exp.Expr, statement: exp.Expr) -> exp.Expr:
-    """A sub-query of a statement without its ORDER BY, which is told.
-
-    Raises DiagnosticError (SQL062) where the statement has something that goes by the order in which rows come: DuckDB
-    would go by that of the sub-query.
-    """
-    order = query.args["order"]
-    reader = next((node for node in statement.walk() if _goes_by_arrival(node)), None)
-    if reader is not None:
-        context.fail(
-            order,
-            "SQL062",
-            "ORDER BY without LIMIT in a sub-query",
-            notes=("rows of a sub-query have no order, and something in this query goes by one",),
-            help="write the ORDER BY where it is needed, as in ARRAY_AGG(x ORDER BY y), OVER (ORDER BY y) or beside LIMIT",
-        )
-    context.warnings.append(
-        Diagnostic(
-            "SQL108",
-            "ORDER BY of a sub-query without LIMIT is left out",
-            context.span(order),
-            notes=("rows of a sub-query have no order",),
-            help="leave it out, or add LIMIT n",
-            severity="warning",
-        )
-    )
+    """A sub-query of a statement without its ORDER BY; where something goes by an order, with a mark at it."""
     made = query.copy()
-    made.set("order", None)
+    order = made.args["order"]
+    context.orders.all[context.span(order)] = order
+    if any(_goes_by_order(node) for node in statement.walk()):
+        order.meta[_LOST] = True
+    else:
+        made.set("order", None)
     return made
 
 
-def _goes_by_arrival(node: exp.Expr) -> bool:
+def is_lost(order: exp.Expr | None) -> bool:
+    """Whether an ORDER BY is one that chooses no rows, of a sub-query."""
+    return order is not None and bool(order.meta.get(_LOST))
+
+
+def keep_order(context: BindContext, query: exp.Query, node: Node, scope: Scope | None) -> None:
+    """Remember how the rows of a sub-query's result are ordered, where that can be told."""
+    terms = Terms(context, query, node, scope)
+    try:
+        ordered = terms.order()
+    except DiagnosticError:
+        return  # what goes by it is refused
+    at = context.span(query.args["order"])
+    context.orders.keep(WrittenOrder(node, terms.with_added(), ordered, at))
+
+
+def settle_orders(context: BindContext, statement: exp.Expr) -> None:
+    """Tell of each ORDER BY that decided nothing in a statement.
+
+    Raises DiagnosticError (SQL062) where the statement has something that goes by the order of rows and does not read
+    rows of which it is known: DuckDB would go by that of the sub-query.
+    """
+    orders = context.orders
+    if not orders.all:
+        return
+    for node in statement.walk():
+        if _goes_by_order(node) and context.span(_place(node)) not in orders.served:
+            context.fail(
+                next(
+                    (o for at, o in orders.all.items() if at not in orders.used),
+                    next(iter(orders.all.values())),
+                ),
+                "SQL062",
+                "ORDER BY without LIMIT in a sub-query",
+                notes=("rows of a sub-query have no order, and something in this query goes by one",),
+                help="write the ORDER BY where it is needed, as in ARRAY_AGG(x ORDER BY y), OVER (ORDER BY y) or "
+                "beside LIMIT",
+            )
+    for at in orders.all.keys() - orders.used:
+        context.warnings.append(
+            Diagnostic(
+                "SQL108",
+                "ORDER BY of a sub-query without LIMIT is left out",
+                at,
+                notes=("rows of a sub-query have no order",),
+                help="leave it out, or add LIMIT n",
+                severity="warning",
+            )
+        )
+
+
+def served(context: BindContext, node: exp.Expr) -> None:
+    """Note that a part of a query that goes by the order of its rows has been given that."""
+    context.orders.served.add(context.span(_place(node)))
+
+
+def _place(node: exp.Expr) -> exp.Expr:
+    """What stands for a part of a query: of a query that chooses rows, what says so."""
+    if isinstance(node, exp.Query):
+        found: exp.Expr | None = next(
+            (node.args[key] for key in ("limit", "offset", "distinct") if node.args.get(key)), None
+        )
+        return node if found is None else found
+    return node
+
+
+def _goes_by_order(node: exp.Expr) -> bool:
     """Whether what a part of a query gives depends on the order of the rows that it reads."""
     if isinstance(node, exp.Query):
         distinct = node.args.get("distinct")
@@ -58,9 +114,12 @@ def _goes_by_arrival(node: exp.Expr) -> bool:
         return bool(chooses) and node.args.get("order") is None
     if isinstance(node, exp.Window):
         return node.args.get("order") is None
+    if isinstance(node.parent, exp.Window | exp.WithinGroup):
+        return False  # the window says
+    if isinstance(node, exp.FirstValue | exp.LastValue):
+        return True
     call = written_call(node)
     if call is None or call.order is not None:
         return False
     function = registry.find(call.name)
-    ordered_within = isinstance(node.parent, exp.WithinGroup)
-    return function is not None and function.order_sensitive and not ordered_within
+    return function is not None and (function.order_sensitive or registry.orders_by_time(call.name))

@@ -10,6 +10,8 @@ from sqlglot.errors import UnsupportedError
 
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.bind.lost_orders import served
+from sqlstream_planner.bind.row_order import NO_ORDER, OrderedRows, ordered_rows
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.diagnostics import Span, did_you_mean
 from sqlstream_planner.expressions.functions.calls import written_call
@@ -34,6 +36,25 @@ NEED_ORDER = frozenset(
 )
 
 
+#: Those of them that go by the place of a row alone: the order in which rows come is one for them.
+BY_PLACE = frozenset({"row_number", "ntile", "lag", "lead"})
+_OF_PLACES = frozenset({"first_value", "last_value", "nth_value"})
+WHOLE = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
+"""The frame of a whole partition."""
+
+
+def goes_by_order(call: WindowCall) -> bool:
+    """Whether the value of a function without ORDER BY depends on the order in which rows come.
+
+    Its frame is a whole partition then, if it is not one of ROWS.
+    """
+    if call.name in NEED_ORDER:
+        return call.name in BY_PLACE
+    function = registry.find(call.name)
+    by_order = call.name in _OF_PLACES or (function is not None and function.order_sensitive)
+    return call.frame.startswith("ROWS") or (by_order and not call.frame)
+
+
 def bind_overs(
     context: BindContext, query: exp.Select, node: Node, scope: Scope
 ) -> tuple[exp.Select, Node, Scope]:
@@ -45,7 +66,7 @@ def bind_overs(
     overs = [w for place in places for w in windows_of(place)]
     if not overs:
         return query, node, scope
-    windows = _Windows(context, scope, {w.name.lower(): w for w in query.args.get("windows") or []})
+    windows = _Windows(context, scope, {w.name.lower(): w for w in query.args.get("windows") or []}, node)
     made: dict[str, Field] = {}
     query = query.copy()
     places = [*query.expressions, *([query.args["qualify"]] if query.args.get("qualify") else [])]
@@ -72,7 +93,7 @@ def bind_overs(
             )
         else:
             window.replace(replacement)
-    node = windows.over(node)
+    node = windows.over()
     fields = tuple(replace(f, name=f.id) for f in made.values())
     return (
         query,
@@ -120,10 +141,12 @@ class _Windows:
     context: BindContext
     scope: Scope
     named: Mapping[str, exp.Expr]
+    rows: Node
     held: dict[str, str] = field(default_factory=dict)
     _ordered: dict[str, str] = field(default_factory=dict)
     _added: list[tuple[Field, exp.Expr]] = field(default_factory=list)
     _made: dict[tuple[frozenset[str], tuple[OrderTerm, ...]], _Made] = field(default_factory=dict)
+    _come: OrderedRows | None = None
 
     def add(self, window: exp.Window) -> Field:
         """The column of one OVER. Raises DiagnosticError."""
@@ -132,12 +155,20 @@ class _Windows:
         call = _call(context, window, self.scope, _frame(context, spec))
         order = spec.args.get("order")
         terms = order.expressions if order is not None else []
-        if call.name in NEED_ORDER and not terms:
+        come = None
+        if not terms and goes_by_order(call):
+            come = self._come = self._come or ordered_rows(context, self.rows)
+        if not terms and (come is not None or not goes_by_order(call)):
+            served(context, window)
+        if come is not None and call.name not in NEED_ORDER and not call.frame.startswith("ROWS"):
+            call = replace(call, frame=WHOLE)
+        if call.name in NEED_ORDER and not terms and come is None:
             name = call.name.upper()
             context.fail(
                 window,
                 "SQL060",
                 f"{name} without ORDER BY {'has no row before or behind' if call.arguments else 'ranks nothing'}",
+                notes=NO_ORDER if call.name in BY_PLACE else (),
                 help=f"write {name}({'…' if call.arguments else ''}) OVER (PARTITION BY … ORDER BY … DESC)",
             )
         partition = tuple(
@@ -149,14 +180,16 @@ class _Windows:
             )
             for o in terms
         )
+        ordered = come.terms if come is not None else ordered
         made = self._made.setdefault(
             (frozenset(partition), ordered), _Made(partition, context.span(window), [])
         )
         made.calls.append(call)
         return call.field
 
-    def over(self, node: Node) -> Node:
-        """The rows of `node` with the columns of all."""
+    def over(self) -> Node:
+        """The rows with the columns of all."""
+        node = self.rows if self._come is None else self._come.rows
         if self._added:
             fields = (*node.fields, *(f for f, _ in self._added))
             items = (*(column(f.id) for f in node.fields), *(e for _, e in self._added))

@@ -20,7 +20,7 @@ from sqlstream_planner.bind.lateral import bind_lateral, is_about_names, is_late
 from sqlstream_planner.bind.lateral_view import bind_lateral_view
 from sqlstream_planner.bind.limits import bind_limit, has_limit, with_ordered, without_last
 from sqlstream_planner.bind.lookup import bind_lookup_join
-from sqlstream_planner.bind.lost_orders import has_lost_order, without_order
+from sqlstream_planner.bind.lost_orders import has_lost_order, settle_orders, without_order
 from sqlstream_planner.bind.names import windowed, with_unknown_names
 from sqlstream_planner.bind.outer_calls import with_outer_calls
 from sqlstream_planner.bind.over import bind_overs
@@ -40,6 +40,7 @@ from sqlstream_planner.bind.unnest import (
 from sqlstream_planner.bind.values import as_selects, bind_values, no_rows_but_one
 from sqlstream_planner.bind.where_aliases import with_aliases
 from sqlstream_planner.bind.windows import bind_tvf
+from sqlstream_planner.bind.written_orders import WrittenOrders
 from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.expressions.casts import common_type
 from sqlstream_planner.logical import (
@@ -105,12 +106,14 @@ class QueryBinder:
 
     def bind_statement(self, query: exp.Expr) -> Node:
         """The logical node of a query that stands by itself, or is a view's. Raises DiagnosticError."""
-        context, before = self.context, self.context.statement
-        context.statement = query
+        context, before = self.context, (self.context.statement, self.context.orders)
+        context.statement, context.orders = query, WrittenOrders()
         try:
-            return self.bind(query)
+            node = self.bind(query)
+            settle_orders(context, query)
+            return node
         finally:
-            context.statement = before
+            context.statement, context.orders = before
 
     def bind(self, query: exp.Expr, ctes: Mapping[str, Node] | None = None) -> Node:
         """The logical node of a query. Raises DiagnosticError."""

@@ -1,4 +1,4 @@
-"""Values that a row is given by the epoch that reads it: the clock, and random numbers."""
+"""Values that a row is given by the epoch that reads it: the clock, random numbers, and when it arrived."""
 
 from __future__ import annotations
 
@@ -12,10 +12,19 @@ from sqlstream_planner.logical.node import APART, Part
 
 
 class EpochKind(StrEnum):
-    """What an epoch gives: its clock (TIMESTAMP WITH TIME ZONE), or 128 random bits of each row (32 hexadecimal digits)."""
+    """What an epoch gives: its clock (TIMESTAMP WITH TIME ZONE), 128 random bits of each row (32 hexadecimal digits), or,
+    as BIGINT, its own place in the order of arrival, and that of the row among those that it reads.
+    """
 
     CLOCK = "clock"
     RANDOM = "random"
+    ARRIVAL = "arrival"
+    PLACE = "place"
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether rows that are read again have the values that they had, or others in the same order."""
+        return self in (EpochKind.ARRIVAL, EpochKind.PLACE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +57,13 @@ class EpochValues(UnaryNode):
     def is_random(self) -> bool:
         """Whether one of its values is random."""
         return any(v.kind is EpochKind.RANDOM for v in self.values)
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether all of its values are: they are of the order of arrival."""
+        return all(v.kind.is_repeatable for v in self.values)
+
+    @property
+    def numbers_rows(self) -> bool:
+        """Whether one of its values goes by the number of a row in its source."""
+        return any(v.kind in (EpochKind.RANDOM, EpochKind.PLACE) for v in self.values)

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.epoch_values import CLOCK_SQL, EPOCH_RELATION, random_sql
+from sqlstream_operators.plan.epoch_values import (
+    ARRIVAL_RELATION,
+    ARRIVAL_SQL,
+    CLOCK_SQL,
+    EPOCH_RELATION,
+    place_sql,
+    random_sql,
+)
 from sqlstream_operators.plan.schema import KIND_COLUMN, WEIGHT_COLUMN
 from sqlstream_operators.plan.types import Kind, quote_identifier
 from sqlstream_planner import window_sql
@@ -206,16 +213,22 @@ def _window(block: Block, node: WindowFunction, *, timeless: bool) -> Block:
 
 
 def _given_by_epoch(block: Block, node: EpochValues) -> Block:
-    columns = dict(block.columns)
+    columns, reads = dict(block.columns), list(block.reads)
+    if node.numbers_rows and NUMBER_COLUMN not in block.columns:
+        raise InternalError("rows without a number of their own can't be given values by it")
     for value in node.values:
-        text = CLOCK_SQL
-        if value.kind is EpochKind.RANDOM:
-            if block.multiplied or NUMBER_COLUMN not in block.columns:
-                raise InternalError("rows without a number of their own can't be given random numbers")
-            text = random_sql(sql(block.columns[NUMBER_COLUMN]), value.call)
+        match value.kind:
+            case EpochKind.CLOCK:
+                text = CLOCK_SQL
+            case EpochKind.RANDOM:
+                text = random_sql(sql(block.columns[NUMBER_COLUMN]), value.call)
+            case EpochKind.ARRIVAL:
+                text = ARRIVAL_SQL
+            case EpochKind.PLACE:
+                text = place_sql(sql(block.columns[NUMBER_COLUMN]))
         columns[value.field.id] = raw(text)
-    reads = (*block.reads, *(() if EPOCH_RELATION in block.reads else (EPOCH_RELATION,)))
-    return replace(block, reads=reads, columns=columns)
+        reads.append(ARRIVAL_RELATION if value.kind.is_repeatable else EPOCH_RELATION)
+    return replace(block, reads=tuple(dict.fromkeys(reads)), columns=columns)
 
 
 def _unnest(block: Block, node: Unnest) -> Block:

@@ -79,9 +79,9 @@ class Planner:
         self._sources = sources
         self._operators = operators
         self._results: dict[int, tuple[Node, Block]] = {}
-        random = [node for node in walk(roots) if isinstance(node, EpochValues) and node.is_random]
-        #: By `id(node)`, the leaves whose rows are numbered for random values.
-        self._numbered = {id(leaf) for leaf in walk(random) if isinstance(leaf, Scan | Values)}
+        numbering = [node for node in walk(roots) if isinstance(node, EpochValues) and node.numbers_rows]
+        #: By `id(node)`, the leaves whose rows are numbered, for random values and the order of arrival.
+        self._numbered = {id(leaf) for leaf in walk(numbering) if isinstance(leaf, Scan | Values)}
         self._fragments = Fragments(self.stages, consumers(roots), self._leaf)
 
     def blocks(self, node: Node, *, rows: bool = False, timeless: bool = False) -> list[Block]:

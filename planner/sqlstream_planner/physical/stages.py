@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
+from sqlstream_operators.plan.epoch_values import OF_EPOCH
 from sqlstream_operators.plan.spec import (
     DimensionInput,
     EpochInput,
@@ -43,7 +43,7 @@ class Draft:
         """The stage as it is now; `dimensions` are relations that any stage may read, with their tables."""
         read = {name for step in self.steps for name in read_by(step)}
         looked_up = (DimensionInput(name, table) for name, table in dimensions.items() if name in read)
-        epoch = (EpochInput(EPOCH_RELATION),) if EPOCH_RELATION in read else ()
+        epoch = (EpochInput(name) for name in sorted(OF_EPOCH & read))
         inputs = (*self.inputs, *looked_up, *epoch)
         return Stage(self.id, self.level, inputs, tuple(self.steps), tuple(self.outputs))
 

@@ -123,7 +123,7 @@ def backfill(
             sinks=rows,
             former_sinks=rows,
             ends=ends,
-            stages_rows=True,
+            of_history=True,
             secrets=program.secrets,
             dimensions=program.dimensions,
         ),

@@ -72,7 +72,9 @@ def needs_of(plan: PhysicalPlan, states: Collection[str], sinks: Collection[str]
 
 def reads_epoch(plan: PhysicalPlan) -> bool:
     """Whether SQL of a plan reads the epoch's clock or its random numbers."""
-    return any(isinstance(read, EpochInput) for stage in plan.stages for read in stage.inputs)
+    return any(
+        isinstance(read, EpochInput) and read.gives_once for stage in plan.stages for read in stage.inputs
+    )
 
 
 def _looked_up(table: str) -> str:

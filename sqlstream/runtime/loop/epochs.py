@@ -348,7 +348,7 @@ class EpochLoop:
             base_dir=self._settings.base_dir,
             secrets=self._program.secrets,
             states_max_parallelism=self._state.max_parallelism,
-            stages_rows=self._program.stages_rows,
+            of_history=self._program.of_history,
         )
 
     def _execute(self, plan: EpochPlan, *, planning: float, replayed: bool = False) -> EpochReport:

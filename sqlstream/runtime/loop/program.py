@@ -50,8 +50,9 @@ class Program:
     begun anew or have their rows replaced get the whole answer, too. `edits` are what becomes of
     the states since the plan that wrote the last manifest, empty if that is this one.
     `ends` are for sources that are read again up to a position: the watermark (µs) that each had there, which it is at when
-    it has ended, and never beyond. Any other source is at +infinity then. `stages_rows`: tasks leave what they have for
-    sinks in the checkpoint store, for the driver's halves to keep. `dimensions` are the tables that lookup joins read.
+    it has ended, and never beyond. Any other source is at +infinity then. `of_history`: the program reads again what
+    was read before; tasks leave what they have for sinks in the checkpoint store, for the driver's halves to keep.
+    `dimensions` are the tables that lookup joins read.
     """
 
     plan: PhysicalPlan
@@ -72,6 +73,6 @@ class Program:
     edits: tuple[StateEdit, ...] = ()
     sql: str | None = None
     ends: Mapping[str, int] = field(default_factory=dict)
-    stages_rows: bool = False
+    of_history: bool = False
     dimensions: Mapping[str, Dimension] = field(default_factory=dict)
     secrets: Secrets = field(default_factory=Secrets)

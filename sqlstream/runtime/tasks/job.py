@@ -23,7 +23,8 @@ class EpochJob:
     were written with (0: the program's). `store_uri` is the state directory, `local_dir` scratch on each machine for caches
     of state, `base_dir` what relative paths in connector options refer to. `secrets` are what references in the program
     stand for: they go with the job. `retracts`: it takes back the answers that the epoch restates, as a former program gave
-    them. `stages_rows`: what is for sinks stays in the checkpoint store, whatever their connectors are.
+    them. `of_history`: it reads again what main epochs have read: what is for sinks stays in the checkpoint store,
+    whatever their connectors are, and its rows are before any that come from then on.
     """
 
     program: PhysicalPlan
@@ -34,7 +35,7 @@ class EpochJob:
     base_dir: str
     secrets: Secrets = field(default_factory=Secrets)
     retracts: bool = False
-    stages_rows: bool = False
+    of_history: bool = False
     states_max_parallelism: int = 0
 
 

@@ -72,7 +72,6 @@ class TaskProgram:
     tasks: tuple[tuple[TaskSplit, ...], ...]
     base_dir: str
     secrets: Secrets = field(default_factory=Secrets)
-    stages_rows: bool = False
 
     @classmethod
     def of(cls, job: EpochJob) -> TaskProgram:
@@ -96,10 +95,11 @@ class TaskProgram:
             retracts=job.retracts,
             state_max_parallelism=job.states_max_parallelism,
             dimensions={name: copy.name for name, copy in job.plan.dimensions.items()},
+            of_history=job.of_history,
         )
         placed = [TaskSplit(ordinal, split) for ordinal, split in enumerate(splits)]
         tasks = _spread(placed, job.plan.parallelism)
-        return cls(job.program, context, tasks, job.base_dir, job.secrets, job.stages_rows)
+        return cls(job.program, context, tasks, job.base_dir, job.secrets)
 
     def run_source(self, task: int, connectors: Connectors) -> Iterator[Message]:
         """Run all splits of a level-0 task; reports are among the messages."""
@@ -162,7 +162,7 @@ class TaskProgram:
 
     def _writer(self, sink: SinkSpec, connectors: Connectors) -> SinkWriter:
         context = ConnectorContext(CheckpointStore(self.context.checkpoint), self.base_dir)
-        if self.stages_rows:
+        if self.context.of_history:
             from sqlstream.connectors.exactly_once.staged import StagingWriter
 
             return StagingWriter(sink, context, inline_bytes=STAGED_INLINE_BYTES)
@@ -182,7 +182,7 @@ class TaskProgram:
             for task in (self.tasks if tasks else ())
         ]
         known = dict(self.secrets.values) if secrets else {}
-        own = {"base_dir": self.base_dir, "secrets": known, "stages_rows": self.stages_rows}
+        own = {"base_dir": self.base_dir, "secrets": known}
         return _packed({"context": context, "tasks": listed, **own})
 
     @classmethod
@@ -198,7 +198,6 @@ class TaskProgram:
             ),
             content["base_dir"],
             Secrets(content["secrets"]),
-            content["stages_rows"],
         )
 
 

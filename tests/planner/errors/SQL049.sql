@@ -3,4 +3,4 @@ CREATE TABLE bid (
   item ROW<name STRING, size INT>, ts TIMESTAMP(3),
   WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
 ) WITH ('connector' = 'filesystem', 'path' = 'bids', 'format' = 'json');
-SELECT bidder, LAST_VALUE(price) FROM (SELECT bidder, price FROM bid) GROUP BY bidder;
+SELECT bidder, LAST_VALUE(price) FROM (SELECT bidder, price FROM bid UNION ALL SELECT auction, price FROM bid) GROUP BY bidder;

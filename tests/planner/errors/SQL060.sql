@@ -3,4 +3,4 @@ CREATE TABLE bid (
   item ROW<name STRING, size INT>, ts TIMESTAMP(3),
   WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
 ) WITH ('connector' = 'filesystem', 'path' = 'bids', 'format' = 'json');
-SELECT auction, price FROM bid QUALIFY ROW_NUMBER() OVER (PARTITION BY auction) = 1;
+SELECT auction, price FROM bid QUALIFY RANK() OVER (PARTITION BY auction) = 1;
