@@ -74,7 +74,7 @@ def test_duckdb_is_asked_once_for_files_with_one_footer(
         return describe(self, sql)
 
     monkeypatch.setattr(DuckSession, "describe", counted)
-    spec = source_spec({"n": "INT", "ts": "TIMESTAMP"}, path="d", format="parquet")
+    spec = source_spec({"n": "INTEGER", "ts": "TIMESTAMP"}, path="d", format="parquet")
     read = read_all(duck, spec, context(tmp_path), Limits(tasks=1))
     assert read.rows == [row for n in range(6) for row in ((n, at), (10 + n, None))]
     assert len(asked) == 2
