@@ -9,7 +9,7 @@ and a checksum of itself, so a damaged file is found when it is read and never b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 
 from sqlstream.storage.checked_json import decode, encode
@@ -77,7 +77,7 @@ class PlannedSource:
                 for split in self.splits
             ],
             "exhausted": self.exhausted,
-            "watermarks": [self.watermarks.previous, self.watermarks.late, self.watermarks.close],
+            "watermarks": list(astuple(self.watermarks)),
         }
 
     @classmethod

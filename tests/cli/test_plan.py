@@ -173,10 +173,10 @@ def test_rows_that_stay_as_they_were_given_are_told_of(file: Path, told: Told) -
 
 
 def test_windows_that_close_later_are_by_the_new_query(tmp_path: Path, told: Told) -> None:
-    """Before the fourth epoch the last row was of 09:02:30, so that its watermark is 09:02:25."""
+    """The row of the fourth epoch is of 09:03:30, so that its watermark is 09:03:25."""
     file = ran(tmp_path, WINDOWS, rows_per_epoch=1, max_epochs=4)
     shown = told(edited(file, ("COUNT(*)", "COUNT(*) * 2")))
-    assert "the new query in windows that end after 2026-11-22 09:02:00 " in shown
+    assert "the new query in windows that end after 2026-11-22 09:03:00 " in shown
     assert "  window_aggregate_1: TUMBLE window of 1 minute by k" in shown
     text = file.read_text()
     file.write_text(text[:-2] + "\nUNION ALL SELECT ts, k, 0 FROM t;\n")

@@ -302,7 +302,10 @@ class MemoryStores:
 
 @dataclass
 class Driver:
-    """Runs epochs one after the other as the runtime would, with the tasks in one process."""
+    """Runs epochs one after the other as the runtime would, with the tasks in one process.
+
+    `rises`: what an epoch reads closes windows in it, as it does unless a source is read again for a backfill.
+    """
 
     plan: PhysicalPlan
     shards: int
@@ -316,6 +319,7 @@ class Driver:
     letters: list[dict[str, Any]] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
     by_epoch: list[list[dict[str, Any]]] = field(default_factory=list)
+    rises: bool = True
     epoch: int = 0
     watermark: int = WATERMARK_MIN
     previous: int = WATERMARK_MIN
@@ -331,7 +335,8 @@ class Driver:
         """One epoch over these splits of the only source."""
         self.epoch += 1
         late = max(self.previous, self.watermark)
-        marks = Watermarks(self.previous, late, WATERMARK_MAX if last else late)
+        most = WATERMARK_MAX if self.rises else WATERMARK_MIN
+        marks = Watermarks(self.previous, late, WATERMARK_MAX if last else late, most)
         epoch = EpochContext(
             self.epoch, self.shards, self.max_parallelism, {"bid": marks}, self.state, **self.context
         )
@@ -373,7 +378,9 @@ class Driver:
         self.output += emitted
         self.by_epoch.append(emitted)
         self.reports += reports
-        self.previous = marks.close
+        self.previous = marks.raised(
+            max((r.watermark for r in reports if r.watermark is not None), default=None)
+        ).close
 
     def _source(self, epoch: EpochContext, split: pa.Table, ordinal: int) -> list[Message | Report]:
         return list(

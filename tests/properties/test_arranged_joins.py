@@ -90,13 +90,13 @@ NOTHING = Input([], [], [])
             [f"SELECT t.{x}, id FROM t JOIN c ON t.k = {key}" for x, key in (("v", "c.k"), ("s", "id"))],
             (0, 2, {}),
         ),
-        # What one of them gives the other needs: they can't run together.
+        # What one of them gives the other needs: they can't run together; the other reads what the aggregate keeps.
         (
             [
                 "SELECT t.k, t.v, n FROM t JOIN (SELECT t.k, COUNT(*) AS n FROM t JOIN c ON t.k = c.k AND t.v > c.v "
                 "GROUP BY t.k) AS g ON g.k = t.k"
             ],
-            (0, 2, {}),
+            (1, 1, {2: 1}),
         ),
     ],
 )

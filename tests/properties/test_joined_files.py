@@ -37,7 +37,7 @@ from tests.properties.updating import Collected, collecting, fetched, plan
 from tests.runtime.support import Crash, crash_at, manifests
 
 TABLE = (
-    "CREATE TABLE {t} (k INT, v INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND) "
+    "CREATE TABLE {t} (k INT, v INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '{delay}' SECOND) "
     "WITH ('connector' = 'filesystem', 'path' = '{path}', 'format' = 'json');\n"
 )
 SINK = "CREATE TABLE {name} WITH ('connector' = 'blackhole') AS {query};\n"
@@ -70,10 +70,15 @@ class Files:
         (self.folder / path / f"{file}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def planned(
-        self, name: str, tables: Mapping[str, str], sinks: Mapping[str, str], before: str = ""
+        self,
+        name: str,
+        tables: Mapping[str, str],
+        sinks: Mapping[str, str],
+        before: str = "",
+        delay: str = "5",
     ) -> Planned:
-        """`tables`: their names and the folders that they read."""
-        text = before + "".join(TABLE.format(t=t, path=path) for t, path in tables.items())
+        """`tables`: their names and the folders that they read; `delay`: that of their watermarks, in seconds."""
+        text = before + "".join(TABLE.format(t=t, path=path, delay=delay) for t, path in tables.items())
         text += "".join(SINK.format(name=n, query=query) for n, query in sinks.items())
         (self.folder / f"{name}.sql").write_text(text)
         return plan_file(self.folder / f"{name}.sql")
@@ -280,8 +285,9 @@ def test_windows_of_another_time_are_read_again_by_consent(files: Files) -> None
     files.add("in", "0", 0, 50)
     files.add("in", "1", 50, 100)
     one = files.planned("one", {"t": "in"}, {"windows": WINDOWS.format(t="t")})
-    two = files.planned("two", {"t": "in"}, {"hops": HOPS.format(t="t"), "counts": COUNTS.format(t="t")})
-    files.run("one", one, rows_per_epoch=9, max_epochs=4)  # the last epoch did not know yet what it read
+    hops = {"hops": HOPS.format(t="t"), "counts": COUNTS.format(t="t")}
+    two = files.planned("two", {"t": "in"}, hops, delay="9")
+    files.run("one", one, rows_per_epoch=9, max_epochs=4)
     files.run("two", two, rows_per_epoch=12, max_epochs=3)
     files.collected.tables.clear()
     sinks = {"windows": WINDOWS, "hops": HOPS, "counts": COUNTS}

@@ -56,8 +56,8 @@ class Model:
         self.open: list[tuple[int | None, list[Found]]] = []
         self.done: list[tuple[int | None, list[Found]]] = []
         self.late = 0
-        self.watermark = -1_000  # of the rows of earlier epochs
-        self.seen = -1_000
+        self.watermark = -1_000  # of the rows of earlier epochs: what is late
+        self.seen = -1_000  # of all rows: what is given
 
     def closed(self, rows: list[Found]) -> bool:
         # A row that comes at the watermark is in time, and meets a session that ends there.
@@ -83,7 +83,7 @@ class Model:
         self.open = [s for s in self.open if not self.closed(s[1])]
 
     def answer(self, *, ended: bool) -> Counter[tuple[Any, ...]]:
-        given = [s for s in self.open if self.early or ended or max(s[1])[0] + GAP_S < self.watermark]
+        given = [s for s in self.open if self.early or ended or max(s[1])[0] + GAP_S < self.seen]
         return Counter(
             (
                 shown(min(rows)[0]),

@@ -112,6 +112,30 @@ QUERIES = [
     "SELECT * FROM (SELECT x, k, v, d FROM t) UNPIVOT ((z, y) FOR n IN ((k, v), (v, d)))",
     "UNPIVOT (SELECT k, v + 1 AS v, d FROM t) ON COLUMNS(* EXCLUDE (k)) INTO NAME n VALUE z",
     "SELECT name, SUM(value) AS y FROM (UNPIVOT (SELECT x, k, v FROM t) ON k + 1 AS a, v) GROUP BY name",
+    "UNPIVOT (SELECT k AS Kk, v AS vV, x FROM t) ON KK, vv INTO NAME n VALUE z",  # names are values, as they are declared
+    # A condition on each of the columns in FILTER is one condition.
+    "SELECT SUM(k) FILTER (WHERE COLUMNS('v|x') > 1) AS z, COUNT(*) FILTER (WHERE * LIKE 'b') AS y FROM t",
+    "SELECT x, MAX(k) FILTER (WHERE COLUMNS('v|x') > 0) OVER (PARTITION BY b) AS z FROM t",
+    # What UNNEST and a series are called is their column's name, too.
+    "SELECT x, u, u.u AS z, u.unnest AS y FROM t, UNNEST(a) AS u",
+    "SELECT r, r.range AS z, u FROM range(3) AS r, UNNEST([r, 5]) AS u",
+    "SELECT x, unnest FROM t, UNNEST(a)",
+    # Sub-queries in VALUES and UNNEST.
+    "SELECT * FROM (VALUES ((SELECT MAX(x) FROM t), 2), (1 + 3, (SELECT MIN(k) FROM t))) AS o (z, y)",
+    "SELECT u, r FROM UNNEST((SELECT LIST(x ORDER BY x) FROM t)) AS u, range((SELECT MAX(k) FROM t)) AS r",
+    "SELECT x, u FROM t, UNNEST((SELECT LIST(o.x ORDER BY o.x) FROM t AS o WHERE o.k = t.k)) AS u",
+    # As keys of state intervals come back in days, but a row keeps its own.
+    "SELECT x, j, TIMESTAMP '2024-02-01 00:00:00' + j AS z, SUM(k) OVER (PARTITION BY j) AS y "
+    "FROM (SELECT x, k, to_months(k) AS j FROM t)",
+    # Ranks go by what is equal, whatever frame is written.
+    "SELECT k, v, RANK() OVER w AS z, DENSE_RANK() OVER w AS y, NTH_VALUE(NULL, 2) OVER w AS u FROM t "
+    "WINDOW w AS (PARTITION BY b ORDER BY k ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)",
+    # Names of the SELECT list in its sub-queries.
+    "SELECT k % 2 AS j, SUM(v) AS z FROM t GROUP BY j HAVING SUM(v) > (SELECT MIN(v) FROM t WHERE k <> j)",
+    "SELECT k AS j, SUM(v) AS z, (SELECT COUNT(*) FROM t WHERE v < z AND k >= j) AS y FROM t GROUP BY j",
+    "SELECT x, k + 1 AS j, j * 2 AS x2, (SELECT COUNT(*) FROM t AS o WHERE o.v < x2) AS y FROM t WHERE EXISTS (SELECT 1)",
+    "SELECT v + 1 AS k, (SELECT COUNT(*) FROM t WHERE v < k) AS y FROM t",
+    "SELECT x, j FROM (SELECT x, to_months(k) AS j FROM t) QUALIFY ROW_NUMBER() OVER (PARTITION BY j ORDER BY x DESC) <= 2",
 ]
 
 

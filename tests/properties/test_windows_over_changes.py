@@ -68,22 +68,20 @@ def changes(draw: st.DrawFn) -> list[Change]:
 
 
 class Model:
-    """How often each value counts for a window and key.
+    """How often each value counts for a window and key. What an earlier epoch closed is late.
 
-    Rows with a primary key come to the window from the operator that makes them consistent. For what comes from an
-    operator only that is late which an earlier epoch closed.
+    Rows with a primary key come to the window from the operator that makes them consistent.
     """
 
-    def __init__(self, window: Window, lateness_s: int, *, early: bool, keyed: bool) -> None:
-        self.window, self.lateness_s, self.early, self.keyed = window, lateness_s, early, keyed
+    def __init__(self, window: Window, lateness_s: int, *, early: bool) -> None:
+        self.window, self.lateness_s, self.early = window, lateness_s, early
         self.values: dict[tuple[int, int | None], Counter[int]] = defaultdict(Counter)
         self.late: Counter[tuple[int, str]] = Counter()
         self.changes_late: Counter[int] = Counter()
-        self.watermark = self.seen = -1_000
+        self.seen = -1_000
 
     def epoch(self, made: Sequence[Change]) -> None:
-        closed, self.watermark = self.watermark, self.seen
-        closed = closed if self.keyed else self.watermark
+        closed = self.seen
         for kind, row in made:
             second, weight = second_of(row), 1 if kind in ("+I", "+U") else -1
             self.seen = max(self.seen, second - DELAY_S)
@@ -98,7 +96,7 @@ class Model:
         rows = []
         for (end, k), counts in self.values.items():
             values = [v for v, n in counts.items() for _ in range(n)]
-            if values and (self.early or ended or end <= self.watermark):
+            if values and (self.early or ended or end <= self.seen):
                 start = shown(self.window.start(end))
                 row = (start, shown(end), k, len(values), sum(values), max(values), len(set(values)))
                 rows.append(row)
@@ -116,7 +114,7 @@ def run(
     window: Window, made: list[Change], *, keyed: bool, early: bool, lateness_s: int, size: int, shards: int
 ) -> tuple[Model, list[EpochReport]]:
     """Run, comparing what is there with the model after each epoch."""
-    model = Model(window, lateness_s, early=early, keyed=keyed)
+    model = Model(window, lateness_s, early=early)
     reports: list[EpochReport] = []
     read = 0
     with tempfile.TemporaryDirectory() as name, collecting() as collected:

@@ -88,10 +88,11 @@ def test_slices_that_windows_share_have_their_end(tmp_path: Path) -> None:
     world = World(tmp_path, QUERY.format(WINDOWS["hop"][0]), COLUMNS)
     world.run(max_epochs=1)
     found = world.select("SELECT slice_end, k, sum_v FROM window_aggregate_1.acc")
-    sql = (
-        "SELECT time_bucket(INTERVAL 20 SECOND, ts) + INTERVAL 20 SECOND AS e, k, sum(v) FROM t GROUP BY e, k"
-    )
-    assert found == world.batch(sql, 1)  # no window was closed yet
+    [source] = find_committed(world.store).manifest.sources
+    # Of a slice, the windows of three slices are open as long as the last of them is.
+    sql = f"""SELECT time_bucket(INTERVAL 20 SECOND, ts) + INTERVAL 20 SECOND AS e, k, sum(v) FROM t GROUP BY e, k
+        HAVING epoch_us(e + INTERVAL 40 SECOND) - 1000 > {source.applied}"""
+    assert found == world.batch(sql, 1)
 
 
 def test_groups_of_windows_that_late_rows_correct(tmp_path: Path) -> None:

@@ -26,6 +26,15 @@ class Message:
     blob: bytes
 
 
+def producer(level: int, ordinal: int) -> int:
+    """The number of a task among the producers of an edge: by level, then by its number there.
+
+    >>> producer(0, 5) < producer(1, 0) < producer(1, 1)
+    True
+    """
+    return (level << 24) + ordinal
+
+
 def partition(
     table: pa.Table, keys: Sequence[str], max_parallelism: int, shards: int
 ) -> list[tuple[int, pa.Table]]:

@@ -60,6 +60,14 @@ class KeepsAnswer(Protocol):
         ...
 
 
+class AnswersByKey(KeepsAnswer, Protocol):
+    """One that can read its answer by its keys, of each of which it gives one row at most."""
+
+    def answer_of(self, duck: DuckSession, state: StateStore, keys: pa.Table) -> pa.Table:
+        """As `answer`, of some keys: in any order, repeated or not, there or not."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorResult:
     """What an operator emits, and figures for the report (`closed_windows`, `max_closed_end_us` …).

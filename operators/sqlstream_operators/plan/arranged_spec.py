@@ -1,7 +1,8 @@
 """Specs of arrangements, and of the joins that read them. Importable without Arrow.
 
 An arrangement keeps the rows of one relation by one key, once for all joins that need them so (shared arrangements:
-McSherry, Lattuada, Schwarzkopf and Roscoe, VLDB 2020). The joins keep nothing themselves.
+McSherry, Lattuada, Schwarzkopf and Roscoe, VLDB 2020). The joins keep nothing themselves. Where an operator keeps what it
+gives by the join's keys, one row a key at most, that is an arrangement of its answer already.
 """
 
 from __future__ import annotations
@@ -55,17 +56,35 @@ class ArrangeSpec(NoWatermark):
         return (*self.keys, *self.rows.columns, Column(ROW, BLOB), Column(WAS, BIGINT), Column(IS, BIGINT))
 
 
+#: What an operator gives, for the SQL of `AnswerRows`.
+ANSWER = "__answer"
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRows:
+    """The rows of a side that are made of what an operator gives, row by row.
+
+    `sql`: DuckDB SQL over the relation ANSWER (the operator's output and WEIGHT_COLUMN) that gives the join's keys, the
+    `stored` columns of the side, and WEIGHT_COLUMN if rows can go. `by`: for each of the join's keys the operator's own.
+    """
+
+    sql: str
+    by: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class ArrangedSide:
     """One side of a join as it reads the arrangement `state_id`: its `columns`, and what each is called there (`stored`).
 
-    `retracting`: its rows can go.
+    `retracting`: its rows can go. `answer`: it is no arrangement but another operator's state, whose answer the rows are
+    made of.
     """
 
     state_id: str
     columns: Schema
     stored: tuple[str, ...]
     retracting: bool
+    answer: AnswerRows | None = None
 
     def __post_init__(self) -> None:
         if len(self.columns) != len(self.stored):

@@ -109,6 +109,11 @@ class SqlType:
             case _:
                 return self.kind.value
 
+    def has(self, kind: Kind) -> bool:
+        """Whether it is of a kind, or values of that kind are in its values."""
+        inside = (self.element, self.key, self.value, *(t for _, t in self.fields))
+        return self.kind is kind or any(t is not None and t.has(kind) for t in inside)
+
     @property
     def is_known(self) -> bool:
         """Whether neither it nor a type inside it is UNKNOWN."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 #: Watermark values that mean "nothing read yet" and "the input is complete", in µs.
 WATERMARK_MIN = -(2**63)
@@ -14,16 +14,29 @@ class Watermarks:
     """The watermarks that apply to one operator in one epoch, µs.
 
     `previous` is the close watermark of the epoch before, `late` decides what is late in this epoch, `close`
-    decides which windows are emitted in it. previous <= late <= close.
+    decides which windows are emitted in it: the rows that the epoch reads raise it, to `most` at most.
+    previous <= late <= close.
     """
 
     previous: int = WATERMARK_MIN
     late: int = WATERMARK_MIN
     close: int = WATERMARK_MIN
+    most: int = WATERMARK_MIN
 
     def __post_init__(self) -> None:
         if not self.previous <= self.late <= self.close:
             raise ValueError(f"watermarks go backwards: {self.previous}, {self.late}, {self.close}")
+
+    def raised(self, read_up_to: int | None) -> Watermarks:
+        """The watermarks once rows up to a watermark (µs; None: no row) have been read in the epoch.
+
+        >>> marks = Watermarks(10, 10, 10, most=50)
+        >>> marks.raised(40).close, marks.raised(5).close, marks.raised(99).close, marks.raised(None).close
+        (40, 10, 50, 10)
+        """
+        if read_up_to is None:
+            return self
+        return replace(self, close=max(self.close, min(read_up_to, self.most)))
 
 
 def clock_watermark(now_us: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,11 @@ class EpochContext:
             return ShardVersion.empty()
         same = self.state_max_parallelism in (0, self.max_parallelism)
         return versions[shard] if same and len(versions) == self.shards else None
+
+    def having_read(self, watermarks: Mapping[str, int]) -> EpochContext:
+        """The same once sources have been read up to watermarks (µs)."""
+        raised = {s: marks.raised(watermarks.get(s)) for s, marks in self.watermarks.items()}
+        return replace(self, watermarks=raised)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; `from_json` reads it back."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sqlstream_operators.codec.exchange import Message, decode, encode
+from sqlstream_operators.codec.exchange import Message, decode, encode, producer
 from sqlstream_operators.state.staged_rows import StagedRows
 from sqlstream_operators.state.version import ShardVersion
 
@@ -105,9 +105,9 @@ class Report:
             header["letters"] = StagedLetters(*header["letters"])
         return cls(**header)
 
-    def to_message(self, producer: int) -> Message:
+    def to_message(self) -> Message:
         """The report as a message that later levels pass on."""
-        return Message(REPORT_EDGE, 0, producer, self.to_bytes())
+        return Message(REPORT_EDGE, 0, producer(self.level, self.ordinal), self.to_bytes())
 
 
 def reports_among(messages: list[Message]) -> Iterator[Report]:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream_operators.codec.exchange import Message, encode, partition
+from sqlstream_operators.codec.exchange import Message, encode, partition, producer
 from sqlstream_operators.duck.relations import Relations, conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import consolidated, empty, negated, with_weight
@@ -24,7 +24,7 @@ from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.operators.registry import operator_of
 from sqlstream_operators.operators.window.windows import closed_upto, window_ends_of_slice
 from sqlstream_operators.plan.answers import keeps_answer
-from sqlstream_operators.plan.arranged_spec import ArrangedJoinSpec, ArrangeSpec
+from sqlstream_operators.plan.arranged_spec import ArrangedJoinSpec
 from sqlstream_operators.plan.session_spec import SessionAggregateSpec, SessionWindowsSpec
 from sqlstream_operators.plan.spec import (
     SLICE_COLUMN,
@@ -57,8 +57,6 @@ from .epoch import EpochContext, watermarks_for
 from .io import Stores, Writers
 from .opened_states import OpenedStates
 from .report import Report, StagedPart
-
-_LEVEL = 1 << 24  # producers of one edge are ordered by (level, ordinal)
 
 
 def task_name(epoch: EpochContext, level: int, ordinal: int) -> str:
@@ -220,11 +218,11 @@ class StageRun:
         relations.add_table(step.name, output, spec.output)
 
     def _join(self, step: JoinStep, relations: Relations) -> None:
-        """Join what arrangements keep. What they would give anew is all that they have."""
+        """Join what operators of this stage keep. What they would give anew is all that they have."""
         spec = step.join
         specs = {s.operator.state.state_id: s.operator for s in self.plan.operators}
-        arrangements = [specs[side.state_id] for side in spec.sides]
-        join = ArrangedJoin(spec, [a for a in arrangements if isinstance(a, ArrangeSpec)])
+        kept = [specs[side.state_id] for side in spec.sides]
+        join = ArrangedJoin(spec, [(operator, operator_of(operator)) for operator in kept])
         inputs = [relations.table(name) for name in step.inputs]
         rows = empty(_shape(spec))
         self.metrics[step.name] = {}
@@ -233,7 +231,7 @@ class StageRun:
                 rows = join.answer(inputs, self.duck)
         elif any(table.num_rows for table in inputs):
             with self.timer.phase("state"), ExitStack() as stack:
-                states = OpenedStates(self._stores(step.name), [a.state for a in arrangements], stack)
+                states = OpenedStates(self._stores(step.name), [operator.state for operator in kept], stack)
                 try:
                     result = join.process(inputs, states, self.duck)
                 except DataError as error:
@@ -309,7 +307,7 @@ class StageRun:
         """What the stages ship, one blob for each edge and shard that gets rows."""
         inputs = {i.edge: i for s in self.plan.stages for i in s.inputs if isinstance(i, ExchangeInput)}
         made = []
-        producer = self.level * _LEVEL + self.ordinal
+        sender = producer(self.level, self.ordinal)
         with self.timer.phase("encode"):
             by_edge: dict[str, tuple[ExchangeOutput, list[pa.Table]]] = {}
             for output, tables in self.edges.items():
@@ -324,7 +322,7 @@ class StageRun:
             for edge, (output, tables) in by_edge.items():
                 rows = pa.concat_tables(tables)
                 parts = partition(rows, output.keys, self.epoch.max_parallelism, self.epoch.shards)
-                made += [Message(edge, shard, producer, encode(part)) for shard, part in parts]
+                made += [Message(edge, shard, sender, encode(part)) for shard, part in parts]
         return made
 
     def staged(self, writers: Writers) -> tuple[StagedPart, ...]:

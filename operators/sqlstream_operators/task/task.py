@@ -35,6 +35,7 @@ from .epoch import EpochContext, rocks_stores, watermarks_for
 from .io import SplitReader, Stores, Writers
 from .report import REPORT_EDGE, Report
 from .stage_run import StageRun, readings, task_name
+from .watermark_messages import WATERMARK_EDGE, gathered, to_next_level, to_shards
 
 __all__ = ["EpochContext", "rocks_stores", "run_shard_task", "run_source_task", "watermarks_for"]
 
@@ -117,6 +118,7 @@ def run_source_task(
             duck.reset()
         messages = task.messages()
         yield from messages
+        yield from to_shards(plan, epoch, source_name, watermark, ordinal)
         yield task.report(
             messages,
             task.staged(writers),
@@ -210,8 +212,8 @@ def run_shard_task(
 ) -> Iterator[Message | Report]:
     """Run all stages of a level in one shard; messages for later levels pass through, the report comes last.
 
-    All messages are read first. Stages run also without any, so that windows close when only the watermark
-    moved.
+    All messages are read first: what they tell of how far sources were read decides which windows close. Stages run also
+    without any, so that windows close when only the watermark moved.
     """
     stages = [stage for stage in plan.stages if stage.level == level]
     here = {i.edge for stage in stages for i in stage.inputs if isinstance(i, ExchangeInput)}
@@ -225,12 +227,18 @@ def run_shard_task(
             raise InternalError(
                 f"a blob for shard {message.shard} of edge {message.edge} came to shard {shard}"
             )
+        if message.edge == WATERMARK_EDGE:
+            arrived[WATERMARK_EDGE].append(message)
+            continue
         if message.edge not in here and message.edge not in later:
             raise InternalError(f"nothing at level {level} or later reads edge {message.edge}")
         if message.edge in here:
             arrived[message.edge].append(message)
         if message.edge in later:
             yield message
+    read = gathered(arrived.pop(WATERMARK_EDGE, ()))
+    yield from to_next_level(plan, level, shard, read)
+    epoch = epoch.having_read(read)
     duck = duck or _session(plan, epoch)
     with closing(DeadLetters(epoch, task_name(epoch, level, shard))) as letters:
         task = StageRun(plan, level, shard, epoch, duck, letters, stores)

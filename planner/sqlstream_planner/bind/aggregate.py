@@ -92,7 +92,18 @@ def bind_aggregate(
         )
         condition = output.rewritten(context.translated(resolved, scope.fields))
     called = {c.field.id: c.call for c in outer_calls}
-    over_groups = [v.over(lambda e: output.rewritten(called.get(e.name, e))) for v in values]
+
+    def of_group(written: exp.Expr) -> exp.Expr:
+        made = output.rewritten(called.get(written.name, written))
+        if isinstance(written, exp.Column) and not isinstance(made, exp.Column):
+            context.unsupported(
+                written,
+                "a name of what is computed of groups, in a sub-query,",
+                help="compute it in a sub-query in FROM, and read it as a column",
+            )
+        return made
+
+    over_groups = [v.over(of_group) for v in values]
     if not keys and not calls.all:
         calls.add(exp.Anonymous(this="count", expressions=[exp.Star()]))  # GROUP BY (): one row all the same
     clauses = context.clauses

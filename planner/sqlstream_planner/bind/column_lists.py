@@ -28,10 +28,11 @@ class _Chosen:
 
 
 def with_columns(context: BindContext, query: exp.Select, scope: Scope) -> exp.Select:
-    """A SELECT with an item for each column in place of one with COLUMNS, and AND of the conditions in WHERE.
+    """A SELECT with an item for each column in place of one with COLUMNS, and AND of the conditions in WHERE and FILTER.
 
     `scope` is that of its FROM. Raises DiagnosticError for no columns, and for what only DuckDB could choose.
     """
+    query = _with_filters(context, query, scope)
     where = query.args.get("where")
     if not any(_asks(place) for place in [*query.expressions, *([where.this] if where is not None else [])]):
         return query
@@ -42,11 +43,32 @@ def with_columns(context: BindContext, query: exp.Select, scope: Scope) -> exp.S
     query.set("expressions", items)
     where = query.args.get("where")
     if where is not None and _asks(where.this):
-        conditions = [exp.paren(made, copy=False) for _, made in _spread(context, where.this, scope)]
-        joined = exp.and_(*conditions, copy=False)
-        joined.meta.update(where.this.meta)
-        where.set("this", joined)
+        where.set("this", _all_of(context, where.this, scope))
     return query
+
+
+def _with_filters(context: BindContext, query: exp.Select, scope: Scope) -> exp.Select:
+    """A SELECT whose FILTERs are conditions on each of the columns: COLUMNS there makes no items of its own."""
+
+    def asking(select: exp.Select) -> list[exp.Expr]:
+        found = (f.expression for f in select.find_all(exp.Filter) if f.find_ancestor(exp.Query) is select)
+        return [where for where in found if _asks(where.this)]
+
+    if not asking(query):
+        return query
+    query = query.copy()
+    for where in asking(query):
+        where.set("this", _all_of(context, where.this, scope))
+    return query
+
+
+def _all_of(context: BindContext, condition: exp.Expr, scope: Scope) -> exp.Expr:
+    """The condition for each of the columns, all of which have to hold."""
+    joined = exp.and_(
+        *(exp.paren(made, copy=False) for _, made in _spread(context, condition, scope)), copy=False
+    )
+    joined.meta.update(condition.meta)
+    return joined
 
 
 def _items(context: BindContext, item: exp.Expr, scope: Scope) -> list[exp.Expr]:

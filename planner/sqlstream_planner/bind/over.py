@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 from sqlglot.errors import UnsupportedError
 
+from sqlstream_operators.plan.types import INTEGER, Kind
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.lost_orders import served
@@ -27,7 +28,7 @@ from sqlstream_planner.logical import (
     column,
     sql,
 )
-from sqlstream_planner.logical.parts import RANK_FUNCTIONS
+from sqlstream_planner.logical.parts import PEER_FUNCTIONS, PLACE_FUNCTIONS, RANK_FUNCTIONS
 from sqlstream_planner.sql.dialect import duckdb_sql
 
 #: Functions that mean nothing without an order.
@@ -208,12 +209,16 @@ class _Windows:
         return node
 
     def _column(self, expression: exp.Expr, held: dict[str, str]) -> ColumnId:
-        """The column of an expression, which is added if there is none."""
+        """The column of an expression, which is added if there is none.
+
+        A partition's that has an INTERVAL is added always: as a key it comes back in days, and the row keeps what it has.
+        """
         scope = self.scope
         resolved = self.context.translated(scope.resolve(expression), scope.fields)
         bare = resolved.unnest()
-        if isinstance(bare, exp.Column) and scope.by_id(bare.name) is not None:
-            return ColumnId(bare.name)
+        given = scope.by_id(bare.name) if isinstance(bare, exp.Column) else None
+        if given is not None and not (held is self.held and given.type.has(Kind.INTERVAL)):
+            return ColumnId(given.id)
         text = sql(bare)
         known = self.held.get(text) or held.get(text)
         if known is not None:
@@ -275,15 +280,18 @@ def _call(context: BindContext, window: exp.Window, scope: Scope, frame: str) ->
     arguments = tuple(a for a in call.arguments if not isinstance(a, exp.Star))
     function = registry.find(call.name) if not registry.orders_by_time(call.name) else None
     name = call.name if function is None else function.called or function.name
+    type_ = INTEGER if typed.type.kind is Kind.NULL else typed.type
     return WindowCall(
-        Field(context.new_id(name), name, typed.type, typed.nullable),
+        Field(context.new_id(name), name, type_, typed.nullable),
         name,
         arguments,
         tuple(context.type_of(a, scope.fields).type for a in arguments),
         call.distinct,
         filter_,
         ignore_nulls,
-        frame,
+        ""
+        if name in PLACE_FUNCTIONS | PEER_FUNCTIONS
+        else frame,  # they have the whole partition, whatever it says
         context.span(window),
     )
 

@@ -206,7 +206,7 @@ def _unpivoted(context: BindContext, pivot: exp.Pivot, fields: Fields) -> tuple[
                 )
         for column in (c for part in parts for c in part.find_all(exp.Column)):
             _known(context, column, fields)
-        labels.append(alias.name if alias is not None else "_".join(p.name for p in parts))
+        labels.append(alias.name if alias is not None else "_".join(_declared(p, fields) for p in parts))
         rows.append(parts)
     used = {c.name.lower() for parts in rows for part in parts for c in part.find_all(exp.Column)}
     kept: list[exp.Expr] = [exp.column(f.name, quoted=True) for f in fields if f.name.lower() not in used]
@@ -242,6 +242,11 @@ def _inside_columns(item: exp.Expr) -> exp.Expr:
     elif isinstance(item, exp.Anonymous) and item.name.upper() == "COLUMNS" and len(item.expressions) == 1:
         inside = item.expressions[0]
     return inside
+
+
+def _declared(column: exp.Expr, fields: Fields) -> str:
+    """How the relation spells the name of a column, which is a value of UNPIVOT's result."""
+    return next((f.name for f in fields if f.name.lower() == column.name.lower()), column.name)
 
 
 def _known(context: BindContext, column: exp.Column, fields: Fields) -> exp.Column:

@@ -14,6 +14,7 @@ from sqlstream_planner.bind.asking_joins import asks_in_on, bind_asking_join
 from sqlstream_planner.bind.clauses import state_ttl, warn_hint
 from sqlstream_planner.bind.column_lists import with_columns
 from sqlstream_planner.bind.context import BindContext, fresh
+from sqlstream_planner.bind.item_names import beside, with_item_names, without_names
 from sqlstream_planner.bind.items import expand_items, project
 from sqlstream_planner.bind.joins import Item, bind_join, bounded_by, crossed, is_comma, with_time_lost
 from sqlstream_planner.bind.lateral import bind_lateral, is_about_names, is_lateral_query
@@ -37,7 +38,7 @@ from sqlstream_planner.bind.unnest import (
     unnested_array,
     written_array,
 )
-from sqlstream_planner.bind.values import as_selects, bind_values, no_rows_but_one
+from sqlstream_planner.bind.values import as_selects, asks, bind_values, no_rows_but_one
 from sqlstream_planner.bind.where_aliases import with_aliases
 from sqlstream_planner.bind.windows import bind_tvf
 from sqlstream_planner.bind.written_orders import WrittenOrders
@@ -164,10 +165,13 @@ class QueryBinder:
         if isinstance(query, exp.Select):
             return self._select(query, ctes)
         if isinstance(query, exp.Values):
-            return bind_values(self.context, query)
+            return self._values(query, ctes)
         if isinstance(query, exp.Pivot):
             return self._pivot(query, self._item(query.this, ctes)[0], ctes)
         self.context.unsupported(query, type(query).__name__.upper())
+
+    def _values(self, values: exp.Values, ctes: Mapping[str, Node]) -> Node:
+        return self.bind(as_selects(values), ctes) if asks(values) else bind_values(self.context, values)
 
     # ----------------------------------------------------------------------------------------- set operations
 
@@ -274,21 +278,24 @@ class QueryBinder:
         if outer_calls or is_aggregate_query(query):
             query, node, scope = subqueries.in_keys(query, node, scope)
             query, node, scope = subqueries.inside_calls(query, node, scope.over(node))
-            scope = scope.over(node)
+            names, scope = with_item_names(self.context, query, scope.over(node))
             query, values, scope = subqueries.above(query, scope, aggregates=True)
+            outer_calls, scope = (*outer_calls, *names), without_names(scope, names)
             if not ranks_groups(query):
                 query, hidden = with_ordered(query)
                 groups = bind_aggregate(self.context, query, node, scope, values, outer_calls)
                 node = self._finished(query, groups, None)
                 return without_last(self.context, node, hidden) if hidden else node
             grouping, query = split(query, scope)
-            node = bind_aggregate(self.context, grouping, node, scope, values)
+            node = bind_aggregate(self.context, grouping, node, scope, values, outer_calls)
             scope = Scope(self.context, (Relation(None, node.fields),))
         else:
+            names, scope = with_item_names(self.context, query, scope)
             query, values, scope = subqueries.above(query, scope)
+            node = beside(node, names)
             for value in values:
                 node = value.beside(node)
-            scope = scope.over(node)
+            scope = without_names(scope, names).over(node)
         query, node, scope = bind_overs(self.context, query, node, scope)
         qualify = query.args.get("qualify")
         if qualify is not None:
@@ -333,7 +340,8 @@ class QueryBinder:
             array = None if is_lateral_query(join) else unnested_array(self.context, join)
             if array is not None:
                 item, comma = crossed([*apart, (item, comma)]), None
-                item = Item(*bind_unnest(self.context, join, array, item.node, item.scope))
+                array, node, scope = self._subqueries(ctes).below(array, item.node, item.scope)
+                item = Item(*bind_unnest(self.context, join, array, node, scope))
                 apart = []
                 continue
             if join.this.args.get("version") is not None:
@@ -445,10 +453,12 @@ class QueryBinder:
         if isinstance(item, exp.Subquery):
             return self._aliased(self.bind(item.this, ctes), alias, item, None)
         if isinstance(item, exp.Values):
-            return self._aliased(bind_values(self.context, item), alias, item, None)
+            return self._aliased(self._values(item, ctes), alias, item, None)
         array = series_call(item) or written_array(self.context, item)
         if array is not None:
-            return bind_first_unnest(self.context, item, array)
+            one = no_rows_but_one(self.context, item)
+            array, node, scope = self._subqueries(ctes).below(array, one, Scope(self.context, ()))
+            return bind_first_unnest(self.context, item, array, node, scope)
         if isinstance(item, exp.Table) and isinstance(item.this, exp.Anonymous):
             self.context.unsupported(
                 item,

@@ -26,7 +26,8 @@ class Relation:
 
     `hidden`: columns that were made for the binder and are not part of `*`. `last`: a bare name means one of
     them only if no other relation has it. `merged`: what a bare name (lower-case) and `*` mean instead, or None for
-    nothing, since a JOIN … USING made one column of two.
+    nothing, since a JOIN … USING made one column of two. `other_names`: lower-case names by which its columns are
+    found where nothing else is called so, as `u.unnest` for the column `u` of `UNNEST(a) AS u`.
     """
 
     alias: str | None
@@ -34,6 +35,7 @@ class Relation:
     hidden: bool = False
     last: bool = False
     merged: Mapping[str, Field | None] = field(default_factory=dict)
+    other_names: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def bare(self) -> Fields:
@@ -163,7 +165,7 @@ class Scope:
             for r in places
             for f in (r.bare if table is None else r.fields)
             if f.name.lower() == name.lower()
-        ]
+        ] or [(r, f) for r in places for f in r.fields if f.name == r.other_names.get(name.lower())]
         matches = [f for r, f in named if table is not None or not r.last] or [f for _, f in named]
         if len(matches) > 1:
             owners = [r.alias for r, f in named if f in matches]

@@ -134,7 +134,7 @@ class SubqueryBinder:
         if not any(map(has_subquery, keys)):
             return query, node, scope
         made: list[tuple[exp.Expr, BoundSubquery]] = []
-        for number, place in enumerate([*keys, *_places(query)]):
+        for number, place in enumerate([*keys, *places_above(query)]):
             for found in list(_outermost(place)):
                 known = next((bound for written, bound in made if written == found), None)
                 if known is None and number >= len(keys):
@@ -150,10 +150,10 @@ class SubqueryBinder:
 
     def inside_calls(self, query: exp.Select, node: Node, scope: Scope) -> tuple[exp.Select, Node, Scope]:
         """The same for the sub-queries inside aggregate functions of a SELECT."""
-        if not any(has_subquery(call) for place in _places(query) for call in _calls(place)):
+        if not any(has_subquery(call) for place in places_above(query) for call in _calls(place)):
             return query, node, scope
         query = query.copy()
-        places = [call for place in _places(query) for call in _calls(place)]
+        places = [call for place in places_above(query) for call in _calls(place)]
         found, scope = self._replaced(places, scope)
         for subquery in found:
             node = subquery.beside(node)
@@ -163,10 +163,10 @@ class SubqueryBinder:
         self, query: exp.Select, scope: Scope, *, aggregates: bool = False
     ) -> tuple[exp.Select, tuple[BoundSubquery, ...], Scope]:
         """All that is above the rows (the SELECT list, HAVING, QUALIFY, ORDER BY) over columns that some node must add."""
-        if not any(has_subquery(place) for place in _places(query)):
+        if not any(has_subquery(place) for place in places_above(query)):
             return query, (), scope
         query = query.copy()
-        found, scope = self._replaced(_places(query), scope, aggregates=aggregates)
+        found, scope = self._replaced(places_above(query), scope, aggregates=aggregates)
         return query, tuple(found), scope
 
     def _replaced(
@@ -220,7 +220,8 @@ class SubqueryBinder:
         )
 
 
-def _places(query: exp.Select) -> list[exp.Expr]:
+def places_above(query: exp.Select) -> list[exp.Expr]:
+    """Where sub-queries of a SELECT can stand that are above its rows: its list, HAVING, QUALIFY and ORDER BY."""
     clauses = [query.args.get(key) for key in ("having", "qualify", "order")]
     return [*query.expressions, *(c for c in clauses if isinstance(c, exp.Expr))]
 

@@ -14,7 +14,6 @@ from sqlglot import exp
 from sqlstream_operators.plan.types import BIGINT, Kind, SqlType
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Relation, Scope
-from sqlstream_planner.bind.values import no_rows_but_one
 from sqlstream_planner.diagnostics import counted
 from sqlstream_planner.logical import Field, Node, Project, Unnest, column
 from sqlstream_planner.sql.dialect import data_type, function_name
@@ -76,11 +75,15 @@ def bind_unnest(
     return _beside(context, join.this, array, node, scope, outer=side == "LEFT")
 
 
-def bind_first_unnest(context: BindContext, item: exp.Expr, array: exp.Expr) -> tuple[Node, Relation]:
-    """The elements of an array that is written out. Raises DiagnosticError."""
-    one = no_rows_but_one(context, item)
-    bound, scope = _beside(context, item, array, one, Scope(context, ()), outer=False)
-    [relation] = scope.relations
+def bind_first_unnest(
+    context: BindContext, item: exp.Expr, array: exp.Expr, node: Node, scope: Scope
+) -> tuple[Node, Relation]:
+    """The elements of an array that is written out, or that a sub-query gives beside the one row of `node`.
+
+    Raises DiagnosticError.
+    """
+    bound, scope = _beside(context, item, array, node, scope, outer=False)
+    relation = scope.relations[-1]
     return Project(bound, relation.fields, tuple(column(f.id) for f in relation.fields)), relation
 
 
@@ -113,11 +116,10 @@ def _beside(
     ordinality = bool(offset)
     wanted = len(names) - (1 if ordinality and names else 0)
     spread = element.kind is Kind.STRUCT and wanted != 1
-    inner = (
-        [(n, t) for n, t in element.fields]
-        if spread
-        else [(series.name.lower() if series is not None else "element", element)]
-    )
+    called_by_default = series.name.lower() if series is not None else "unnest"
+    called = alias.name if alias is not None and alias.name else called_by_default
+    # The only column of a table function is called as its relation is.
+    inner = [(n, t) for n, t in element.fields] if spread else [(called, element)]
     if names and wanted != len(inner):
         context.fail(
             item,
@@ -140,8 +142,8 @@ def _beside(
     shown = tuple(replace(f, name=n) for f, n in zip(fields, given, strict=True)) + (
         (number,) if number else ()
     )
-    called = alias.name if alias is not None and alias.name else None
-    relation = Relation(series.name if called is None and series is not None else called, shown)
+    other_names = {} if names or spread else {called_by_default: called}
+    relation = Relation(called, shown, other_names=other_names)
     return bound, Scope(context, (*scope.relations, relation))
 
 

@@ -46,6 +46,16 @@ def bind_values(context: BindContext, item: exp.Values) -> Values:
     return Values(tuple(fields), tuple(resolved), context.span(item))
 
 
+def asks(item: exp.Values) -> bool:
+    """Whether values of VALUES are those of sub-queries.
+
+    >>> import sqlglot
+    >>> asks(sqlglot.parse_one("VALUES ((SELECT 1), 2)")), asks(sqlglot.parse_one("VALUES (1, 2)"))
+    (True, False)
+    """
+    return item.find(exp.Query, exp.Exists) is not None
+
+
 def as_selects(item: exp.Values) -> exp.Query:
     """VALUES as a query with a SELECT for each row, which may read the rows around it.
 

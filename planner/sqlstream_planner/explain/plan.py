@@ -160,7 +160,7 @@ def _name(node: Node) -> str:
     if isinstance(node, FirstRow):
         return "first row"
     if isinstance(node, Arrangement):
-        return "arrangement"
+        return "answer kept by the join's keys" if node.answered else "arrangement"
     if isinstance(node, RegularJoin):
         return f"{node.kind.lower()} join"
     if isinstance(node, LookupJoin):

@@ -116,6 +116,13 @@ class Meanings:
         """What an expression over `node`'s columns computes."""
         return form_over(expression, self.columns(node))
 
+    def key(self, column: str, operator: Node) -> Form:
+        """What a column of an operator means as a key of its state."""
+        if isinstance(operator, GroupAggregate):
+            expressions = {f.id: e for f, e in zip(operator.keys, operator.key_expressions, strict=True)}
+            return self.expression(expressions[column], operator.input)
+        return self.columns(operator)[column]
+
     def call(self, call: AggregateCall, node: Node) -> Form:
         """What an aggregate call over `node`'s rows computes."""
         return call_form(call, self.columns(node))

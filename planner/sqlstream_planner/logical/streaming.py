@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.spec import WindowSpec
 from sqlstream_operators.plan.types import SqlType
-from sqlstream_planner.logical.algebra import BinaryNode, PassingNode, Project, UnaryNode, held_back
+from sqlstream_planner.logical.algebra import BinaryNode, Filter, PassingNode, Project, UnaryNode, held_back
 from sqlstream_planner.logical.as_of import as_of_fields
 from sqlstream_planner.logical.columns import EventTime, Field, Fields
 from sqlstream_planner.logical.node import APART, ColumnId, Node, Part
@@ -174,6 +174,12 @@ class TopN(UnaryNode):
     ttl_us: int | None = None
 
     @property
+    def gives_first(self) -> bool:
+        """Whether a partition has one row, which is its first in an order, without a rank, at any time."""
+        first = self.limit == 1 and self.offset == 0 and self.function == "row_number" and self.rank is None
+        return first and self.window_end is None and bool(self.partition) and bool(self.order)
+
+    @property
     def fields(self) -> Fields:
         """The input's fields, and the rank if it is given."""
         return (*self.input.fields, *((self.rank,) if self.rank is not None else ()))
@@ -247,13 +253,25 @@ class Arrangement(PassingNode):
     """The rows of a relation, kept by `keys` for all joins that read them; `whole`: those without a key too.
 
     Only a `RegularJoin` reads it, through projections that rename columns and leave some out. Those of one `group` run
-    together.
+    together. `answered`: the rows are made, by filters and projections, of what an operator gives that keeps that by
+    these columns of its own, one for each key, one row a key at most: nothing else is kept.
     """
 
     keys: tuple[ArrangedBy, ...]
     whole: bool
     group: int
     meaning: Node = field(metadata=APART)
+    answered: tuple[str, ...] = ()
+
+    @property
+    def kept_by(self) -> Node:
+        """The operator that keeps the rows: this, or the one that has the answer."""
+        if not self.answered:
+            return self
+        below = self.input
+        while isinstance(below, Project | Filter):
+            below = below.input
+        return below
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -154,7 +154,8 @@ def describe(node: Node) -> str:
             on = f" on {_text(node.condition)}" if node.condition is not None else ""
             return f"{node.kind.lower()} join{on}"
         case Arrangement():
-            return f"arrange by {', '.join(_text(key.expression) for key in node.keys)}"
+            kept = "kept by" if node.answered else "arrange by"
+            return f"{kept} {', '.join(_text(key.expression) for key in node.keys)}"
         case RegularJoin() if is_arranged(node):
             return f"{node.kind.lower()} join of arrangements{_on(node)}"
         case RegularJoin():

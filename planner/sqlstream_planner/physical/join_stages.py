@@ -63,6 +63,8 @@ class JoinStages:
         for stage, there in found.items():
             draft = stages[stage]
             others = [block for n, mine in enumerate(blocks) if n not in there for block in mine]
+            if any(block.stage == stage for block in others):
+                continue  # what is shipped goes to another stage
             level = 1 + max((stages[block.stage].level for block in others), default=0)
             # A stage that another reads stays where it is; until then it can wait for what is computed later.
             if level <= draft.level or not any(isinstance(o, ExchangeOutput) for o in draft.outputs):

@@ -39,7 +39,7 @@ from sqlstream_planner.physical.by_stage import by_stage
 from sqlstream_planner.physical.fragments import Fragments
 from sqlstream_planner.physical.join_stages import JoinStages
 from sqlstream_planner.physical.late_rows import LateRows
-from sqlstream_planner.physical.stages import Stages
+from sqlstream_planner.physical.stages import Draft, Stages
 from sqlstream_planner.physical.state_node import StateNode
 from sqlstream_planner.physical.states import States
 from sqlstream_planner.physical.written_rows import written_rows
@@ -76,6 +76,9 @@ class Planner:
         for node in walk(roots):
             if isinstance(node, Arrangement):
                 self.arrangements.setdefault(node.group, []).append(node)
+        #: By `id(node)`, the groups of arrangements that operators run with; by their group, the stages of these.
+        self._together = {id(a.kept_by): a.group for group in self.arrangements.values() for a in group}
+        self._stages_of_groups: dict[int, str] = {}
         self._sources = sources
         self._operators = operators
         self._results: dict[int, tuple[Node, Block]] = {}
@@ -100,6 +103,15 @@ class Planner:
     def note(self, node: Node, result: Block) -> None:
         """Remember where an operator's result is, which was planned with another's."""
         self._results[id(node)] = (node, result)
+
+    def stage_of(self, node: Node, name: str, blocks: Sequence[Block]) -> Draft:
+        """The stage of an operator behind some blocks: its own, called `name`, or that of its group of arrangements."""
+        group = self._together.get(id(node))
+        if group is None:
+            return self.stages.behind(name, blocks)
+        if group not in self._stages_of_groups:
+            self._stages_of_groups[group] = self.stages.behind(name, blocks).id
+        return self.stages.put_behind(self._stages_of_groups[group], blocks)
 
     def ttls(self, node: Node) -> str:
         """Tells apart what forgets at and below a node, and when; '' where nothing does."""

@@ -49,7 +49,7 @@ class Draft:
 
     def run(self, name: str, operator: OperatorSpec, inputs: Sequence[ExchangeInput]) -> None:
         """Run an operator here over what comes over exchanges."""
-        self.inputs = [*inputs]
+        self.inputs += inputs
         self.steps.append(OperatorStep(name, operator, tuple(i.name for i in inputs)))
 
 
@@ -106,6 +106,21 @@ class Stages:
         draft = Draft(name, 1 + max(self._drafts[b.stage].level for b in blocks))
         self._drafts[name] = draft
         return draft
+
+    def put_behind(self, stage: str, blocks: Sequence[Block]) -> Draft:
+        """A stage that is there, to which the stages of some more blocks ship; those that read it go up with it."""
+        draft = self._drafts[stage]
+        self._raise(draft, 1 + max((self._drafts[b.stage].level for b in blocks), default=0))
+        return draft
+
+    def _raise(self, draft: Draft, level: int) -> None:
+        if level <= draft.level:
+            return
+        draft.level = level
+        edges = {output.edge for output in draft.outputs if isinstance(output, ExchangeOutput)}
+        for reader in self._drafts.values():
+            if any(isinstance(i, ExchangeInput) and i.edge in edges for i in reader.inputs):
+                self._raise(reader, level + 1)
 
     def ship(
         self,

@@ -38,6 +38,8 @@ def bounded_state(node: Node, changes: Changes) -> bool | None:
             return _is_bounded(node)
         case RegularJoin() if is_arranged(node):
             return None
+        case Arrangement() if node.answered:
+            return None
         case Arrangement() | ChangelogNormalize() | FirstRow() | RegularJoin() | Over():
             return False
         case TemporalJoin():

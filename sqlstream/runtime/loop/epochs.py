@@ -519,12 +519,13 @@ class EpochLoop:
                 for ends in self._planner.window_ends
                 if source.name in ends.sources and ends.step in outcome.closed
             ]
+            read_up_to = outcome.sources[source.name].watermark
             yield watermarks.after_epoch(
                 self._state.sources[source.name],
                 position=source.next,
                 exhausted=source.exhausted,
-                read_up_to=outcome.sources[source.name].watermark,
-                applied=source.watermarks.close,
+                read_up_to=read_up_to,
+                applied=source.watermarks.raised(read_up_to).close,
                 closed_up_to=max(closed, default=None),
                 rows=outcome.sources[source.name].rows,
             )

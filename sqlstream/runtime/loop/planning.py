@@ -140,7 +140,11 @@ class EpochPlanner:
                     splits=tuple(PlannedSplit(s.payload, s.rows, s.bytes) for s in plan.splits),
                     exhausted=plan.exhausted,
                     watermarks=watermarks.planned(
-                        state.applied, ready.late[spec.name], self._end(spec.name) if plan.exhausted else None
+                        state.applied,
+                        ready.late[spec.name],
+                        self._end(spec.name) if plan.exhausted else None,
+                        # One that is read again ends at the watermark that was applied when it was read first.
+                        rises=spec.name not in self._program.ends,
                     ),
                 )
             )

@@ -1,5 +1,6 @@
 """Watermarks of sources: computed before an epoch from what epochs before it read, and written into its plan.
 
+That decides what is late. What closes, the rows of the epoch raise (`Watermarks.raised`), in its tasks and in its manifest.
 A source's own watermark is the greatest value of its watermark expression seen so far. Two things make the
 watermark that is *applied* to a source greater than its own: it is exhausted (then nothing can come that
 is not late: +infinity), or it has been idle for its timeout (then it does not hold back the sources that
@@ -168,6 +169,10 @@ def resumed(state: SourceState) -> SourceState:
     )
 
 
-def planned(previous: int, late: int, end: int | None) -> Watermarks:
-    """The three watermarks of a source in an epoch; `end` is what it is at when it has ended, None if it has not."""
-    return Watermarks(previous, late, late if end is None else end)
+def planned(previous: int, late: int, end: int | None, *, rises: bool) -> Watermarks:
+    """The watermarks of a source in an epoch; `end` is what it is at when it has ended, None if it has not.
+
+    `rises`: what the epoch reads of it closes windows in this very epoch.
+    """
+    most = WATERMARK_MAX if rises else WATERMARK_MIN
+    return Watermarks(previous, late, late if end is None else end, most)

@@ -26,8 +26,6 @@ from sqlstream_planner.secrets.references import Secrets
 if TYPE_CHECKING:
     from sqlstream.connectors.registry import Registry
 
-#: Producers of one edge are ordered by (level, ordinal).
-LEVEL = 1 << 24
 #: A level-0 task for each split, up to this many for each shard.
 TASKS_PER_SHARD = 4
 #: Where all rows are staged, the parts of many epochs come together in one manifest: what it carries itself is small.
@@ -219,4 +217,4 @@ def _spread(splits: Sequence[TaskSplit], shards: int) -> tuple[tuple[TaskSplit, 
 
 def _as_messages(made: Iterable[Message | Report]) -> Iterator[Message]:
     for one in made:
-        yield one.to_message(one.level * LEVEL + one.ordinal) if isinstance(one, Report) else one
+        yield one.to_message() if isinstance(one, Report) else one

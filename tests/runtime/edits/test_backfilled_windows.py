@@ -133,7 +133,7 @@ def test_open_windows_have_every_row(tmp_path: Path, name: str, after: int, late
         original = made.run(OLD, rows_per_epoch=7, max_epochs=after)
         plain = made.run(query, state="plain", rows_per_epoch=7, max_epochs=after)
     assert [s.applied for s in original.sources] == [s.applied for s in plain.sources]
-    assert (original.sources[0].applied > WATERMARK_MIN) == (after > 1)
+    assert original.sources[0].applied > WATERMARK_MIN
     if late and name == "windows of windows":
         return  # which late rows the inner windows have depends on the cuts
     made.adopt(query, check_same(made, query, plain)["found"])

@@ -71,7 +71,7 @@ def test_no_watermark_goes_back(
     marks = effective(own, ended, idle, (frozenset({"a", "b"}), frozenset({"c"})), before)
     for name in NAMES:
         assert marks[name] >= max(before[name], own[name])
-        assert planned(before[name], marks[name], None).close == marks[name]
+        assert planned(before[name], marks[name], None, rises=True).close == marks[name]
 
 
 def test_the_resume_watermark_covers_every_closed_window() -> None:

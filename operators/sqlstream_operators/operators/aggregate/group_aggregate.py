@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import compress, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import FOUND, TIME, StateTable
 from sqlstream_operators.plan.types import BIGINT, quote_identifier
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
+from sqlstream_operators.state.store import StateStore
 
 from .multisets import Multiset, ValuesRead
 
@@ -155,16 +156,30 @@ class GroupAggregate:
 
     def groups_kept(self, context: OperatorContext) -> pa.Table:
         """What was emitted of the groups that are in the state; of those that expire that is not all there ever was."""
-        spec, state = self._spec, context.state
+        state = context.state
         rows = state.scan_all(_ACC)
         groups = Groups(self._identity, names_of(self._timed_keys), rows)
-        seeded = _seeded(groups, self._seeds(context))
-        accumulators = _numbered(rows, np.arange(len(groups)), spec.accumulators)
+        return self._given(context.duck, state, groups, rows, _seeded(groups, self._seeds(context)))
+
+    def answer_of(self, duck: DuckSession, state: StateStore, keys: pa.Table) -> pa.Table:
+        """See `AnswersByKey.answer_of`; groups that exist even without rows are known once they have a row of state."""
+        order, names = state.sorted_keys(_ACC, keys)
+        first = np.array([a != b for a, b in pairwise([b"", *names])], bool)
+        stored = state.get_sorted(_ACC, list(compress(names, first.tolist())))
+        found = stored.column(FOUND)
+        rows = as_stored(keys.take(pa.array(order[first])).filter(found), self._spec.keys)
+        groups = Groups(self._identity, names_of(self._timed_keys), rows)
+        return self._given(duck, state, groups, stored.filter(found), np.zeros(len(groups), bool))
+
+    def _given(
+        self, duck: DuckSession, state: StateStore, groups: Groups, rows: pa.Table, seeded: Mask
+    ) -> pa.Table:
+        """What was emitted of groups, whose accumulators are `rows`."""
+        accumulators = _numbered(rows, np.arange(len(groups)), self._spec.accumulators)
         values = tuple(multiset.read(state, groups) for multiset in self._multisets)
         none = _Version(accumulators, np.zeros(len(groups), bool), values)
-        return self._emit(
-            context.duck, groups, none, _Version(accumulators, self._present(accumulators) | seeded, values)
-        )
+        there = _Version(accumulators, self._present(accumulators) | seeded, values)
+        return self._emit(duck, groups, none, there)
 
     # ---------------------------------------------------------------------------------------- this epoch's groups
 

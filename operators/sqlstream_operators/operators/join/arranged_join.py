@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import cast
 
-import numpy as np
 import pyarrow as pa
 
 from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import concatenated, consolidated, empty, with_weight
-from sqlstream_operators.operators.operator import OperatorResult
+from sqlstream_operators.errors import InternalError
+from sqlstream_operators.operators.operator import AnswersByKey, Operator, OperatorResult
 from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.plan.arranged_spec import (
     IS,
@@ -24,26 +25,27 @@ from sqlstream_operators.plan.arranged_spec import (
 )
 from sqlstream_operators.plan.changelog_spec import JoinSideSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN
+from sqlstream_operators.plan.spec import OperatorSpec
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_operators.state.store import StateStore
 
+from .answer_side import AnswerSide
 from .arrange import arranged_rows
-from .join_side import Changed, JoinSide, same_keys
+from .join_side import JoinSide, same_keys
 from .joining import Joining, repeated
 from .matching import Met
+from .side_rows import Changed, SideRows
 
 
 class ArrangedJoin:
-    """Runs an `ArrangedJoinSpec` over what its `arrangements`, one a side, say that changes.
+    """Runs an `ArrangedJoinSpec` over what the operators that keep its sides, `kept`, say that changes.
 
     Their states are read as they were before the epoch. It would be the same behind it: the rows that change are taken out
     of what is read, since they come with how often they were and are there.
     """
 
-    def __init__(self, spec: ArrangedJoinSpec, arrangements: Sequence[ArrangeSpec]) -> None:
-        self._sides = [
-            ReadSide(arrangement, side) for arrangement, side in zip(arrangements, spec.sides, strict=True)
-        ]
+    def __init__(self, spec: ArrangedJoinSpec, kept: Sequence[tuple[OperatorSpec, Operator]]) -> None:
+        self._sides = [_side(spec, *one, side) for one, side in zip(kept, spec.sides, strict=True)]
         self._two: Joining | None = None
         if len(self._sides) == 2:
             self._two = Joining(spec, (self._sides[0], self._sides[1]))
@@ -52,14 +54,14 @@ class ArrangedJoin:
     def process(
         self, inputs: Sequence[pa.Table], states: Sequence[StateStore], duck: DuckSession
     ) -> OperatorResult:
-        """The changes of the answer; `states` are those of the arrangements, before the epoch."""
+        """The changes of the answer; `states` are those of the sides, before the epoch."""
         timer = PhaseTimer()
-        changed = [side.told(rows) for side, rows in zip(self._sides, inputs, strict=True)]
+        changed = [side.told(duck, rows) for side, rows in zip(self._sides, inputs, strict=True)]
         if self._two is not None:
             output, read = self._two.changes(duck, states, (changed[0], changed[1]), timer)
         else:
             with timer.phase("state_us"):
-                met = self._met(states, changed)
+                met = self._met(duck, states, changed)
             with timer.phase("merge_us"):
                 output = self._many.changes(duck, met)
             read = sum(side.rest.num_rows for side in met)
@@ -67,21 +69,21 @@ class ArrangedJoin:
         return OperatorResult(output, {**metrics, **timer.figures("merge_us", "state_us")})
 
     def answer(self, inputs: Sequence[pa.Table], duck: DuckSession) -> pa.Table:
-        """The whole answer, given all rows of the arrangements as if they came just now."""
-        rows = [side.told(rows).rows for side, rows in zip(self._sides, inputs, strict=True)]
+        """The whole answer, given all rows of the sides as if they came just now."""
+        rows = [side.told(duck, rows).rows for side, rows in zip(self._sides, inputs, strict=True)]
         if self._two is not None:
             return self._two.answer(duck, rows[0], rows[1])
         met = [Met(mine, side.empty()) for mine, side in zip(rows, self._sides, strict=True)]
         return self._many.changes(duck, met)
 
-    def _met(self, states: Sequence[StateStore], changed: Sequence[Changed]) -> list[Met]:
+    def _met(self, duck: DuckSession, states: Sequence[StateStore], changed: Sequence[Changed]) -> list[Met]:
         """The rows of all sides that combinations are made of: of each, those with keys that changed on another."""
         found = []
         for number, side in enumerate(self._sides):
             others = [c.rows.select(side.key_columns) for n, c in enumerate(changed) if n != number]
             keys, rest = concatenated(others), side.empty()
             if keys.num_rows:
-                rest = side.unchanged(side.read(states[number], keys), changed[number])
+                rest = side.unchanged(side.read(duck, states[number], keys), changed[number])
             found.append(Met(changed[number].rows, rest))
         return found
 
@@ -96,11 +98,9 @@ class ReadSide(JoinSide):
         self.spec = JoinSideSpec(side.columns, ("",) * len(self.keys), side.retracting)
         self.schema = (*self.keys, *side.columns, *self.schema[-3:])
 
-    def told(self, rows: pa.Table) -> Changed:
+    def told(self, duck: DuckSession, rows: pa.Table) -> Changed:
         """What the arrangement says that an epoch changes."""
-        # Which of them are in state it does not say: all are looked for.
-        there = np.ones(rows.num_rows, bool)
-        return Changed(self._named(rows), [], np.zeros(0, np.int64), there)
+        return Changed.told(self._named(rows))
 
     def _loaded(self, found: pa.Table) -> pa.Table:
         return self._named(self._kept._loaded(found))
@@ -110,6 +110,16 @@ class ReadSide(JoinSide):
         return pa.table(columns, names=[column.name for column in self.schema])
 
 
+def _side(
+    spec: ArrangedJoinSpec, kept: OperatorSpec, operator: Operator, side: ArrangedSide
+) -> ReadSide | AnswerSide:
+    if side.answer is not None:
+        return AnswerSide(kept, cast(AnswersByKey, operator), side, side.answer, spec.keys)
+    if not isinstance(kept, ArrangeSpec):
+        raise InternalError(f"{kept.kind} {side.state_id} is no arrangement")
+    return ReadSide(kept, side)
+
+
 class Combinations:
     """Makes the output of an inner join of several sides in one query, whatever the number of sides.
 
@@ -117,7 +127,7 @@ class Combinations:
     comes once, with how often it is there now less how often it was.
     """
 
-    def __init__(self, spec: ArrangedJoinSpec, sides: Sequence[JoinSide]) -> None:
+    def __init__(self, spec: ArrangedJoinSpec, sides: Sequence[SideRows]) -> None:
         self._spec = spec
         self._sides = sides
         names = [f"s{number}" for number in range(len(sides))]

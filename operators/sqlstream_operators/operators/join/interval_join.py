@@ -21,8 +21,8 @@ from sqlstream_operators.plan.schema import WEIGHT_COLUMN
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks
 from sqlstream_operators.state.store import StateStore
 
-from .join_side import Changed
 from .matching import WATCHED, Matching, Met
+from .side_rows import Changed
 from .timed_side import TimedSide, counts_of
 
 

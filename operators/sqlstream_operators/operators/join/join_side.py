@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import compress
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream_operators.codec.arrow_types import to_arrow
-from sqlstream_operators.codec.sort_keys import digest_array, row_digests
 from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import InternalError
@@ -25,24 +21,10 @@ from sqlstream_operators.plan.state_schema import Layout, StateSchema
 from sqlstream_operators.plan.types import BIGINT, BLOB, quote_identifier
 from sqlstream_operators.state.store import StateStore
 
-_DIGESTS = "__digests"
+from .side_rows import Changed, SideRows, any_null, distinct_rows, staying_rows
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """The distinct rows of an epoch's changes: `rows` (keys, columns, ROW, WAS, IS) in the order of state.
-
-    `names` are what they are called in state (none where rows only come), `counts` what state is to have (it may be below
-    0), and `there` says which of them it has.
-    """
-
-    rows: pa.Table
-    names: list[bytes]
-    counts: Int64s
-    there: npt.NDArray[np.bool_]
-
-
-class JoinSide:
+class JoinSide(SideRows):
     """Reads and writes the rows of one side of a join by its keys: a table of a state, as `JoinSpec` describes it.
 
     `whole`: rows with a NULL among their keys are kept. `only_come`: nothing is ever taken back, so that rows need not be
@@ -62,12 +44,8 @@ class JoinSide:
         whole: bool,
         only_come: bool = False,
     ) -> None:
-        self.spec = spec
+        super().__init__(keys, spec)
         self.table = name
-        self.keys = keys
-        self.key_names = [key.name for key in keys]
-        #: With a column more, so that tables without keys have rows.
-        self.key_columns = [*self.key_names, ROW]
         self._whole = whole
         self._only_come = only_come
         self._what = f"{name} of state {state.state_id}"
@@ -87,14 +65,6 @@ class JoinSide:
         # In the order of state, so that a query whose columns were reordered finds its rows.
         fields = [*table.key, *(field for field in table.value if field is not counts[0])]
         self._digested: Schema = tuple(column_of(self._input, field.name) for field in fields)
-        #: The columns of rows that are changed or read.
-        self.schema: Schema = (
-            *keys,
-            *self.spec.columns,
-            Column(ROW, BLOB),
-            Column(WAS, BIGINT),
-            Column(IS, BIGINT),
-        )
 
     def changed(self, duck: DuckSession, state: StateStore, rows: pa.Table) -> Changed:
         """What an epoch's input changes. Raises InternalError if changes come where the spec says appended rows."""
@@ -114,7 +84,7 @@ class JoinSide:
             digests, ones = state.new_names(rows.num_rows).cast(pa.binary()), np.ones(rows.num_rows, np.int64)
             there = np.zeros(rows.num_rows, bool)
             return Changed(self._shown(rows, pa.chunked_array([digests]), 0 * ones, ones), [], ones, there)
-        rows, delta = self._distinct(duck, rows, weights)
+        rows, delta = distinct_rows(duck, rows, weights, self._digested)
         order, names = state.sorted_keys(
             self.table, self._placed(rows.rename_columns(self._stored_names(rows)))
         )
@@ -125,11 +95,9 @@ class JoinSide:
         table = self._shown(rows, rows.column(ROW), np.maximum(was, 0), np.maximum(counts, 0))
         return Changed(table, names, counts, was != 0)
 
-    def read(self, state: StateStore, keys: pa.Table) -> pa.Table:
-        """All rows that state has of some keys, as if nothing changed; keys with a NULL are left out."""
-        missing = any_null(keys, self.key_names)
-        if missing is not None:
-            keys = keys.filter(pc.invert(missing))
+    def read(self, duck: DuckSession, state: StateStore, keys: pa.Table) -> pa.Table:
+        """See `SideRows.read`."""
+        keys = self.without_null(keys)
         if not keys.num_rows:
             return self.empty()
         return self._loaded(state.scan_prefix(self.table, keys))
@@ -143,38 +111,22 @@ class JoinSide:
         at = rows.column_names.index(WAS)
         return rows.set_column(at, WAS, pa.array(np.zeros(rows.num_rows, np.int64)))
 
-    def read_some(self, state: StateStore, keys: pa.Table, changed: Changed) -> pa.Table:
-        """A row that is there and does not change of each of some distinct keys that has one, or a few more.
-
-        `keys` have a BIGINT column ROW: how many rows of the key change. Of each key this reads one more than that.
-        """
+    def read_some(self, duck: DuckSession, state: StateStore, keys: pa.Table, changed: Changed) -> pa.Table:
+        """See `SideRows.read_some`: of each key this reads one row more than change."""
         if not keys.num_rows:
             return self.empty()
         most = keys.column(ROW).to_numpy().astype(np.int64) + 1
         found, sizes = state.scan_first(self.table, keys, most)
         rows = self._loaded(found)
-        staying = self._staying(rows, changed)
+        staying = staying_rows(rows, changed)
         seen = np.zeros(keys.num_rows, bool)
         seen[np.repeat(np.arange(keys.num_rows), sizes)[staying & (rows.column(IS).to_numpy() > 0)]] = True
         rows = rows.filter(pa.array(staying))
         hidden = (sizes == most) & ~seen
         if hidden.any():  # rows that went before they came may stand before the others
-            more = self.read(state, keys.filter(pa.array(hidden)))
-            rows = pa.concat_tables([rows, more.filter(pa.array(self._staying(more, changed)))])
+            more = self.read(duck, state, keys.filter(pa.array(hidden)))
+            rows = pa.concat_tables([rows, more.filter(pa.array(staying_rows(more, changed)))])
         return rows
-
-    def unchanged(self, rows: pa.Table, changed: Changed) -> pa.Table:
-        """The rows that were read without those that change."""
-        if not rows.num_rows or not changed.there.any():
-            return rows
-        return rows.filter(pa.array(self._staying(rows, changed)))
-
-    @staticmethod
-    def _staying(rows: pa.Table, changed: Changed) -> npt.NDArray[np.bool_]:
-        """Which rows are not among those that change."""
-        digests = changed.rows.column(ROW).combine_chunks()
-        staying: npt.NDArray[np.bool_] = pc.invert(pc.is_in(rows.column(ROW), value_set=digests)).to_numpy()
-        return staying
 
     def write(self, state: StateStore, changed: Changed) -> tuple[int, int]:
         """Make the state have the new counts; how many rows of it are new, and how many are gone."""
@@ -203,30 +155,6 @@ class JoinSide:
         """Rows of the input with what else says where they are in state."""
         return rows
 
-    def empty(self) -> pa.Table:
-        """No rows."""
-        return pa.schema([(c.name, to_arrow(c.type)) for c in self.schema]).empty_table()
-
-    def _distinct(
-        self, duck: DuckSession, rows: pa.Table, weights: pa.ChunkedArray | None
-    ) -> tuple[pa.Table, Int64s]:
-        """Each distinct row once, with its digest, and the sum of its weights, which is not 0."""
-        digests = row_digests(rows, self._digested)
-        delta: Int64s = np.ones(len(digests), np.int64)
-        if weights is not None:
-            delta = weights.to_numpy().astype(np.int64)
-        index: npt.NDArray[np.int64] | None = None
-        if len(set(digests)) < len(digests):
-            table = pa.table({"d": digest_array(digests), "i": np.arange(len(digests)), "w": delta})
-            sql = f"SELECT min(i), CAST(sum(w) AS BIGINT) AS w FROM {_DIGESTS} GROUP BY d HAVING sum(w) <> 0 ORDER BY 1"
-            found = duck.query(sql, {_DIGESTS: table})
-            index, delta = (column.to_numpy() for column in found.columns)
-        elif weights is not None and not delta.all():
-            index = np.flatnonzero(delta)
-            delta = delta[index]
-        rows = rows.append_column(ROW, digest_array(digests))
-        return (rows if index is None else rows.take(pa.array(index))), delta
-
     def _stored_names(self, rows: pa.Table) -> list[str]:
         return [self._row if name == ROW else name for name in rows.column_names]
 
@@ -254,14 +182,3 @@ def same_keys(left: str, right: str, keys: Sequence[Column]) -> str:
     """SQL that says that the keys of two rows, which are called `left` and `right`, are equal."""
     equal = (f"{left}.{quote_identifier(k.name)} = {right}.{quote_identifier(k.name)}" for k in keys)
     return " AND ".join(equal) or "TRUE"
-
-
-def any_null(rows: pa.Table, names: Sequence[str]) -> pa.ChunkedArray | None:
-    """Which rows have a NULL among some columns; None if no row has."""
-    found = None
-    for name in names:
-        column = rows.column(name)
-        if column.null_count:
-            missing = pc.is_null(column)
-            found = missing if found is None else pc.or_(found, missing)
-    return found

@@ -15,8 +15,8 @@ from sqlstream_operators.plan.changelog_spec import JoinSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Schema
 from sqlstream_operators.state.store import StateStore
 
-from .join_side import Changed, JoinSide
 from .matching import WATCHED, Matching, Met, has_empty_row
+from .side_rows import Changed, SideRows
 
 
 class Joining:
@@ -28,7 +28,7 @@ class Joining:
     any, few of each.
     """
 
-    def __init__(self, spec: JoinSpec | ArrangedJoinSpec, sides: tuple[JoinSide, JoinSide]) -> None:
+    def __init__(self, spec: JoinSpec | ArrangedJoinSpec, sides: tuple[SideRows, SideRows]) -> None:
         self._spec = spec
         self._sides = sides
         self._merges = isinstance(spec, ArrangedJoinSpec) and spec.merges
@@ -45,7 +45,7 @@ class Joining:
     ) -> tuple[pa.Table, int]:
         """What an epoch's changes of the sides, whose rows are in `states`, make of the answer; how many rows were read."""
         with timer.phase("state_us"):
-            met = self._met(states, changed)
+            met = self._met(duck, states, changed)
         pieces = []
         if self._pairs:
             with timer.phase("merge_us"):
@@ -66,7 +66,9 @@ class Joining:
             pieces.append(self._alone_beside(duck, number, mine, theirs))
         return self._output(duck, pieces, met)
 
-    def _met(self, states: Sequence[StateStore], changed: Sequence[Changed]) -> tuple[Met, Met]:
+    def _met(
+        self, duck: DuckSession, states: Sequence[StateStore], changed: Sequence[Changed]
+    ) -> tuple[Met, Met]:
         """The rows of both sides that pairs are made of: of each, those with keys that changed on the other."""
         found = []
         for number, side in enumerate(self._sides):
@@ -79,7 +81,7 @@ class Joining:
                     keys.append(mine.rows.select(side.key_columns))
                 wanted = concatenated(keys)
                 if wanted.num_rows:
-                    rest = side.unchanged(side.read(states[number], wanted), mine)
+                    rest = side.unchanged(side.read(duck, states[number], wanted), mine)
             found.append(Met(mine.rows, rest))
         return found[0], found[1]
 
@@ -103,7 +105,7 @@ class Joining:
             more = matching.keys_of(duck, theirs.changed, also=mine.changed)
         some = other.empty()
         if more.num_rows:
-            some = other.read_some(states[1 - number], more, changed[1 - number])
+            some = other.read_some(duck, states[1 - number], more, changed[1 - number])
         partners = matching.partners_by_key(
             duck, 1 - number, concatenated([theirs.changed, theirs.rest, some])
         )
@@ -111,7 +113,7 @@ class Joining:
         if not self._pairs:
             changing, rest = matching.changing(partners), side.empty()
             if changing.num_rows:
-                rest = side.unchanged(side.read(states[number], changing), changed[number])
+                rest = side.unchanged(side.read(duck, states[number], changing), changed[number])
             rows = concatenated([mine.changed, rest])
         return matching.alone(duck, number, rows, partners)
 

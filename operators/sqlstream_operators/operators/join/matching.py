@@ -18,7 +18,8 @@ from sqlstream_operators.plan.interval_join_spec import IntervalJoinSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.types import BIGINT, BLOB, BOOLEAN
 
-from .join_side import JoinSide, same_keys
+from .join_side import same_keys
+from .side_rows import SideRows
 
 _AT = "__at"
 
@@ -50,7 +51,7 @@ class Matching:
     """What a join of two sides makes of rows of its sides. `sides` are the left and the right."""
 
     def __init__(
-        self, spec: JoinSpec | IntervalJoinSpec | ArrangedJoinSpec, sides: tuple[JoinSide, JoinSide]
+        self, spec: JoinSpec | IntervalJoinSpec | ArrangedJoinSpec, sides: tuple[SideRows, SideRows]
     ) -> None:
         self._spec = spec
         self._sides = sides

@@ -21,7 +21,8 @@ from sqlstream_operators.plan.types import BLOB
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN
 from sqlstream_operators.state.store import StateStore
 
-from .join_side import Changed, JoinSide, any_null
+from .join_side import JoinSide
+from .side_rows import Changed, any_null
 
 #: Times are compared within these bounds, so that no sum overflows: DuckDB's infinity is the last int64.
 _FAR = 1 << 61

@@ -11,7 +11,7 @@ import pyarrow as pa
 from sqlstream_operators.duck.relations import conformed
 from sqlstream_operators.duck.weighted import concatenated, consolidated, empty, names_of, with_weight
 from sqlstream_operators.errors import InternalError
-from sqlstream_operators.operators.groups import Groups, Int64s
+from sqlstream_operators.operators.groups import Groups, Int64s, as_stored
 from sqlstream_operators.operators.operator import OperatorContext, OperatorResult
 from sqlstream_operators.operators.phase_timer import PhaseTimer
 from sqlstream_operators.plan.changelog_spec import column_of
@@ -39,6 +39,8 @@ class Over:
         self._state = OverState(spec)
         self._functions = WindowFunctions(spec.columns, spec.partition, spec.order, spec.calls)
         self._reach = spec.reach if self._state.ordered else None
+        #: State gives these back as keys do, and what is taken back has to be what was given.
+        self._partition = tuple(column_of(spec.columns, name) for name in spec.partition)
 
     def idle(self, inputs: Sequence[pa.Table], watermarks: Watermarks, *, stateless: bool) -> bool:
         """No rows came."""
@@ -50,7 +52,8 @@ class Over:
         [rows] = inputs
         with timer.phase("merge_us"):
             weights = self._weights(rows)
-            arrived = state.arrived(conformed(rows, spec.columns, f"state {spec.state.state_id}"), weights)
+            rows = as_stored(conformed(rows, spec.columns, f"state {spec.state.state_id}"), self._partition)
+            arrived = state.arrived(rows, weights)
         if not arrived.rows.num_rows:
             return OperatorResult(empty(with_weight(spec.output)), {"emitted_rows": 0})
         with timer.phase("state_us"):
@@ -82,8 +85,7 @@ class Over:
         if self._reach is not None:
             found = read_around(state, arrived, self._reach)
             return replace(found, rows=self._state.loaded(found.rows))
-        columns = tuple(column_of(spec.columns, name) for name in spec.partition)
-        groups = Groups(columns, spec.partition, arrived.rows.slice(0, 0))
+        groups = Groups(self._partition, spec.partition, arrived.rows.slice(0, 0))
         of_arrived = groups.add(arrived.rows)
         stored = self._state.loaded(state.scan_prefix(ROWS, groups.keys.select(list(spec.partition))))
         return Region(stored, groups.numbers(stored), of_arrived)

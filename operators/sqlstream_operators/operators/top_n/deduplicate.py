@@ -20,6 +20,7 @@ from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import FOUND
 from sqlstream_operators.plan.types import BIGINT
 from sqlstream_operators.plan.watermarks import Watermarks
+from sqlstream_operators.state.store import StateStore
 
 from .ordered_rows import RowOrder
 from .ranking import Int64s, projects
@@ -98,9 +99,16 @@ class Deduplicate:
 
     def answer(self, context: OperatorContext) -> pa.Table:
         """See `KeepsAnswer.answer`."""
-        rows = context.state.scan_all(TABLE)
+        return self._given(context.duck, context.state.scan_all(TABLE))
+
+    def answer_of(self, duck: DuckSession, state: StateStore, keys: pa.Table) -> pa.Table:
+        """See `AnswersByKey.answer_of`."""
+        return self._given(duck, state.scan_prefix(TABLE, keys))
+
+    def _given(self, duck: DuckSession, rows: pa.Table) -> pa.Table:
+        """What was emitted of rows of state."""
         output = self._changes(rows.slice(0, 0), rows.slice(0, 0), rows)
-        return consolidated(context.duck, output, self._spec.output) if projects(self._spec) else output
+        return consolidated(duck, output, self._spec.output) if projects(self._spec) else output
 
     def _better(self, duck: DuckSession, rows: pa.Table, stored: pa.Table) -> npt.NDArray[np.bool_]:
         """For each new row whether it comes before the stored one of its key."""

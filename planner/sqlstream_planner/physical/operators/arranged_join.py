@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.arranged_spec import ArrangedJoinSpec, ArrangedSide, ArrangeSpec
+from sqlstream_operators.plan.arranged_spec import ArrangedJoinSpec, ArrangedSide
 from sqlstream_operators.plan.schema import Column
 from sqlstream_operators.plan.spec import JoinStep, OperatorStep
+from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.logical import (
     Arrangement,
@@ -22,6 +23,8 @@ from sqlstream_planner.logical import (
 )
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.by_stage import result_of
+from sqlstream_planner.physical.operators.arrangement import answer_rows, side_of
+from sqlstream_planner.physical.operators.explained import one_line
 from sqlstream_planner.physical.operators.over_rows import columns_of_rows
 from sqlstream_planner.physical.planner import Planner
 
@@ -34,27 +37,21 @@ def plan_arranged_join(planner: Planner, node: RegularJoin) -> Block:
     where = [planner.result(side.arrangement) for side in sides]
     draft = planner.stages[where[0].stage]
     specs = {step.name: step.operator for step in draft.steps if isinstance(step, OperatorStep)}
-    found = [specs[block.reads[0]] for block in where]
-    kept = [spec for spec in found if isinstance(spec, ArrangeSpec)]
+    read = [
+        _read(planner, side, specs[block.reads[0]].state) for side, block in zip(sides, where, strict=True)
+    ]
+    by = side_of(planner, sides[0].arrangement)
     output = columns_of_rows(node.fields)
     given = tuple(scope[column.name] for column in output)
     spec = ArrangedJoinSpec(
         node.kind.lower(),
-        tuple(Column(key.name, key.type, False) for key in kept[0].keys),
-        tuple(
-            ArrangedSide(
-                arranged.state.state_id,
-                tuple(replace(shown, name=called) for shown, called, _ in side.columns),
-                tuple(stored for _, _, stored in side.columns),
-                arranged.rows.retracting,
-            )
-            for side, arranged in zip(sides, kept, strict=True)
-        ),
+        tuple(Column(name, type_, False) for name, type_ in zip(by.key_names, by.types, strict=True)),
+        tuple(read),
         " AND ".join(f"({condition})" for condition in conditions) or None,
         output,
         given,
         # Of rows that only come equal ones are not one.
-        any(not one.rows.retracting for one in kept)
+        any(not one.retracting for one in read)
         or any(not _shows_all(side, given) for side in _shown(node, sides)),
     )
     name = planner.stages.name("join")
@@ -69,6 +66,18 @@ class _Side:
 
     arrangement: Arrangement
     columns: tuple[tuple[Column, str, str], ...]
+
+
+def _read(planner: Planner, side: _Side, state: StateSchema) -> ArrangedSide:
+    """A side as the join reads it in `state`."""
+    node = side.arrangement
+    return ArrangedSide(
+        state.state_id,
+        tuple(replace(shown, name=called) for shown, called, _ in side.columns),
+        tuple(stored for _, _, stored in side.columns),
+        planner.changes(node.input),
+        answer_rows(planner, node, state) if node.answered else None,
+    )
 
 
 def _scope(join: RegularJoin, sides: list[_Side], conditions: list[str], *, several: bool) -> dict[str, str]:
@@ -127,4 +136,9 @@ def explain_arranged_join(step: JoinStep) -> list[str]:
     lines.append(f"    by {', '.join(key.name for key in spec.keys)}")
     if spec.condition is not None:
         lines.append(f"    where {spec.condition}")
+    for name, side in zip(step.inputs, spec.sides, strict=True):
+        if side.answer is not None:
+            lines.append(
+                one_line(f"rows of {name}, which has them by {', '.join(side.answer.by)}", side.answer.sql)
+            )
     return lines

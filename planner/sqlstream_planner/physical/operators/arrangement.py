@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sqlstream_operators.plan.arranged_spec import ROWS, ArrangeSpec
+from sqlstream_operators.plan.arranged_spec import ANSWER, ROWS, AnswerRows, ArrangeSpec
 from sqlstream_operators.plan.schema import Column
 from sqlstream_operators.plan.spec import OperatorStep
+from sqlstream_operators.plan.state_schema import StateSchema
+from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.identity.form import Data, Form, form
 from sqlstream_planner.identity.state import StateIdentity
 from sqlstream_planner.logical import Arrangement, Node, sql
-from sqlstream_planner.physical.block import Block
+from sqlstream_planner.physical.block import Block, stateless
 from sqlstream_planner.physical.by_stage import each, result_of
 from sqlstream_planner.physical.join_sides import Side
 from sqlstream_planner.physical.planner import Planner
@@ -21,22 +23,27 @@ from sqlstream_planner.physical.state_node import StateNode, clause_of
 
 
 def plan_arrangement(planner: Planner, node: Node) -> Block:
-    """Keeps the rows by their keys, in one stage with all arrangements of its group: joins read several of them."""
+    """Keeps the rows by their keys, in one stage with all arrangements of its group: joins read several of them.
+
+    Where an operator has the rows, that is what is read.
+    """
     if not isinstance(node, Arrangement):
         raise InternalError(f"a {type(node).__name__} is no arrangement")
-    group = planner.arrangements[node.group]
+    for one in planner.arrangements[node.group]:
+        if one.answered:
+            planner.note(one, planner.result(one.kept_by))
+    group = [one for one in planner.arrangements[node.group] if not one.answered]
     names = [planner.stages.name(ArrangeSpec.kind) for _ in group]
     inputs = [planner.blocks(one.input) for one in group]
-    draft = planner.stages.behind(names[0], [block for blocks in inputs for block in blocks])
+    every = [block for blocks in inputs for block in blocks]
     for name, one, blocks in zip(names, group, inputs, strict=True):
-        planner.note(one, _keep(planner, name, one, blocks, draft))
+        planner.note(one, _keep(planner, name, one, blocks, planner.stage_of(one, names[0], every)))
     return planner.result(node)
 
 
 def _keep(planner: Planner, name: str, node: Arrangement, blocks: Sequence[Block], draft: Draft) -> Block:
-    values = tuple(key.expression for key in node.keys)
-    types = tuple(key.type for key in node.keys)
-    side = Side.over(planner, node.input, ROWS, values, types, whole=node.whole)
+    side = side_of(planner, node)
+    values, types = side.keys, side.types
     schema = _identity(planner, node, side).schema(
         ArrangeSpec.kind, f"rows by {', '.join(sql(value) for value in values)}"
     )
@@ -49,6 +56,34 @@ def _keep(planner: Planner, name: str, node: Arrangement, blocks: Sequence[Block
     draft.inputs += shipped
     draft.steps.append(OperatorStep(name, spec, tuple(i.name for i in shipped)))
     return replace(result_of(name, node, weighted=False), stage=draft.id)
+
+
+def side_of(planner: Planner, node: Arrangement) -> Side:
+    """The rows of an arrangement as a side of the joins that read it."""
+    values = tuple(key.expression.unnest() for key in node.keys)
+    return Side.over(
+        planner, node.input, ROWS, values, tuple(key.type for key in node.keys), whole=node.whole
+    )
+
+
+def answer_rows(planner: Planner, node: Arrangement, state: StateSchema) -> AnswerRows:
+    """How the rows of an arrangement are made of the answer that an operator keeps in `state`."""
+    chain: list[Node] = []
+    below = node.input
+    while below is not node.kept_by:
+        chain.append(below)
+        [below] = below.inputs
+    given = planner.result(below)
+    blocks = [replace(given, source=quote_identifier(ANSWER), reads=(ANSWER,))]
+    for one in reversed(chain):
+        blocks = stateless(one, [blocks])
+    [block] = blocks
+    key = state.tables[0].key
+    if [f.fingerprint for f in key] != [planner.meanings.key(name, below).digest for name in node.answered]:
+        raise InternalError(f"{node.keys} are not the keys of {state.state_id} in its order")
+    side = side_of(planner, node)
+    every = replace(side.spec, keys=("",) * len(side.keys))  # what is a key is given as a column too
+    return AnswerRows(replace(side, spec=every).sql(block), tuple(f.name for f in key))
 
 
 def _identity(planner: Planner, node: Arrangement, side: Side) -> StateIdentity:

@@ -131,7 +131,7 @@ def plan_group_aggregate(planner: Planner, node: Node) -> Block:
         plan_distinct_values(planner, f"{name}.distinct_{n}", d, blocks, over)
         for n, d in enumerate(plan.distinct, 1)
     ]
-    draft = planner.stages.behind(name, [*blocks, *distinct])
+    draft = planner.stage_of(node, name, [*blocks, *distinct])
     keys = tuple(c.name for c in spec.keys)
     given = [(quote_identifier(c.name), c.name) for c in plan.partial_schema]
     shipped = [
@@ -151,7 +151,7 @@ def plan_group_aggregate(planner: Planner, node: Node) -> Block:
         accumulators = each(lambda b: b.select(given))
         planner.stages.ship([block], [replace(shipped[0], text=accumulators)], keys)
     draft.run(name, spec, inputs)
-    return result_of(name, node, weighted=planner.changes(node))
+    return replace(result_of(name, node, weighted=planner.changes(node)), stage=draft.id)
 
 
 def _late_groups(planner: Planner, name: str, node: GroupAggregate) -> LateRows | None:

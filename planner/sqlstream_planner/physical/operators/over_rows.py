@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlstream_operators.plan.schema import KIND_COLUMN, SLICE_COLUMN, WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.spec import OperatorSpec
@@ -67,8 +67,8 @@ def run_over_rows(
     late: LateRows | None = None,
 ) -> Block:
     """The stage of an operator that is shipped rows by the key of its state."""
-    draft = planner.stages.behind(name, blocks)
+    draft = planner.stage_of(node, name, blocks)
     keys = tuple(f.name for f in spec.state.tables[0].key)
     shipment = Shipment(f"{name}.in", each(rows.sql), rows.schema)
     draft.run(name, spec, planner.stages.ship(blocks, [shipment], keys, late))
-    return result_of(name, node, weighted=weighted)
+    return replace(result_of(name, node, weighted=weighted), stage=draft.id)

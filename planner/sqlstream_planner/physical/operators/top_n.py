@@ -80,12 +80,9 @@ class _Top:
     def planned(self) -> tuple[TopNSpec | DeduplicateSpec | WindowTopNSpec, RowsInput]:
         """The operator, and what it is shipped."""
         node = self.node
-        first_only = (
-            node.limit == 1 and node.offset == 0 and node.function == "row_number" and node.rank is None
-        )
         if node.window_end is not None:
             return self._of_windows()
-        if first_only and not self.retracting and node.partition and node.order:
+        if node.gives_first and not self.retracting:
             return self._deduplicated()
         if node.function == "row_number" and self._last <= SHORT_LIST and not self.retracting:
             # What can be wanted of a key is little, and is read and written together.

@@ -58,6 +58,7 @@ _UNSUPPORTED: dict[str, str | None] = {
     "PRAGMA": None,
 }
 _CONFLICTS = ("NOTHING", "ERROR", "DEDUPLICATE")
+_QUERIES = ("SELECT", "WITH", "VALUES", "FROM", "PIVOT", "UNPIVOT", "(")
 _STARTS = ("SELECT", "INSERT INTO", "CREATE TABLE", "CREATE VIEW", "SET", "WITH", "EXECUTE STATEMENT SET")
 
 
@@ -153,7 +154,7 @@ class StatementReader:
             return self._insert(start)
         if p.take("CREATE"):
             return self._create(start)
-        if p.at("SELECT") or p.at("WITH") or p.at("VALUES") or p.at("FROM") or p.at("("):
+        if any(p.at(word) for word in _QUERIES):
             query = self._cursor.query()
             return Select(query, self._cursor.since(start))
         for kind, hint in _UNSUPPORTED.items():
