@@ -98,7 +98,7 @@ def comparable(cell: str | None, type_: SqlType) -> Any:
         return cell
     if type_.kind is Kind.BOOLEAN:
         return cell.lower()
-    if type_.kind in (Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.TIME):
+    if type_.kind in (Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.TIMESTAMP_NS, Kind.TIME):
         text = cell.replace("T", " ", 1)
         body, plus, zone = text.partition("+")
         if "." in body:

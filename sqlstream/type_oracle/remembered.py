@@ -23,7 +23,7 @@ from sqlstream_operators.plan.types import SqlType, parse_type
 from sqlstream_planner.expressions.oracle import Listed, Question, Refused, Signature, TypeOracle
 
 #: Another number when questions or answers are written in another way.
-_FORMAT = 2
+_FORMAT = 3
 #: A file with more answers is begun anew.
 _MOST = 5000
 

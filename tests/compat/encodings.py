@@ -64,6 +64,10 @@ VALUES: Mapping[SqlType, list[Any]] = {
     t.array(t.array(t.VARCHAR)): [[["a"], [], None]],
     t.map_of(t.VARCHAR, _INT): [[("a", 1), ("b", None)]],
     t.struct(("x", _INT), ("y", t.VARCHAR)): [{"x": 1, "y": "a"}, {"x": None, "y": None}],
+    t.TIMESTAMP_NS: [-1, 0, 1_709_210_096_789_012_345],
+    t.TIMETZ: ["00:00:00+15:59:59", "12:34:56.789012+00", "24:00:00-15:59:59", "11:34:56.789012-01:30"],
+    t.BIT: ["0", "00", "101", "1" * 70],
+    t.enum("sad", "ok", "it's"): ["it's", "sad", "ok"],
     t.tuple_of(_INT, t.VARCHAR): [{"element1": 1, "element2": "a"}, {"element1": None, "element2": None}],
 }
 _LAYOUTS: tuple[Literal["key", "time", "list"], ...] = ("key", "time", "list")

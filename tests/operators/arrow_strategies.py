@@ -6,6 +6,7 @@ import datetime as dt
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
@@ -28,7 +29,8 @@ _TEXT = st.text(st.sampled_from("a\0b\x01\xff\u00e9\U0001f600z"), max_size=12)
 
 
 def scalar_types() -> st.SearchStrategy[SqlType]:
-    simple = [SqlType(kind) for kind in Kind if kind not in t.NESTED | {Kind.DECIMAL, Kind.UNKNOWN}]
+    several = t.NESTED | {Kind.DECIMAL, Kind.ENUM, Kind.UNKNOWN}
+    simple = [*(SqlType(kind) for kind in Kind if kind not in several), t.enum("b", "", "a'b", "a")]
     decimals = [t.decimal(10, 2), t.decimal(18, 18), t.decimal(19, 0), t.decimal(38, 10), t.decimal(1, 0)]
     return st.sampled_from(simple + decimals)
 
@@ -85,6 +87,12 @@ def _non_null(type_: SqlType) -> st.SearchStrategy[Any]:
         Kind.INTERVAL: st.tuples(
             st.integers(-1000, 1000), st.integers(-1000, 1000), st.integers(-(10**12), 10**12)
         ).map(lambda parts: pa.MonthDayNano((parts[0], parts[1], parts[2] * 1000))),
+        Kind.TIMESTAMP_NS: st.integers(-(2**62), 2**62).map(lambda ns: np.datetime64(ns, "ns")),
+        Kind.TIMETZ: st.builds(
+            _time_of_day, st.times(), st.integers(-57599, 57599) | st.sampled_from([0, 3600, -12600])
+        ),
+        Kind.BIT: st.text(st.sampled_from("01"), min_size=1, max_size=12),
+        Kind.ENUM: st.sampled_from(type_.labels or ("",)),
         Kind.NULL: st.none(),
     }
     if kind in simple:
@@ -95,6 +103,19 @@ def _non_null(type_: SqlType) -> st.SearchStrategy[Any]:
         entry = st.tuples(values(type_.key, nulls=False), values(type_.value))
         return st.lists(entry, max_size=3)
     return st.fixed_dictionaries({name: values(field) for name, field in type_.fields})
+
+
+def _time_of_day(time: dt.time, east: int) -> str:
+    """A TIME WITH TIME ZONE as DuckDB writes it."""
+    text = (
+        time.isoformat(timespec="microseconds").rstrip("0").rstrip(".")
+        if time.microsecond
+        else time.isoformat()
+    )
+    parts = [abs(east) // 3600, abs(east) // 60 % 60, abs(east) % 60]
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return f"{text}{'-' if east < 0 else '+'}{':'.join(f'{part:02d}' for part in parts)}"
 
 
 def columns(type_: SqlType, rows: int) -> st.SearchStrategy[pa.Array]:

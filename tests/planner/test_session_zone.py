@@ -130,6 +130,7 @@ def test_it_is_what_duckdb_gives_in_that_zone(rows: duckdb.DuckDBPyConnection, z
         "CASE WHEN n > 1 THEN x ELSE l END",
         "list_transform([x], e -> CAST(e AS DATE))",
         "generate_series(x, y, INTERVAL '1' HOUR)",
+        "SUM(n) OVER (ORDER BY x RANGE BETWEEN INTERVAL '1' DAY PRECEDING AND CURRENT ROW)",
     ],
 )
 def test_what_is_not_written_out_is_refused(expression: str) -> None:

@@ -139,7 +139,26 @@ UNNAMED_ROWS: dict[str, str | tuple[str, str]] = {
     "ELSE (v, 'q') END AS y FROM t",
     "... as columns": "SELECT UNNEST((k, s)), v FROM t",
 }
-FORMS: Mapping[str, str | tuple[str, str]] = {**WRITTEN, **FIRST_ROWS, **OTHERS, **UNNESTS, **UNNAMED_ROWS}
+COMPARED_ROWS: dict[str, str | tuple[str, str]] = {
+    "rows above all": "SELECT k, v FROM t WHERE (k, v) >= ALL (SELECT k, v FROM c)",
+    "... above any": "SELECT k, v, (k, v) > ANY (SELECT k, v FROM c) AS b FROM t",
+    "... below any": "SELECT id FROM c WHERE (v, k) < ANY (SELECT k, w FROM u) OR id = 3",
+    "columns of the row around": "SELECT x.* FROM t, LATERAL (SELECT t.* EXCLUDE (s), w FROM u WHERE u.k = t.k) AS x",
+    "... without the word": "SELECT x.v FROM c, (SELECT c.*) AS x",
+    "a list in an order over rows": "SELECT v, LIST(v ORDER BY s, v) OVER (PARTITION BY k) AS a, "
+    "STRING_AGG(s, '-' ORDER BY v DESC, s) FILTER (WHERE v > 1) OVER () AS b FROM t",
+    "the first in an order over rows": "SELECT v, FIRST_VALUE(v ORDER BY s, v) OVER (PARTITION BY k) AS a FROM t",
+    "a sample of all": "SELECT * FROM t TABLESAMPLE 100%",
+    "a sample of none": "SELECT * FROM t USING SAMPLE 0%",
+}
+FORMS: Mapping[str, str | tuple[str, str]] = {
+    **WRITTEN,
+    **FIRST_ROWS,
+    **OTHERS,
+    **UNNESTS,
+    **UNNAMED_ROWS,
+    **COMPARED_ROWS,
+}
 
 
 def verbatim(names: list[str], data: Input, read: Mapping[str, int]) -> dict[str, Rows]:

@@ -20,8 +20,10 @@ from sqlstream.connectors.blackhole.descriptor import DESCRIPTOR as BLACKHOLE
 from sqlstream.connectors.registry import REGISTERED, Connector
 from sqlstream.planning import plan_file
 from sqlstream.runtime.loop.progress import EpochReport
+from sqlstream_operators.codec.arrow_types import carried
 from sqlstream_operators.codec.exchange import Message
 from sqlstream_operators.plan.spec import WEIGHT_COLUMN, SinkSpec
+from sqlstream_operators.plan.types import parse_type, quote_identifier, spelled
 from sqlstream_planner.batch.to_duckdb import DuckDBScript, to_duckdb
 from sqlstream_planner.pipeline import Planned
 from tests.duckdb_batch import empty_duckdb
@@ -148,7 +150,15 @@ def batch_of(script: DuckDBScript) -> Rows:
 
 def fetched(con: duckdb.DuckDBPyConnection, sql: str) -> Rows:
     """The rows of a query, as Arrow gives them."""
-    table = con.sql(sql).to_arrow_table()
+    found = con.sql(sql)
+    items: list[str] = []
+    for name, type_ in zip(found.columns, map(str, found.types), strict=True):
+        try:
+            as_carried = f"CAST(#{len(items) + 1} AS {spelled(carried(parse_type(type_)))})"
+        except ValueError:  # a type of only NULLs
+            as_carried = f"#{len(items) + 1}"
+        items.append(f"{as_carried} AS {quote_identifier(name)}")
+    table = found.project(", ".join(items)).to_arrow_table()
     columns = [table[n].to_pylist() for n in table.column_names]
     return [tuple(row) for row in zip(*columns, strict=True)]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 
 from sqlstream_operators.plan.types import Kind, SqlType, array, decimal, map_of, struct
@@ -25,9 +27,13 @@ _SIMPLE: dict[Kind, pa.DataType] = {
     Kind.TIME: pa.time64("us"),
     Kind.TIMESTAMP: pa.timestamp("us"),
     Kind.TIMESTAMPTZ: pa.timestamp("us", tz="UTC"),
+    Kind.TIMESTAMP_NS: pa.timestamp("ns"),
+    Kind.TIMETZ: pa.string(),
     Kind.INTERVAL: pa.month_day_nano_interval(),
     Kind.UUID: pa.string(),
     Kind.JSON: pa.string(),
+    Kind.BIT: pa.string(),
+    Kind.ENUM: pa.string(),
     Kind.NULL: pa.null(),
 }
 
@@ -57,7 +63,8 @@ def to_arrow(type_: SqlType) -> pa.DataType:
 def from_arrow(type_: pa.DataType) -> SqlType:
     """The SQL type that DuckDB gives an Arrow type. Raises ValueError where there is none.
 
-    decimal128(38,0) is DECIMAL(38,0), not HUGEINT; strings are VARCHAR; timestamps of any unit are µs.
+    decimal128(38,0) is DECIMAL(38,0), not HUGEINT; strings are VARCHAR; timestamps without a zone
+    are TIMESTAMP_NS where they are in nanoseconds, all others µs.
     """
     if pa.types.is_decimal(type_):
         return decimal(type_.precision, type_.scale)
@@ -72,7 +79,9 @@ def from_arrow(type_: pa.DataType) -> SqlType:
             *((type_.field(i).name, from_arrow(type_.field(i).type)) for i in range(type_.num_fields))
         )
     if pa.types.is_timestamp(type_):
-        return SqlType(Kind.TIMESTAMP if type_.tz is None else Kind.TIMESTAMPTZ)
+        if type_.tz is not None:
+            return SqlType(Kind.TIMESTAMPTZ)
+        return SqlType(Kind.TIMESTAMP_NS if type_.unit == "ns" else Kind.TIMESTAMP)
     if pa.types.is_time(type_):
         return SqlType(Kind.TIME)
     if pa.types.is_large_string(type_) or type_ == pa.string_view():
@@ -82,9 +91,26 @@ def from_arrow(type_: pa.DataType) -> SqlType:
     if pa.types.is_date(type_):
         return SqlType(Kind.DATE)
     for kind, arrow in _SIMPLE.items():
-        if arrow == type_ and kind not in (Kind.HUGEINT, Kind.UUID, Kind.JSON):
+        if arrow == type_ and kind is not Kind.HUGEINT:  # texts are VARCHAR, which stands first
             return SqlType(kind)
     raise ValueError(f"no SQL type for the Arrow type {type_}")
+
+
+def carried(type_: SqlType) -> SqlType:
+    """The type as which DuckDB has to hand a column to Arrow: what Arrow would lose of the values becomes text.
+
+    >>> print(carried(array(SqlType(Kind.TIMETZ))), carried(SqlType(Kind.ENUM, labels=("a",))))
+    VARCHAR[] ENUM('a')
+    """
+    if type_.kind in (Kind.TIMETZ, Kind.BIT):
+        return SqlType(Kind.VARCHAR)
+    return replace(
+        type_,
+        element=type_.element and carried(type_.element),
+        key=type_.key and carried(type_.key),
+        value=type_.value and carried(type_.value),
+        fields=tuple((name, carried(t)) for name, t in type_.fields),
+    )
 
 
 def conform(column: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array:

@@ -64,6 +64,7 @@ _WIDTHS: dict[Kind, int] = {
     Kind.TIME: 8,
     Kind.TIMESTAMP: 8,
     Kind.TIMESTAMPTZ: 8,
+    Kind.TIMESTAMP_NS: 8,
     Kind.INTERVAL: 16,
     Kind.NULL: 0,
 }

@@ -7,7 +7,8 @@ Each value is one byte, 0 for NULL and 1 otherwise, and then:
   else 16); BOOLEAN one byte; FLOAT and DOUBLE: the bits, flipped so that they sort, -0.0 as 0.0, one NaN,
   the greatest; INTERVAL: its length in µs, a month as 30 days (which come back as days). A NULL has as
   many zero bytes.
-- VARCHAR, BLOB, UUID, JSON: the bytes with 00 written as 00 FF, then 00 00. NULL has none.
+- TIME WITH TIME ZONE and ENUM: the number that they are ordered by (`numbered_text`), in 8 and 4 bytes.
+- VARCHAR, BLOB, UUID, JSON, BIT: the bytes with 00 written as 00 FF, then 00 00. NULL has none.
 - STRUCT: its fields one after the other (all NULL under a NULL). ARRAY, MAP: each element behind a byte 1,
   then a 0.
 
@@ -45,6 +46,7 @@ from .binary import (
     slices,
     valid,
 )
+from .numbered_text import is_numbered, numbers_of, texts_of
 
 _NUL, _ESCAPED, _END = b"\x00", b"\x00\xff", b"\x00\x00"
 _DAY = 86_400_000_000
@@ -62,8 +64,11 @@ _INTEGER_WIDTHS: dict[Kind, tuple[int, bool]] = {
     Kind.TIME: (8, True),
     Kind.TIMESTAMP: (8, True),
     Kind.TIMESTAMPTZ: (8, True),
+    Kind.TIMESTAMP_NS: (8, True),
+    Kind.TIMETZ: (8, False),
+    Kind.ENUM: (4, False),
 }
-_STRINGS = (Kind.VARCHAR, Kind.BLOB, Kind.UUID, Kind.JSON)
+_STRINGS = (Kind.VARCHAR, Kind.BLOB, Kind.UUID, Kind.JSON, Kind.BIT)
 _PAIR = np.dtype([("low", "<u8"), ("high", "<u8")])
 _INTERVAL = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanos", "<i8")])
 _TOP = np.uint64(1 << 63)
@@ -201,7 +206,7 @@ def _encode_fixed(array: pa.Array, type_: SqlType) -> U8:
         return fixed(array.cast(pa.uint8()), np.uint8).reshape(-1, 1).copy()
     if kind in _INTEGER_WIDTHS:
         width, signed = _INTEGER_WIDTHS[kind]
-        values = fixed(array, f"<u{width}")
+        values = fixed(numbers_of(array, type_) if is_numbered(type_) else array, f"<u{width}")
         return _big_endian(values ^ values.dtype.type(1 << (8 * width - 1)) if signed else values, width)
     if kind in (Kind.FLOAT, Kind.DOUBLE):
         width = 4 if kind is Kind.FLOAT else 8
@@ -317,6 +322,8 @@ def _decode_fixed(matrix: U8, present: npt.NDArray[np.bool_], type_: SqlType) ->
         first = (words[:, 0] ^ _TOP).view(np.int64)
         pairs["high"] = (first >> 63 if words.shape[1] == 1 else first).view(np.uint64)
         values = pairs
+    if is_numbered(type_):
+        return texts_of(values, present, type_)
     mask = bitmap(None if present.all() else present)
     return pa.Array.from_buffers(arrow, n, [mask, pa.py_buffer(values)])
 

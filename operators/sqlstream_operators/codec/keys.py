@@ -182,7 +182,9 @@ def _hash_non_null(array: pa.Array) -> U64:
     if pa.types.is_time(type_):
         return _words(fixed(array.cast(pa.time64("us")), np.int64), 8)
     if pa.types.is_timestamp(type_):
-        return _words(fixed(array.cast(pa.timestamp("us", tz=type_.tz)), np.int64), 9)
+        # What TIMESTAMP_NS has behind the µs decides between few values.
+        micros = array.cast(pa.timestamp("us", tz=type_.tz), safe=type_.unit != "ns")
+        return _words(fixed(micros, np.int64), 9)
     if pa.types.is_interval(type_):
         return _words(interval_micros(array), 10)
     if pa.types.is_struct(type_):

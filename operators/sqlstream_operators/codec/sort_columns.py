@@ -22,6 +22,7 @@ from sqlstream_operators.plan.types import Kind, SqlType
 from .arrow_types import conform, to_arrow
 from .binary import BYTES, fixed, from_matrix, valid
 from .key_bytes import encode_pieces, join_pieces
+from .numbered_text import is_numbered, numbers_of
 
 SortColumn = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
@@ -39,8 +40,9 @@ _NUMBERS: dict[Kind, str] = {
     Kind.TIME: "<i8",
     Kind.TIMESTAMP: "<i8",
     Kind.TIMESTAMPTZ: "<i8",
+    Kind.TIMESTAMP_NS: "<i8",
 }
-_TEXT = frozenset({Kind.VARCHAR, Kind.BLOB})
+_TEXT = frozenset({Kind.VARCHAR, Kind.BLOB, Kind.BIT})
 _FLOATS = {Kind.FLOAT: "4", Kind.DOUBLE: "8"}
 
 
@@ -112,6 +114,8 @@ def _ordered(array: pa.Array, type_: SqlType) -> SortColumn | None:
     kind = type_.kind
     if kind in _NUMBERS:
         return fixed(array, _NUMBERS[kind])
+    if is_numbered(type_):
+        return fixed(numbers_of(array, type_).cast(pa.uint64()), "<u8")
     if kind is Kind.BOOLEAN:
         return fixed(array.cast(pa.uint8()), np.uint8)
     if kind is Kind.DECIMAL and type_.precision is not None and type_.precision <= 18:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import duckdb
 import pyarrow as pa
 
-from sqlstream_operators.codec.arrow_types import from_arrow, to_arrow
+from sqlstream_operators.codec.arrow_types import carried, from_arrow, to_arrow
 from sqlstream_operators.duck import memory
 from sqlstream_operators.errors import (
     DataError,
@@ -111,7 +111,8 @@ class DuckSession:
     ) -> pa.Table:
         """Run one SELECT over `tables` (and what is registered) and return its rows in DuckDB's order.
 
-        Strings come as pa.string(), enums as strings, timestamps in µs. Raises DataError when DuckDB refuses.
+        Values come as `to_arrow` of their types: enums as strings, times of day with an offset and bits as their text.
+        Raises DataError when DuckDB refuses.
         """
         return self.query_typed(sql, tables, parameters)[0]
 
@@ -126,8 +127,8 @@ class DuckSession:
         def run() -> tuple[pa.Table, list[SqlType]]:
             relation = self._select(sql, parameters)
             types = [_sql_type(str(type_)) for type_ in relation.types]
-            if any(type_.kind is Kind.INTERVAL for type_ in types):
-                relation = relation.project(_checked_intervals(relation.columns, types))
+            if any(type_.kind is Kind.INTERVAL or carried(type_) != type_ for type_ in types):
+                relation = relation.project(_for_arrow(relation.columns, types))
             return normalize(relation.to_arrow_table()), types
 
         with self._with_tables(tables or {}):
@@ -209,7 +210,7 @@ class DuckSession:
     ) -> list[tuple[str, SqlType]]:
         """The columns that `sql` would give over relations of these schemas; runs nothing.
 
-        Types that the plan does not know (ENUM, BIT …) are UNKNOWN. Raises DataError when the SQL does not
+        Types that the plan does not know (UNION, GEOMETRY …) are UNKNOWN. Raises DataError when the SQL does not
         bind.
         """
         made = []
@@ -293,8 +294,8 @@ class DuckSession:
                 self._registered.discard(name)
 
 
-def _checked_intervals(names: Sequence[str], types: Sequence[SqlType]) -> str:
-    """Columns to project on, where an INTERVAL with more hours than Arrow's nanoseconds can hold is an error.
+def _for_arrow(names: Sequence[str], types: Sequence[SqlType]) -> str:
+    """Columns to project on: of the types that Arrow can carry, an INTERVAL with more hours than its nanoseconds an error.
 
     DuckDB 2.0 hands such a one to Arrow as another, of 64 bits that wrapped.
     """
@@ -305,6 +306,8 @@ def _checked_intervals(names: Sequence[str], types: Sequence[SqlType]) -> str:
         if type_.kind is Kind.INTERVAL:
             text = quote_literal(f"an INTERVAL of more than {most} hours: write it in days")
             column = f"CASE WHEN abs(date_part('hour', {column})) > {most} THEN error({text}) ELSE {column} END AS {column}"
+        elif carried(type_) != type_:
+            column = f"CAST({column} AS {spelled(carried(type_))}) AS {column}"
         found.append(column)
     return ", ".join(found)
 
@@ -374,7 +377,7 @@ def _normal_type(type_: pa.DataType) -> pa.DataType:
         return pa.string()
     if pa.types.is_large_binary(type_) or pa.types.is_binary_view(type_):
         return pa.binary()
-    if pa.types.is_timestamp(type_) and type_.unit != "us":
+    if pa.types.is_timestamp(type_) and type_.unit != "us" and (type_.unit != "ns" or type_.tz):
         return pa.timestamp("us", tz=type_.tz)
     if pa.types.is_map(type_):
         return pa.map_(_normal_type(type_.key_type), _normal_type(type_.item_type))

@@ -34,9 +34,13 @@ class Kind(StrEnum):
     TIME = "TIME"
     TIMESTAMP = "TIMESTAMP"
     TIMESTAMPTZ = "TIMESTAMP WITH TIME ZONE"
+    TIMESTAMP_NS = "TIMESTAMP_NS"
+    TIMETZ = "TIME WITH TIME ZONE"
     INTERVAL = "INTERVAL"
     UUID = "UUID"
     JSON = "JSON"
+    BIT = "BIT"
+    ENUM = "ENUM"
     ARRAY = "ARRAY"
     MAP = "MAP"
     STRUCT = "STRUCT"
@@ -49,14 +53,15 @@ class Kind(StrEnum):
 NESTED = frozenset({Kind.ARRAY, Kind.MAP, Kind.STRUCT, Kind.TUPLE})
 #: Kinds whose values are rows of fields.
 ROWS = frozenset({Kind.STRUCT, Kind.TUPLE})
-_SIMPLE = frozenset(Kind) - NESTED - {Kind.DECIMAL}
+_SIMPLE = frozenset(Kind) - NESTED - {Kind.DECIMAL, Kind.ENUM}
 
 
 @dataclass(frozen=True, slots=True)
 class SqlType:
     """One SQL type.
 
-    `precision` and `scale` belong to DECIMAL; `element` to ARRAY; `key` and `value` to MAP; `fields` to
+    `precision` and `scale` belong to DECIMAL; `element` to ARRAY; `labels` to ENUM, in their order; `key` and `value`
+    to MAP; `fields` to
     STRUCT and to TUPLE, whose fields have no names in SQL: here and in Arrow they are element1, element2 and so on, as
     DuckDB exports them. `NULL` is the type of the literal NULL; `UNKNOWN` is what the planner could not infer.
 
@@ -71,6 +76,7 @@ class SqlType:
     key: SqlType | None = None
     value: SqlType | None = None
     fields: tuple[tuple[str, SqlType], ...] = ()
+    labels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         match self.kind:
@@ -86,6 +92,9 @@ class SqlType:
             case Kind.ARRAY:
                 if self.element is None:
                     raise ValueError("ARRAY needs an element type")
+            case Kind.ENUM:
+                if not self.labels:
+                    raise ValueError("ENUM needs at least one label")
             case Kind.MAP:
                 if self.key is None or self.value is None:
                     raise ValueError("MAP needs a key type and a value type")
@@ -99,6 +108,8 @@ class SqlType:
                 return f"DECIMAL({self.precision},{self.scale})"
             case Kind.ARRAY:
                 return f"{self.element}[]"
+            case Kind.ENUM:
+                return f"ENUM({', '.join(map(quote_literal, self.labels))})"
             case Kind.MAP:
                 return f"MAP({self.key}, {self.value})"
             case Kind.STRUCT:
@@ -162,9 +173,12 @@ DATE = SqlType(Kind.DATE)
 TIME = SqlType(Kind.TIME)
 TIMESTAMP = SqlType(Kind.TIMESTAMP)
 TIMESTAMPTZ = SqlType(Kind.TIMESTAMPTZ)
+TIMESTAMP_NS = SqlType(Kind.TIMESTAMP_NS)
+TIMETZ = SqlType(Kind.TIMETZ)
 INTERVAL = SqlType(Kind.INTERVAL)
 UUID = SqlType(Kind.UUID)
 JSON = SqlType(Kind.JSON)
+BIT = SqlType(Kind.BIT)
 NULL = SqlType(Kind.NULL)
 UNKNOWN = SqlType(Kind.UNKNOWN)
 
@@ -177,6 +191,11 @@ def decimal(precision: int, scale: int) -> SqlType:
 def array(element: SqlType) -> SqlType:
     """An array (DuckDB: LIST) of `element`."""
     return SqlType(Kind.ARRAY, element=element)
+
+
+def enum(*labels: str) -> SqlType:
+    """An ENUM of texts, in their order."""
+    return SqlType(Kind.ENUM, labels=labels)
 
 
 def map_of(key: SqlType, value: SqlType) -> SqlType:
@@ -241,14 +260,14 @@ def spelled(type_: SqlType) -> str:
             return str(type_)
 
 
-_TOKEN = re.compile(r'\s*("(?:[^"]|"")*"|[A-Za-z_][A-Za-z_0-9]*|\d+|\[\]|[(),])')
+_TOKEN = re.compile(r"""\s*("(?:[^"]|"")*"|'(?:[^']|'')*'|[A-Za-z_][A-Za-z_0-9]*|\d+|\[\]|[(),])""")
 
 
 def parse_type(text: str) -> SqlType:
     """Read back what `str(SqlType)` wrote. Raises ValueError on anything else.
 
-    >>> parse_type('STRUCT("a" INTEGER, "b" MAP(VARCHAR, DECIMAL(4,1)[]))').fields[0]
-    ('a', SqlType(kind=<Kind.INTEGER: 'INTEGER'>, precision=None, scale=None, element=None, key=None, value=None, fields=()))
+    >>> parse_type("ENUM('a', 'b')[]") == array(enum("a", "b"))
+    True
     """
     tokens = []
     position = 0
@@ -278,6 +297,15 @@ def _parse(tokens: list[str], text: str) -> tuple[SqlType, list[str]]:
     head, rest = tokens[0], tokens[1:]
     if head == "TIMESTAMP" and rest[:3] == ["WITH", "TIME", "ZONE"]:
         type_, rest = TIMESTAMPTZ, rest[3:]
+    elif head == "TIME" and rest[:3] == ["WITH", "TIME", "ZONE"]:
+        type_, rest = TIMETZ, rest[3:]
+    elif head == "ENUM":
+        rest = expect("(", rest)
+        labels = []
+        while rest and rest[0].startswith("'"):
+            labels.append(rest[0][1:-1].replace("''", "'"))
+            rest = rest[2:] if rest[1:2] == [","] else rest[1:]
+        type_, rest = enum(*labels), expect(")", rest)
     elif head == "DECIMAL":
         if len(rest) < 5:
             raise fail()

@@ -14,7 +14,7 @@ from sqlstream_planner.logical import ColumnId, Filter, JoinKind, LateralJoin, N
 
 _KINDS = {("", ""): JoinKind.INNER, ("", "CROSS"): JoinKind.INNER, ("", "INNER"): JoinKind.INNER}
 #: Columns and tables that are not in scope.
-_UNKNOWN = frozenset({"SQL010", "SQL012"})
+_UNKNOWN = frozenset({"SQL010", "SQL012", "SQL013"})
 _KINDS |= {("LEFT", ""): JoinKind.LEFT, ("LEFT", "OUTER"): JoinKind.LEFT}
 
 

@@ -14,7 +14,7 @@ from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.lost_orders import served
 from sqlstream_planner.bind.row_order import NO_ORDER, OrderedRows, ordered_rows
 from sqlstream_planner.bind.scope import Relation, Scope
-from sqlstream_planner.diagnostics import Span, did_you_mean
+from sqlstream_planner.diagnostics import DiagnosticError, Span, did_you_mean
 from sqlstream_planner.expressions.functions.calls import written_call
 from sqlstream_planner.logical import (
     ColumnId,
@@ -28,18 +28,11 @@ from sqlstream_planner.logical import (
     column,
     sql,
 )
-from sqlstream_planner.logical.parts import PEER_FUNCTIONS, PLACE_FUNCTIONS, RANK_FUNCTIONS
+from sqlstream_planner.logical.parts import PEER_FUNCTIONS, PLACE_FUNCTIONS, RANK_FUNCTIONS, VALUE_FUNCTIONS
 from sqlstream_planner.sql.dialect import duckdb_sql
 
 #: Functions that mean nothing without an order.
-NEED_ORDER = frozenset(
-    {"row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead"}
-)
-
-
-#: Those of them that go by the place of a row alone: the order in which rows come is one for them.
-BY_PLACE = frozenset({"row_number", "ntile", "lag", "lead"})
-_OF_PLACES = frozenset({"first_value", "last_value", "nth_value"})
+NEED_ORDER = PLACE_FUNCTIONS | PEER_FUNCTIONS
 WHOLE = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
 """The frame of a whole partition."""
 
@@ -50,9 +43,9 @@ def goes_by_order(call: WindowCall) -> bool:
     Its frame is a whole partition then, if it is not one of ROWS.
     """
     if call.name in NEED_ORDER:
-        return call.name in BY_PLACE
+        return call.name in PLACE_FUNCTIONS
     function = registry.find(call.name)
-    by_order = call.name in _OF_PLACES or (function is not None and function.order_sensitive)
+    by_order = call.name in VALUE_FUNCTIONS or (function is not None and function.order_sensitive)
     return call.frame.startswith("ROWS") or (by_order and not call.frame)
 
 
@@ -151,11 +144,18 @@ class _Windows:
 
     def add(self, window: exp.Window) -> Field:
         """The column of one OVER. Raises DiagnosticError."""
-        context = self.context
+        context, written = self.context, window
         spec = _spec(context, window, self.named)
-        call = _call(context, window, self.scope, _frame(context, spec))
-        order = spec.args.get("order")
+        order, frame = spec.args.get("order"), _frame(context, spec)
+        if order is None and not frame:
+            window, order = _of_call(window)
+            if order is not None:
+                frame = WHOLE
+                served(context, written)
+        call = _call(context, window, self.scope, frame)
         terms = order.expressions if order is not None else []
+        if frame.startswith("RANGE") and len(terms) == 1:
+            self._check_range(terms[0].this, spec.args["spec"])
         come = None
         if not terms and goes_by_order(call):
             come = self._come = self._come or ordered_rows(context, self.rows)
@@ -169,7 +169,7 @@ class _Windows:
                 window,
                 "SQL060",
                 f"{name} without ORDER BY {'has no row before or behind' if call.arguments else 'ranks nothing'}",
-                notes=NO_ORDER if call.name in BY_PLACE else (),
+                notes=NO_ORDER if call.name in PLACE_FUNCTIONS else (),
                 help=f"write {name}({'…' if call.arguments else ''}) OVER (PARTITION BY … ORDER BY … DESC)",
             )
         partition = tuple(
@@ -207,6 +207,23 @@ class _Windows:
                 at=made.at,
             )
         return node
+
+    def _check_range(self, term: exp.Expr, frame: exp.Expr) -> None:
+        """Refuse days and longer over instants, unless each has 24 hours in the session's time zone."""
+        fields = self.scope.fields
+        resolved = self.context.translated(self.scope.resolve(term), fields)
+        for interval in frame.find_all(exp.Interval):
+            moved = exp.Add(this=resolved.copy(), expression=interval.copy())
+            moved.meta.update(interval.meta)
+            try:
+                self.context.in_session_zone(moved, fields)
+            except DiagnosticError:
+                self.context.fail(
+                    interval,
+                    "TYP011",
+                    f"RANGE of days over an instant goes by the session's time zone, which is {self.context.volatile.zone}",
+                    help="write it in hours, or order by CAST(x AS TIMESTAMP), the wall clock there",
+                )
 
     def _column(self, expression: exp.Expr, held: dict[str, str]) -> ColumnId:
         """The column of an expression, which is added if there is none.
@@ -251,6 +268,20 @@ def _spec(context: BindContext, window: exp.Expr, named: Mapping[str, exp.Expr])
     return spec
 
 
+def _of_call(window: exp.Window) -> tuple[exp.Window, exp.Order | None]:
+    """An OVER without the ORDER BY inside its function, which stands for that of the window: LIST(x ORDER BY y) OVER ()."""
+    inner = window.this.unnest()
+    while isinstance(inner, exp.Filter):
+        inner = inner.this
+    call = written_call(inner)
+    if call is None or call.order is None or call.distinct or inner.find(exp.WithinGroup):
+        return window, None
+    window = window.copy()
+    [order] = window.this.find_all(exp.Order)
+    order.replace(order.this)
+    return window, order
+
+
 def _frame(context: BindContext, spec: exp.Expr) -> str:
     """The ROWS, RANGE or GROUPS of a window as DuckDB SQL, '' if it has none."""
     frame = spec.args.get("spec")
@@ -289,9 +320,7 @@ def _call(context: BindContext, window: exp.Window, scope: Scope, frame: str) ->
         call.distinct,
         filter_,
         ignore_nulls,
-        ""
-        if name in PLACE_FUNCTIONS | PEER_FUNCTIONS
-        else frame,  # they have the whole partition, whatever it says
+        "" if name in NEED_ORDER else frame,  # they have the whole partition, whatever it says
         context.span(window),
     )
 

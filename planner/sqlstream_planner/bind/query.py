@@ -27,6 +27,7 @@ from sqlstream_planner.bind.outer_calls import with_outer_calls
 from sqlstream_planner.bind.over import bind_overs
 from sqlstream_planner.bind.pivot import pivot_query
 from sqlstream_planner.bind.ranked_groups import ranks_groups, split
+from sqlstream_planner.bind.sample import sampled
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.bind.select_unnest import with_unnested
 from sqlstream_planner.bind.sets import by_names, distinct, set_operation
@@ -43,8 +44,9 @@ from sqlstream_planner.bind.where_aliases import with_aliases
 from sqlstream_planner.bind.windows import bind_tvf
 from sqlstream_planner.bind.written_orders import WrittenOrders
 from sqlstream_planner.diagnostics import DiagnosticError
-from sqlstream_planner.expressions.casts import common_type
+from sqlstream_planner.expressions.casts import set_operation_type
 from sqlstream_planner.logical import (
+    Aggregate,
     EmitOnClose,
     EventTime,
     Field,
@@ -79,7 +81,6 @@ _CLAUSES = {
     "operation_modifiers": "a word behind SELECT",
 }
 _TABLE_CLAUSES = {
-    "sample": "TABLESAMPLE",
     "version": "FOR SYSTEM_TIME AS OF",
     "changes": "CHANGES",
     "match": "MATCH_RECOGNIZE",
@@ -183,22 +184,53 @@ class QueryBinder:
             self.context.unsupported(query, f"{kind} BY NAME", help="list the columns in the same order")
         chain = _long_union_all(query)
         if chain:
-            return self.union_of(query, tuple(self.bind(each, ctes) for each in chain))
+            return self.union_of(query, tuple(self.bind(each, ctes) for each in chain), chained=True)
         left, right = self.bind(query.left, ctes), self.bind(query.right, ctes)
         if by_name:
             left, right = by_names(self.context, query, left, right)
         all_ = not query.args.get("distinct")
         if isinstance(query, exp.Union):
-            union = self.union_of(query, (left, right))
-            return union if all_ else distinct(self.context, union)
+            return self._union(query, left, right, all_=all_)
         # Branches of a UNION ALL inside are one operand here.
         operands = tuple(self._reference(side) if _is_union_all(side) else side for side in (left, right))
         operator = SetOperator(kind)
         return set_operation(self.context, self.union_of(query, operands), operator, all_=all_)
 
-    def union_of(self, node: exp.Expr, parts: tuple[Node, ...]) -> SetOperation:
-        """UNION ALL of bound queries; `node` is where a mismatch is reported."""
-        branches = [b for p in parts for b in (p.inputs if _is_union_all(p) else (p,))]
+    def _union(self, query: exp.SetOperation, left: Node, right: Node, *, all_: bool) -> Node:
+        """UNION [ALL] of two queries. DuckDB makes one of alike ones in a row: a value is cast once, to the type of all."""
+        inner = query.left.unnest()
+        alike = isinstance(inner, exp.Union) and all(
+            bool(inner.args.get(key)) == bool(query.args.get(key)) for key in ("distinct", "by_name")
+        )
+        union = self.union_of(query, (left, right), chained=alike and all_)
+        if all_:
+            return union
+        if alike and isinstance(left, Aggregate) and _is_union_all(left.input):
+            for position, (f, inside) in enumerate(zip(union.fields, left.fields, strict=True)):
+                mixed = any(b.fields[position].type != inside.type for b in left.input.inputs)
+                if mixed and f.type != inside.type and not f.type.is_numeric:
+                    self.context.fail(
+                        query,
+                        "SQL031",
+                        f"column `{f.name}` of these queries with UNION is of more than two types",
+                        help=f"cast each, such as CAST({f.name} AS {f.type})",
+                    )
+        return distinct(self.context, union)
+
+    def union_of(self, node: exp.Expr, parts: tuple[Node, ...], *, chained: bool = False) -> SetOperation:
+        """UNION ALL of bound queries; `node` is where a mismatch is reported.
+
+        The branches of a part that is one become branches of this one: of the first part if it is `chained` to the others,
+        else where no value is cast.
+        """
+        branches = list[Node]()
+        for number, part in enumerate(parts):
+            if not _is_union_all(part):
+                branches.append(part)
+            elif (chained and not number) or _of_its_types(part):
+                branches += part.inputs
+            else:
+                branches.append(self._reference(part))
         first = branches[0]
         for branch in branches[1:]:
             if len(branch.fields) != len(first.fields):
@@ -222,7 +254,7 @@ class QueryBinder:
                     f.name,
                     type_,
                     any(s.nullable for s in same),
-                    _common_time([s.time for s in same]),
+                    _common_time([s.time for s in same]) if type_.is_timestamp else None,
                     f.window if all(s.window == f.window for s in same) else None,
                 )
             )
@@ -233,7 +265,7 @@ class QueryBinder:
 
     def _common_type(self, node: exp.Expr, types: list[SqlType], name: str) -> SqlType:
         self.context.refuse_mixed_instants(node, types)
-        type_ = common_type(types)
+        type_ = set_operation_type(types)
         if type_ is None:
             shown = " and ".join(dict.fromkeys(str(t) for t in types))
             self.context.fail(
@@ -247,6 +279,10 @@ class QueryBinder:
     # ----------------------------------------------------------------------------------------------- SELECT
 
     def _select(self, query: exp.Select, ctes: Mapping[str, Node]) -> Node:
+        sample = query.args.get("sample")
+        if sample is not None:
+            query = query.copy()
+            query.set("sample", None)
         self._refuse(query, _CLAUSES)
         clauses = self.context.clauses
         ttl_us, around = state_ttl(self.context, query), clauses.join_ttl_us
@@ -256,6 +292,8 @@ class QueryBinder:
         finally:
             clauses.join_ttl_us = around
         clauses.ttl_us = ttl_us
+        if sample is not None:
+            node = self._filter(sampled(self.context, sample), node, scope, "USING SAMPLE")
         try:
             return self._select_from(query, node, scope, ctes)
         except DiagnosticError as error:
@@ -429,6 +467,13 @@ class QueryBinder:
             inner.set("pivots", before)
             node, _ = self._item(inner, ctes)
             return self._aliased(self._pivot(pivot, node, ctes), pivot.args.get("alias"), item, None)
+        sample = item.args.get("sample")
+        if sample is not None:
+            inner = item.copy()
+            inner.set("sample", None)
+            node, relation = self._item(inner, ctes)
+            scope = Scope(self.context, (relation,))
+            return self._filter(sampled(self.context, sample), node, scope, "TABLESAMPLE"), relation
         self._refuse(item, _TABLE_CLAUSES)
         if item.args.get("ordinality") and series_call(item) is None:
             self.context.unsupported(item, "WITH ORDINALITY behind a table")
@@ -543,6 +588,12 @@ def _in_parentheses(item: exp.Expr) -> bool:
 
 def _is_union_all(node: Node) -> bool:
     return isinstance(node, SetOperation) and node.is_union_all
+
+
+def _of_its_types(union: Node) -> bool:
+    """Whether the branches of a UNION ALL have the types of its columns."""
+    types = [f.type for f in union.fields]
+    return all([f.type for f in branch.fields] == types for branch in union.inputs)
 
 
 def _combines(node: exp.Expr) -> str:

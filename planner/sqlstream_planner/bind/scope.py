@@ -140,6 +140,10 @@ class Scope:
         ]
         return exp.Struct(expressions=fields) if fields else None
 
+    def named(self, table: str) -> list[Relation]:
+        """The relations that are called so."""
+        return [r for r in self.relations if r.alias is not None and r.alias.lower() == table.lower()]
+
     def find(self, node: exp.Column) -> exp.Expr | None:
         """The column of a relation that a name means, perhaps a field of it; None if there is none."""
         parts = [p.name for p in node.parts]
@@ -234,8 +238,8 @@ class Scope:
         ]
         suggestion = nested[0] if nested else near
         help_ = f"did you mean `{suggestion}`?" if suggestion else None
-        if len(parts) == 1:
-            help_ = self._other_help(node, name) or help_
+        if len(parts) == 1 or parts[-1].lower() == "rowid":
+            help_ = self._other_help(node, parts[-1]) or help_
         if not names:
             notes: tuple[str, ...] = ("there is no FROM, so no column can be used",)
         else:
@@ -250,6 +254,8 @@ class Scope:
                 f"`{name}` is a name of the SELECT list, which is computed after WHERE: repeat its expression, "
                 "or filter around a sub-query"
             )
+        if name.lower() == "rowid":
+            return "ROW_NUMBER() OVER () - 1 numbers the rows of a table in the order in which they are read"
         if name[0] in _CURLY:
             return f"strings stand in straight quotes: '{name.strip(_CURLY)}'"
         span = self.context.span(node)

@@ -346,14 +346,17 @@ class _ScriptBinder:
             seen.add(f.name.lower())
 
     def _write(self, sink: SinkSpec, node: Node, at: exp.Expr) -> None:
-        format_ = self._catalog.connectors[sink.connector].format(sink.options.get("format"))
+        connector = self._catalog.connectors[sink.connector]
+        format_ = connector.format(sink.options.get("format"))
+        what, not_written = f"a table of the connector '{connector.name}'", connector.sink.not_written
+        if format_ is not None:
+            what, not_written = f"a file in the format '{format_.name}'", format_.not_written
         for position, (f, c) in enumerate(zip(node.fields, sink.schema, strict=True)):
-            if format_ is not None and _has_one_of(c.type, format_.not_written):
+            if _has_one_of(c.type, not_written):
                 self._context.fail(
                     self._item(at, position, f),
                     "SQL053",
-                    f"column `{c.name}` of `{sink.name}` is {c.type}, which files in the format "
-                    f"'{format_.name}' can't hold",
+                    f"column `{c.name}` of `{sink.name}` is {c.type}, which {what} can't hold",
                     help=f"write CAST({c.name} AS VARCHAR)",
                 )
         write = self._writes.setdefault(sink.name, _Write(sink, at=at))

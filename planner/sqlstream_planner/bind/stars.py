@@ -45,9 +45,19 @@ def expand_star(
             items.append((name, context.translated(scope.resolve(replacement), scope.fields)))
         elif f.id in context.unread_times:
             context.warn_of_process_time(item, f.name)
+        elif relation not in scope.relations:
+            read = exp.Column(this=exp.to_identifier(f.name, quoted=True), table=item.args["table"].copy())
+            read.meta.update(item.meta)
+            items.append((name, scope.resolve(read)))
         else:
             items.append((name, column(f.id)))
     return items
+
+
+def _around(context: BindContext, item: exp.Column) -> list[Relation]:
+    """The table of the rows around a sub-query that `t.*` means, the innermost first."""
+    found = (rows.scope.named(item.table) for rows in reversed(context.outer))
+    return next((named for named in found if named), [])
 
 
 def _fields_of_struct(
@@ -56,7 +66,7 @@ def _fields_of_struct(
     """The fields of a struct for `s.*`; None where it is a table's, or has more behind it."""
     if not isinstance(item, exp.Column) or not item.table or any(star.args.values()):
         return None
-    if any(r.alias is not None and r.alias.lower() == item.table.lower() for r in scope.relations):
+    if scope.named(item.table) or _around(context, item):
         return None
     struct = exp.Column(this=item.args["table"].copy())
     struct.meta.update(item.meta)
@@ -98,7 +108,7 @@ def _shown(context: BindContext, item: exp.Expr, scope: Scope) -> list[tuple[Rel
     """The columns that a star without more gives, with what they are of."""
     if not isinstance(item, exp.Column) or not item.table:
         return [(r, f) for r in scope.relations if not r.hidden for f in r.bare]
-    named = [r for r in scope.relations if r.alias is not None and r.alias.lower() == item.table.lower()]
+    named = scope.named(item.table) or _around(context, item)
     if not named:
         known = ", ".join(f"`{r.alias}`" for r in scope.relations if r.alias)
         struct = next(

@@ -18,6 +18,7 @@ from sqlstream_planner.logical import (
     ColumnId,
     Field,
     Node,
+    Project,
     SubqueryKind,
     column,
     substitute,
@@ -194,6 +195,8 @@ class SubqueryBinder:
         elif kind is not SubqueryKind.EXISTS:
             if len(query.fields) == 1 and len(operands) > 1 and query.fields[0].type.kind in ROWS:
                 operands = (_operand(node),)  # rows, which the query gives as one column
+            elif len(operands) == len(query.fields) > 1 and comparison not in ("=", "<>"):
+                operands, query = (_operand(node),), self._as_rows(query)
             _check_count(context, written, query, len(operands), f"what {kind} compares with")
         resolved = tuple(context.translated(scope.resolve(e), scope.fields) for e in operands)
         for operand, f, at in zip(resolved, query.fields, operands, strict=False):
@@ -218,6 +221,14 @@ class SubqueryBinder:
             ttl_us,
             context.span(_place(node, written)),
         )
+
+    def _as_rows(self, query: Node) -> Node:
+        """The columns of a query as one of rows, which are compared value by value."""
+        fields = query.fields
+        row = self.context.translated(exp.Tuple(expressions=[column(f.id) for f in fields]), fields)
+        type_ = self.context.type_of(row, fields).type
+        made = Field(self.context.new_id("row"), "row", type_, nullable=False)
+        return Project(query, (made,), (row,))
 
 
 def places_above(query: exp.Select) -> list[exp.Expr]:

@@ -8,7 +8,7 @@ from sqlstream_operators.plan.types import INTEGER
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.diagnostics import counted
-from sqlstream_planner.expressions.casts import common_type
+from sqlstream_planner.expressions.casts import common_type, fails
 from sqlstream_planner.logical import Field, Values
 
 
@@ -32,8 +32,11 @@ def bind_values(context: BindContext, item: exp.Values) -> Values:
     for position, column in enumerate(zip(*resolved, strict=True)):
         typed = [context.type_of(e, ()) for e in column]
         context.refuse_mixed_instants(rows[0][position], [t.type for t in typed])
-        type_ = common_type([t.type for t in typed])
-        if type_ is None:
+        type_ = common_type(typed)
+        wrong = next(
+            (t for t in typed if isinstance(t.literal, str) and type_ and fails(t.literal, type_)), None
+        )
+        if type_ is None or wrong is not None:
             shown = " and ".join(dict.fromkeys(str(t.type) for t in typed))
             context.fail(
                 rows[0][position],

@@ -81,6 +81,7 @@ class SinkAbilities:
     each PRIMARY KEY. `checks_keys`: it refuses two rows with one key. `past`: rows are kept for later readers, or shown
     once, or dropped. `tells_epochs`: the target says itself which epochs are in it, so that it may be moved and found by
     other options. `place` are the options that say where it is; of them `named_by` is the table's name if it is not set.
+    `not_written`: types that no column can have, nor a type inside its own.
     """
 
     changes: bool = False
@@ -90,6 +91,7 @@ class SinkAbilities:
     tells_epochs: bool = False
     place: tuple[str, ...] = ()
     named_by: str = ""
+    not_written: frozenset[Kind] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

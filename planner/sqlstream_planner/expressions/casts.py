@@ -102,6 +102,25 @@ def common_type(types: Iterable[SqlType | TypedExpr], *, as_list: bool = False) 
     return asked.element if as_list else asked
 
 
+def set_operation_type(types: Iterable[SqlType]) -> SqlType | None:
+    """The type that a set operation gives a column of these types, None if they don't mix.
+
+    >>> from sqlstream_operators.plan.types import BIGINT, INTERVAL, VARCHAR
+    >>> print(set_operation_type([BIGINT, VARCHAR]), set_operation_type([BIGINT, INTERVAL]))
+    VARCHAR None
+    """
+    given = list(dict.fromkeys(types))
+    found = common_type(given)
+    if found is not None:
+        return found
+    # Here DuckDB makes text of what has nothing else in common; and has types that it has no casts for.
+    branches = " UNION ALL ".join(f"SELECT NULL::{spelled(type_)}" for type_ in given)
+    asked = current().type_of(Question(f"({branches} LIMIT 1)"))
+    if isinstance(asked, Refused) or not all(can_cast(type_, asked) for type_ in given):
+        return None
+    return asked
+
+
 def _written(given: list[TypedExpr], columns: list[SqlType], exactly: bool) -> Iterator[str]:
     """How values stand in a question, of several that are alike at most two: a third one changes nothing."""
     for (type_, literal), alike in groupby((item.type, _form(item, exactly)) for item in given):
@@ -177,7 +196,7 @@ def assignable(source: SqlType, column: SqlType) -> Assignment:
         return Assignment.WIDENING
     if source.is_timestamp and column.is_timestamp:
         return Assignment.WIDENING
-    if source.kind is Kind.UUID and column.kind is Kind.VARCHAR:
+    if source.kind in (Kind.UUID, Kind.ENUM) and column.kind is Kind.VARCHAR:
         return Assignment.WIDENING
     return Assignment.IMPOSSIBLE
 

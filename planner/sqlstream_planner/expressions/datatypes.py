@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import (
     BIGINT,
+    BIT,
     BLOB,
     BOOLEAN,
     DATE,
@@ -21,7 +22,9 @@ from sqlstream_operators.plan.types import (
     SMALLINT,
     TIME,
     TIMESTAMP,
+    TIMESTAMP_NS,
     TIMESTAMPTZ,
+    TIMETZ,
     TINYINT,
     UUID,
     VARCHAR,
@@ -29,6 +32,7 @@ from sqlstream_operators.plan.types import (
     SqlType,
     array,
     decimal,
+    enum,
     map_of,
     quote_identifier,
     struct,
@@ -70,9 +74,12 @@ _SIMPLE: dict[exp.DType, SqlType] = {
     _T.TIMESTAMP_MS: TIMESTAMP,
     _T.TIMESTAMPTZ: TIMESTAMPTZ,
     _T.TIMESTAMPLTZ: TIMESTAMPTZ,
+    _T.TIMESTAMP_NS: TIMESTAMP_NS,
+    _T.TIMETZ: TIMETZ,
     _T.INTERVAL: INTERVAL,
     _T.UUID: UUID,
     _T.JSON: JSON,
+    _T.BIT: BIT,
     _T.NULL: NULL,
 }
 _TIMES = (_T.TIMESTAMP, _T.TIMESTAMPNTZ, _T.TIMESTAMPTZ, _T.TIMESTAMPLTZ, _T.DATETIME, _T.TIME)
@@ -87,9 +94,6 @@ _ROUNDED = {_T.TIMESTAMP_S: 0, _T.TIMESTAMP_MS: 3}
 _LARGEST_ARRAY = 100_000
 #: DuckDB's types that no column can have, why, and what to write.
 _NOT_KEPT = {
-    _T.TIMESTAMP_NS: ("time is kept in microseconds", "write TIMESTAMP, or keep nanoseconds as a BIGINT"),
-    _T.TIMETZ: ("a time of day is kept without its offset", "write TIME, or TIMESTAMP WITH TIME ZONE"),
-    _T.BIT: ("bits are kept as numbers or bytes", "write BIGINT with &, |, << and BIT_COUNT, or BLOB"),
     _T.UINT128: ("whole numbers are kept with a sign", "write HUGEINT, or DECIMAL(38, 0)"),
     _T.BIGNUM: ("numbers are kept with at most 38 digits", "write DECIMAL(38, 0)"),
     _T.UNION: (
@@ -99,7 +103,6 @@ _NOT_KEPT = {
     _T.VARIANT: ("a value is kept with one type", "write JSON"),
     _T.GEOMETRY: ("shapes are kept as bytes", "write BLOB and keep them as WKB, or VARCHAR and WKT"),
     _T.TIME_NS: ("time is kept in microseconds", "write TIME"),
-    _T.ENUM: ("text is kept without an order of its own", "write VARCHAR, and CASE to order by"),
 }
 
 
@@ -123,7 +126,7 @@ def sql_type_of(node: exp.Expr) -> SqlType:
                 node,
                 problems.UNKNOWN_TYPE,
                 f"{node.sql(dialect='duckdb')}: time is kept in microseconds",
-                help=f"write a precision of at most {_MICROSECONDS}",
+                help=f"write a precision of at most {_MICROSECONDS}, or TIMESTAMP_NS",
             )
         return _SIMPLE[kind]
     if kind in _DECIMALS:
@@ -140,6 +143,8 @@ def sql_type_of(node: exp.Expr) -> SqlType:
         return decimal(precision, scale)
     if kind in (_T.ARRAY, _T.LIST) and len(inside) == 1 and _array_size(node) is not None:
         return array(sql_type_of(inside[0]))
+    if kind is _T.ENUM:
+        return _enum(node)
     if kind is _T.MAP and len(inside) == 2:
         return map_of(sql_type_of(inside[0]), sql_type_of(inside[1]))
     if kind is _T.STRUCT and inside:
@@ -185,6 +190,19 @@ def seconds_digits(node: exp.DataType) -> int | None:
     return int(node.expressions[0].name) if node.expressions else None
 
 
+def _enum(node: exp.DataType) -> SqlType:
+    labels = node.expressions
+    if not labels or not all(isinstance(label, exp.Literal) and label.is_string for label in labels):
+        raise TypeProblem(
+            node, problems.UNKNOWN_TYPE, "an ENUM is written with its texts", help="write ENUM('a', 'b')"
+        )
+    names = [label.name for label in labels]
+    twice = next((label for label in labels if names.count(label.name) > 1), None)
+    if twice is not None:
+        raise TypeProblem(twice, problems.UNKNOWN_TYPE, f"'{twice.name}' stands twice in an ENUM")
+    return enum(*names)
+
+
 def _array_size(node: exp.Expr) -> int | None:
     """How many elements an array has, 0 if any number; None if DuckDB has no array of such a size."""
     sizes = node.args.get("values") or []
@@ -210,7 +228,8 @@ def _written(node: exp.Expr) -> str:
 
 def _unknown(node: exp.Expr) -> TypeProblem:
     names = sorted(
-        {str(t) for t in _SIMPLE.values()} | {"DECIMAL(p, s)", "t[]", "MAP(k, v)", "STRUCT(name t, …)"}
+        {str(t) for t in _SIMPLE.values()}
+        | {"DECIMAL(p, s)", "t[]", "t[n]", "ENUM('a', …)", "MAP(k, v)", "STRUCT(name t, …)"}
     )
     return TypeProblem(
         node,

@@ -6,7 +6,12 @@ from sqlstream_operators.plan.types import Kind, SqlType
 from sqlstream_planner.expressions.casts import decimal_of
 
 #: Types whose text says exactly which value it is.
-_EXACT_TEXT = frozenset({Kind.BOOLEAN, Kind.DECIMAL, Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.UUID})
+_EXACT_TEXT = frozenset(
+    {
+        *(Kind.BOOLEAN, Kind.DECIMAL, Kind.UUID, Kind.ENUM, Kind.BIT),
+        *(Kind.DATE, Kind.TIME, Kind.TIMETZ, Kind.TIMESTAMP, Kind.TIMESTAMP_NS),
+    }
+)
 _IN_DOUBLE = frozenset(
     {Kind.TINYINT, Kind.SMALLINT, Kind.INTEGER, Kind.UTINYINT, Kind.USMALLINT, Kind.UINTEGER, Kind.FLOAT}
 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier, spelled
+from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier, quote_literal, spelled
 from sqlstream_planner.diagnostics import InternalError
 
 
@@ -146,8 +146,11 @@ _SAMPLES = {
     Kind.TIME: "'00:00:00'",
     Kind.TIMESTAMP: "'2000-01-01'",
     Kind.TIMESTAMPTZ: "'2000-01-01'",
+    Kind.TIMESTAMP_NS: "'2000-01-01'",
+    Kind.TIMETZ: "'00:00:00+00'",
     Kind.INTERVAL: "'1 day'",
     Kind.UUID: "'00000000-0000-0000-0000-000000000000'",
+    Kind.BIT: "'0'",
     Kind.NULL: "NULL",
 }
 
@@ -158,6 +161,8 @@ def sample(type_: SqlType) -> str:
         case Kind.ARRAY:
             assert type_.element is not None
             return f"[{_cast_sample(type_.element)}]"
+        case Kind.ENUM:
+            return quote_literal(type_.labels[0])
         case Kind.MAP:
             assert type_.key is not None
             assert type_.value is not None

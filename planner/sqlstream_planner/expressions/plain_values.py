@@ -45,6 +45,12 @@ def instead_of(type_: SqlType) -> str:
             return "write a time, such as TIME '12:30:00'"
         case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
             return "write a time, such as TIMESTAMP '2024-01-31 12:30:00'"
+        case Kind.TIMESTAMP_NS:
+            return "write a time, such as TIMESTAMP_NS '2024-01-31 12:30:00.123456789'"
+        case Kind.TIMETZ:
+            return "write a time of day with an offset, such as TIMETZ '12:30:00+02'"
+        case Kind.BIT:
+            return "write bits, such as '0101'"
         case _ if type_.is_numeric:
             return "write a number"
         case _:

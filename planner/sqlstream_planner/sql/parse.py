@@ -93,8 +93,9 @@ def parse_rendered(rendered: RenderedSql) -> Script:
     hints = HintBook(lexed.hints)
     problems: list[Diagnostic] = []
     statements: list[Statement] = []
+    types: dict[str, exp.DataType] = {}
     for chunk in chunks(lexed.tokens, len(sql)):
-        reader = StatementReader(rendered, hints)
+        reader = StatementReader(rendered, hints, types)
         try:
             statements.append(reader.read(chunk))
         except SqlSyntaxError as failure:

@@ -155,6 +155,14 @@ class CreateView:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateType:
+    """`CREATE TYPE name AS type`: from there on the name stands for the type, which is put in its place as it is read."""
+
+    name: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class InsertInto:
     """`INSERT INTO | OVERWRITE table [(columns)] query [ON CONFLICT DO …]`; `hint` is the `/*+ … */` after the table.
 
@@ -197,4 +205,6 @@ class Unsupported:
     span: Span
 
 
-Statement = SetOption | CreateTable | CreateView | InsertInto | StatementSet | Select | Unsupported
+Statement = (
+    SetOption | CreateTable | CreateView | CreateType | InsertInto | StatementSet | Select | Unsupported
+)

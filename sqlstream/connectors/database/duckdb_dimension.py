@@ -17,10 +17,11 @@ from sqlstream.connectors.database.declared import split_table_name
 from sqlstream.connectors.database.dimension import no_table, other_columns
 from sqlstream.connectors.database.duckdb_table import PATIENCE_S, database_file
 from sqlstream.connectors.exactly_once.target import unusable
-from sqlstream_operators.duck.session import DuckSession
+from sqlstream_operators.codec.arrow_types import carried
+from sqlstream_operators.duck.session import DuckSession, normalize
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.spec import DimensionSpec
-from sqlstream_operators.plan.types import UNKNOWN, Kind, SqlType, parse_type, quote_identifier, quote_literal
+from sqlstream_operators.plan.types import Kind, SqlType, parse_type, quote_identifier, quote_literal
 from sqlstream_operators.plan.widening import widens
 
 _DATABASE = "dimension"
@@ -68,7 +69,10 @@ class DuckTableRows:
             items = self._items(con)
             table = f"{_DATABASE}.{quote_identifier(self._schema)}.{quote_identifier(self._name)}"
             try:
-                yield from con.sql(f"SELECT {', '.join(items)} FROM {table}").to_arrow_reader(_ROWS_PER_BATCH)
+                for batch in con.sql(f"SELECT {', '.join(items)} FROM {table}").to_arrow_reader(
+                    _ROWS_PER_BATCH
+                ):
+                    yield from normalize(pa.Table.from_batches([batch])).to_batches()
             except duckdb.Error as error:
                 raise DataError(f"{self._location}: {error}") from error
         finally:
@@ -99,17 +103,16 @@ class DuckTableRows:
             ).fetchall()
             raise no_table(self._spec.name, self._location, [str(name) for (name,) in found])
         types = {name.lower(): type_ for name, type_ in there}
-        wanted = [(c.name, str(c.type), c.type) for c in self._spec.schema]
         wrong = [
-            (name, declared, types.get(name.lower()))
-            for name, declared, type_ in wanted
-            if not _can_be(types.get(name.lower()), type_)
+            (c.name, str(c.type), types.get(c.name.lower()))
+            for c in self._spec.schema
+            if not _can_be(types.get(c.name.lower()), c.type)
         ]
         if wrong:
             raise other_columns(self._spec.name, self._location, wrong, there)
         return [
-            f"CAST({quote_identifier(name)} AS {text}) AS {quote_identifier(name)}"
-            for name, text, _ in wanted
+            f"CAST({quote_identifier(c.name)} AS {carried(c.type)}) AS {quote_identifier(c.name)}"
+            for c in self._spec.schema
         ]
 
     def _columns(self, con: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
@@ -128,9 +131,9 @@ def _can_be(found: str | None, wanted: SqlType) -> bool:
     try:
         has = parse_type(found)
     except ValueError:
-        has = UNKNOWN
-    if has == UNKNOWN:
-        return wanted.kind is Kind.VARCHAR and found.startswith("ENUM")
+        return False
+    if has.kind is Kind.ENUM and wanted.kind is Kind.VARCHAR:
+        return True
     return has == wanted or widens(has, wanted)
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.connectors.database.postgres_types import as_json, postgres_type
+from sqlstream.connectors.database.postgres_types import AS_TEXT, as_json, postgres_type
 from sqlstream_operators.errors import InternalError
 from sqlstream_operators.plan.spec import Column
 from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier
@@ -63,9 +63,10 @@ def _sql(value: str, type_: SqlType) -> str:
     """DuckDB SQL of what the encoder of a type takes."""
     if type_.kind is Kind.UUID:
         return f"unhex(replace(CAST({value} AS VARCHAR), '-', ''))"
-    if type_.element is not None and type_.element.kind is Kind.UUID:
-        return f"list_transform({value}, lambda e: {_sql('e', type_.element)})"
-    if type_.kind is Kind.NULL:
+    if type_.element is not None:
+        inside = _sql("e", type_.element)
+        return value if inside == "e" else f"list_transform({value}, lambda e: {inside})"
+    if type_.kind in (Kind.NULL, *AS_TEXT):
         return f"CAST({value} AS VARCHAR)"
     return value
 

@@ -10,7 +10,7 @@ from sqlstream.connectors.api import ConnectorContext
 from sqlstream.connectors.database.declared import split_table_name
 from sqlstream.connectors.database.dimension import no_table, other_columns
 from sqlstream.connectors.database.postgres_connection import PostgresConnection
-from sqlstream.connectors.database.postgres_types import is_wider, postgres_type
+from sqlstream.connectors.database.postgres_types import AS_TEXT, is_wider, postgres_type
 from sqlstream.connectors.exactly_once.target import LostConnectionError, unusable
 from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.duck.session import DuckSession
@@ -22,7 +22,7 @@ _ROWS_PER_BATCH = 1 << 15
 #: What text is, by the beginning of the type's name.
 _TEXTS = ("text", "character varying", "character(", "name", "citext")
 #: What psycopg has no value for that says all of it.
-_UNREADABLE = (Kind.INTERVAL, Kind.STRUCT, Kind.MAP)
+_UNREADABLE = (Kind.INTERVAL, Kind.STRUCT, Kind.MAP, Kind.TIMESTAMP_NS, *AS_TEXT)
 
 
 class PostgresTableRows:

@@ -7,6 +7,8 @@ import re
 from sqlstream.connectors.filesystem.writers import json_value
 from sqlstream_operators.plan.types import Kind, SqlType
 
+#: What PostgreSQL has other types of, or none, is written as text.
+AS_TEXT = (Kind.ENUM, Kind.BIT, Kind.TIMETZ)
 _TYPES: dict[Kind, str] = {
     Kind.BOOLEAN: "boolean",
     Kind.TINYINT: "smallint",
@@ -33,6 +35,7 @@ _TYPES: dict[Kind, str] = {
     Kind.STRUCT: "jsonb",
     Kind.TUPLE: "jsonb",
     Kind.NULL: "text",
+    **dict.fromkeys(AS_TEXT, "text"),
 }
 _WIDER: dict[str, tuple[str, ...]] = {
     "smallint": ("integer", "bigint", "numeric"),

@@ -31,15 +31,23 @@ def _reader(spec: SourceSpec, format_: str, listed: str, header: bool | None) ->
     name_column = ", filename = true" if spec.metadata else ""
     if format_ in ("parquet", "orc"):
         return f"read_parquet({listed}, union_by_name = true{name_column})"
-    types = {
-        c.name: "TIMESTAMP WITH TIME ZONE" if c.type.kind is Kind.TIMESTAMP else str(c.type)
-        for c in spec.physical
-    }
-    columns = "{" + ", ".join(f"{quote_literal(n)}: {quote_literal(t)}" for n, t in types.items()) + "}"
+    columns = (
+        "{" + ", ".join(f"{quote_literal(n)}: {quote_literal(t)}" for n, t in text_types(spec).items()) + "}"
+    )
     shape = f"columns = {columns}, ignore_errors = true"
     if format_ == "json":
         return f"read_json({listed}, format = 'newline_delimited', {shape}{name_column})"
     return f"read_csv({listed}, {shape}{''.join(_csv_options(spec, header))}{name_column})"
+
+
+def text_types(spec: SourceSpec) -> dict[str, str]:
+    """As which types DuckDB reads the columns of text files, for `text_item`."""
+    read_as = {
+        Kind.TIMESTAMP: "TIMESTAMP WITH TIME ZONE",
+        Kind.TIMESTAMP_NS: "VARCHAR",
+        Kind.BIT: "VARCHAR",  # which read_json can't read
+    }
+    return {c.name: read_as.get(c.type.kind, str(c.type)) for c in spec.physical}
 
 
 def _csv_options(spec: SourceSpec, header: bool | None) -> Sequence[str]:

@@ -15,6 +15,12 @@ from sqlstream_planner.batch.sources import ORDER_COLUMN
 _KIND = quote_identifier(KIND_COLUMN)
 _ORDER = quote_identifier(ORDER_COLUMN)
 
+_TEXTS = frozenset(
+    {
+        *(Kind.VARCHAR, Kind.DECIMAL, Kind.ENUM, Kind.BIT),
+        *(Kind.DATE, Kind.TIME, Kind.TIMETZ, Kind.TIMESTAMPTZ, Kind.TIMESTAMP_NS),
+    }
+)
 # What of a message `m` (JSON) its changes are: a list of {kind, the row as JSON}, or NULL where it is about no row. In an
 # image `patched`, the values of `old` stand over those of `data`.
 _PATCHED = "json_merge_patch(m -> '$.data', m -> '$.old')"
@@ -68,6 +74,6 @@ def _value(c: Column) -> str:
     path = "'$.\"" + c.name.replace("'", "''").replace('"', '\\"') + "\"'"
     if c.type.kind is Kind.TIMESTAMP:
         return f"CAST(CAST(change.image ->> {path} AS TIMESTAMPTZ) AT TIME ZONE 'UTC' AS {c.type})"
-    if c.type.kind in (Kind.VARCHAR, Kind.DECIMAL, Kind.TIMESTAMPTZ, Kind.DATE, Kind.TIME):
+    if c.type.kind in _TEXTS:
         return f"CAST(change.image ->> {path} AS {c.type})"
     return f"CAST(change.image -> {path} AS {c.type})"

@@ -10,13 +10,14 @@ import re
 
 import pyarrow as pa
 
+from sqlstream.connectors.filesystem.batch import text_types
 from sqlstream.connectors.filesystem.csv import first_record
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.paths import is_local, list_files, resolve
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.spec import SourceSpec
-from sqlstream_operators.plan.types import Kind, quote_literal
+from sqlstream_operators.plan.types import quote_literal
 from sqlstream_planner.catalog.descriptor import BatchFiles
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
@@ -66,8 +67,7 @@ def _headers(spec: SourceSpec, options: FileOptions, paths: list[str]) -> set[bo
 
 def _is_clean_json(spec: SourceSpec, paths: list[str]) -> bool:
     """Whether DuckDB reads every line without passing over anything."""
-    types = {c.name: "TIMESTAMPTZ" if c.type.kind is Kind.TIMESTAMP else str(c.type) for c in spec.physical}
-    columns = ", ".join(f"{quote_literal(n)}: {quote_literal(t)}" for n, t in types.items())
+    columns = ", ".join(f"{quote_literal(n)}: {quote_literal(t)}" for n, t in text_types(spec).items())
     listed = ", ".join(map(quote_literal, paths))
     try:
         DuckSession().query(

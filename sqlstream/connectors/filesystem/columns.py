@@ -130,13 +130,15 @@ def text_type(type_: SqlType, *, json: bool = False) -> SqlType:
     """The type as which text is read so that `from_text` gives `type_`.
 
     TIMESTAMP is read as TIMESTAMP WITH TIME ZONE: DuckDB's cast from text to TIMESTAMP drops a zone offset
-    silently, and this one applies it (the session's zone is UTC). With `base64`, BLOB is read as the text of
-    it.
+    silently, and this one applies it (the session's zone is UTC); TIMESTAMP_NS is read as text for the same. In JSON
+    (`json`) BLOB is base64, and what JSON has no values of is text.
     """
     match type_.kind:
         case Kind.TIMESTAMP:
             return TIMESTAMPTZ
-        case Kind.BLOB if json:
+        case Kind.TIMESTAMP_NS:
+            return VARCHAR
+        case Kind.BLOB | Kind.BIT | Kind.ENUM | Kind.TIMETZ if json:
             return VARCHAR
         case Kind.DECIMAL if json and (type_.precision or 0) > EXACT_DIGITS:
             return JSON
@@ -167,6 +169,12 @@ def from_text(value: str, type_: SqlType, *, json: bool = False, depth: int = 0)
     match type_.kind:
         case Kind.TIMESTAMP:
             return f"coalesce(make_timestamp(epoch_us({value})), CAST({value} AS TIMESTAMP))"
+        case Kind.TIMESTAMP_NS:
+            offset = f"epoch_us(CAST({value} AS TIMESTAMP)) - epoch_us(CAST({value} AS TIMESTAMPTZ))"
+            local = f"CAST({value} AS TIMESTAMP_NS)"
+            return f"coalesce(make_timestamp_ns(epoch_ns({local}) - 1000 * ({offset})), {local})"
+        case Kind.BIT | Kind.ENUM | Kind.TIMETZ:
+            return f"CAST({value} AS {type_})"
         case Kind.BLOB:
             return f"from_base64({value})"
         case Kind.DECIMAL:

@@ -18,6 +18,8 @@ from sqlstream.connectors.filesystem.paths import FileEntry
 from sqlstream_operators.plan.types import JSON, VARCHAR, Kind, SqlType, quote_literal
 
 _LARGEST_LINE = 64 << 20
+#: Values of these are texts in JSON, and not every text is one.
+_AS_TEXT = (Kind.BIT, Kind.ENUM, Kind.TIMETZ, Kind.TIMESTAMP_NS)
 #: A key that no object has: something must be read to count lines.
 NO_KEY = "\x01"
 
@@ -111,7 +113,8 @@ def acceptable(value: str, type_: SqlType, depth: int = 0) -> str | None:
             keys = f"json_keys({value})"
             check = f"json_type({value}) = 'OBJECT' AND len({keys}) = len(list_distinct({keys}))"
             if type_.key.kind is not Kind.VARCHAR:
-                made = f"TRY(CAST(CAST({keys} AS VARCHAR[]) AS {text_type(type_.key, json=True)}[]))"
+                key = type_.key if type_.key.kind in _AS_TEXT else text_type(type_.key, json=True)
+                made = f"TRY(CAST(CAST({keys} AS VARCHAR[]) AS {key}[]))"
                 check += f" AND {made} IS NOT NULL AND len(list_distinct({made})) = len({keys})"
             if inner is not None:
                 check += f" AND {_every(values, depth, inner)}"
@@ -124,6 +127,8 @@ def acceptable(value: str, type_: SqlType, depth: int = 0) -> str | None:
                     check += f" AND ({inner})"
         case Kind.BLOB:
             check = f"TRY(from_base64({value} ->> '$')) IS NOT NULL"
+        case kind if kind in _AS_TEXT:
+            check = f"TRY(CAST({value} ->> '$' AS {type_})) IS NOT NULL"
         case Kind.DECIMAL if text_type(type_, json=True) == JSON:
             check = f"TRY({from_text(f'CAST({value} AS JSON)', type_, json=True)}) IS NOT NULL"
         case _:

@@ -128,6 +128,8 @@ def json_value(value: str, type_: SqlType, *, iso: bool = False, depth: int = 0)
         case Kind.TIMESTAMP | Kind.TIMESTAMPTZ if iso:
             zone = "Z" if type_.kind is Kind.TIMESTAMPTZ else ""
             return f"replace(CAST(CAST({value} AS TIMESTAMP) AS VARCHAR), ' ', 'T') || '{zone}'"
+        case Kind.TIMESTAMP_NS if iso:
+            return f"replace(CAST({value} AS VARCHAR), ' ', 'T')"
         case Kind.BLOB:
             return f"to_base64({value})"
         case Kind.FLOAT | Kind.DOUBLE:  # JSON has no number for them

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sqlstream.connectors.database.declared import in_postgres
+from sqlstream_operators.plan.types import Kind
 from sqlstream_planner.catalog.descriptor import ColumnLookup, ConnectorDescriptor, Settings, SinkAbilities
 from sqlstream_planner.catalog.lookup_options import LOOKUP_OPTIONS, wrong_lookup
 from sqlstream_planner.catalog.options import OptionDef, Role, ValueKind
@@ -53,6 +54,7 @@ DESCRIPTOR = ConnectorDescriptor(
         tells_epochs=True,
         place=("url", "table-name"),
         named_by="table-name",
+        not_written=frozenset({Kind.TIMESTAMP_NS}),  # its times are in µs
     ),
     validate=_wrong,
 )

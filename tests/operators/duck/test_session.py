@@ -18,11 +18,11 @@ from sqlstream_operators.plan.types import (
     JSON,
     NULL,
     TIMESTAMPTZ,
-    UNKNOWN,
     UUID,
     VARCHAR,
     array,
     decimal,
+    enum,
     parse_type,
     quote_identifier,
 )
@@ -148,7 +148,7 @@ def test_describe_gives_types_without_running() -> None:
         ("s", HUGEINT),
         ("l", array(TIMESTAMPTZ)),
         ("n", NULL),
-        ("e", UNKNOWN),
+        ("e", enum("x")),
         ("d", decimal(9, 2)),
         ("v", VARCHAR),
     ]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlstream_planner.diagnostics import not_run_yet
 from sqlstream_planner.logical import Apply, SubqueryKind
 
 _MADE: dict[str, type[exp.Binary]] = {
@@ -30,15 +29,10 @@ class AnyOf:
 
     @classmethod
     def of(cls, apply: Apply) -> AnyOf:
-        """What an Apply that is no EXISTS asks: x < ALL (…) is that no row is one with x >= it.
-
-        Raises DiagnosticError for an order of rows of several columns.
-        """
+        """What an Apply that is no EXISTS asks: x < ALL (…) is that no row is one with x >= it."""
         made = cls(apply.comparison, negated=False)
         if apply.kind is SubqueryKind.ALL:
             made = cls(_OPPOSITE[apply.comparison], negated=True)
-        if len(apply.operand) > 1 and made.comparison not in ("=", "<>"):
-            not_run_yet(apply.at, f"{apply.comparison} {apply.kind} of several columns", "compare one column")
         return made
 
     def terms(self, left: Sequence[exp.Expr], right: Sequence[exp.Expr]) -> list[exp.Expr]:

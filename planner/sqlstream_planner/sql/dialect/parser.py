@@ -9,8 +9,9 @@ its like, and FIRST_VALUE, LAST_VALUE, NTH_VALUE, LEAD and LAG (sqlglot only wri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 from sqlglot import exp
@@ -111,21 +112,29 @@ class SqlStreamParser(DuckDBParser):
         self._hints = HintBook(())
         self._stop = 0
         self._type_depth = 0
+        self._types: Mapping[str, exp.DataType] = {}
 
     # ---- entry, for whoever reads statements -------------------------------------------------------------
 
     def start(
-        self, tokens: Sequence[Token], sql: str, hints: HintBook | None = None, stop: int | None = None
+        self,
+        tokens: Sequence[Token],
+        sql: str,
+        hints: HintBook | None = None,
+        stop: int | None = None,
+        types: Mapping[str, exp.DataType] = MappingProxyType({}),
     ) -> None:
         """Begin to read one statement's tokens (no semicolon); `sql` is the text their offsets point into.
 
-        `stop` is where the statement ends: its semicolon, or the end of the text.
+        `stop` is where the statement ends: its semicolon, or the end of the text. `types` are those that CREATE TYPE gave
+        names to, by these in lower case.
         """
         self.reset()
         self.sql = sql
         self._hints = hints if hints is not None else HintBook(())
         self._stop = len(sql) if stop is None else stop
         self._type_depth = 0
+        self._types = types
         self._chunks = [list(tokens)]
         self._advance_chunk()
 
@@ -496,7 +505,10 @@ class SqlStreamParser(DuckDBParser):
             inside = self._parse_csv(lambda: self.data_type("a type, without a name"))
             self.expect(")", after="the types of TUPLE")
             return exp.DataType(this=exp.DType.USERDEFINED, kind=TUPLE, expressions=inside, nested=True)
-        near = did_you_mean(identifier.name, TYPE_NAMES)
+        named = self._types.get(identifier.name.lower())
+        if named is not None:
+            return named.copy()
+        near = did_you_mean(identifier.name, [*TYPE_NAMES, *self._types])
         start, end = own_range(identifier) or (self._prev.start, self._prev.end + 1)
         raise SqlSyntaxError(
             f"unknown type `{identifier.name}`",

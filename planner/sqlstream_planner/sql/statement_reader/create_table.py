@@ -9,8 +9,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from sqlstream_operators.plan.types import SqlType
 from sqlstream_planner.diagnostics import Span
-from sqlstream_planner.expressions.datatypes import exact_type, seconds_digits, sql_type_of
-from sqlstream_planner.expressions.problems import TypeProblem
+from sqlstream_planner.expressions.datatypes import exact_type, seconds_digits
 from sqlstream_planner.sql.dialect import TUPLE, SqlSyntaxError, range_of
 from sqlstream_planner.sql.statement_reader.cursor import Cursor, dotted
 from sqlstream_planner.sql.statements import (
@@ -165,13 +164,7 @@ class TableReader:
                 help="write ROW<a INT, b STRING>",
                 code="SQL003",
             )
-        try:
-            return sql_type_of(node)
-        except TypeProblem as problem:
-            at = range_of(problem.node) or (start, self._cursor.parser.last_end)
-            raise SqlSyntaxError(problem.message, *at, help=problem.help, code="SQL003") from None
-        except ValueError as error:
-            raise SqlSyntaxError(str(error), start, self._cursor.parser.last_end, code="SQL003") from None
+        return self._cursor.type_of(node, start)
 
     def _not_enforced(self) -> None:
         p = self._cursor.parser

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from sqlstream_operators.plan.types import SqlType
 from sqlstream_planner.diagnostics import Span
+from sqlstream_planner.expressions.datatypes import sql_type_of
+from sqlstream_planner.expressions.problems import TypeProblem
 from sqlstream_planner.sql.dialect import SqlStream, SqlSyntaxError, range_of
 from sqlstream_planner.sql.dialect.parser import SqlStreamParser
 from sqlstream_planner.sql.dialect.positions import set_range
@@ -27,6 +30,16 @@ class Cursor:
     def since(self, start: int) -> Span:
         """The place of what was read from `start` on."""
         return self.rendered.span(start, self.parser.last_end)
+
+    def type_of(self, node: exp.DataType, start: int) -> SqlType:
+        """The SqlType of a type that was read from `start` on. Raises SqlSyntaxError."""
+        try:
+            return sql_type_of(node)
+        except TypeProblem as problem:
+            at = range_of(problem.node) or (start, self.parser.last_end)
+            raise SqlSyntaxError(problem.message, *at, help=problem.help, code="SQL003") from None
+        except ValueError as error:
+            raise SqlSyntaxError(str(error), start, self.parser.last_end, code="SQL003") from None
 
     def names(self, what: str) -> tuple[str, ...]:
         """Names in parentheses. Raises SqlSyntaxError."""

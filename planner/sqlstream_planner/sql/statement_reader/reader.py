@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
+from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from sqlstream_planner.diagnostics import Diagnostic, Span, did_you_mean
@@ -15,6 +16,7 @@ from sqlstream_planner.sql.rendered import RenderedSql
 from sqlstream_planner.sql.statement_reader.create_table import TableReader
 from sqlstream_planner.sql.statement_reader.cursor import Cursor, dotted
 from sqlstream_planner.sql.statements import (
+    CreateType,
     CreateView,
     InsertInto,
     Select,
@@ -59,7 +61,16 @@ _UNSUPPORTED: dict[str, str | None] = {
 }
 _CONFLICTS = ("NOTHING", "ERROR", "DEDUPLICATE")
 _QUERIES = ("SELECT", "WITH", "VALUES", "FROM", "PIVOT", "UNPIVOT", "(")
-_STARTS = ("SELECT", "INSERT INTO", "CREATE TABLE", "CREATE VIEW", "SET", "WITH", "EXECUTE STATEMENT SET")
+_STARTS = (
+    "SELECT",
+    "INSERT INTO",
+    "CREATE TABLE",
+    "CREATE VIEW",
+    "CREATE TYPE",
+    "SET",
+    "WITH",
+    "EXECUTE STATEMENT SET",
+)
 
 
 def _conflict(tokens: tuple[Token, ...]) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
@@ -71,11 +82,12 @@ def _conflict(tokens: tuple[Token, ...]) -> tuple[tuple[Token, ...], tuple[Token
 
 
 class StatementReader:
-    """Reads the tokens of one statement."""
+    """Reads the tokens of one statement; `types` has those that CREATE TYPE gave names to, and gets those of this one."""
 
-    def __init__(self, rendered: RenderedSql, hints: HintBook) -> None:
+    def __init__(self, rendered: RenderedSql, hints: HintBook, types: dict[str, exp.DataType]) -> None:
         self._cursor = Cursor(rendered)
         self._hints = hints
+        self._types = types
 
     def read(self, chunk: Chunk) -> Statement:
         """The statement. Raises SqlSyntaxError."""
@@ -116,7 +128,7 @@ class StatementReader:
                     help=f"write `{token.text}{following.text}` in backticks if it is a name",
                 )
         conflict, tokens = _conflict(tokens)
-        p.start(tokens, self._cursor.rendered.text, self._hints, chunk.stop)
+        p.start(tokens, self._cursor.rendered.text, self._hints, chunk.stop, self._types)
         statement = self._statement()
         if p.at("ON", "CONFLICT"):
             p.fail_at_token(
@@ -248,11 +260,32 @@ class StatementReader:
             return TableReader(self._cursor).read(start, temporary=temporary)
         if p.take("VIEW"):
             return self._create_view(start, temporary)
+        if p.take("TYPE"):
+            return self._create_type(start)
         for kind, hint in _UNSUPPORTED.items():
             words = kind.split()
             if words[0] == "CREATE" and (p.at(*words[1:]) or p.at("SYSTEM", *words[1:])):
                 return self._unsupported(kind, hint, self._cursor.since(start), start)
-        return p.fail_here("TABLE or VIEW", after="CREATE")
+        return p.fail_here("TABLE, VIEW or TYPE", after="CREATE")
+
+    def _create_type(self, start: int) -> CreateType:
+        p = self._cursor.parser
+        if_not_exists = self._cursor.if_not_exists()
+        name_start = p.here
+        name = p.identifier("the name of the type").name
+        name_end = p.last_end
+        p.expect("AS", after="the name of the type")
+        type_start = p.here
+        type_ = p.data_type("a type, such as ENUM ('a', 'b')")
+        self._cursor.type_of(type_, type_start)
+        for node in type_.walk():
+            node._meta = None  # where it is used is another place
+        if name.lower() in self._types and not if_not_exists:
+            raise SqlSyntaxError(
+                f"the type `{name}` is declared twice", name_start, name_end, help="leave one of the two out"
+            )
+        self._types.setdefault(name.lower(), type_)
+        return CreateType(name, self._cursor.since(start))
 
     def _create_view(self, start: int, temporary: bool) -> CreateView:
         p = self._cursor.parser
