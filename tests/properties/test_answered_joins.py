@@ -70,11 +70,11 @@ def test_every_prefix_where_joins_read_answers(tmp_path: Path) -> None:
     physical = plan(tmp_path, ANSWERED, ROWS).physical
     assert not any(isinstance(step.operator, JoinSpec) for step in physical.operators)
     assert all(any(side.answer is not None for side in step.join.sides) for step in joins_of(physical))
-    check(tmp_path, ANSWERED, ROWS, rows_per_epoch=8)
+    check(tmp_path, ANSWERED, ROWS, rows_per_epoch=12)
 
 
 def test_a_restart_with_other_shards_goes_on_with_answers(tmp_path: Path) -> None:
-    planned = plan(tmp_path, [*ANSWERED[2::4], BESIDE], ROWS)
+    planned = plan(tmp_path, [*ANSWERED[3::6], BESIDE], ROWS)
     with collecting() as collected:
         for shards, epochs in ((1, 2), (3, 1), (2, None)):
             run_here(planned, tmp_path, parallelism=shards, rows_per_epoch=6, max_epochs=epochs)
