@@ -122,6 +122,12 @@ REFUSED = [
     ("SELECT * FROM t UNPIVOT ((x, y) FOR n IN (k, v))", "SQL057", "1 columns of UNPIVOT for 2 names"),
     ("SELECT * FROM t UNPIVOT (x FOR n IN (k, w))", "SQL010", "unknown column `w`"),
     ("SELECT * FROM (UNPIVOT t ON k + 1, v)", "SQL100", "an expression of UNPIVOT without a name"),
+    ("SELECT #20 FROM t", "SQL010", "unknown column `#20`"),
+    (
+        "SELECT SUM(v) + 1 AS z, (SELECT COUNT(*) FROM t WHERE v < z) AS y FROM t",
+        "SQL100",
+        "a name of what is computed of groups, in a sub-query, can't be run yet",
+    ),
     ("SELECT k FROM t ORDER BY 7 LIMIT 1", "SQL063", "ORDER BY 7, but the result has 1 column"),
     ("SELECT k FROM t ORDER BY -1 LIMIT 1", "SQL063", "ORDER BY -1, but the result has 1 column"),
     ("SELECT k FROM t ORDER BY (2) LIMIT 1", "SQL063", "ORDER BY 2, but the result has 1 column"),

@@ -130,6 +130,9 @@ QUERIES = [
     # Ranks go by what is equal, whatever frame is written.
     "SELECT k, v, RANK() OVER w AS z, DENSE_RANK() OVER w AS y, NTH_VALUE(NULL, 2) OVER w AS u FROM t "
     "WINDOW w AS (PARTITION BY b ORDER BY k ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)",
+    # Columns by their position.
+    "SELECT #3, #1 + 1 AS z, SUM(#3) OVER (PARTITION BY #1 ORDER BY #5) AS y FROM t WHERE #5 > 0.5",
+    "SELECT k, x FROM t UNION SELECT v, x FROM t ORDER BY #2 DESC, #1 LIMIT 3",
     # Names of the SELECT list in its sub-queries.
     "SELECT k % 2 AS j, SUM(v) AS z FROM t GROUP BY j HAVING SUM(v) > (SELECT MIN(v) FROM t WHERE k <> j)",
     "SELECT k AS j, SUM(v) AS z, (SELECT COUNT(*) FROM t WHERE v < z AND k >= j) AS y FROM t GROUP BY j",

@@ -34,7 +34,8 @@ def expand_items(context: BindContext, query: exp.Select, scope: Scope) -> list[
         if scope.held and not isinstance(resolved.unnest(), exp.Column):
             held = scope.held.get(sql(resolved.unnest()))
             resolved = column(held) if held is not None else resolved
-        name = output_name(item, position)
+        positional = scope.at_position(item) if isinstance(item, exp.PositionalColumn) else None
+        name = positional.name if positional is not None else output_name(item, position)
         items.append((name, resolved))
         if isinstance(item, exp.Alias):
             aliases.setdefault(name.lower(), resolved)

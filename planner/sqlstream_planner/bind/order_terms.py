@@ -49,6 +49,8 @@ class Terms:
     def column(self, term: exp.Expr, clause: str) -> ColumnId:
         """The column that a term of a clause names. Raises DiagnosticError."""
         context, node = self.context, self.node
+        if isinstance(term, exp.PositionalColumn):  # by itself it is a position in the result
+            term = term.this
         _check(context, node, term, clause)
         id_ = _output(self.query, node, term)
         if id_ is not None:

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import Kind
 from sqlstream_planner.bind.context import BindContext
-from sqlstream_planner.diagnostics import did_you_mean
+from sqlstream_planner.diagnostics import counted, did_you_mean
 from sqlstream_planner.expressions.functions.calls import written_call
 from sqlstream_planner.logical import Field, Fields, Node, column
 
@@ -101,9 +101,12 @@ class Scope:
             )
 
         def swap(node: exp.Expr) -> exp.Expr:
-            if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
+            if isinstance(node, exp.PositionalColumn):
+                found: exp.Expr = column(self.at_position(node).id)
+            elif not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
                 return node
-            found = self._column(node)
+            else:
+                found = self._column(node)
             # Problems found later are reported at the place that the user wrote.
             for part in found.walk():
                 if "span" not in part.meta and "span" in node.meta:
@@ -111,6 +114,19 @@ class Scope:
             return found
 
         return expression.copy().transform(swap, copy=False)
+
+    def at_position(self, node: exp.PositionalColumn) -> Field:
+        """The column that `#2` means: the second of all that FROM gives. Raises DiagnosticError."""
+        fields = [f for r in self.relations if not r.hidden for f in r.fields]
+        number = int(node.name)
+        if not 1 <= number <= len(fields):
+            self.context.fail(
+                node,
+                "SQL010",
+                f"unknown column `#{number}`",
+                notes=(f"FROM gives {counted(len(fields), 'column')}",),
+            )
+        return fields[number - 1]
 
     def _column(self, node: exp.Column) -> exp.Expr:
         parts = [p.name for p in node.parts]
