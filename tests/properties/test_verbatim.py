@@ -112,6 +112,31 @@ QUERIES = [
     "SELECT * FROM (SELECT x, k, v, d FROM t) UNPIVOT ((z, y) FOR n IN ((k, v), (v, d)))",
     "UNPIVOT (SELECT k, v + 1 AS v, d FROM t) ON COLUMNS(* EXCLUDE (k)) INTO NAME n VALUE z",
     "SELECT name, SUM(value) AS y FROM (UNPIVOT (SELECT x, k, v FROM t) ON k + 1 AS a, v) GROUP BY name",
+    # What HAVING reads of rows is a key of GROUP BY ALL.
+    "SELECT k, COUNT(*) AS n FROM t GROUP BY ALL HAVING b AND SUM(x) > 0 AND k >= 0",
+    # Values of maps without a type, groups of a pattern in the names that it gives.
+    "SELECT v IN (VALUES ((SELECT MAX(k) FROM t)), (4)) AS z FROM t",
+    "SELECT MAP {} AS z, [MAP {}] AS y, {'a': map_concat(MAP {}, NULL)} AS w FROM t",
+    "SELECT z, COUNT(*) AS n FROM (SELECT MAP() AS z FROM t) GROUP BY z",
+    "SELECT kn, xn FROM (SELECT * SIMILAR TO '([kx])' AS '\\1n' FROM t)",
+    # The value of the first row, be it NULL; a quantile from the top.
+    "SELECT ARG_MIN_NULL(s, x) AS z, ARG_MAX_NULL(s, x) FILTER (WHERE k > 0) AS y, ARG_MAX(s, x) AS w FROM t",
+    "SELECT k, ARG_MAX_NULL(s, x) AS z FROM (SELECT MAX(k) AS k, x, MAX(s) AS s FROM t GROUP BY x) GROUP BY k",
+    "SELECT QUANTILE_CONT(x, 0.8 ORDER BY x DESC) AS z, QUANTILE_DISC(v, [0.25, 0.5] ORDER BY v DESC) AS y FROM t",
+    # Lambdas in lambdas read the outer ones' parameters on either side, and fields that are called as they are.
+    "SELECT list_transform(a, lambda p, i: list_reduce([p, k], lambda e, f: e + f + p - i, v)) AS z, "
+    "list_transform(a, lambda p: list_filter([{'p': 1, 'q': p}], lambda e: e.p < p AND e.q = p)) AS y FROM t",
+    # Two columns with one name, rows of NULLs, and what stands behind the fields of a struct.
+    "SELECT x, x_1, x_2 + 1 AS y FROM (SELECT o.x, t.x, t.k AS x FROM t JOIN t AS o ON o.k = t.v) WHERE x < x_1",
+    "SELECT a <> b AS z, a IS NOT DISTINCT FROM b AS y, s.k AS w "
+    "FROM VALUES ((NULL, 1), (5, 6), {'k': NULL}) AS o (a, b, s)",
+    "SELECT DISTINCT {'a': NULL, 'b': v} AS z, (NULL, k) AS y FROM t",
+    'SELECT MAP_EXTRACT(NULL::MAP("NULL", "NULL"), NULL) AS z, NULL::MAP("NULL", "NULL") AS y FROM t',
+    "SELECT CAST(a AS SMALLINT[]) AS z FROM t UNION SELECT CAST(c AS BIGINT[]) FROM t",
+    "SELECT r.* EXCLUDE (g) REPLACE (r.f + k AS f), r.* RENAME (f AS h, g AS i), a[:v] AS z, a[:k:2] AS y, a[:] AS w FROM t",
+    "SELECT \"p.r.f\" AS z, \"p.v\" AS y FROM (SELECT UNNEST([{'p': {'r': r, 'v': v}}], recursive := true, "
+    "keep_parent_names := true) FROM t)",
+    "SELECT x, UNLIST(a) AS z, INTERVAL 2 MILLENNIA AS y, '3 mils 2 decs'::INTERVAL AS w FROM t",
     "UNPIVOT (SELECT k AS Kk, v AS vV, x FROM t) ON KK, vv INTO NAME n VALUE z",  # names are values, as they are declared
     # A condition on each of the columns in FILTER is one condition.
     "SELECT SUM(k) FILTER (WHERE COLUMNS('v|x') > 1) AS z, COUNT(*) FILTER (WHERE * LIKE 'b') AS y FROM t",

@@ -28,33 +28,57 @@ from sqlstream_planner.logical import AggregateCall
 # ------------------------------------------------------------------------------------- ARG_MIN, ARG_MAX
 
 
-def _first_wins(call: AggregateCall) -> Decomposition:
-    """The first row in arrival order wins a tie; NULLs are ignored."""
+def _first_wins(call: AggregateCall, best: str, *nulls: str) -> Decomposition:
+    """The first row in arrival order wins a tie."""
     x, by = argument(call), argument(call, 1)
     type_ = struct(("by", call.argument_types[1]), ("x", call.argument_types[0]))
-    where = filter_of(call, f"({x}) IS NOT NULL", f"({by}) IS NOT NULL")
-    partial = f"{call.name}({{'by': {by}, 'x': {x}}}, {by}){where}"
-    return Decomposition((Accumulator(call.name, type_, partial, f"{call.name}({{f}}, {{f}}.by)"),), "{0}.x")
+    partial = f"arg_{best}({{'by': {by}, 'x': {x}}}, {by}){_of_rows(call, *nulls)}"
+    meaning = " with ".join((f"arg_{best}", *nulls))
+    return Decomposition((Accumulator(meaning, type_, partial, f"arg_{best}({{f}}, {{f}}.by)"),), "{0}.x")
 
 
-def _pair(call: AggregateCall, best: str) -> Decomposition:
+def _pair(call: AggregateCall, best: str, *nulls: str) -> Decomposition:
     """The least or greatest (by, x), so that ties don't depend on arrival."""
     x, by = argument(call), argument(call, 1)
     type_ = struct(("by", call.argument_types[1]), ("x", call.argument_types[0]))
-    where = filter_of(call, f"({x}) IS NOT NULL", f"({by}) IS NOT NULL")
-    partial = f"{best}(CAST({{'by': {by}, 'x': {x}}} AS {type_})){where}"
-    return Decomposition((Accumulator(f"{best} by and value", type_, partial, f"{best}({{f}})"),), "{0}.x")
+    partial = f"{best}(CAST({{'by': {by}, 'x': {x}}} AS {type_})){_of_rows(call, *nulls)}"
+    meaning = " with ".join((f"{best} by and value", *nulls))
+    return Decomposition((Accumulator(meaning, type_, partial, f"{best}({{f}})"),), "{0}.x")
 
 
-def _batch(call: AggregateCall, written: BatchCall) -> BatchCall:
-    x, by = written.arguments
-    made = present(call, once(call, written), x, by)
-    return replace(made, arguments=(x, f"{{'by': {by}, 'x': {x}}}"))
+def _of_rows(call: AggregateCall, *nulls: str) -> str:
+    """FILTER to the rows that count: those in which neither argument is NULL, or with `nulls` the second alone."""
+    return filter_of(call, *(f"({argument(call, n)}) IS NOT NULL" for n in (() if nulls else (0,)) + (1,)))
+
+
+def _extreme(name: str, best: str, *nulls: str) -> AggregateFunction:
+    """ARG_MIN or ARG_MAX; with `nulls` rows count whose value is NULL."""
+
+    def batch(call: AggregateCall, written: BatchCall) -> BatchCall:
+        x, by = written.arguments
+        made = present(call, once(call, written), *(() if nulls else (x,)), by)
+        return replace(made, arguments=(x, f"{{'by': {by}, 'x': {x}}}"))
+
+    def over_values(_: AggregateCall, values: tuple[str, ...]) -> str:
+        return f"struct_extract({best}({values[0]}), 'x')"
+
+    return AggregateFunction(
+        name=name,
+        arguments=Arguments(of_rows=2, at_most=2, unordered_help=_UNORDERED),
+        keeps_nulls=bool(nulls),
+        distinct_is_noop=True,
+        append_only=lambda call: _first_wins(call, best, *nulls),
+        any_order=lambda call: _pair(call, best, *nulls),
+        values=Multiset(over_values, pick={"min": "first", "max": "last"}[best], paired=True),
+        over_distinct=over_distinct,
+        batch_in_order=once,
+        batch_any_order=batch,
+    )
 
 
 _UNORDERED = "MIN_BY(x, a) and MAX_BY(x, a) take the x of the row with the least and the greatest a"
-ARG_MIN = AggregateFunction(
-    name="arg_min",
+ARG_MIN = replace(
+    _extreme("arg_min", "min"),
     also=("min_by", "argmin"),
     by_time=("first_value", "first"),
     spellings=(
@@ -67,18 +91,9 @@ ARG_MIN = AggregateFunction(
     ),
     with_count="arg_min_several",
     in_order=(("first", "first_in_order"),),
-    arguments=Arguments(of_rows=2, at_most=2, unordered_help=_UNORDERED),
-    distinct_is_noop=True,
-    append_only=_first_wins,
-    any_order=lambda call: _pair(call, "min"),
-    values=Multiset(lambda _, values: f"struct_extract(min({values[0]}), 'x')", pick="first", paired=True),
-    over_distinct=over_distinct,
-    batch_in_order=once,
-    batch_any_order=_batch,
 )
-
-ARG_MAX = AggregateFunction(
-    name="arg_max",
+ARG_MAX = replace(
+    _extreme("arg_max", "max"),
     also=("max_by", "argmax"),
     by_time=("last_value", "last"),
     spellings=(
@@ -91,15 +106,9 @@ ARG_MAX = AggregateFunction(
     ),
     with_count="arg_max_several",
     in_order=(("last", "last_in_order"),),
-    arguments=Arguments(of_rows=2, at_most=2, unordered_help=_UNORDERED),
-    distinct_is_noop=True,
-    append_only=_first_wins,
-    any_order=lambda call: _pair(call, "max"),
-    values=Multiset(lambda _, values: f"struct_extract(max({values[0]}), 'x')", pick="last", paired=True),
-    over_distinct=over_distinct,
-    batch_in_order=once,
-    batch_any_order=_batch,
 )
+ARG_MIN_NULL = _extreme("arg_min_null", "min", "nulls")
+ARG_MAX_NULL = _extreme("arg_max_null", "max", "nulls")
 
 # ------------------------------------------------------------------------------------------- ANY_VALUE
 
@@ -148,4 +157,4 @@ ANY_VALUE = AggregateFunction(
     derived_from=(frozenset({"min"}),),
 )
 
-FUNCTIONS = (ARG_MIN, ARG_MAX, ANY_VALUE)
+FUNCTIONS = (ARG_MIN, ARG_MAX, ARG_MIN_NULL, ARG_MAX_NULL, ANY_VALUE)

@@ -59,6 +59,11 @@ def _extreme(function: str, direction: str, instead: str) -> AggregateFunction:
 # ------------------------------------------------------------------------------------ ARG_MIN, ARG_MAX
 
 
+_UNORDERED = (
+    "MIN_BY(x, a, n) and MAX_BY(x, a, n) take the rows with the least and the greatest a, equal ones by x"
+)
+
+
 def _of_extreme(function: str, direction: str) -> AggregateFunction:
     """Ties are decided by the value, so that they don't depend on arrival."""
 
@@ -92,7 +97,7 @@ def _of_extreme(function: str, direction: str) -> AggregateFunction:
 
     return AggregateFunction(
         name=f"arg_{function}_several",
-        arguments=Arguments(of_rows=2, at_most=3, check=check_count),
+        arguments=Arguments(of_rows=2, at_most=3, unordered_help=_UNORDERED, check=check_count),
         append_only=accumulated,
         any_order=accumulated,
         values=Multiset(over_values),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier
+from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier, spelled
 from sqlstream_planner.logical import Fields, column, sql, substitute
 
 
@@ -87,7 +87,7 @@ def indented(text: str) -> str:
 
 def cast(text: str, type_: SqlType) -> str:
     """SQL as a value of a type, if that can be written."""
-    return text if type_.kind in (Kind.UNKNOWN, Kind.NULL) else f"CAST({text} AS {type_})"
+    return text if type_.kind in (Kind.UNKNOWN, Kind.NULL) else f"CAST({text} AS {spelled(type_)})"
 
 
 def names(ids: Iterable[str]) -> str:

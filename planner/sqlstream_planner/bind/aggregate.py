@@ -55,8 +55,17 @@ def bind_aggregate(
     """
     group_window, node, scope = with_group_window(context, query, node, scope)
     items = _items(context, query, scope, group_window)
+    having = query.args.get("having")
+    condition = None
+    if having is not None:
+        aliases = {name.lower(): e for name, e in items}
+        resolved = Scope(context, scope.relations, aliases).resolve(
+            without_auxiliary(context, having.this, group_window)
+        )
+        condition = context.translated(resolved, scope.fields)
+    windowed = group_window is not None
     group_by = read_group_by(
-        context, query.args.get("group"), items, scope, windowed=group_window is not None
+        context, query.args.get("group"), items, scope, having=condition, windowed=windowed
     )
     window = window_keys(context, query, node, group_by)
     bounds = window.positions if window is not None else ()
@@ -75,7 +84,6 @@ def bind_aggregate(
     if group_by.several:
         grouping = Field(context.new_id("grouping_id"), "grouping_id", BIGINT, False)
         keys = tuple(k if n < len(bounds) else replace(k, nullable=True) for n, k in enumerate(keys))
-    having = query.args.get("having")
     asking = any(map(tells_copies, [*(e for _, e in items), *([having.this] if having is not None else [])]))
     several_times = asking and any(times > 1 for times in copies.values())
     copy = Field(context.new_id("group_id"), "group_id", BIGINT, False) if several_times else None
@@ -84,13 +92,8 @@ def bind_aggregate(
     of_groups = frozenset(v.result.id for v in values)
     output = AggregateOutput(context, node, group_by, window, outputs, grouping, copy, calls, of_groups)
     rewritten = [(name, output.rewritten(e)) for name, e in items]
-    condition = None
-    if having is not None:
-        aliases = {name.lower(): e for name, e in items}
-        resolved = Scope(context, scope.relations, aliases).resolve(
-            without_auxiliary(context, having.this, group_window)
-        )
-        condition = output.rewritten(context.translated(resolved, scope.fields))
+    if condition is not None:
+        condition = output.rewritten(condition)
     called = {c.field.id: c.call for c in outer_calls}
 
     def of_group(written: exp.Expr) -> exp.Expr:

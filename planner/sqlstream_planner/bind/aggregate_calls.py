@@ -11,13 +11,13 @@ from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.lost_orders import served
 from sqlstream_planner.bind.order_terms import is_constant, refuse_constant
 from sqlstream_planner.bind.row_order import NO_ORDER, OrderedRows, ordered_rows
-from sqlstream_planner.expressions.datatypes import nulls_as
+from sqlstream_planner.expressions.datatypes import as_type, nulls_as
 from sqlstream_planner.expressions.functions import catalogue
 from sqlstream_planner.expressions.functions.as_written import without_marks
 from sqlstream_planner.expressions.functions.calls import written_call
 from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 from sqlstream_planner.logical import AggregateCall, Field, Fields, Node, column, time_column
-from sqlstream_planner.sql.dialect import data_type, function_name
+from sqlstream_planner.sql.dialect import function_name
 
 _GROUPING = ("GROUPING", "GROUPING_ID")
 
@@ -91,7 +91,7 @@ def _kept(type_: SqlType) -> SqlType:
 def _as_kept(value: exp.Expr, type_: SqlType) -> exp.Expr:
     """A value whose type can be written down: `[]` is an array of integers. A bare NULL goes with every function."""
     kept = _kept(type_)
-    return value if type_ in (kept, NULL) else exp.cast(value.copy(), data_type(str(kept)))
+    return value if type_ in (kept, NULL) else as_type(value, kept)
 
 
 class AggregateCalls:
@@ -224,7 +224,7 @@ class AggregateCalls:
             arguments = arguments if named is None else (named,)
             if len(arguments) > 1 or named is not None:
                 typed_node = exp.Anonymous(this=name, expressions=[exp.Star()])
-        typed = self._context.type_of(typed_node, fields, aggregates=True)
+        typed = self._context.type_of(typed_node, fields, aggregates=True, untyped_keys=True)
         order_by, order_types = self._order(order, fields, function)
         if come is not None:
             terms = come.terms

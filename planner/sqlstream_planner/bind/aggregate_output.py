@@ -114,7 +114,7 @@ class AggregateOutput:
                 help="add GROUP BY ROLLUP (…)",
             )
         if self.grouping is None or not positions:
-            return exp.Literal.number(0)
+            return exp.cast(exp.Literal.number(0), "BIGINT")
         last = len(plain) - 1
         bits = [
             f'(("{self.grouping.id}" >> {last - p}) & 1) << {len(positions) - 1 - n}'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -25,6 +25,10 @@ class _Chosen:
     name: str
     value: exp.Expr
     match: re.Match[str] | None = None
+
+
+#: Whether a column's name matches, or how, where an alias can say it.
+_Matcher = Callable[[str], re.Match[str] | bool | None]
 
 
 def with_columns(context: BindContext, query: exp.Select, scope: Scope) -> exp.Select:
@@ -112,7 +116,10 @@ def _spread(context: BindContext, expression: exp.Expr, scope: Scope) -> list[tu
     pattern = _pattern_of(expression)
     if pattern is not None:
         star, matches = pattern
-        found = [c for c in _of_star(context, star, scope) if matches(c.name)]
+        every = [(c, matches(c.name)) for c in _of_star(context, star, scope)]
+        found = [
+            replace(c, match=match if isinstance(match, re.Match) else None) for c, match in every if match
+        ]
         return [(c, c.value) for c in _some(context, expression, found)]
     around = exp.Paren(this=expression.copy())
     _unpack(context, around, scope)
@@ -186,7 +193,7 @@ def _some(context: BindContext, at: exp.Expr, chosen: Sequence[_Chosen]) -> Sequ
     return chosen
 
 
-def _pattern_of(node: exp.Expr) -> tuple[exp.Expr, Callable[[str], bool]] | None:
+def _pattern_of(node: exp.Expr) -> tuple[exp.Expr, _Matcher] | None:
     """The star before LIKE and its like, and which names match the pattern behind it."""
     if isinstance(node, exp.Star) and node.args.get("ilike"):
         plain = node.copy()
@@ -201,7 +208,7 @@ def _pattern_of(node: exp.Expr) -> tuple[exp.Expr, Callable[[str], bool]] | None
     return None
 
 
-def _matching(condition: exp.Expr, parameter: str) -> Callable[[str], bool] | None:
+def _matching(condition: exp.Expr, parameter: str) -> _Matcher | None:
     """What a lambda of a name says of it, where it is a pattern; None of anything else."""
     bare = condition.unnest()
     if isinstance(bare, exp.Not):
@@ -211,7 +218,7 @@ def _matching(condition: exp.Expr, parameter: str) -> Callable[[str], bool] | No
     return _matcher(bare) if named else None
 
 
-def _matcher(node: exp.Expr) -> Callable[[str], bool] | None:
+def _matcher(node: exp.Expr) -> _Matcher | None:
     pattern = node.args.get("expression")
     if not isinstance(pattern, exp.Literal) or not pattern.is_string:
         return None
@@ -227,8 +234,11 @@ def _matcher(node: exp.Expr) -> Callable[[str], bool] | None:
             wanted = re.compile(text)
         case _:
             return None
-    negated = bool(node.args.get("negate"))
-    return lambda name: (wanted.fullmatch(name) is not None) != negated
+    if node.args.get("negate"):
+        return lambda name: wanted.fullmatch(name) is None
+    if isinstance(node, exp.SimilarTo):  # an alias may name its groups
+        return wanted.fullmatch
+    return lambda name: wanted.fullmatch(name) is not None
 
 
 def _like(pattern: str, flags: int = 0) -> re.Pattern[str]:

@@ -189,15 +189,24 @@ class BindContext:
         )
 
     def type_of(
-        self, expression: exp.Expr, fields: Fields, *, aggregates: bool = False, windows: bool = False
+        self,
+        expression: exp.Expr,
+        fields: Fields,
+        *,
+        aggregates: bool = False,
+        windows: bool = False,
+        untyped_keys: bool = False,
     ) -> TypedExpr:
-        """The type of a resolved expression over `fields`; a type problem becomes a diagnostic."""
+        """The type of a resolved expression over `fields`; a type problem becomes a diagnostic.
+
+        So does a map whose keys have no type, unless `untyped_keys`.
+        """
         typed = self._typed(
             lambda: infer(expression, self._types(fields), aggregates=aggregates, windows=windows),
             expression,
             fields,
         )
-        if _has_untyped_keys(typed.type):
+        if not untyped_keys and has_untyped_keys(typed.type):
             self.fail(
                 expression,
                 UNSUPPORTED_EXPRESSION,
@@ -383,12 +392,12 @@ class BindContext:
                 self.constants[constant] = self.span(node)
 
 
-def _has_untyped_keys(type_: SqlType) -> bool:
+def has_untyped_keys(type_: SqlType) -> bool:
     """Whether there is a map of no known keys in it, such as MAP{}: Arrow has none."""
     if type_.kind is Kind.MAP and type_.key is not None and type_.key.kind is Kind.NULL:
         return True
     parts = (type_.element, type_.key, type_.value, *(t for _, t in type_.fields))
-    return any(_has_untyped_keys(part) for part in parts if part is not None)
+    return any(has_untyped_keys(part) for part in parts if part is not None)
 
 
 _INSTEAD: Mapping[str, str] = {

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import INTEGER, TIMESTAMPTZ, VARCHAR, SqlType
 from sqlstream_planner.diagnostics import Span, refuse
+from sqlstream_planner.expressions.datatypes import as_type
 from sqlstream_planner.expressions.functions.calls import WrittenCall
 from sqlstream_planner.expressions.functions.of_epoch import OF_RANDOM, SEEDED, of_clock
 from sqlstream_planner.logical import (
@@ -235,10 +236,7 @@ class _Placement:
         rows = []
         for row in node.rows:
             fields = tuple(replace(f, id=self.new_id(f.name)) for f in node.fields)
-            items = tuple(
-                exp.cast(e.copy(), exp.DataType.build(str(f.type), dialect="duckdb"))
-                for e, f in zip(row, fields, strict=True)
-            )
+            items = tuple(as_type(e, f.type) for e, f in zip(row, fields, strict=True))
             rows.append(self.placed(Project(single, fields, items)))
         if len(rows) == 1:
             ids = (column(f.id) for f in rows[0].fields)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from sqlstream_planner.bind.aggregate_calls import aggregate_calls
+from sqlstream_planner.bind.aggregate_calls import aggregate_calls, is_aggregate_call
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.group_window import GROUP_WINDOWS, window_column
 from sqlstream_planner.bind.scope import Scope
@@ -42,22 +42,31 @@ def read_group_by(
     items: list[tuple[str, exp.Expr]],
     scope: Scope,
     *,
+    having: exp.Expr | None,
     windowed: bool,
 ) -> GroupBy:
-    """GROUP BY of a SELECT with the list `items`; `windowed`: it has a window function of its own.
+    """GROUP BY of a SELECT with the list `items` and the resolved condition `having`.
+
+    `windowed`: it has a window function of its own.
 
     Raises DiagnosticError.
     """
-    return _Reader(context, items, scope, windowed).read(group)
+    return _Reader(context, items, scope, having, windowed).read(group)
 
 
 class _Reader:
     def __init__(
-        self, context: BindContext, items: list[tuple[str, exp.Expr]], scope: Scope, windowed: bool
+        self,
+        context: BindContext,
+        items: list[tuple[str, exp.Expr]],
+        scope: Scope,
+        having: exp.Expr | None,
+        windowed: bool,
     ) -> None:
         self._context = context
         self._items = items
         self._scope = scope
+        self._having = having
         self._windowed = windowed
         self._group_by = GroupBy(lambda expression: context.form(expression, scope.fields))
 
@@ -72,6 +81,8 @@ class _Reader:
         if group.args.get("all"):
             plain = [e for _, e in self._items if not aggregate_calls(e)]
             elements += [[(group_by.key(e),)] for e in plain]
+            more = self._read_of_rows(self._having) if self._having is not None else []
+            elements += [[(group_by.key(e),)] for e in more]
         for element in group.expressions:
             if self._windowed and function_name(element) in GROUP_WINDOWS:
                 elements.append([tuple(self._key(window_column(role)) for role in ("start", "end"))])
@@ -92,6 +103,14 @@ class _Reader:
             for e in group.find_all(exp.GroupingSets, exp.Rollup, exp.Cube)
         )
         return group_by
+
+    def _read_of_rows(self, condition: exp.Expr) -> list[exp.Expr]:
+        """The columns of rows that a condition on groups reads: with GROUP BY ALL these are keys, too."""
+        if is_aggregate_call(condition) or self._group_by.form_of(condition) in self._group_by.forms:
+            return []
+        if isinstance(condition, exp.Column):
+            return [condition] if self._scope.by_id(condition.name) is not None else []
+        return [c for part in condition.iter_expressions() for c in self._read_of_rows(part)]
 
     def _with_suffix(self, group: exp.Expr, elements: list[list[tuple[int, ...]]]) -> list[tuple[int, ...]]:
         """The sets of `GROUP BY a, b WITH ROLLUP` (or CUBE): sqlglot gives the keys, and a ROLLUP of nothing."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.errors import UnsupportedError
 
-from sqlstream_planner.bind.context import BindContext, fresh
+from sqlstream_operators.plan.types import VARCHAR
+from sqlstream_planner.bind.context import BindContext, fresh, has_untyped_keys
 from sqlstream_planner.bind.epoch_values import is_bound_process_time
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.bind.spread_items import spread
 from sqlstream_planner.bind.stars import expand_star, star_of
+from sqlstream_planner.expressions.datatypes import as_type, nulls_as
 from sqlstream_planner.logical import Field, Node, Project, column, sql
 from sqlstream_planner.sql.dialect import duckdb_sql
 
@@ -62,7 +64,7 @@ def project(
 ) -> Node:
     """A Project of named expressions over `node`; bare columns keep their marks (event time, window bound)."""
     by_id = {f.id: f for f in node.fields}
-    fields = []
+    fields, expressions = [], []
     for name, expression in items:
         bare = expression.unnest()
         known = by_id.get(bare.name) if isinstance(bare, exp.Column) else None
@@ -70,10 +72,16 @@ def project(
             known = context.outer_field(bare.name)
         if known is not None:
             fields.append(fresh(known, context, name))
+            expressions.append(expression)
             continue
-        typed = context.type_of(expression, node.fields, aggregates=aggregates)
-        made = Field(context.new_id(name), name, typed.type, typed.nullable)
+        typed = context.type_of(expression, node.fields, aggregates=aggregates, untyped_keys=True)
+        type_ = typed.type
+        if has_untyped_keys(type_):  # as a column of nothing but NULLs is where it is written
+            type_ = nulls_as(type_, VARCHAR)
+            expression = as_type(expression, type_)
+        made = Field(context.new_id(name), name, type_, typed.nullable)
         if is_bound_process_time(expression):
             context.process_times.add(made.id)
         fields.append(made)
-    return Project(node, tuple(fields), tuple(e for _, e in items))
+        expressions.append(expression)
+    return Project(node, tuple(fields), tuple(expressions))

@@ -28,7 +28,7 @@ from sqlstream_planner.bind.over import bind_overs
 from sqlstream_planner.bind.pivot import pivot_query
 from sqlstream_planner.bind.ranked_groups import ranks_groups, split
 from sqlstream_planner.bind.sample import sampled
-from sqlstream_planner.bind.scope import Relation, Scope
+from sqlstream_planner.bind.scope import Relation, Scope, told_apart
 from sqlstream_planner.bind.select_unnest import with_unnested
 from sqlstream_planner.bind.sets import by_names, distinct, set_operation
 from sqlstream_planner.bind.subqueries import SubqueryBinder, apart
@@ -534,7 +534,7 @@ class QueryBinder:
         name = alias.name if alias is not None and alias.name else table
         if alias is not None:
             node = self._renamed(node, alias, item)
-        return node, Relation(name, node.fields)
+        return node, Relation(name, told_apart(node.fields))
 
     def _renamed(self, node: Node, alias: exp.Expr, at: exp.Expr) -> Node:
         columns = alias.args.get("columns") or []

@@ -51,6 +51,20 @@ class Relation:
         return replace(self, fields=fields, merged=merged)
 
 
+def told_apart(fields: Fields) -> Fields:
+    """The columns of a query as the one around it knows them: of those with one name the second is `a_1`, as in DuckDB."""
+    taken: dict[str, int] = {}
+    found = []
+    for f in fields:
+        name = f.name
+        while name.lower() in taken:
+            taken[f.name.lower()] += 1
+            name = f"{f.name}_{taken[f.name.lower()]}"
+        taken[name.lower()] = 0
+        found.append(_renamed(f, name))
+    return tuple(found)
+
+
 def _renamed(f: Field, name: str) -> Field:
     return f if f.name == name else replace(f, name=name)
 

@@ -20,10 +20,9 @@ from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, nested_too_deeply, suggestion
 from sqlstream_planner.expressions.casts import Assignment, assignable, can_cast
 from sqlstream_planner.expressions.constants import Constant
-from sqlstream_planner.expressions.datatypes import nulls_as
+from sqlstream_planner.expressions.datatypes import as_type, nulls_as
 from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTYPED_HELP
 from sqlstream_planner.logical import ConflictAction, Field, Node, Project, Sink, column
-from sqlstream_planner.sql.dialect import data_type
 from sqlstream_planner.sql.parse import Script
 from sqlstream_planner.sql.statements import (
     CreateTable,
@@ -493,7 +492,7 @@ def _has_one_of(type_: SqlType, kinds: frozenset[Kind]) -> bool:
 
 
 def _cast(expression: exp.Expr, c: Column) -> exp.Expr:
-    return exp.cast(expression, data_type(str(c.type)), dialect="duckdb")
+    return as_type(expression, c.type)
 
 
 def _exactly(node: Node, sink: SinkSpec, context: BindContext) -> Node:

@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import Kind
 from sqlstream_planner.bind.context import BindContext, fresh
+from sqlstream_planner.expressions.datatypes import as_type
 from sqlstream_planner.logical import Aggregate, Field, Node, Project, SetOperation, SetOperator, column
-from sqlstream_planner.sql.dialect import data_type
 
 
 def distinct(context: BindContext, node: Node) -> Node:
@@ -58,7 +58,7 @@ def _with_columns(context: BindContext, node: Node, wanted: tuple[Field, ...]) -
         own = known.get(f.name.lower())
         if own is None:
             fields.append(replace(fresh(f, context), nullable=True, time=None, window=None))
-            null = exp.cast(exp.Null(), data_type(str(f.type)))
+            null = as_type(exp.Null(), f.type)
             items.append(exp.Null() if f.type.kind in (Kind.UNKNOWN, Kind.NULL) else null)
         else:
             fields.append(fresh(own, context))

@@ -32,9 +32,10 @@ def spread(
     if call is None or not call.arguments:
         return None
     value, *options = call.arguments
-    depth = _depth(context, options)
-    if depth is None:
+    how = _depth(context, options)
+    if how is None:
         return None
+    depth, within = how
     beside = next((e for e in others if unnests_of(e)), None)
     if depth > 1 and beside is not None:
         # DuckDB takes both apart level by level, and repeats what has fewer.
@@ -49,7 +50,7 @@ def spread(
         return None
     resolved = without_marks(resolved)
     if type_.kind in ROWS:
-        return _fields(exp.paren(resolved, copy=False), type_, depth)
+        return _fields(exp.paren(resolved, copy=False), type_, depth, within)
     if type_.kind is not Kind.ARRAY:
         return None
     levels, element = 1, type_.element
@@ -60,36 +61,48 @@ def spread(
     made: exp.Expr = exp.Anonymous(this="UNNEST", expressions=[resolved])
     made.meta.update(bare.meta)
     if element is not None and element.kind in ROWS and depth > levels:
-        return _fields(made, element, depth - levels)
+        return _fields(made, element, depth - levels, within)
     name = item.alias if isinstance(item, exp.Alias) else "unnest"
     return [(name, made)]
 
 
-def _fields(value: exp.Expr, type_: SqlType, depth: int) -> list[tuple[str, exp.Expr]]:
-    """The fields of a struct as items, and those of structs in it as far down as `depth` says."""
+def _fields(
+    value: exp.Expr, type_: SqlType, depth: int, within: bool, before: str = ""
+) -> list[tuple[str, exp.Expr]]:
+    """The fields of a struct as items, and those of structs in it as far down as `depth` says.
+
+    `within`: the names of the structs that a field is in stand before its own, `before` for these.
+    """
     found: list[tuple[str, exp.Expr]] = []
     for position, (name, inner) in enumerate(type_.fields, 1):
         part: exp.Expr = exp.Dot(this=value.copy(), expression=exp.to_identifier(name, quoted=True))
         if type_.kind is Kind.TUPLE:
             part = exp.Bracket(this=value.copy(), expressions=[exp.Literal.number(position)])
         if inner.kind in ROWS and depth > 1:
-            found += _fields(part, inner, depth - 1)
+            found += _fields(part, inner, depth - 1, within, f"{before}{name}." if within else "")
         else:
-            found.append((name, part))
+            found.append((f"{before}{name}", part))
     return found
 
 
-def _depth(context: BindContext, options: list[exp.Expr]) -> int | None:
-    """How many levels the options of an UNNEST name; None for something else than options."""
-    if not options:
-        return 1
-    if len(options) > 1 or not isinstance(options[0], exp.PropertyEQ | exp.Kwarg):
-        return None
-    option, value = options[0].this.name.lower(), options[0].expression
-    if option == "recursive" and isinstance(value, exp.Boolean):
-        return _BOTTOM if value.this else 1
-    if option == "max_depth" and isinstance(value, exp.Literal) and value.is_int and int(value.this) > 0:
-        return int(value.this)
-    context.unsupported(
-        options[0], f"UNNEST with {option}", help="write recursive := true, or max_depth := 2"
-    )
+def _depth(context: BindContext, options: list[exp.Expr]) -> tuple[int, bool] | None:
+    """How many levels the options of an UNNEST name, and whether names keep those of the structs around them.
+
+    None for something else than options.
+    """
+    named: dict[str, exp.Expr] = {}
+    for option in options:
+        if not isinstance(option, exp.PropertyEQ | exp.Kwarg):
+            return None
+        name, value = option.this.name.lower(), option.expression
+        boolean = name in ("recursive", "keep_parent_names") and isinstance(value, exp.Boolean)
+        levels = name == "max_depth" and isinstance(value, exp.Literal) and value.is_int
+        if not boolean and not (levels and int(value.this) > 0):
+            context.unsupported(
+                option, f"UNNEST with {name}", help="write recursive := true, or max_depth := 2"
+            )
+        named[name] = value
+    within = "keep_parent_names" in named and bool(named["keep_parent_names"].this)
+    if "max_depth" in named:
+        return int(named["max_depth"].this), within
+    return (_BOTTOM if "recursive" in named and named["recursive"].this else 1), within

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.types import Kind
+from sqlstream_operators.plan.types import UNKNOWN, Kind
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.diagnostics import did_you_mean
@@ -30,9 +30,9 @@ def expand_star(
 
     Raises DiagnosticError, also for a column in EXCLUDE, REPLACE or RENAME that the star does not have.
     """
-    of_struct = _fields_of_struct(context, item, star, scope)
+    of_struct = _fields_of_struct(context, item, scope)
     if of_struct is not None:
-        return of_struct
+        return _changed_fields(context, star, of_struct, scope)
     shown = _shown(context, item, scope)
     changes = _Changes.read(context, star, shown)
     items: list[tuple[str, exp.Expr]] = []
@@ -60,11 +60,9 @@ def _around(context: BindContext, item: exp.Column) -> list[Relation]:
     return next((named for named in found if named), [])
 
 
-def _fields_of_struct(
-    context: BindContext, item: exp.Expr, star: exp.Star, scope: Scope
-) -> list[tuple[str, exp.Expr]] | None:
-    """The fields of a struct for `s.*`; None where it is a table's, or has more behind it."""
-    if not isinstance(item, exp.Column) or not item.table or any(star.args.values()):
+def _fields_of_struct(context: BindContext, item: exp.Expr, scope: Scope) -> dict[str, exp.Expr] | None:
+    """The fields of a struct for `s.*`; None where it is a table's."""
+    if not isinstance(item, exp.Column) or not item.table:
         return None
     if scope.named(item.table) or _around(context, item):
         return None
@@ -74,10 +72,28 @@ def _fields_of_struct(
     type_ = context.type_of(found, scope.fields).type if found is not None else None
     if found is None or type_ is None or type_.kind is not Kind.STRUCT:
         return None
-    return [
-        (name, exp.Dot(this=found.copy(), expression=exp.to_identifier(name, quoted=True)))
+    return {
+        name: exp.Dot(this=found.copy(), expression=exp.to_identifier(name, quoted=True))
         for name, _ in type_.fields
-    ]
+    }
+
+
+def _changed_fields(
+    context: BindContext, star: exp.Star, fields: dict[str, exp.Expr], scope: Scope
+) -> list[tuple[str, exp.Expr]]:
+    """The fields of a struct with what EXCLUDE, REPLACE and RENAME say of them."""
+    # As if they were the columns of a table.
+    shown = [(Relation(None, ()), Field(name, name, UNKNOWN)) for name in fields]
+    changes = _Changes.read(context, star, shown)
+    items = []
+    for (relation, f), value in zip(shown, fields.values(), strict=True):
+        if any(_matches(at, relation, f) for at in changes.excluded):
+            continue
+        replacement = changes.replaced.get(f.name.lower())
+        if replacement is not None:
+            value = context.translated(scope.resolve(replacement), scope.fields)
+        items.append((changes.renamed.get(f.name.lower(), f.name), value))
+    return items
 
 
 def chosen_by(context: BindContext, item: exp.Expr, scope: Scope) -> list[tuple[str, exp.Expr]]:

@@ -15,8 +15,9 @@ from sqlstream_operators.plan.types import BIGINT, Kind, SqlType
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.diagnostics import counted
+from sqlstream_planner.expressions.datatypes import as_type
 from sqlstream_planner.logical import Field, Node, Project, Unnest, column
-from sqlstream_planner.sql.dialect import data_type, function_name
+from sqlstream_planner.sql.dialect import function_name
 
 #: Table functions whose rows are the elements of the list that the scalar function of their name gives.
 SERIES = frozenset({"range", "generate_series"})
@@ -105,7 +106,7 @@ def _beside(
         )
     if element.kind is Kind.TUPLE:
         element = replace(element, kind=Kind.STRUCT)
-        resolved = exp.cast(resolved, data_type(str(SqlType(Kind.ARRAY, element=element))))
+        resolved = as_type(resolved, SqlType(Kind.ARRAY, element=element))
     alias, series = item.args.get("alias"), series_call(item)
     names = [c.name for c in (alias.args.get("columns") or [])] if alias is not None else []
     offset = (item.args.get("offset") or item.args.get("ordinality")) or (

@@ -35,12 +35,13 @@ from sqlstream_operators.plan.types import (
     enum,
     map_of,
     quote_identifier,
+    spelled,
     struct,
     tuple_of,
 )
 from sqlstream_planner.expressions import problems
 from sqlstream_planner.expressions.problems import TypeProblem
-from sqlstream_planner.sql.dialect import TUPLE, OwnSql
+from sqlstream_planner.sql.dialect import TUPLE, OwnSql, data_type
 
 _T = exp.DType
 _SIMPLE: dict[exp.DType, SqlType] = {
@@ -255,3 +256,12 @@ def nulls_as(type_: SqlType, other: SqlType) -> SqlType:
         value=type_.value and nulls_as(type_.value, other),
         fields=tuple((name, nulls_as(t, other)) for name, t in type_.fields),
     )
+
+
+def as_type(value: exp.Expr, type_: SqlType) -> exp.Cast:
+    """A cast of a value, also of one that is a cast: sqlglot's own leaves out that of INT[] to VARCHAR[], say.
+
+    >>> as_type(exp.column("a"), SqlType(Kind.INTEGER)).sql()
+    'CAST(a AS INT)'
+    """
+    return exp.Cast(this=value.copy(), to=data_type(spelled(type_)))

@@ -6,13 +6,15 @@ from sqlglot import exp
 
 from sqlstream_planner.expressions.functions.calls import WrittenCall, written_call
 
+_UNNEST = ("unnest", "unlist")
+
 
 def unnest_call(node: exp.Expr) -> WrittenCall | None:
     """The call of UNNEST that `node` is, None if it is nothing of the kind."""
     if not isinstance(node, exp.Anonymous | exp.Unnest | exp.Explode):
         return None
     call = written_call(node)
-    return call if call is not None and call.name == "unnest" else None
+    return call if call is not None and call.name in _UNNEST else None
 
 
 def unnests_of(expression: exp.Expr) -> list[exp.Expr]:

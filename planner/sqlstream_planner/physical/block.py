@@ -19,6 +19,7 @@ from sqlstream_operators.plan.schema import KIND_COLUMN, WEIGHT_COLUMN
 from sqlstream_operators.plan.types import Kind, quote_identifier
 from sqlstream_planner import window_sql
 from sqlstream_planner.diagnostics import InternalError
+from sqlstream_planner.expressions.datatypes import as_type
 from sqlstream_planner.expressions.functions.as_written import without_marks
 from sqlstream_planner.logical import (
     EpochKind,
@@ -38,7 +39,6 @@ from sqlstream_planner.logical import (
     sql,
     substitute,
 )
-from sqlstream_planner.sql.dialect import data_type
 
 #: An expression is not inlined into its consumers beyond this many nodes: a sub-select keeps SQL small.
 INLINE_LIMIT = 400
@@ -163,7 +163,7 @@ def _renamed(blocks: list[Block], old: Fields, new: Fields) -> list[Block]:
         for o, n in zip(old, new, strict=True):
             inner = block.columns[o.id]
             if o.type != n.type and n.type.kind not in (Kind.UNKNOWN, Kind.NULL):
-                inner = exp.cast(inner.copy(), data_type(str(n.type)))
+                inner = as_type(inner, n.type)
             columns[n.id] = inner
         columns.update(hidden(block))
         renamed.append(replace(block, columns=columns))

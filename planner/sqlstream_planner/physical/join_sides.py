@@ -12,6 +12,7 @@ from sqlstream_operators.plan.schema import SLICE_COLUMN, WEIGHT_COLUMN, Column,
 from sqlstream_operators.plan.state_schema import Layout
 from sqlstream_operators.plan.types import BIGINT, BLOB, NESTED, Kind, SqlType
 from sqlstream_planner.diagnostics import InternalError
+from sqlstream_planner.expressions.datatypes import as_type
 from sqlstream_planner.expressions.infer import infer
 from sqlstream_planner.identity.form import Data, Form, form, sort_forms
 from sqlstream_planner.identity.relation import Columns, form_over
@@ -20,7 +21,6 @@ from sqlstream_planner.logical import IntervalJoin, Join, Node, RegularJoin, Tem
 from sqlstream_planner.physical.block import Block, weight
 from sqlstream_planner.physical.operators.over_rows import columns_of_rows
 from sqlstream_planner.physical.planner import Planner
-from sqlstream_planner.sql.dialect import data_type
 
 SIDES = ("left", "right")
 #: Values of these kinds can be equal without being the same, inside of others too: the key does not say which it was.
@@ -91,7 +91,7 @@ class Side:
             value = block.expression(key)
             found = infer(key, known)
             if found.type != type_:
-                value = exp.cast(value.copy(), data_type(str(type_)))
+                value = as_type(value, type_)
             keys.append((sql(value), name))
             if found.nullable:
                 missing.append(exp.Is(this=exp.paren(block.expression(key)), expression=exp.Null()))

@@ -17,6 +17,7 @@ from sqlstream_operators.plan.changelog_spec import MultisetSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.state_schema import Layout
 from sqlstream_operators.plan.types import BIGINT, INTEGER, NESTED, Kind, SqlType, quote_identifier, struct
+from sqlstream_planner.aggregates.function import AggregateFunction
 from sqlstream_planner.aggregates.parts import row_count
 from sqlstream_planner.aggregates.registry import function_of, values_of
 from sqlstream_planner.identity.form import Form, form, sort_forms
@@ -158,7 +159,7 @@ def name_of_multiset(call: AggregateCall, inside: Columns, *, nulls: bool) -> st
 def _wanted(call: AggregateCall, inside: Columns) -> _Wanted:
     function = function_of(call)
     if function.values.paired:
-        return _pair(call, inside, function.values.pick)
+        return _pair(call, inside, function)
     x = _value(call.arguments[0], call.argument_types[0], inside)
     if function.arguments.of_rows != 1:
         given = values_of(call)
@@ -181,7 +182,7 @@ def _value(expression: exp.Expr, type_: SqlType, inside: Columns) -> _Value:
     return _Value(expression, INTEGER if type_.kind is Kind.NULL else type_, form_over(expression, inside))
 
 
-def _pair(call: AggregateCall, inside: Columns, pick: str) -> _Wanted:
+def _pair(call: AggregateCall, inside: Columns, function: AggregateFunction) -> _Wanted:
     """ARG_MIN(x, by) and ARG_MAX: one value {by, x}, so that the order of state is by both."""
     x, by = (_value(a, t, inside) for a, t in zip(call.arguments, call.argument_types, strict=True))
     both = exp.Struct(
@@ -192,4 +193,5 @@ def _pair(call: AggregateCall, inside: Columns, pick: str) -> _Wanted:
     )
     value = _Value(both, struct(("by", by.type), ("x", x.type)), form("pair", by.meaning, x.meaning))
     nested = x.type.kind in NESTED or by.type.kind in NESTED
-    return _Wanted(call, (value,), call.arguments, "all" if nested else pick)
+    present = call.arguments[1:] if function.keeps_nulls else call.arguments
+    return _Wanted(call, (value,), present, "all" if nested else function.values.pick)

@@ -15,11 +15,11 @@ from sqlstream_operators.plan.schema import Column
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_operators.plan.types import INTEGER, Kind, SqlType, quote_identifier
 from sqlstream_planner.catalog.descriptor import ONE_ROW
+from sqlstream_planner.expressions.datatypes import as_type
 from sqlstream_planner.expressions.functions.as_written import without_marks
 from sqlstream_planner.identity.source import SourceIdentity
 from sqlstream_planner.logical import Values, column, sql
 from sqlstream_planner.physical.block import Block
-from sqlstream_planner.sql.dialect import data_type
 
 #: What the source's only column is called.
 _ONE = "one"
@@ -56,4 +56,4 @@ def _typed(expression: exp.Expr, type_: SqlType) -> exp.Expr:
     """An expression as a value of its column's type, if that can be written."""
     if type_.kind in (Kind.UNKNOWN, Kind.NULL):
         return expression
-    return exp.cast(expression.copy(), data_type(str(type_)))
+    return as_type(expression, type_)

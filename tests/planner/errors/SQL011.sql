@@ -3,4 +3,4 @@ CREATE TABLE bid (
   item ROW<name STRING, size INT>, ts TIMESTAMP(3),
   WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
 ) WITH ('connector' = 'filesystem', 'path' = 'bids', 'format' = 'json');
-SELECT a FROM (SELECT price AS a, bidder AS a FROM bid) AS q;
+SELECT price FROM bid AS p JOIN bid AS q ON p.auction = q.auction;

@@ -42,7 +42,7 @@ REFUSED = (
             names_in(
                 """
     add_parquet_key aggregate_state array_value can_cast_implicitly cast_to_type combine combine_aggr
-    constant_or_null create_sort_key finalize get_type invoke is_histogram_other_bin
+    constant_or_null create_sort_key finalize get_type invoke
     json_copy_strftime_if_date json_copy_strftime_if_timestamp json_deserialize_sql
     json_execute_serialized_sql json_serialize_plan json_serialize_sql make_type parse_duckdb_log_message
     parse_path_hive remap_struct replace_type stats to_aggregate_state type_name unpivot_list vector_type

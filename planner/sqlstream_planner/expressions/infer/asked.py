@@ -117,7 +117,14 @@ class _Question:
             return part.parts[0].name.lower() not in own
         name = part.name.lower()
         around = name not in own and any(name in names for names in self._inference.lambdas)
-        return around and not isinstance(part.parent, exp.Column) and part.arg_key != "expression"
+        return around and not isinstance(part.parent, exp.Column) and not _is_of_field(part)
+
+
+def _is_of_field(part: exp.Expr) -> bool:
+    """Whether a name is that of a field of a struct, or of an argument, and no value."""
+    return (isinstance(part.parent, exp.Dot) and part.arg_key == "expression") or (
+        isinstance(part.parent, exp.PropertyEQ | exp.Kwarg) and part.arg_key == "this"
+    )
 
 
 def _is_small_constant(node: exp.Expr) -> bool:
@@ -128,7 +135,9 @@ def _is_small_constant(node: exp.Expr) -> bool:
             return False
         if isinstance(part, exp.DataType) and part.this in exp.DataType.TEMPORAL_TYPES and part.expressions:
             return False
-        if isinstance(part, exp.Identifier) and not isinstance(part.parent, exp.DataType | exp.PropertyEQ):
+        if isinstance(part, exp.Identifier) and not (
+            isinstance(part.parent, exp.DataType) or _is_of_field(part)
+        ):
             return False
     return True
 

@@ -36,11 +36,15 @@ logging.getLogger("sqlglot").addHandler(logging.NullHandler())
 
 
 class _Generator(DuckDBGenerator):
-    """Writes EXTRACT as it stands: sqlglot translates the fields of other systems, and refuses instants."""
+    """Writes EXTRACT as it stands (sqlglot translates the fields of other systems, and refuses instants), and all types."""
 
     def extract_sql(self, expression: exp.Extract) -> str:
         """EXTRACT(field FROM x)."""
         return f"EXTRACT({self.sql(expression, 'this')} FROM {self.sql(expression, 'expression')})"
+
+    def datatype_sql(self, expression: exp.DataType) -> str:
+        """The type of nothing but NULLs is a name in double quotes, or it is read as the value."""
+        return '"NULL"' if expression.this is exp.DType.NULL else super().datatype_sql(expression)
 
 
 class OwnSql(DuckDB):

@@ -21,9 +21,12 @@ MICROS = {
 DAYS = {"DAY": 1, "WEEK": 7}
 MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12, "DECADE": 120, "CENTURY": 1200, "MILLENNIUM": 12000}
 _ALIASES = {
-    "US": "MICROSECOND", "USEC": "MICROSECOND", "MS": "MILLISECOND", "MSEC": "MILLISECOND",
+    "US": "MICROSECOND", "USEC": "MICROSECOND", "USECOND": "MICROSECOND",
+    "MS": "MILLISECOND", "MSEC": "MILLISECOND", "MSECOND": "MILLISECOND",
     "S": "SECOND", "SEC": "SECOND", "M": "MINUTE", "MIN": "MINUTE", "H": "HOUR", "HR": "HOUR",
-    "D": "DAY", "W": "WEEK", "MON": "MONTH", "Y": "YEAR", "YR": "YEAR", "CENTURIE": "CENTURY",
+    "D": "DAY", "W": "WEEK", "MON": "MONTH", "Y": "YEAR", "YR": "YEAR", "DEC": "DECADE",
+    "C": "CENTURY", "CENT": "CENTURY", "CENTURIE": "CENTURY",
+    "MIL": "MILLENNIUM", "MILLENIUM": "MILLENNIUM", "MILLENNIA": "MILLENNIUM",
 }  # fmt: skip
 _SPAN_UNITS = ("DAY", "HOUR", "MINUTE", "SECOND")
 _PART = re.compile(r"\s*([+-]?\d+(?:\.\d*)?|[+-]?\.\d+)\s*([A-Za-z]+)\s*")

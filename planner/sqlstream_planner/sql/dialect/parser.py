@@ -399,6 +399,11 @@ class SqlStreamParser(DuckDBParser):
         found = super()._parse_bracket(None if word else this)
         return found if found is None or this is not None else calls.without_comprehension(self, found)
 
+    def _parse_bracket_key_value(self, is_map: bool = False) -> exp.Expr | None:
+        if self._curr is not None and self._curr.token_type == TokenType.COLON:
+            return self._parse_slice(None)  # x[:n], which sqlglot takes for a parameter
+        return super()._parse_bracket_key_value(is_map)
+
     def _parse_conjunction(self) -> exp.Expr | None:
         found = super()._parse_conjunction()
         return found and depth.balanced(found)

@@ -209,6 +209,10 @@ def _rewrite(node: exp.Expr, type_of: TypeOf | None) -> exp.Expr:
             return _rewrite(type(marked)(this=_rewrite(node.copy(), type_of)), type_of)
     call = written_call(node)
     assert call is not None
+    if call.order is not None:
+        within = _as_within_group(call)
+        if within is not None:
+            return _within_group(within)
     rewritten = _apply(node, call, type_of)
     if (
         rewritten is node
@@ -249,6 +253,19 @@ def _nulls(node: exp.Expr, type_of: TypeOf | None) -> exp.Expr:
             "leave it out, or keep NULLs with ARRAY_AGG",
         )
     return inner
+
+
+def _as_within_group(call: WrittenCall) -> exp.WithinGroup | None:
+    """QUANTILE_CONT(x, p ORDER BY x) as PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY x), None of another call or order."""
+    function = aggregates.find(call.name)
+    if function is None or function.within_group is None or function.arguments.orders_itself or call.distinct:
+        return None
+    assert call.order is not None
+    x, *share = call.arguments
+    if [ordered.this for ordered in call.order.expressions] != [x]:
+        return None
+    percentile = exp.Anonymous(this=function.within_group.name, expressions=share)
+    return exp.WithinGroup(this=percentile, expression=call.order.copy())
 
 
 def _within_group(node: exp.WithinGroup) -> exp.Expr:
