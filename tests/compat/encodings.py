@@ -20,6 +20,7 @@ from sqlstream_operators.codec.arrow_types import to_arrow
 from sqlstream_operators.codec.key_bytes import encode_keys
 from sqlstream_operators.codec.keys import hash_rows
 from sqlstream_operators.codec.rows import encode_lists, encode_rows
+from sqlstream_operators.codec.runs import encode_runs
 from sqlstream_operators.codec.sort_keys import sort_keys
 from sqlstream_operators.plan import types as t
 from sqlstream_operators.plan.changelog_spec import Ordering
@@ -133,6 +134,7 @@ def _tables() -> Iterator[tuple[str, str]]:
     store.put("key", rows)
     store.put("time", rows)
     store.put_lists("list", rows, pa.concat_tables([rows, rows]), np.array([1, 2, 3], np.int64))
+    yield "runs of rows", _hex(encode_runs(rows, np.array([2, 1], np.int64), value, 3).to_pylist())
     yield "list of rows", _hex(encode_lists(rows, np.array([2, 1], np.int64), value, 300))
     for index, layout in enumerate(_LAYOUTS):
         keys, values = store.scan_bytes(bytes([index]), bytes([index + 1]))

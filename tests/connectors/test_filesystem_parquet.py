@@ -12,6 +12,7 @@ from pyarrow import orc
 from sqlstream.connectors.api import Limits
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.errors import DataError
+from sqlstream_operators.plan.types import SqlType
 from tests.connectors.harness import context, read_all, source_spec
 
 FORMATS = ("parquet", "orc")
@@ -54,6 +55,29 @@ def test_columns_are_found_by_name_and_cast(tmp_path: Path, duck: DuckSession, f
         (3, Decimal("2.25"), datetime(2019, 12, 31, 22), None, "2", sizes[1]),
         (3, Decimal("2.25"), datetime(2019, 12, 31, 22), None, "10", sizes[2]),
     ]
+
+
+def test_duckdb_is_asked_once_for_files_with_one_footer(
+    tmp_path: Path, duck: DuckSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrow shows the timestamps of all of these files alike; INT96 and INT64 are not."""
+    (tmp_path / "d").mkdir()
+    at = datetime(2024, 2, 29, 12)
+    for n in range(6):
+        rows = pa.table({"n": [n, 10 + n], "ts": pa.array([at, None], pa.timestamp("ns"))})
+        _write(rows, tmp_path / f"d/{n}", "parquet", use_deprecated_int96_timestamps=n in (2, 5))
+    asked = []
+    describe = DuckSession.describe
+
+    def counted(self: DuckSession, sql: str) -> list[tuple[str, SqlType]]:
+        asked.append(sql)
+        return describe(self, sql)
+
+    monkeypatch.setattr(DuckSession, "describe", counted)
+    spec = source_spec({"n": "INTEGER", "ts": "TIMESTAMP"}, path="d", format="parquet")
+    read = read_all(duck, spec, context(tmp_path), Limits(tasks=1))
+    assert read.rows == [row for n in range(6) for row in ((n, at), (10 + n, None))]
+    assert len(asked) == 2
 
 
 @pytest.mark.parametrize("format_", FORMATS)

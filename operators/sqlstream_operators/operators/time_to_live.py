@@ -95,9 +95,7 @@ class TimeToLive:
         state.delete(TOUCHED, keys)
         removed = 2 * keys.num_rows
         for name in self._data:
-            rows = state.scan_prefix(name, keys)
-            state.delete(name, rows)
-            removed += rows.num_rows
+            removed += state.delete_prefix(name, keys)
         return keys.num_rows, removed
 
     def _touch(self, inputs: Sequence[pa.Table], context: OperatorContext, now: int) -> int:

@@ -13,6 +13,7 @@ import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,8 @@ import pyarrow as pa
 from sqlstream_operators.codec.binary import from_offsets, parts
 
 from .packed_rows import PackedRows
+
+Buffer: TypeAlias = bytes | memoryview
 
 MAGIC = b"sqlsdlt1"
 _TOMBSTONE = 0xFFFFFFFF
@@ -55,8 +58,8 @@ class _Piece:
 
     key_lengths: npt.NDArray[np.uint32]
     value_lengths: npt.NDArray[np.uint32]
-    keys: bytes
-    values: bytes
+    keys: Buffer
+    values: Buffer
 
 
 def _piece(keys: Sequence[bytes], rows: Mapping[bytes, bytes | None]) -> _Piece:
@@ -75,18 +78,18 @@ def _packed_piece(rows: PackedRows) -> _Piece:
     return _Piece(key_lengths, value_lengths, keys, values)
 
 
-def _cut_out(rows: pa.Array) -> tuple[npt.NDArray[np.uint32], bytes]:
+def _cut_out(rows: pa.Array) -> tuple[npt.NDArray[np.uint32], Buffer]:
     offsets, data = parts(rows)
     lengths = np.diff(offsets)
     if int(lengths.max()) >= _TOMBSTONE:
         raise ValueError("a row of state is longer than 4 GiB")
-    return lengths.astype("<u4"), data[offsets[0] : offsets[-1]].tobytes()
+    return lengths.astype("<u4"), data[offsets[0] : offsets[-1]].data
 
 
 def _file(
     key_lengths: npt.NDArray[np.uint32],
     value_lengths: npt.NDArray[np.uint32],
-    bodies: Iterable[bytes],
+    bodies: Iterable[Buffer],
 ) -> bytes:
     count = len(key_lengths).to_bytes(8, "little")
     body = b"".join((count, key_lengths.tobytes(), value_lengths.tobytes(), *bodies))

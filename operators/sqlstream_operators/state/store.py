@@ -7,13 +7,14 @@ Physical keys, with T the table's index (1 byte), G the key group (2 bytes, big-
     layout 'time'   T time G key sub-key    time in 8 bytes, order-preserving: closing windows is one range
     layout 'list'   T G key                 the value holds all rows of the key
 
+A value of layout 'key' may be a run: rows of one key that came together, at the first one's name (`append_runs`).
+
 Writes of the running epoch are an overlay in memory that every read sees; the map below it does not change.
 """
 
 from __future__ import annotations
 
 import bisect
-import hashlib
 from collections.abc import Sequence
 from itertools import islice, pairwise, repeat
 from operator import is_not, lt
@@ -25,8 +26,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream_operators.codec.arrow_types import conform, to_arrow
-from sqlstream_operators.codec.binary import U8, from_list, from_matrix, parts
-from sqlstream_operators.codec.byte_order import bytes_order, sorted_distinct
+from sqlstream_operators.codec.binary import U8, from_list, from_matrix, parts, ragged
+from sqlstream_operators.codec.byte_order import bytes_order, key_words, sorted_distinct
 from sqlstream_operators.codec.key_bytes import (
     decode_columns,
     encode_pieces,
@@ -36,23 +37,27 @@ from sqlstream_operators.codec.key_bytes import (
 from sqlstream_operators.codec.keys import group_range, key_groups
 from sqlstream_operators.codec.rows import (
     decode_lists,
-    decode_packed,
     decode_packed_lists,
     decode_rows,
     encode_lists,
     encode_rows,
     packed_rows,
 )
+from sqlstream_operators.codec.runs import decode_stored, encode_runs, row_count
 from sqlstream_operators.errors import StateError
 from sqlstream_operators.plan.state_schema import FOUND, TIME, StateSchema
+from sqlstream_operators.plan.types import BLOB
 
 from .layout import StoredTable, known_schemas, read_times, time_bound, time_bytes
 from .overlay import Overlay, Row, SortedBytes
 from .packed_rows import PackedRows
 from .range_reads import are_apart, read_ranges
+from .row_names import MOST_NAMES, names_from, names_of, numbers_of
 
 #: From so many keys a row of a table on, looking for them reads the whole table: a step costs a tenth of a seek.
 _KEYS_PER_ROW = 32
+#: A run has so many rows at most, so that no value is much larger than others.
+_RUN_ROWS = 1024
 
 
 class StateStore(Protocol):
@@ -101,6 +106,21 @@ class StateStore(Protocol):
 
         They stay packed, without an object a row.
         """
+        ...
+
+    def key_order(self, table: str, rows: pa.Table) -> npt.NDArray[np.int64]:
+        """The order of `rows` in the state by their keys, without sub-keys; those with equal keys stay in theirs."""
+        ...
+
+    def append_runs(self, table: str, rows: pa.Table) -> None:
+        """As `append`, of rows in the order of the state whose only sub-keys are `new_names`, one number after the other.
+
+        Rows of one key become one value: nobody can look for one of them by its name, or delete it alone.
+        """
+        ...
+
+    def delete_prefix(self, table: str, keys: pa.Table) -> int:
+        """Delete all rows whose key, without sub-key, is among `keys`; how many there were."""
         ...
 
     def delete_sorted(self, table: str, keys: list[bytes]) -> None:
@@ -330,8 +350,7 @@ class StateTables:
         rows = self._rows(stored, *self.base.scan(stored.prefix, stored.after))
         if not rows.num_rows:
             return rows
-        names = [field.name for field in stored.spec.key]
-        own, wanted = (_binary(self._encoded(stored, table, names)) for table in (rows, keys))
+        own, wanted = (_binary(self._key_part(stored, table)) for table in (rows, keys))
         hit = wanted.filter(pc.is_in(wanted, value_set=own))
         return rows.filter(pc.is_in(own, value_set=hit))
 
@@ -348,12 +367,12 @@ class StateTables:
             found_keys, found_values, counts = read_ranges(self.base, self.overlay, ranges, limits)
         else:  # a key that is asked for twice
             found_keys, found_values, counts = self._one_by_one(ranges, limits)
-        rows = self._rows(stored, found_keys, found_values)
+        rows, found = self._counted(stored, found_keys, found_values, counts, limits)
         sizes = np.zeros(len(prefixes), np.int64)
-        sizes[order] = counts
+        sizes[order] = found
         if order != list(range(len(order))):
             ends = np.zeros(len(prefixes), np.int64)
-            ends[order] = np.cumsum(counts)
+            ends[order] = np.cumsum(found)
             starts = np.repeat(ends - sizes - (np.cumsum(sizes) - sizes), sizes)
             rows = rows.take(pa.array(starts + np.arange(len(starts))))
         return rows, sizes
@@ -380,7 +399,7 @@ class StateTables:
             keys, values, sizes = self._one_by_one(ranges, limits, backwards=backwards)
         else:
             keys, values, sizes = read_ranges(self.base, self.overlay, ranges, limits)
-        return self._rows(stored, keys, values), np.array(sizes, np.int64)
+        return self._counted(stored, keys, values, sizes, limits, backwards=backwards)
 
     def _one_by_one(
         self, ranges: Sequence[tuple[bytes, bytes]], most: Sequence[int], *, backwards: bool = False
@@ -407,7 +426,9 @@ class StateTables:
         """See `StateStore.ends`."""
         stored = self._table(table)
         found = [row for row in self._edges(self._prefixes(stored, keys), backwards=last) if row is not None]
-        return self._rows(stored, [key for key, _ in found], [value for _, value in found])
+        ones = [1] * len(found)
+        parts_ = [key for key, _ in found], [value for _, value in found]
+        return self._counted(stored, *parts_, ones, ones, backwards=last)[0]
 
     def ranges_of(self, table: str, keys: pa.Table) -> list[tuple[bytes, bytes]]:
         """Where the rows of each of `keys` (without sub-key; with the time in layout 'time') lie, in order."""
@@ -485,13 +506,10 @@ class StateTables:
 
     def new_names(self, count: int) -> pa.Array:
         """See `StateStore.new_names`."""
-        lineage = np.frombuffer(hashlib.blake2b(self._lineage.encode(), digest_size=12).digest(), np.uint8)
-        numbers = np.arange(self._named, self._named + count).astype(">u4")
-        self._named += count
-        if self._named > 0xFFFFFFFF:
-            raise StateError(f"state {self.schema.state_id}: more than {0xFFFFFFFF} rows in one epoch")
-        heads = np.broadcast_to(lineage, (count, len(lineage)))
-        return from_matrix(np.concatenate([heads, numbers.view(np.uint8).reshape(count, 4)], axis=1))
+        first, self._named = self._named, self._named + count
+        if self._named > MOST_NAMES:
+            raise StateError(f"state {self.schema.state_id}: more than {MOST_NAMES} rows in one epoch")
+        return names_of(self._lineage, first, count)
 
     def append(self, table: str, rows: pa.Table) -> None:
         """See `StateStore.append`."""
@@ -499,6 +517,36 @@ class StateTables:
             stored = self._table(table)
             values = packed_rows(rows, stored.spec.value, self._written_as)
             self.overlay.load(PackedRows.of(self._encoded(stored, rows), values))
+
+    def key_order(self, table: str, rows: pa.Table) -> npt.NDArray[np.int64]:
+        """See `StateStore.key_order`."""
+        return (
+            bytes_order(self._key_part(self._table(table), rows)) if rows.num_rows else np.zeros(0, np.int64)
+        )
+
+    def append_runs(self, table: str, rows: pa.Table) -> None:
+        """See `StateStore.append_runs`."""
+        if not rows.num_rows:
+            return
+        stored = self._table(table)
+        if stored.spec.layout != "key" or [field.type for field in stored.spec.sub_key] != [BLOB]:
+            raise ValueError(f"state table {table} can't have runs")
+        names = conform(rows.column(stored.spec.sub_key[0].name), to_arrow(BLOB))
+        if (np.diff(numbers_of(names)) != 1).any():
+            raise ValueError(f"state table {table}: the names of a run must follow each other")
+        keys = self._key_part(stored, rows)
+        starts = _run_starts(keys)
+        sizes = np.diff(np.append(starts, rows.num_rows))
+        firsts = encode_pieces([names.take(pa.array(starts))], [BLOB])
+        heads = keys[starts] if isinstance(keys, np.ndarray) else keys.take(pa.array(starts))
+        runs = encode_runs(rows, sizes, stored.spec.value, self._written_as)
+        self.overlay.load(PackedRows(_binary(join_pieces([heads, *firsts])), runs))
+
+    def delete_prefix(self, table: str, keys: pa.Table) -> int:
+        """See `StateStore.delete_prefix`."""
+        found, values, _ = read_ranges(self.base, self.overlay, self._prefixes(self._table(table), keys))
+        self.delete_sorted(table, found)
+        return row_count(from_list(values))
 
     def scan_bytes(self, first: bytes, last: bytes) -> tuple[list[bytes], list[bytes]]:
         """The keys and values in [first, last), the epoch's own writes included."""
@@ -674,18 +722,49 @@ class StateTables:
         pieces = encode_pieces(arrays, [field.type for field in fields])
         return join_pieces([header, *pieces])
 
+    def _key_part(self, stored: StoredTable, rows: pa.Table) -> U8 | pa.Array:
+        """The keys, without sub-keys, of at least one row."""
+        return self._encoded(stored, rows, [field.name for field in stored.spec.key])
+
     def _prefixes(self, stored: StoredTable, keys: pa.Table) -> list[tuple[bytes, bytes]]:
         """The ranges, in order, of the rows of each of `keys`, which are without sub-key."""
         if not keys.num_rows:
             return []
-        distinct = sorted_distinct(self._encoded(stored, keys, [field.name for field in stored.spec.key]))
+        distinct = sorted_distinct(self._key_part(stored, keys))
         # What follows is a sub-key, and every encoding begins with a byte 0 or 1.
         return [(key, key + b"\xff") for key in to_bytes(distinct)]
 
     def _rows(self, stored: StoredTable, keys: list[bytes], values: list[bytes]) -> pa.Table:
         return self._unpacked(stored, PackedRows(from_list(keys), from_list(values)))
 
+    def _counted(
+        self,
+        stored: StoredTable,
+        keys: list[bytes],
+        values: list[bytes],
+        sizes: Sequence[int],
+        most: Sequence[int],
+        *,
+        backwards: bool = False,
+    ) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+        """The first (`backwards`: last) rows, at most `most`, of so many values each, and how many there are of each."""
+        rows, counts = self._expanded(stored, PackedRows(from_list(keys), from_list(values)))
+        found = np.array(sizes, np.int64)
+        if counts is None:
+            return rows, found
+        ends = np.concatenate([[0], np.cumsum(counts)])[np.cumsum(found)]
+        found = np.diff(ends, prepend=0)
+        kept = np.minimum(found, np.array(most, np.int64))
+        starts = ends - kept if backwards else ends - found
+        return rows.take(pa.array(ragged(starts, kept))), kept
+
     def _unpacked(self, stored: StoredTable, rows: PackedRows) -> pa.Table:
+        return self._expanded(stored, rows)[0]
+
+    def _expanded(
+        self, stored: StoredTable, rows: PackedRows
+    ) -> tuple[pa.Table, npt.NDArray[np.int64] | None]:
+        """The rows that are in values, and how many are in each; None if one is in each."""
         spec = stored.spec
         offsets, data = parts(rows.keys)
         columns, ends = decode_columns(data, offsets[:-1] + stored.header, offsets[1:], stored.key_types)
@@ -693,16 +772,22 @@ class StateTables:
             raise StateError(f"state {self.schema.state_id}: a key of {spec.name} is not well formed")
         if spec.layout == "time":
             columns.insert(0, pa.array(read_times(data, offsets[:-1] + 1)))
+        sizes: npt.NDArray[np.int64] | None
         if spec.layout == "list":
             decoded, sizes = decode_packed_lists(rows.values, spec.value, stored.versions)
+        else:
+            decoded, sizes = decode_stored(rows.values, spec.value, stored.versions)
+        if sizes is not None:
+            firsts = columns[-1]
             owners = pa.array(np.repeat(np.arange(len(sizes)), sizes))
             columns = [column.take(owners) for column in columns]
-        else:
-            decoded = decode_packed(rows.values, spec.value, stored.versions)
-        return pa.Table.from_arrays(
+            if spec.layout != "list":
+                columns[-1] = names_from(firsts, sizes).cast(to_arrow(BLOB))
+        table = pa.Table.from_arrays(
             [*columns, *(decoded.columns if spec.value else ())],
             names=[*spec.key_columns, *spec.value_columns],
         )
+        return table, sizes
 
     @staticmethod
     def _time_range(stored: StoredTable, from_us: int | None, to_us: int | None) -> tuple[bytes, bytes]:
@@ -713,6 +798,17 @@ class StateTables:
 
 def _binary(encoded: U8 | pa.Array) -> pa.Array:
     return from_matrix(encoded) if isinstance(encoded, np.ndarray) else encoded
+
+
+def _run_starts(keys: U8 | pa.Array) -> npt.NDArray[np.int64]:
+    """Where runs of equal keys, which stand in order, begin; none is longer than `_RUN_ROWS`."""
+    new = np.zeros(len(keys), bool)
+    new[0] = True
+    for word in key_words(keys):
+        new[1:] |= word[1:] != word[:-1]
+    places = np.arange(len(keys))
+    first = np.maximum.accumulate(np.where(new, places, 0))
+    return np.flatnonzero((places - first) % _RUN_ROWS == 0)
 
 
 def _present(values: list[bytes | None]) -> tuple[npt.NDArray[np.bool_], list[bytes]]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -60,10 +60,7 @@ def strict_sql(
     column.
     """
     local = {file_range.entry.path: work.local(file_range.entry) for file_range in ranges}
-    schemas = {
-        file_range.entry.path: _schema(duck, file_range.entry, local[file_range.entry.path])
-        for file_range in ranges
-    }
+    schemas = _schemas(duck, [file_range.entry for file_range in ranges], local)
     parts = []
     # Files with one schema are read together; a cut file stands alone.
     for _, group in itertools.groupby(
@@ -144,6 +141,32 @@ def _items(wanted: ReadColumns, schema: Mapping[str, SqlType | None], entry: Fil
             value = cast_from(schema[name], quote_identifier(name), column.type)
         items.append(f"{value} AS {quote_identifier(column.name)}")
     return items
+
+
+def _schemas(
+    duck: DuckSession, entries: Sequence[FileEntry], local: Mapping[str, str]
+) -> dict[str, dict[str, SqlType | None]]:
+    """The columns of files by their paths. DuckDB is asked once for all whose footers say the same of them."""
+    alike: dict[Hashable, dict[str, SqlType | None]] = {}
+    found = {}
+    for entry in entries:
+        path = local[entry.path]
+        said = _said_of_columns(path) if len(local) > 1 else entry.path
+        if said not in alike:
+            alike[said] = _schema(duck, entry, path)
+        found[entry.path] = alike[said]
+    return found
+
+
+def _said_of_columns(path: str) -> Hashable:
+    """All that a file's footer says of its columns: the whole schema, and what whoever wrote it noted."""
+    try:
+        metadata = pq.read_metadata(path)
+    except (pa.ArrowException, OSError):
+        return path  # DuckDB says what is wrong with it
+    noted = metadata.metadata or {}
+    _, _, columns = str(metadata.schema).partition("\n")  # behind the name of an object
+    return columns, metadata.created_by, tuple(sorted(noted.items()))
 
 
 def _schema(duck: DuckSession, entry: FileEntry, path: str) -> dict[str, SqlType | None]:

@@ -13,13 +13,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sqlstream_operators.codec.arrow_types import to_arrow
+from sqlstream_operators.codec.fields import as_array
 from sqlstream_operators.codec.rows import (
     decode_lists,
     decode_rows,
     encode_lists,
     encode_rows,
     missing_fields,
+    packed_rows,
 )
+from sqlstream_operators.codec.runs import decode_stored, encode_runs, row_count
 from sqlstream_operators.errors import StateError
 from sqlstream_operators.plan import types as t
 from sqlstream_operators.plan.state_schema import StateField, StateSchema, StateTable
@@ -63,6 +66,38 @@ def test_rows_come_back(data: st.DataObject) -> None:
     assert plain(found.to_pylist()) == plain(given_.to_pylist())
     sliced = given_.slice(1)
     assert encode_rows(sliced, wanted, version) == encode_rows(given_, wanted, version)[1:]
+
+
+@SLOW
+@given(st.data())
+def test_runs_come_back_beside_single_rows(data: st.DataObject) -> None:
+    every = fields(data.draw(st.lists(any_types(), min_size=1, max_size=4)))
+    old = every[: data.draw(st.integers(1, len(every)))]
+    pieces, tables, counts = [], [], []
+    for wanted, version in ((old, 0), (every, 300)):
+        sizes = np.array(data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=4)), np.int64)
+        together, single = (table(data, wanted, n) for n in (int(sizes.sum()), 2))
+        pieces += [
+            encode_runs(together, sizes, wanted, version),
+            as_array(packed_rows(single, wanted, version)),
+        ]
+        tables += [together, single]
+        counts += [*sizes.tolist(), 1, 1]
+    bounds = np.cumsum([0, *counts])
+    rows = [row for one in tables for row in one.to_pylist()]
+    order = data.draw(st.permutations(range(len(counts))))
+    values = pa.concat_arrays(pieces).take(pa.array(order))
+    found, lengths = decode_stored(values, every, {0: old, 300: every})
+    found.validate(full=True)
+    assert lengths is not None
+    assert lengths.tolist() == [counts[i] for i in order]
+    assert row_count(values) == len(rows)
+    unknown = {field.name: None for field in every}
+    expected = [unknown | row for i in order for row in rows[bounds[i] : bounds[i + 1]]]
+    assert plain(found.to_pylist()) == plain(expected)
+    cut = pa.array([value.as_py()[:-1] for value in pieces[0]], pa.large_binary())
+    with pytest.raises(StateError, match="not well formed"):
+        decode_stored(cut, every, {0: old, 300: every})
 
 
 @SLOW

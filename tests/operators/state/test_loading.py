@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -187,3 +188,70 @@ def test_many_keys_that_are_looked_for_among_few_rows(tmp_path: Path) -> None:
         found = store.scan_prefix("one", many)
         assert found.num_rows == 3
         assert found.equals(store.scan_prefix("one", few))
+
+
+def named(store: ShardStore, keys: list[int | None], values: list[str | None]) -> pa.Table:
+    """Rows that only come, in the order of the state, with their names."""
+    rows = pa.table({"k": pa.array(keys, pa.int64()), "v": pa.array(values, pa.string())})
+    rows = rows.take(pa.array(store.key_order("rows", rows)))
+    return rows.append_column("row", store.new_names(len(rows)).cast(pa.binary()))
+
+
+def test_runs_are_read_as_the_rows_that_they_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside rows that were written one by one, in the same epoch and later, from RocksDB and from a version's files."""
+    monkeypatch.setattr("sqlstream_operators.state.store._RUN_ROWS", 3)
+    monkeypatch.setattr("sqlstream_operators.state.shard_store.PACKED_ROWS", 1)
+    table = StateTable.of(
+        "rows",
+        "key",
+        key=[StateField("k", t.BIGINT, "k")],
+        sub_key=[StateField("row", t.BLOB, "row")],
+        value=[StateField("v", t.VARCHAR, "v")],
+    )
+    schema = StateSchema("s", "Test", "", (table,))
+    every: list[dict[str, Any]] = []
+    version = ShardVersion.empty()
+    for epoch in range(3):
+        with open_store(tmp_path, schema, version) as store:
+            old = named(store, [2, 4], [f"single {epoch}", None])
+            store.append("rows", old)
+            keys = [2, 1, None, 2, 2, 2, 1, 2, 2, 2]
+            new = named(store, keys, [None if n == 3 else f"{epoch} {n}" for n in range(len(keys))])
+            store.append_runs("rows", new)
+            every += [*old.to_pylist(), *new.to_pylist()]
+            assert_reads(store, every)
+            version = store.commit()
+        with open_store(tmp_path, schema, version) as store:
+            assert_reads(store, every)
+    # 2 single rows an epoch, and runs of 3, 3 and 1 rows of key 2 and one each of the others
+    assert version.rows == 3 * (2 + 5)
+    with open_store(tmp_path, schema, version) as store:
+        gone = [row for row in every if row["k"] in (2, None)]
+        assert store.delete_prefix("rows", pa.table({"k": pa.array([2, None, 9], pa.int64())})) == len(gone)
+        version = store.commit()
+    assert version.rows == 3 * 2
+    with open_store(tmp_path, schema, version) as store:
+        assert_reads(store, [row for row in every if row not in gone])
+
+
+def assert_reads(store: ShardStore, every: list[dict[str, Any]]) -> None:
+    def of(*keys: int | None) -> list[dict[str, Any]]:
+        return sorted((row for row in every if row["k"] in keys), key=lambda row: str(row["row"]))
+
+    def sorted_(rows: pa.Table) -> list[dict[str, Any]]:
+        return sorted(rows.select(["k", "v", "row"]).to_pylist(), key=lambda row: str(row["row"]))
+
+    assert sorted_(store.scan_all("rows")) == of(1, 2, 4, None)
+    keys = pa.table({"k": pa.array([2, None, 7, 1], pa.int64())})
+    assert sorted_(store.scan_prefix("rows", keys)) == of(2, None, 1)
+    first, sizes = store.scan_first("rows", keys, np.array([5, 1, 2, 1]))
+    assert sizes.tolist() == [min(n, len(of(k))) for n, k in ((5, 2), (1, None), (2, 7), (1, 1))]
+    in_order = store.scan_prefix("rows", keys).to_pylist()
+    by_key = {k: [row for row in in_order if row["k"] == k] for k in (2, None, 1)}
+    assert first.to_pylist() == [*by_key[2][:5], *by_key[None][:1], *by_key[1][:1]]
+    ranges = store.ranges_of("rows", keys.slice(0, 1))
+    last, sizes = store.scan_between("rows", ranges, np.array([4]), backwards=True)
+    assert last.to_pylist() == by_key[2][-4:]
+    for which in (0, -1):
+        [edge] = store.ends("rows", keys.slice(0, 1), last=which == -1).to_pylist()[:1] or [None]
+        assert edge == (by_key[2][which] if by_key[2] else None)

@@ -80,6 +80,7 @@ class JoinSide(SideRows):
                 present = pc.invert(missing)
                 rows, weights = rows.filter(present), weights and weights.filter(present)
         if self._only_come:
+            rows = self._in_order(state, rows)
             digests, ones = state.new_names(rows.num_rows).cast(pa.binary()), np.ones(rows.num_rows, np.int64)
             there = np.zeros(rows.num_rows, bool)
             return Changed(self._shown(rows, pa.chunked_array([digests]), 0 * ones, ones), [], ones, there)
@@ -133,7 +134,7 @@ class JoinSide(SideRows):
         if self._only_come:
             rows = changed.rows if kept.all() else changed.rows.filter(pa.array(kept))
             rows = rows.append_column(self._count, pa.array(changed.counts[kept]))
-            state.append(self.table, self._placed(rows.rename_columns(self._stored_names(rows))))
+            self._append(state, self._placed(rows.rename_columns(self._stored_names(rows))))
             return rows.num_rows, 0
         gone = changed.there & ~kept
         put = compress(changed.names, kept.tolist())
@@ -141,6 +142,14 @@ class JoinSide(SideRows):
         state.put_sorted(self.table, list(put), rows)
         state.delete_sorted(self.table, list(compress(changed.names, gone.tolist())))
         return int(np.count_nonzero(kept & ~changed.there)), int(np.count_nonzero(gone))
+
+    def _in_order(self, state: StateStore, rows: pa.Table) -> pa.Table:
+        """Rows that only come in the order in which they are appended."""
+        return rows.take(pa.array(state.key_order(self.table, rows)))
+
+    def _append(self, state: StateStore, rows: pa.Table) -> None:
+        """Append rows that only come to the state."""
+        state.append_runs(self.table, rows)
 
     def _placed(self, rows: pa.Table) -> pa.Table:
         """Rows of the input with what else says where they are in state."""

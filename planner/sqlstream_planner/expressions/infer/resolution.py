@@ -137,6 +137,19 @@ def _forms(name: str) -> list[str]:
     return [f"{t.name}({', '.join(t.parameters)})" for t in translations(name)]
 
 
+#: Types that are functions in Spark.
+_CASTS = (
+    "boolean",
+    "tinyint",
+    "smallint",
+    "int",
+    "bigint",
+    "float",
+    "double",
+    "string",
+    "binary",
+    "timestamp",
+)
 #: What to write for functions of other systems that have no counterpart of their own.
 _ELSEWHERE = {
     "explode": "write CROSS JOIN UNNEST(t.items) AS u (item) behind FROM",
@@ -144,6 +157,7 @@ _ELSEWHERE = {
     "struct": "name its fields: NAMED_STRUCT('x', a, 'y', b) or {'x': a, 'y': b}",
     "approx_distinct": "write COUNT(DISTINCT x)",
     "months_between": "DATE_DIFF('month', b, a) counts months, DATE_SUB('month', b, a) whole ones",
+    **{name: f"write CAST(x AS {name.upper()})" for name in _CASTS},
     "bitand": "write a & b",
     "bitor": "write a | b",
     "bitxor": "write XOR(a, b)",

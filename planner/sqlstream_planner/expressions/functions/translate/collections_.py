@@ -32,6 +32,16 @@ def _named_struct(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
     return call("struct_pack", *fields)
 
 
+def _transform(arguments: Sequence[exp.Expr], context: Context) -> exp.Expr:
+    array, function = arguments
+    if not isinstance(function, exp.Lambda) or len(function.expressions) != 1:
+        raise context.refuse(
+            "TRANSFORM with positions, which Spark counts from 0",
+            "write LIST_TRANSFORM(array, (x, i) -> …), which counts from 1",
+        )
+    return call("list_transform", array, function)
+
+
 def _array_sort(arguments: Sequence[exp.Expr], _: Context) -> exp.Expr | None:
     array, ascending = arguments
     if not isinstance(ascending, exp.Boolean):
@@ -73,6 +83,21 @@ COLLECTIONS = (
         FLINK,
     ),
     entry("SORT_ARRAY(array)", "list_sort(array, 'ASC', 'NULLS FIRST')", "in order, NULLs first", SPARK),
+    entry(
+        "SORT_ARRAY(array, ascending)",
+        "list_sort(array, 'ASC', 'NULLS FIRST')",
+        "in order by TRUE or FALSE; NULLs first if ascending, else last",
+        SPARK,
+        _array_sort,
+    ),
+    entry(
+        "TRANSFORM(array, function)",
+        "list_transform(array, lambda)",
+        "what a lambda of one parameter gives for each element",
+        SPARK,
+        _transform,
+    ),
+    entry("ARRAY_COMPACT(array)", "list_filter(array, lambda e: e IS NOT NULL)", "without the NULLs", SPARK),
     entry("ARRAY_PREPEND(array, element)", "list_prepend(element, array)", "with `element` as the first"),
     entry(
         "ARRAY_SORT(array, ascending)",

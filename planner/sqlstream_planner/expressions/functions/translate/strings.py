@@ -130,6 +130,7 @@ def _group(source: exp.Expr, pattern: exp.Expr) -> exp.Expr:
 
 
 STRINGS = (
+    entry("SPACE(count)", "repeat(' ', count)", "so many spaces", SPARK),
     entry(
         "SPLIT_INDEX(string, delimiter, index)",
         "CASE WHEN index >= 0 THEN string_split(string, delimiter)[index + 1] END",

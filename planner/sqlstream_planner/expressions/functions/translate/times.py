@@ -386,6 +386,18 @@ TIMES = (
         "days between",
         SPARK,
     ),
+    entry(
+        "DATE_FROM_UNIX_DATE(days)",
+        "(DATE '1970-01-01' + CAST(days AS INTEGER))",
+        "days after 1970-01-01",
+        SPARK,
+    ),
+    entry(
+        "UNIX_DATE(date_)",
+        "CAST(date_diff('day', DATE '1970-01-01', date_) AS INTEGER)",
+        "days since 1970-01-01",
+        SPARK,
+    ),
     entry("DATE_SUB(date_, days)", "(CAST(date_ AS DATE) - days)", "days earlier", SPARK),
     entry(
         "ADD_MONTHS(date_, months)", "CAST(date_ + months * INTERVAL 1 MONTH AS DATE)", "months later", SPARK
