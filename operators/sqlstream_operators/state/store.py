@@ -778,11 +778,9 @@ class StateTables:
         else:
             decoded, sizes = decode_stored(rows.values, spec.value, stored.versions)
         if sizes is not None:
-            firsts = columns[-1]
             owners = pa.array(np.repeat(np.arange(len(sizes)), sizes))
-            columns = [column.take(owners) for column in columns]
-            if spec.layout != "list":
-                columns[-1] = names_from(firsts, sizes).cast(to_arrow(BLOB))
+            of_runs = [names_from(columns.pop(), sizes).cast(to_arrow(BLOB))] if spec.layout == "key" else []
+            columns = [*(column.take(owners) for column in columns), *of_runs]
         table = pa.Table.from_arrays(
             [*columns, *(decoded.columns if spec.value else ())],
             names=[*spec.key_columns, *spec.value_columns],
