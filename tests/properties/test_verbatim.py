@@ -164,6 +164,10 @@ QUERIES = [
     "SELECT x, k + 1 AS j, j * 2 AS x2, (SELECT COUNT(*) FROM t AS o WHERE o.v < x2) AS y FROM t WHERE EXISTS (SELECT 1)",
     "SELECT v + 1 AS k, (SELECT COUNT(*) FROM t WHERE v < k) AS y FROM t",
     "SELECT x, j FROM (SELECT x, to_months(k) AS j FROM t) QUALIFY ROW_NUMBER() OVER (PARTITION BY j ORDER BY x DESC) <= 2",
+    # Over rows that come, distinct ones, and rows that change.
+    "SELECT k, BITSTRING_AGG(v, -1000, 1000) AS z, BITSTRING_AGG(DISTINCT v, -1000, 2000) FILTER (WHERE b) AS y, "
+    "BIT_COUNT(BITSTRING_AGG(k, -9, 9)) AS x FROM t GROUP BY k",
+    "SELECT b, BITSTRING_AGG(m, -1000, 1000) AS z FROM (SELECT b, k, MAX(v) AS m FROM t GROUP BY b, k) GROUP BY b",
 ]
 
 

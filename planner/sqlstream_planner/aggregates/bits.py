@@ -1,9 +1,17 @@
-"""BIT_AND, BIT_OR and BIT_XOR."""
+"""BIT_AND, BIT_OR, BIT_XOR and BITSTRING_AGG."""
 
 from __future__ import annotations
 
-from sqlstream_planner.aggregates.function import AggregateFunction, Multiset
-from sqlstream_planner.aggregates.parts import as_list, as_rows, over_distinct, self_merging
+from sqlstream_planner.aggregates.function import Accumulator, AggregateFunction, Decomposition, Multiset
+from sqlstream_planner.aggregates.parts import (
+    argument,
+    as_list,
+    as_rows,
+    constants_of,
+    filter_of,
+    over_distinct,
+    self_merging,
+)
 from sqlstream_planner.logical import AggregateCall
 
 BIT_AND = AggregateFunction(
@@ -17,7 +25,6 @@ BIT_AND = AggregateFunction(
 
 BIT_OR = AggregateFunction(
     name="bit_or",
-    replaces=(("bitstring_agg", "there are no columns of bits: ARRAY_AGG(DISTINCT x), or BIT_OR(1 << x)"),),
     distinct_is_noop=True,
     append_only=self_merging,
     any_order=self_merging,
@@ -42,4 +49,21 @@ BIT_XOR = AggregateFunction(
     over_distinct=over_distinct,
 )
 
-FUNCTIONS = (BIT_AND, BIT_OR, BIT_XOR)
+
+def _bits(call: AggregateCall) -> Decomposition:
+    """A bit for each integer between two constants; those of two parts are those of either."""
+    partial = f"bitstring_agg({argument(call)}{constants_of(call)}){filter_of(call)}"
+    return Decomposition((Accumulator("bits", call.field.type, partial, "bit_or({f})"),), "{0}")
+
+
+#: DuckDB asks for the least and the greatest integer, since a stream has no statistics.
+BITSTRING_AGG = AggregateFunction(
+    name="bitstring_agg",
+    distinct_is_noop=True,
+    append_only=_bits,
+    any_order=_bits,
+    values=Multiset(lambda call, values: over_distinct(call, values, None)),
+    over_distinct=over_distinct,
+)
+
+FUNCTIONS = (BIT_AND, BIT_OR, BIT_XOR, BITSTRING_AGG)
