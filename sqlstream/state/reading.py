@@ -32,7 +32,7 @@ from sqlstream_operators.plan.watermarks import WATERMARK_MIN, Watermarks, clock
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.memory import MemoryBytes
 from sqlstream_operators.state.published import PublishedShard, Ranges, pages
-from sqlstream_operators.state.store import StateTables
+from sqlstream_operators.state.state_tables import StateTables
 from sqlstream_operators.state.version import ShardVersion
 
 #: More keys than this are not looked up one by one.

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from sqlstream_operators.plan.state_schema import StateSchema
 
 from .overlay import Overlay, Row, scan_each
-from .store import StateTables
+from .state_tables import StateTables
 from .version import ShardVersion
 
 

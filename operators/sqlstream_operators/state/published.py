@@ -22,7 +22,7 @@ from .memory import MemoryBytes
 from .overlay import Row, SortedBytes, scan_each
 from .rocks import RocksBytes
 from .shard_store import ShardStore
-from .store import StateTables
+from .state_tables import StateTables
 from .version import ShardVersion, StateFile
 
 Ranges = Sequence[tuple[bytes, bytes]]

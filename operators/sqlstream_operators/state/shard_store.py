@@ -28,7 +28,7 @@ from .overlay import Row
 from .published_rows import PublishedRows
 from .rescaling import Rescaling
 from .sst import UnreadableTableError
-from .store import StateTables
+from .state_tables import StateTables
 from .version import Delta, ShardVersion, StateFile, chain_after, digest_of, file_digest
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from sqlstream_operators.plan.state_schema import StateField, StateSchema, State
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.memory import MemoryShardStore
 from sqlstream_operators.state.shard_store import ShardStore
-from sqlstream_operators.state.store import StateTables
+from sqlstream_operators.state.state_tables import StateTables
 from sqlstream_operators.state.version import ShardVersion
 from tests.examples import examples
 
