@@ -193,6 +193,10 @@ SPELLED = {
     "to_days(125001) AS w, to_hours(2000000) AS v FROM t",
     "SELECT ts + INTERVAL '3000000' HOUR AS z, ts - INTERVAL '3000000' HOUR AS y FROM t": ""
     "SELECT ts + to_days(125000) AS z, ts - to_days(125000) AS y FROM t",
+    "SELECT s LIKE ANY ('a%', s || NULL, '%c') AS z, s NOT LIKE ALL ('a%', '%c') AS y, s NOT ILIKE ANY ('A%', 'b%') AS x, "
+    "s LIKE ALL ('a%') AS w FROM t WHERE s LIKE ANY ('%', 'b') OR s IS NULL": ""
+    "SELECT s LIKE 'a%' OR s LIKE NULL OR s LIKE '%c' AS z, NOT (s LIKE 'a%' OR s LIKE '%c') AS y, "
+    "NOT (s ILIKE 'a%' AND s ILIKE 'b%') AS x, s LIKE 'a%' AS w FROM t",
     "SELECT LISTAGG(s, '-') WITHIN GROUP (ORDER BY x DESC) AS m FROM t": ""
     "SELECT STRING_AGG(s, '-' ORDER BY x DESC) AS m FROM t",
     "SELECT window_start, MODE(k ORDER BY k DESC) AS m, MODE(k) AS l, MODE(DISTINCT v ORDER BY v DESC) AS n FROM "

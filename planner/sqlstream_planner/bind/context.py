@@ -268,13 +268,11 @@ class BindContext:
         )
         if isinstance(node, (exp.Like, exp.ILike, exp.RegexpLike, exp.RegexpILike, exp.Glob, exp.SimilarTo)):
             if word in ("ANY", "SOME", "ALL"):
-                listed = isinstance(right, exp.Any) and isinstance(right.this, exp.Tuple)
-                if not (listed and isinstance(node, exp.Like | exp.ILike)):
-                    self.unsupported(
-                        right,
-                        f"a pattern with {word} of a list",
-                        help="write s LIKE 'a%' OR s LIKE 'b%', or regexp_matches(s, 'a|b')",
-                    )
+                self.unsupported(
+                    right,
+                    f"a pattern with {word} of a list",
+                    help="write s LIKE ANY ('a%', 'b%'), or regexp_matches(s, 'a|b')",
+                )
         elif isinstance(node, COMPARISONS) and word:
             listed = isinstance(right, exp.Any) and isinstance(right.this, exp.Tuple)
             several = call is not None and (

@@ -1,4 +1,4 @@
-"""Comparisons with ALL and SOME of a list in terms of ANY, the one that DuckDB has for lists of any kind."""
+"""ALL and SOME of a list in terms of ANY, the one that DuckDB has for lists of any kind; LIKE ANY in terms of OR."""
 
 from __future__ import annotations
 
@@ -19,12 +19,16 @@ COMPARISONS = tuple(_NEGATED)
 def as_any(node: exp.Expr) -> exp.Expr:
     """`x > ALL(list)` as `NOT (x <= ANY(list))`, and `x = SOME([…])` as `x = ANY([…])`; anything else as it is.
 
-    SOME of what is no list that is written out may be the aggregate.
+    SOME of what is no list that is written out may be the aggregate. `x LIKE ANY (a, b)` is Spark's: LIKE one or the other.
 
     >>> import sqlglot
     >>> sqlglot.parse_one("x > ALL([1, 2]) OR some(x)", dialect="duckdb").transform(as_any).sql("duckdb")
     'NOT (x <= ANY([1, 2])) OR SOME(x)'
+    >>> sqlglot.parse_one("x NOT LIKE ALL ('a%', b)", dialect="duckdb").transform(as_any).sql("duckdb")
+    "(x NOT LIKE 'a%' AND x NOT LIKE b)"
     """
+    if isinstance(node, exp.Like | exp.ILike):
+        return _patterns(node)
     if not isinstance(node, COMPARISONS):
         return node
     call = node.expression
@@ -40,5 +44,21 @@ def as_any(node: exp.Expr) -> exp.Expr:
     made: exp.Expr = class_(this=node.this, expression=exp.Any(this=exp.Paren(this=arguments[0])))
     if name == "ALL":
         made = exp.Not(this=exp.Paren(this=made))
+    made.meta.update(node.meta)
+    return made
+
+
+def _patterns(node: exp.Like | exp.ILike) -> exp.Expr:
+    """LIKE ANY and LIKE ALL of patterns that are written out."""
+    call = node.expression
+    if not isinstance(call, exp.Any | exp.All):
+        return node
+    patterns = call.this.expressions if isinstance(call.this, exp.Tuple) else [call.this.unnest()]
+    if len(patterns) == 1 and not isinstance(patterns[0], exp.Literal):
+        return node  # a list, or a query
+    each = [node.copy() for _ in patterns]
+    for one, pattern in zip(each, patterns, strict=True):
+        one.set("expression", pattern.copy())
+    made = exp.Paren(this=exp.or_(*each) if isinstance(call, exp.Any) else exp.and_(*each))
     made.meta.update(node.meta)
     return made
