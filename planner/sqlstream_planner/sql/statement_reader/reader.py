@@ -81,6 +81,17 @@ def _conflict(tokens: tuple[Token, ...]) -> tuple[tuple[Token, ...], tuple[Token
     return (), tokens
 
 
+#: What Spark writes behind numbers for their types.
+_SPARKS_NUMBERS = {
+    "L": "BIGINT",
+    "S": "SMALLINT",
+    "Y": "TINYINT",
+    "D": "DOUBLE",
+    "F": "FLOAT",
+    "BD": "DECIMAL",
+}
+
+
 class StatementReader:
     """Reads the tokens of one statement; `types` has those that CREATE TYPE gave names to, and gets those of this one."""
 
@@ -121,11 +132,13 @@ class StatementReader:
         for token, following in pairwise(tokens):
             touching = token.end + 1 == following.start
             if touching and token.token_type == TokenType.NUMBER and following.token_type == TokenType.VAR:
+                written, type_ = f"{token.text}{following.text}", _SPARKS_NUMBERS.get(following.text.upper())
                 raise SqlSyntaxError(
-                    f"`{token.text}{following.text}` is neither a number nor a name",
+                    f"`{written}` is neither a number nor a name",
                     token.start,
                     following.end + 1,
-                    help=f"write `{token.text}{following.text}` in backticks if it is a name",
+                    help=f"write `{written}` in backticks if it is a name"
+                    + (f"; for Spark's number write CAST({token.text} AS {type_})" if type_ else ""),
                 )
         conflict, tokens = _conflict(tokens)
         p.start(tokens, self._cursor.rendered.text, self._hints, chunk.stop, self._types)
