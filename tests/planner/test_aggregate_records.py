@@ -39,8 +39,8 @@ SETTINGS = {
     "append-only": "SELECT k, {} FROM t GROUP BY k",
     "retracting": f"SELECT k, {{}} FROM {_UPDATING} AS q GROUP BY GROUPING SETS ((k), ())",
 }
-#: One of these a function takes: a number, a truth value, two columns, two numbers, a share, a count, bins.
-_ARGUMENTS = ("v", "b", "coalesce(s, 'none'), v", "x, v", "x, 0.25", "v, 2", "v, [0, 2]")
+#: One of these a function takes: a number, a truth value, two columns, two numbers, a share, a count, bins, a range.
+_ARGUMENTS = ("v", "b", "coalesce(s, 'none'), v", "x, v", "x, 0.25", "v, 2", "v, [0, 2]", "v, -1, 5")
 
 
 def _rows() -> list[dict[str, Any]]:

@@ -280,6 +280,7 @@ REFUSED = [
     ("SELECT MIN_BY(s, md5_number(s)) FROM t", "TYP010", "the type of this is not known"),
     ("SELECT s LIKE ANY(['a%', 'b%']) AS z FROM t", "SQL100", "a pattern with ANY of a list"),
     ("SELECT s NOT ILIKE ANY(['a%']) AS z FROM t", "SQL100", "a pattern with ANY of a list"),
+    ("SELECT BITSTRING_AGG(v) AS z FROM t", "TYP002", "the least and the greatest integer are missing"),
     ("SELECT s LIKE ALL(['a%', 'b%']) AS z FROM t", "SQL100", "a pattern with ALL of a list"),
     ("SELECT s ~ ANY(['a.*']) AS z FROM t", "SQL100", "a pattern with ANY of a list"),
     ("SELECT v > ANY (1, 2) AS z FROM t", "SQL100", "ANY of a list of values"),

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from sqlstream_planner.aggregates.function import Accumulator, AggregateFunction, Decomposition, Multiset
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from sqlstream_planner.aggregates.function import (
+    Accumulator,
+    AggregateFunction,
+    Arguments,
+    Decomposition,
+    Multiset,
+    WrongConstant,
+)
 from sqlstream_planner.aggregates.parts import (
     argument,
     as_list,
@@ -56,9 +67,23 @@ def _bits(call: AggregateCall) -> Decomposition:
     return Decomposition((Accumulator("bits", call.field.type, partial, "bit_or({f})"),), "{0}")
 
 
-#: DuckDB asks for the least and the greatest integer, since a stream has no statistics.
+_RANGE = "write the least and the greatest integer behind it: BITSTRING_AGG(x, 0, 63)"
+
+
+def _check_range(arguments: Sequence[exp.Expr]) -> WrongConstant | None:
+    if len(arguments) == 1:
+        return WrongConstant(
+            arguments[0],
+            "the least and the greatest integer are missing: a stream has no statistics that tell them",
+            _RANGE,
+        )
+    null = next((a for a in arguments[1:] if isinstance(a.unnest(), exp.Null)), None)
+    return None if null is None else WrongConstant(null, "a bound of the bits can't be NULL", _RANGE)
+
+
 BITSTRING_AGG = AggregateFunction(
     name="bitstring_agg",
+    arguments=Arguments(check=_check_range),
     distinct_is_noop=True,
     append_only=_bits,
     any_order=_bits,

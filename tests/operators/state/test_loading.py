@@ -199,7 +199,7 @@ def named(store: ShardStore, keys: list[int | None], values: list[str | None]) -
 
 def test_runs_are_read_as_the_rows_that_they_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside rows that were written one by one, in the same epoch and later, from RocksDB and from a version's files."""
-    monkeypatch.setattr("sqlstream_operators.state.store._RUN_ROWS", 3)
+    monkeypatch.setattr("sqlstream_operators.state.state_tables._RUN_ROWS", 3)
     monkeypatch.setattr("sqlstream_operators.state.shard_store.PACKED_ROWS", 1)
     table = StateTable.of(
         "rows",
