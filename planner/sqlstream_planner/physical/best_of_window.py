@@ -16,9 +16,9 @@ from sqlstream_operators.plan.schema import SLICE_COLUMN
 from sqlstream_operators.plan.spec import WindowKind
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner import window_sql
+from sqlstream_planner.aggregates.registry import function_of
 from sqlstream_planner.identity.form import Form, form
 from sqlstream_planner.logical import (
-    AggregateCall,
     Filter,
     IntervalJoin,
     JoinKind,
@@ -93,7 +93,8 @@ class BestOfWindow:
             return None
         for call in aggregate.calls:
             accumulator = partial.accumulators.get(call.field.id)
-            if call.field.id in compared and accumulator is not None and _is_extreme(call):
+            extreme = function_of(call).extreme
+            if extreme and accumulator is not None and call.field.id in compared:
                 plain = dict(zip(rows.spec.keys, rows.key_names, strict=True))
                 return cls(
                     partial,
@@ -101,7 +102,7 @@ class BestOfWindow:
                     plain.get(mine, mine),
                     compared[call.field.id],
                     accumulator,
-                    call.name == "max",
+                    extreme == "greatest",
                     tuple(
                         (compared[f.id], name) for f, name in zip(aggregate.keys, partial.keys, strict=True)
                     ),
@@ -166,12 +167,6 @@ class BestOfWindow:
             ") AS t",
         ]
         return "\n".join(lines)
-
-
-def _is_extreme(call: AggregateCall) -> bool:
-    return (
-        call.name in ("max", "min") and len(call.arguments) == 1 and call.field.type == call.argument_types[0]
-    )
 
 
 def _aggregate_of(node: Node) -> tuple[WindowAggregate, dict[str, str]] | None:
