@@ -185,6 +185,21 @@ REFUSED = [
     ("SELECT CAST(v AS UHUGEINT) AS a FROM t", "TYP009", "UHUGEINT: whole numbers are kept with a sign"),
     ("SELECT CAST(v AS UNION(a INT, b TEXT)) AS a FROM t", "TYP009", "a value is kept with one type"),
     ("SELECT * FROM t POSITIONAL JOIN t AS u", "SQL100", "POSITIONAL JOIN"),
+    (
+        "SELECT a.k FROM t AS a, t AS b FULL JOIN t AS c ON a.k = c.k",
+        "SQL100",
+        "reads what stands before a comma",
+    ),
+    (
+        "SELECT a.k FROM t AS a, LATERAL (SELECT a.v) AS b RIGHT JOIN t AS c ON b.v = c.v",
+        "SQL100",
+        "reads what stands before a comma",
+    ),
+    (
+        "SELECT LAG(v) OVER (ORDER BY ts) IN (SELECT v FROM t) AS n FROM t",
+        "SQL100",
+        "OVER in what IN compares with a sub-query",
+    ),
     ("SELECT s.nope() AS a FROM t", "TYP001", "there is no function `nope`"),
     ("SELECT v, x.m FROM t, (SELECT MAX(t.zz) AS m) AS x", "SQL010", "unknown column `t.zz`"),
     ("SELECT () AS a FROM t", "TYP010", "a row without values"),

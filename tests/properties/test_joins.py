@@ -101,6 +101,11 @@ QUERIES = {
     "beside one row, anti": "SELECT * FROM c ANTI JOIN (SELECT SUM(w) AS m FROM u) AS x ON x.m > c.v",
     "two beside two rows": "SELECT g.k, g.n, x.m, y.h FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) AS g "
     "JOIN (SELECT AVG(v) AS m FROM c) AS x ON g.n > x.m CROSS JOIN (SELECT MAX(w) AS h FROM u) AS y",
+    "a column of groups twice": "SELECT v, x.a, x.b FROM t LEFT JOIN (SELECT k AS a, k AS b, SUM(w) AS s FROM u GROUP BY k) "
+    "AS x ON t.k = x.a",
+    "on what stands before a comma": "SELECT t.v, u.w, c.id FROM t, u JOIN c ON c.k = u.k AND c.v < t.v",
+    "left, on what stands before a comma": "SELECT t.v, u.w, c.id FROM t, u LEFT JOIN c ON c.k = t.k AND c.v = u.w",
+    "beside NULLs": "SELECT t.v, x.n FROM t LEFT JOIN (SELECT k, NULL AS n FROM u) AS x ON t.k = x.k",
     "not distinct": "SELECT v, w FROM t JOIN u ON t.k IS NOT DISTINCT FROM u.k",
     "filtered above": "SELECT j.v, j.w FROM (SELECT t.k AS k, v, w FROM t LEFT JOIN u ON t.k = u.k) AS j "
     "WHERE j.k > 1 AND j.w IS NULL",

@@ -126,6 +126,11 @@ QUERIES = {
     "(SELECT 1 FROM c WHERE c.id = u.w)",
     "in on of full": "SELECT t.v, u.w FROM t FULL JOIN u ON t.k = u.k AND t.v IN (SELECT v FROM c) "
     "AND u.w NOT IN (SELECT v FROM c)",
+    "names of items before in from": "SELECT k, v, (SELECT r FROM (SELECT k AS v) AS x, (SELECT v AS r) AS y) AS n, (SELECT "
+    "COUNT(*) FROM u AS c, t AS d JOIN u AS e ON c.k = e.k AND d.k = t.k) AS m FROM t, (SELECT 1 AS k2) AS c",
+    "lateral values of one row": "SELECT x.k, y.z FROM (SELECT k FROM t GROUP BY k) AS x, LATERAL (VALUES (k)) AS y (z)",
+    "any of nulls": "SELECT v, v = ANY (SELECT NULL) AS a, v NOT IN (SELECT NULL WHERE FALSE) AS b, v = SOME (NULL) AS c, "
+    "v = SOME ([1, 2]) AS d FROM t",
     "without from": "SELECT k, (SELECT t.k + t.v) AS n FROM t",
 }
 
