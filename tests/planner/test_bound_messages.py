@@ -23,7 +23,7 @@ REFUSED = [
         "SQL031",
         "INTEGER on the left and VARCHAR",
     ),
-    ("SELECT q.a FROM q, u JOIN t ON ⟦q.a⟧ = t.k", "SQL012", "neither a table nor a column `q` is in scope"),
+    ("SELECT q.a FROM q, u JOIN t ON ⟦z.a⟧ = t.k", "SQL012", "neither a table nor a column `z` is in scope"),
     ("SELECT ⟦FIRST_VALUE(v)⟧ AS f FROM t JOIN u ON t.k = u.k", "SQL100", "event time of rows behind a JOIN"),
     (
         "SELECT ⟦FIRST_VALUE(v)⟧ AS f FROM t WHERE k IN (SELECT k FROM u)",

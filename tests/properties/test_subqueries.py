@@ -127,10 +127,10 @@ QUERIES = {
     "in on of full": "SELECT t.v, u.w FROM t FULL JOIN u ON t.k = u.k AND t.v IN (SELECT v FROM c) "
     "AND u.w NOT IN (SELECT v FROM c)",
     "names of items before in from": "SELECT k, v, (SELECT r FROM (SELECT k AS v) AS x, (SELECT v AS r) AS y) AS n, (SELECT "
-    "COUNT(*) FROM u AS c, t AS d JOIN u AS e ON c.k = e.k AND d.k = t.k) AS m FROM t, (SELECT 1 AS k2) AS c",
+    "COUNT(*) FROM u AS c, t AS d JOIN u AS e ON c.k = e.k AND d.k = t.k) AS m FROM t, (SELECT MAX(w) AS most FROM u) AS c",
     "lateral values of one row": "SELECT x.k, y.z FROM (SELECT k FROM t GROUP BY k) AS x, LATERAL (VALUES (k)) AS y (z)",
-    "any of nulls": "SELECT v, v = ANY (SELECT NULL) AS a, v NOT IN (SELECT NULL WHERE FALSE) AS b, v = SOME (NULL) AS c, "
-    "v = SOME ([1, 2]) AS d FROM t",
+    "asked in semi, and above": "SELECT u.w FROM t SEMI JOIN c ON c.k = t.k AND NOT EXISTS (SELECT 1 FROM u WHERE u.k "
+    "= t.v) LEFT JOIN u ON t.k = u.k WHERE 1 >= (SELECT COUNT(*) FROM c AS d WHERE d.k = t.k)",
     "without from": "SELECT k, (SELECT t.k + t.v) AS n FROM t",
 }
 

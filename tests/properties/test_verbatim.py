@@ -104,9 +104,11 @@ QUERIES = [
     "SELECT k, x, l.s, r.s AS z FROM t AS l ASOF FULL JOIN (SELECT k, x - 0.5 AS x, s FROM t) AS r USING (k, x)",
     "SELECT x FROM t ASOF SEMI JOIN (SELECT v AS k, x FROM t) AS r USING (k, x)",
     "SELECT l.x FROM t AS l ASOF ANTI JOIN t AS r ON l.ts > r.ts AND l.v > 3 AND r.k = 0",
+    "SELECT v, v = ANY (SELECT NULL) AS z, v NOT IN (SELECT NULL WHERE FALSE) AS y, v = SOME (NULL) AS w, v = SOME ([1, 2]) "
+    "AS u FROM t",
     # Names are looked for in FROM first, then in what is around; a comma does not hide what stands before it from ON.
     "SELECT k, (SELECT r FROM (SELECT k + 1 AS v) AS x, (SELECT v AS r) AS y) AS n FROM t",
-    "SELECT a.x, c.v AS y FROM t AS a, t AS b LEFT JOIN t AS c ON a.v = c.v AND b.x < c.x WHERE a.k = b.v",
+    "SELECT o.x, q.v AS y FROM t AS o, t AS p LEFT JOIN t AS q ON o.v = q.v AND p.x < q.x WHERE o.k = p.v",
     # PIVOT: DuckDB compares texts, and NULL is a value as any other.
     "SELECT * FROM (SELECT k, s, v FROM t) PIVOT (SUM(v) FOR s IN ('a', 'cd'))",
     "SELECT * FROM t PIVOT (SUM(v) AS n, COUNT(*) FOR s IN ('a' AS p, NULL) k IN (0, 1) GROUP BY b) AS q",
