@@ -63,9 +63,19 @@ REFUSED = [
     ("SELECT SUM(v) OVER (ORDER BY ⟦nope⟧) AS n FROM t", "SQL010", "unknown column `nope`"),
     ("SELECT SUM(v) OVER ⟦w⟧ AS n FROM t", "SQL038", "no window is called `w`"),
     (
-        "SELECT SUM(v) OVER (ORDER BY x ROWS ⟦k⟧ PRECEDING) AS n FROM t",
+        "SELECT SUM(v) OVER (PARTITION BY k RANGE BETWEEN ⟦1 PRECEDING AND CURRENT ROW⟧) AS n FROM t",
+        "SQL060",
+        "RANGE with a distance goes by one value",
+    ),
+    (
+        "SELECT DENSE_RANK(ORDER BY ⟦v⟧) OVER (ORDER BY x) AS n FROM t",
         "SQL100",
-        "a frame that differs from row to row",
+        "ORDER BY inside DENSE_RANK OVER",
+    ),
+    (
+        "SELECT LIST(DISTINCT v ORDER BY ⟦x⟧) OVER (ORDER BY x) AS n FROM t",
+        "SQL100",
+        "in the order of another value",
     ),
     ("SELECT * FROM ⟦read_csv('a.csv')⟧", "SQL100", "the table function READ_CSV can't be run yet"),
     ("SELECT * FROM ⟦t WITH ORDINALITY⟧", "SQL100", "WITH ORDINALITY behind a table"),
