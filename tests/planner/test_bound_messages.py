@@ -68,6 +68,29 @@ REFUSED = [
         "RANGE with a distance goes by one value",
     ),
     (
+        "SELECT SUM(v) OVER (⟦w⟧ ORDER BY v) AS n FROM t WINDOW w AS (ORDER BY x)",
+        "SQL038",
+        "can't say ORDER BY anew",
+    ),
+    (
+        "SELECT SUM(v) OVER (⟦w⟧ PARTITION BY k) AS n FROM t WINDOW w AS (PARTITION BY s)",
+        "SQL038",
+        "can't say PARTITION BY anew",
+    ),
+    (
+        "SELECT SUM(v) OVER (ORDER BY x ROWS BETWEEN CURRENT ROW AND ⟦1 PRECEDING⟧) AS n FROM t",
+        "SQL060",
+        "ends before",
+    ),
+    ("SELECT SUM(v) OVER (ORDER BY x ROWS ⟦'a'⟧ PRECEDING) AS n FROM t", "SQL060", "and this is VARCHAR"),
+    ("SELECT SUM(v) OVER (ORDER BY x ROWS ⟦-1⟧ PRECEDING) AS n FROM t", "SQL060", "is not negative"),
+    ("SELECT SUM(v) OVER (ORDER BY s RANGE ⟦1⟧ PRECEDING) AS n FROM t", "TYP002", "no `-` takes (VARCHAR"),
+    (
+        "SELECT SUM(v) OVER w AS n FROM t WINDOW w AS (ORDER BY x), ⟦w⟧ AS ()",
+        "SQL038",
+        "two windows are called `w`",
+    ),
+    (
         "SELECT DENSE_RANK(ORDER BY ⟦v⟧) OVER (ORDER BY x) AS n FROM t",
         "SQL100",
         "ORDER BY inside DENSE_RANK OVER",

@@ -13,6 +13,7 @@ from sqlstream_planner.aggregates import registry
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.lost_orders import served
 from sqlstream_planner.bind.over_calls import as_values, call_of, without_order
+from sqlstream_planner.bind.over_frames import BoundFrame, bind_frame
 from sqlstream_planner.bind.row_order import NO_ORDER, OrderedRows, ordered_rows
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.diagnostics import DiagnosticError, Span, did_you_mean
@@ -68,7 +69,7 @@ def bind_overs(
         return query, node, scope
     query = query.copy()
     places = [*query.expressions, *([query.args["qualify"]] if query.args.get("qualify") else [])]
-    windows = _Windows(context, scope, {w.name.lower(): w for w in query.args.get("windows") or []}, node)
+    windows = _Windows(context, scope, _named_windows(context, query), node)
     made: dict[str, Field] = {}
     for window in [w for place in places for w in windows_of(place)]:
         as_values(window)
@@ -101,6 +102,15 @@ def bind_overs(
         node,
         Scope(context, (*scope.relations, Relation(None, fields, hidden=True)), held=windows.held),
     )
+
+
+def _named_windows(context: BindContext, query: exp.Select) -> dict[str, exp.Expr]:
+    found: dict[str, exp.Expr] = {}
+    for window in query.args.get("windows") or []:
+        if window.name.lower() in found:
+            context.fail(window.this, "SQL038", f"two windows are called `{window.name}`")
+        found[window.name.lower()] = window
+    return found
 
 
 def _short_name(f: Field) -> str:
@@ -153,12 +163,12 @@ class _Windows:
         """The column of one OVER. Raises DiagnosticError."""
         context, written = self.context, window
         spec = _spec(context, window, self.named)
-        order, frame = spec.args.get("order"), _frame(self.scope, spec)
+        order, frame = spec.args.get("order"), bind_frame(self.scope, spec)
         window, own = without_order(window)
         written_call = call_of(window)
         distinct = written_call is not None and written_call.distinct
         if own is not None and order is None and not frame.text and not distinct:
-            order, own, frame = own, None, _Frame(WHOLE)
+            order, own, frame = own, None, BoundFrame(WHOLE)
             served(context, written)
         call = _call(context, window, self.scope, frame)
         if own is not None:
@@ -234,6 +244,8 @@ class _Windows:
                 f"ORDER BY inside {name} OVER",
                 help=f"write {name}(…) OVER (… ORDER BY …)",
             )
+        if call.name in NEED_ORDER and "EXCLUDE" in call.frame:
+            self.context.unsupported(order.expressions[0], f"{name} of a frame with EXCLUDE")
         if not call.distinct:
             counts = call.name in NEED_ORDER or in_frame_order(call)
             return replace(call, order_by=self._terms(order.expressions)) if counts else call
@@ -263,11 +275,16 @@ class _Windows:
             )
         fields = self.scope.fields
         resolved = self.context.translated(self.scope.resolve(terms[0].this), fields)
+        for bound in (frame.args.get("start"), frame.args.get("end")):
+            if isinstance(bound, exp.Expr):
+                moved = exp.Sub(this=resolved.copy(), expression=exp.paren(self._resolved(bound)))
+                moved.meta.update(bound.meta)
+                self.context.type_of(moved, fields)
         for interval in frame.find_all(exp.Interval):
-            moved = exp.Add(this=resolved.copy(), expression=interval.copy())
-            moved.meta.update(interval.meta)
+            later = exp.Add(this=resolved.copy(), expression=interval.copy())
+            later.meta.update(interval.meta)
             try:
-                self.context.in_session_zone(moved, fields)
+                self.context.in_session_zone(later, fields)
             except DiagnosticError:
                 self.context.fail(
                     interval,
@@ -313,44 +330,22 @@ def _spec(context: BindContext, window: exp.Expr, named: Mapping[str, exp.Expr])
             help=f"did you mean `{near}`?" if near else f"write WINDOW {alias.name} AS (…) behind HAVING",
         )
     spec = _spec(context, known.pop(alias.name.lower()), known).copy()
-    for part in ("order", "spec"):  # OVER (w ORDER BY …) adds to what w says
-        if window.args.get(part) is not None:
-            spec.set(part, window.args[part].copy())
+    for part, shown in (("partition_by", "PARTITION BY"), ("order", "ORDER BY"), ("spec", "a frame")):
+        given = window.args.get(part)
+        if not given:
+            continue
+        if spec.args.get(part):
+            context.fail(
+                alias,
+                "SQL038",
+                f"OVER ({alias.name} …) adds to what the window says, and can't say {shown} anew",
+                help="write all of the window out",
+            )
+        spec.set(part, given.copy())
     return spec
 
 
-@dataclass(frozen=True, slots=True)
-class _Frame:
-    """A frame as `WindowCall` has it; `of_distances`: of RANGE, with a bound that is a distance of values."""
-
-    text: str = ""
-    bounds: tuple[exp.Expr, ...] = ()
-    of_distances: bool = False
-
-
-def _frame(scope: Scope, spec: exp.Expr) -> _Frame:
-    """The ROWS, RANGE or GROUPS of a window. Raises DiagnosticError."""
-    context, frame = scope.context, spec.args.get("spec")
-    if frame is None:
-        return _Frame()
-    frame = frame.copy()
-    bounds: list[exp.Expr] = []
-    distances = False
-    for key in ("kind", "start", "start_side", "end", "end_side"):
-        value = frame.args.get(key)
-        if isinstance(value, str):
-            frame.set(key, value.upper())
-        elif isinstance(value, exp.Expr):
-            distances = True
-            if value.find(exp.Column, exp.Query) is not None:
-                bound = context.translated(scope.resolve(value), scope.fields)
-                context.type_of(bound, scope.fields)
-                frame.set(key, exp.var(f"{{{len(bounds)}}}"))
-                bounds.append(bound)
-    return _Frame(duckdb_sql(frame), tuple(bounds), distances and frame.args.get("kind") == "RANGE")
-
-
-def _call(context: BindContext, window: exp.Window, scope: Scope, frame: _Frame) -> WindowCall:
+def _call(context: BindContext, window: exp.Window, scope: Scope, frame: BoundFrame) -> WindowCall:
     """The function of an OVER, whose own ORDER BY is taken out. Raises DiagnosticError."""
     written = _translated(context, scope.resolve(window.this), scope)
     typed = context.type_of(exp.Window(this=written.copy()), scope.fields, windows=True)
