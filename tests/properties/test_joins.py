@@ -68,6 +68,7 @@ QUERIES = {
     "(SELECT k, SUM(v) AS m FROM c GROUP BY k) AS b ON a.k = b.k",
     "changes, of keys alone": "SELECT t.v, c.k FROM t LEFT JOIN c ON t.k = c.k",
     "of keys alone": "SELECT t.v, u.k AS uk FROM t FULL JOIN u ON t.k = u.k",
+    "semi by a constant": "SELECT * FROM t SEMI JOIN (SELECT 1 AS one FROM u WHERE w > 2) AS x ON t.k = x.one",
     "aggregate of a join": "SELECT t.k, COUNT(*) AS n, SUM(w) AS sw, COUNT(w) AS nw FROM t "
     "LEFT JOIN u ON t.k = u.k GROUP BY t.k",
     "top of a join": "SELECT k, v, w FROM (SELECT t.k, v, w, ROW_NUMBER() OVER (PARTITION BY t.k ORDER BY w DESC, v) AS rn "
