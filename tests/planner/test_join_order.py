@@ -175,11 +175,11 @@ def test_no_order_changes_an_answer() -> None:
                 for at, c in enumerate(listed.split(", "))
             )
             con.execute(f"INSERT INTO {name} SELECT {values} FROM range(7) AS r(i)")
-        for seed in range(60):
+        for seed in range(30):
             query = _query(random.Random(seed))
             [root], [written] = planned(out(query), NORMALIZE), planned(out(query), without)
             changed += order(root) != order(written)
             expected = con.execute(f"SELECT *, COUNT(*) FROM ({query}) GROUP BY ALL ORDER BY ALL").fetchall()
             found = f"SELECT *, COUNT(*) FROM ({query_of(root)}) GROUP BY ALL ORDER BY ALL"
             assert con.execute(found).fetchall() == expected, query
-    assert changed > 15
+    assert changed > 7

@@ -43,8 +43,8 @@ def order_joins(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
       project a = a_4
         project a = a
           project a = a, c = c, ts = ts, a = a_2, c = c_2, ts = ts_2, a = a_3, c = c_3, ts = ts_3
-            inner join on c_3 = c_2
-              inner join on a = a_3
+            inner join on c_3 = c_2 (moved: may find many)
+              inner join on a = a_3 (moved: may find many)
                 scan t (a, c, ts)
                 scan t (a, c, ts)
               scan t (a, c, ts)
@@ -70,7 +70,7 @@ def order_joins(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
         trees = [graph.best(component) for component in graph.components()]
         if joined.connected and (joined.is_fixed() or not graph.is_better(trees[0], written)):
             return node
-        made = _Maker(node, joined).made(trees)
+        made = _Maker(node, joined, graph).made(trees)
         return Project(made, node.fields, tuple(column(f.id) for f in node.fields))
 
     return rebuild(roots, rewrite)
@@ -208,6 +208,7 @@ class _Maker:
 
     like: Join
     joined: _Joined
+    graph: JoinGraph
     waiting: list[exp.Expr] = field(init=False)
     every: Set[str] = field(init=False)
 
@@ -222,7 +223,7 @@ class _Maker:
         while groups:
             found = next((g for g in groups if _is_connected(self.waiting, _ids(node), _ids(g))), groups[0])
             groups.remove(found)
-            node = self._join(node, found, [])
+            node = self._join(node, found, [], "behind what equalities of two connect")
         return node
 
     def _of_tree(self, tree: Tree) -> tuple[Node, Set[int]]:
@@ -234,7 +235,7 @@ class _Maker:
             for c in self.joined.classes
             if c.keys() & mine and c.keys() & theirs
         ]
-        return self._join(left, right, equal), mine | theirs
+        return self._join(left, right, equal, self._expected(mine, theirs)), mine | theirs
 
     def _equality(self, equal: dict[int, str], left: Set[int], right: Set[int]) -> exp.Expr:
         """That columns of two sides are equal, as it is written; or what follows, of the first of each side."""
@@ -246,12 +247,18 @@ class _Maker:
         first, second = (column(equal[min(equal.keys() & side)]) for side in (left, right))
         return exp.EQ(this=first, expression=second)
 
-    def _join(self, left: Node, right: Node, equal: Sequence[exp.Expr]) -> Join:
+    def _expected(self, left: Set[int], right: Set[int]) -> str:
+        a, b = (sum(1 << n for n in side) for side in (left, right))
+        if self.graph.finds_one(a, b):
+            return "one row of the right at most"
+        return "one row of the left at most" if self.graph.finds_one(b, a) else "may find many"
+
+    def _join(self, left: Node, right: Node, equal: Sequence[exp.Expr], expected: str) -> Join:
         given = _ids(left) | _ids(right)
         mine = [*equal, *(t for t in self.waiting if columns_of(t) & self.every <= given)]
         self.waiting[:] = [t for t in self.waiting if not columns_of(t) & self.every <= given]
         kind, condition = (JoinKind.INNER, exp.and_(*mine)) if mine else (JoinKind.CROSS, None)
-        return replace(self.like, left=left, right=right, kind=kind, condition=condition)
+        return replace(self.like, left=left, right=right, kind=kind, condition=condition, moved=expected)
 
 
 def _is_connected(terms: Iterable[exp.Expr], left: Set[str], right: Set[str]) -> bool:
