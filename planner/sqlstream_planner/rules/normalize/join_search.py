@@ -80,8 +80,9 @@ class JoinGraph:
         return self._searched(component) if component.bit_count() <= SEARCHED else self._greedy(component)
 
     def is_better(self, tree: Tree, written: Tree) -> bool:
-        """Whether an order keeps notably less than the one that was written."""
-        return self.cost(tree) < WORTH * self.cost(written)
+        """Whether an order is known to keep notably less than the one that was written."""
+        told = any(self._rows[1 << n] != BASE or r.share < 1 for n, r in enumerate(self.relations))
+        return told and self.cost(tree) < WORTH * self.cost(written)
 
     def cost(self, tree: Tree) -> float:
         """The rows that are kept between the joins of a tree."""
