@@ -80,6 +80,11 @@ def order(node: Node) -> str:
         # What many rows refer to is put together before they come.
         ("FROM buy JOIN shop ON b_shop = s_id JOIN city ON s_city = c_id", "(buy (shop city))"),
         ("FROM city JOIN shop ON s_city = c_id JOIN buy ON b_shop = s_id", "((city shop) buy)"),
+        # An equality with a value of two relations comes when both are there.
+        (
+            "FROM buy, shop, city, tag WHERE b_shop = s_id AND s_city = c_id AND b_many + s_size = t_many",
+            "((buy (shop city)) tag)",
+        ),
         # Joins with an equality before all pairs, whatever is small.
         (
             "FROM land, shop, city WHERE s_city = c_id AND c_name = 'x' AND l_id < c_land",

@@ -68,7 +68,9 @@ def order_joins(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
             return node
         graph = joined.graph()
         trees = [graph.best(component) for component in graph.components()]
-        if joined.connected and (joined.is_fixed() or not graph.is_better(trees[0], written)):
+        if joined.connected and (
+            len(trees) > 1 or joined.is_fixed() or not graph.is_better(trees[0], written)
+        ):
             return node
         made = _Maker(node, joined, graph).made(trees)
         return Project(made, node.fields, tuple(column(f.id) for f in node.fields))
