@@ -69,7 +69,10 @@ BENCHMARKS = {
     b.name: b
     for query in ("q0", "q2", "q12", "q5_hop")
     for b in (Benchmark(query, query, "parquet"), Benchmark(f"{query}_json", query, "json"))
-} | {q: Benchmark(q, q, "parquet") for q in ("q3", "q5", "q7", "q8", "q11", "q20", *UPDATING)}
+} | {
+    q: Benchmark(q, q, "parquet")
+    for q in ("q1", "q3", "q5", "q7", "q8", "q11", "q14", "q20", "q21", "q22", *UPDATING)
+}
 
 
 @dataclass(frozen=True, slots=True)

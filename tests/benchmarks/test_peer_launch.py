@@ -34,4 +34,4 @@ def test_the_script_runs_in_the_harness_with_its_arguments_and_our_queries(tmp_p
         text=True,
         check=True,
     ).stdout
-    assert out == f"{tmp_path} ['--query', 'q5_hop'] ['q5_hop'] {tmp_path}\n"
+    assert out == f"{tmp_path} ['--query', 'q5_hop'] ['q14', 'q21', 'q22', 'q5_hop'] {tmp_path}\n"

@@ -10,7 +10,8 @@ from benchmarks.sqlstream_warm import run_sqlstream
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
 
 TABLES = {
-    "bid": """SELECT range % 7 AS auction, range % 3 AS bidder, range AS price, 'c' AS channel, 'u' AS url,
+    "bid": """SELECT range % 7 AS auction, range % 3 AS bidder, range * 10000 AS price,
+      ['Apple', 'c'][1 + range % 2] AS channel, 'u' || CASE WHEN range % 5 = 1 THEN '&channel_id=7' ELSE '' END AS url,
       TIMESTAMP '2024-01-01' + to_milliseconds(range * 100) AS dateTime, 'x' AS extra FROM range(1000)""",
     "auction": """SELECT range AS id, 'i' AS itemName, 'd' AS description, range AS initialBid, range AS reserve,
       TIMESTAMP '2024-01-01' + to_milliseconds(range * 200) AS dateTime,
@@ -25,6 +26,10 @@ WINDOWS = "time_bucket(INTERVAL '2 seconds', dateTime) - to_seconds(2 * k)"
 TEN = "time_bucket(INTERVAL '10 seconds', dateTime)"
 ROWS_OUT = {
     "q0": "SELECT count(*) FROM bid",
+    "q1": "SELECT count(*) FROM bid",
+    "q14": "SELECT count(*) FROM bid WHERE price BETWEEN 1101322 AND 55066079",
+    "q21": "SELECT count(*) FROM bid WHERE channel = 'Apple' OR url LIKE '%channel_id%'",
+    "q22": "SELECT count(*) FROM bid",
     "q2": "SELECT count(*) FROM bid WHERE auction % 123 = 0",
     "q12": """SELECT count(*)
         FROM (SELECT DISTINCT bidder, time_bucket(INTERVAL '10 seconds', dateTime) FROM bid)""",

@@ -11,7 +11,7 @@ from sqlstream.runtime.loop.recovery import former_plan
 from sqlstream_planner.edits.decide import decide
 from tests.edits.test_matrix import last_manifest
 from tests.properties.in_process import run_here
-from tests.properties.test_interval_joins import ROWS, expected, plan
+from tests.properties.test_interval_joins import EXTREMES, ROWS, WITHIN, expected, plan
 from tests.properties.updating import collecting
 
 OLD = "SELECT t.k, v, w FROM t JOIN u ON t.k = u.k AND us BETWEEN ts - INTERVAL '3' SECOND AND ts + INTERVAL '4' SECOND"
@@ -34,10 +34,31 @@ EDITS = {
 }
 
 
+BEST = f"SELECT k, v, ts FROM t JOIN ({EXTREMES}) AS m ON v = most AND {WITHIN}"
+#: Rows that can't be the best of their window are not there for a join that wants others.
+EDITS_OF_BEST = {
+    "the same": (BEST.replace("k, v, ts", "k, v + 1 AS v, ts"), "KEEP"),
+    "of fewer rows": (f"{BEST} AND k > 0", "ADAPT"),
+    "the least": (BEST.replace("v = most", "v = least"), "BACKFILL"),
+    "another condition": (BEST.replace("v = most", "v >= most"), "BACKFILL"),
+}
+
+
 @pytest.mark.parametrize("name", EDITS)
 def test_what_comes_behind_an_edit(name: str, tmp_path: Path) -> None:
     query, verdict = EDITS[name]
-    old = plan(tmp_path, [OLD], ROWS)
+    follows(OLD, query, verdict, tmp_path)
+
+
+@pytest.mark.parametrize("name", EDITS_OF_BEST)
+def test_what_comes_behind_an_edit_of_a_join_with_the_best_of_a_window(name: str, tmp_path: Path) -> None:
+    query, verdict = EDITS_OF_BEST[name]
+    follows(BEST, query, verdict, tmp_path)
+
+
+def follows(former: str, query: str, verdict: str, tmp_path: Path) -> None:
+    """What a join gives behind an edit is all that its query gives and the former one has not given."""
+    old = plan(tmp_path, [former], ROWS)
     read: Counter[str] = Counter()
     with collecting():
         run_here(
@@ -52,7 +73,7 @@ def test_what_comes_behind_an_edit(name: str, tmp_path: Path) -> None:
     (edit,) = (
         e
         for e in decide(former_plan(*last_manifest(tmp_path)), new.physical, new.state_nodes)
-        if e.new is not None
+        if e.new is not None and "join" in e.new.state.operator
     )
     assert edit.verdict.value == verdict
     with collecting() as collected:

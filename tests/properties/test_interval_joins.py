@@ -41,6 +41,12 @@ SOON = "b.ts > a.ts AND b.ts <= a.ts + INTERVAL '5' SECOND"
 NEAR = "us BETWEEN ts - INTERVAL '3' SECOND AND ts + INTERVAL '4' SECOND"
 COUNTED_T = f"SELECT k, window_start, window_end, COUNT(*) AS n FROM {T} GROUP BY k, window_start, window_end"
 COUNTED_U = f"SELECT k, window_start, window_end, SUM(w) AS s FROM {U} GROUP BY k, window_start, window_end"
+EXTREMES = (
+    f"SELECT window_start, window_end, window_time, MAX(v) AS most, MIN(v) AS least FROM {T} "
+    "GROUP BY window_start, window_end, window_time"
+)
+EXTREMES_BY_KEY = EXTREMES.replace("SELECT ", "SELECT k, ").replace("BY ", "BY k, ")
+WITHIN = "ts BETWEEN window_end - INTERVAL '10' SECOND AND window_end"
 
 #: Joins whose pairs are given as soon as both rows are there, and nothing else is.
 AT_ONCE = {
@@ -59,6 +65,23 @@ AT_ONCE = {
     "exists": f"SELECT v, ts FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND {NEAR})",
     "with itself": f"SELECT a.v, b.v AS bv FROM t AS a JOIN t AS b ON a.k = b.k AND {SOON}",
     "never": "SELECT v, w FROM t JOIN u ON ts = us AND ts > us",
+}
+#: Joins by the greatest or least value of a window, before whose exchange rows are left out.
+BEST = {
+    "best of a window": f"SELECT k, v, ts, window_end FROM t JOIN ({EXTREMES}) AS m ON v = most AND {WITHIN}",
+    "best, on the right": f"SELECT k, v, most FROM ({EXTREMES}) AS m JOIN t ON {WITHIN} AND most = v AND k > 0",
+    "least by key": f"SELECT t.k, v, ts FROM t JOIN ({EXTREMES_BY_KEY}) AS m ON t.k = m.k AND v = least "
+    "AND ts >= window_start AND ts < window_end",
+    "best of its own window": f"SELECT a.k, a.v, b.most FROM {T} AS a JOIN ({EXTREMES}) AS b ON {SAME} AND a.v = b.most",
+    "least, semi": f"SELECT a.k, a.v, a.ts FROM {T} AS a SEMI JOIN ({EXTREMES_BY_KEY}) AS b ON a.k = b.k AND {SAME} "
+    "AND a.v = b.least",
+    "best and least": f"SELECT k, ts, v FROM t JOIN ({EXTREMES}) AS m ON v = most AND v = least AND {WITHIN}",
+    "best of some": f"SELECT v, ts FROM t JOIN (SELECT window_end, MAX(v) FILTER (v < 3) AS m FROM {T} "
+    f"GROUP BY window_start, window_end HAVING COUNT(*) > 1) AS m ON v = m AND {WITHIN}",
+    "best of a window before": f"SELECT v, ts FROM t JOIN ({EXTREMES}) AS m ON v = most AND ts BETWEEN window_time + "
+    "INTERVAL '2' SECOND AND window_time + INTERVAL '5' SECOND",
+    "best of several windows": f"SELECT v, ts, window_end FROM t JOIN ({EXTREMES}) AS m ON v = most AND ts BETWEEN "
+    "window_end - INTERVAL '25' SECOND AND window_end + INTERVAL '3' SECOND",
 }
 QUERIES = {
     **AT_ONCE,
@@ -102,10 +125,15 @@ QUERIES = {
     "windows behind WHERE": "SELECT window_end, COUNT(*) AS n FROM TABLE(TUMBLE((SELECT us FROM t AS a, u, t AS b WHERE "
     "a.k = u.k AND a.ts = us AND a.k = b.k AND b.ts BETWEEN us AND us + INTERVAL '3' SECOND AND a.v > 0), DESCRIPTOR(us), "
     "INTERVAL '10' SECOND)) GROUP BY window_start, window_end",
+    "best, with all": f"SELECT k, v, most FROM t LEFT JOIN ({EXTREMES}) AS m ON v = most AND {WITHIN}",
+    "best of another table": f"SELECT w, us FROM u JOIN ({EXTREMES}) AS m ON w = most AND us BETWEEN window_start "
+    "AND window_end",
+    "best of all windows": f"SELECT v FROM t JOIN ({EXTREMES_BY_KEY}) AS m ON v = most AND {WITHIN}",
     "joined again": f"SELECT j.v, j.w, c.v AS cv FROM (SELECT t.k AS k, v, w, ts FROM t JOIN u "
     f"ON t.k = u.k AND {NEAR}) AS j LEFT JOIN t AS c ON c.k = j.k AND c.ts BETWEEN j.ts AND j.ts + INTERVAL '2' SECOND",
     "three in one window": f"SELECT a.v, b.w, c.v AS cv FROM {T} AS a JOIN {U} AS b ON a.k = b.k AND {SAME} "
     "JOIN " + T + " AS c ON c.window_start = b.window_start AND c.window_end = b.window_end AND c.v = b.w",
+    **BEST,
 }  # fmt: skip
 
 
@@ -313,6 +341,40 @@ inputs = st.builds(Input, sides(), sides())
 def test_random_rows(names: list[str], data: Input, rows_per_epoch: int, layouts: list[int]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         check(Path(folder), names, data, rows_per_epoch=rows_per_epoch, layouts=layouts)
+
+
+@pytest.mark.parametrize("name", sorted(BEST))
+def test_what_is_not_the_best_of_its_window_is_not_kept(tmp_path: Path, name: str) -> None:
+    """Of ten rows of one window at most two, the greatest and the least, can have a partner."""
+    data = Input([(1, v, 1 + v / 10) for v in range(10)], [])
+    planned = plan(tmp_path, [QUERIES[name]], data)
+    reports: list[EpochReport] = []
+    run_here(planned, tmp_path, on_epoch=reports.append, max_epochs=1, rows_per_epoch=10)
+    assert reports[0].state_rows <= 3  # one of them is the aggregate's
+
+
+def test_rows_that_the_aggregate_has_missed_say_nothing_of_the_others(tmp_path: Path) -> None:
+    """The watermark is at 10.5 s when the last rows come: the first window is closed, without what is late for it."""
+    data = Input(
+        [(1, 5, 1), (1, 3, 16.5), (1, 0, 2), (1, 0, 3), (1, 5, 10.7), (1, 9, 8), (1, 7, 15), (1, 7, 25)], []
+    )
+    planned = plan(tmp_path, [QUERIES["best of several windows"]], data)
+    reports: list[EpochReport] = []
+    with collecting() as collected:
+        run_here(planned, tmp_path, rows_per_epoch=4, on_epoch=reports.append)
+        given = [(v, at.second) for v, at, end in collected.folded("out_0") if end.second == 10]
+    assert sorted(given) == [(5, 1), (5, 10)]
+    assert sum(report.dead_letters.get("late", 0) for report in reports) == 2
+
+
+def test_late_rows_are_told_of_that_others_of_their_window_beat(tmp_path: Path) -> None:
+    """The watermark is at 10.5 s when the last rows come: what is of 10.2 s is late for the join, not for its window."""
+    data = Input([(1, 5, 1), (1, 3, 16.5), (1, 2, 10.2), (1, 1, 10.3), (1, 7, 15), (1, 1, 17)], [])
+    for number, name in enumerate(("best of a window", "best of a window before", "least by key")):
+        planned = plan(tmp_path / str(number), [QUERIES[name]], data)
+        reports: list[EpochReport] = []
+        run_here(planned, tmp_path / str(number), rows_per_epoch=2, on_epoch=reports.append)
+        assert [report.dead_letters.get("late", 0) for report in reports] == [0, 2, 0]
 
 
 def letters(folder: Path) -> list[dict[str, object]]:

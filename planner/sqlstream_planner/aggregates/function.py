@@ -150,6 +150,7 @@ class AggregateFunction:
     - `keeps_nulls`: NULLs are values like others; else rows where the argument is NULL don't count.
     - `distinct_is_noop`: DISTINCT changes nothing.
     - `empty`: its value over no rows as SQL, where that is not NULL.
+    - `extreme`: its value is its argument's "greatest" or "least": more rows never make it less, or greater.
 
     How it is computed:
 
@@ -188,6 +189,7 @@ class AggregateFunction:
     keeps_nulls: bool = False
     distinct_is_noop: bool = False
     empty: str | None = None
+    extreme: str = ""
 
     append_only: Append
     any_order: AnyOrder | None = None

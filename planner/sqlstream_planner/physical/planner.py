@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from sqlglot import exp
@@ -49,6 +49,19 @@ from sqlstream_planner.properties.changelog import Changes
 _FORGETTING = GroupAggregate | TopN | Over | ChangelogNormalize | FirstRow | RegularJoin
 
 
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """The partial of a window aggregate over the rows of each of `stages`, without those that are late: `relation` there.
+
+    `keys` are its columns with the aggregate's keys, `accumulators` those of the calls that have one, by the ids of these.
+    """
+
+    relation: str
+    stages: frozenset[str]
+    keys: tuple[str, ...]
+    accumulators: Mapping[str, str]
+
+
 class Planner:
     """Plans the operators of one streaming plan, each once.
 
@@ -82,6 +95,7 @@ class Planner:
         self._sources = sources
         self._operators = operators
         self._results: dict[int, tuple[Node, Block]] = {}
+        self._partials: dict[int, tuple[Node, Partial]] = {}
         numbering = [node for node in walk(roots) if isinstance(node, EpochValues) and node.numbers_rows]
         #: By `id(node)`, the leaves whose rows are numbered, for random values and the order of arrival.
         self._numbered = {id(leaf) for leaf in walk(numbering) if isinstance(leaf, Scan | Values)}
@@ -103,6 +117,15 @@ class Planner:
     def note(self, node: Node, result: Block) -> None:
         """Remember where an operator's result is, which was planned with another's."""
         self._results[id(node)] = (node, result)
+
+    def partial(self, node: Node) -> Partial | None:
+        """The partial of a window aggregate that was planned, if there is one that says something of the others' rows."""
+        found = self._partials.get(id(node))
+        return None if found is None else found[1]
+
+    def note_partial(self, node: Node, partial: Partial) -> None:
+        """Remember what a window aggregate ships."""
+        self._partials[id(node)] = (node, partial)
 
     def stage_of(self, node: Node, name: str, blocks: Sequence[Block]) -> Draft:
         """The stage of an operator behind some blocks: its own, called `name`, or that of its group of arrangements."""

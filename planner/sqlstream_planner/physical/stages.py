@@ -57,13 +57,15 @@ class Draft:
 class Shipment:
     """What goes over one exchange: `text` is its SQL over the blocks of one stage, `schema` what that gives.
 
-    `step` is the name of the step that runs it; without one it is numbered.
+    `step` is the name of the step that runs it; without one it is numbered. `also_reads` are the relations of a stage that
+    it reads beside those of the blocks.
     """
 
     edge: str
     text: Callable[[Sequence[Block]], str]
     schema: Schema
     step: str | None = None
+    also_reads: Callable[[str], tuple[str, ...]] = lambda stage: ()
 
 
 class Stages:
@@ -142,7 +144,7 @@ class Stages:
             made = []
             for shipment in shipments:
                 name = shipment.step or self.name(f"{shipment.edge}.part")
-                step = FragmentStep(name, shipment.text(here), reads)
+                step = FragmentStep(name, shipment.text(here), (*reads, *shipment.also_reads(stage)))
                 draft.steps.append(step)
                 made.append(step.name)
             if late is not None:

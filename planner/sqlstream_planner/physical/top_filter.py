@@ -8,7 +8,7 @@ from sqlstream_operators.plan.types import INTEGERS, Kind, quote_identifier
 from sqlstream_planner.logical import Fields, OrderTerm
 
 #: Types whose values DuckDB groups, joins and compares alike.
-_PLAIN = frozenset(
+PLAIN = frozenset(
     {
         *INTEGERS, Kind.BOOLEAN, Kind.DECIMAL, Kind.VARCHAR, Kind.UUID,
         Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ,
@@ -55,7 +55,7 @@ class Keep:
             0 < self.limit < _MOST_BEST
             and bool(self.order)
             and self.order[0].column not in self.partition
-            and all(by_id[id_].type.kind in _PLAIN for id_ in (*self.partition, self.order[0].column))
+            and all(by_id[id_].type.kind in PLAIN for id_ in (*self.partition, self.order[0].column))
         )
 
     def _by_value_sql(self, inner: str) -> str:

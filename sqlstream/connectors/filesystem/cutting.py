@@ -135,11 +135,16 @@ class FileCutter:
         return max(0, round(waiting / self._bytes_per_row))
 
     def _budget(self, limits: Limits, first: ToRead | None) -> _Budget:
-        """What may be taken. Lines are only counted where the limit is exact: that reads the input once more."""
-        counted = self._range_end is not None and first is not None and compression(first.entry.path) is None
-        if first is None or not (limits.about and limits.rows is not None and counted):
+        """What may be taken. Rows are only counted where the limit is exact: lines would be read once more, and each
+        Parquet file would be asked for its footer.
+        """
+        parquet = self._options.format == "parquet"
+        by_bytes = parquet or (
+            self._range_end is not None and first is not None and compression(first.entry.path) is None
+        )
+        if first is None or not (limits.about and limits.rows is not None and by_bytes):
             return _Budget(limits.rows, limits.files, limits.bytes)
-        if self._bytes_per_row is None:
+        if self._bytes_per_row is None or parquet:  # how well a file is packed says less of later ones
             self._sample(first.entry)
         if self._bytes_per_row is None:
             return _Budget(limits.rows, limits.files, limits.bytes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +29,9 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, counted, 
 _WHOLE_OBJECTS = ("s3://", "gs://", "gcs://", "abfs://", "abfss://")
 #: What files of a format end with.
 _ENDINGS = {"parquet": (b"PAR1", b"PARE"), "orc": (b"ORC",)}
+
+#: So many files are digested at once, fewer one after the other.
+_SIDE_BY_SIDE = 8
 
 Tell = Callable[[Diagnostic], None]
 
@@ -125,9 +129,9 @@ class SourceFiles:
             order = orders.get(entry.path)
             if number is None or known is None:
                 if order == "skip":
-                    fresh.append(Listed(stamped(entry), skipped=True))
+                    fresh.append(Listed(entry, skipped=True))
                 elif self._is_ready(entry):
-                    fresh.append(Listed(stamped(entry)))
+                    fresh.append(Listed(entry))
             elif order is not None:
                 read = known.read_before(number, file, offset)
                 self._obey(order, entry, number, replace(known, read=read), started, file, fresh, updates)
@@ -141,7 +145,7 @@ class SourceFiles:
                 elif untouched:
                     updates[number] = Listed(stamped(entry))
                 else:
-                    fresh.append(Listed(stamped(entry)))
+                    fresh.append(Listed(entry))
         for number in range(file, len(self._log.files)):
             known = self._log.files[number]
             if known.skipped or known.entry.path in there or self._log.number(known.entry.path) != number:
@@ -151,7 +155,7 @@ class SourceFiles:
             updates[number] = replace(known, skipped=True, read=known.read_before(number, file, offset))
         self._unsettled = {path: seen for path, seen in self._unsettled.items() if path in there}
         self._blocked = blocked if blocked < len(self._log.files) else None
-        self._log.append(fresh, updates)
+        self._log.append(_all_stamped(fresh), updates)
         self._say_if_empty(found)
 
     def _due(self) -> bool:
@@ -181,7 +185,7 @@ class SourceFiles:
         else:
             if number >= file:
                 updates[number] = replace(known, skipped=True)
-            fresh.append(Listed(stamped(entry)))
+            fresh.append(Listed(entry))
 
     def _is_known(self, known: FileEntry, entry: FileEntry) -> bool:
         """Whether a file is the version that is in the log; remembered, so that a touched one is digested once."""
@@ -315,6 +319,15 @@ def nothing_found(name: str, location: str, pattern: str | None) -> Diagnostic:
             like = [path for path in visible if Path(path).name == near]
             help_ = f"did you mean '{like[0]}'?" if like else None
     return Diagnostic("DAT004", f"source `{name}` has no files: {what}", notes=tuple(notes), help=help_)
+
+
+def _all_stamped(fresh: Sequence[Listed]) -> list[Listed]:
+    """The same files with digests of their content, made side by side: reading and digesting wait for nobody's turn."""
+    if len(fresh) < _SIDE_BY_SIDE:
+        return [replace(one, entry=stamped(one.entry)) for one in fresh]
+    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+        entries = pool.map(stamped, [one.entry for one in fresh])
+        return [replace(one, entry=entry) for one, entry in zip(fresh, entries, strict=True)]
 
 
 def _same_times(one: FileEntry, other: FileEntry) -> bool:

@@ -118,14 +118,25 @@ class Admission:
         wanted = self.fixed_rows if self.fixed_rows is not None else self.rows
         return wanted if self.cap is None else min(wanted, self.cap.rows)
 
+    def _last(self, waiting: int) -> int:
+        """Rows for the next epoch where nothing comes after the `waiting` ones: all of them, if that is not too many."""
+        most = 2 * self.limit
+        adapts = self.fixed_rows is None and self.cap is None
+        return most if adapts and waiting <= most else self.limit
+
     def share(
         self,
         waiting: Mapping[str, int | None],
         tasks: int,
         paces: Mapping[str, Pace] | None = None,
         groups: Collection[frozenset[str]] = (),
+        *,
+        ends: bool = False,
     ) -> dict[str, Limits]:
         """What each source may plan, given how many rows roughly wait in each (None: unknown).
+
+        Where nothing comes after what waits (`ends`), a last epoch has up to twice the rows: a small one behind it would
+        cost more than it saves.
 
         A source gets rows in proportion to what waits in it, or an equal part if that is not known. Sources
         of a group (they meet in an operator) share theirs so that they reach the same event time, as far as
@@ -134,11 +145,13 @@ class Admission:
         >>> limits = Admission(fixed_rows=100).share({"a": 3_000, "b": 1_000}, 4)
         >>> limits["a"].rows, limits["b"].rows
         (75, 25)
+        >>> Admission(rows=100).share({"a": 150}, 4, ends=True)["a"].rows
+        200
         """
         if not waiting:
             return {}
-        limit = self.limit
         known = {name: rows for name, rows in waiting.items() if rows is not None}
+        limit = self._last(sum(known.values())) if ends and len(known) == len(waiting) else self.limit
         equal = limit // len(waiting)
         for_known = limit - equal * (len(waiting) - len(known))
         total = sum(known.values())

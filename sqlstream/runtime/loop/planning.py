@@ -93,7 +93,9 @@ class EpochPlanner:
             for name, source in self._program.sources.items()
             if name not in finished
         }
-        limits = self._admission.share(waiting, self._settings.tasks(), self._paces, self._groups)
+        limits = self._admission.share(
+            waiting, self._settings.tasks(), self._paces, self._groups, ends=self.all_bounded
+        )
         plans = {
             name: self._program.sources[name].plan(self._state.sources[name].position, limit)
             for name, limit in limits.items()

@@ -18,7 +18,7 @@ from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column
 from sqlstream_operators.plan.types import BIGINT, quote_identifier
 from sqlstream_operators.plan.widening import widens
 from sqlstream_planner.edits.derivations.conditions import narrowing
-from sqlstream_planner.edits.derivations.kept_side import COUNT, KeptSide
+from sqlstream_planner.edits.derivations.kept_side import COUNT, SIDES, KeptSide
 from sqlstream_planner.edits.derivations.parts import select
 from sqlstream_planner.edits.derivations.rewritten import Rewriter
 from sqlstream_planner.edits.derivations.rule import Derived, Wanted
@@ -107,6 +107,9 @@ def _kept_as_long(old: Stored, was: IntervalJoinSpec, new: Stored, now: Interval
     before, after = was.bounds, now.bounds
     return (
         was.type == now.type == "inner"
+        and all(
+            old.attributes.get(f"{side} rows") in (None, new.attributes.get(f"{side} rows")) for side in SIDES
+        )
         and old.attributes["times"] == new.attributes["times"]
         and before.left_wait_us >= after.left_wait_us
         and before.right_wait_us >= after.right_wait_us

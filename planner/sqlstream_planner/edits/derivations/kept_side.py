@@ -13,7 +13,7 @@ from sqlstream_planner.edits.derivations.stored import Stored
 from sqlstream_planner.identity.form import Form, form
 
 COUNT = form("how often")
-_NAMES = ("left", "right")
+SIDES = ("left", "right")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class KeptSide:
     @property
     def name(self) -> str:
         """The table."""
-        return ROWS if isinstance(self.spec, ArrangeSpec) else _NAMES[self.number]
+        return ROWS if isinstance(self.spec, ArrangeSpec) else SIDES[self.number]
 
     @property
     def side(self) -> JoinSideSpec:

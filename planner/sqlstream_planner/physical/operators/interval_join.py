@@ -13,6 +13,7 @@ from sqlstream_planner.identity.state import StateIdentity, StoredTable
 from sqlstream_planner.logical import Field, IntervalJoin, Node, Waits, sql
 from sqlstream_planner.logical.text import duration
 from sqlstream_planner.logical.time_bounds import delay_of, follows
+from sqlstream_planner.physical.best_of_window import BestOfWindow
 from sqlstream_planner.physical.block import Block
 from sqlstream_planner.physical.by_stage import by_stage, each, result_of
 from sqlstream_planner.physical.join_sides import (
@@ -49,9 +50,14 @@ def plan_interval_join(planner: Planner, node: Node) -> Block:
         waits.left_us,
         waits.right_us,
     )
-    state = planner.states.add(
-        _identity(planner, node, sides, bounds).schema("interval_join", described(node)), planner.ttls(node)
-    )
+    name = planner.stages.name(IntervalJoinSpec.kind)
+    timed = [_Timed(planner, name, side, waits) for side in _with_times(node, sides)]
+    bests = [
+        BestOfWindow.of(planner, node, sides, number, can_be_late=side.late is not None)
+        for number, side in enumerate(timed)
+    ]
+    identity = _identity(planner, node, sides, bounds, bests)
+    state = planner.states.add(identity.schema("interval_join", described(node)), planner.ttls(node))
     spec = IntervalJoinSpec(
         state,
         node.kind.lower(),
@@ -64,13 +70,13 @@ def plan_interval_join(planner: Planner, node: Node) -> Block:
         waits.sources,
     )
     planner.state_nodes[state.state_id] = StateNode(node, planner.meanings, {}, at=clause_of(node.meaning))
-    name = planner.stages.name(spec.kind)
-    timed = [_Timed(planner, name, side, waits) for side in _with_times(node, sides)]
     draft = planner.stages.behind(name, [block for side in timed for block in side.blocks])
     hashed = tuple(f.name for f in state.tables[0].key)
     inputs = []
-    for side in timed:
+    for side, best in zip(timed, bests, strict=True):
         shipment = Shipment(f"{name}.{side.rows.name}", each(side.sql), side.rows.shipped)
+        if best is not None:
+            shipment = replace(shipment, text=best.of_rows(shipment.text), also_reads=best.reads)
         inputs += planner.stages.ship(side.blocks, [shipment], hashed, side.late)
     draft.run(name, spec, inputs)
     return result_of(name, node, weighted=False)
@@ -118,7 +124,11 @@ class _Timed:
 
 
 def _identity(
-    planner: Planner, node: IntervalJoin, sides: Sequence[Side], bounds: TimeBounds
+    planner: Planner,
+    node: IntervalJoin,
+    sides: Sequence[Side],
+    bounds: TimeBounds,
+    bests: Sequence[BestOfWindow | None],
 ) -> StateIdentity:
     """What the state of an interval join means: rows of both sides, by time and by what is equal."""
     left, right = sides
@@ -128,6 +138,12 @@ def _identity(
         "times": [left.meanings[bounds.left], right.meanings[bounds.right]],
         "bounds": [bounds.lower_us, bounds.upper_us],
         "waits": [bounds.left_wait_us, bounds.right_wait_us],
+        # Whether all rows are there: a join with another partner would miss those that are not.
+        **{
+            f"{side.name} rows": best.meaning
+            for side, best in zip(sides, bests, strict=True)
+            if best is not None
+        },
     }
     rows = form("sides", planner.meanings.relation(meaning.left), planner.meanings.relation(meaning.right))
     tables = [side.table(equal, "time") for side in sides]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -31,7 +32,7 @@ from sqlstream_planner.physical.grouping import (
 )
 from sqlstream_planner.physical.late_rows import LateRows
 from sqlstream_planner.physical.operators.explained import columns_text
-from sqlstream_planner.physical.planner import Planner
+from sqlstream_planner.physical.planner import Partial, Planner
 from sqlstream_planner.physical.stages import Shipment
 from sqlstream_planner.physical.state_node import KeptAccumulator, StateNode, clause_of
 
@@ -72,6 +73,16 @@ class AggregatePlan:
     grouping: Grouping
     kept: tuple[Kept, ...]
     distinct: tuple[_DistinctState, ...]
+
+    def partial(self, relation: str, blocks: Sequence[Block]) -> Partial:
+        """What is shipped of some blocks, which is a relation of their stages."""
+        names = {
+            call.field.id: kept.name
+            for call in self.node.calls
+            for kept in self.kept
+            if replace(kept.call, field=call.field) == call and kept.position == 0
+        }
+        return Partial(relation, frozenset(b.stage for b in blocks), self.grouping.names, names)
 
     def partial_sql(self, block: Block, position: int) -> str:
         """The partial over one block: the accumulators at position 0, then one for each distinct state."""
@@ -156,6 +167,8 @@ def plan_window_aggregate(planner: Planner, node: Node) -> Block:
     ]
     keys = tuple(c.name for c in spec.keys)
     draft.run(name, spec, planner.stages.ship(blocks, shipped, keys, late))
+    if late is not None and node.grouping is None:
+        planner.note_partial(node, plan.partial(f"{name}.kept", blocks))
     return result_of(name, node, weighted=False)
 
 
