@@ -376,9 +376,13 @@ class ShardStore(StateTables):
 
     def _moved_out_of(self, segment: Segment) -> dict[bytes, bytes]:
         """The rows of a segment that live, with their values."""
-        keys = self._segments.keys(segment)
-        living = living_rows(segment, keys, self._cache.rocks.get_many(keys), self.overlay)
-        return dict(zip(living, self._segments.values(list(living.values())), strict=True))
+
+        def read() -> dict[bytes, bytes]:
+            keys = self._segments.keys(segment)
+            living = living_rows(segment, keys, self._cache.rocks.get_many(keys), self.overlay)
+            return dict(zip(living, self._segments.values(list(living.values())), strict=True))
+
+        return self._read(read)
 
     def _snapshot_due(self, new: ShardVersion) -> bool:
         return self._policy.due(
