@@ -66,6 +66,9 @@ QUERIES = {
     "changes, semi": "SELECT t.v FROM t SEMI JOIN c ON t.k = c.k AND c.v > 0",
     "changes of both": "SELECT a.k, a.n, b.m FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) AS a FULL JOIN "
     "(SELECT k, SUM(v) AS m FROM c GROUP BY k) AS b ON a.k = b.k",
+    "changes, of keys alone": "SELECT t.v, c.k FROM t LEFT JOIN c ON t.k = c.k",
+    "of keys alone": "SELECT t.v, u.k AS uk FROM t FULL JOIN u ON t.k = u.k",
+    "semi by a constant": "SELECT * FROM t SEMI JOIN (SELECT 1 AS one FROM u WHERE w > 2) AS x ON t.k = x.one",
     "aggregate of a join": "SELECT t.k, COUNT(*) AS n, SUM(w) AS sw, COUNT(w) AS nw FROM t "
     "LEFT JOIN u ON t.k = u.k GROUP BY t.k",
     "top of a join": "SELECT k, v, w FROM (SELECT t.k, v, w, ROW_NUMBER() OVER (PARTITION BY t.k ORDER BY w DESC, v) AS rn "
@@ -219,6 +222,17 @@ def check(
             {name: len(rows) for name, rows in data.lines().items() if name in used and rows}
         )
         compare(None)
+
+
+def check_with_other_shards(folder: Path, queries: Sequence[str]) -> None:
+    """A run that begins with one shard, and is begun again with three and with two, ends with what the referee gives."""
+    planned = plan(folder, queries, ROWS)
+    with collecting() as collected:
+        for shards, epochs in ((1, 2), (3, 1), (2, None)):
+            run_here(planned, folder, parallelism=shards, rows_per_epoch=6, max_epochs=epochs)
+        read = {name: len(lines) for name, lines in ROWS.lines().items()}
+        for sink, rows in expected(folder, planned, ROWS, read).items():
+            assert_same(collected.folded(sink), rows)
 
 
 _SOME = 7
