@@ -94,7 +94,7 @@ def _ranked_first(node: Node, terms: list[exp.Expr], known: frozenset[str]) -> b
         node = node.input
     if not isinstance(node, OverWindow):
         return False
-    numbers = {call.field.id for call in node.calls if call.name == "row_number"}
+    numbers = {call.field.id for call in node.calls if call.rank == "row_number"}
     ranks = [outer for outer, id_ in names.items() if id_ in numbers]
     inner = {names[id_] for id_ in known if id_ in names}
     if not ranks or not inner.issuperset(node.partition):
