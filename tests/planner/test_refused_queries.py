@@ -359,9 +359,9 @@ REFUSED = [
         "RIGHT JOIN LATERAL",
     ),
     (
-        "SELECT t.k FROM t LEFT JOIN t AS b ON t.k = b.k AND EXISTS (SELECT 1 FROM t AS c WHERE c.k = t.k AND c.v = b.v)",
+        "SELECT t.k FROM t FULL JOIN t AS b ON t.k = b.k AND EXISTS (SELECT 1 FROM t AS c WHERE c.k = t.k AND c.v = b.v)",
         "SQL100",
-        "a sub-query in the ON of a LEFT JOIN that reads both sides",
+        "a sub-query in the ON of a FULL JOIN that reads both sides",
     ),
     (
         "SELECT k, COUNT(*) FILTER (WHERE GROUPING(k) = 0) FROM t GROUP BY ROLLUP (k)",

@@ -124,6 +124,8 @@ QUERIES = {
     "in on, a value": "SELECT t.v, u.w FROM t JOIN u ON t.k = u.k AND u.w > (SELECT MAX(c.v) FROM c WHERE c.k = t.k)",
     "in on of left, of the right": "SELECT t.v, u.w FROM t LEFT JOIN u ON t.k = u.k AND NOT EXISTS "
     "(SELECT 1 FROM c WHERE c.id = u.w)",
+    "in on of left, of both": "SELECT t.v, u.w FROM t LEFT JOIN u ON t.k = u.k AND EXISTS (SELECT 1 FROM c WHERE c.k = t.k "
+    "AND c.v < u.w) AND t.v IN (SELECT id + u.w FROM c)",
     "in on of full": "SELECT t.v, u.w FROM t FULL JOIN u ON t.k = u.k AND t.v IN (SELECT v FROM c) "
     "AND u.w NOT IN (SELECT v FROM c)",
     "names of items before in from": "SELECT k, v, (SELECT r FROM (SELECT k AS v) AS x, (SELECT v AS r) AS y) AS n, (SELECT "
