@@ -6,7 +6,7 @@ from sqlstream_operators.plan.over_spec import BY_PEER, BY_ROW, POSITION, OverCa
 from sqlstream_operators.plan.schema import Column
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.logical import WindowCall, sql
-from sqlstream_planner.logical.parts import PLACE_FUNCTIONS, VALUE_FUNCTIONS
+from sqlstream_planner.logical.parts import PEER_FUNCTIONS, PLACE_FUNCTIONS, VALUE_FUNCTIONS
 from sqlstream_planner.window_reach import reach_of
 
 #: Aggregates whose record orders values by themselves, and which over the rows of a frame take the first of equal ones.
@@ -24,7 +24,7 @@ def goes_by_row(call: WindowCall) -> bool:
     >>> goes_by_row(WindowCall(n, "sum", frame="ROWS 1 PRECEDING")), goes_by_row(WindowCall(n, "sum"))
     (True, False)
     """
-    return call.name in PLACE_FUNCTIONS or call.frame.upper().startswith("ROWS")
+    return call.by_rows or (call.name in PLACE_FUNCTIONS and not call.order_by)
 
 
 def in_frame_order(call: WindowCall) -> bool:
@@ -37,22 +37,48 @@ def in_frame_order(call: WindowCall) -> bool:
 def call_sql(call: WindowCall, order: str) -> str:
     """The call without its OVER; `order` is the whole order of the rows as SQL."""
     inside = ", ".join(sql(a) for a in call.arguments)
-    if call.distinct:
-        inside = f"DISTINCT {inside}"
-    if in_frame_order(call):
-        order = f"{sql(call.arguments[0])} ASC NULLS FIRST" if call.distinct else order
-        # Of values that stand in the order of rows, DuckDB needs not be told.
-        by_value = call.name in VALUE_FUNCTIONS and goes_by_row(call)
-        inside += f" ORDER BY {order}" if order and not by_value else ""
-    if call.ignore_nulls:
-        inside += " IGNORE NULLS"
+    inside = " ".join(
+        part
+        for part in (
+            "DISTINCT" if call.distinct else "",
+            inside,
+            _order_inside(call, order),
+            "IGNORE NULLS" if call.ignore_nulls else "",
+        )
+        if part
+    )
     where = f" FILTER (WHERE {sql(call.filter)})" if call.filter is not None else ""
     return f"{call.name}({inside}){where}"
+
+
+def _order_inside(call: WindowCall, order: str) -> str:
+    """The ORDER BY inside a call: its own, and what tells apart the rows that it leaves equal, where that shows."""
+    own = [term.sql for term in call.order_by]
+    if not own and not in_frame_order(call):
+        return ""
+    if call.distinct:
+        own = own or [f"{sql(call.arguments[0])} ASC NULLS FIRST"]
+    elif own and call.name not in PEER_FUNCTIONS:
+        own += [order] if order else []
+    elif not own and order and not (call.name in VALUE_FUNCTIONS and goes_by_row(call)):
+        own = [order]  # values that stand in the order of rows DuckDB needs not be told
+    return f"ORDER BY {', '.join(own)}" if own else ""
+
+
+def frame_sql(call: WindowCall) -> str:
+    """The frame of a call as DuckDB SQL, '' if it has none.
+
+    >>> from sqlstream_operators.plan.types import BIGINT
+    >>> from sqlstream_planner.logical import Field, column
+    >>> frame_sql(WindowCall(Field("n", "n", BIGINT), "sum", frame="ROWS {0} PRECEDING", bounds=(column("w"),)))
+    'ROWS ("w") PRECEDING'
+    """
+    return call.frame.format(*(f"({sql(b)})" for b in call.bounds))
 
 
 def planned_call(call: WindowCall, *, ordered: bool) -> OverCall:
     """A call as the operator computes it."""
     window = BY_ROW if goes_by_row(call) else BY_PEER
-    over = f"{window} {call.frame}" if call.frame else window
+    over = f"{window} {frame_sql(call)}" if call.frame else window
     made = Column(call.field.id, call.field.type, call.field.nullable)
     return OverCall(made, f"{call_sql(call, POSITION)} OVER ({over})", reach_of(call) if ordered else None)

@@ -31,9 +31,9 @@ def reach_of(call: WindowCall) -> Reach | None:
     >>> reach_of(WindowCall(n, "sum")) is None
     True
     """
-    if call.name in ("lag", "lead"):
+    if call.name in ("lag", "lead") and not call.order_by:
         return _beside(call)
-    if call.name in PLACE_FUNCTIONS | PEER_FUNCTIONS:
+    if call.name in PLACE_FUNCTIONS | PEER_FUNCTIONS and not call.order_by:
         return None
     frame = frame_of(call)
     places = [_place(bound) for bound in (frame.first, frame.last)]
@@ -59,7 +59,7 @@ def kept_for(call: WindowCall) -> Kept:
     if reach is not None:
         return Kept(reach.before)
     frame = frame_of(call)
-    if call.name in _LAST_OF_FRAME and frame.runs and not call.ignore_nulls:
+    if call.name in _LAST_OF_FRAME and frame.runs and not (call.ignore_nulls or call.order_by):
         return Kept()
     found = _INTERVAL.fullmatch(frame.first)
     unit = unit_name(found[2]) if found is not None else None

@@ -26,6 +26,8 @@ def carried_call(call: WindowCall) -> CarriedCall | None:
     >>> carried_call(WindowCall(Field("n", "n", BIGINT), "count", frame="ROWS 2 PRECEDING")) is None
     True
     """
+    if call.order_by:
+        return None
     made = Column(call.field.id, call.field.type, call.field.nullable)
     names = [f"{call.field.id}.{n}" for n in range(4)]
 

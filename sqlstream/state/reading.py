@@ -229,7 +229,8 @@ class StateReader:
             return store
         held = _HeldFiles(folder / "held", store)
         deltas = [delta.file for delta in version.deltas if delta.file is not None]
-        for file in (*version.snapshot, *deltas):
+        segments = [segment.file for segment in version.segments]
+        for file in (*version.snapshot, *segments, *deltas):
             held.hold(file.name)
         return held
 

@@ -77,10 +77,14 @@ def partials(sql: str, schema: Schema, rows: Sequence[tuple[Any, ...]]) -> pa.Ta
 
 
 class Folded:
-    """The multiset that an operator's output adds up to; each output must be consolidated."""
+    """The multiset that an operator's output adds up to; each output must be consolidated.
 
-    def __init__(self) -> None:
+    `once`: a row stands in it once; else no two changes of one cancel out.
+    """
+
+    def __init__(self, *, once: bool = True) -> None:
         self.rows: Multiset = Counter()
+        self._once = once
 
     def add(self, output: pa.Table) -> Multiset:
         names = [name for name in output.column_names if name != WEIGHT_COLUMN]
@@ -89,7 +93,8 @@ class Folded:
             return self.rows
         weights = output.column(WEIGHT_COLUMN).to_pylist()
         rows = rows_of(output.select(names))
-        assert len(set(rows)) == len(rows), "a row stands twice"
+        stands = {(row, weight > 0) for row, weight in zip(rows, weights, strict=True)}
+        assert len(set(rows)) == (len(rows) if self._once else len(stands)), "a row stands twice"
         assert 0 not in weights
         for row, weight in zip(rows, weights, strict=True):
             self.rows[row] += weight
@@ -138,6 +143,11 @@ class Shards:
         """Go on with another number of shards; only on RocksDB."""
         assert self._directory is not None
         self.shards = shards
+
+    def go_on(self, spec: OperatorSpec) -> None:
+        """Go on with the same state and another operator."""
+        self.spec, self.operator = spec, operator_of(spec)
+        self.compares = False
 
     def state_rows(self) -> int:
         """The rows of all tables in all shards."""

@@ -10,7 +10,7 @@ from tests.planner.bound import DECLARED
 
 #: A query, with the place of its message between ⟦ and ⟧, the code, and what the message says.
 REFUSED = [
-    ("SELECT t.k FROM t ASOF JOIN ⟦u ON t.k = u.k⟧", "SQL081", "equalities of both sides and one comparison"),
+    ("SELECT t.k FROM t ASOF JOIN ⟦u ON t.k = u.k⟧", "SQL081", "one comparison of a value of one side"),
     ("SELECT t.k FROM t JOIN ⟦u⟧", "SQL035", "JOIN without a condition"),
     ("SELECT t.k FROM t NATURAL JOIN ⟦q⟧", "SQL035", "NATURAL JOIN of two tables without a column"),
     ("SELECT t.k FROM t JOIN ⟦t⟧ ON TRUE", "SQL018", "two items of FROM are called `t`"),
@@ -23,7 +23,7 @@ REFUSED = [
         "SQL031",
         "INTEGER on the left and VARCHAR",
     ),
-    ("SELECT q.a FROM q, u JOIN t ON ⟦q.a⟧ = t.k", "SQL012", "neither a table nor a column `q` is in scope"),
+    ("SELECT q.a FROM q, u JOIN t ON ⟦z.a⟧ = t.k", "SQL012", "neither a table nor a column `z` is in scope"),
     ("SELECT ⟦FIRST_VALUE(v)⟧ AS f FROM t JOIN u ON t.k = u.k", "SQL100", "event time of rows behind a JOIN"),
     (
         "SELECT ⟦FIRST_VALUE(v)⟧ AS f FROM t WHERE k IN (SELECT k FROM u)",
@@ -63,9 +63,42 @@ REFUSED = [
     ("SELECT SUM(v) OVER (ORDER BY ⟦nope⟧) AS n FROM t", "SQL010", "unknown column `nope`"),
     ("SELECT SUM(v) OVER ⟦w⟧ AS n FROM t", "SQL038", "no window is called `w`"),
     (
-        "SELECT SUM(v) OVER (ORDER BY x ROWS ⟦k⟧ PRECEDING) AS n FROM t",
+        "SELECT SUM(v) OVER (PARTITION BY k RANGE BETWEEN ⟦1 PRECEDING AND CURRENT ROW⟧) AS n FROM t",
+        "SQL060",
+        "RANGE with a distance goes by one value",
+    ),
+    (
+        "SELECT SUM(v) OVER (⟦w⟧ ORDER BY v) AS n FROM t WINDOW w AS (ORDER BY x)",
+        "SQL038",
+        "can't say ORDER BY anew",
+    ),
+    (
+        "SELECT SUM(v) OVER (⟦w⟧ PARTITION BY k) AS n FROM t WINDOW w AS (PARTITION BY s)",
+        "SQL038",
+        "can't say PARTITION BY anew",
+    ),
+    (
+        "SELECT SUM(v) OVER (ORDER BY x ROWS BETWEEN CURRENT ROW AND ⟦1 PRECEDING⟧) AS n FROM t",
+        "SQL060",
+        "ends before",
+    ),
+    ("SELECT SUM(v) OVER (ORDER BY x ROWS ⟦'a'⟧ PRECEDING) AS n FROM t", "SQL060", "and this is VARCHAR"),
+    ("SELECT SUM(v) OVER (ORDER BY x ROWS ⟦-1⟧ PRECEDING) AS n FROM t", "SQL060", "is not negative"),
+    ("SELECT SUM(v) OVER (ORDER BY s RANGE ⟦1⟧ PRECEDING) AS n FROM t", "TYP002", "no `-` takes (VARCHAR"),
+    (
+        "SELECT SUM(v) OVER w AS n FROM t WINDOW w AS (ORDER BY x), ⟦w⟧ AS ()",
+        "SQL038",
+        "two windows are called `w`",
+    ),
+    (
+        "SELECT DENSE_RANK(ORDER BY ⟦v⟧) OVER (ORDER BY x) AS n FROM t",
         "SQL100",
-        "a frame that differs from row to row",
+        "ORDER BY inside DENSE_RANK OVER",
+    ),
+    (
+        "SELECT LIST(DISTINCT v ORDER BY ⟦x⟧) OVER (ORDER BY x) AS n FROM t",
+        "SQL100",
+        "in the order of another value",
     ),
     ("SELECT * FROM ⟦read_csv('a.csv')⟧", "SQL100", "the table function READ_CSV can't be run yet"),
     ("SELECT * FROM ⟦t WITH ORDINALITY⟧", "SQL100", "WITH ORDINALITY behind a table"),

@@ -185,6 +185,21 @@ REFUSED = [
     ("SELECT CAST(v AS UHUGEINT) AS a FROM t", "TYP009", "UHUGEINT: whole numbers are kept with a sign"),
     ("SELECT CAST(v AS UNION(a INT, b TEXT)) AS a FROM t", "TYP009", "a value is kept with one type"),
     ("SELECT * FROM t POSITIONAL JOIN t AS u", "SQL100", "POSITIONAL JOIN"),
+    (
+        "SELECT a.k FROM t AS a, t AS b FULL JOIN t AS c ON a.k = c.k",
+        "SQL100",
+        "reads what stands before a comma",
+    ),
+    (
+        "SELECT a.k FROM t AS a, LATERAL (SELECT a.v) AS b RIGHT JOIN t AS c ON b.v = c.v",
+        "SQL100",
+        "reads what stands before a comma",
+    ),
+    (
+        "SELECT LAG(v) OVER (ORDER BY ts) IN (SELECT v FROM t) AS n FROM t",
+        "SQL100",
+        "OVER in what IN compares with a sub-query",
+    ),
     ("SELECT s.nope() AS a FROM t", "TYP001", "there is no function `nope`"),
     ("SELECT v, x.m FROM t, (SELECT MAX(t.zz) AS m) AS x", "SQL010", "unknown column `t.zz`"),
     ("SELECT () AS a FROM t", "TYP010", "a row without values"),
@@ -344,9 +359,9 @@ REFUSED = [
         "RIGHT JOIN LATERAL",
     ),
     (
-        "SELECT t.k FROM t LEFT JOIN t AS b ON t.k = b.k AND EXISTS (SELECT 1 FROM t AS c WHERE c.k = t.k AND c.v = b.v)",
+        "SELECT t.k FROM t FULL JOIN t AS b ON t.k = b.k AND EXISTS (SELECT 1 FROM t AS c WHERE c.k = t.k AND c.v = b.v)",
         "SQL100",
-        "a sub-query in the ON of a LEFT JOIN that reads both sides",
+        "a sub-query in the ON of a FULL JOIN that reads both sides",
     ),
     (
         "SELECT k, COUNT(*) FILTER (WHERE GROUPING(k) = 0) FROM t GROUP BY ROLLUP (k)",

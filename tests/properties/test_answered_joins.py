@@ -9,11 +9,8 @@ import pytest
 from sqlstream_operators.plan.arranged_spec import ArrangeSpec
 from sqlstream_operators.plan.changelog_spec import JoinSpec
 from sqlstream_operators.plan.spec import JoinStep, PhysicalPlan
-from tests.properties.in_process import run_here
-from tests.properties.referee import assert_same
 from tests.properties.test_arranged_joins import KINDS
-from tests.properties.test_joins import ROWS, Input, check, expected, plan
-from tests.properties.updating import collecting
+from tests.properties.test_joins import ROWS, Input, check, check_with_other_shards, plan
 
 G = "(SELECT k, COUNT(*) AS n, SUM(v) AS sv FROM t GROUP BY k) AS g"
 #: Over rows that go.
@@ -74,13 +71,7 @@ def test_every_prefix_where_joins_read_answers(tmp_path: Path) -> None:
 
 
 def test_a_restart_with_other_shards_goes_on_with_answers(tmp_path: Path) -> None:
-    planned = plan(tmp_path, [*ANSWERED[3::6], BESIDE], ROWS)
-    with collecting() as collected:
-        for shards, epochs in ((1, 2), (3, 1), (2, None)):
-            run_here(planned, tmp_path, parallelism=shards, rows_per_epoch=6, max_epochs=epochs)
-        read = {name: len(lines) for name, lines in ROWS.lines().items()}
-        for sink, rows in expected(tmp_path, planned, ROWS, read).items():
-            assert_same(collected.folded(sink), rows)
+    check_with_other_shards(tmp_path, [*ANSWERED[3::6], BESIDE])
 
 
 NOTHING = Input([], [], [])

@@ -11,10 +11,7 @@ from sqlstream.planning import plan_file
 from sqlstream_operators.plan.arranged_spec import ArrangeSpec
 from sqlstream_operators.plan.changelog_spec import JoinSpec
 from sqlstream_operators.plan.spec import JoinStep, PhysicalPlan
-from tests.properties.in_process import run_here
-from tests.properties.referee import assert_same
-from tests.properties.test_joins import ROWS, Input, check, expected, plan
-from tests.properties.updating import collecting
+from tests.properties.test_joins import ROWS, Input, check, check_with_other_shards, plan
 
 KINDS = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN")
 #: Of all kinds, over rows that stay and rows that go: each pair of tables has the same columns.
@@ -51,14 +48,7 @@ def test_every_prefix_where_joins_share_what_they_keep(tmp_path: Path) -> None:
 
 def test_a_restart_with_other_shards_goes_on_with_arrangements(tmp_path: Path) -> None:
     """An aggregate and a Top-N above a join of three, which begins with one shard and goes on with three."""
-    queries = [*TOGETHER, *SHARING[4:6]]
-    planned = plan(tmp_path, queries, ROWS)
-    with collecting() as collected:
-        for shards, epochs in ((1, 2), (3, 1), (2, None)):
-            run_here(planned, tmp_path, parallelism=shards, rows_per_epoch=6, max_epochs=epochs)
-        read = {name: len(lines) for name, lines in ROWS.lines().items()}
-        for sink, rows in expected(tmp_path, planned, ROWS, read).items():
-            assert_same(collected.folded(sink), rows)
+    check_with_other_shards(tmp_path, [*TOGETHER, *SHARING[4:6]])
 
 
 NOTHING = Input([], [], [])

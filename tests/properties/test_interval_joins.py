@@ -103,6 +103,8 @@ QUERIES = {
     f"ON a.k = b.k AND {SAME} AND v < w",
     "windows, full": f"SELECT a.v, b.w FROM {HT} AS a FULL JOIN {HU} AS b ON a.k = b.k AND {SAME}",
     "windows, anti": f"SELECT a.k, a.v, a.window_end FROM {HT} AS a ANTI JOIN {HU} AS b ON a.k = b.k AND {SAME}",
+    "windows, not exists": f"SELECT a.k, a.v FROM {T} AS a WHERE NOT EXISTS "
+    f"(SELECT 1 FROM {U} AS b WHERE a.k = b.k AND {SAME})",
     "windows, semi": f"SELECT a.k, a.v FROM {T} AS a SEMI JOIN {U} AS b ON {SAME} AND v = w",
     "windows of one table": f"SELECT a.v, b.v AS bv FROM {T} AS a JOIN {T} AS b ON {SAME} AND a.k < b.k",
     "counts": f"SELECT a.k, a.n, b.s FROM ({COUNTED_T}) AS a JOIN ({COUNTED_U}) AS b ON a.k = b.k AND {SAME}",

@@ -66,6 +66,9 @@ QUERIES = {
     "changes, semi": "SELECT t.v FROM t SEMI JOIN c ON t.k = c.k AND c.v > 0",
     "changes of both": "SELECT a.k, a.n, b.m FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) AS a FULL JOIN "
     "(SELECT k, SUM(v) AS m FROM c GROUP BY k) AS b ON a.k = b.k",
+    "changes, of keys alone": "SELECT t.v, c.k FROM t LEFT JOIN c ON t.k = c.k",
+    "of keys alone": "SELECT t.v, u.k AS uk FROM t FULL JOIN u ON t.k = u.k",
+    "semi by a constant": "SELECT * FROM t SEMI JOIN (SELECT 1 AS one FROM u WHERE w > 2) AS x ON t.k = x.one",
     "aggregate of a join": "SELECT t.k, COUNT(*) AS n, SUM(w) AS sw, COUNT(w) AS nw FROM t "
     "LEFT JOIN u ON t.k = u.k GROUP BY t.k",
     "top of a join": "SELECT k, v, w FROM (SELECT t.k, v, w, ROW_NUMBER() OVER (PARTITION BY t.k ORDER BY w DESC, v) AS rn "
@@ -101,6 +104,11 @@ QUERIES = {
     "beside one row, anti": "SELECT * FROM c ANTI JOIN (SELECT SUM(w) AS m FROM u) AS x ON x.m > c.v",
     "two beside two rows": "SELECT g.k, g.n, x.m, y.h FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) AS g "
     "JOIN (SELECT AVG(v) AS m FROM c) AS x ON g.n > x.m CROSS JOIN (SELECT MAX(w) AS h FROM u) AS y",
+    "a column of groups twice": "SELECT v, x.a, x.b FROM t LEFT JOIN (SELECT k AS a, k AS b, SUM(w) AS s FROM u GROUP BY k) "
+    "AS x ON t.k = x.a",
+    "on what stands before a comma": "SELECT t.v, u.w, c.id FROM t, u JOIN c ON c.k = u.k AND c.v < t.v",
+    "left, on what stands before a comma": "SELECT t.v, u.w, c.id FROM t, u LEFT JOIN c ON c.k = t.k AND c.v = u.w",
+    "beside NULLs": "SELECT t.v, x.n FROM t LEFT JOIN (SELECT k, NULL AS n FROM u) AS x ON t.k = x.k",
     "not distinct": "SELECT v, w FROM t JOIN u ON t.k IS NOT DISTINCT FROM u.k",
     "filtered above": "SELECT j.v, j.w FROM (SELECT t.k AS k, v, w FROM t LEFT JOIN u ON t.k = u.k) AS j "
     "WHERE j.k > 1 AND j.w IS NULL",
@@ -219,6 +227,17 @@ def check(
             {name: len(rows) for name, rows in data.lines().items() if name in used and rows}
         )
         compare(None)
+
+
+def check_with_other_shards(folder: Path, queries: Sequence[str]) -> None:
+    """A run that begins with one shard, and is begun again with three and with two, ends with what the referee gives."""
+    planned = plan(folder, queries, ROWS)
+    with collecting() as collected:
+        for shards, epochs in ((1, 2), (3, 1), (2, None)):
+            run_here(planned, folder, parallelism=shards, rows_per_epoch=6, max_epochs=epochs)
+        read = {name: len(lines) for name, lines in ROWS.lines().items()}
+        for sink, rows in expected(folder, planned, ROWS, read).items():
+            assert_same(collected.folded(sink), rows)
 
 
 _SOME = 7

@@ -47,6 +47,20 @@ QUERIES = {
     "many aggregates": "SELECT MEDIAN(v) OVER w AS a, MODE(s) OVER w AS b, MAX_BY(s, v) OVER w AS c, BOOL_OR(v > 2) "
     "OVER w AS d, "
     "COUNT(DISTINCT v) OVER w AS e, SUM(v) FILTER (WHERE s > 'a') OVER w AS f, ANY_VALUE(s) OVER w AS g FROM t " + W,
+    "in orders of their own": "SELECT k, v, LIST(s ORDER BY v DESC, s) OVER w AS a, RANK(ORDER BY s) OVER w AS b, "
+    "ROW_NUMBER(ORDER BY v DESC, ts) OVER (w ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING) AS c, "
+    "STRING_AGG(s, '-' ORDER BY v, s) FILTER (WHERE v > 0) OVER w AS d, "
+    "LAG(v, 1, -1 ORDER BY v DESC, ts) OVER (w RANGE UNBOUNDED PRECEDING) AS e, "
+    "NTH_VALUE(s, 2 ORDER BY v, ts IGNORE NULLS) OVER (w GROUPS 1 PRECEDING) AS f, SUM(v ORDER BY s) OVER w AS g, "
+    "LIST(DISTINCT v ORDER BY v DESC) OVER w AS h, FIRST(v ORDER BY s, v) OVER (PARTITION BY s ROWS 1 PRECEDING) AS i, "
+    "NTILE(2 ORDER BY v, ts) OVER w AS j FROM t WINDOW w AS (PARTITION BY k ORDER BY ts)",
+    "a rank of a frame is no rank": "SELECT k, v FROM t QUALIFY "
+    "ROW_NUMBER(ORDER BY v, s) OVER (PARTITION BY k ORDER BY ts) <= 1",
+    "frames that differ from row to row": "SELECT k, v, SUM(v) OVER (PARTITION BY k ORDER BY ts ROWS BETWEEN coalesce(v, 0) "
+    "PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW) AS a, COUNT(*) OVER (ORDER BY ts RANGE BETWEEN to_seconds(k) "
+    "PRECEDING AND CURRENT ROW) AS b FROM t WHERE k IS NOT NULL",
+    "in lower case": "SELECT v, sum(v) over (rows between current row and unbounded following) AS a, "
+    "count(*) over (order by v range between 1 preceding and current row) AS b FROM (SELECT v FROM t)",
     "several windows": "SELECT k, SUM(v) OVER (PARTITION BY k ORDER BY v) AS a, ROW_NUMBER() OVER (PARTITION BY s "
     "ORDER BY v) AS b, "
     "LAG(v) OVER (PARTITION BY k ORDER BY v) AS c, COUNT(*) OVER (ORDER BY k) AS d FROM t",
@@ -155,7 +169,7 @@ def test_random_frames(
         check(Path(folder), query, data, rows_per_epoch=rows_per_epoch, parallelism=parallelism)
 
 
-@pytest.mark.parametrize("name", ["running", "before and behind", "over the best", "several windows"])
+@pytest.mark.parametrize("name", ["running", "before and behind", "over the best", "in orders of their own"])
 def test_runs_that_are_rescaled(name: str, tmp_path: Path) -> None:
     layouts = [(2, 128), (3, 64), (4, 5)]
     rescaled.check(tmp_path, f"{QUERIES[name]} EMIT CHANGES", ROWS, layouts, epochs=1, rows_per_epoch=4)
@@ -169,6 +183,13 @@ def test_the_referee_gives_what_duckdb_gives_for_the_queries_themselves(tmp_path
         "SELECT v, ARRAY_AGG(v) OVER (ORDER BY v RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS a FROM t",
         "SELECT k, FIRST_VALUE(v) OVER (PARTITION BY k ORDER BY v ROWS 3 PRECEDING) AS a, NTILE(2) OVER (ORDER BY "
         "v) AS b FROM t",
+        "SELECT v, SUM(v) OVER (rows between 1 preceding and unbounded following) AS a, "
+        "RANK(ORDER BY k) OVER (ORDER BY x) AS b, "
+        "LIST(v ORDER BY k, x) OVER (ORDER BY x ROWS 3 PRECEDING) AS c, LEAD(v ORDER BY v, x) OVER (ORDER BY k, x) AS d, "
+        "CUME_DIST(ORDER BY k) OVER (ORDER BY x ROWS 2 PRECEDING) AS e, LAST(v ORDER BY v) OVER (PARTITION BY k) AS f, "
+        "SUM(v) OVER (ORDER BY x ROWS BETWEEN k PRECEDING AND k FOLLOWING) AS g FROM t",
+        "SELECT SUM(COUNT(*)) OVER () AS a, RANK() OVER (ORDER BY MAX(v)) AS b FROM t",
+        "SELECT x, SUM(v) OVER (ORDER BY x ROWS (SELECT MIN(k) + 1 FROM t) PRECEDING) AS a FROM t",
     }
     data = [{"k": n % 3, "v": n * n % 11, "x": float(n)} for n in range(9)]
     for number, query in enumerate(sorted(said)):

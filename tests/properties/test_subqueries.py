@@ -96,6 +96,8 @@ QUERIES = {
     "FROM t",
     "distinct within": "SELECT k, (SELECT SUM(z) FROM (SELECT DISTINCT w AS z FROM u WHERE u.k = "
     "t.k) AS d) AS n FROM t",
+    "lateral behind OVER, counted": "SELECT COUNT(*) AS n FROM (SELECT v, SUM(k) OVER (PARTITION BY k) AS c FROM t) AS x "
+    "LEFT JOIN LATERAL (SELECT w FROM u WHERE u.k = x.c) AS y ON TRUE",
     "lateral, left": "SELECT t.k, v, x.w FROM t LEFT JOIN LATERAL (SELECT w FROM u WHERE u.k = t.k "
     "AND u.s = t.s) AS x ON TRUE",
     "lateral, left on more": "SELECT t.k, v, x.id FROM t LEFT JOIN LATERAL (SELECT id, v AS cv FROM c WHERE c.k = t.k) AS x "
@@ -124,8 +126,15 @@ QUERIES = {
     "in on, a value": "SELECT t.v, u.w FROM t JOIN u ON t.k = u.k AND u.w > (SELECT MAX(c.v) FROM c WHERE c.k = t.k)",
     "in on of left, of the right": "SELECT t.v, u.w FROM t LEFT JOIN u ON t.k = u.k AND NOT EXISTS "
     "(SELECT 1 FROM c WHERE c.id = u.w)",
+    "in on of left, of both": "SELECT t.v, u.w FROM t LEFT JOIN u ON t.k = u.k AND EXISTS (SELECT 1 FROM c WHERE c.k = t.k "
+    "AND c.v < u.w) AND t.v IN (SELECT id + u.w FROM c)",
     "in on of full": "SELECT t.v, u.w FROM t FULL JOIN u ON t.k = u.k AND t.v IN (SELECT v FROM c) "
     "AND u.w NOT IN (SELECT v FROM c)",
+    "names of items before in from": "SELECT k, v, (SELECT r FROM (SELECT k AS v) AS x, (SELECT v AS r) AS y) AS n, (SELECT "
+    "COUNT(*) FROM u AS c, t AS d JOIN u AS e ON c.k = e.k AND d.k = t.k) AS m FROM t, (SELECT MAX(w) AS most FROM u) AS c",
+    "lateral values of one row": "SELECT x.k, y.z FROM (SELECT k FROM t GROUP BY k) AS x, LATERAL (VALUES (k)) AS y (z)",
+    "asked in semi, and above": "SELECT u.w FROM t SEMI JOIN c ON c.k = t.k AND NOT EXISTS (SELECT 1 FROM u WHERE u.k "
+    "= t.v) LEFT JOIN u ON t.k = u.k WHERE 1 >= (SELECT COUNT(*) FROM c AS d WHERE d.k = t.k)",
     "without from": "SELECT k, (SELECT t.k + t.v) AS n FROM t",
 }
 

@@ -99,6 +99,16 @@ QUERIES = [
     "SELECT l.x, r.x AS y, r.s FROM t AS l ASOF LEFT JOIN t AS r ON r.x * 2 >= l.x AND l.s = r.s",
     "SELECT k, x, COUNT(y) AS n FROM t AS l ASOF LEFT JOIN (SELECT k, x - 0.5 AS x, s AS y FROM t) AS r USING (k, x) "
     "GROUP BY k, x",
+    "SELECT l.x, r.x AS y, r.v FROM t AS l ASOF LEFT JOIN t AS r ON l.k = r.v AND l.x > r.x AND l.v + r.k <> 4 AND r.b",
+    "SELECT l.x, r.x AS y, r.v FROM t AS l ASOF RIGHT JOIN t AS r ON l.k = r.v AND l.x + 1 > r.x",
+    "SELECT k, x, l.s, r.s AS z FROM t AS l ASOF FULL JOIN (SELECT k, x - 0.5 AS x, s FROM t) AS r USING (k, x)",
+    "SELECT x FROM t ASOF SEMI JOIN (SELECT v AS k, x FROM t) AS r USING (k, x)",
+    "SELECT l.x FROM t AS l ASOF ANTI JOIN t AS r ON l.ts > r.ts AND l.v > 3 AND r.k = 0",
+    "SELECT v, v = ANY (SELECT NULL) AS z, v NOT IN (SELECT NULL WHERE FALSE) AS y, v = SOME (NULL) AS w, v = SOME ([1, 2]) "
+    "AS u FROM t",
+    # Names are looked for in FROM first, then in what is around; a comma does not hide what stands before it from ON.
+    "SELECT k, (SELECT r FROM (SELECT k + 1 AS v) AS x, (SELECT v AS r) AS y) AS n FROM t",
+    "SELECT o.x, q.v AS y FROM t AS o, t AS p LEFT JOIN t AS q ON o.v = q.v AND p.x < q.x WHERE o.k = p.v",
     # PIVOT: DuckDB compares texts, and NULL is a value as any other.
     "SELECT * FROM (SELECT k, s, v FROM t) PIVOT (SUM(v) FOR s IN ('a', 'cd'))",
     "SELECT * FROM t PIVOT (SUM(v) AS n, COUNT(*) FOR s IN ('a' AS p, NULL) k IN (0, 1) GROUP BY b) AS q",

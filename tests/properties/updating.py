@@ -88,7 +88,10 @@ class _Folding:
             if WEIGHT_COLUMN in table.column_names:
                 names = [n for n in table.column_names if n != WEIGHT_COLUMN]
                 rows = [repr(r) for r in _numbers(table.select(names)).to_pylist()]
-                assert len(set(rows)) == len(rows), "a row stands twice in one epoch's changes of a task"
+                come = (weight > 0 for weight in table[WEIGHT_COLUMN].to_pylist())
+                assert len(set(zip(rows, come, strict=True))) == len(set(rows)), (
+                    "a row comes and goes in one epoch's changes of a task"
+                )
         self.collected.tables.setdefault(self.spec.name, []).extend(tables)
 
     def abort_uncommitted(self, last_epoch: int) -> None: ...

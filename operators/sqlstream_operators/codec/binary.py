@@ -63,6 +63,13 @@ def slices(data: U8, starts: I64, ends: I64) -> pa.LargeBinaryArray:
     return from_offsets(offsets, data).take(pa.array(np.arange(0, 2 * len(starts), 2)))
 
 
+def replaced(values: pa.Array, rows: I64, others: pa.Array) -> pa.Array:
+    """The values, those of some rows being others."""
+    index = np.arange(len(values))
+    index[rows] = len(values) + np.arange(len(rows))
+    return pa.concat_arrays([values, others]).take(pa.array(index))
+
+
 def join(columns: Sequence[pa.Array | pa.Scalar]) -> pa.LargeBinaryArray:
     """The concatenation of binary columns, row by row; a null counts as no bytes."""
     if len(columns) == 1:

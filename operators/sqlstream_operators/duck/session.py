@@ -216,7 +216,9 @@ class DuckSession:
         made = []
         try:
             for name, schema in (schemas or {}).items():
-                columns = ", ".join(f"CAST(NULL AS {c.type}) AS {quote_identifier(c.name)}" for c in schema)
+                columns = ", ".join(
+                    f"CAST(NULL AS {spelled(c.type)}) AS {quote_identifier(c.name)}" for c in schema
+                )
                 self.view(name, f"SELECT {columns} WHERE false")
                 made.append(name)
             try:

@@ -3,7 +3,7 @@
 Changes are rows with a weight: WEIGHT_COLUMN (BIGINT, never NULL or 0) says how many times a row comes
 (positive) or goes (negative), as in DBSP's Z-sets (Budiu et al., VLDB 2023). A relation without the column is
 append-only: each row comes once. What an operator emits is consolidated: a row stands in it once, and not at
-all if it came and went within the epoch.
+all if it came and went within the epoch; of joins see `JoinSpec`.
 
 The `kind` of a spec stands for its class in stored plans: a fixed string, whatever the class is called.
 `emits_changes` says whether what the operator emits has WEIGHT_COLUMN.
@@ -347,12 +347,20 @@ class JoinSideSpec:
     """One side of a join: the columns that it has, and whether its rows can go.
 
     `keys` are, in the order of the join's keys, the columns that a key is as it stands; '' where the key is computed.
-    Input: the keys, those of `columns` that no key is, and WEIGHT_COLUMN if `retracting`.
+    `distinct`: no row is there twice (a key of the rows is known, and nothing is forgotten), so that a row that comes was
+    not there. `counted`: a row is its keys and nothing else, so that those of a key come as one, with how many they are.
+    Input: the keys, those of `columns` that no key is, and WEIGHT_COLUMN if `retracting` or `counted`.
     """
 
     columns: Schema
     keys: tuple[str, ...]
     retracting: bool
+    distinct: bool = False
+    counted: bool = False
+
+    def __post_init__(self) -> None:
+        if self.counted and self.stored:
+            raise ValueError("rows that have columns beside their keys are not counted by them")
 
     @property
     def stored(self) -> Schema:
@@ -391,11 +399,12 @@ class JoinSpec(NoWatermark):
     NULLs; 'semi' and 'anti' give the rows of the left that have a partner, or none.
 
     State: tables `left` and `right`, layout 'key': key = `keys`, sub-key = a BLOB (a digest of the row, or,
-    where nothing is taken back, a name that no other row has), value = a BIGINT (how often it is there) and `stored` of
+    where `only_come` says so, a name that no other row has), value = a BIGINT (how often it is there) and `stored` of
     the side. A count that would fall below 0 (a row that goes before it came) is kept, and counts as 0. Rows with a NULL
     among their keys are kept of a side that is given whole ('anti': of the left), so that the answer is in the state.
 
-    Output: the columns of the left, and of the right but for 'semi' and 'anti'; with WEIGHT_COLUMN where rows can go.
+    Output: the columns of the left, and of the right but for 'semi' and 'anti'; with WEIGHT_COLUMN where rows can go. No
+    two changes of it cancel out, but equal rows of a side that only come are not one there either.
     """
 
     kind: ClassVar[str] = "join"
@@ -421,6 +430,15 @@ class JoinSpec(NoWatermark):
     def emits_changes(self) -> bool:
         """Whether a row that was given can be taken back."""
         return self.type not in ("inner", "semi") or self.left.retracting or self.right.retracting
+
+    def only_come(self, side: str) -> bool:
+        """Whether rows of a side ('left' or 'right') are never taken back, so that none is looked for again.
+
+        Of a key that only tells which rows of the left have a partner, once is enough: it is looked for.
+        """
+        rows = self.left if side == "left" else self.right
+        tells = side == "right" and self.type in ("semi", "anti") and rows.counted
+        return not rows.retracting and not tells
 
 
 def column_of(columns: Schema, name: str) -> Column:

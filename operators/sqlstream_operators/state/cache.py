@@ -2,9 +2,9 @@
 for.
 
 Layout of a slot: `lock`, `db/` (RocksDB), `digests.json` (digests of its immutable files), `pending/` (the
-delta that this machine uploaded last). Whoever holds the lock owns the slot; a second task on the same
-shard (speculation) works in a scratch slot of its own. The lock is the kernel's, so a killed task leaves
-none behind.
+delta that this machine uploaded last), `segments/` (copies of those of a store that is elsewhere). Whoever
+holds the lock owns the slot; a second task on the same shard (speculation) works in a scratch slot of its
+own. The lock is the kernel's, so a killed task leaves none behind.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from .delta import decode_delta
 from .private_folder import make_private
 from .rocks import RocksBytes
 from .version import Delta, ShardVersion, StateFile, chain_after, file_digest
+
+SEGMENTS = "segments"
 
 
 class Cache:
@@ -98,6 +100,7 @@ class Cache:
                     rocks.close()
                 with contextlib.suppress(FileNotFoundError):
                     shutil.copyfile(other / "digests.json", self.slot / "digests.json")
+                _link_all(other / SEGMENTS, self.segments)
                 partial.rename(self.db_directory)
                 return
             except Exception:
@@ -124,6 +127,7 @@ class Cache:
         """Throw the local directory away and make it again from the checkpoint."""
         self._close_rocks()
         shutil.rmtree(self.db_directory, ignore_errors=True)
+        shutil.rmtree(self.segments, ignore_errors=True)
         with contextlib.suppress(FileNotFoundError):
             (self.slot / "digests.json").unlink()
         self.rebuilt = True
@@ -137,6 +141,11 @@ class Cache:
     def db_directory(self) -> Path:
         """Where RocksDB is, or will be."""
         return self.slot / "db"
+
+    @property
+    def segments(self) -> Path:
+        """Where copies of segments are."""
+        return self.slot / SEGMENTS
 
     @property
     def is_open(self) -> bool:
@@ -337,6 +346,15 @@ def _is_of(content: bytes | memoryview | Path, file: StateFile) -> bool:
 
 def _size(content: bytes | memoryview | Path) -> int:
     return content.stat().st_size if isinstance(content, Path) else len(content)
+
+
+def _link_all(source: Path, target: Path) -> None:
+    """Link the files of a folder, if it is there, into another one."""
+    if source.exists():
+        target.mkdir(exist_ok=True)
+        for file in source.iterdir():
+            with contextlib.suppress(FileExistsError):
+                os.link(file, target / file.name)
 
 
 def _try_lock(slot: Path) -> int | None:

@@ -15,12 +15,13 @@ from pathlib import Path
 from sqlstream_operators.errors import MachineError, StateCorruptionError, machine_trouble
 from sqlstream_operators.plan.state_schema import StateSchema
 
-from .cache import check_chain, download, fetch, local_name
+from .cache import SEGMENTS, check_chain, download, fetch, local_name
 from .checkpoint_store import CheckpointStore
 from .delta import DeltaRows
 from .memory import MemoryBytes
 from .overlay import Row, SortedBytes, scan_each
 from .rocks import RocksBytes
+from .segments import Segments
 from .shard_store import ShardStore
 from .state_tables import StateTables
 from .version import ShardVersion, StateFile
@@ -86,8 +87,9 @@ class PublishedShard:
                         found.pop(key, None)
                     else:
                         found[key] = value
+        segments = Segments(self._checkpoint, self.version.segments, self._folder / SEGMENTS)
         memory = MemoryBytes()
-        memory.add(found)
+        memory.add(dict(zip(found, segments.values(list(found.values())), strict=True)))
         return memory
 
     def whole(self) -> ShardStore:

@@ -15,7 +15,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sqlstream_operators.codec.binary import BYTES, I64, U8, from_matrix, from_offsets, parts, slices
+from sqlstream_operators.codec.binary import (
+    BYTES,
+    I64,
+    U8,
+    from_matrix,
+    from_offsets,
+    parts,
+    replaced,
+    slices,
+)
 from sqlstream_operators.codec.byte_order import U64, key_words
 from sqlstream_operators.errors import StateCorruptionError
 
@@ -24,6 +33,7 @@ from .checkpoint_store import CheckpointStore
 from .delta import DeltaRows
 from .packed_rows import PackedRows
 from .rocks import MARKER
+from .segments import Segments
 from .sst import BLOB, DELETION, VALUE, DeletedRange, Entries, TableFile, UnreadableTableError, blob_places
 from .version import ShardVersion
 
@@ -69,12 +79,17 @@ class _Run:
 class PublishedRows:
     """The rows of a shard at a published version.
 
-    `nearer` are folders of this machine in which files of the snapshot may be too. Raises StateCorruptionError for a
-    file that is damaged or missing, UnreadableTableError for one that only RocksDB can read.
+    `nearer` are folders of this machine in which files of the snapshot may be too, `copies` one in which segments may be.
+    Raises StateCorruptionError for a file that is damaged or missing, UnreadableTableError for one that only RocksDB
+    can read.
     """
 
     def __init__(
-        self, checkpoint: CheckpointStore, version: ShardVersion, nearer: Sequence[Path] = ()
+        self,
+        checkpoint: CheckpointStore,
+        version: ShardVersion,
+        nearer: Sequence[Path] = (),
+        copies: Path | None = None,
     ) -> None:
         check_chain(version)
         self._tables: list[TableFile] = []
@@ -101,6 +116,7 @@ class PublishedRows:
                 except ValueError as error:
                     raise StateCorruptionError(checkpoint.path(delta.file.name), str(error)) from error
                 self._deltas.append((sequence + 1, rows))
+        self._segments = Segments(checkpoint, version.segments, copies)
         if version.snapshot:
             behind = MARKER[:-1] + bytes([MARKER[-1] + 1])
             marker = self._merged([self._of_table(table, MARKER, behind) for table in self._tables])
@@ -140,7 +156,7 @@ class PublishedRows:
         blobs = np.flatnonzero(kinds == BLOB)
         if len(blobs):
             offsets, data = parts(
-                _replaced(slices(data, starts, ends), blobs, self._blob_values(entries, blobs))
+                replaced(slices(data, starts, ends), blobs, self._blob_values(entries, blobs))
             )
             starts, ends = offsets[:-1], offsets[1:]
         run = _Run(entries.words, entries.lengths, entries.sequence, kinds == DELETION, data, starts, ends)
@@ -219,7 +235,7 @@ class PublishedRows:
             matrix, order = matrix[living], order[living]
         lengths = np.concatenate([run.lengths for run in runs])[order]
         keys = _keys(matrix.view(np.uint8).reshape(len(matrix), 8 * width), lengths)
-        return PackedRows(keys, _values(runs, order))
+        return PackedRows(keys, self._segments.packed_values(_values(runs, order)))
 
     def _gone(self, run: _Run) -> npt.NDArray[np.bool_]:
         """Which rows are deletions, or in a range that was deleted later."""
@@ -266,10 +282,3 @@ def _at_least(run: _Run, key: bytes) -> npt.NDArray[np.bool_]:
         more |= same & (word > bound)
         same &= word == bound
     return more | same
-
-
-def _replaced(values: pa.Array, rows: I64, others: pa.Array) -> pa.Array:
-    """The values, those of some rows being others."""
-    index = np.arange(len(values))
-    index[rows] = len(values) + np.arange(len(rows))
-    return pa.concat_arrays([values, others]).take(pa.array(index))

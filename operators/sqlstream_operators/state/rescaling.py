@@ -22,9 +22,10 @@ from sqlstream_operators.codec.keys import group_range, key_groups
 from sqlstream_operators.errors import StateCorruptionError
 from sqlstream_operators.plan.state_schema import StateSchema
 
-from .cache import Cache
+from .cache import SEGMENTS, Cache
 from .checkpoint_store import CheckpointStore
 from .layout import StoredTable
+from .segments import Segments
 from .version import ShardVersion, digest_of
 
 #: How folders are called in which shards are put together from others.
@@ -149,10 +150,12 @@ def _rows(
         cache.restore(version.snapshot, version.base_chain)
         cache.apply(version.deltas, version.base_chain)
 
+    segments = Segments(checkpoint, version.segments, scratch / SEGMENTS)
     try:
         cache = Cache.open(scratch, "old", checkpoint, version.chain, lambda cache, marker: False, build)
         try:
-            yield from cache.rocks.chunks(b"\x00", b"\xff")
+            for keys, values in cache.rocks.chunks(b"\x00", b"\xff"):
+                yield keys, segments.values(values)
         finally:
             cache.close()
     finally:

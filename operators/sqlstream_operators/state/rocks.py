@@ -38,6 +38,7 @@ from rocksdict import (
 )
 
 from .overlay import Row
+from .segment_file import value_size
 
 _Found: TypeAlias = tuple[list[bytes], list[bytes], list[int]]
 """Keys, values, and how many of them each range has."""
@@ -196,7 +197,7 @@ class RocksBytes:
     def measure(self, first: bytes, last: bytes, most: int | None = None) -> tuple[int, int]:
         """See `SortedBytes.measure`: the first rows are weighed, all are counted."""
         keys, values = self.scan(first, last, WEIGHED_ROWS if most is None else min(most, WEIGHED_ROWS))
-        size = sum(map(len, keys)) + sum(map(len, values))
+        size = sum(map(len, keys)) + sum(map(value_size, values))
         if len(keys) < WEIGHED_ROWS:
             return len(keys), size
         rows = self._from(keys[-1] + b"\x00", last)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -27,9 +27,11 @@ from .delta import encode_delta
 from .overlay import Row
 from .published_rows import PublishedRows
 from .rescaling import Rescaling
+from .segment_writing import living_rows, with_moved, worn_out, write_segments
+from .segments import Segments
 from .sst import UnreadableTableError
 from .state_tables import StateTables
-from .version import Delta, ShardVersion, StateFile, chain_after, digest_of, file_digest
+from .version import Delta, Segment, ShardVersion, StateFile, chain_after, digest_of, file_digest
 
 T = TypeVar("T")
 _IMMUTABLE = (".sst", ".blob")
@@ -114,6 +116,8 @@ class ShardStore(StateTables):
             self._build,
             former=() if self._rescaling else self._version.writers,
         )
+        self._segments = self._segments_in(self._cache)
+        self._segments.sweep()
         self._committed: ShardVersion | None = None
         self._drop_absent()
 
@@ -168,6 +172,7 @@ class ShardStore(StateTables):
             if self._cache.is_open:
                 self._cache.rocks.settle()
         finally:
+            self._segments.forget()
             self._cache.close()
 
     @property
@@ -188,7 +193,8 @@ class ShardStore(StateTables):
         if self._committed is not None:
             raise StateError("an epoch of a store can be committed once")
         rows, size = self._counters()
-        old, delta = self._version, self._write_delta()
+        old = self._version
+        delta, segments = self._write_delta(size)
         new = dataclasses.replace(
             old,
             version=self.epoch,
@@ -197,6 +203,7 @@ class ShardStore(StateTables):
             rows=rows,
             bytes=size,
             schemas=self.schemas,
+            segments=segments,
         )
         if self._rescaling or self._snapshot_due(new):
             try:
@@ -215,7 +222,8 @@ class ShardStore(StateTables):
             return super().scan_all(table)
         slots = (self._cache.slot, *(self._local_dir / name for name in self._version.writers))
         try:
-            rows = PublishedRows(self._checkpoint, self._version, [slot / "db" for slot in slots])
+            places = [slot / "db" for slot in slots]
+            rows = PublishedRows(self._checkpoint, self._version, places, self._cache.segments)
             pieces = [self.unpacked(table, piece) for piece in rows.between(*self.range_of(table))]
         except (UnreadableTableError, StateCorruptionError):
             return super().scan_all(table)  # what is damaged in the checkpoint may be whole here
@@ -223,11 +231,11 @@ class ShardStore(StateTables):
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """See `SortedBytes.get_many`: the published version, without the epoch's writes."""
-        return self._read(lambda: self._cache.rocks.get_many(keys))
+        return self._read(lambda: self._segments.values(self._cache.rocks.get_many(keys)))
 
     def scan(self, first: bytes, last: bytes, most: int | None = None) -> tuple[list[bytes], list[bytes]]:
         """See `SortedBytes.scan`: the published version, without the epoch's writes."""
-        return self._read(lambda: self._cache.rocks.scan(first, last, most))
+        return self._read(lambda: self._with_values(*self._cache.rocks.scan(first, last, most)))
 
     def measure(self, first: bytes, last: bytes, most: int | None = None) -> tuple[int, int]:
         """See `SortedBytes.measure`: the published version, without the epoch's writes."""
@@ -237,11 +245,16 @@ class ShardStore(StateTables):
         self, ranges: Sequence[tuple[bytes, bytes]], most: Sequence[int] | None = None
     ) -> tuple[list[bytes], list[bytes], list[int]]:
         """See `SortedBytes.scan_many`: the published version, without the epoch's writes."""
-        return self._read(lambda: self._cache.rocks.scan_many(ranges, most))
+
+        def read() -> tuple[list[bytes], list[bytes], list[int]]:
+            keys, values, sizes = self._cache.rocks.scan_many(ranges, most)
+            return keys, self._segments.values(values), sizes
+
+        return self._read(read)
 
     def scan_back(self, first: bytes, last: bytes, most: int) -> tuple[list[bytes], list[bytes]]:
         """See `SortedBytes.scan_back`: the published version, without the epoch's writes."""
-        return self._read(lambda: self._cache.rocks.scan_back(first, last, most))
+        return self._read(lambda: self._with_values(*self._cache.rocks.scan_back(first, last, most)))
 
     def seek(self, first: bytes, last: bytes) -> bytes | None:
         """See `SortedBytes.seek`: the published version, without the epoch's writes."""
@@ -249,7 +262,19 @@ class ShardStore(StateTables):
 
     def edges(self, ranges: Sequence[tuple[bytes, bytes]], *, backwards: bool) -> list[Row | None]:
         """See `SortedBytes.edges`: the published version, without the epoch's writes."""
-        return self._read(lambda: self._cache.rocks.edges(ranges, backwards=backwards))
+
+        def read() -> list[Row | None]:
+            rows = self._cache.rocks.edges(ranges, backwards=backwards)
+            values = self._segments.values([row and row[1] for row in rows])
+            return [
+                row and (row[0], value) if value is not None else None
+                for row, value in zip(rows, values, strict=True)
+            ]
+
+        return self._read(read)
+
+    def _with_values(self, keys: list[bytes], values: list[bytes]) -> tuple[list[bytes], list[bytes]]:
+        return keys, self._segments.values(values)
 
     def _drop_absent(self) -> None:
         """Delete what is in tables that the schema does not have.
@@ -271,6 +296,7 @@ class ShardStore(StateTables):
         except Exception:  # a damaged block in the cache: rocksdict raises nothing narrower
             if self._cache.rebuilt:
                 raise
+        self._segments.forget()
         self._cache.rebuild(self._version.chain, self._build)
         return read()
 
@@ -292,6 +318,7 @@ class ShardStore(StateTables):
         if self._rescaling is None:
             cache.restore(version.snapshot, version.base_chain)
             cache.apply(version.deltas, version.base_chain)
+            self._segments_in(cache).bring()
             return
         rocks = cache.create()
         rocks.apply((), (), (), "rescaling")
@@ -313,20 +340,49 @@ class ShardStore(StateTables):
             rows_before = own
         return max(rows_before + rows, 1), max(size_before + size, 1)
 
-    def _write_delta(self) -> Delta | None:
-        loaded, ranges = self.overlay.loaded, self.overlay.ranges
-        rows = sum(map(len, loaded)) + len(self.overlay.single)
+    def _segments_in(self, cache: Cache) -> Segments:
+        return Segments(self._checkpoint, self._version.segments, cache.segments)
+
+    def _write_delta(self, size: int) -> tuple[Delta | None, tuple[Segment, ...]]:
+        """What the epoch changed; and the segments of the new version, in which `size` bytes live (0: no row)."""
+        overlay, ranges = self.overlay, self.overlay.ranges
+        present = {self._table(table.name).index for table in self.schema.tables}
+        kept = [segment for segment in self._version.segments if segment.table in present and size]
+        loaded, made = write_segments(overlay.loaded, kept, self._write_segment)
+        single: Mapping[bytes, bytes | None] = overlay.single
+        for worn in worn_out(kept, size, len(made)):
+            single, loaded = with_moved(single, loaded, self._moved_out_of(worn))
+            kept.remove(worn)
+        segments = tuple({segment.file.digest: segment for segment in (*kept, *made)}.values())
+        rows = sum(map(len, loaded)) + len(single)
         if not rows and not ranges:
-            return None
+            return None, tuple(kept)
         file = None
         if rows:
-            content = encode_delta(self.overlay.single, loaded)
+            content = encode_delta(single, loaded)
             digest = file_digest(content)
             file = StateFile(f"{self._folder}/{self.epoch:08d}-{digest}.delta", len(content), digest)
             self._checkpoint.put(file.name, content)
             self._cache.save_pending(file.name, content)
         deleted = tuple((first.hex(), last.hex()) for first, last in ranges)
-        return Delta(self.epoch, file, deleted, rows)
+        return Delta(self.epoch, file, deleted, rows), segments
+
+    def _write_segment(self, content: bytes) -> StateFile:
+        digest = file_digest(content)
+        file = StateFile(f"{self._folder}/segments/{digest}", len(content), digest)
+        self._checkpoint.put(file.name, content)
+        self._segments.keep(file, content)
+        return file
+
+    def _moved_out_of(self, segment: Segment) -> dict[bytes, bytes]:
+        """The rows of a segment that live, with their values."""
+
+        def read() -> dict[bytes, bytes]:
+            keys = self._segments.keys(segment)
+            living = living_rows(segment, keys, self._cache.rocks.get_many(keys), self.overlay)
+            return dict(zip(living, self._segments.values(list(living.values())), strict=True))
+
+        return self._read(read)
 
     def _snapshot_due(self, new: ShardVersion) -> bool:
         return self._policy.due(

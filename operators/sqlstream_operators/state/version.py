@@ -63,6 +63,25 @@ class StateFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Segment:
+    """A file of values that rows point to (`segments`): of which table, by its index, and the bytes of the values."""
+
+    file: StateFile
+    table: int
+    bytes: int
+
+    def to_json(self) -> list[Any]:
+        """Plain JSON data; `from_json` reads it back."""
+        return [self.file.to_json(), self.table, self.bytes]
+
+    @classmethod
+    def from_json(cls, data: list[Any]) -> Segment:
+        """Read what `to_json` wrote."""
+        file, table, size = data
+        return cls(StateFile.from_json(file), table, size)
+
+
+@dataclass(frozen=True, slots=True)
 class Delta:
     """What one epoch changed: first the key ranges (hex, half-open) are deleted, then the file's rows are
     applied.
@@ -111,8 +130,8 @@ class ShardVersion:
     version: the epoch that made it. chain: identifies the content by how it came about: the same history
     has the same chain on every machine. base_chain: the chain of the snapshot. earlier: the deltas just
     before the snapshot, for caches that lag behind it. schemas: all the schemas that values here may have
-    been written with; a value begins with its index. rows, bytes: live rows, and bytes of keys and values,
-    approximately; both are 0 if and only if no row lives.
+    been written with; a value begins with its index. segments: what rows point to, the oldest first. rows,
+    bytes: live rows, and bytes of keys and values, approximately; both are 0 if and only if no row lives.
     """
 
     version: int
@@ -125,6 +144,7 @@ class ShardVersion:
     rows: int = 0
     bytes: int = 0
     schemas: tuple[StateSchema, ...] = field(default=())
+    segments: tuple[Segment, ...] = ()
 
     @property
     def writers(self) -> tuple[str, ...]:
@@ -146,6 +166,7 @@ class ShardVersion:
             self,
             version=version,
             snapshot=tuple(file.below(folder) for file in self.snapshot),
+            segments=tuple(replace(s, file=s.file.below(folder)) for s in self.segments),
             deltas=moved(self.deltas),
             earlier=moved(self.earlier),
         )
@@ -178,13 +199,17 @@ class ShardVersion:
     def state_files(self) -> tuple[StateFile, ...]:
         """The files that this version needs, with their sizes and digests."""
         deltas = (*self.deltas, *self.earlier)
-        return (*self.snapshot, *(delta.file for delta in deltas if delta.file is not None))
+        segments = (segment.file for segment in self.segments)
+        return (*self.snapshot, *segments, *(delta.file for delta in deltas if delta.file is not None))
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; `from_json` reads it back."""
+        snapshot = [file.to_json() for file in self.snapshot]
+        segments = [segment.to_json() for segment in self.segments]
         return {
             "version": self.version,
-            "snapshot": [file.to_json() for file in self.snapshot],
+            # A program that knows no segments would collect them: it must not find what it needs.
+            **({"snapshot_and_segments": [snapshot, segments]} if segments else {"snapshot": snapshot}),
             "deltas": [delta.to_json() for delta in self.deltas],
             "earlier": [delta.to_json() for delta in self.earlier],
             "chain": self.chain,
@@ -198,9 +223,11 @@ class ShardVersion:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ShardVersion:
         """Read what `to_json` wrote."""
+        snapshot, segments = data.get("snapshot_and_segments") or (data["snapshot"], ())
         return cls(
             version=data["version"],
-            snapshot=tuple(StateFile.from_json(file) for file in data["snapshot"]),
+            snapshot=tuple(StateFile.from_json(file) for file in snapshot),
+            segments=tuple(Segment.from_json(segment) for segment in segments),
             deltas=tuple(Delta.from_json(delta) for delta in data["deltas"]),
             earlier=tuple(Delta.from_json(delta) for delta in data["earlier"]),
             chain=data["chain"],

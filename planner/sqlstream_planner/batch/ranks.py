@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sqlstream_planner.batch.select import Select, beside, names
 from sqlstream_planner.logical import OrderLimit, OrderTerm, OverWindow, WindowCall, column
-from sqlstream_planner.window_calls import call_sql, goes_by_row
+from sqlstream_planner.window_calls import call_sql, frame_sql, goes_by_row
 
 
 def over_window(node: OverWindow, below: Select, *, once: bool = False) -> str:
@@ -30,7 +30,7 @@ def _called(node: OverWindow, call: WindowCall) -> str:
     parts = [
         f"PARTITION BY {names(node.partition)}" if node.partition else "",
         f"ORDER BY {order}" if order else "",
-        call.frame,
+        frame_sql(call),
     ]
     over = " ".join(part for part in parts if part)
     return f"{call_sql(call, _order(node.order, ties))} OVER ({over})"

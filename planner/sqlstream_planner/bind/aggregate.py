@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -16,6 +16,8 @@ from sqlstream_planner.bind.group_by import read_group_by
 from sqlstream_planner.bind.group_window import with_group_window, without_auxiliary
 from sqlstream_planner.bind.items import expand_items, project
 from sqlstream_planner.bind.outer_calls import OuterCall
+from sqlstream_planner.bind.over import windows_of
+from sqlstream_planner.bind.over_calls import function_of
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.bind.select_unnest import with_unnested
 from sqlstream_planner.bind.subqueries import BoundSubquery
@@ -34,10 +36,20 @@ from sqlstream_planner.logical import (
 
 
 def is_aggregate_query(query: exp.Select) -> bool:
-    """Whether a SELECT has GROUP BY, HAVING, or an aggregate function outside OVER and sub-queries."""
+    """Whether a SELECT has GROUP BY, HAVING, or an aggregate function outside sub-queries that is not an OVER itself."""
     if query.args.get("group") is not None or query.args.get("having") is not None:
         return True
-    return any(aggregate_calls(item) for item in query.expressions)
+    return any(
+        aggregate_calls(part)
+        for item in query.expressions
+        for part in (item, *(inside for window in windows_of(item) for inside in _read_by(window)))
+    )
+
+
+def _read_by(window: exp.Window) -> Iterator[exp.Expr]:
+    """What the function of an OVER and its window are made of: SUM(COUNT(*)) OVER (ORDER BY MAX(x)) is over a group."""
+    yield from function_of(window).iter_expressions()
+    yield from (part for part in window.iter_expressions() if part is not window.this)
 
 
 def bind_aggregate(

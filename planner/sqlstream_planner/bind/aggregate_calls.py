@@ -10,6 +10,7 @@ from sqlstream_planner.aggregates.function import AggregateFunction
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.lost_orders import served
 from sqlstream_planner.bind.order_terms import is_constant, refuse_constant
+from sqlstream_planner.bind.quantifiers import is_some_of_a_list
 from sqlstream_planner.bind.row_order import NO_ORDER, OrderedRows, ordered_rows
 from sqlstream_planner.expressions.datatypes import as_type, nulls_as
 from sqlstream_planner.expressions.functions import catalogue
@@ -44,9 +45,9 @@ def is_aggregate_call(node: exp.Expr) -> bool:
     if isinstance(node, exp.Filter | exp.WithinGroup):
         return True
     name = _call_name(node)
-    return name is not None and (
-        registry.find(name) is not None or registry.is_spelled(name) or catalogue.is_aggregate(name)
-    )
+    if name is None or is_some_of_a_list(node):
+        return False
+    return registry.find(name) is not None or registry.is_spelled(name) or catalogue.is_aggregate(name)
 
 
 def _call_name(node: exp.Expr) -> str | None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-
 from sqlglot import exp
 
 from sqlstream_planner.bind.as_of_values import nearest_by_value
-from sqlstream_planner.bind.joins import KINDS, Item, check_names, column_in
+from sqlstream_planner.bind.joins import (
+    KINDS,
+    Item,
+    check_names,
+    column_in,
+    combined,
+    kind_of,
+    with_one_name,
+)
 from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.bind.versions import versioned
 from sqlstream_planner.logical import (
@@ -125,7 +130,13 @@ def _left_time(version: exp.Expr, scope: Scope) -> ColumnId:
 def bind_asof_join(join: exp.Join, left: Item, right: Item) -> Item:
     """`ASOF JOIN r ON l.k = r.k AND l.ts >= r.ts`, or with MATCH_CONDITION (l.ts >= r.ts). Raises DiagnosticError."""
     context = left.scope.context
-    kind = one_row_kind(join, left.scope, "ASOF JOIN")
+    kind = kind_of(join)
+    if kind is None or kind is JoinKind.CROSS:
+        context.unsupported(
+            join,
+            f"ASOF {kind or join.args.get('kind')} JOIN",
+            help="write ASOF JOIN r ON l.k = r.k AND l.ts >= r.ts",
+        )
     matched = join.args.get("match_condition")
     terms = on_terms(join, left, right)
     if matched is not None:
@@ -134,15 +145,19 @@ def bind_asof_join(join: exp.Join, left: Item, right: Item) -> Item:
         last = terms.pop()  # as in DuckDB, the last column is the one that is compared by >=
         orders = [exp.GTE(this=last.this, expression=last.expression)]
     else:
-        orders = [term for term in terms if type(term.unnest()) in _SWAPPED]
-        terms = [term for term in terms if type(term.unnest()) not in _SWAPPED]
+        compared = [
+            type(term.unnest()) in _SWAPPED and _by_side(term.unnest(), left.node, right.node) is not None
+            for term in terms
+        ]
+        orders = [term for term, is_order in zip(terms, compared, strict=True) if is_order]
+        terms = [term for term, is_order in zip(terms, compared, strict=True) if not is_order]
     keys = [_equality(term, left.node, right.node) for term in terms]
-    if len(orders) != 1 or None in keys:
+    if len(orders) != 1:
         context.fail(
             join,
             "SQL081",
-            "ASOF JOIN takes equalities of both sides and one comparison of their times",
-            help="write ASOF JOIN r ON l.k = r.k AND l.ts >= r.ts, and put what else there is into WHERE or a sub-query",
+            "ASOF JOIN takes one comparison of a value of one side with one of the other, which says what is near",
+            help="write ASOF JOIN r ON l.k = r.k AND l.ts >= r.ts, and put another comparison into a sub-query",
         )
     order = orders[0].unnest()
     sides = _by_side(order, left.node, right.node) if type(order) in _SWAPPED else None
@@ -155,9 +170,11 @@ def bind_asof_join(join: exp.Join, left: Item, right: Item) -> Item:
         )
     compares = type(order) if sides[0] is order.this else _SWAPPED[type(order)]
     mine, theirs = _event_time(sides[0], left.node), _event_time(sides[1], right.node)
-    if mine is None or theirs is None:
+    if kind in (JoinKind.SEMI, JoinKind.ANTI):
+        return combined(join, left, right, kind, exp.and_(*terms, order))
+    if mine is None or theirs is None or None in keys or kind not in (JoinKind.INNER, JoinKind.LEFT):
         node: Node = nearest_by_value(join, kind, [*terms, order], (sides[1], compares), left, right)
-        return joined_item(join, node, left, right)
+        return joined_item(join, node, left, right, kind)
     node = AsOfJoin(
         left.node,
         right.node,
@@ -248,21 +265,10 @@ def _is_column(expression: exp.Expr) -> bool:
     return isinstance(expression.unnest(), exp.Column)
 
 
-def joined_item(join: exp.Join, node: Node, left: Item, right: Item) -> Item:
-    """The join with the names of its columns; of those that USING names, the left's."""
-    using = [i.name.lower() for i in join.args.get("using") or []]
-    mine = _merged(left.scope, using, {name: column_in(left.scope, name, join) for name in using})
-    theirs = _merged(right.scope, using, dict.fromkeys(using))
-    relations = tuple(r.given_by(node) for r in (*mine.relations, *theirs.relations))
-    return Item(node, Scope(left.scope.context, relations))
-
-
-def _merged(scope: Scope, using: Sequence[str], one: dict[str, Field | None] | dict[str, Field]) -> Scope:
-    if not using:
-        return scope
-    relations = []
-    for relation in scope.relations:
-        owned = {f.name.lower() for f in relation.bare}
-        merging = {name: f for name, f in one.items() if name in owned}
-        relations.append(replace(relation, merged={**relation.merged, **merging}))
-    return replace(scope, relations=tuple(relations))
+def joined_item(join: exp.Join, node: Node, left: Item, right: Item, kind: JoinKind = JoinKind.LEFT) -> Item:
+    """The join with the names of its columns; those that USING names are one column each."""
+    using = join.args.get("using") or []
+    pairs = [(column_in(left.scope, i.name, i), column_in(right.scope, i.name, i)) for i in using]
+    relations = tuple(r.given_by(node) for r in (*left.scope.relations, *right.scope.relations))
+    item = Item(node, Scope(left.scope.context, relations))
+    return with_one_name(item, left.scope, kind, pairs) if pairs else item

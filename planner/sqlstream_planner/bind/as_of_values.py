@@ -1,4 +1,4 @@
-"""ASOF JOIN by values that are no event times: the nearest row of the right side, kept up to date as nearer ones come."""
+"""ASOF JOIN that no watermark decides: the nearest row of the right side, kept up to date as nearer ones come."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.joins import Item
+from sqlstream_planner.bind.sets import distinct, null_of, set_operation
 from sqlstream_planner.logical import (
     ColumnId,
     Field,
+    Fields,
     Filter,
     JoinKind,
     LateralJoin,
@@ -17,8 +20,11 @@ from sqlstream_planner.logical import (
     OrderLimit,
     OrderTerm,
     Project,
+    SetOperator,
     column,
     columns_of,
+    joined_fields,
+    union_all,
 )
 
 
@@ -33,7 +39,8 @@ def nearest_by_value(
     """Each row of the left beside the first of those of the right that satisfy all `terms`, by what is `compared`.
 
     That is a LATERAL with ORDER BY … LIMIT 1. Of several rows that are as near the least is taken. No watermark says when
-    the nearest has come, so a row may take another's place later.
+    the nearest has come, so a row may take another's place later. RIGHT and FULL have the rows of the right too that are
+    the nearest of none.
     """
     context = left.scope.context
     value, compares = compared
@@ -46,15 +53,46 @@ def nearest_by_value(
         0,
     )
     outer = {f.id for f in left.node.fields} & columns_of(condition)
-    return LateralJoin(
+    others = kind in (JoinKind.RIGHT, JoinKind.FULL)
+    pairs = LateralJoin(
         left.node,
         nearest,
-        kind,
+        {JoinKind.RIGHT: JoinKind.INNER, JoinKind.FULL: JoinKind.LEFT}.get(kind, kind),
         context.new_id("asof"),
         tuple(ColumnId(id_) for id_ in sorted(outer)),
         context.clauses.join_ttl_us,
         context.span(join),
     )
+    return _with_others(context, pairs, kind, rows, place) if others else pairs
+
+
+def _with_others(
+    context: BindContext, pairs: LateralJoin, kind: JoinKind, rows: Node, place: ColumnId
+) -> Node:
+    """The pairs, and the `rows` of the right that are in none, beside NULLs.
+
+    Equal rows are told apart by their number: of those that are chosen one is in pairs. `place` is never NULL in a row
+    that is.
+    """
+    mine, theirs = pairs.input.fields, rows.fields
+    there = Filter(pairs, exp.Not(this=exp.Is(this=column(place), expression=exp.Null())), pairs.at)
+    chosen = distinct(context, _shown(context, there, theirs))
+    both = union_all((_shown(context, rows, theirs), chosen), theirs)
+    others = set_operation(context, both, SetOperator.EXCEPT, all_=True)
+    fields = joined_fields(mine, theirs, kind)
+    known = {f.id: made.id for f, made in zip(theirs, others.fields, strict=True)}
+    beside = Project(
+        others,
+        tuple(fresh(f, context) for f in fields),
+        tuple(column(known[f.id]) if f.id in known else null_of(f.type) for f in fields),
+    )
+    made = union_all((_shown(context, pairs, fields), beside), tuple(fresh(f, context) for f in fields))
+    return Project(made, fields, tuple(column(f.id) for f in made.fields))
+
+
+def _shown(context: BindContext, node: Node, fields: Fields) -> Project:
+    """Some columns of a node, under ids of their own."""
+    return Project(node, tuple(fresh(f, context) for f in fields), tuple(column(f.id) for f in fields))
 
 
 def _with_column(side: Item, value: exp.Expr) -> tuple[Node, ColumnId]:

@@ -257,8 +257,14 @@ def _merged(
         pairs.append((mine, theirs))
         conditions.append(exp.EQ(this=column(mine.id), expression=column(theirs.id)))
     item = combined(join, left, right, kind, exp.and_(*conditions, copy=False))
+    return with_one_name(item, left.scope, kind, pairs)
+
+
+def with_one_name(item: Item, left: Scope, kind: JoinKind, pairs: Sequence[tuple[Field, Field]]) -> Item:
+    """A join of `left` and another item where the names of `pairs`, which it compares, mean one column each."""
     if kind in (JoinKind.SEMI, JoinKind.ANTI):
         return item
+    context = left.context
     known = {f.id: f for f in item.node.fields}
     node, merged = item.node, [known[(b if kind is JoinKind.RIGHT else a).id] for a, b in pairs]
     if kind is JoinKind.FULL:
@@ -273,7 +279,7 @@ def _merged(
     on_the_left = {a.id for a, _ in pairs}
     relations = []
     for number, relation in enumerate(item.scope.relations):
-        if number >= len(left.scope.relations):
+        if number >= len(left.relations):
             merging: dict[str, Field | None] = dict.fromkeys(one)
         else:
             merging = {f.name.lower(): one[f.name.lower()] for f in relation.bare if f.id in on_the_left}

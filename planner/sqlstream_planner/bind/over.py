@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
@@ -12,6 +12,8 @@ from sqlstream_operators.plan.types import INTEGER, Kind
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.lost_orders import served
+from sqlstream_planner.bind.over_calls import as_values, call_of, without_order
+from sqlstream_planner.bind.over_frames import BoundFrame, bind_frame
 from sqlstream_planner.bind.row_order import NO_ORDER, OrderedRows, ordered_rows
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.diagnostics import DiagnosticError, Span, did_you_mean
@@ -30,11 +32,14 @@ from sqlstream_planner.logical import (
 )
 from sqlstream_planner.logical.parts import PEER_FUNCTIONS, PLACE_FUNCTIONS, RANK_FUNCTIONS, VALUE_FUNCTIONS
 from sqlstream_planner.sql.dialect import duckdb_sql
+from sqlstream_planner.window_calls import in_frame_order
 
 #: Functions that mean nothing without an order.
 NEED_ORDER = PLACE_FUNCTIONS | PEER_FUNCTIONS
 WHOLE = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
 """The frame of a whole partition."""
+#: What takes no ORDER BY of its own beside that of the window, as in DuckDB.
+_NO_OWN_ORDER = frozenset({"dense_rank", "quantile_cont", "quantile_disc", "quantile"})
 
 
 def goes_by_order(call: WindowCall) -> bool:
@@ -42,11 +47,13 @@ def goes_by_order(call: WindowCall) -> bool:
 
     Its frame is a whole partition then, if it is not one of ROWS.
     """
+    if call.by_rows or call.order_by:
+        return call.by_rows
     if call.name in NEED_ORDER:
         return call.name in PLACE_FUNCTIONS
     function = registry.find(call.name)
     by_order = call.name in VALUE_FUNCTIONS or (function is not None and function.order_sensitive)
-    return call.frame.startswith("ROWS") or (by_order and not call.frame)
+    return by_order and not call.frame
 
 
 def bind_overs(
@@ -60,11 +67,12 @@ def bind_overs(
     overs = [w for place in places for w in windows_of(place)]
     if not overs:
         return query, node, scope
-    windows = _Windows(context, scope, {w.name.lower(): w for w in query.args.get("windows") or []}, node)
-    made: dict[str, Field] = {}
     query = query.copy()
     places = [*query.expressions, *([query.args["qualify"]] if query.args.get("qualify") else [])]
+    windows = _Windows(context, scope, _named_windows(context, query), node)
+    made: dict[str, Field] = {}
     for window in [w for place in places for w in windows_of(place)]:
+        as_values(window)
         try:
             text = duckdb_sql(window)
         except UnsupportedError:
@@ -94,6 +102,15 @@ def bind_overs(
         node,
         Scope(context, (*scope.relations, Relation(None, fields, hidden=True)), held=windows.held),
     )
+
+
+def _named_windows(context: BindContext, query: exp.Select) -> dict[str, exp.Expr]:
+    found: dict[str, exp.Expr] = {}
+    for window in query.args.get("windows") or []:
+        if window.name.lower() in found:
+            context.fail(window.this, "SQL038", f"two windows are called `{window.name}`")
+        found[window.name.lower()] = window
+    return found
 
 
 def _short_name(f: Field) -> str:
@@ -146,24 +163,30 @@ class _Windows:
         """The column of one OVER. Raises DiagnosticError."""
         context, written = self.context, window
         spec = _spec(context, window, self.named)
-        order, frame = spec.args.get("order"), _frame(context, spec)
-        if order is None and not frame:
-            window, order = _of_call(window)
-            if order is not None:
-                frame = WHOLE
-                served(context, written)
+        order, frame = spec.args.get("order"), bind_frame(self.scope, spec)
+        window, own = without_order(window)
+        written_call = call_of(window)
+        distinct = written_call is not None and written_call.distinct
+        if own is not None and order is None and not frame.text and not distinct:
+            order, own, frame = own, None, BoundFrame(WHOLE)
+            served(context, written)
         call = _call(context, window, self.scope, frame)
+        if own is not None:
+            served(context, written)
+            call = self._in_order(call, own)
+        if call.name in NEED_ORDER and not call.order_by:
+            call = replace(call, frame="", bounds=())  # they have the whole partition, whatever it says
         terms = order.expressions if order is not None else []
-        if frame.startswith("RANGE") and len(terms) == 1:
-            self._check_range(terms[0].this, spec.args["spec"])
+        if frame.of_distances:
+            self._check_range(terms, spec.args["spec"])
         come = None
         if not terms and goes_by_order(call):
             come = self._come = self._come or ordered_rows(context, self.rows)
         if not terms and (come is not None or not goes_by_order(call)):
             served(context, window)
-        if come is not None and call.name not in NEED_ORDER and not call.frame.startswith("ROWS"):
+        if come is not None and call.name not in NEED_ORDER and not call.by_rows:
             call = replace(call, frame=WHOLE)
-        if call.name in NEED_ORDER and not terms and come is None:
+        if call.name in NEED_ORDER and not terms and come is None and not call.order_by:
             name = call.name.upper()
             context.fail(
                 window,
@@ -175,12 +198,7 @@ class _Windows:
         partition = tuple(
             dict.fromkeys(self._column(e, self.held) for e in spec.args.get("partition_by") or [])
         )
-        ordered = tuple(
-            OrderTerm(
-                self._column(o.this, self._ordered), bool(o.args.get("desc")), bool(o.args.get("nulls_first"))
-            )
-            for o in terms
-        )
+        ordered = self._terms(terms)
         ordered = come.terms if come is not None else ordered
         made = self._made.setdefault(
             (frozenset(partition), ordered), _Made(partition, context.span(window), [])
@@ -208,15 +226,65 @@ class _Windows:
             )
         return node
 
-    def _check_range(self, term: exp.Expr, frame: exp.Expr) -> None:
-        """Refuse days and longer over instants, unless each has 24 hours in the session's time zone."""
+    def _terms(self, terms: Sequence[exp.Expr]) -> tuple[OrderTerm, ...]:
+        """The terms of an ORDER BY, by columns."""
+        return tuple(
+            OrderTerm(
+                self._column(o.this, self._ordered), bool(o.args.get("desc")), bool(o.args.get("nulls_first"))
+            )
+            for o in terms
+        )
+
+    def _in_order(self, call: WindowCall, order: exp.Order) -> WindowCall:
+        """A call that goes through the rows of its frame in an order of its own. Raises DiagnosticError."""
+        name = call.name.upper()
+        if call.name in _NO_OWN_ORDER:
+            self.context.unsupported(
+                order.expressions[0],
+                f"ORDER BY inside {name} OVER",
+                help=f"write {name}(…) OVER (… ORDER BY …)",
+            )
+        if call.name in NEED_ORDER and "EXCLUDE" in call.frame:
+            self.context.unsupported(order.expressions[0], f"{name} of a frame with EXCLUDE")
+        if not call.distinct:
+            counts = call.name in NEED_ORDER or in_frame_order(call)
+            return replace(call, order_by=self._terms(order.expressions)) if counts else call
+        [term, *more] = order.expressions
+        if more or sql(self._resolved(term.this)) != sql(call.arguments[0]):
+            self.context.unsupported(
+                term.this,
+                f"{name}(DISTINCT …) OVER in the order of another value",
+                help="order by the value itself",
+            )
+        [term] = self._terms([term])
+        return replace(call, arguments=(column(term.column), *call.arguments[1:]), order_by=(term,))
+
+    def _resolved(self, expression: exp.Expr) -> exp.Expr:
+        return self.context.translated(self.scope.resolve(expression), self.scope.fields).unnest()
+
+    def _check_range(self, terms: Sequence[exp.Expr], frame: exp.Expr) -> None:
+        """Refuse a RANGE of distances without one order that they are of, and days and longer over instants, unless each has
+        24 hours in the session's time zone.
+        """
+        if len(terms) != 1:
+            self.context.fail(
+                frame,
+                "SQL060",
+                f"RANGE with a distance goes by one value, and ORDER BY has {len(terms) or 'none'}",
+                help="write ORDER BY with one term, or ROWS or GROUPS",
+            )
         fields = self.scope.fields
-        resolved = self.context.translated(self.scope.resolve(term), fields)
+        resolved = self.context.translated(self.scope.resolve(terms[0].this), fields)
+        for bound in (frame.args.get("start"), frame.args.get("end")):
+            if isinstance(bound, exp.Expr):
+                moved = exp.Sub(this=resolved.copy(), expression=exp.paren(self._resolved(bound)))
+                moved.meta.update(bound.meta)
+                self.context.type_of(moved, fields)
         for interval in frame.find_all(exp.Interval):
-            moved = exp.Add(this=resolved.copy(), expression=interval.copy())
-            moved.meta.update(interval.meta)
+            later = exp.Add(this=resolved.copy(), expression=interval.copy())
+            later.meta.update(interval.meta)
             try:
-                self.context.in_session_zone(moved, fields)
+                self.context.in_session_zone(later, fields)
             except DiagnosticError:
                 self.context.fail(
                     interval,
@@ -262,39 +330,23 @@ def _spec(context: BindContext, window: exp.Expr, named: Mapping[str, exp.Expr])
             help=f"did you mean `{near}`?" if near else f"write WINDOW {alias.name} AS (…) behind HAVING",
         )
     spec = _spec(context, known.pop(alias.name.lower()), known).copy()
-    for part in ("order", "spec"):  # OVER (w ORDER BY …) adds to what w says
-        if window.args.get(part) is not None:
-            spec.set(part, window.args[part].copy())
+    for part, shown in (("partition_by", "PARTITION BY"), ("order", "ORDER BY"), ("spec", "a frame")):
+        given = window.args.get(part)
+        if not given:
+            continue
+        if spec.args.get(part):
+            context.fail(
+                alias,
+                "SQL038",
+                f"OVER ({alias.name} …) adds to what the window says, and can't say {shown} anew",
+                help="write all of the window out",
+            )
+        spec.set(part, given.copy())
     return spec
 
 
-def _of_call(window: exp.Window) -> tuple[exp.Window, exp.Order | None]:
-    """An OVER without the ORDER BY inside its function, which stands for that of the window: LIST(x ORDER BY y) OVER ()."""
-    inner = window.this.unnest()
-    while isinstance(inner, exp.Filter):
-        inner = inner.this
-    call = written_call(inner)
-    if call is None or call.order is None or call.distinct or inner.find(exp.WithinGroup):
-        return window, None
-    window = window.copy()
-    [order] = window.this.find_all(exp.Order)
-    order.replace(order.this)
-    return window, order
-
-
-def _frame(context: BindContext, spec: exp.Expr) -> str:
-    """The ROWS, RANGE or GROUPS of a window as DuckDB SQL, '' if it has none."""
-    frame = spec.args.get("spec")
-    if frame is None:
-        return ""
-    named = frame.find(exp.Column, exp.Query)
-    if named is not None:
-        context.unsupported(named, "a frame that differs from row to row", help="write a constant length")
-    return duckdb_sql(frame)
-
-
-def _call(context: BindContext, window: exp.Window, scope: Scope, frame: str) -> WindowCall:
-    """The function of an OVER. Raises DiagnosticError."""
+def _call(context: BindContext, window: exp.Window, scope: Scope, frame: BoundFrame) -> WindowCall:
+    """The function of an OVER, whose own ORDER BY is taken out. Raises DiagnosticError."""
     written = _translated(context, scope.resolve(window.this), scope)
     typed = context.type_of(exp.Window(this=written.copy()), scope.fields, windows=True)
     inner, filter_, ignore_nulls = written, None, False
@@ -305,9 +357,9 @@ def _call(context: BindContext, window: exp.Window, scope: Scope, frame: str) ->
             context.condition(filter_, scope.fields, "FILTER")
         inner = inner.this
     call = written_call(inner)
-    if call is None or call.order is not None:
+    if call is None:
         shown = duckdb_sql(window.this).split("(")[0].upper()
-        context.unsupported(window, f"ORDER BY or WITHIN GROUP inside {shown} OVER")
+        context.unsupported(window, f"WITHIN GROUP inside {shown} OVER")
     arguments = tuple(a for a in call.arguments if not isinstance(a, exp.Star))
     function = registry.find(call.name) if not registry.orders_by_time(call.name) else None
     name = call.name if function is None else function.called or function.name
@@ -320,8 +372,9 @@ def _call(context: BindContext, window: exp.Window, scope: Scope, frame: str) ->
         call.distinct,
         filter_,
         ignore_nulls,
-        "" if name in NEED_ORDER else frame,  # they have the whole partition, whatever it says
-        context.span(window),
+        frame.text,
+        frame.bounds,
+        at=context.span(window),
     )
 
 

@@ -19,7 +19,8 @@ COMPARISONS = tuple(_NEGATED)
 def as_any(node: exp.Expr) -> exp.Expr:
     """`x > ALL(list)` as `NOT (x <= ANY(list))`, and `x = SOME([…])` as `x = ANY([…])`; anything else as it is.
 
-    SOME of what is no list that is written out may be the aggregate. `x LIKE ANY (a, b)` is Spark's: LIKE one or the other.
+    SOME of what is neither a list that is written out nor NULL may be the aggregate. `x LIKE ANY (a, b)` is Spark's: LIKE
+    one or the other.
 
     >>> import sqlglot
     >>> sqlglot.parse_one("x > ALL([1, 2]) OR some(x)", dialect="duckdb").transform(as_any).sql("duckdb")
@@ -38,7 +39,7 @@ def as_any(node: exp.Expr) -> exp.Expr:
     arguments = [call.this.unnest()] if isinstance(call, exp.All) else call.expressions
     if len(arguments) != 1 or isinstance(arguments[0], exp.Tuple | exp.Query):
         return node
-    if name != "ALL" and not (name == "SOME" and isinstance(arguments[0], exp.Array)):
+    if name != "ALL" and not is_some_of_a_list(call):
         return node
     class_ = _NEGATED[type(node)] if name == "ALL" else type(node)
     made: exp.Expr = class_(this=node.this, expression=exp.Any(this=exp.Paren(this=arguments[0])))
@@ -46,6 +47,17 @@ def as_any(node: exp.Expr) -> exp.Expr:
         made = exp.Not(this=exp.Paren(this=made))
     made.meta.update(node.meta)
     return made
+
+
+def is_some_of_a_list(node: exp.Expr) -> bool:
+    """Whether `SOME(…)` is of the elements of a list that is written out, or of NULL, and not the aggregate.
+
+    >>> import sqlglot
+    >>> is_some_of_a_list(sqlglot.parse_one("some(NULL)")), is_some_of_a_list(sqlglot.parse_one("some(x)"))
+    (True, False)
+    """
+    called = isinstance(node, exp.Anonymous) and node.name.upper() == "SOME" and len(node.expressions) == 1
+    return called and isinstance(node.expressions[0], exp.Array | exp.Null)
 
 
 def _patterns(node: exp.Like | exp.ILike) -> exp.Expr:

@@ -13,10 +13,18 @@ from sqlstream_planner.bind.as_of import bind_asof_join, bind_temporal_join, is_
 from sqlstream_planner.bind.asking_joins import asks_in_on, bind_asking_join
 from sqlstream_planner.bind.clauses import state_ttl, warn_hint
 from sqlstream_planner.bind.column_lists import with_columns
-from sqlstream_planner.bind.context import BindContext, fresh
+from sqlstream_planner.bind.context import BindContext, OuterRows, fresh
 from sqlstream_planner.bind.item_names import beside, with_item_names, without_names
 from sqlstream_planner.bind.items import expand_items, project
-from sqlstream_planner.bind.joins import Item, bind_join, bounded_by, crossed, is_comma, with_time_lost
+from sqlstream_planner.bind.joins import (
+    Item,
+    bind_join,
+    bounded_by,
+    crossed,
+    is_comma,
+    kind_of,
+    with_time_lost,
+)
 from sqlstream_planner.bind.lateral import bind_lateral, is_about_names, is_lateral_query
 from sqlstream_planner.bind.lateral_view import bind_lateral_view
 from sqlstream_planner.bind.limits import bind_limit, has_limit, with_ordered, without_last
@@ -51,6 +59,7 @@ from sqlstream_planner.logical import (
     EventTime,
     Field,
     Filter,
+    JoinKind,
     Node,
     Project,
     SetOperation,
@@ -374,9 +383,11 @@ class QueryBinder:
         apart: list[tuple[Item, exp.Join | None]] = []
         item = self._named_item(first, ctes)
         comma: exp.Join | None = None
+        over_comma = False  # whether `item` has rows of before the last comma, too
         for join in [*(first.args.get("joins") or []), *joins]:
             array = None if is_lateral_query(join) else unnested_array(self.context, join)
             if array is not None:
+                over_comma |= bool(apart) or is_comma(self.context, join)
                 item, comma = crossed([*apart, (item, comma)]), None
                 array, node, scope = self._subqueries(ctes).below(array, item.node, item.scope)
                 item = Item(*bind_unnest(self.context, join, array, node, scope))
@@ -393,23 +404,63 @@ class QueryBinder:
                 continue
             right, beside = self._right(join, [*apart, (item, comma)], ctes)
             if right is None:
+                over_comma |= bool(apart) or is_comma(self.context, join)
                 item, apart, comma = beside, [], None
             elif is_comma(self.context, join):
                 apart.append((item, comma))
-                item, comma = right, join
-            elif asks_in_on(join) and not is_asof(join):
-                item = bind_asking_join(join, item, right, self._subqueries(ctes))
+                item, comma, over_comma = right, join, False
             else:
-                bind = bind_asof_join if is_asof(join) else bind_join
-                item = bind(join, item, right)
+                made = self._pairs(join, apart, item, right, ctes)
+                over_comma |= made is None
+                if over_comma and kind_of(join) in (JoinKind.RIGHT, JoinKind.FULL):
+                    self.context.unsupported(
+                        join,
+                        f"a {kind_of(join)} JOIN whose left side or ON reads what stands before a comma",
+                        help="JOIN binds closer than a comma: write CROSS JOIN for the comma to join all that is before it",
+                    )
+                if made is None:
+                    item, apart, comma = crossed([*apart, (item, comma)]), [], None
+                    made = self._pairs(join, apart, item, right, ctes)
+                    assert made is not None
+                item = made
         return crossed([*apart, (item, comma)])
+
+    def _pairs(
+        self,
+        join: exp.Join,
+        before: Sequence[tuple[Item, exp.Join | None]],
+        left: Item,
+        right: Item,
+        ctes: Mapping[str, Node],
+    ) -> Item | None:
+        """The pairs of rows of two items that are joined; None if ON reads the items before them, which a comma parts.
+
+        Then the pairs of all before it are what is joined, as it is for each of their rows in DuckDB.
+        """
+
+        def bind() -> Item:
+            if asks_in_on(join) and not is_asof(join):
+                return bind_asking_join(join, left, right, self._subqueries(ctes))
+            return (bind_asof_join if is_asof(join) else bind_join)(join, left, right)
+
+        if not before or join.args.get("on") is None:
+            return bind()
+        context = self.context
+        rows, warned = OuterRows(crossed(before).scope), len(context.warnings)
+        with context.around(rows):
+            made = bind()
+        if not rows.read:
+            return made
+        del context.warnings[warned:]
+        return None
 
     def _right(
         self, join: exp.Join, before: Sequence[tuple[Item, exp.Join | None]], ctes: Mapping[str, Node]
     ) -> tuple[Item | None, Item]:
         """What stands behind a JOIN or a comma; or None, and the items before it with it beside each of their rows.
 
-        A query that reads columns of the items before it is LATERAL, whether it says so or not.
+        A query that reads columns of the items before it is LATERAL, whether it says so or not. Within a sub-query names
+        mean those before what the rows around it have, as in DuckDB.
         """
 
         def beside() -> Item:
@@ -418,10 +469,19 @@ class QueryBinder:
         if is_lateral_query(join):
             return None, beside()
         warned = len(self.context.warnings)
+        asks = isinstance(join.this, exp.Subquery | exp.Values)
         try:
-            right = self._joined(join.this, (), ctes)
+            if asks and self.context.outer:
+                nearer = OuterRows(crossed(before).scope)
+                with self.context.around(nearer):
+                    right = self._joined(join.this, (), ctes)
+                if nearer.read:
+                    del self.context.warnings[warned:]
+                    return None, beside()
+            else:
+                right = self._joined(join.this, (), ctes)
         except DiagnosticError as error:
-            if not isinstance(join.this, exp.Subquery | exp.Values) or not is_about_names(error):
+            if not asks or not is_about_names(error):
                 raise
             del self.context.warnings[warned:]
             try:

@@ -181,12 +181,22 @@ class Scope:
             if qualified and len(parts) < 2:
                 continue
             found = self._find(node, parts[0] if qualified else None, parts[1] if qualified else parts[0])
+            if found is not None and not qualified and self._names_a_table_around(parts, found):
+                continue
             if found is not None:
                 result: exp.Expr = column(found.id)
                 for name in parts[2 if qualified else 1 :]:
                     result = exp.Dot(this=result, expression=exp.to_identifier(name, quoted=True))
                 return result
         return None
+
+    def _names_a_table_around(self, parts: list[str], f: Field) -> bool:
+        """Whether `a.x` can't be a field of the column `a`, as it has none, but is a column of a table around."""
+        return (
+            len(parts) > 1
+            and f.type.kind is not Kind.STRUCT
+            and any(rows.scope.named(parts[0]) for rows in self.context.outer)
+        )
 
     def _find(self, node: exp.Column, table: str | None, name: str) -> Field | None:
         places = [

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream_operators.plan.types import Kind
+from sqlstream_operators.plan.types import Kind, SqlType
 from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.expressions.datatypes import as_type
 from sqlstream_planner.logical import Aggregate, Field, Node, Project, SetOperation, SetOperator, column
@@ -49,6 +49,11 @@ def by_names(context: BindContext, union: exp.Expr, left: Node, right: Node) -> 
     return _with_columns(context, left, wanted), _with_columns(context, right, wanted)
 
 
+def null_of(type_: SqlType) -> exp.Expr:
+    """NULL as a value of a type."""
+    return exp.Null() if type_.kind in (Kind.UNKNOWN, Kind.NULL) else as_type(exp.Null(), type_)
+
+
 def _with_columns(context: BindContext, node: Node, wanted: tuple[Field, ...]) -> Node:
     known = {f.name.lower(): f for f in node.fields}
     if [f.name.lower() for f in wanted] == list(known):
@@ -58,8 +63,7 @@ def _with_columns(context: BindContext, node: Node, wanted: tuple[Field, ...]) -
         own = known.get(f.name.lower())
         if own is None:
             fields.append(replace(fresh(f, context), nullable=True, time=None, window=None))
-            null = as_type(exp.Null(), f.type)
-            items.append(exp.Null() if f.type.kind in (Kind.UNKNOWN, Kind.NULL) else null)
+            items.append(null_of(f.type))
         else:
             fields.append(fresh(own, context))
             items.append(column(own.id))

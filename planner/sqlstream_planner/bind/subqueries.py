@@ -185,6 +185,14 @@ class SubqueryBinder:
     def _bound(self, node: exp.Expr, scope: Scope, aggregates: bool) -> BoundSubquery:
         context = self.context
         kind, operands, comparison, written = _parts(node)
+        over = next((w for e in operands for w in e.find_all(exp.Window)), None)
+        if over is not None:
+            context.unsupported(
+                over,
+                f"OVER in what {kind} compares with a sub-query",
+                help="compute it in a sub-query in FROM: SELECT … FROM (SELECT *, LAG(x) OVER (…) AS y FROM t) AS t "
+                "WHERE y IN (SELECT …)",
+            )
         rows = OuterRows(scope)
         ttl_us = context.clauses.ttl_us
         with context.around(rows):

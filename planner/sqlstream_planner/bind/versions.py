@@ -90,7 +90,7 @@ def _of_scan(context: BindContext, scan: Scan, steps: Sequence[Node]) -> _Chain 
 
 def _of_ranks(context: BindContext, over: Node) -> _Chain | None:
     """The versions of a view by what its ROW_NUMBER is partitioned by."""
-    if not isinstance(over, OverWindow) or [call.name for call in over.calls] != ["row_number"]:
+    if not isinstance(over, OverWindow) or [call.rank for call in over.calls] != ["row_number"]:
         return None
     if len(over.order) != 1 or not over.order[0].descending:
         return None

@@ -451,7 +451,7 @@ class _ColumnForms(Analysis[Columns]):
 
     def _over(self, node: OverWindow, call: WindowCall, level: int) -> Form:
         inside = self(node.input)
-        by_ties = call.name not in PEER_FUNCTIONS
+        by_ties = call.name not in PEER_FUNCTIONS or call.by_rows
         return form(
             "over",
             level,
@@ -460,6 +460,8 @@ class _ColumnForms(Analysis[Columns]):
             "distinct" if call.distinct else None,
             "ignore nulls" if call.ignore_nulls else None,
             call.frame,
+            *((form("bounds", *(form_over(b, inside) for b in call.bounds)),) if call.bounds else ()),
+            *((form("order inside", *order_forms(call.order_by, inside)),) if call.order_by else ()),
             *((form("given", "early"),) if node.emission.changes and _in_window(node) else ()),
             *((form("given", "by time"),) if node.waits_for_time else ()),
             form("arguments", *(form_over(a, inside) for a in call.arguments)),

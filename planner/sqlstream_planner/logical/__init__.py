@@ -82,7 +82,7 @@ from sqlstream_planner.logical.streaming import (
     WindowAggregate,
     is_arranged,
 )
-from sqlstream_planner.logical.time_bounds import TimeBound, Waits
+from sqlstream_planner.logical.time_bounds import TimeBound, Waits, joined_fields
 from sqlstream_planner.logical.tree import (
     consumers,
     rebuild,
@@ -152,6 +152,7 @@ __all__ = [
     "consumers",
     "dimension_scan",
     "is_arranged",
+    "joined_fields",
     "order_term",
     "raw",
     "rebuild",

@@ -232,7 +232,8 @@ class Join(BinaryNode):
 
     An outer join gives rows without a partner beside NULLs; SEMI and ANTI give only rows of `left`. `ttl_us`: rows with a
     key that nothing touched for so long are forgotten. `bound`: how near each other in time the rows of a pair are, where
-    that follows from the condition and rows of both sides only come.
+    that follows from the condition and rows of both sides only come. `moved`: it is not where it was written, and what
+    was expected of it there, for people.
     """
 
     kind: JoinKind
@@ -240,6 +241,7 @@ class Join(BinaryNode):
     ttl_us: int | None = None
     bound: TimeBound | None = None
     at: Span | None = field(default=None, metadata=APART)
+    moved: str | None = field(default=None, metadata=APART)
 
     @property
     def fields(self) -> Fields:

@@ -65,7 +65,11 @@ VALUE_FUNCTIONS = frozenset({"first_value", "last_value", "nth_value"})
 
 @dataclass(frozen=True, slots=True)
 class WindowCall(Part):
-    """One function of an OVER: `name` is DuckDB's, `frame` its ROWS, RANGE or GROUPS in DuckDB SQL ('' by default)."""
+    """One function of an OVER: `name` is DuckDB's, `frame` its ROWS, RANGE or GROUPS in DuckDB SQL ('' by default).
+
+    Bounds that differ from row to row stand as `{0}` and `{1}` in `frame`, for the expressions in `bounds`. `order_by` is
+    the ORDER BY inside the call: the order of the rows of its frame, by columns of the input.
+    """
 
     field: Field
     name: str
@@ -75,7 +79,22 @@ class WindowCall(Part):
     filter: exp.Expr | None = None
     ignore_nulls: bool = False
     frame: str = ""
+    bounds: tuple[exp.Expr, ...] = ()
+    order_by: tuple[OrderTerm, ...] = ()
     at: Span | None = attribute(default=None, compare=False, metadata=APART)
+
+    @property
+    def rank(self) -> str | None:
+        """Which of the RANK_FUNCTIONS numbers all rows of a partition so; None: it does not.
+
+        With an order of its own a rank is one among the rows of its frame.
+        """
+        return self.name if self.name in RANK_FUNCTIONS and not self.order_by else None
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether it has a frame of ROWS."""
+        return self.frame.startswith("ROWS")
 
 
 @dataclass(frozen=True, slots=True)

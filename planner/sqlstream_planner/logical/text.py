@@ -152,14 +152,14 @@ def describe(node: Node) -> str:
             return f"{'outer ' if node.outer else ''}unnest {_text(node.array)} as {names}"
         case Join():
             on = f" on {_text(node.condition)}" if node.condition is not None else ""
-            return f"{node.kind.lower()} join{on}"
+            return f"{node.kind.lower()} join{on}{_moved(node)}"
         case Arrangement():
             kept = "kept by" if node.answered else "arrange by"
             return f"{kept} {', '.join(_text(key.expression) for key in node.keys)}"
         case RegularJoin() if is_arranged(node):
-            return f"{node.kind.lower()} join of arrangements{_on(node)}"
+            return f"{node.kind.lower()} join of arrangements{_on(node)}{_moved(node.meaning)}"
         case RegularJoin():
-            return f"keep {node.kind.lower()} join{_on(node)}"
+            return f"keep {node.kind.lower()} join{_on(node)}{_moved(node.meaning)}"
         case IntervalJoin():
             return f"{node.kind.lower()} join in time{_on(node)}"
         case EpochValues():
@@ -216,6 +216,10 @@ def _on(node: RegularJoin | IntervalJoin) -> str:
     equal = [f"{_text(key.left)} = {_text(key.right)}" for key in node.keys]
     on = " AND ".join([*equal, *([_text(node.condition)] if node.condition is not None else [])])
     return f" on {on}" if on else ""
+
+
+def _moved(node: Node) -> str:
+    return f" (moved: {node.moved})" if isinstance(node, Join) and node.moved is not None else ""
 
 
 def _aggregate(name: str, node: Aggregate | GroupAggregate) -> str:

@@ -9,7 +9,7 @@ from sqlstream_planner.logical.parts import WindowCall
 
 _FRAME = re.compile(r"(ROWS|RANGE|GROUPS) BETWEEN (.+?) AND (.+?)(?: EXCLUDE (.+))?")
 _SHORT = re.compile(r"(ROWS|RANGE|GROUPS) (.+?)(?: EXCLUDE (.+))?")
-#: Functions of all rows of a partition, and of rows that come later, whatever the frame.
+#: Functions of all rows of a partition, and of later rows, whatever the frame, unless they have an order of their own.
 _LOOK_AHEAD = frozenset({"lead", "ntile", "percent_rank", "cume_dist"})
 _PLACED = frozenset({"row_number", "rank", "dense_rank", "lag"})
 
@@ -39,13 +39,12 @@ def frame_of(call: WindowCall) -> Frame:
     >>> frame_of(WindowCall(Field("n", "n", BIGINT), "sum", frame="ROWS BETWEEN 1 PRECEDING AND CURRENT ROW"))
     Frame(unit='ROWS', first='1 PRECEDING', last='CURRENT ROW', exclude='')
     """
-    text = call.frame.upper()
-    found = _FRAME.fullmatch(text)
+    found = _FRAME.fullmatch(call.frame)
     if found is not None:
         unit, first, last, exclude = found.groups()
         exclude = exclude or ""
         return Frame(unit, first, last, "" if exclude == "NO OTHERS" else exclude)
-    short = _SHORT.fullmatch(text)
+    short = _SHORT.fullmatch(call.frame)
     if short is not None:
         return Frame(short[1], short[2], "CURRENT ROW", short[3] or "")
     return Frame("RANGE", "UNBOUNDED PRECEDING", "CURRENT ROW")
@@ -53,6 +52,7 @@ def frame_of(call: WindowCall) -> Frame:
 
 def looks_back(call: WindowCall) -> bool:
     """Whether a call in an order depends on no row behind the current one and its equals."""
-    if call.name in _LOOK_AHEAD:
+    if call.bounds or (call.name in _LOOK_AHEAD and not call.order_by):
         return False
-    return call.name in _PLACED or "FOLLOWING" not in f"{frame_of(call).first} {frame_of(call).last}"
+    placed = call.name in _PLACED and not call.order_by
+    return placed or "FOLLOWING" not in f"{frame_of(call).first} {frame_of(call).last}"

@@ -45,7 +45,8 @@ class Side:
         node = join.left if name == "left" else join.right
         keys = tuple((key.left if name == "left" else key.right).unnest() for key in join.keys)
         types = tuple(key.type for key in join.keys)
-        return cls.over(planner, node, name, keys, types, whole=gives_alone(join.kind.lower(), name))
+        whole = gives_alone(join.kind.lower(), name)
+        return cls.over(planner, node, name, keys, types, whole=whole, counts=isinstance(join, RegularJoin))
 
     @classmethod
     def over(
@@ -57,15 +58,20 @@ class Side:
         types: tuple[SqlType, ...],
         *,
         whole: bool,
+        counts: bool = True,
     ) -> Side:
-        """The rows of `node` by `keys`."""
+        """The rows of `node` by `keys`; `counts`: those of a key may come as one, where they are the same."""
         by_id = {f.id: f for f in node.fields}
         plain: list[str] = []
         for key, type_ in zip(keys, types, strict=True):
             is_column = isinstance(key, exp.Column) and by_id[key.name].type == type_
             exact = is_column and type_.kind not in _INEXACT and key.name not in plain
             plain.append(key.name if exact else "")
-        spec = JoinSideSpec(columns_of_rows(node.fields), tuple(plain), planner.changes(node))
+        changes = planner.changes(node)
+        spec = JoinSideSpec(
+            columns_of_rows(node.fields), tuple(plain), changes, distinct=changes and planner.holds_once(node)
+        )
+        spec = replace(spec, counted=counts and bool(keys) and not spec.stored)
         return cls(name, node, keys, types, spec, planner.meanings.columns(node), whole)
 
     @property
@@ -77,7 +83,8 @@ class Side:
     def shipped(self) -> Schema:
         """What is shipped to the join."""
         keys = tuple(Column(n, t, self.whole) for n, t in zip(self.key_names, self.types, strict=True))
-        weights = (Column(WEIGHT_COLUMN, BIGINT, False),) if self.spec.retracting else ()
+        weighted = self.spec.retracting or self.spec.counted
+        weights = (Column(WEIGHT_COLUMN, BIGINT, False),) if weighted else ()
         return (*keys, *self.spec.stored, *weights)
 
     def sql(self, block: Block, slice_: str | None = None) -> str:
@@ -98,6 +105,10 @@ class Side:
         if not self.whole:
             block = replace(block, where=(*block.where, *(exp.Not(this=is_null) for is_null in missing)))
         items = [*keys, *((sql(block.columns[c.name]), c.name) for c in self.spec.stored)]
+        if self.spec.counted:
+            items.append((f"CAST(sum({sql(weight(block))}) AS BIGINT)", WEIGHT_COLUMN))
+            # Keys that are constants make one group even of no rows.
+            return block.select(items, group_by="ALL\nHAVING count(*) > 0")
         if self.spec.retracting:
             items.append((f"CAST({sql(weight(block))} AS BIGINT)", WEIGHT_COLUMN))
         if slice_ is not None:

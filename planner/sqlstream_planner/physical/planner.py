@@ -44,6 +44,7 @@ from sqlstream_planner.physical.state_node import StateNode
 from sqlstream_planner.physical.states import States
 from sqlstream_planner.physical.written_rows import written_rows
 from sqlstream_planner.properties.changelog import Changes
+from sqlstream_planner.properties.unique_keys import UniqueKeys
 
 #: The nodes that may have a time to live.
 _FORGETTING = GroupAggregate | TopN | Over | ChangelogNormalize | FirstRow | RegularJoin
@@ -82,6 +83,7 @@ class Planner:
         self.join_stages = JoinStages()
         self.meanings = Meanings()
         self.changes = Changes()
+        self._unique_keys = UniqueKeys()
         #: By the id of a state that was planned, what it is made of.
         self.state_nodes: dict[str, StateNode] = {}
         #: By their group, the arrangements that run together.
@@ -144,6 +146,10 @@ class Planner:
             if isinstance(n, _FORGETTING) and n.ttl_us is not None
         ]
         return form("all", *sort_forms(set(found))).digest[:8] if found else ""
+
+    def holds_once(self, node: Node) -> bool:
+        """Whether no row of a node is ever there twice; what forgets gives again what it has forgotten."""
+        return bool(self._unique_keys(node)) and not self.ttls(node)
 
     def is_operator(self, node: Node) -> bool:
         """Whether a node is planned by itself: it keeps state, or joins what others keep."""

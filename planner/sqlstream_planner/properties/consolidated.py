@@ -1,4 +1,4 @@
-"""Whether an epoch's changes hold each row once."""
+"""Whether an epoch's changes hold no row that comes and goes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sqlstream_planner.properties.passed_on import passed_on
 
 
 class Consolidated(Analysis[bool]):
-    """Whether a changing node gives each row once with its weight, so that no two of an epoch's changes cancel out.
+    """Whether no two of an epoch's changes of a changing node cancel out.
 
     Operators do; a projection keeps it so if it shows all that they give.
     """

@@ -73,7 +73,7 @@ class UniqueKeys(Analysis[tuple[Key, ...]]):
                     found.append((*node.partition, node.rank.id))
                 return (*found, *self(node.input))
             case Over():
-                numbers = [(*node.partition, c.field.id) for c in node.calls if c.name == "row_number"]
+                numbers = [(*node.partition, c.field.id) for c in node.calls if c.rank == "row_number"]
                 return (*self(node.input), *numbers)
             case Project():
                 return self._of_projection(node)

@@ -42,8 +42,10 @@ class AnswerSide(SideRows):
         self._operator = operator
         self._answer = answer
         self._what = f"rows of state {kept.state.state_id}"
-        stored = (Column(n, c.type, c.nullable) for n, c in zip(side.stored, side.columns, strict=True))
-        self._made: Schema = (*keys, *stored)
+        # Two columns of the side may be one of what the operator gives.
+        stored = {n: Column(n, c.type, c.nullable) for n, c in zip(side.stored, side.columns, strict=True)}
+        self._made: Schema = (*keys, *stored.values())
+        self._read = [*self.key_names, *side.stored, ROW]
 
     def told(self, duck: DuckSession, rows: pa.Table) -> Changed:
         """What the operator says that an epoch changes."""
@@ -95,6 +97,5 @@ class AnswerSide(SideRows):
         return distinct_rows(duck, rows, weights, self._made)
 
     def _shown(self, rows: pa.Table, was: Int64s, now: Int64s) -> pa.Table:
-        made = [rows.column(column.name) for column in self._made]
-        columns = [*made, rows.column(ROW), pa.array(was), pa.array(now)]
+        columns = [*(rows.column(name) for name in self._read), pa.array(was), pa.array(now)]
         return conformed(pa.table(columns, names=[c.name for c in self.schema]), self.schema, self._what)

@@ -32,7 +32,7 @@ from sqlstream_operators.state.store import StateStore
 from .answer_side import AnswerSide
 from .arrange import arranged_rows
 from .join_side import JoinSide, same_keys
-from .joining import Joining, repeated
+from .joining import Joining, may_cancel, repeated
 from .matching import Met
 from .side_rows import Changed, SideRows
 
@@ -154,7 +154,8 @@ class Combinations:
         rows = concatenated(pieces)
         if not spec.emits_changes:
             return repeated(rows, spec.output)
-        return consolidated(duck, rows, spec.output) if spec.merges else rows
+        merges = spec.merges or may_cancel(self._sides, [side.changed for side in met])
+        return consolidated(duck, rows, spec.output) if merges else rows
 
     def _run(self, duck: DuckSession, tables: Sequence[pa.Table], first: int) -> pa.Table:
         """The combinations of a row of each table, beginning with those of side `first`."""

@@ -29,7 +29,7 @@ class JoinSide(SideRows):
 
     `whole`: rows with a NULL among their keys are kept. `only_come`: nothing is ever taken back, so that rows need not be
     found again, and equal ones need not be one: each gets a name that none had, in place of a digest, and nothing is looked
-    up.
+    up. Of `distinct` rows only those that go are.
     """
 
     layout: ClassVar[Layout] = "key"
@@ -71,7 +71,7 @@ class JoinSide(SideRows):
         weights = None
         if WEIGHT_COLUMN in rows.column_names:
             weights = rows.column(WEIGHT_COLUMN)
-            if not self.spec.retracting:
+            if not self.spec.retracting and not self.spec.counted:
                 raise InternalError(f"{self._what}: changes came, the plan says appended rows")
         rows = conformed(rows, self._input, self._what)
         if not self._whole:
@@ -80,20 +80,35 @@ class JoinSide(SideRows):
                 present = pc.invert(missing)
                 rows, weights = rows.filter(present), weights and weights.filter(present)
         if self._only_come:
-            rows = self._in_order(state, rows)
-            digests, ones = state.new_names(rows.num_rows).cast(pa.binary()), np.ones(rows.num_rows, np.int64)
-            there = np.zeros(rows.num_rows, bool)
-            return Changed(self._shown(rows, pa.chunked_array([digests]), 0 * ones, ones), [], ones, there)
+            return self._coming(state, rows, weights)
         rows, delta = distinct_rows(duck, rows, weights, self._digested)
         order, names = state.sorted_keys(
             self.table, self._placed(rows.rename_columns(self._stored_names(rows)))
         )
         rows, delta = rows.take(pa.array(order)), delta[order]
-        stored = state.get_sorted(self.table, names)
-        was = pc.fill_null(stored.column(self._count), 0).to_numpy().astype(np.int64)
+        was = self._counts_of(state, names, delta)
         counts = was + delta
         table = self._shown(rows, rows.column(ROW), np.maximum(was, 0), np.maximum(counts, 0))
         return Changed(table, names, counts, was != 0)
+
+    def _coming(self, state: StateStore, rows: pa.Table, weights: pa.ChunkedArray | None) -> Changed:
+        """What rows change that only come."""
+        order = self._order(state, rows)
+        counts: Int64s = np.ones(rows.num_rows, np.int64)
+        if weights is not None:
+            counts = weights.to_numpy().astype(np.int64)
+        if order is not None:
+            rows, counts = rows.take(pa.array(order)), counts[order]
+        names = pa.chunked_array([state.new_names(rows.num_rows).cast(pa.binary())])
+        return Changed(self._shown(rows, names, 0 * counts, counts), [], counts, np.zeros(len(counts), bool))
+
+    def _counts_of(self, state: StateStore, names: list[bytes], delta: Int64s) -> Int64s:
+        """How often rows are there of which `delta` more come."""
+        asked = delta < 0 if self.spec.distinct else np.ones(len(delta), bool)
+        stored = state.get_sorted(self.table, list(compress(names, asked.tolist())))
+        was: Int64s = np.zeros(len(delta), np.int64)
+        was[asked] = pc.fill_null(stored.column(self._count), 0).to_numpy()
+        return was
 
     def read(self, duck: DuckSession, state: StateStore, keys: pa.Table) -> pa.Table:
         """See `SideRows.read`."""
@@ -112,10 +127,12 @@ class JoinSide(SideRows):
         return rows.set_column(at, WAS, pa.array(np.zeros(rows.num_rows, np.int64)))
 
     def read_some(self, duck: DuckSession, state: StateStore, keys: pa.Table, changed: Changed) -> pa.Table:
-        """See `SideRows.read_some`: of each key this reads one row more than change."""
+        """See `SideRows.read_some`: of each key this reads one row more than change of those that it has."""
         if not keys.num_rows:
             return self.empty()
-        most = keys.column(ROW).to_numpy().astype(np.int64) + 1
+        most: Int64s = np.ones(keys.num_rows, np.int64)
+        if not self._only_come:
+            most += keys.column(ROW).to_numpy()
         found, sizes = state.scan_first(self.table, keys, most)
         rows = self._loaded(found)
         staying = staying_rows(rows, changed)
@@ -143,9 +160,9 @@ class JoinSide(SideRows):
         state.delete_sorted(self.table, list(compress(changed.names, gone.tolist())))
         return int(np.count_nonzero(kept & ~changed.there)), int(np.count_nonzero(gone))
 
-    def _in_order(self, state: StateStore, rows: pa.Table) -> pa.Table:
-        """Rows that only come in the order in which they are appended."""
-        return rows.take(pa.array(state.key_order(self.table, rows)))
+    def _order(self, state: StateStore, rows: pa.Table) -> Int64s | None:
+        """The order in which rows that only come are appended; None for that in which they are."""
+        return state.key_order(self.table, rows)
 
     def _append(self, state: StateStore, rows: pa.Table) -> None:
         """Append rows that only come to the state."""
@@ -174,8 +191,8 @@ class JoinSide(SideRows):
 def side_of(spec: JoinSpec, side: str) -> JoinSide:
     """The side of a join that is called `side`."""
     rows = spec.left if side == "left" else spec.right
-    whole, only_come = gives_alone(spec.type, side), not spec.emits_changes
-    return JoinSide(spec.state, side, spec.keys, rows, whole=whole, only_come=only_come)
+    whole = gives_alone(spec.type, side)
+    return JoinSide(spec.state, side, spec.keys, rows, whole=whole, only_come=spec.only_come(side))
 
 
 def same_keys(left: str, right: str, keys: Sequence[Column]) -> str:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.duck.weighted import concatenated, consolidated, empty, names_of, with_weight
 from sqlstream_operators.operators.phase_timer import PhaseTimer
-from sqlstream_operators.plan.arranged_spec import ArrangedJoinSpec
+from sqlstream_operators.plan.arranged_spec import IS, WAS, ArrangedJoinSpec
 from sqlstream_operators.plan.changelog_spec import JoinSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Schema
 from sqlstream_operators.state.store import StateStore
@@ -142,10 +142,27 @@ class Joining:
                 if table.num_rows
             )
         )
-        if looks_alone or self._merges:
+        if looks_alone or self._merges or may_cancel(self._sides, [side.changed for side in met]):
             # A row that is NULL in all columns looks like none at all: two rows of the answer may be equal.
             return consolidated(duck, rows, spec.output)
         return rows
+
+
+def may_cancel(sides: Sequence[SideRows], changed: Sequence[pa.Table]) -> bool:
+    """Whether equal rows of an answer may come and go in one epoch, by what changes on the sides.
+
+    Where rows only come equal ones are not one. What is there less often than before takes of the pairs of an old one, and
+    still makes pairs of a new one.
+    """
+    if all(side.spec.retracting for side in sides):
+        return False
+    return any(side.spec.retracting and _is_fewer(rows) for side, rows in zip(sides, changed, strict=True))
+
+
+def _is_fewer(rows: pa.Table) -> bool:
+    """Whether a row is there less often than it was, but still is."""
+    was, now = (rows.column(name).to_numpy() for name in (WAS, IS))
+    return bool(((now > 0) & (now < was)).any())
 
 
 def repeated(rows: pa.Table, schema: Schema) -> pa.Table:

@@ -16,7 +16,7 @@ from sqlstream_operators.plan.arranged_spec import IS, ROW, WAS, ArrangedJoinSpe
 from sqlstream_operators.plan.changelog_spec import JoinSpec
 from sqlstream_operators.plan.interval_join_spec import IntervalJoinSpec
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
-from sqlstream_operators.plan.types import BIGINT, BLOB, BOOLEAN
+from sqlstream_operators.plan.types import BIGINT, BLOB, BOOLEAN, spelled
 
 from .join_side import same_keys
 from .side_rows import SideRows
@@ -115,7 +115,7 @@ class Matching:
             return empty(schema)
         own = {column.name for column in self._sides[number].spec.columns}
         shown = ", ".join(
-            f"m.{name}" if column.name in own else f"CAST(NULL AS {column.type}) AS {name}"
+            f"m.{name}" if column.name in own else f"CAST(NULL AS {spelled(column.type)}) AS {name}"
             for column, name in zip(self._spec.output, quoted(self._spec.output), strict=True)
         )
         by_row = _AT in partners.column_names

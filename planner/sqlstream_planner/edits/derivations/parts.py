@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec
 from sqlstream_operators.plan.spec import WindowAggregateSpec
 from sqlstream_operators.plan.state_schema import TIME, StateField, StateTable
-from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_operators.plan.types import quote_identifier, spelled
 from sqlstream_operators.plan.widening import widens
 from sqlstream_planner.edits.derivations.stored import Stored
 from sqlstream_planner.identity.form import Form
@@ -49,7 +49,7 @@ def columns_from(
         found = there.get(meaning) if meaning is not None and usable(field) else None
         if found is None or not widens(found.type, field.type):
             missing.append(field.name)
-            text = f"CAST(NULL AS {field.type})"
+            text = f"CAST(NULL AS {spelled(field.type)})"
         else:
             text = quote_identifier(found.name)
             if found.type != field.type:

@@ -91,6 +91,7 @@ def written_call(node: exp.Expr) -> WrittenCall | None:
 
 
 _NOT_CALLS = (
+    exp.Exists,
     exp.Cast,
     exp.Case,
     exp.If,
@@ -130,8 +131,10 @@ def _unwrap(name: str, arguments: list[exp.Expr]) -> WrittenCall:
         inner = argument
         if isinstance(inner, exp.IgnoreNulls | exp.RespectNulls):
             inner = inner.this
-        if isinstance(inner, exp.Order) and inner.this is not None:
+        if isinstance(inner, exp.Order):
             order, inner = inner, inner.this
+            if inner is None:  # RANK(ORDER BY x)
+                continue
         if isinstance(inner, exp.Distinct):
             distinct = True
             plain.extend(inner.expressions)

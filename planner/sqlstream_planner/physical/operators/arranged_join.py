@@ -50,9 +50,7 @@ def plan_arranged_join(planner: Planner, node: RegularJoin) -> Block:
         " AND ".join(f"({condition})" for condition in conditions) or None,
         output,
         given,
-        # Of rows that only come equal ones are not one.
-        any(not one.retracting for one in read)
-        or any(not _shows_all(side, given) for side in _shown(node, sides)),
+        any(not _shows_all(side, given) for side in _shown(node, sides)),
     )
     name = planner.stages.name("join")
     draft.steps.append(JoinStep(name, spec, tuple(block.reads[0] for block in where)))

@@ -82,7 +82,8 @@ def answer_rows(planner: Planner, node: Arrangement, state: StateSchema) -> Answ
     if [f.fingerprint for f in key] != [planner.meanings.key(name, below).digest for name in node.answered]:
         raise InternalError(f"{node.keys} are not the keys of {state.state_id} in its order")
     side = side_of(planner, node)
-    every = replace(side.spec, keys=("",) * len(side.keys))  # what is a key is given as a column too
+    # What is a key is given as a column too.
+    every = replace(side.spec, keys=("",) * len(side.keys), counted=False)
     return AnswerRows(replace(side, spec=every).sql(block), tuple(f.name for f in key))
 
 

@@ -12,7 +12,7 @@ from sqlstream_operators.plan.changelog_spec import ExpirySpec, GroupAggregateSp
 from sqlstream_operators.plan.schema import WEIGHT_COLUMN, Column, Schema
 from sqlstream_operators.plan.spec import SLICE_COLUMN, FragmentStep
 from sqlstream_operators.plan.state_schema import Layout
-from sqlstream_operators.plan.types import BIGINT, quote_identifier
+from sqlstream_operators.plan.types import BIGINT, quote_identifier, spelled
 from sqlstream_planner.aggregates.count import COUNT
 from sqlstream_planner.aggregates.function import Decomposition
 from sqlstream_planner.aggregates.registry import function_of
@@ -82,7 +82,7 @@ class GroupPlan:
                 f"CAST({made.accumulators[kept.position].partial} AS {kept.accumulator.type})"
             )
         for c in self.spec.accumulators:
-            items.append((partials.get(c.name, f"CAST(NULL AS {c.type})"), c.name))
+            items.append((partials.get(c.name, f"CAST(NULL AS {spelled(c.type)})"), c.name))
         having = ""
         if self.retracting:
             # All accumulators are sums: a group whose changes cancel out is not worth a row.

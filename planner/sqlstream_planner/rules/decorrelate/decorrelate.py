@@ -10,6 +10,7 @@ from sqlstream_planner.logical import (
     Node,
     Sink,
     SubqueryKind,
+    columns_of,
     consumers,
     rebuild,
     walk,
@@ -47,6 +48,10 @@ def decorrelate(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
     def in_condition(node: Node) -> bool:
         return isinstance(node, Filter) and count.get(id(node.input)) == 1 and asked_of(node) is not None
 
+    # A projection may hand a result on that nothing above it needs.
+    read = set[str]().union(
+        *(columns_of(e) for node in walk(roots) if not in_condition(node) for e in node.expressions())
+    )
     waiting = {id(node.inputs[0]) for node in walk(roots) if in_condition(node)}
 
     def rewrite(node: Node, original: Node) -> Node:
@@ -55,7 +60,8 @@ def decorrelate(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
         if isinstance(node, LateralJoin):
             return lateral(node, types)
         if isinstance(node, Filter) and isinstance(node.input, Apply):
-            return in_where(node, types, shows_result=node.input.result.id in needed[id(original)])
+            result = node.input.result.id
+            return in_where(node, types, shows_result=result in needed[id(original)] or result in read)
         return node
 
     return rebuild(roots, rewrite)

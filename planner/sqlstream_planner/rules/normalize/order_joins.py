@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 
 from sqlglot import exp
 
+from sqlstream_operators.plan.types import INTEGERS, SqlType
 from sqlstream_planner.logical import (
+    Filter,
     Join,
     JoinKind,
     Node,
@@ -20,13 +23,17 @@ from sqlstream_planner.logical import (
     walk,
 )
 from sqlstream_planner.logical.expressions import conjuncts
+from sqlstream_planner.rules.decorrelate.one_row import gives_one_row_at_most
+from sqlstream_planner.rules.normalize.join_search import Equality, JoinGraph, Relation, Tree
+from sqlstream_planner.rules.normalize.selectivity import selectivity, share_of
 
 
 def order_joins(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
-    """Join first what an equality connects, where the order that was written makes all pairs of what none does.
+    """Put INNER joins into the order in which least is kept between them, as far as the query and its tables say.
 
-    Nothing is known of sizes: beyond that the order stays as it is written, and joins that all have an equality stay as
-    they are.
+    Known are unique keys (a PRIMARY KEY that a table declares, groups, first rows), by which joins can't multiply rows and
+    tables are larger than those that they refer to, and the form of conditions. Where that gives no order that is notably
+    better than the written one, that stays, if each of its joins has an equality. So does what conditions bound in time.
 
     >>> from sqlstream_planner.rules.normalize.push_filters import push_filters
     >>> from sqlstream_planner.testing import logical
@@ -36,8 +43,8 @@ def order_joins(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
       project a = a_4
         project a = a
           project a = a, c = c, ts = ts, a = a_2, c = c_2, ts = ts_2, a = a_3, c = c_3, ts = ts_3
-            inner join on c_3 = c_2
-              inner join on a = a_3
+            inner join on c_3 = c_2 (moved: may find many)
+              inner join on a = a_3 (moved: may find many)
                 scan t (a, c, ts)
                 scan t (a, c, ts)
               scan t (a, c, ts)
@@ -55,12 +62,17 @@ def order_joins(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
     def rewrite(node: Node, original: Node) -> Node:
         if not isinstance(node, Join) or not _is_free(node) or id(original) in inside:
             return node
-        leaves: list[Node] = []
-        terms: list[exp.Expr] = []
-        connected = _taken_apart(node, original, inside, leaves, terms)
-        if len(leaves) < 3 or connected:
+        joined = _Joined()
+        written = joined.take(node, original, inside)
+        if len(joined.leaves) < 3:
             return node
-        made = _ordered(node, leaves, terms)
+        graph = joined.graph()
+        trees = [graph.best(component) for component in graph.components()]
+        if joined.connected and (
+            len(trees) > 1 or joined.is_fixed() or not graph.is_better(trees[0], written)
+        ):
+            return node
+        made = _Maker(node, joined, graph).made(trees)
         return Project(made, node.fields, tuple(column(f.id) for f in node.fields))
 
     return rebuild(roots, rewrite)
@@ -75,52 +87,180 @@ def _ttl(node: Node) -> int | None:
     return node.ttl_us if isinstance(node, Join) else None
 
 
-def _taken_apart(
-    node: Node, original: Node, inside: Set[int], leaves: list[Node], terms: list[exp.Expr]
-) -> bool:
-    """Add what a tree of joins joins, from left to right, and its conditions; whether each join has an equality."""
-    assert isinstance(node, Join)
-    mine = conjuncts(node.condition) if node.condition is not None else []
-    connected = _is_connected(mine, _ids(node.left), _ids(node.right))
-    for child, before in zip(node.inputs, original.inputs, strict=True):
-        if id(before) in inside:
-            connected &= _taken_apart(child, before, inside, leaves, terms)
-        else:
-            leaves.append(child)
-    terms += mine
-    return connected
+@dataclass(slots=True)
+class _Joined:
+    """What a tree of joins joins, from left to right, and its conditions.
+
+    `connected`: each join has an equality. `classes`: by their relations, columns that are all equal.
+    """
+
+    leaves: list[Node] = field(default_factory=list)
+    terms: list[exp.Expr] = field(default_factory=list)
+    connected: bool = True
+    ttl_us: int | None = None
+    classes: list[dict[int, str]] = field(default_factory=list)
+    #: The conditions that are not said by `classes`.
+    others: list[exp.Expr] = field(default_factory=list)
+
+    def take(self, node: Join, original: Node, inside: Set[int]) -> Tree:
+        """Add a tree of joins; it as it is written, by the numbers of the leaves."""
+        mine = conjuncts(node.condition) if node.condition is not None else []
+        self.connected &= _is_connected(mine, _ids(node.left), _ids(node.right))
+        self.ttl_us = node.ttl_us
+        trees: list[Tree] = []
+        for child, before in zip(node.inputs, original.inputs, strict=True):
+            if id(before) in inside and isinstance(child, Join):
+                trees.append(self.take(child, before, inside))
+            else:
+                trees.append(len(self.leaves))
+                self.leaves.append(child)
+        self.terms += mine
+        return trees[0], trees[1]
+
+    def is_fixed(self) -> bool:
+        """Whether the order says what is forgotten: by a time to live, or by times that conditions compare."""
+        timed = {f.id for leaf in self.leaves for f in leaf.fields if f.time or f.window}
+        return self.ttl_us is not None or any(columns_of(t) & timed for t in self.terms)
+
+    def graph(self) -> JoinGraph:
+        """What is known of the relations and of what connects them."""
+        owner = {id_: n for n, leaf in enumerate(self.leaves) for id_ in _ids(leaf)}
+        types = {f.id: f.type for leaf in self.leaves for f in leaf.fields}
+        for term in self.terms:
+            ends = _columns(term)
+            if (
+                ends is None
+                or not owner.keys() >= {*ends}
+                or not _are_alike(types[ends[0]], types[ends[1]])
+                or not self._unite(*ends, owner)
+            ):
+                self.others.append(term)
+        equalities = [
+            Equality(tuple((1 << n, id_) for n, id_ in sorted(c.items()))) for c in self.classes if c
+        ]
+        conditions = []
+        for term in self.others:
+            mask = _mask(term, owner)
+            if (
+                isinstance(bare := term.unnest(), exp.EQ)
+                and _mask(bare.this, owner)
+                and _mask(bare.expression, owner)
+            ):
+                sides = (_side(bare.this, owner), _side(bare.expression, owner))
+                if not sides[0][0] & sides[1][0]:
+                    equalities.append(Equality(sides))
+                    continue
+            if mask.bit_count() > 1:
+                conditions.append((mask, selectivity(term)))
+        return JoinGraph([_relation(leaf) for leaf in self.leaves], equalities, conditions)
+
+    def _unite(self, one: str, other: str, owner: dict[str, int]) -> bool:
+        """Say that two columns are equal; not of two of one relation, which says nothing of that itself."""
+        a, b = (
+            next((c for c in self.classes if c.get(owner[id_]) == id_), {owner[id_]: id_})
+            for id_ in (one, other)
+        )
+        if a is b:
+            return True
+        if a.keys() & b.keys():
+            return False
+        self.classes[:] = [c for c in self.classes if c is not a and c is not b]
+        self.classes.append({**a, **b})
+        return True
 
 
-def _ordered(node: Join, leaves: Sequence[Node], terms: Sequence[exp.Expr]) -> Node:
-    """The joins of all leaves: each time the first that an equality connects with those before, as they are written."""
-    every = set().union(*(_ids(leaf) for leaf in leaves))
-    waiting = list(terms)
-    groups: list[Node] = []
-    rest = list(leaves)
-    while rest:
-        made = rest.pop(0)
-        while (
-            found := next((r for r in rest if _is_connected(waiting, _ids(made), _ids(r))), None)
-        ) is not None:
-            rest.remove(found)
-            made = _joined(node, made, found, waiting, every)
-        groups.append(made)
-    made = groups.pop(0)
-    while groups:
-        # An equality may connect several of them with one.
-        found = next((g for g in groups if _is_connected(waiting, _ids(made), _ids(g))), groups[0])
-        groups.remove(found)
-        made = _joined(node, made, found, waiting, every)
-    return made
+def _relation(leaf: Node) -> Relation:
+    below = leaf
+    while isinstance(below, Project | Filter):
+        below = below.input
+    one = gives_one_row_at_most(below, declared=True)
+    return Relation(cache(partial(gives_one_row_at_most, leaf, declared=True)), share_of(leaf), one)
 
 
-def _joined(node: Join, left: Node, right: Node, waiting: list[exp.Expr], every: Set[str]) -> Join:
-    """Two of them, with the conditions that have all their columns there; these are waiting no more."""
-    given = _ids(left) | _ids(right)
-    mine = [t for t in waiting if columns_of(t) & every <= given]
-    waiting[:] = [t for t in waiting if not columns_of(t) & every <= given]
-    kind, condition = (JoinKind.INNER, exp.and_(*mine)) if mine else (JoinKind.CROSS, None)
-    return replace(node, left=left, right=right, kind=kind, condition=condition)
+def _are_alike(one: SqlType, other: SqlType) -> bool:
+    """Whether what is equal to a value of one type is equal to all that are equal to it of the other."""
+    return one == other or (one.kind in INTEGERS and other.kind in INTEGERS)
+
+
+def _columns(term: exp.Expr) -> tuple[str, str] | None:
+    """The two columns that a condition says to be equal."""
+    bare = term.unnest()
+    if not isinstance(bare, exp.EQ):
+        return None
+    one, other = bare.this.unnest(), bare.expression.unnest()
+    return (one.name, other.name) if isinstance(one, exp.Column) and isinstance(other, exp.Column) else None
+
+
+def _mask(expression: exp.Expr, owner: dict[str, int]) -> int:
+    found = 0
+    for id_ in columns_of(expression):
+        if id_ in owner:
+            found |= 1 << owner[id_]
+    return found
+
+
+def _side(expression: exp.Expr, owner: dict[str, int]) -> tuple[int, str | None]:
+    bare = expression.unnest()
+    return _mask(bare, owner), bare.name if isinstance(bare, exp.Column) else None
+
+
+@dataclass(slots=True)
+class _Maker:
+    """Makes the joins of trees, each with the conditions that have all their columns there."""
+
+    like: Join
+    joined: _Joined
+    graph: JoinGraph
+    waiting: list[exp.Expr] = field(init=False)
+    every: Set[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.waiting = list(self.joined.others)
+        self.every = set().union(*(_ids(leaf) for leaf in self.joined.leaves))
+
+    def made(self, trees: Sequence[Tree]) -> Node:
+        """The joins of all trees: an equality may connect several of them with one."""
+        groups = [self._of_tree(tree)[0] for tree in trees]
+        node = groups.pop(0)
+        while groups:
+            found = next((g for g in groups if _is_connected(self.waiting, _ids(node), _ids(g))), groups[0])
+            groups.remove(found)
+            node = self._join(node, found, [], "behind what equalities of two connect")
+        return node
+
+    def _of_tree(self, tree: Tree) -> tuple[Node, Set[int]]:
+        if isinstance(tree, int):
+            return self.joined.leaves[tree], {tree}
+        (left, mine), (right, theirs) = self._of_tree(tree[0]), self._of_tree(tree[1])
+        equal = [
+            self._equality(c, mine, theirs)
+            for c in self.joined.classes
+            if c.keys() & mine and c.keys() & theirs
+        ]
+        return self._join(left, right, equal, self._expected(mine, theirs)), mine | theirs
+
+    def _equality(self, equal: dict[int, str], left: Set[int], right: Set[int]) -> exp.Expr:
+        """That columns of two sides are equal, as it is written; or what follows, of the first of each side."""
+        mine, theirs = ({c for n, c in equal.items() if n in side} for side in (left, right))
+        for term in self.joined.terms:
+            ends = _columns(term)
+            if ends is not None and len({*ends} & mine) == len({*ends} & theirs) == 1:
+                return term
+        first, second = (column(equal[min(equal.keys() & side)]) for side in (left, right))
+        return exp.EQ(this=first, expression=second)
+
+    def _expected(self, left: Set[int], right: Set[int]) -> str:
+        a, b = (sum(1 << n for n in side) for side in (left, right))
+        if self.graph.finds_one(a, b):
+            return "one row of the right at most"
+        return "one row of the left at most" if self.graph.finds_one(b, a) else "may find many"
+
+    def _join(self, left: Node, right: Node, equal: Sequence[exp.Expr], expected: str) -> Join:
+        given = _ids(left) | _ids(right)
+        mine = [*equal, *(t for t in self.waiting if columns_of(t) & self.every <= given)]
+        self.waiting[:] = [t for t in self.waiting if not columns_of(t) & self.every <= given]
+        kind, condition = (JoinKind.INNER, exp.and_(*mine)) if mine else (JoinKind.CROSS, None)
+        return replace(self.like, left=left, right=right, kind=kind, condition=condition, moved=expected)
 
 
 def _is_connected(terms: Iterable[exp.Expr], left: Set[str], right: Set[str]) -> bool:

@@ -8,7 +8,6 @@ from sqlglot import exp
 
 from sqlstream_planner.logical import Emission, Filter, Node, OverWindow, Project, Sink, rebuild
 from sqlstream_planner.logical.expressions import conjuncts
-from sqlstream_planner.logical.parts import RANK_FUNCTIONS
 from sqlstream_planner.rules.streaming.rank_bounds import rank_bounds
 
 
@@ -60,7 +59,7 @@ def _early(node: Filter) -> Node:
         if not names:
             return node
         name = names[0]
-    if call.name not in RANK_FUNCTIONS or rank_bounds(conjuncts(node.predicate), name)[0].high is None:
+    if call.rank is None or rank_bounds(conjuncts(node.predicate), name)[0].high is None:
         return node
     made: Node = replace(below, emission=Emission(changes=True))
     for step in reversed(path):

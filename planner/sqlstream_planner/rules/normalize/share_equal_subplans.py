@@ -88,7 +88,11 @@ def _disambiguated(node: Node, inputs: tuple[Node, ...]) -> tuple[Node, ...]:
     found: list[Node] = []
     for before, after in zip(node.inputs, inputs, strict=True):
         taken = {f.id for i in found for f in i.fields}
-        if isinstance(node, Apply | LateralJoin) or any(f.id in taken for f in after.fields):
+        if (
+            isinstance(node, Apply | LateralJoin)
+            or any(f.id in taken for f in after.fields)
+            or _reads_around(node, before, after)
+        ):
             after = _under(after, before.fields)
         found.append(after)
     if len({f.id for i in found for f in i.fields}) < sum(len(i.fields) for i in found):

@@ -9,9 +9,11 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.types import NESTED, Kind
 from sqlstream_planner.logical import (
+    ColumnId,
     EpochValues,
     IntervalJoin,
     Node,
+    Over,
     Project,
     RegularJoin,
     Scan,
@@ -57,8 +59,12 @@ def prune_columns(roots: tuple[Sink, ...]) -> tuple[Sink, ...]:
         if isinstance(node, EpochValues):
             values = tuple(v for v in node.values if v.field.id in own)
             return replace(node, values=values) if values else node.input
-        if isinstance(node, TopN) and node.rank is not None:
-            return node if node.rank.id in own else replace(node, rank=None)
+        if isinstance(node, TopN) and node.rank is not None and node.rank.id not in own:
+            node = replace(node, rank=None)
+        if isinstance(node, TopN | Over):
+            # They keep what was read when ties were settled. A sub-query that became a join since may read more.
+            more = (f.id for f in node.input.fields if f.id in own - set(node.ties))
+            return replace(node, ties=(*node.ties, *map(ColumnId, more)))
         if isinstance(node, RegularJoin | IntervalJoin | TemporalJoin):
             # What is joined is kept: only what is read behind the join, and what it compares.
             read = own.union(*(columns_of(e) for e in node.expressions()), node.references())

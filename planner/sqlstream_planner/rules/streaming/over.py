@@ -29,15 +29,12 @@ def over(node: Node, streaming: Streaming) -> Node | None:
             not_run_yet(
                 node.at,
                 f"{name} OVER",
-                f"write {name}_VALUE(x) OVER (…)"
-                if name in ("FIRST", "LAST")
-                else "aggregates can, ranks, LAG and LEAD, FIRST_VALUE and its like",
+                "aggregates can, ranks, LAG and LEAD, FIRST_VALUE and its like",
             )
         function = AGGREGATES.get(call.name)
         if function is not None and function.arguments.instead_over:
             not_run_yet(node.at, f"{name} OVER", function.arguments.instead_over)
-        frame = call.frame.upper()
-        if frame.startswith("ROWS") and frame.endswith(("EXCLUDE TIES", "EXCLUDE GROUP")):
+        if call.by_rows and call.frame.endswith(("EXCLUDE TIES", "EXCLUDE GROUP")):
             not_run_yet(
                 call.at,
                 f"ROWS with EXCLUDE TIES or EXCLUDE GROUP in {name} OVER",

@@ -16,7 +16,6 @@ from sqlstream_planner.logical import (
     TopN,
 )
 from sqlstream_planner.logical.expressions import conjuncts
-from sqlstream_planner.logical.parts import RANK_FUNCTIONS
 from sqlstream_planner.rules.streaming.node_rules import Streaming
 from sqlstream_planner.rules.streaming.rank_bounds import rank_bounds
 
@@ -52,7 +51,7 @@ def _bounded(node: Filter, streaming: Streaming) -> Node | None:
         path.append(below)
         below = below.input
     # A filter between would have left rows out after they were ranked: the rank does not say how many are kept.
-    if not isinstance(below, Over) or len(below.calls) != 1 or below.calls[0].name not in RANK_FUNCTIONS:
+    if not isinstance(below, Over) or len(below.calls) != 1 or below.calls[0].rank is None:
         return None
     assert isinstance(below.meaning, OverWindow)
     if below.closing is not None and below.meaning.waits_for_time:

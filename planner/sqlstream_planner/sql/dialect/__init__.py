@@ -42,6 +42,20 @@ class _Generator(DuckDBGenerator):
         """EXTRACT(field FROM x)."""
         return f"EXTRACT({self.sql(expression, 'this')} FROM {self.sql(expression, 'expression')})"
 
+    def windowtvf_sql(self, expression: WindowTvf) -> str:
+        """TABLE(TUMBLE(DATA => TABLE t, TIMECOL => DESCRIPTOR(ts), SIZE => …)): what messages and comparisons need of it."""
+        data = expression.args["data"]
+        read = self.sql(data) if isinstance(data, exp.Subquery) else f"TABLE {self.sql(data)}"
+        by = self.expressions(expression, key="partition_by", flat=True)
+        given = [f"DATA => {read}{f' PARTITION BY {by}' if by else ''}"]
+        given.append(f"TIMECOL => DESCRIPTOR({self.sql(expression, 'timecol')})")
+        given += [
+            f"{role.upper()} => {self.sql(expression, role)}"
+            for role in ("slide", "step", "size", "gap", "offset")
+            if expression.args.get(role) is not None
+        ]
+        return f"TABLE({expression.kind}({', '.join(given)}))"
+
     def datatype_sql(self, expression: exp.DataType) -> str:
         """The type of nothing but NULLs is a name in double quotes, or it is read as the value."""
         return '"NULL"' if expression.this is exp.DType.NULL else super().datatype_sql(expression)
