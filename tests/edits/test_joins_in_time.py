@@ -11,7 +11,7 @@ from sqlstream.runtime.loop.recovery import former_plan
 from sqlstream_planner.edits.decide import decide
 from tests.edits.test_matrix import last_manifest
 from tests.properties.in_process import run_here
-from tests.properties.test_interval_joins import EXTREMES, ROWS, WITHIN, expected, plan
+from tests.properties.test_interval_joins import EXTREMES, EXTREMES_BY_KEY, ROWS, WITHIN, expected, plan
 from tests.properties.updating import collecting
 
 OLD = "SELECT t.k, v, w FROM t JOIN u ON t.k = u.k AND us BETWEEN ts - INTERVAL '3' SECOND AND ts + INTERVAL '4' SECOND"
@@ -42,6 +42,13 @@ EDITS_OF_BEST = {
     "the least": (BEST.replace("v = most", "v = least"), "BACKFILL"),
     "another condition": (BEST.replace("v = most", "v >= most"), "BACKFILL"),
 }
+
+
+def test_the_best_of_a_window_is_the_same_in_whatever_order_its_conditions_stand(tmp_path: Path) -> None:
+    least = f"SELECT t.k, v, ts FROM t JOIN ({EXTREMES_BY_KEY}) AS m ON {{}} AND {WITHIN}"
+    both = [least.format(on) for on in ("t.k = m.k AND v = least", "least = v AND m.k = t.k")]
+    one, other = ({s.state_id for s in plan(tmp_path, [q], ROWS).physical.states} for q in both)
+    assert one == other
 
 
 @pytest.mark.parametrize("name", EDITS)

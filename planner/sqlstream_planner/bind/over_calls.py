@@ -23,13 +23,13 @@ def as_values(window: exp.Window) -> None:
     call = written_call(written)
     if call is None or not isinstance(written, exp.Anonymous) or call.name not in _VALUES:
         return
+    if len(written.expressions) != 1:
+        return
     nulls = written.find(exp.IgnoreNulls, exp.RespectNulls)
     if nulls is not None and nulls.find_ancestor(exp.Anonymous) is written:
         nulls.replace(nulls.this)
     else:
         nulls = None
-    if len(written.expressions) != 1:
-        return
     made: exp.Expr = _VALUES[call.name](this=written.expressions[0])
     made.meta.update(written.meta)
     if nulls is not None:

@@ -27,7 +27,7 @@ from sqlstream_planner.logical import (
     WindowAggregate,
 )
 from sqlstream_planner.physical.block import Block
-from sqlstream_planner.physical.join_sides import Side
+from sqlstream_planner.physical.join_sides import Side, equal_forms
 from sqlstream_planner.physical.planner import Partial, Planner
 from sqlstream_planner.physical.top_filter import PLAIN
 
@@ -37,16 +37,17 @@ _MOST_WINDOWS = 4
 
 @dataclass(frozen=True, slots=True)
 class BestOfWindow:
-    """The rows of the side `rows` that have the value `best` of a window in `value`, both by the keys `same`.
+    """The rows of a side that can have the value `best` of a window in `value`; what the two being equal means is `equal`.
 
-    `same` are columns of the rows as they are shipped, with those of `partial`, the aggregate of the same rows before its
-    exchange. The ends of the windows that a row can be joined with are its time and between `first_us` and `last_us`.
+    `same` are columns of the rows as they are shipped, with those of `partial`, the aggregate before its exchange, that are
+    equal to them. The ends of the windows that a row can be joined with are its time and between `first_us` and `last_us`.
     """
 
     partial: Partial
     aggregate: WindowAggregate
     time: str
     value: str
+    equal: Form
     best: str
     greatest: bool
     same: tuple[tuple[str, str], ...]
@@ -75,10 +76,9 @@ class BestOfWindow:
             return None
         bound, by_id = node.bound, {f.id: f for f in other.node.fields}
         mine, theirs = (bound.left, bound.right) if number == 0 else (bound.right, bound.left)
-        end = by_id[theirs].window
         # The other's time is so long behind the end of its window.
         behind = {aggregate.end.id: 0, aggregate.window_time.id: 1_000}.get(columns.get(theirs, ""))
-        if end is None or behind is None:
+        if behind is None:
             return None
         lower, upper = (-bound.upper_us, -bound.lower_us) if number == 0 else (bound.lower_us, bound.upper_us)
         if (upper - lower) // window.size_us + 1 > _MOST_WINDOWS:
@@ -101,6 +101,9 @@ class BestOfWindow:
                     aggregate,
                     plain.get(mine, mine),
                     compared[call.field.id],
+                    dict(zip(rows.key_names, equal_forms(planner, node), strict=True))[
+                        compared[call.field.id]
+                    ],
                     accumulator,
                     extreme == "greatest",
                     tuple(
@@ -115,7 +118,7 @@ class BestOfWindow:
     @property
     def meaning(self) -> Form:
         """Which rows are kept, as far as the identity of a join does not say it."""
-        return form("best of window", self.value, self.greatest)
+        return form("best of window", self.equal, self.greatest)
 
     def reads(self, stage: str) -> tuple[str, ...]:
         """The relations that the rows of a stage are compared with."""
