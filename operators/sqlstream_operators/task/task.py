@@ -217,8 +217,8 @@ def _run_source(
 
 
 def _figures(duck: DuckSession, source: SourceSpec) -> tuple[int | None, int, int]:
-    """Of the opened split: the greatest finite watermark expression (µs; None: there is none), the number of rows, and how many
-    of them have an event time that is too far away; these have no part in the first.
+    """Of the opened split: the greatest finite watermark expression (µs; None: there is none), the number of rows, and how
+    many of them have an event time that is too far away; these have no part in the first.
     """
     mark = source.watermark
     if mark is None:
