@@ -19,6 +19,7 @@ from sqlstream.runtime.loop import watermarks
 from sqlstream.runtime.loop.adaptation import Backfill, Backfilled, adapted, backfilled_states
 from sqlstream.runtime.loop.faults import Faults, no_faults
 from sqlstream.runtime.loop.forgetting import forgotten_after, forgotten_at
+from sqlstream.runtime.loop.former_sinks import note_committed
 from sqlstream.runtime.loop.outputs import Outputs
 from sqlstream.runtime.loop.planning import EpochPlanner, same_input
 from sqlstream.runtime.loop.program import LoopSettings, Program
@@ -120,6 +121,8 @@ class EpochLoop:
             self._restate()
             self._on_up()
             outcome = "stopped" if self._stop.requested else self._epochs()
+            if self._state.last is not None:
+                note_committed(self._journal.store, self._state.last)
         except DiagnosticError as error:
             # Whoever stopped the run may have stopped Spark as well: the epoch is done again by the next run.
             gone = all(diagnostic.code in _SPARK_IS_GONE for diagnostic in error.diagnostics)
