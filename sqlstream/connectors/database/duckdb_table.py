@@ -263,14 +263,22 @@ class DuckTable:
             keep_rows=keep_rows,
         )
 
-    def write_record(self, record: Record) -> None:
-        """Write the row of EPOCHS_TABLE."""
-        self._run(
-            f"INSERT INTO {self._epochs} (table_name, sink, job, epoch) VALUES (lower($1), $2, $3, $4) "
-            f"ON CONFLICT (table_name) DO UPDATE SET sink = excluded.sink, job = excluded.job, "
-            f"epoch = excluded.epoch",
-            [self._name, record.sink, record.job, record.epoch],
-        )
+    def write_record(self, record: Record, *, over: Record | None) -> bool:
+        """Write the row of EPOCHS_TABLE, if what is there is still `over`."""
+        given = [self._name, record.sink, record.job, record.epoch]
+        if over is None:
+            written = self._run(
+                f"INSERT INTO {self._epochs} (table_name, sink, job, epoch) VALUES (lower($1), $2, $3, $4) "
+                f"ON CONFLICT (table_name) DO NOTHING RETURNING epoch",
+                given,
+            )
+        else:
+            written = self._run(
+                f"UPDATE {self._epochs} SET sink = $2, job = $3, epoch = $4 WHERE lower(table_name) = lower($1) "
+                f"AND sink = $5 AND job = $6 AND epoch = $7 RETURNING epoch",
+                [*given, over.sink, over.job, over.epoch],
+            )
+        return len(written.fetchall()) == 1
 
     # --------------------------------------------------------------------------------------- changes
 
