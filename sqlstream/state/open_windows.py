@@ -63,9 +63,9 @@ def _counted(
 
 def _times(database: StateDatabase, step: OperatorStep, what: Waiting) -> Iterator[tuple[int | None, int]]:
     """The times (µs) at which rows of the state wait, and how many rows do."""
-    for relation in database.relations:
-        if relation.step != step.name or relation.table not in what.tables:
-            continue
+    # A table whose rows are all that an operator gives is there under two names.
+    tables = {r.table: r for r in database.relations if r.step == step.name and r.table in what.tables}
+    for relation in tables.values():
         name = ".".join(map(quote_identifier, relation.name))
         column = next((c.name for c in relation.columns if c.source == TIME), relation.time)
         time = "NULL" if column is None else f"epoch_us({quote_identifier(column)})"
