@@ -46,7 +46,9 @@ def main() -> int:
         code = run_cli(["run", pipeline, "--max-rows-per-epoch", "10000"])
         if code:
             return code
-        _say("\n$ sqlstream run … --drain   (it goes on where it stopped; no more flights come: the last windows close)")
+        _say(
+            "\n$ sqlstream run … --drain   (it goes on where it stopped; no more flights come: the last windows close)"
+        )
         code = run_cli(["run", pipeline, "--drain"])
         if code:
             return code

@@ -27,6 +27,7 @@ from sqlstream.runtime.edits.plan_parts import EditPlan
 from sqlstream.runtime.loop import fork, moved_sources, shared_data
 from sqlstream.runtime.loop.admission import DEFAULT_TARGET_S, Admission
 from sqlstream.runtime.loop.consent import ConsentNeededError
+from sqlstream.runtime.loop.drained import check_ends
 from sqlstream.runtime.loop.epochs import EpochLoop
 from sqlstream.runtime.loop.faults import Faults, no_faults
 from sqlstream.runtime.loop.letter_budget import LetterBudget
@@ -237,6 +238,8 @@ def run_pipeline(
                 path for source in program.sources.values() for path in getattr(source, "paths", list)()
             )
         restarts.watching = not all(source.bounded for source in program.sources.values())
+        if drain:
+            check_ends(program.sources)
 
         def on_up() -> None:
             restarts.is_up = True

@@ -157,7 +157,10 @@ def test_a_daily_window_over_two_runs(tmp_path: Path) -> None:
         assert collected.folded("out_0") == []
         day, sessions, over = left_open(find_committed(CheckpointStore(tmp_path / "state", sync=False)))
         assert (day.what, day.number, day.until_us) == ("window", 1, 1_704_153_600_000_000)
-        assert (sessions.what, sessions.number) == ("session", 2)  # at 30 s and at 40 s; the watermark is at 34
+        assert (sessions.what, sessions.number) == (
+            "session",
+            2,
+        )  # at 30 s and at 40 s; the watermark is at 34
         assert (over.what, over.number) == ("row", 1)
         assert run_here(planned, tmp_path, drain=False).outcome == "nothing new"
         assert run_here(planned, tmp_path).outcome == "exhausted"

@@ -9,7 +9,7 @@ from sqlstream.connectors.api import SourcePlan
 from sqlstream.runtime.loop import watermarks
 from sqlstream.runtime.loop.admission import FEWEST_ROWS, MOST_ROWS, SMALLER, Pace
 from sqlstream.runtime.loop.dimensions import Dimensions
-from sqlstream.runtime.loop.open_windows import read_after_drain
+from sqlstream.runtime.loop.drained import read_after_drain
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream.runtime.loop.recovery import committed_epoch
