@@ -70,7 +70,7 @@ def test_dead_letters_add_up_and_are_found() -> None:
     lines = out.getvalue().splitlines()
     assert lines[1].endswith("3 late  4 malformed")
     assert lines[2:] == [
-        "p: done, all input is read, all results are committed",
+        "p: done, all input that is there is read, all results are committed",
         "  read   t  6,000 rows",
         "  wrote  files  6,000 rows  to out/x",
         "  epochs 2 in 3.0 s",
