@@ -178,6 +178,35 @@ QUERIES = [
     "SELECT k, BITSTRING_AGG(v, -1000, 1000) AS z, BITSTRING_AGG(DISTINCT v, -1000, 2000) FILTER (WHERE b) AS y, "
     "BIT_COUNT(BITSTRING_AGG(k, -9, 9)) AS x FROM t GROUP BY k",
     "SELECT b, BITSTRING_AGG(m, -1000, 1000) AS z FROM (SELECT b, k, MAX(v) AS m FROM t GROUP BY b, k) GROUP BY b",
+    # A sub-query in a SELECT list whose tables have columns of one name, which it has, too.
+    "SELECT a.x, (SELECT MAX(v) FROM t) AS z, (SELECT COUNT(*) FROM t AS c WHERE k = a.k) AS y FROM t AS a, t AS b "
+    "WHERE a.x = b.x",
+    "SELECT a.k, COUNT(*) AS n, (SELECT MAX(v) FROM t WHERE k = a.k) AS z FROM t AS a, t AS b WHERE a.x = b.x GROUP BY a.k",
+    "SELECT a.x IN (SELECT v FROM t) AS z, EXISTS(SELECT v FROM t WHERE v = a.x) AS y, (SELECT v FROM (SELECT MAX(v) AS v "
+    "FROM t)) AS v FROM t AS a, t AS b WHERE a.x = b.x",
+    # An arrow in a call that takes no function is a path.
+    "SELECT UPPER(m->'a') AS y, COALESCE(o.m->'z', '1') AS z, COUNT(DISTINCT m->'a') AS n, [m->'a'] AS l, lower((m)->'a') "
+    "AS w, ARRAY_AGG(m->'a' ORDER BY m->'a') AS v, {'a': m->'a'} AS u, struct_pack(a := m->'b') AS r, "
+    "json_extract(m->'b', 'c') AS q FROM (SELECT CAST('{\"a\":\"x\", \"b\": {\"c\": 1}}' AS JSON) AS m FROM t) AS o GROUP BY ALL",
+    "SELECT LAG(m->'a') OVER (ORDER BY x) AS z, list_transform(a, lambda e: upper(m->'a') || e) AS y FROM "
+    "(SELECT CAST('{\"a\":\"x\"}' AS JSON) AS m, a, x FROM t)",
+    # An interval before what it is added to.
+    "SELECT INTERVAL 2 HOUR + TIMESTAMP '2024-01-01 00:00:00' AS z, INTERVAL 2 DAY + '2024-01-01'::DATE AS y, "
+    "INTERVAL (k) HOUR + ts AS x, INTERVAL 1 DAY + INTERVAL 2 HOUR AS w FROM t "
+    "WHERE ts > INTERVAL 2 SECOND + '2024-01-01 00:00:00'::TIMESTAMP",
+    # Columns called as types are, before `<`.
+    "SELECT range < 2 AS p, map<x AS q, o.range < 2 AS r, text < 'b' AS t, date < timestamp AS u, CASE WHEN map < 2 THEN "
+    "map ELSE list END AS w FROM (SELECT x, k AS range, v AS map, k AS list, s AS text, ts AS timestamp, "
+    "CAST(ts AS DATE) AS date FROM t) AS o WHERE range < 2 AND map > 0",
+    # Names of the SELECT list in OVER, and in HAVING before columns that are no keys.
+    "SELECT v % 2 AS p, p + 1 AS q, SUM(v) OVER (PARTITION BY p) AS z, SUM(p) FILTER (WHERE q > 1) OVER w AS y, "
+    "LAG(q) OVER (ORDER BY x) AS w FROM t WINDOW w AS (PARTITION BY q ORDER BY x, p)",
+    "SELECT v % 2 AS p, x FROM t QUALIFY SUM(v) OVER (PARTITION BY p) > 6",
+    "SELECT k AS v, SUM(x) OVER (PARTITION BY v) AS z FROM t",
+    "SELECT k, SUM(v) AS v FROM t GROUP BY k HAVING v > 3",
+    "SELECT k + 1 AS k, MAX(v) AS v FROM t GROUP BY t.k HAVING k > 1 AND v >= MIN(v)",
+    "SELECT k, MAX(v) AS v, SUM(MAX(v)) OVER () AS z FROM t GROUP BY k HAVING v > 2 AND MAX(v) < 5 AND k < 2",
+    "SELECT k, COUNT(*) AS x FROM t GROUP BY ROLLUP (k) HAVING x > 3",
 ]
 
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import BIGINT, quote_identifier
-from sqlstream_planner.bind.aggregate_calls import AggregateCalls, aggregate_calls
+from sqlstream_planner.bind.aggregate_calls import AggregateCalls, aggregate_calls, is_aggregate_call
 from sqlstream_planner.bind.aggregate_output import AggregateOutput, tells_copies
 from sqlstream_planner.bind.context import BindContext, fresh
-from sqlstream_planner.bind.group_by import read_group_by
+from sqlstream_planner.bind.group_by import GroupBy, read_group_by
 from sqlstream_planner.bind.group_window import with_group_window, without_auxiliary
 from sqlstream_planner.bind.items import expand_items, project
 from sqlstream_planner.bind.outer_calls import OuterCall
@@ -33,6 +33,10 @@ from sqlstream_planner.logical import (
     raw,
     union_all,
 )
+
+
+#: What no column is called, before a name of the SELECT list.
+_OF_LIST = "\0"
 
 
 def is_aggregate_query(query: exp.Select) -> bool:
@@ -69,16 +73,18 @@ def bind_aggregate(
     items = _items(context, query, scope, group_window)
     having = query.args.get("having")
     condition = None
+    group = query.args.get("group")
     if having is not None:
-        aliases = {name.lower(): e for name, e in items}
-        resolved = Scope(context, scope.relations, aliases).resolve(
-            without_auxiliary(context, having.this, group_window)
-        )
-        condition = context.translated(resolved, scope.fields)
+        written = without_auxiliary(context, having.this, group_window)
+        named = Scope(context, scope.relations, {name.lower(): e for name, e in items})
+        condition = context.translated(named.resolve(written), scope.fields)
     windowed = group_window is not None
-    group_by = read_group_by(
-        context, query.args.get("group"), items, scope, having=condition, windowed=windowed
-    )
+    group_by = read_group_by(context, group, items, scope, having=condition, windowed=windowed)
+    if having is not None and not (group is not None and group.args.get("all")):
+        written = _with_names(written, named, group_by)
+        listed = {_OF_LIST + name: e for name, e in named.aliases.items()}
+        named = Scope(context, scope.relations, {**named.aliases, **listed})
+        condition = context.translated(named.resolve(written), scope.fields)
     window = window_keys(context, query, node, group_by)
     bounds = window.positions if window is not None else ()
     # Bounds of the window come first and are in every set, so that they add nothing to the grouping id.
@@ -183,6 +189,32 @@ def _items(
     query = query.copy()
     query.set("expressions", [without_auxiliary(context, e, group_window) for e in query.expressions])
     return expand_items(context, query, scope)
+
+
+def _with_names(condition: exp.Expr, scope: Scope, group_by: GroupBy) -> exp.Expr:
+    """A condition of HAVING in which a column that is no key is what the SELECT list calls so, as in DuckDB.
+
+    `SUM(v) AS v … HAVING v > 0` is about the sum; in `HAVING MAX(v) > 0` it is the column.
+    """
+
+    def visit(node: exp.Expr) -> None:
+        if is_aggregate_call(node) or isinstance(node, exp.Query):
+            return
+        if not isinstance(node, exp.Column) or node.table or isinstance(node.this, exp.Star):
+            for child in list(node.iter_expressions()):
+                visit(child)
+            return
+        name = node.name.lower()
+        found = scope.find(node) if name in scope.aliases else None
+        if found is not None and group_by.form_of(found) not in group_by.forms:
+            item = exp.column(exp.to_identifier(_OF_LIST + name, quoted=True))
+            item.meta.update(node.meta)
+            node.replace(item)
+
+    around = exp.Paren(this=condition.copy())
+    visit(around.this)
+    made: exp.Expr = around.this
+    return made
 
 
 def _key_field(

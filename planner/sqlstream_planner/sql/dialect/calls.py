@@ -61,7 +61,7 @@ def refuse_bare_arrow(node: exp.Expr) -> None:
 
     DuckDB gives `->` a lower precedence than `=` and `+`, PostgreSQL a higher one: either reading surprises.
     """
-    if isinstance(node, _OPERATORS) and not isinstance(node, exp.Paren):
+    if isinstance(node, _OPERATORS) and not isinstance(node, (exp.Paren, exp.PropertyEQ, exp.Kwarg)):
         for child in node.iter_expressions():
             if child._meta and _ARROW in child._meta:
                 _refuse_arrow(child)
