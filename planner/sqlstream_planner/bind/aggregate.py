@@ -22,6 +22,7 @@ from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.bind.select_unnest import with_unnested
 from sqlstream_planner.bind.subqueries import BoundSubquery
 from sqlstream_planner.bind.window_keys import WindowKeys, window_keys
+from sqlstream_planner.expressions.functions.as_written import without_marks
 from sqlstream_planner.logical import (
     Aggregate,
     Emission,
@@ -107,6 +108,9 @@ def bind_aggregate(
     copy = Field(context.new_id("group_id"), "group_id", BIGINT, False) if several_times else None
     calls = AggregateCalls(context, scope.fields, node)
     outputs = {group_by.forms[i]: k for i, k in zip(positions, keys, strict=True)}
+    for i, k in zip(positions, keys, strict=True):
+        # Inside of another translated call stands what it became, without a mark of what it was.
+        outputs.setdefault(group_by.form_of(without_marks(group_by.keys[i])), k)
     of_groups = frozenset(v.result.id for v in values)
     output = AggregateOutput(context, node, group_by, window, outputs, grouping, copy, calls, of_groups)
     rewritten = [(name, output.rewritten(e)) for name, e in items]
