@@ -46,6 +46,17 @@ _TAKE_LAMBDAS = frozenset(
         *("list_filter", "array_filter", "filter", "list_reduce", "array_reduce", "reduce", "invoke"),
     }
 )
+#: DuckDB's names of types that sqlglot has none for.
+_OTHER_TYPES = {
+    "UINT8": exp.DType.UTINYINT,
+    "UINT16": exp.DType.USMALLINT,
+    "UINT32": exp.DType.UINT,
+    "UINT64": exp.DType.UBIGINT,
+    "GUID": exp.DType.UUID,
+    "OID": exp.DType.BIGINT,
+    "INTEGRAL": exp.DType.INT,
+    "VARINT": exp.DType.BIGNUM,
+}
 _BEHIND_MAP = (TokenType.L_PAREN, TokenType.L_BRACE, TokenType.L_BRACKET)
 _ONLY_NAMED = {t: f for t, f in DuckDBParser.LAMBDAS.items() if t != TokenType.ARROW}
 """What else stands behind the name of an argument."""
@@ -547,6 +558,16 @@ class SqlStreamParser(DuckDBParser):
         named = self._types.get(identifier.name.lower())
         if named is not None:
             return named.copy()
+        name = "" if identifier.quoted else identifier.name.upper()
+        if name in _OTHER_TYPES:
+            return exp.DataType(this=_OTHER_TYPES[name])
+        if name == "TIMESTAMPTZ_NS":
+            raise SqlSyntaxError(
+                "TIMESTAMPTZ_NS: instants are kept in microseconds",
+                *(own_range(identifier) or (self._prev.start, self._prev.end + 1)),
+                help="write TIMESTAMPTZ, or TIMESTAMP_NS, which has nanoseconds and no zone",
+                code="TYP009",
+            )
         near = did_you_mean(identifier.name, [*TYPE_NAMES, *self._types])
         start, end = own_range(identifier) or (self._prev.start, self._prev.end + 1)
         raise SqlSyntaxError(
