@@ -317,6 +317,21 @@ def comprehension(p: SqlStreamParser, node: exp.Comprehension) -> exp.Expr:
     return p.call("list_transform", made, over(node.this))
 
 
+def of_rows(node: exp.Expr) -> exp.Expr:
+    """ANY, SOME or ALL of VALUES as of a query; `node` itself if it is anything else."""
+    inner = node.this.unnest() if isinstance(node, exp.Any | exp.All) else None
+    if isinstance(node, exp.Anonymous) and len(node.expressions) == 1:
+        inner = node.expressions[0]
+    if not isinstance(inner, exp.Values):
+        return node
+    query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=inner.copy()))
+    query.meta.update(inner.meta)
+    quantifier = "ANY" if isinstance(node, exp.Any) else "ALL" if isinstance(node, exp.All) else node.name.upper()
+    if quantifier not in ("ANY", "SOME", "ALL"):
+        return node
+    return exp.All(this=query) if quantifier == "ALL" else exp.Any(this=query)
+
+
 def struct_pack(p: SqlStreamParser) -> exp.Expr:
     """STRUCT_PACK(a := 1, b): a column without a name gives its own, which in a plan it has no more."""
     arguments = p._parse_csv(p._parse_lambda)

@@ -491,7 +491,7 @@ class SqlStreamParser(DuckDBParser):
             query = found.expressions[0]
             if isinstance(query, exp.Query):
                 found = calls.array_of_query(self, query)
-        return self._ranged(start, found)
+        return self._ranged(start, found and calls.of_rows(found))
 
     def _parse_cube_or_rollup(self, with_prefix: bool = False) -> exp.Cube | exp.Rollup | None:
         # sqlglot reads no comparison in the parentheses: CUBE (k, price > 5).
