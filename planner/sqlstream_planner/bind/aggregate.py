@@ -35,7 +35,6 @@ from sqlstream_planner.logical import (
     union_all,
 )
 
-
 #: What no column is called, before a name of the SELECT list.
 _OF_LIST = "\0"
 
@@ -98,7 +97,8 @@ def bind_aggregate(
         for chosen in group_by.sets
     )
     copies = Counter(tuple(sorted(chosen)) for chosen in sets)
-    sets = tuple({tuple(sorted(chosen)): chosen for chosen in reversed(sets)}[each] for each in copies)
+    first = {tuple(sorted(chosen)): chosen for chosen in reversed(sets)}
+    sets = tuple(first[each] for each in copies)
     grouping = None
     if group_by.several:
         grouping = Field(context.new_id("grouping_id"), "grouping_id", BIGINT, False)
@@ -170,6 +170,8 @@ def _repeated(
     """
     more: list[tuple[int, Node]] = []
     for chosen, times in copies.items():
+        if times == 1:
+            continue
         left_out = sum(1 << (number_of_keys - 1 - n) for n in range(number_of_keys) if n not in chosen)
         of_set = raw(f"{quote_identifier(grouping.id)} = {left_out}")
         more += [(number, Filter(aggregate, of_set)) for number in range(1, times)]

@@ -326,7 +326,9 @@ def of_rows(node: exp.Expr) -> exp.Expr:
         return node
     query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=inner.copy()))
     query.meta.update(inner.meta)
-    quantifier = "ANY" if isinstance(node, exp.Any) else "ALL" if isinstance(node, exp.All) else node.name.upper()
+    quantifier = (
+        "ANY" if isinstance(node, exp.Any) else "ALL" if isinstance(node, exp.All) else node.name.upper()
+    )
     if quantifier not in ("ANY", "SOME", "ALL"):
         return node
     return exp.All(this=query) if quantifier == "ALL" else exp.Any(this=query)

@@ -58,7 +58,9 @@ _OTHER_TYPES = {
     "VARINT": exp.DType.BIGNUM,
 }
 _BEHIND_MAP = (TokenType.L_PAREN, TokenType.L_BRACE, TokenType.L_BRACKET)
-_ONLY_NAMED = {t: f for t, f in DuckDBParser.LAMBDAS.items() if t != TokenType.ARROW}
+_ONLY_NAMED: dict[TokenType, Callable[..., Any]] = {
+    t: f for t, f in DuckDBParser.LAMBDAS.items() if t != TokenType.ARROW
+}
 """What else stands behind the name of an argument."""
 
 
@@ -402,7 +404,7 @@ class SqlStreamParser(DuckDBParser):
         return self._ranged(start, super()._parse_type(parse_interval, fallback_to_identifier))
 
     def _at_type_word_of_a_value(self) -> bool:
-        """At `ARRAY[…]`, `DATE(x)`, `map < 2` or `text[1]`: the word is a type's, what it begins is none, as `DECIMAL(10, 2)`."""
+        """At `ARRAY[…]`, `DATE(x)`, `map < 2` or `text[1]`: the word is a type's, what it begins is none."""
         if self._curr.token_type not in self.TYPE_TOKENS or self._curr.token_type == TokenType.INTERVAL:
             return False
         if self._next.token_type == TokenType.LT:
@@ -458,16 +460,13 @@ class SqlStreamParser(DuckDBParser):
         return found if found is None or found is this else calls.chained(found)
 
     def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
-        if self._takes_lambda:
-            self.LAMBDAS = DuckDBParser.LAMBDAS
-            return super()._parse_lambda(alias)
-        # In a call that takes no function `m -> 'a'` is a member of a JSON value.
+        # In a call that takes no function `m -> 'a'` is a member of a JSON value. sqlglot asks one table for all calls.
         around = self.LAMBDAS
-        self.LAMBDAS = _ONLY_NAMED
+        self.LAMBDAS = DuckDBParser.LAMBDAS if self._takes_lambda else _ONLY_NAMED  # type: ignore[misc]
         try:
             return super()._parse_lambda(alias)
         finally:
-            self.LAMBDAS = around
+            self.LAMBDAS = around  # type: ignore[misc]
 
     def _parse_function_call(
         self,
