@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from sqlstream_operators.plan.spec import (
     StageInput,
 )
 from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_operators.plan.watermarks import EARLIEST_EVENT_US, LATEST_EVENT_US
 from sqlstream_operators.state.private_folder import make_private
 
 from .dead_letters import DeadLetters
@@ -87,7 +89,7 @@ def run_source_task(
             for stage in stages:
                 add_dimensions(relations, plan, stage, epoch)
 
-        rows_of = _whole(duck, whole, split, source_name, looked_up, lenient=False)
+        rows_of = _WholeRows.of(duck, whole, split, source_name, looked_up, lenient=False)
         task = StageRun(plan, 0, ordinal, epoch, duck, letters, whole_rows=rows_of)
         malformed = 0
         try:
@@ -95,19 +97,19 @@ def run_source_task(
                 with task.timer.phase("read"):
                     queries = 1 + sum(readings(stage) for stage in stages)
                     reader.open_strict(duck, _SPLIT, split, queries=queries)
-                watermark, rows = _run_source(task, source, stages)
+                watermark, rows = _run_source(task, source, stages, rows_of)
             except duckdb.OutOfMemoryException:
                 raise
             except (*DUCKDB_ERRORS, DataError):
                 duck.reset()
                 letters.clear()
-                rows_of = _whole(duck, lenient or whole, split, source_name, looked_up, lenient=True)
+                rows_of = _WholeRows.of(duck, lenient or whole, split, source_name, looked_up, lenient=True)
                 task = StageRun(plan, 0, ordinal, epoch, duck, letters, whole_rows=rows_of)
                 with task.timer.phase("read"):
                     bad = reader.open_lenient(duck, _SPLIT, split)
                     malformed = letters.malformed(source_name, bad)
                     del bad
-                watermark, rows = _run_source(task, source, stages)
+                watermark, rows = _run_source(task, source, stages, rows_of)
         except DUCKDB_ERRORS as error:
             raise duck.error(error) from error
         except InputFileError as error:
@@ -136,67 +138,109 @@ def _session(plan: PhysicalPlan, epoch: EpochContext) -> DuckSession:
     return worker_session(plan.options.task_memory_bytes, spill)
 
 
-def _whole(
-    duck: DuckSession,
-    reader: SplitReader | None,
-    split: Any,
-    source: str,
-    looked_up: Callable[[Relations], None],
-    *,
-    lenient: bool,
-) -> Callable[[], Relations] | None:
-    """Opens the split once more with all its columns, and what is `looked_up`, when that is first needed."""
-    if reader is None:
-        return None
-    opened: list[Relations] = []
+@dataclass(slots=True)
+class _WholeRows:
+    """The split with all its columns, opened when that is first needed; `where` says which of its rows are read."""
 
-    def relations() -> Relations:
-        if not opened:
-            if lenient:
-                reader.open_lenient(duck, _WHOLE, split)
+    duck: DuckSession
+    reader: SplitReader
+    split: Any
+    source: str
+    looked_up: Callable[[Relations], None]
+    lenient: bool
+    where: str = ""
+    _opened: Relations | None = None
+
+    @classmethod
+    def of(
+        cls,
+        duck: DuckSession,
+        reader: SplitReader | None,
+        split: Any,
+        source: str,
+        looked_up: Callable[[Relations], None],
+        *,
+        lenient: bool,
+    ) -> _WholeRows | None:
+        """None without a reader: that of the split has all there is."""
+        return None if reader is None else cls(duck, reader, split, source, looked_up, lenient)
+
+    def __call__(self) -> Relations:
+        """The rows that are read, under the source's name, and what is looked up."""
+        if self._opened is None:
+            self.open()
+            self._opened = Relations(self.duck)
+            self._opened.add_sql(self.source, f'SELECT * FROM "{_WHOLE}"{self.where}', ())
+            self.looked_up(self._opened)
+        return self._opened
+
+    def open(self) -> str:
+        """Open the split; the relation with all of its rows."""
+        if self._opened is None:
+            self.duck.drop(_WHOLE)
+            if self.lenient:
+                self.reader.open_lenient(self.duck, _WHOLE, self.split)
             else:
-                reader.open_strict(duck, _WHOLE, split, queries=1)
-            opened.append(Relations(duck))
-            opened[0].add_sql(source, f'SELECT * FROM "{_WHOLE}"', ())
-            looked_up(opened[0])
-        return opened[0]
-
-    return relations
+                self.reader.open_strict(self.duck, _WHOLE, self.split, queries=1)
+        return _WHOLE
 
 
-def _run_source(task: StageRun, source: SourceSpec, stages: list[Stage]) -> tuple[int | None, int]:
-    """Run the stages over the opened split; its greatest watermark expression (µs) and its rows."""
+def _run_source(
+    task: StageRun, source: SourceSpec, stages: list[Stage], whole: _WholeRows | None
+) -> tuple[int | None, int]:
+    """Run the stages over the opened split; its greatest watermark expression (µs) and its rows.
+
+    Rows whose event time is too far away to be computed with are dead letters, and no stage sees them.
+    """
     with task.timer.phase("read"):
-        watermark, rows = _figures(task.duck, source)
+        watermark, rows, far = _figures(task.duck, source)
+    where = ""
+    if far and source.watermark is not None:
+        outside = (
+            f"epoch_us({source.watermark.time_sql}) NOT BETWEEN {EARLIEST_EVENT_US} AND {LATEST_EVENT_US}"
+        )
+        with task.timer.phase("read"):
+            name = _SPLIT if whole is None else whole.open()
+            columns = source.columns if whole is None else [column.name for column in source.physical]
+            task.letters.outside(source, columns, f'SELECT * FROM "{name}" WHERE {outside}', task.duck)
+        where = f" WHERE NOT coalesce({outside}, FALSE)"
+        if whole is not None:
+            whole.where = where
     for stage in stages:
         relations = Relations(task.duck)
         for stage_input in stage.inputs:
             if isinstance(stage_input, SourceInput):
-                relations.add_sql(stage_input.name, f'SELECT * FROM "{_SPLIT}"', ())
+                relations.add_sql(stage_input.name, f'SELECT * FROM "{_SPLIT}"{where}', ())
         add_dimensions(relations, task.plan, stage, task.epoch)
         task.run(stage, relations)
     return watermark, rows
 
 
-def _figures(duck: DuckSession, source: SourceSpec) -> tuple[int | None, int]:
-    """The greatest finite watermark expression (µs; None: there is none) and the rows of the opened split."""
+def _figures(duck: DuckSession, source: SourceSpec) -> tuple[int | None, int, int]:
+    """Of the opened split: the greatest finite watermark expression (µs; None: there is none), the number of rows, and how
+    many of them have an event time that is too far away; these have no part in the first.
+    """
     mark = source.watermark
     if mark is None:
-        return None, duck.query(f'SELECT count(*) AS n FROM "{_SPLIT}"').column("n")[0].as_py()
-    if mark.rises_with is not None:
+        return None, duck.query(f'SELECT count(*) AS n FROM "{_SPLIT}"').column("n")[0].as_py(), 0
+    near = f"BETWEEN {EARLIEST_EVENT_US} AND {LATEST_EVENT_US}"
+    if mark.rises_with is not None and mark.time_sql == quote_identifier(mark.rises_with):
         # The greatest time first, then the expression of it: a third of the cost of the expression of each row.
-        time = quote_identifier(mark.rises_with)
+        time = mark.time_sql
         figures = duck.query(
-            f"SELECT epoch_us({mark.expression}) AS w, isfinite({time}) AS finite, n "
-            f'FROM (SELECT max({time}) AS {time}, count(*) AS n FROM "{_SPLIT}")'
+            f'SELECT CASE WHEN epoch_us({time}) {near} THEN epoch_us({mark.expression}) END AS "__w", "__n", '
+            f'{time} IS NULL OR (epoch_us({time}) {near} AND epoch_us("__first") {near}) AS "__near" '
+            f'FROM (SELECT max({time}) AS {time}, min({time}) AS "__first", count(*) AS "__n" FROM "{_SPLIT}")'
         )
-        if figures.column("finite")[0].as_py() is not False:
-            return figures.column("w")[0].as_py(), figures.column("n")[0].as_py()
+        if figures.column("__near")[0].as_py():
+            return figures.column("__w")[0].as_py(), figures.column("__n")[0].as_py(), 0
     figures = duck.query(
-        f"SELECT epoch_us(max({mark.expression}) FILTER (isfinite({mark.expression}))) AS w, count(*) AS n "
-        f'FROM "{_SPLIT}"'
+        f'SELECT epoch_us(max("__w") FILTER (isfinite("__w"))) AS "__w", count(*) AS "__n", '
+        f'count(*) FILTER ("__t" NOT {near}) AS "__far" FROM (SELECT CASE WHEN epoch_us({mark.time_sql}) {near} '
+        f'THEN {mark.expression} END AS "__w", epoch_us({mark.time_sql}) AS "__t" FROM "{_SPLIT}")'
     )
-    return figures.column("w")[0].as_py(), figures.column("n")[0].as_py()
+    found = [figures.column(name)[0].as_py() for name in ("__w", "__n", "__far")]
+    return found[0], found[1], found[2]
 
 
 def run_shard_task(

@@ -194,12 +194,16 @@ class Tables:
         if timeout is None:
             timeout = self.catalog.settings.get("table.exec.source.idle-timeout")
         expression = substitute(inlined, names)
+        times = [
+            e for f, e in zip(fields, expressions, strict=True) if f.name.lower() == mark.column[0].lower()
+        ]
         return WatermarkSpec(
             column=declared.name if declared is not None else mark.column[0],
             expression=sql(expression),
             tick_us=1_000 if precision is not None and precision <= 3 else 1,
             idle_timeout_us=int(timeout) if isinstance(timeout, int) and timeout > 0 else None,
             rises_with=_rises_with(expression),
+            time=next((sql(substitute(e, names)) for e in times if not isinstance(e, exp.Column)), None),
         )
 
     def sink(self, table: TableDef, node: exp.Expr | None) -> SinkSpec:

@@ -256,9 +256,9 @@ class ExactlyOnceSink:
         """Create what is not there, and check that what is there is this job's and at epoch `previous`."""
         self._target.create_record_store()
         record = self._target.record(lock=False)
-        if record is None or not record.epoch:
-            # Whoever has claimed it may be about to commit its first epoch: what is there is told when it has.
-            if record is not None and not self._is_free(record):
+        if record is None or not record.epoch or not self._target.exists():
+            # It is claimed here, or another run that claimed it is about to commit its first epoch: then wait for that.
+            if record is not None and self._target.exists() and not self._is_free(record):
                 self._check_owner(record)
             record = self._target.record(lock=True)
         if not self._target.exists():
