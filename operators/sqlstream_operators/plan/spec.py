@@ -111,7 +111,8 @@ class WatermarkSpec:
     `tick_us` is the resolution of event time: a window with end E is closed at watermark W iff
     E - tick <= W. 1,000 µs for TIMESTAMP(p <= 3), else 1 µs; of an operator it is less by how long after their time
     rows come to it, so it may be below 0. `rises_with` is a physical column that the expression never falls with (`ts` for
-    `ts - INTERVAL '5' SECOND`): its maximum alone gives the watermark.
+    `ts - INTERVAL '5' SECOND`): its maximum alone gives the watermark. A row whose `expression` is more
+    than `max_ahead_us` ahead of the epoch's clock is no part of the maximum (None: every row is).
     """
 
     column: str
@@ -119,6 +120,7 @@ class WatermarkSpec:
     tick_us: int
     idle_timeout_us: int | None = None
     rises_with: str | None = None
+    max_ahead_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from sqlstream_operators.plan.spec import (
     StageInput,
 )
 from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_operators.plan.watermarks import WATERMARK_MAX
 from sqlstream_operators.state.private_folder import make_private
 
 from .dead_letters import DeadLetters
@@ -95,7 +97,7 @@ def run_source_task(
                 with task.timer.phase("read"):
                     queries = 1 + sum(readings(stage) for stage in stages)
                     reader.open_strict(duck, _SPLIT, split, queries=queries)
-                watermark, rows = _run_source(task, source, stages)
+                read = _run_source(task, source, stages)
             except duckdb.OutOfMemoryException:
                 raise
             except (*DUCKDB_ERRORS, DataError):
@@ -107,7 +109,7 @@ def run_source_task(
                     bad = reader.open_lenient(duck, _SPLIT, split)
                     malformed = letters.malformed(source_name, bad)
                     del bad
-                watermark, rows = _run_source(task, source, stages)
+                read = _run_source(task, source, stages)
         except DUCKDB_ERRORS as error:
             raise duck.error(error) from error
         except InputFileError as error:
@@ -118,14 +120,15 @@ def run_source_task(
             duck.reset()
         messages = task.messages()
         yield from messages
-        yield from to_shards(plan, epoch, source_name, watermark, ordinal)
+        yield from to_shards(plan, epoch, source_name, read.watermark, ordinal)
         yield task.report(
             messages,
             task.staged(writers),
             source=source_name,
-            rows=rows + malformed,
+            rows=read.rows + malformed,
+            ahead=read.ahead,
             read_bytes=getattr(split, "bytes", None) or 0,
-            watermark=watermark,
+            watermark=read.watermark,
             malformed=malformed,
         )
 
@@ -164,10 +167,19 @@ def _whole(
     return relations
 
 
-def _run_source(task: StageRun, source: SourceSpec, stages: list[Stage]) -> tuple[int | None, int]:
-    """Run the stages over the opened split; its greatest watermark expression (µs) and its rows."""
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What a split has: its greatest watermark (µs; None: none), its rows, and how many of them are too far ahead."""
+
+    watermark: int | None
+    rows: int
+    ahead: int = 0
+
+
+def _run_source(task: StageRun, source: SourceSpec, stages: list[Stage]) -> _Read:
+    """Run the stages over the opened split."""
     with task.timer.phase("read"):
-        watermark, rows = _figures(task.duck, source)
+        read = _figures(task.duck, source, task.epoch.now_us)
     for stage in stages:
         relations = Relations(task.duck)
         for stage_input in stage.inputs:
@@ -175,14 +187,15 @@ def _run_source(task: StageRun, source: SourceSpec, stages: list[Stage]) -> tupl
                 relations.add_sql(stage_input.name, f'SELECT * FROM "{_SPLIT}"', ())
         add_dimensions(relations, task.plan, stage, task.epoch)
         task.run(stage, relations)
-    return watermark, rows
+    return read
 
 
-def _figures(duck: DuckSession, source: SourceSpec) -> tuple[int | None, int]:
-    """The greatest finite watermark expression (µs; None: there is none) and the rows of the opened split."""
+def _figures(duck: DuckSession, source: SourceSpec, now_us: int) -> _Read:
+    """What is read of the opened split when the epoch's clock is `now_us` (0: there is none)."""
     mark = source.watermark
     if mark is None:
-        return None, duck.query(f'SELECT count(*) AS n FROM "{_SPLIT}"').column("n")[0].as_py()
+        return _Read(None, duck.query(f'SELECT count(*) AS n FROM "{_SPLIT}"').column("n")[0].as_py())
+    most = now_us + mark.max_ahead_us if now_us and mark.max_ahead_us is not None else WATERMARK_MAX
     if mark.rises_with is not None:
         # The greatest time first, then the expression of it: a third of the cost of the expression of each row.
         time = quote_identifier(mark.rises_with)
@@ -190,13 +203,15 @@ def _figures(duck: DuckSession, source: SourceSpec) -> tuple[int | None, int]:
             f"SELECT epoch_us({mark.expression}) AS w, isfinite({time}) AS finite, n "
             f'FROM (SELECT max({time}) AS {time}, count(*) AS n FROM "{_SPLIT}")'
         )
-        if figures.column("finite")[0].as_py() is not False:
-            return figures.column("w")[0].as_py(), figures.column("n")[0].as_py()
+        watermark = figures.column("w")[0].as_py()
+        if figures.column("finite")[0].as_py() is not False and (watermark is None or watermark <= most):
+            return _Read(watermark, figures.column("n")[0].as_py())
     figures = duck.query(
-        f"SELECT epoch_us(max({mark.expression}) FILTER (isfinite({mark.expression}))) AS w, count(*) AS n "
-        f'FROM "{_SPLIT}"'
+        f"SELECT max(w) FILTER (w <= {most}) AS w, count(*) FILTER (w > {most}) AS ahead, count(*) AS n "
+        f"FROM (SELECT CASE WHEN isfinite({mark.expression}) THEN epoch_us({mark.expression}) END AS w "
+        f'FROM "{_SPLIT}")'
     )
-    return figures.column("w")[0].as_py(), figures.column("n")[0].as_py()
+    return _Read(*(figures.column(name)[0].as_py() for name in ("w", "n", "ahead")))
 
 
 def run_shard_task(

@@ -391,7 +391,14 @@ class EpochLoop:
         self._faults("collected", plan.epoch)
         self._planner.learn_speed(sum(manifest.rows.values()), timer.total)
         report = epoch_report(manifest, self._state, self._program.sources, timer.seconds, replayed=replayed)
-        report = replace(report, restated=plan.restated)
+        ahead = {name: source.ahead for name, source in outcome.sources.items() if source.ahead}
+        report = replace(
+            report,
+            restated=plan.restated,
+            ahead=ahead,
+            uncounted=outcome.uncounted,
+            bounded=self._planner.all_bounded,
+        )
         self._on_epoch(report)
         return report
 
