@@ -192,13 +192,18 @@ class EpochLoop:
         self._outputs.check(committed_epoch(last), new, targets)
         if edits:
             self._on_phase("adapting the state to the edited query")
-            self._runner.make_ready()
             if not self._has_backfilled():
                 return
         planned = self._planner.restate(
             sinks, last.plan_digest if restated else "", edits=edits, new=new, sink_edits=targets
         )
+        self._runner.make_ready(self._with_backfilled(self._job(planned)))
         self._attempt(self._begun(planned), planning=0.0)
+
+    def _with_backfilled(self, job: EpochJob) -> EpochJob:
+        """A job that carries an edit out, with all the state that it reads."""
+        made = {} if self._backfilled is None else self._backfilled.versions
+        return replace(job, states={**job.states, **made})
 
     def _has_backfilled(self) -> bool:
         """Compute what of an edited query's state needs the sources' history; False if the run is to stop."""
@@ -230,10 +235,8 @@ class EpochLoop:
         ):
             self._outputs.abort_after(found.begun)
             self._state.resume(plan)
-            if plan.edits:
-                self._runner.make_ready()
-                if not self._has_backfilled():
-                    return
+            if plan.edits and not self._has_backfilled():
+                return
             if self._journal.replays(plan.epoch) < MOST_REPLAYS or not self._planner.read_less(plan):
                 self._replay(plan)
                 return
@@ -250,7 +253,7 @@ class EpochLoop:
 
     def _replay(self, plan: EpochPlan) -> None:
         """Run an epoch again that an earlier run began; noted, so that one that ends its driver is not replayed for ever."""
-        self._runner.make_ready(self._job(plan))
+        self._runner.make_ready(self._with_backfilled(self._job(plan)))
         self._journal.note_replay(plan.epoch)
         try:
             self._attempt(plan, planning=0.0, replayed=True)

@@ -72,7 +72,7 @@ class SparkOnDemand:
         """Run one epoch, here or on Spark; see `JobRunner`."""
         if not self._runs_here(job):
             return self._started().run(job)
-        if self._runner is None:
+        if self._runner is None and job.plan.reads:
             self._rows_before_spark -= rows_read(job)
         return run_here(job)
 
