@@ -14,9 +14,11 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TextIO, cast
 
 from sqlstream.cli.output import json_line
+from sqlstream.connectors.filesystem.paths import listed
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.loop.restarts import Restart
 from sqlstream_operators.plan.spec import PhysicalPlan
+from sqlstream_planner.diagnostics import counted
 from sqlstream_planner.secrets.references import without_secrets
 
 #: What dead letters are called on the terminal, where it is not their own name.
@@ -308,12 +310,13 @@ def restart_lines(name: str, restart: Restart) -> list[str]:
 
 def summary(name: str, plan: PhysicalPlan, result: RunResult, state_dir: str) -> list[str]:
     """How a run ended, in a few lines."""
+    but = f" but {counted(len(result.skipped), 'file')}" if result.skipped else ""
     said = {
-        "exhausted": "done, all input is read, all results are committed",
+        "exhausted": f"done, all input{but} is read, all results are committed",
         "stopped": "stopped, what was read is committed; run again to go on"
         if result.unfinished is None
         else f"stopped in epoch {result.unfinished}, which the next run does again; all before it is committed",
-        "nothing new": "nothing new, everything up to here was read and committed before"
+        "nothing new": f"nothing new, everything{but} up to here was read and committed before"
         if result.last_epoch is not None
         else "nothing to read, no source has ever had a row",
     }.get(result.outcome, result.outcome)
@@ -332,6 +335,8 @@ def summary(name: str, plan: PhysicalPlan, result: RunResult, state_dir: str) ->
     dead = ", ".join(dead_letter_kinds(result.dead_letters))
     if dead:
         lines.append(f"  {'dead':<7}{dead}: kept in {state_dir.rstrip('/')}/dead-letter")
+    if result.skipped:
+        lines.append(f"  {'skipped':<8}{listed(result.skipped)}: --read-again PATH takes a file back")
     lines.append(f"  {'state':<7}{state_dir}")
     return lines
 

@@ -128,7 +128,8 @@ class EpochLoop:
         finally:
             self._outputs.close()
         seconds = self._clock() - started
-        return self._done.result(outcome, self._state.last, seconds, unfinished=unfinished)
+        result = self._done.result(outcome, self._state.last, seconds, unfinished=unfinished)
+        return replace(result, skipped=self._planner.passed_over())
 
     def _epochs(self) -> str:
         while True:

@@ -67,6 +67,7 @@ class RunResult:
     """How a run ended: `outcome` is `exhausted`, `stopped` or `nothing new`; totals are of this run.
 
     `unfinished` is the epoch that was under way when the run was stopped together with Spark: the next run does it again.
+    `skipped` are the files that this run or one before was told to leave out.
     """
 
     outcome: str
@@ -77,6 +78,7 @@ class RunResult:
     dead_letters: Mapping[str, int]
     seconds: float
     unfinished: int | None = None
+    skipped: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """One JSON object for `--json`."""
@@ -88,6 +90,7 @@ class RunResult:
             "rows_written": dict(self.rows_written),
             "dead_letters": dict(self.dead_letters),
             "seconds": round(self.seconds, 3),
+            "skipped_files": list(self.skipped),
             **({} if self.unfinished is None else {"unfinished_epoch": self.unfinished}),
         }
 
