@@ -54,7 +54,7 @@ from sqlstream_operators.state.version import ShardVersion
 
 from .dead_letters import DeadLetters
 from .epoch import EpochContext, watermarks_for
-from .io import Stores, Writers
+from .io import Refusing, Stores, Writers
 from .opened_states import OpenedStates
 from .report import Report, StagedPart
 
@@ -332,6 +332,13 @@ class StageRun:
                 parts = partition(rows, output.keys, self.epoch.max_parallelism, self.epoch.shards)
                 made += [Message(edge, shard, sender, encode(part)) for shard, part in parts]
         return made
+
+    def check_sinks(self, writers: Writers) -> None:
+        """Raise RefusedRowError for rows that a sink will not take, where its writer knows that."""
+        for sink in self.plan.sinks:
+            if sink.name in self.sinks and isinstance(writer := writers(sink), Refusing):
+                for rows in self.sinks[sink.name]:
+                    writer.check(rows)
 
     def staged(self, writers: Writers) -> tuple[StagedPart, ...]:
         """Write what the stages have for sinks, once a sink."""

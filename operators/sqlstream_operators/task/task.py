@@ -16,7 +16,7 @@ from sqlstream_operators.codec.exchange import Message, decode
 from sqlstream_operators.duck.relations import Relations, conformed
 from sqlstream_operators.duck.session import DUCKDB_ERRORS, DuckSession, worker_session
 from sqlstream_operators.duck.weighted import empty
-from sqlstream_operators.errors import DataError, InputFileError, InternalError
+from sqlstream_operators.errors import DataError, InputFileError, InternalError, RefusedRowError
 from sqlstream_operators.plan.spec import (
     DimensionInput,
     EpochInput,
@@ -35,6 +35,7 @@ from .dead_letters import DeadLetters
 from .dimensions import add_dimensions
 from .epoch import EpochContext, rocks_stores, watermarks_for
 from .io import SplitReader, Stores, Writers
+from .poisoned import place_of
 from .report import REPORT_EDGE, Report
 from .stage_run import StageRun, readings, task_name
 from .watermark_messages import WATERMARK_EDGE, gathered, to_next_level, to_shards
@@ -110,12 +111,33 @@ def run_source_task(
                     malformed = letters.malformed(source_name, bad)
                     del bad
                 read = _run_source(task, source, stages)
-        except DUCKDB_ERRORS as error:
-            raise duck.error(error) from error
-        except InputFileError as error:
-            raise InputFileError(f"source {source_name}: {error.message}", error.help) from error
-        except DataError as error:
-            raise DataError(f"source {source_name}: {error.message}", error.sql) from error
+            task.check_sinks(writers)
+        except (*DUCKDB_ERRORS, DataError) as error:
+            told = error if isinstance(error, DataError) else duck.error(error)
+            if isinstance(told, InputFileError):
+                raise InputFileError(f"source {source_name}: {told.message}", told.help) from error
+            if not isinstance(told, DataError):
+                raise told from error
+
+            def fails(part: Any) -> bool:
+                duck.reset()
+                try:
+                    with closing(DeadLetters(epoch, task_name(epoch, 0, ordinal))) as unused:
+                        again = _whole(duck, lenient or whole, part, source_name, looked_up, lenient=True)
+                        task = StageRun(plan, 0, ordinal, epoch, duck, unused, whole_rows=again)
+                        reader.open_lenient(duck, _SPLIT, part)
+                        _run_source(task, source, stages)
+                        task.check_sinks(writers)
+                except duckdb.OutOfMemoryException:
+                    return False
+                except (*DUCKDB_ERRORS, DataError):
+                    return True
+                return False
+
+            place = place_of(reader, split, fails)
+            if isinstance(told, RefusedRowError):
+                raise RefusedRowError(told.message, told.help, place) from error
+            raise DataError(f"source {source_name}: {told.message}", told.sql, place) from error
         finally:
             duck.reset()
         messages = task.messages()

@@ -39,7 +39,7 @@ Tell = Callable[[Diagnostic], None]
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A file that was seen `since` a second of the clock, as it still is. `whole`: it was so by its format at first sight."""
+    """A file as it has been `since` a second of the clock. `whole`: it was so by its format at first sight."""
 
     entry: FileEntry
     since: float
@@ -51,7 +51,8 @@ class SourceFiles:
 
     A watched source takes a file once it has not changed for `settle_us`; one that was renamed since it was written last
     is complete. Unless the table says how long, a new file that is whole by its format need not be still for so long:
-    where it was renamed within one tick of the clock that stamps files, nothing else tells so. `clock` and `wall_clock` tell seconds, the second one since 1970; `tell` takes warnings.
+    where it was renamed within one tick of the clock that stamps files, nothing else tells so. `clock` and `wall_clock` tell
+    seconds, the second one since 1970; `tell` takes warnings.
     """
 
     def __init__(
