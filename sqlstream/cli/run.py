@@ -127,7 +127,7 @@ def command(
     beginning = origin_of(savepoints, own, state, base_dir, planned.secrets)
     origin = click.get_current_context().with_resource(beginning)
     planned, moved = known_sources(
-        planned, state, origin, source_moved, lambda known_as: plan(file, project, given, known_as)
+        planned, state, origin, source_moved, base_dir, lambda known_as: plan(file, project, given, known_as)
     )
     physical = replace(planned.physical, options=physical.options)
 

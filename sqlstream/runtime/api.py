@@ -188,7 +188,7 @@ def run_pipeline(
                 rewrite=rewrite,
             ).check()
             begin_from(origin.store, origin.savepoint, store, run, origin.stores)
-        if moved is not None and moved.tables and not restarts.is_up:
+        if moved is not None and (moved.tables or moved.respelled) and not restarts.is_up:
             for warning in moved_sources.write_down(journal, plan, moved, run, source_of):
                 tell(warning)
         found = recover(journal)
