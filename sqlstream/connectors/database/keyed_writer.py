@@ -19,7 +19,7 @@ class KeyedWriter(StagingWriter):
         self._spec = spec
 
     def check(self, table: pa.Table) -> None:
-        """Raise RefusedRowError for a row without a key. Where rows go, too, it is left to the driver, who sees all of them."""
+        """Raise RefusedRowError for a row without a key. Where rows go, too, that is left to the driver, who sees all."""
         if WEIGHT_COLUMN in table.column_names and pc.any(pc.less(table.column(WEIGHT_COLUMN), 0)).as_py():
             return
         for name in self._spec.primary_key:

@@ -19,8 +19,8 @@ def halves(split: Split, ranges: Sequence[FileRange], options: FileOptions) -> l
     One row of Parquet or one line can't be, nor can a compressed file or ORC.
     """
     if len(ranges) > 1:
-        middle = len(ranges) // 2
-        return [_part(split, ranges[:middle]), _part(split, ranges[middle:])]
+        half = len(ranges) // 2
+        return [_part(split, ranges[:half]), _part(split, ranges[half:])]
     if not ranges:
         return []
     whole = ranges[0]
