@@ -299,7 +299,14 @@ def run_pipeline(
 
     def told() -> RunResult:
         with _errors_told(store):
-            return attempt()
+            try:
+                return attempt()
+            except Exception as error:
+                try:  # what another run did since is no fault of the data
+                    lease.check(look=True)
+                except DiagnosticError as other:
+                    raise other from error
+                raise
 
     with stop_on_signals(stop) if handle_signals else nullcontext():
         try:

@@ -192,6 +192,9 @@ class Tables:
         declared = table.column(mark.column[0])
         precision = getattr(declared, "precision", None)
         expression = substitute(inlined, names)
+        times = [
+            e for f, e in zip(fields, expressions, strict=True) if f.name.lower() == mark.column[0].lower()
+        ]
         return WatermarkSpec(
             column=declared.name if declared is not None else mark.column[0],
             expression=sql(expression),
@@ -199,6 +202,7 @@ class Tables:
             idle_timeout_us=idle_timeout_us(table.settings, self.catalog.settings),
             rises_with=_rises_with(expression),
             max_ahead_us=max_ahead_us(table.settings),
+            time=next((sql(substitute(e, names)) for e in times if not isinstance(e, exp.Column)), None),
         )
 
     def sink(self, table: TableDef, node: exp.Expr | None) -> SinkSpec:
