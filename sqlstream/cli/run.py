@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -143,7 +142,8 @@ def command(
     )
     physical = replace(planned.physical, options=physical.options)
 
-    from sqlstream.cli.progress import JsonLines, Progress, TerminalProgress, TextLines, dead_letter_warning
+    from sqlstream.cli.epoch_warnings import EpochWarnings
+    from sqlstream.cli.progress import JsonLines, Progress, TerminalProgress, TextLines
     from sqlstream.connectors.filesystem.feedback import check_feedback
     from sqlstream.connectors.filesystem.orders import FileOrders, Order
     from sqlstream.runtime.api import run_pipeline
@@ -175,14 +175,11 @@ def command(
             progress.clear()
             show([warning], planned.rendered.sources)
 
-    dead: Counter[str] = Counter()
-    read = 0
+    warnings = EpochWarnings(physical, tell)
 
     def epoch(report: EpochReport) -> None:
-        nonlocal read
-        dead.update(report.dead_letters)
-        read += sum(report.rows_read.values())
         progress.epoch(report)
+        warnings.epoch(report)
 
     def attempt(accept: tuple[str, ...]) -> None:
         with progress:
@@ -233,7 +230,7 @@ def command(
             )
         raise
     finally:
-        warning = dead_letter_warning(dead, read, state)
+        warning = warnings.at_the_end(state)
         if warning is not None:
             tell(warning)
     return 0

@@ -71,8 +71,9 @@ class SourcePlan:
 class Source(Protocol):
     """The driver's half of a source.
 
-    It may have a property `poll_seconds` (when to be asked again) and `waits_for` (what for, in words: "files in 'x'"),
-    and be `Rereadable`, `Accountable` and `Movable`.
+    It may have a property `poll_seconds` (when to be asked again), `waits_for` (what for, in words: "files in 'x'") and a
+    method `passed_over` (what of its data is left out because a run was told so, as texts), and be `Rereadable`,
+    `Accountable` and `Movable`.
     """
 
     @property

@@ -163,6 +163,10 @@ class FileSource:
         """The paths of all files that are there or were listed before."""
         return list(dict.fromkeys([*(entry.path for entry in self._files.there()), *self._log.paths]))
 
+    def passed_over(self) -> Sequence[str]:
+        """The files that `--skip-file` left out, of this run or of one before, wholly or in part."""
+        return self._log.passed_over
+
     def files_there(self) -> Sequence[FileEntry]:
         """The files that are there now. Raises DiagnosticError (DAT004) if the path does not exist."""
         return self._files.there()

@@ -141,7 +141,8 @@ class EpochLoop:
         finally:
             self._outputs.close()
         seconds = self._clock() - started
-        return self._done.result(outcome, self._state.last, seconds, unfinished=unfinished)
+        result = self._done.result(outcome, self._state.last, seconds, unfinished=unfinished)
+        return replace(result, skipped=self._planner.passed_over())
 
     def _check_others(self, found: Recovered | None, error: Exception) -> None:
         """If another driver has gone on meanwhile, that is why something is not as this one left it."""
@@ -417,7 +418,14 @@ class EpochLoop:
         self._faults("collected", plan.epoch)
         self._planner.learn_speed(sum(manifest.rows.values()), timer.total)
         report = epoch_report(manifest, self._state, self._program.sources, timer.seconds, replayed=replayed)
-        report = replace(report, restated=plan.restated)
+        ahead = {name: source.ahead for name, source in outcome.sources.items() if source.ahead}
+        report = replace(
+            report,
+            restated=plan.restated,
+            ahead=ahead,
+            uncounted=outcome.uncounted,
+            bounded=self._planner.all_bounded,
+        )
         self._on_epoch(report)
         return report
 
