@@ -46,6 +46,7 @@ from sqlstream.storage.manifest import (
 from sqlstream_operators.errors import MemoryExhaustedError
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.state_schema import StateSchema
+from sqlstream_operators.state.dimension_copies import is_whole
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, InternalError
 
@@ -276,7 +277,7 @@ class EpochLoop:
             splits = [Split(planned.name, s.payload, s.rows, s.bytes) for s in planned.splits]
             if can_replay is not None and not can_replay(splits):
                 return False
-        return all(self._journal.store.exists(copy.name) for copy in plan.dimensions.values())
+        return all(is_whole(self._journal.store, copy.name) for copy in plan.dimensions.values())
 
     def _replay(self, plan: EpochPlan) -> None:
         """Run an epoch again that an earlier run began; noted, so that one that ends its driver is not replayed for ever."""
