@@ -6,11 +6,10 @@ from collections.abc import Mapping
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.errors import ErrorLevel
 
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.expressions.functions.as_written import without_marks
-from sqlstream_planner.sql.dialect import OwnSql
+from sqlstream_planner.sql.dialect import OwnSql, own_sql
 
 
 def columns_of(expression: exp.Expr) -> set[str]:
@@ -64,7 +63,7 @@ def sql(expression: exp.Expr) -> str:
         and expression.this.args.get("quoted")
     ):
         return quote_identifier(expression.name)
-    return without_marks(expression).sql(dialect=OwnSql, unsupported_level=ErrorLevel.RAISE)
+    return own_sql(without_marks(expression))
 
 
 def order_term(term: str, *, descending: bool, nulls_first: bool) -> str:
