@@ -309,6 +309,16 @@ CASES = {
     ),
 }  # fmt: skip
 
+CASES["changes behind another table"] = Case(
+    "SELECT b.d1 AS o1, a.c1 AS o2, a.c2.f2.g1 AS o3 FROM t2 AS b JOIN t1 AS a ON a.c1 = b.d1",
+    lambda one, two: [
+        (y["d1"], x["c1"], x["c2"]["f2"]["g1"])
+        for y in two
+        for x in {x["c1"]: x for x in one}.values()
+        if x["c1"] == y["d1"]
+    ],
+    changelog=True,
+)
 
 def naming(seed: object, pool: Sequence[str], apart: tuple[tuple[str, ...], ...]) -> dict[str, str]:
     """Names for those of the templates, out of a pool: different only where they stand side by side."""
@@ -396,8 +406,33 @@ def test_names_that_differ_give_the_answer(case: str, tmp_path: Path) -> None:
     check(tmp_path, CASES[case], {name: name if "_" in name else f"{name}x" for group in APART for name in group})
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("case", CASES)
 def test_names_that_collide_give_the_same(case: str, seed: int, tmp_path: Path) -> None:
     names = naming(f"{case} {seed}", POOL[seed % 5 : seed % 5 + 7], CASES[case].apart)
     check(tmp_path, CASES[case], names)
+
+
+#: What SQL of ours calls its own columns and relations, DuckDB its functions and columns, and what ids are made of.
+OURS = (
+    ("__rivals", "__first", "__changes", "__keys", "__sort", "__us", "__event_time", "__number", "__slice_end", "__key_1"),
+    ("__rows", "__left", "__right_1", "__query", "rows", "_split", "w", "i", "n", "by"),
+    ("rowid", "filename", "struct_extract", "value", "x", "element", "sum", "count", "grouped", "current_date"),
+    ("__hash", "__count", "__part", "__at", "__group", "__copy", "__place", "__present", "__is", "__was"),
+    ("_x", "x_", "a b", "A.B", "__x", "x_2", "column", "\u00e9", "c__x", "select"),
+)
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("number", range(len(OURS)))
+@pytest.mark.parametrize("case", CASES)
+def test_names_that_are_ours_give_the_same(case: str, number: int, tmp_path: Path) -> None:
+    check(tmp_path, CASES[case], naming(f"{case} {number}", OURS[number], CASES[case].apart))
+
+
+def test_a_key_is_not_taken_for_the_column_that_is_called_like_its_number(tmp_path: Path) -> None:
+    """The second column `s` of a plan has the id `s_2`, and so is a column of its table called."""
+    case = CASES["changes behind another table"]
+    names = {**naming("key", POOL[:7], case.apart), "d1": "s", "d2": "l", "c1": "s", "c2": "s_2", "c3": "l", "c4": "r"}
+    check(tmp_path, case, names)
