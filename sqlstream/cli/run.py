@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -128,11 +127,12 @@ def command(
     beginning = origin_of(savepoints, own, state, base_dir, planned.secrets)
     origin = click.get_current_context().with_resource(beginning)
     planned, moved = known_sources(
-        planned, state, origin, source_moved, lambda known_as: plan(file, project, given, known_as)
+        planned, state, origin, source_moved, base_dir, lambda known_as: plan(file, project, given, known_as)
     )
     physical = replace(planned.physical, options=physical.options)
 
-    from sqlstream.cli.progress import JsonLines, Progress, TerminalProgress, TextLines, dead_letter_warning
+    from sqlstream.cli.epoch_warnings import EpochWarnings
+    from sqlstream.cli.progress import JsonLines, Progress, TerminalProgress, TextLines
     from sqlstream.connectors.filesystem.feedback import check_feedback
     from sqlstream.connectors.filesystem.orders import FileOrders, Order
     from sqlstream.runtime.api import run_pipeline
@@ -164,14 +164,11 @@ def command(
             progress.clear()
             show([warning], planned.rendered.sources)
 
-    dead: Counter[str] = Counter()
-    read = 0
+    warnings = EpochWarnings(physical, tell)
 
     def epoch(report: EpochReport) -> None:
-        nonlocal read
-        dead.update(report.dead_letters)
-        read += sum(report.rows_read.values())
         progress.epoch(report)
+        warnings.epoch(report)
 
     def attempt(accept: tuple[str, ...]) -> None:
         with progress:
@@ -221,7 +218,7 @@ def command(
             )
         raise
     finally:
-        warning = dead_letter_warning(dead, read, state)
+        warning = warnings.at_the_end(state)
         if warning is not None:
             tell(warning)
     return 0

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sqlstream_operators.state.checkpoint_store import CheckpointStore
     from sqlstream_operators.state.staged_rows import StagedRows
     from sqlstream_planner.catalog.descriptor import BatchFiles
+    from sqlstream_planner.catalog.options import OptionValue
     from sqlstream_planner.diagnostics import Diagnostic
 
 #: A JSON object that says how far a source has been read. Written to plans and manifests.
@@ -65,8 +66,9 @@ class SourcePlan:
 class Source(Protocol):
     """The driver's half of a source.
 
-    It may have a property `poll_seconds` (when to be asked again) and `waits_for` (what for, in words: "files in 'x'"),
-    and be `Rereadable`, `Accountable` and `Movable`.
+    It may have a property `poll_seconds` (when to be asked again), `waits_for` (what for, in words: "files in 'x'") and a
+    method `passed_over` (what of its data is left out because a run was told so, as texts), and be `Rereadable`,
+    `Accountable` and `Movable`.
     """
 
     @property
@@ -301,6 +303,26 @@ class SourceFactory(Protocol):
         """As `reader` of the whole rows, for a split that has unreadable ones.
 
         What `spec` does not read must not make a row unreadable.
+        """
+        ...
+
+
+@runtime_checkable
+class Continuing(Protocol):
+    """A source factory that can tell the same data by other options; what is not told is other data."""
+
+    def continues(
+        self,
+        was: Mapping[str, OptionValue],
+        now: Mapping[str, OptionValue],
+        position: Position,
+        context: ConnectorContext,
+    ) -> bool:
+        """Whether a source with the options `now` has all that one with `was` had read up to `position`, and would have
+        read no more by then.
+
+        The options are those of identities: values as read, without those at their defaults. The store and folder of
+        `context` are what the former source has written down.
         """
         ...
 

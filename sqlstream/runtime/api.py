@@ -188,7 +188,7 @@ def run_pipeline(
                 rewrite=rewrite,
             ).check()
             begin_from(origin.store, origin.savepoint, store, run, origin.stores)
-        if moved is not None and moved.tables and not restarts.is_up:
+        if moved is not None and (moved.tables or moved.respelled) and not restarts.is_up:
             for warning in moved_sources.write_down(journal, plan, moved, run, source_of):
                 tell(warning)
         found = recover(journal)
@@ -299,7 +299,14 @@ def run_pipeline(
 
     def told() -> RunResult:
         with _errors_told(store):
-            return attempt()
+            try:
+                return attempt()
+            except Exception as error:
+                try:  # what another run did since is no fault of the data
+                    lease.check(look=True)
+                except DiagnosticError as other:
+                    raise other from error
+                raise
 
     with stop_on_signals(stop) if handle_signals else nullcontext():
         try:

@@ -264,6 +264,11 @@ class EpochPlanner:
         )
         return " and ".join(dict.fromkeys(named))
 
+    def passed_over(self) -> tuple[str, ...]:
+        """What of the sources' data runs were told to leave out."""
+        asked = [getattr(source, "passed_over", None) for source in self._program.sources.values()]
+        return tuple(sorted({one for tell in asked if tell is not None for one in tell()}))
+
     def pause(self) -> float:
         """Seconds until it is worth asking the sources again."""
         asked = [getattr(source, "poll_seconds", None) for source in self._program.sources.values()]

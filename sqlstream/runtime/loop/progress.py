@@ -17,7 +17,9 @@ class EpochReport:
     watermark by source, µs (None: nothing read yet; "end": the input is complete); `lag` rows waiting by
     source (None: unknown); `state_rows` and `state_bytes` live in all shards; `seconds` by step of the loop
     (`plan`, `job`, `prepare`, `publish`, `commit`, `collect`); `replayed`: planned by an earlier run.
-    `restated`: sinks that were given the whole answer of the state, in an epoch that read nothing.
+    `restated`: sinks that were given the whole answer of the state, in an epoch that read nothing. `ahead`: rows by source
+    that are too far ahead of the clock to move the watermark, where there are any. `uncounted`: by table and operator, rows
+    that were late or had no time. `bounded`: all sources have an end.
     """
 
     epoch: int
@@ -32,6 +34,9 @@ class EpochReport:
     seconds: Mapping[str, float] = field(default_factory=dict)
     replayed: bool = False
     restated: tuple[str, ...] = ()
+    ahead: Mapping[str, int] = field(default_factory=dict)
+    uncounted: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    bounded: bool = False
 
     @property
     def total_seconds(self) -> float:
@@ -53,6 +58,7 @@ class EpochReport:
             "seconds": {name: round(value, 4) for name, value in self.seconds.items()},
             "replayed": self.replayed,
             "restated": list(self.restated),
+            "rows_ahead": dict(self.ahead),
         }
 
 
@@ -61,6 +67,7 @@ class RunResult:
     """How a run ended: `outcome` is `exhausted`, `stopped` or `nothing new`; totals are of this run.
 
     `unfinished` is the epoch that was under way when the run was stopped together with Spark: the next run does it again.
+    `skipped` are the files that this run or one before was told to leave out.
     """
 
     outcome: str
@@ -71,6 +78,7 @@ class RunResult:
     dead_letters: Mapping[str, int]
     seconds: float
     unfinished: int | None = None
+    skipped: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """One JSON object for `--json`."""
@@ -82,6 +90,7 @@ class RunResult:
             "rows_written": dict(self.rows_written),
             "dead_letters": dict(self.dead_letters),
             "seconds": round(self.seconds, 3),
+            "skipped_files": list(self.skipped),
             **({} if self.unfinished is None else {"unfinished_epoch": self.unfinished}),
         }
 
