@@ -41,7 +41,8 @@ TWO: tuple[Mapping[str, Any], ...] = tuple(
 )
 #: Rows with a time inside of a column.
 THREE: tuple[Mapping[str, Any], ...] = tuple(
-    {"x1": {"y1": f"2024-01-01 00:00:{number * 4:02d}", "y2": number}, "x3": number % 2} for number in range(8)
+    {"x1": {"y1": f"2024-01-01 00:00:{number * 4:02d}", "y2": number}, "x3": number % 2}
+    for number in range(8)
 )
 #: Names that stand side by side, and so are different.
 APART: tuple[tuple[str, ...], ...] = (
@@ -283,8 +284,8 @@ CASES = {
         ],
     ),
     "over by time": Case(
-        "SELECT a.x1.y2 AS o1, SUM(a.x3) OVER (ORDER BY a.x2) AS o2, COUNT(*) OVER (PARTITION BY a.x1.y2 ORDER BY a.x2) AS o3 "
-        "FROM t3 AS a",
+        "SELECT a.x1.y2 AS o1, SUM(a.x3) OVER (ORDER BY a.x2) AS o2, "
+        "COUNT(*) OVER (PARTITION BY a.x1.y2 ORDER BY a.x2) AS o3 FROM t3 AS a",
         lambda one, two: [
             (x["x1"]["y2"], sum(y["x3"] for y in THREE if y["x1"]["y2"] <= x["x1"]["y2"]), 1) for x in THREE
         ],
@@ -320,13 +321,16 @@ CASES["changes behind another table"] = Case(
     changelog=True,
 )
 
+
 def naming(seed: object, pool: Sequence[str], apart: tuple[tuple[str, ...], ...]) -> dict[str, str]:
     """Names for those of the templates, out of a pool: different only where they stand side by side."""
     draw = random.Random(str(seed))
     # What a window gives is called so by nobody.
     found = {name: name for name in ("window_start", "window_end", "window_time")}
     for name in dict.fromkeys(name for group in APART for name in group if name not in found):
-        near = {found[other] for group in (*APART, *apart) if name in group for other in group if other in found}
+        near = {
+            found[other] for group in (*APART, *apart) if name in group for other in group if other in found
+        }
         with_dot = name[0] in "cdefghkoxy" and name != "out"
         found[name] = draw.choice([n for n in pool if n not in near and (with_dot or "." not in n)])
     return found
@@ -403,7 +407,11 @@ def check(folder: Path, case: Case, names: Mapping[str, str]) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_names_that_differ_give_the_answer(case: str, tmp_path: Path) -> None:
     """That the answers are right, where nothing collides."""
-    check(tmp_path, CASES[case], {name: name if "_" in name else f"{name}x" for group in APART for name in group})
+    check(
+        tmp_path,
+        CASES[case],
+        {name: name if "_" in name else f"{name}x" for group in APART for name in group},
+    )
 
 
 @pytest.mark.sampled(6)
@@ -416,9 +424,31 @@ def test_names_that_collide_give_the_same(case: str, seed: int, tmp_path: Path) 
 
 #: What SQL of ours calls its own columns and relations, DuckDB its functions and columns, and what ids are made of.
 OURS = (
-    ("__rivals", "__first", "__changes", "__keys", "__sort", "__us", "__event_time", "__number", "__slice_end", "__key_1"),
+    (
+        "__rivals",
+        "__first",
+        "__changes",
+        "__keys",
+        "__sort",
+        "__us",
+        "__event_time",
+        "__number",
+        "__slice_end",
+        "__key_1",
+    ),
     ("__rows", "__left", "__right_1", "__query", "rows", "_split", "w", "i", "n", "by"),
-    ("rowid", "filename", "struct_extract", "value", "x", "element", "sum", "count", "grouped", "current_date"),
+    (
+        "rowid",
+        "filename",
+        "struct_extract",
+        "value",
+        "x",
+        "element",
+        "sum",
+        "count",
+        "grouped",
+        "current_date",
+    ),
     ("__hash", "__count", "__part", "__at", "__group", "__copy", "__place", "__present", "__is", "__was"),
     ("_x", "x_", "a b", "A.B", "__x", "x_2", "column", "\u00e9", "c__x", "select"),
 )
@@ -434,5 +464,13 @@ def test_names_that_are_ours_give_the_same(case: str, number: int, tmp_path: Pat
 def test_a_key_is_not_taken_for_the_column_that_is_called_like_its_number(tmp_path: Path) -> None:
     """The second column `s` of a plan has the id `s_2`, and so is a column of its table called."""
     case = CASES["changes behind another table"]
-    names = {**naming("key", POOL[:7], case.apart), "d1": "s", "d2": "l", "c1": "s", "c2": "s_2", "c3": "l", "c4": "r"}
+    names = {
+        **naming("key", POOL[:7], case.apart),
+        "d1": "s",
+        "d2": "l",
+        "c1": "s",
+        "c2": "s_2",
+        "c3": "l",
+        "c4": "r",
+    }
     check(tmp_path, case, names)

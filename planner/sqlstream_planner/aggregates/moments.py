@@ -50,7 +50,8 @@ def _accumulator(call: AggregateCall) -> Accumulator:
     merge = (
         "list_reduce(list({f}) FILTER (WHERE {f} IS NOT NULL), lambda __a, __b: {{'n': (__a).n + (__b).n, "
         "'mean': (__a).mean + ((__b).mean - (__a).mean) * (__b).n / ((__a).n + (__b).n), "
-        "'m2': (__a).m2 + (__b).m2 + ((__b).mean - (__a).mean) * ((__b).mean - (__a).mean) * (__a).n / ((__a).n + (__b).n) * (__b).n}})"
+        "'m2': (__a).m2 + (__b).m2 + ((__b).mean - (__a).mean) * ((__b).mean - (__a).mean) "
+        "* (__a).n / ((__a).n + (__b).n) * (__b).n}})"
     )
     return Accumulator("moments", _MOMENTS, partial, merge, of_first=True)
 
@@ -95,7 +96,8 @@ STDDEV_SAMP = _second("stddev_samp", _STDDEV_SAMP)
 STDDEV = _second("stddev", _STDDEV_SAMP)
 # As DuckDB's, it is NaN over one value that is no finite number, where the others are 0.
 SEM = _second(
-    "sem", "CASE WHEN ({0}).n > 0 THEN sqrt(({0}).m2 / ({0}).n) / sqrt(({0}).n) + (({0}).mean - ({0}).mean) END"
+    "sem",
+    "CASE WHEN ({0}).n > 0 THEN sqrt(({0}).m2 / ({0}).n) / sqrt(({0}).n) + (({0}).mean - ({0}).mean) END",
 )
 
 

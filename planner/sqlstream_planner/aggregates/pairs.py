@@ -71,7 +71,9 @@ def _merged(moments: str) -> str:
 
     def products(sums: str) -> str:
         a, b = sums[0], sums[1]
-        between = f"((__b).{a} - (__a).{a}) * ((__b).{b} - (__a).{b}) * (__a).n / ((__a).n + (__b).n) * (__b).n"
+        between = (
+            f"((__b).{a} - (__a).{a}) * ((__b).{b} - (__a).{b}) * (__a).n / ((__a).n + (__b).n) * (__b).n"
+        )
         return f"(__a).{sums} + (__b).{sums} + {between}"
 
     def average(a: str) -> str:

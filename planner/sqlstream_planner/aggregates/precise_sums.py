@@ -23,7 +23,9 @@ def _accumulator(call: AggregateCall) -> Accumulator:
     here = filter_of(call, f"({x}) IS NOT NULL")
     total = f"fsum(CAST({x} AS DOUBLE)){here}"
     lost = f"list_aggregate(list_prepend(-{total}, list(CAST({x} AS DOUBLE)){here}), 'fsum')"
-    partial = f"CASE WHEN count(*){here} > 0 THEN {{'n': count(*){here}, 'sum': {total}, 'error': {lost}}} END"
+    partial = (
+        f"CASE WHEN count(*){here} > 0 THEN {{'n': count(*){here}, 'sum': {total}, 'error': {lost}}} END"
+    )
     total = "((__a).sum + (__b).sum)"
     rest = f"({total} - (__a).sum)"
     lost = f"(((__a).sum - ({total} - {rest})) + ((__b).sum - {rest}))"

@@ -59,7 +59,7 @@ def goes_by_order(call: WindowCall) -> bool:
 
 
 def _is_whole(call: WindowCall) -> bool:
-    """Whether a frame of RANGE or GROUPS without ORDER BY, where all rows are equal, has them all, but perhaps the row itself."""
+    """Whether a frame of RANGE or GROUPS has all rows where none has an ORDER BY, but perhaps the row itself."""
     frame = frame_of(call)
     has_equals = not frame.first.endswith("FOLLOWING") and not frame.last.endswith("PRECEDING")
     return has_equals and not call.bounds and frame.exclude in ("", "CURRENT ROW")

@@ -197,7 +197,7 @@ class Scope:
         return None
 
     def _names_a_table_around(self, parts: list[str], f: Field) -> bool:
-        """Whether `a.x` can't be a field of the column `a`, as it has none of that name, but is a column of a table around."""
+        """Whether `a.x` can't be a field of the column `a`, as it has none, but is a column of a table around."""
         return (
             len(parts) > 1
             and parts[1].lower() not in {name.lower() for name, _ in f.type.fields}

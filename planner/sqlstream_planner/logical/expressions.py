@@ -56,7 +56,8 @@ def raw(text: str) -> exp.Expr:
 def sql(expression: exp.Expr) -> str:
     """An expression as DuckDB SQL, in which no name depends on what users call their relations.
 
-    Raises InternalError for a column that is written behind a relation's name, and sqlglot's UnsupportedError rather than write something that means something else.
+    Raises InternalError for a column that is written behind a relation's name, and sqlglot's UnsupportedError rather
+    than write something that means something else.
     """
     if (
         isinstance(expression, exp.Column)

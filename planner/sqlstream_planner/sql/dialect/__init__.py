@@ -91,7 +91,7 @@ class OwnSql(DuckDB):
 class SqlStream(OwnSql):
     """The dialect: our tokens and grammar in, and out what a user would write, for messages and identities."""
 
-    Generator = _Generator
+    Generator = _Generator  # type: ignore[assignment]
     Tokenizer = SqlStreamTokenizer
     Parser = SqlStreamParser  # type: ignore[assignment]  # sqlglot's attribute is no variable for mypy
 
