@@ -111,8 +111,9 @@ class WatermarkSpec:
     `tick_us` is the resolution of event time: a window with end E is closed at watermark W iff
     E - tick <= W. 1,000 µs for TIMESTAMP(p <= 3), else 1 µs; of an operator it is less by how long after their time
     rows come to it, so it may be below 0. `rises_with` is a physical column that the expression never falls with (`ts` for
-    `ts - INTERVAL '5' SECOND`): its maximum alone gives the watermark. `time` is SQL for an event time that is computed;
-    None: it is the column itself.
+    `ts - INTERVAL '5' SECOND`): its maximum alone gives the watermark. A row whose `expression` is more than
+    `max_ahead_us` ahead of the epoch's clock is no part of the maximum (None: every row is). `time` is SQL for an event time
+    that is computed; None: it is the column itself.
     """
 
     column: str
@@ -120,6 +121,7 @@ class WatermarkSpec:
     tick_us: int
     idle_timeout_us: int | None = None
     rises_with: str | None = None
+    max_ahead_us: int | None = None
     time: str | None = None
 
     @property
@@ -544,7 +546,10 @@ class RestartOptions:
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """What `SET` statements decide. None: the command line or the runtime's default decides."""
+    """What `SET` statements decide. None: the command line or the runtime's default decides.
+
+    `drain`: the end of what bounded sources have is the end of time, and all that is open closes.
+    """
 
     name: str | None = None
     parallelism: int | None = None
@@ -558,6 +563,7 @@ class JobOptions:
     max_dead_letters: int | None = None
     max_dead_letter_share: float | None = None
     restart: RestartOptions | None = None
+    drain: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from sqlstream_planner.bind.context import BindContext, ReadTable, checked
 from sqlstream_planner.bind.scope import Relation, Scope, is_process_time
 from sqlstream_planner.catalog.lookup_options import reload_us
 from sqlstream_planner.catalog.options import Role
+from sqlstream_planner.catalog.source_options import idle_timeout_us, max_ahead_us
 from sqlstream_planner.catalog.tables import Catalog, TableDef
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, either
 from sqlstream_planner.identity.source import source_identity
@@ -82,7 +83,7 @@ class Tables:
         for c in table.columns:
             if isinstance(c, PhysicalColumn | MetadataColumn):
                 stored[c.name.lower()] = Field(self.context.new_id(c.name), c.name, c.type, c.nullable)
-        scope = Scope(self.context, (Relation(table.name, tuple(stored.values())),))
+        scope = Scope(self.context, (Relation(_own_name(table), tuple(stored.values())),))
         fields: list[Field] = []
         expressions: list[exp.Expr] = []
         times: list[int] = []  # columns of process time
@@ -173,7 +174,7 @@ class Tables:
                     help=f"make a computed column of it: `ts AS {'.'.join(mark.column)}`, and write WATERMARK FOR ts",
                 )
             )
-        scope = Scope(self.context, (Relation(table.name, fields),))
+        scope = Scope(self.context, (Relation(_own_name(table), fields),))
         resolved = self.context.translated(scope.resolve(mark.expression), scope.fields)
         typed = self.context.type_of(resolved, scope.fields)
         if not typed.type.is_timestamp:
@@ -190,9 +191,6 @@ class Tables:
         names = {f.id: column(f.name) for f in stored.values()}
         declared = table.column(mark.column[0])
         precision = getattr(declared, "precision", None)
-        timeout = table.settings.get("scan.watermark.idle-timeout")
-        if timeout is None:
-            timeout = self.catalog.settings.get("table.exec.source.idle-timeout")
         expression = substitute(inlined, names)
         times = [
             e for f, e in zip(fields, expressions, strict=True) if f.name.lower() == mark.column[0].lower()
@@ -201,8 +199,9 @@ class Tables:
             column=declared.name if declared is not None else mark.column[0],
             expression=sql(expression),
             tick_us=1_000 if precision is not None and precision <= 3 else 1,
-            idle_timeout_us=int(timeout) if isinstance(timeout, int) and timeout > 0 else None,
+            idle_timeout_us=idle_timeout_us(table.settings, self.catalog.settings),
             rises_with=_rises_with(expression),
+            max_ahead_us=max_ahead_us(table.settings),
             time=next((sql(substitute(e, names)) for e in times if not isinstance(e, exp.Column)), None),
         )
 
@@ -245,6 +244,11 @@ class Tables:
                 help="use two tables",
             )
             raise DiagnosticError(diagnostic)
+
+
+def _own_name(table: TableDef) -> str | None:
+    """What the columns of a table may be qualified with where it is declared: `a.b` is a field of the column `a` first."""
+    return None if table.column(table.name) is not None else table.name
 
 
 def _rises_with(expression: exp.Expr) -> str | None:

@@ -67,7 +67,7 @@ class FileSource:
     @property
     def bounded(self) -> bool:
         """Whether reading ends when all files that were there at the start are read."""
-        return self._options.monitor_interval_us is None
+        return self._context.ends or self._options.monitor_interval_us is None
 
     @property
     def waits_for(self) -> str:
@@ -162,6 +162,10 @@ class FileSource:
     def paths(self) -> Sequence[str]:
         """The paths of all files that are there or were listed before."""
         return list(dict.fromkeys([*(entry.path for entry in self._files.there()), *self._log.paths]))
+
+    def passed_over(self) -> Sequence[str]:
+        """The files that `--skip-file` left out, of this run or of one before, wholly or in part."""
+        return self._log.passed_over
 
     def files_there(self) -> Sequence[FileEntry]:
         """The files that are there now. Raises DiagnosticError (DAT004) if the path does not exist."""

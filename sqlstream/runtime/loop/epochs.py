@@ -46,7 +46,7 @@ from sqlstream_operators.errors import MemoryExhaustedError
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.state.version import ShardVersion
-from sqlstream_planner.diagnostics import DiagnosticError, InternalError
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, InternalError
 
 #: Codes of errors that are no surprise when all processes of a run are told to stop.
 _SPARK_IS_GONE = frozenset({"ENV003", "ENV004", "ENV007"})
@@ -77,6 +77,7 @@ class EpochLoop:
         backfill: Backfill | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
+        tell: Callable[[Diagnostic], None] = lambda warning: None,
     ) -> None:
         self._program = program
         self._journal = journal
@@ -97,7 +98,14 @@ class EpochLoop:
         self._clock = clock
         self._state = RunState(lineage)
         self._planner = EpochPlanner(
-            program, settings, self._state, run, journal.store, clock=clock, wall_clock=wall_clock
+            program,
+            settings,
+            self._state,
+            run,
+            journal.store,
+            clock=clock,
+            wall_clock=wall_clock,
+            tell=tell,
         )
         self._outputs = Outputs(program, journal.store)
         self._done = totals if totals is not None else Totals()
@@ -133,7 +141,8 @@ class EpochLoop:
         finally:
             self._outputs.close()
         seconds = self._clock() - started
-        return self._done.result(outcome, self._state.last, seconds, unfinished=unfinished)
+        result = self._done.result(outcome, self._state.last, seconds, unfinished=unfinished)
+        return replace(result, skipped=self._planner.passed_over())
 
     def _check_others(self, found: Recovered | None, error: Exception) -> None:
         """If another driver has gone on meanwhile, that is why something is not as this one left it."""
@@ -409,7 +418,14 @@ class EpochLoop:
         self._faults("collected", plan.epoch)
         self._planner.learn_speed(sum(manifest.rows.values()), timer.total)
         report = epoch_report(manifest, self._state, self._program.sources, timer.seconds, replayed=replayed)
-        report = replace(report, restated=plan.restated)
+        ahead = {name: source.ahead for name, source in outcome.sources.items() if source.ahead}
+        report = replace(
+            report,
+            restated=plan.restated,
+            ahead=ahead,
+            uncounted=outcome.uncounted,
+            bounded=self._planner.all_bounded,
+        )
         self._on_epoch(report)
         return report
 
@@ -541,7 +557,7 @@ class EpochLoop:
             yield watermarks.after_epoch(
                 self._state.sources[source.name],
                 position=source.next,
-                exhausted=source.exhausted,
+                drained=source.drains,
                 read_up_to=read_up_to,
                 applied=source.watermarks.raised(read_up_to).close,
                 closed_up_to=max(closed, default=None),
