@@ -204,7 +204,12 @@ class _Windows:
         if frame.of_distances:
             self._check_range(terms, spec.args["spec"])
         come = None
-        if call.name == "row_number" and not call.order_by and len(terms) == 1 and self._is_clock(terms[0].this):
+        if (
+            call.name == "row_number"
+            and not call.order_by
+            and len(terms) == 1
+            and self._is_clock(terms[0].this)
+        ):
             come = self._arrived(descending=bool(terms[0].args.get("desc")))
         if not terms and goes_by_order(call):
             come = self._come = self._come or ordered_rows(context, self.rows)
