@@ -71,9 +71,8 @@ def _of_groups(node: Aggregate, f: Field) -> LostTime | None:
     }
     times = [known for known in node.input.fields if known.id in below and known.time is not None]
     if not times:
-        [key] = [e for own, e in zip(node.keys, node.key_expressions, strict=True) if own.id == f.id] or [
-            None
-        ]
+        pairs = zip(node.keys, node.key_expressions, strict=True)
+        key = next((e for own, e in pairs if own.id == f.id), None)
         inner = _field(node.input, key.name) if isinstance(key, exp.Column) else None
         return lost_time(node.input, inner) if inner is not None else None
     if node.calls:
