@@ -46,7 +46,8 @@ class Place:
         if self.postgres is not None:
             return list(self.postgres.rows(query))
         with duckdb.connect(str(self.folder / "out.duckdb")) as con:
-            return con.execute(query).fetchall()
+            found: list[tuple[Any, ...]] = con.execute(query).fetchall()
+            return found
 
     def text(self, key: str = KEY, n: str = "COUNT(*)") -> str:
         return T + OUT.format(key=key, sink=self.sink, n=n)
@@ -85,6 +86,15 @@ def left_out_and_back(place: Place) -> str:
     return place.text()
 
 
+def left_out_and_back_after(statement: str) -> Callable[[Place], str]:
+    def change(place: Place) -> str:
+        text = left_out_and_back(place)
+        place.sql(statement)
+        return text
+
+    return change
+
+
 def moved_and_back(place: Place) -> str:
     place.run(place.text().replace(f"({place.sink})", f"({place.sink}, 'table-name' = 'elsewhere')"))
     place.add()
@@ -111,8 +121,8 @@ CASES: dict[str, tuple[Callable[[Place], str], int]] = {
     "newer": (harmed("UPDATE sqlstream_epochs SET epoch = 9"), 4),
     "another's": (harmed("UPDATE sqlstream_epochs SET job = 'abc'"), 4),
     "a column dropped": (harmed("ALTER TABLE o DROP COLUMN n"), 4),
-    "left out, and back, emptied": (lambda p: (left_out_and_back(p), p.sql("DELETE FROM o"))[0], 0),
-    "left out, and back, dropped": (lambda p: (left_out_and_back(p), p.sql("DROP TABLE o"))[0], 0),
+    "left out, and back, emptied": (left_out_and_back_after("DELETE FROM o"), 0),
+    "left out, and back, dropped": (left_out_and_back_after("DROP TABLE o"), 0),
 }
 
 

@@ -149,7 +149,8 @@ def test_an_edit_of_little_state_needs_no_spark(tmp_path: Path, shards: int) -> 
         file.write_text(GROUPS.format(n=n, having=having, settings=settings))
         run(file, parallelism=shards, master="local[2]")
         with duckdb.connect(str(tmp_path / "x.db")) as connection:
-            return connection.execute("SELECT n, k FROM o ORDER BY k").fetchall()
+            found: list[tuple[object, ...]] = connection.execute("SELECT n, k FROM o ORDER BY k").fetchall()
+            return found
 
     assert edited("COUNT(v)") == [(2, "a"), (1, "b")]
     assert edited("MAX(v)") == [(7, "a"), (1, "b")]  # read again
