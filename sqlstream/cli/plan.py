@@ -134,6 +134,7 @@ def _against_state(
     from sqlstream.connectors.registry import REGISTERED
     from sqlstream.runtime.edits.edit_plan import edit_plan, first_plan
     from sqlstream.runtime.loop.fork import has_begun
+    from sqlstream.runtime.loop.former_sinks import check_passwords
     from sqlstream.runtime.loop.moved_sources import taken_over
     from sqlstream.runtime.loop.recovery import committed_epoch
     from sqlstream.runtime.loop.sink_edits import check_rewrite
@@ -208,7 +209,11 @@ def _against_state(
             again=again,
         )
     made = _with_away(made, away)
-    return made if origin is None else made.beside(origin.where, origin.notes)
+    if origin is None:
+        goes_on = {sink.former.name: sink for sink in made.sink_edits if sink.former is not None}
+        missing = check_passwords(journal, manifest, goes_on, planned.secrets)
+        return replace(made, problems=(*made.problems, *missing))
+    return made.beside(origin.where, origin.notes)
 
 
 def _with_away(made: EditPlan, away: Sequence[Diagnostic]) -> EditPlan:
