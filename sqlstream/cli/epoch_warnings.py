@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from sqlstream.cli.progress import counted_rows, dead_letter_kinds, instant
-from sqlstream.runtime.loop.progress import EpochReport
+from sqlstream.cli.progress import counted_rows, dead_letter_kinds
+from sqlstream.runtime.loop.progress import EpochReport, instant
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_planner.diagnostics import Diagnostic
 from sqlstream_planner.logical.text import duration

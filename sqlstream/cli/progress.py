@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Protocol, Self, TextIO, cast
 
 from sqlstream.cli.output import json_line
 from sqlstream.connectors.filesystem.paths import listed
-from sqlstream.runtime.loop.progress import EpochReport, RunResult
+from sqlstream.runtime.loop.progress import EpochReport, LeftOpen, RunResult, instant, shown_watermark
 from sqlstream.runtime.loop.restarts import Restart
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_planner.diagnostics import counted
@@ -23,7 +22,6 @@ from sqlstream_planner.secrets.references import without_secrets
 
 #: What dead letters are called on the terminal, where it is not their own name.
 _KINDS = {"no-time": "without event time"}
-_EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Progress(Protocol):
@@ -312,7 +310,7 @@ def summary(name: str, plan: PhysicalPlan, result: RunResult, state_dir: str) ->
     """How a run ended, in a few lines."""
     but = f" but {counted(len(result.skipped), 'file')}" if result.skipped else ""
     said = {
-        "exhausted": f"done, all input{but} is read, all results are committed",
+        "exhausted": f"done, all input that is there{but} is read, all results are committed",
         "stopped": "stopped, what was read is committed; run again to go on"
         if result.unfinished is None
         else f"stopped in epoch {result.unfinished}, which the next run does again; all before it is committed",
@@ -332,6 +330,7 @@ def summary(name: str, plan: PhysicalPlan, result: RunResult, state_dir: str) ->
         )
         lines += _table("wrote", written)
         lines.append(f"  {'epochs':<7}{result.epochs} in {result.seconds:.1f} s")
+    lines += _open_lines(result.left_open)
     dead = ", ".join(dead_letter_kinds(result.dead_letters))
     if dead:
         lines.append(f"  {'dead':<7}{dead}: kept in {state_dir.rstrip('/')}/dead-letter")
@@ -339,6 +338,24 @@ def summary(name: str, plan: PhysicalPlan, result: RunResult, state_dir: str) ->
         lines.append(f"  {'skipped':<8}{listed(result.skipped)}: --read-again PATH takes a file back")
     lines.append(f"  {'state':<7}{state_dir}")
     return lines
+
+
+def _open_lines(left_open: Sequence[LeftOpen]) -> list[str]:
+    """What waits for the watermark, and what becomes of it."""
+    if not left_open:
+        return []
+    lines = _table("open", ((one.operator, _waiting(one), _until(one)) for one in left_open))
+    mark = lowest_watermark([shown_watermark(one.watermark_us) for one in left_open])
+    return [*lines, f"  {'':<7}the next run goes on from watermark {mark}; --drain closes them for good"]
+
+
+def _waiting(one: LeftOpen) -> str:
+    """What waits in the state of an operator, in words."""
+    return f"about {one.rows:,} rows of state" if one.number is None else counted_rows(one.number, one.what)
+
+
+def _until(one: LeftOpen) -> str:
+    return "" if one.until_us is None else f"until {instant(one.until_us)}"
 
 
 def counted_rows(number: int, what: str) -> str:
@@ -386,20 +403,6 @@ def lowest_watermark(marks: Iterable[int | str | None]) -> str:
         return "none yet"
     times = [mark for mark in found if isinstance(mark, int)]
     return instant(min(times)) if times else "end"
-
-
-def instant(microseconds: int) -> str:
-    """A time in UTC.
-
-    >>> instant(-1_000)
-    '1969-12-31 23:59:59.999'
-    """
-    try:
-        value = _EPOCH_0 + timedelta(microseconds=microseconds)
-    except OverflowError:
-        return f"{microseconds} µs"
-    text = value.strftime("%Y-%m-%d %H:%M:%S")
-    return f"{text}.{value.microsecond:06d}".rstrip("0") if value.microsecond else text
 
 
 def size(count: int) -> str:

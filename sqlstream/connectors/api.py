@@ -55,12 +55,17 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class SourcePlan:
-    """What one epoch reads of a source. `exhausted`: a bounded source has nothing after `next_position`."""
+    """What one epoch reads of a source.
+
+    `exhausted`: a bounded source has nothing after `next_position` now. `final`: nor can it ever have, since the number of
+    its rows is fixed; into a folder new files may come.
+    """
 
     splits: tuple[Split, ...]
     next_position: Position
     exhausted: bool
     files: int = 0
+    final: bool = False
 
 
 class Source(Protocol):
@@ -252,6 +257,7 @@ class ConnectorContext:
     it) and the base directory that relative paths in options refer to. `folder` is what a source has for itself in the
     store, whatever its table is called; without one it goes by the table's name. `paced`: a source makes its rows when they
     are due; the referee has no time for that. `orders` is what the run was told about single files, `tell` takes warnings.
+    `ends`: a source that is watched ends, too, once all that is there is read.
     `known_as` is the name that a sink's target knows its table by: what it was called when it was first written ("": as it
     is called now).
     """
@@ -263,6 +269,7 @@ class ConnectorContext:
     orders: Orders | None = None
     tell: Callable[[Diagnostic], None] = _nobody
     known_as: str = ""
+    ends: bool = False
 
 
 class Dimension(Protocol):

@@ -70,7 +70,8 @@ class NumberedSource:
             stop = first + (end - first) * (number + 1) // tasks
             if stop > start:
                 splits.append(Split(self._name, {"first": start, "count": stop - start}, stop - start))
-        return SourcePlan(tuple(splits), {"row": end}, self._total is not None and end >= self._total)
+        ended = self._total is not None and end >= self._total
+        return SourcePlan(tuple(splits), {"row": end}, ended, final=ended)
 
     def lag(self, position: Position) -> int | None:
         """The rows that wait: all that are left, or all that the throttle has released; None if that is

@@ -91,7 +91,7 @@ def test_dead_letters_add_up_and_are_found() -> None:
     assert "  2 late  2,000 rows/s" in lines[0]
     assert "  1 late  4 malformed  2,000 rows/s" in lines[1], "what this epoch had, not the run"
     assert lines[2:] == [
-        "p: done, all input is read, all results are committed",
+        "p: done, all input that is there is read, all results are committed",
         "  read   t  6,000 rows",
         "  wrote  files  6,000 rows  to out/x",
         "  epochs 2 in 3.0 s",

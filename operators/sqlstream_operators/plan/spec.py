@@ -546,7 +546,10 @@ class RestartOptions:
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """What `SET` statements decide. None: the command line or the runtime's default decides."""
+    """What `SET` statements decide. None: the command line or the runtime's default decides.
+
+    `drain`: the end of what bounded sources have is the end of time, and all that is open closes.
+    """
 
     name: str | None = None
     parallelism: int | None = None
@@ -560,6 +563,7 @@ class JobOptions:
     max_dead_letters: int | None = None
     max_dead_letter_share: float | None = None
     restart: RestartOptions | None = None
+    drain: bool = False
 
 
 @dataclass(frozen=True, slots=True)

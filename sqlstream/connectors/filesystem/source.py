@@ -67,7 +67,7 @@ class FileSource:
     @property
     def bounded(self) -> bool:
         """Whether reading ends when all files that were there at the start are read."""
-        return self._options.monitor_interval_us is None
+        return self._context.ends or self._options.monitor_interval_us is None
 
     @property
     def waits_for(self) -> str:

@@ -46,7 +46,7 @@ from sqlstream_operators.errors import MemoryExhaustedError
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.state.version import ShardVersion
-from sqlstream_planner.diagnostics import DiagnosticError, InternalError
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, InternalError
 
 #: Codes of errors that are no surprise when all processes of a run are told to stop.
 _SPARK_IS_GONE = frozenset({"ENV003", "ENV004", "ENV007"})
@@ -77,6 +77,7 @@ class EpochLoop:
         backfill: Backfill | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
+        tell: Callable[[Diagnostic], None] = lambda warning: None,
     ) -> None:
         self._program = program
         self._journal = journal
@@ -97,7 +98,14 @@ class EpochLoop:
         self._clock = clock
         self._state = RunState(lineage)
         self._planner = EpochPlanner(
-            program, settings, self._state, run, journal.store, clock=clock, wall_clock=wall_clock
+            program,
+            settings,
+            self._state,
+            run,
+            journal.store,
+            clock=clock,
+            wall_clock=wall_clock,
+            tell=tell,
         )
         self._outputs = Outputs(program, journal.store)
         self._done = totals if totals is not None else Totals()
@@ -549,7 +557,7 @@ class EpochLoop:
             yield watermarks.after_epoch(
                 self._state.sources[source.name],
                 position=source.next,
-                exhausted=source.exhausted,
+                drained=source.drains,
                 read_up_to=read_up_to,
                 applied=source.watermarks.raised(read_up_to).close,
                 closed_up_to=max(closed, default=None),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN
+
+_EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +66,39 @@ class EpochReport:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOpen:
+    """What waits in the state of one operator.
+
+    `what` is "window", "session" or "row", `number` how many there are (None: too many rows to count), `rows` how many rows
+    of state there are, about. `until_us` is when the last window ends (µs; None: not known, or of rows). `watermark_us` is
+    where the operator's watermark stands.
+    """
+
+    operator: str
+    what: str
+    number: int | None
+    rows: int
+    until_us: int | None
+    watermark_us: int
+
+    def to_json(self) -> dict[str, Any]:
+        """One JSON object for `--json`."""
+        return {
+            "operator": self.operator,
+            "what": self.what,
+            "number": self.number,
+            "state_rows": self.rows,
+            "until": self.until_us,
+            "watermark": self.watermark_us,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class RunResult:
     """How a run ended: `outcome` is `exhausted`, `stopped` or `nothing new`; totals are of this run.
 
     `unfinished` is the epoch that was under way when the run was stopped together with Spark: the next run does it again.
+    `left_open` is what waits for the watermark at the end of the input, for the next run to go on with.
     `skipped` are the files that this run or one before was told to leave out.
     """
 
@@ -78,6 +110,7 @@ class RunResult:
     dead_letters: Mapping[str, int]
     seconds: float
     unfinished: int | None = None
+    left_open: tuple[LeftOpen, ...] = ()
     skipped: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -92,6 +125,7 @@ class RunResult:
             "seconds": round(self.seconds, 3),
             "skipped_files": list(self.skipped),
             **({} if self.unfinished is None else {"unfinished_epoch": self.unfinished}),
+            **({"left_open": [one.to_json() for one in self.left_open]} if self.left_open else {}),
         }
 
 
@@ -100,3 +134,17 @@ def shown_watermark(value: int) -> int | str | None:
     if value <= WATERMARK_MIN:
         return None
     return "end" if value >= WATERMARK_MAX else value
+
+
+def instant(microseconds: int) -> str:
+    """A time in UTC.
+
+    >>> instant(-1_000)
+    '1969-12-31 23:59:59.999'
+    """
+    try:
+        value = _EPOCH_0 + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return f"{microseconds} µs"
+    text = value.strftime("%Y-%m-%d %H:%M:%S")
+    return f"{text}.{value.microsecond:06d}".rstrip("0") if value.microsecond else text
