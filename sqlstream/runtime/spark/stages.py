@@ -95,6 +95,7 @@ class SparkJobRunner:
         self._spark = spark.newSession()
         self._parallelism = parallelism
         self._owned = owned
+        self._python = str(spark.sparkContext.pythonExec)
         self._ranges: dict[int, DataFrame] = {}
         self._plan: tuple[PhysicalPlan, bytes] | None = None
         for name, value in JOB_CONF.items():
@@ -142,14 +143,13 @@ class SparkJobRunner:
             with watched(self._owner, self._owner.sparkContext.master, self._on_wait):
                 collected = self._staged(program, self._plan[1]).toArrow()
         except PySparkException as error:
-            python = str(self._owner.sparkContext.pythonExec)
-            raise told(str(error), job.plan.epoch, python=python) from None
+            raise told(str(error), job.plan.epoch, python=self._python) from None
         except (Py4JError, ConnectionError) as error:
             lost = self._is_lost()
             ended = (
                 None if not lost else Ended("it is gone") if self._jvm is None else self._jvm.how_it_ended()
             )
-            raise told(str(error), job.plan.epoch, lost=ended) from None
+            raise told(str(error), job.plan.epoch, lost=ended, python=self._python) from None
         return outcome_of(job, list(reports_among(from_batches(collected.to_batches()))))
 
     def _staged(self, program: TaskProgram, plan: bytes) -> DataFrame:
