@@ -16,6 +16,7 @@ from sqlstream_planner.edits.derivations.joined_rows import derive_joined_rows
 from sqlstream_planner.edits.derivations.ranked_rows import derive_ranked_rows
 from sqlstream_planner.edits.derivations.rows_of_over import derive_rows_of_over
 from sqlstream_planner.edits.derivations.rule import Derived, Rule, Wanted
+from sqlstream_planner.edits.derivations.same_rows import derive_same_rows
 from sqlstream_planner.edits.derivations.spelled import in_one_spelling
 from sqlstream_planner.edits.derivations.stored import Stored
 from sqlstream_planner.edits.derivations.time_to_live import derive_time_to_live
@@ -30,6 +31,7 @@ RULES: tuple[Rule, ...] = (
     derive_rows_of_over,
     derive_joined_rows,
     derive_time_to_live,
+    derive_same_rows,
 )
 
 _WIDER = "the same values in wider types"
