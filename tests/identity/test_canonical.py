@@ -232,7 +232,23 @@ def test_conditions_that_other_rows_pass(one: str, other: str) -> None:
 
 INTEGERS = ("i1", "i2", "i4", "i8", "hu", "u1", "i4 + 1", "len(vc)", "YEAR(ts)")
 OTHERS = ("db", "fl", "dc", "vc", "ts", "da", "tz", "bo", "(st).a", "COALESCE(i4, 2)", "CAST(i4 AS BIGINT)")
-LITERALS = ("0", "1", "2", "5", "-1", "1.0", "1.5", "'1'", "'a'", "'2020-02-29'", "TRUE", "FALSE", "NULL", "1 + 1")
+LITERALS = (
+    "0",
+    "1",
+    "2",
+    "5",
+    "-1",
+    "1.0",
+    "1.5",
+    "'1'",
+    "'a'",
+    "'2020-02-29'",
+    "TRUE",
+    "FALSE",
+    "NULL",
+    "1 + 1",
+)
+CALENDAR = ("YEAR", "MONTH", "QUARTER", "WEEK", "DAY")
 COMPARED = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
 
 
@@ -240,7 +256,9 @@ def drawn(chosen: random.Random, depth: int = 2) -> str:
     """A condition; those about the same columns and literals meet often."""
     if depth and chosen.random() < 0.5:
         one, other = drawn(chosen, depth - 1), drawn(chosen, depth - 1)
-        return chosen.choice([f"({one} AND {other})", f"({one} OR {other})", f"(NOT {one})", f"({one} IS TRUE)"])
+        return chosen.choice(
+            [f"({one} AND {other})", f"({one} OR {other})", f"(NOT {one})", f"({one} IS TRUE)"]
+        )
     value = chosen.choice(INTEGERS[:4] if chosen.random() < 0.6 else (*INTEGERS, *OTHERS))
     literals = [chosen.choice(LITERALS) for _ in range(2)]
     return chosen.choice(
@@ -277,8 +295,8 @@ def drawn_value(chosen: random.Random) -> str:
             f"LEFT(vc, {literal})",
             f"SUBSTR(vc, 1, {literal})",
             f"CAST({column} AS {chosen.choice(['INT', 'BIGINT', 'STRING', 'DOUBLE'])})",
-            f"{chosen.choice(['YEAR', 'MONTH', 'QUARTER', 'WEEK', 'DAY'])}({chosen.choice(['ts', 'da', 'tz'])})",
-            f"EXTRACT({chosen.choice(['YEAR', 'MONTH', 'QUARTER', 'WEEK', 'DAY'])} FROM {chosen.choice(['ts', 'da', 'tz'])})",
+            f"{chosen.choice(CALENDAR)}({chosen.choice(['ts', 'da', 'tz'])})",
+            f"EXTRACT({chosen.choice(CALENDAR)} FROM {chosen.choice(['ts', 'da', 'tz'])})",
             f"DATE({chosen.choice(['ts', 'da'])})",
             "CAST(ts AS DATE)",
             "CAST(da AS DATE)",
@@ -287,7 +305,9 @@ def drawn_value(chosen: random.Random) -> str:
     )
 
 
-def assert_the_same(found: dict[tuple[Form, ...], exp.Expr], key: tuple[Form, ...], node: exp.Expr, *, passed_by: bool) -> int:
+def assert_the_same(
+    found: dict[tuple[Form, ...], exp.Expr], key: tuple[Form, ...], node: exp.Expr, *, passed_by: bool
+) -> int:
     """What has one spelling gives what the first gave that had it: the same values, or TRUE for the same rows."""
     first = found.setdefault(key, node)
     ours, theirs = (without_marks(n) for n in (node, first))

@@ -17,7 +17,8 @@ NeverNull: TypeAlias = tuple[str, str]
 
 def never_null_names(plan: PhysicalPlan) -> frozenset[NeverNull]:
     """The columns that every table of a plan that reads them declares NOT NULL."""
-    found, others = set(), set()
+    found: set[NeverNull] = set()
+    others: set[NeverNull] = set()
     for source in plan.sources:
         for column in source.physical:
             (others if column.nullable else found).add((source.identity, column.name.lower()))

@@ -49,7 +49,9 @@ def counted(
 def _count(meaning: Form | None, *, keyed: bool) -> _Count | None:
     """What an accumulator counts; None if it does not count rows."""
     match meaning:
-        case Form("accumulator", (kind, _, Form("aggregate call", (_, None, Form("arguments", values), where)))):
+        case Form(
+            "accumulator", (kind, _, Form("aggregate call", (_, None, Form("arguments", values), where)))
+        ):
             pass
         case _:
             return None

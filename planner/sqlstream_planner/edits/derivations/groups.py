@@ -128,7 +128,9 @@ class _Groups:
     def _of_counts(self, table: StateTable, acc: StateTable, missing: Sequence[str]) -> dict[str, str]:
         """Accumulators that count rows, from others that count the same."""
         wanted = [f for f in table.value if f.name in missing]
-        found = counted(self._old, acc.value, self._new, wanted, keyed=bool(acc.key) and self._now.seed is None)
+        found = counted(
+            self._old, acc.value, self._new, wanted, keyed=bool(acc.key) and self._now.seed is None
+        )
         self._reasons |= {(table.name, name): "from a number of rows that is kept" for name in found}
         return found
 

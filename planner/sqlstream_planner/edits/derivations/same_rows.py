@@ -38,10 +38,10 @@ def _table(old: Stored, new: Stored, table: StateTable) -> DerivedTable | None:
     before = old.table(table.name)
     if before is None or before.layout != table.layout or table.layout == "list":
         return None
-    if any(f.type.kind is Kind.BLOB for f in (*table.key, *table.sub_key, *table.value)):
-        # Rows as bytes have their columns in the order of what these mean.
-        if before != table and not _stand_alike(before, table):
-            return None
+    # Rows as bytes have their columns in the order of what these mean.
+    has_rows = any(f.type.kind is Kind.BLOB for f in (*table.key, *table.sub_key, *table.value))
+    if has_rows and not _stand_alike(old, before, new, table):
+        return None
     items: list[str] = []
     for part, mine in ((before.key, table.key), (before.sub_key, table.sub_key), (before.value, table.value)):
         plain, own = (_without_grouping(s, fields) for s, fields in ((old, part), (new, mine)))
@@ -66,8 +66,13 @@ def _is_grouping(state: Stored, field: StateField) -> bool:
     return meaning is not None and meaning.op == "grouping"
 
 
-def _stand_alike(old: StateTable, new: StateTable) -> bool:
+def _stand_alike(old: Stored, before: StateTable, new: Stored, table: StateTable) -> bool:
+    """Whether each column of two tables stands where the same does in the other."""
     return all(
-        [(f.fingerprint, f.type) for f in part] == [(f.fingerprint, f.type) for f in mine]
-        for part, mine in ((old.key, new.key), (old.sub_key, new.sub_key), (old.value, new.value))
+        [(f.type, old.meaning(f)) for f in part] == [(f.type, new.meaning(f)) for f in mine]
+        for part, mine in (
+            (before.key, table.key),
+            (before.sub_key, table.sub_key),
+            (before.value, table.value),
+        )
     )

@@ -14,14 +14,14 @@ from sqlstream_planner.identity.form import Form
 def spelling_of(state: Stored, never_null: Iterable[Form] = ()) -> Canonical:
     """The spelling of what a state's identity says; `never_null` are columns of sources that are never NULL.
 
-    What the conditions on its rows say is known of all that is kept of these.
+    What the conditions on its rows say is known of what is aggregated.
     """
     plain = Canonical(frozenset(never_null)).knowing_branches_of(*state.by_digest.values())
     rows = plain(state.rows)
     groups = grouped(rows)
     conditions = filtered(rows)[1] if groups is None else groups.conditions
-    known = frozenset(never_null).union(*map(null_rejecting, conditions))
-    return Canonical(known).knowing_branches_of(*state.by_digest.values())
+    present = frozenset().union(*map(null_rejecting, conditions))
+    return Canonical(frozenset(never_null), present).knowing_branches_of(*state.by_digest.values())
 
 
 def spelled(state: Stored, canonical: Canonical) -> Stored:

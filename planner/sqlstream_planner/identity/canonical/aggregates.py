@@ -6,10 +6,16 @@ from collections.abc import Container
 
 from sqlstream_operators.plan.types import parse_type
 from sqlstream_operators.plan.widening import widens
-from sqlstream_planner.identity.canonical.conditions import TRUE, condition, conjuncts, rewritten
+from sqlstream_planner.identity.canonical.conditions import (
+    TRUE,
+    condition,
+    conjuncts,
+    null_rejecting,
+    rewritten,
+)
 from sqlstream_planner.identity.canonical.types import is_literal, never_null, type_of
 from sqlstream_planner.identity.expression.logic import junction, negation
-from sqlstream_planner.identity.form import Argument, Form, form
+from sqlstream_planner.identity.form import Form, form
 
 #: Accumulators of one argument that rows without it leave as they are.
 _WITHOUT_NULL = frozenset({"count", "sum", "min", "max"})
@@ -17,8 +23,11 @@ _WITHOUT_NULL = frozenset({"count", "sum", "min", "max"})
 _TESTS = frozenset({"count_if", "count_if_not"})
 
 
-def accumulator(found: Form, known: Container[Form]) -> Form | None:
-    """An accumulator whose parts are in one spelling; None if nothing is to be done."""
+def accumulator(found: Form, known: Container[Form], present: Container[Form]) -> Form | None:
+    """An accumulator whose parts are in one spelling; None if nothing is to be done.
+
+    `known` are columns that are never NULL, `present` those that are not in the rows that are aggregated.
+    """
     match found.args:
         case (str(kind), str(type_), Form("aggregate call", (name, None, Form() as arguments, where))):
             pass
@@ -37,7 +46,8 @@ def accumulator(found: Form, known: Container[Form]) -> Form | None:
     if kind in _WITHOUT_NULL:
         values, where = _unwrapped(kind, type_, values, where, known)
     if kind == "count":
-        values = [v for v in values if not never_null(v, known)]
+        counted = present if where is None else null_rejecting(where)
+        values = [v for v in values if not (never_null(v, present) or never_null(v, counted))]
     where = None if where is None else _both(None, where, known)
     call = form("aggregate call", name, None, Form("arguments", tuple(values)), where)
     return form("accumulator", kind, type_, call)
@@ -81,10 +91,20 @@ def _both(where: Form | None, test: Form, known: Container[Form]) -> Form | None
 def call(found: Form, known: Container[Form]) -> Form | None:
     """An aggregate call whose parts are in one spelling: its value, and so its type, stay what they are."""
     match found.args:
-        case (str(name), None, Form("arguments", values), where) if name.upper() == "COUNT":
+        case (str(name), None, Form("arguments", values), where) if name.lower() in _WITHOUT_NULL:
             pass
         case _:
             return None
-    given: list[Argument] = [v for v in values if not (isinstance(v, Form) and never_null(v, known))]
-    where = _both(None, where, known) if isinstance(where, Form) else where
+    if (where is not None and not isinstance(where, Form)) or not all(isinstance(v, Form) for v in values):
+        return None
+    given = [v for v in values if isinstance(v, Form)]
+    where = None if where is None else _both(None, where, known)
+    while len(given) == 1 and given[0].op == "case":
+        match given[0].args:
+            case (Form() as test, Form() as value, Form("null")):
+                given, where = [value], _both(where, test, known)
+            case _:
+                break
+    if name.lower() == "count":
+        given = [v for v in given if not never_null(v, known)]
     return form("aggregate call", name, None, Form("arguments", tuple(given)), where)

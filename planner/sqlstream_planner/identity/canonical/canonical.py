@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 
 from sqlstream_planner.identity.canonical import aggregates, conditions, values
 from sqlstream_planner.identity.canonical.sets import Orders, branch_orders, of_branches, reordered
@@ -18,7 +18,10 @@ _CONDITION_AT = {"join": 3, "lookup": 3}
 
 
 class Canonical:
-    """Brings forms to one spelling; `never_null` are those that are known not to be NULL.
+    """Brings forms to one spelling; `never_null` are columns that are never NULL, in no relation.
+
+    `present` are those that are not NULL in the rows that accumulators are of: what their own relation's conditions say
+    must change nothing of these conditions.
 
     Two forms that have one spelling mean the same: the same rows, the same values of the same types, NULLs included.
 
@@ -30,8 +33,11 @@ class Canonical:
     False
     """
 
-    def __init__(self, never_null: Container[Form] = frozenset()) -> None:
+    def __init__(
+        self, never_null: frozenset[Form] = frozenset(), present: frozenset[Form] = frozenset()
+    ) -> None:
         self._never_null = never_null
+        self._present = never_null | present
         self._made: dict[str, Form] = {}
         self._orders: Orders = {}
 
@@ -56,7 +62,7 @@ class Canonical:
 
     def knowing_branches_of(self, *roots: Form) -> Canonical:
         """The same where the branches of the one UNION ALL or INTERSECT that is in these forms may stand in any order."""
-        made = Canonical(self._never_null)
+        made = Canonical(self._never_null, self._present)
         made._orders = branch_orders(roots, self)
         return made
 
@@ -72,21 +78,27 @@ class Canonical:
             case "filter", (Form() as base, *rest):
                 left = conditions.conjuncts((c for c in rest if isinstance(c, Form)), known)
                 return form("filter", base, *left) if left else base
+            case "conditions", all_:
+                return form(
+                    "conditions", *conditions.conjuncts((c for c in all_ if isinstance(c, Form)), known)
+                )
             case "groups", (Form() as inside, *rest):
                 forms = [r for r in rest if isinstance(r, Form)]
                 sets = sort_forms({f for f in forms if f.op == "set"})
                 return form("groups", inside, *(f for f in forms if f.op != "set"), *sets)
-            case ("union" | "intersect" | "either"), _:
+            case (("union" | "intersect" | "either"), _):
                 return reordered(made, self._orders)
             case "accumulator", _:
-                return aggregates.accumulator(made, known) or made
+                return aggregates.accumulator(made, known, self._present) or made
             case "aggregate call", _:
                 return aggregates.call(made, known) or made
         if made.op in _CONDITION_AT:
             at = _CONDITION_AT[made.op]
             test = made.args[at] if len(made.args) > at else None
             if isinstance(test, Form):
-                return Form(made.op, (*made.args[:at], conditions.condition(test, known), *made.args[at + 1 :]))
+                return Form(
+                    made.op, (*made.args[:at], conditions.condition(test, known), *made.args[at + 1 :])
+                )
             return made
         found = of_branches(made) or conditions.rewritten(made, known)
         return found if found is not None else values.rewritten(made) or made

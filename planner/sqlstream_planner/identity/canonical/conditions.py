@@ -24,7 +24,9 @@ TRUE, FALSE = form("boolean", True), form("boolean", False)
 _COMPARISONS = frozenset({"=", "<>", "<", "<=", "is not distinct from"})
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
-_TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2})(:[0-9]{2})?(?:\.([0-9]{1,6}))?", re.ASCII)
+_TIME = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2})(:[0-9]{2})?(?:\.([0-9]{1,6}))?", re.ASCII
+)
 #: Operators that are NULL where one of their operands is.
 _STRICT = frozenset(
     {"=", "<>", "<", "<=", "+", "-", "*", "%", "negative", "like", "ilike", "extract", "cast"}
@@ -110,7 +112,7 @@ def rewritten(found: Form, known: Container[Form]) -> Form | None:
         case "in", (Form() as value, *listed) if _compared_alike(value, listed):
             equal = (_comparison("=", value, each, known) for each in listed if isinstance(each, Form))
             return _joined("or", equal, known)
-        case ("and" | "or"), operands:
+        case (("and" | "or"), operands):
             return _joined(found.op, (a for a in operands if isinstance(a, Form)), known)
         case "not", (Form() as inner,):
             if inner in (TRUE, FALSE):
@@ -122,7 +124,7 @@ def rewritten(found: Form, known: Container[Form]) -> Form | None:
             return made if made.op == "not" else rewritten(made, known)
         case "is null", (Form() as value,) if never_null(value, known):
             return FALSE
-        case ("is true" | "is false"), (Form() as value,) if never_null(value, known):
+        case (("is true" | "is false"), (Form() as value,)) if never_null(value, known):
             if type_of(value) == BOOLEAN:
                 return value if found.op == "is true" else negation(value)
         case "call", ("isnull", Form() as value):
@@ -228,8 +230,19 @@ def _compared_alike(value: Form, listed: Iterable[object]) -> bool:
     if type_ == VARCHAR:
         return not is_literal(value) and all(f.op == "string" for f in forms)
     if type_.kind in (Kind.DATE, Kind.TIMESTAMP):
-        return all(f.op == "string" for f in forms) or all(type_of(f) == type_ and f.op == "cast" for f in forms)
+        return all(f.op == "string" for f in forms) or all(
+            type_of(f) == type_ and f.op == "cast" for f in forms
+        )
     return False
 
 
-__all__ = ["CALENDAR", "FALSE", "TRUE", "condition", "conjuncts", "null_rejecting", "rewritten", "time_literal"]
+__all__ = [
+    "CALENDAR",
+    "FALSE",
+    "TRUE",
+    "condition",
+    "conjuncts",
+    "null_rejecting",
+    "rewritten",
+    "time_literal",
+]

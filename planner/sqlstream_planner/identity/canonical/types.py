@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
-from sqlstream_operators.plan.types import BIGINT, BOOLEAN, INTEGER, UNKNOWN, VARCHAR, Kind, SqlType, parse_type
+from sqlstream_operators.plan.types import (
+    BIGINT,
+    BOOLEAN,
+    INTEGER,
+    UNKNOWN,
+    VARCHAR,
+    Kind,
+    SqlType,
+    parse_type,
+)
 from sqlstream_planner.identity.expression.logic import is_boolean
 from sqlstream_planner.identity.form import Form
 
@@ -36,7 +45,7 @@ def type_of(found: Form) -> SqlType:
             return UNKNOWN if number is None else _literal_type(number)
         case "string", _:
             return VARCHAR
-        case ("cast" | "try cast"), (_, Form("type", (str(name),))):
+        case (("cast" | "try cast"), (_, Form("type", (str(name),)))):
             return parse_type(name)
         case "aggregate", (_, Form("aggregate call", (str(name), *_))) if name.upper() == "COUNT":
             return BIGINT
@@ -44,7 +53,7 @@ def type_of(found: Form) -> SqlType:
             return BIGINT
         case "call", (str(name), Form() as first, *_) if name in TEXTS:
             return VARCHAR if type_of(first) == VARCHAR else UNKNOWN
-        case ("+" | "-" | "*" | "%"), (Form() as left, Form() as right):
+        case (("+" | "-" | "*" | "%"), (Form() as left, Form() as right)):
             kinds = {type_of(left).kind, type_of(right).kind}
             if kinds <= WHOLE:
                 return BIGINT if Kind.BIGINT in kinds else INTEGER
@@ -52,12 +61,12 @@ def type_of(found: Form) -> SqlType:
             return type_of(value)
         case "case", parts:
             return _common([*parts[1::2], parts[-1]])
-        case ("and" | "or" | "not"), _:
+        case (("and" | "or" | "not"), _):
             return BOOLEAN
     return BOOLEAN if is_boolean(found) else UNKNOWN
 
 
-def _common(parts: list[object]) -> SqlType:
+def _common(parts: Sequence[object]) -> SqlType:
     """The type that all have; a NULL has any."""
     types = {type_of(p) for p in parts if isinstance(p, Form) and p.op != "null"}
     return types.pop() if len(types) == 1 else UNKNOWN
@@ -121,7 +130,7 @@ def never_null(found: Form, known: Container[Form]) -> bool:
             return name.upper() == "COUNT"
         case "negative", (Form() as value,):
             return never_null(value, known)
-        case ("+" | "-" | "*"), (Form() as left, Form() as right):
+        case (("+" | "-" | "*"), (Form() as left, Form() as right)):
             return never_null(left, known) and never_null(right, known)
         case "case", parts:
             values = [*parts[1::2], parts[-1]]
