@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 _PIPELINE = """\
--- Orders a customer in windows of one minute. Run it with: sqlstream run pipelines/orders.sql
+-- Orders a customer in windows of one minute. Run it with: sqlstream run --drain pipelines/orders.sql
 
 CREATE TABLE orders (
   customer STRING,
@@ -55,7 +55,7 @@ _README = """\
 # {name}
 
     sqlstream check pipelines/orders.sql
-    sqlstream run pipelines/orders.sql
+    sqlstream run --drain pipelines/orders.sql
     sqlstream golden check pipelines/orders.sql
 """
 
@@ -81,4 +81,4 @@ def command(name: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
         click.echo(f"wrote {target}")
-    click.echo(f"\nNow: cd {name} && sqlstream run pipelines/orders.sql")
+    click.echo(f"\nNow: cd {name} && sqlstream run --drain pipelines/orders.sql")

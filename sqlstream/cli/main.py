@@ -107,6 +107,8 @@ def main() -> None:
 
 def run_cli(arguments: Sequence[str]) -> int:
     """Run the command line; returns the exit code. User mistakes never end in a traceback."""
+    # Arrow warns of buffers at odd addresses on standard error, though it copes with them; no user can do a thing about it.
+    os.environ.setdefault("ACERO_ALIGNMENT_HANDLING", "reallocate")
     try:
         return _run(arguments)
     except OutputError as error:

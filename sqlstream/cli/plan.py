@@ -13,7 +13,7 @@ import click
 
 from sqlstream.cli import options
 from sqlstream.cli.accepted import check_accepted
-from sqlstream.cli.moved import last_manifest
+from sqlstream.cli.moved import declared_moves, last_manifest
 from sqlstream.cli.render import colourful, show
 from sqlstream.cli.state_directory import check_folder, is_missing
 from sqlstream.project import load_project, parse_pairs, plan, state_directory
@@ -132,7 +132,7 @@ def _against_state(
     from sqlstream.connectors.registry import REGISTERED
     from sqlstream.runtime.edits.edit_plan import edit_plan, first_plan
     from sqlstream.runtime.loop.fork import has_begun
-    from sqlstream.runtime.loop.moved_sources import moves, taken_over
+    from sqlstream.runtime.loop.moved_sources import taken_over
     from sqlstream.runtime.loop.recovery import committed_epoch
     from sqlstream.runtime.loop.sink_edits import check_rewrite
     from sqlstream.runtime.loop.sink_places import looking
@@ -151,12 +151,12 @@ def _against_state(
         rewritten = () if committed_epoch(last) else rewritten
     journal = Journal(store if origin is None else origin.store)
     manifest = last_manifest(journal) if origin is None else origin.savepoint.manifest
-    moved = moves(manifest, planned.physical.sources, tables)
+    prefix = "" if origin is None else origin.savepoint.prefix
+    moved = declared_moves(manifest, planned.physical.sources, tables, journal.store, prefix, base_dir)
     planned = again(moved.known_as) if moved.known_as else planned
     if manifest is None:
         check_rewrite(rewritten, planned.physical)
         return first_plan(planned.physical)
-    prefix = "" if origin is None else origin.savepoint.prefix
 
     def source_in(spec: SourceSpec, where: CheckpointStore, folder: str) -> Source:
         context = ConnectorContext(where, base_dir, folder=folder)

@@ -27,6 +27,7 @@ from sqlstream.runtime.edits.plan_parts import EditPlan
 from sqlstream.runtime.loop import fork, moved_sources, shared_data
 from sqlstream.runtime.loop.admission import DEFAULT_TARGET_S, Admission
 from sqlstream.runtime.loop.consent import ConsentNeededError
+from sqlstream.runtime.loop.drained import check_ends
 from sqlstream.runtime.loop.epochs import EpochLoop
 from sqlstream.runtime.loop.faults import Faults, no_faults
 from sqlstream.runtime.loop.letter_budget import LetterBudget
@@ -123,8 +124,12 @@ def run_pipeline(
     orders: FileOrders | None = None,
     moved: Moves | None = None,
     tell: Callable[[Diagnostic], None] = lambda warning: None,
+    drain: bool = False,
 ) -> RunResult:
-    """Run a plan until its bounded sources are exhausted and everything is committed, or `stop` is set.
+    """Run a plan until all that its bounded sources have now is read and everything is committed, or `stop` is set.
+
+    Windows, and all else that waits for the watermark, stay open at the end for the next run; with `drain`, as if the plan's
+    options said so, they close for good, and watched sources end, too.
 
     `secrets` are what references in the plan stand for (`Planned.secrets`); they are kept nowhere.
     `state_dir` is a path or a URI; a run goes on where the last one on it stopped. `parallelism` is the
@@ -188,7 +193,7 @@ def run_pipeline(
                 rewrite=rewrite,
             ).check()
             begin_from(origin.store, origin.savepoint, store, run, origin.stores)
-        if moved is not None and moved.tables and not restarts.is_up:
+        if moved is not None and (moved.tables or moved.respelled) and not restarts.is_up:
             for warning in moved_sources.write_down(journal, plan, moved, run, source_of):
                 tell(warning)
         found = recover(journal)
@@ -217,7 +222,7 @@ def run_pipeline(
         local_cache.prepare(cache, uri, states | edited, shards)
         local_cache.remove_unused(cache.parent, cache)
         run_folder.sweep()
-        context = ConnectorContext(store, base, orders=orders, tell=tell)
+        context = ConnectorContext(store, base, orders=orders, tell=tell, ends=drain)
         program = _program(
             plan,
             secrets or Secrets(),
@@ -233,6 +238,8 @@ def run_pipeline(
                 path for source in program.sources.values() for path in getattr(source, "paths", list)()
             )
         restarts.watching = not all(source.bounded for source in program.sources.values())
+        if drain:
+            check_ends(program.sources)
 
         def on_up() -> None:
             restarts.is_up = True
@@ -251,6 +258,7 @@ def run_pipeline(
             tasks=lambda: max(runner.known_parallelism or shards, 1),
             max_epochs=max_epochs,
             letters=LetterBudget(plan.options.max_dead_letters, plan.options.max_dead_letter_share),
+            drain=drain or plan.options.drain,
             **({} if poll_s is None else {"poll_s": poll_s}),
         )
 
@@ -290,6 +298,7 @@ def run_pipeline(
             faults=faults,
             backfill=from_history,
             wall_clock=wall_clock,
+            tell=tell,
         ).run()
 
     def patient(seconds: float) -> None:
@@ -299,7 +308,14 @@ def run_pipeline(
 
     def told() -> RunResult:
         with _errors_told(store):
-            return attempt()
+            try:
+                return attempt()
+            except Exception as error:
+                try:  # what another run did since is no fault of the data
+                    lease.check(look=True)
+                except DiagnosticError as other:
+                    raise other from error
+                raise
 
     with stop_on_signals(stop) if handle_signals else nullcontext():
         try:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import resource
 import signal
 import subprocess
 import sys
@@ -286,3 +287,36 @@ def test_a_file_that_was_left_behind(tmp_path: Path) -> None:
     assert (caught.value.exit_code, told.code) == (3, "STA013")
     assert "in the former place, and stay there" in told.notes[0]
     assert not (tmp_path / "another.duckdb").exists()
+
+
+@pytest.mark.parametrize("room", [0, 100, 4096, 8192, 12000])
+def test_a_disk_that_is_full_when_the_file_is_made(tmp_path: Path, room: int) -> None:
+    """DuckDB can't open a file that is half made: no later run could go on."""
+    backend = DuckBackend(tmp_path)
+    job = contract.job(backend)
+    parts = [job.part(come((1, "a")))]
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
+    try:
+        with pytest.raises(DiagnosticError, match="can't be written") as caught:
+            job.sink.prepare(1, parts, previous=0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert caught.value.diagnostics[0].code == "ENV006"
+    assert list((tmp_path / "out").iterdir()) == []
+    job.sink.prepare(1, parts, previous=0)
+    job.commit(parts)
+    assert job.rows() == [(1, "a")]
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["results.duckdb"]
+
+
+@pytest.mark.parametrize("size", [0, 4096, 12000])
+def test_a_file_that_an_older_version_left_half_made(tmp_path: Path, size: int) -> None:
+    backend = DuckBackend(tmp_path)
+    backend.rows("SELECT 1")
+    backend.path.write_bytes(backend.path.read_bytes()[:size])
+    with pytest.raises(DiagnosticError) as caught:
+        contract.job(backend).prepare(come((1, "a")))
+    assert f"never finished, so no table is in it: delete it (rm '{backend.path}')" in str(
+        caught.value.diagnostics[0].help
+    )

@@ -93,7 +93,12 @@ class CheckpointStore:
         """Write a file that must not exist; raises FileExistsError if another writer was first."""
         if self._local is not None:
             with self._staged(name, content) as (staged, target):
-                os.link(staged, target)
+                try:
+                    os.link(staged, target)
+                except FileExistsError:
+                    # NFS sends a request whose answer was lost again, and says of the second that the name is taken.
+                    if not _is_one_file(staged, target):
+                        raise
             self._sync_directory(target.parent)
             return
         if self.exists(name):
@@ -319,6 +324,13 @@ def _opened(uri: str) -> tuple[fs.FileSystem, str]:
     except OSError as error:
         raise MachineError(f"{uri} can't be reached: {error}") from None
     return filesystem, root
+
+
+def _is_one_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
 
 
 def _files_below(folder: Path, prefix: str) -> Iterator[str]:

@@ -18,6 +18,7 @@ from sqlstream_planner.bind.row_order import NO_ORDER, OrderedRows, ordered_rows
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.diagnostics import DiagnosticError, Span, did_you_mean
 from sqlstream_planner.expressions.functions.calls import written_call
+from sqlstream_planner.expressions.unnests import unnests_of
 from sqlstream_planner.logical import (
     ColumnId,
     Emission,
@@ -69,7 +70,7 @@ def bind_overs(
         return query, node, scope
     query = query.copy()
     places = [*query.expressions, *([query.args["qualify"]] if query.args.get("qualify") else [])]
-    windows = _Windows(context, scope, _named_windows(context, query), node)
+    windows = _Windows(context, _with_names(context, query, scope), _named_windows(context, query), node)
     made: dict[str, Field] = {}
     for window in [w for place in places for w in windows_of(place)]:
         as_values(window)
@@ -102,6 +103,20 @@ def bind_overs(
         node,
         Scope(context, (*scope.relations, Relation(None, fields, hidden=True)), held=windows.held),
     )
+
+
+def _with_names(context: BindContext, query: exp.Select, scope: Scope) -> Scope:
+    """The scope with the names of the SELECT list that an OVER may read: of what no OVER gives. Columns come first."""
+    read = {c.name.lower() for w in query.find_all(exp.Window) for c in w.find_all(exp.Column) if not c.table}
+    named = [item for item in query.expressions if isinstance(item, exp.Alias) and not windows_of(item)]
+    known: dict[str, exp.Expr] = {}
+    if any(item.alias.lower() in read and not scope.has(item.alias) for item in named):
+        for item in named:
+            if unnests_of(item.this):  # its rows are made above
+                continue
+            inner = Scope(context, scope.relations, known)
+            known.setdefault(item.alias.lower(), context.translated(inner.resolve(item.this), scope.fields))
+    return replace(scope, aliases=known)
 
 
 def _named_windows(context: BindContext, query: exp.Select) -> dict[str, exp.Expr]:

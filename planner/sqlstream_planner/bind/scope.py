@@ -170,6 +170,12 @@ class Scope:
         ]
         return exp.Struct(expressions=fields) if fields else None
 
+    def has(self, name: str) -> bool:
+        """Whether a bare name means a column of FROM, or several."""
+        return any(f.name.lower() == name.lower() for r in self.relations for f in r.bare) or any(
+            name.lower() in r.other_names for r in self.relations
+        )
+
     def named(self, table: str) -> list[Relation]:
         """The relations that are called so."""
         return [r for r in self.relations if r.alias is not None and r.alias.lower() == table.lower()]

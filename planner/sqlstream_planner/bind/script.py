@@ -450,6 +450,7 @@ class _ScriptBinder:
             max_dead_letters=number("execution.max-dead-letters"),
             max_dead_letter_share=float(share) if isinstance(share, int | float) else None,
             restart=self._restart(text("restart-strategy.type")),
+            drain=text("execution.end-of-input") == "drain",
         )
 
     def _restart(self, strategy: str | None) -> RestartOptions | None:

@@ -15,6 +15,7 @@ from sqlstream_planner.bind.context import BindContext, ReadTable, checked
 from sqlstream_planner.bind.scope import Relation, Scope, is_process_time
 from sqlstream_planner.catalog.lookup_options import reload_us
 from sqlstream_planner.catalog.options import Role
+from sqlstream_planner.catalog.source_options import idle_timeout_us, max_ahead_us
 from sqlstream_planner.catalog.tables import Catalog, TableDef
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, either
 from sqlstream_planner.identity.source import source_identity
@@ -190,16 +191,18 @@ class Tables:
         names = {f.id: column(f.name) for f in stored.values()}
         declared = table.column(mark.column[0])
         precision = getattr(declared, "precision", None)
-        timeout = table.settings.get("scan.watermark.idle-timeout")
-        if timeout is None:
-            timeout = self.catalog.settings.get("table.exec.source.idle-timeout")
         expression = substitute(inlined, names)
+        times = [
+            e for f, e in zip(fields, expressions, strict=True) if f.name.lower() == mark.column[0].lower()
+        ]
         return WatermarkSpec(
             column=declared.name if declared is not None else mark.column[0],
             expression=sql(expression),
             tick_us=1_000 if precision is not None and precision <= 3 else 1,
-            idle_timeout_us=int(timeout) if isinstance(timeout, int) and timeout > 0 else None,
+            idle_timeout_us=idle_timeout_us(table.settings, self.catalog.settings),
             rises_with=_rises_with(expression),
+            max_ahead_us=max_ahead_us(table.settings),
+            time=next((sql(substitute(e, names)) for e in times if not isinstance(e, exp.Column)), None),
         )
 
     def sink(self, table: TableDef, node: exp.Expr | None) -> SinkSpec:

@@ -9,10 +9,13 @@ temporary table, which it spills to disk.
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import duckdb
 
@@ -44,6 +47,10 @@ from sqlstream_operators.plan.types import UNKNOWN, SqlType, parse_type, quote_i
 #: How long to wait for another process to let go of the file, and seconds between two looks.
 PATIENCE_S = 15.0
 _LOOK_S = 0.1
+#: Three blocks of headers: what is shorter is no database.
+_SMALLEST = 3 * 4096
+#: What a file system without hard links says when one is asked for.
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 _CHANGES = "sqlstream_changes"
 _ROWS = "sqlstream_rows"
 
@@ -134,11 +141,13 @@ class DuckTable:
         until = self._clock() + self._patience_s
         while True:
             try:
+                if not self._path.exists():
+                    self._make()
                 return duckdb.connect(str(self._path))
             except duckdb.Error as error:
                 locked = "lock on file" in str(error) or "different configuration" in str(error)
                 if not locked:
-                    raise unusable(self.location, str(error), None) from None
+                    raise unusable(self.location, str(error), self._unreadable()) from None
                 if self._clock() >= until:
                     raise unusable(
                         self.location,
@@ -147,6 +156,34 @@ class DuckTable:
                         "A DuckDB file can be read between epochs only",
                     ) from None
             self._wait(_LOOK_S)
+
+    def _unreadable(self) -> str | None:
+        """What helps if the file was never finished, which no later run could mend."""
+        try:
+            size = self._path.stat().st_size
+        except OSError:
+            return None
+        if size >= _SMALLEST:
+            return None
+        return (
+            f"the file has {size} bytes and was never finished, so no table is in it: delete it (rm '{self._path}') "
+            "and run again"
+        )
+
+    def _make(self) -> None:
+        """Make an empty database under another name and give it its own: DuckDB can't open one that is half made."""
+        scratch = self._path.with_name(f".{self._path.name}.new-{uuid4().hex}")
+        try:
+            duckdb.connect(str(scratch)).close()
+            os.link(scratch, self._path)
+        except FileExistsError:
+            pass  # someone else was first
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise unusable(self.location, str(error)) from None
+            scratch.rename(self._path)
+        finally:
+            scratch.unlink(missing_ok=True)
 
     def _run(self, sql: str, parameters: Sequence[Any] | None = None) -> duckdb.DuckDBPyConnection:
         if self._connection is None:
@@ -263,14 +300,22 @@ class DuckTable:
             keep_rows=keep_rows,
         )
 
-    def write_record(self, record: Record) -> None:
-        """Write the row of EPOCHS_TABLE."""
-        self._run(
-            f"INSERT INTO {self._epochs} (table_name, sink, job, epoch) VALUES (lower($1), $2, $3, $4) "
-            f"ON CONFLICT (table_name) DO UPDATE SET sink = excluded.sink, job = excluded.job, "
-            f"epoch = excluded.epoch",
-            [self._name, record.sink, record.job, record.epoch],
-        )
+    def write_record(self, record: Record, *, over: Record | None) -> bool:
+        """Write the row of EPOCHS_TABLE, if what is there is still `over`."""
+        given = [self._name, record.sink, record.job, record.epoch]
+        if over is None:
+            written = self._run(
+                f"INSERT INTO {self._epochs} (table_name, sink, job, epoch) VALUES (lower($1), $2, $3, $4) "
+                f"ON CONFLICT (table_name) DO NOTHING RETURNING epoch",
+                given,
+            )
+        else:
+            written = self._run(
+                f"UPDATE {self._epochs} SET sink = $2, job = $3, epoch = $4 WHERE lower(table_name) = lower($1) "
+                f"AND sink = $5 AND job = $6 AND epoch = $7 RETURNING epoch",
+                [*given, over.sink, over.job, over.epoch],
+            )
+        return len(written.fetchall()) == 1
 
     # --------------------------------------------------------------------------------------- changes
 

@@ -84,7 +84,8 @@ class PostgresTable:
         """Connect, if that is needed, and begin a transaction. A database is never created."""
         self.release()
         self._connection.connect()
-        self._connection.run("BEGIN")
+        # What another driver committed while this one waited for a lock must be seen.
+        self._connection.run("BEGIN ISOLATION LEVEL READ COMMITTED")
         if self._schema is None:
             found = self._connection.run("SELECT current_schema()")[0][0]
             if found is None:
@@ -135,11 +136,20 @@ class PostgresTable:
         return bool(found)
 
     def record(self, *, lock: bool) -> Record | None:
-        """What EPOCHS_TABLE says of the table."""
+        """What EPOCHS_TABLE says of the table.
+
+        A table that is new has no row there to be locked: with `lock` it is claimed by its name before anything is read.
+        """
+        if lock:
+            self._connection.run(
+                "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))",
+                [f"sqlstream {self._schema!r} {self._name!r}"],
+            )
         if not self._is_table(EPOCHS_TABLE):
             return None
         found = self._connection.run(
-            f"SELECT job, sink, epoch FROM {self._epochs} WHERE table_name = %s{' FOR UPDATE' if lock else ''}",
+            f"SELECT job, sink, epoch FROM {_percent(self._epochs)} WHERE table_name = %s"
+            f"{' FOR UPDATE' if lock else ''}",
             [self._name],
         )
         return Record(*found[0]) if found else None
@@ -207,14 +217,22 @@ class PostgresTable:
             self._connection.run, self._spec, self._table, self.location, keep_rows=keep_rows
         )
 
-    def write_record(self, record: Record) -> None:
-        """Write the row of EPOCHS_TABLE."""
-        self._connection.run(
-            f"INSERT INTO {self._epochs} (table_name, sink, job, epoch) VALUES (%s, %s, %s, %s) "
-            f"ON CONFLICT (table_name) DO UPDATE SET sink = excluded.sink, job = excluded.job, "
-            f"epoch = excluded.epoch",
-            [self._name, record.sink, record.job, record.epoch],
-        )
+    def write_record(self, record: Record, *, over: Record | None) -> bool:
+        """Write the row of EPOCHS_TABLE, if what is there is still `over`."""
+        epochs = _percent(self._epochs)
+        if over is None:
+            written = self._connection.run(
+                f"INSERT INTO {epochs} (table_name, sink, job, epoch) VALUES (%s, %s, %s, %s) "
+                f"ON CONFLICT (table_name) DO NOTHING RETURNING epoch",
+                [self._name, record.sink, record.job, record.epoch],
+            )
+        else:
+            written = self._connection.run(
+                f"UPDATE {epochs} SET sink = %s, job = %s, epoch = %s "
+                f"WHERE table_name = %s AND sink = %s AND job = %s AND epoch = %s RETURNING epoch",
+                [record.sink, record.job, record.epoch, self._name, over.sink, over.job, over.epoch],
+            )
+        return len(written) == 1
 
     # --------------------------------------------------------------------------------------- changes
 
@@ -374,3 +392,8 @@ class PostgresTable:
             f"{self.location}: {made} rows changed instead of {expected}: a trigger or a rule of the "
             f"table keeps rows back, or someone else changes it at the same time"
         )
+
+
+def _percent(sql: str) -> str:
+    """Quoted names in SQL that has parameters, where the client takes % for one."""
+    return sql.replace("%", "%%")

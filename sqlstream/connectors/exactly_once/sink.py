@@ -168,8 +168,7 @@ class ExactlyOnceSink:
         self._target.release()
         if self._edit is not None:
             self._target.open(create=True)
-            self._carry_out(self._edit, previous)
-            self._apply(epoch, rows)
+            self._apply(epoch, rows, over=self._carry_out(self._edit, previous))
             self._is_set_up = True
             return
         if not self._is_set_up:
@@ -182,7 +181,7 @@ class ExactlyOnceSink:
         if record is None:
             raise self._dropped(previous)
         self._check_at(record, previous)
-        self._apply(epoch, rows)
+        self._apply(epoch, rows, over=record)
 
     def _look_ahead(self, previous: int) -> None:
         self._target.release()
@@ -206,21 +205,31 @@ class ExactlyOnceSink:
             self._target.release()
             return
         if self._edit is not None:
-            self._carry_out(self._edit, previous)
+            record = self._carry_out(self._edit, previous)
         elif record is not None:
             self._check_at(record, previous)
-        self._apply(epoch, rows)
+        self._apply(epoch, rows, over=record)
         self._target.commit()
 
-    def _apply(self, epoch: int, rows: StagedEpoch) -> None:
+    def _apply(self, epoch: int, rows: StagedEpoch, *, over: Record | None) -> None:
         if self._edit is TargetEdit.REPLACE:
             self._target.replace(rows)
         elif rows.rows:
             self._target.apply(rows)
-        self._target.write_record(Record(self._identity(), self._known_as, epoch))
+        self._record(epoch, over=over)
 
-    def _carry_out(self, edit: TargetEdit, previous: int) -> None:
-        """Bring the target to what an edit makes of it, before the rows of its epoch."""
+    def _record(self, epoch: int, *, over: Record | None) -> None:
+        """Write the record over the one that was seen. Raises DiagnosticError (ENV006) if another one is there by now."""
+        if not self._target.write_record(Record(self._identity(), self._known_as, epoch), over=over):
+            words = self._target.wording
+            raise unusable(
+                self._target.location,
+                f"{words.record} was changed by another process meanwhile",
+                "see which other pipeline writes there, and run again: nothing is lost",
+            )
+
+    def _carry_out(self, edit: TargetEdit, previous: int) -> Record | None:
+        """Bring the target to what an edit makes of it, before the rows of its epoch; the record that it has."""
         self._target.create_record_store()
         record = self._target.record(lock=True)
         if edit is not TargetEdit.REWRITE:
@@ -228,12 +237,12 @@ class ExactlyOnceSink:
                 raise self._dropped(previous)
             self._check_at(record, previous)
             self._target.reshape(keep_rows=edit is TargetEdit.ALTER)
-            return
+            return record
         if record is not None and not self._is_free(record):
             self._check_owner(record)
         if not self._target.exists():
             self._target.create()
-            return
+            return record
         if not self._target.is_empty():
             words = self._target.wording
             raise DataError(
@@ -241,11 +250,17 @@ class ExactlyOnceSink:
                 f"it ({words.drop}), or choose another '{words.name_option}'"
             )
         self._target.reshape(keep_rows=False)
+        return record
 
     def _set_up(self, previous: int) -> None:
         """Create what is not there, and check that what is there is this job's and at epoch `previous`."""
         self._target.create_record_store()
         record = self._target.record(lock=False)
+        if record is None or not record.epoch or not self._target.exists():
+            # It is claimed here, or another run that claimed it is about to commit its first epoch: then wait for that.
+            if record is not None and self._target.exists() and not self._is_free(record):
+                self._check_owner(record)
+            record = self._target.record(lock=True)
         if not self._target.exists():
             if previous:
                 raise self._dropped(previous)
@@ -259,7 +274,7 @@ class ExactlyOnceSink:
             self._check_at(record, previous)
             self._target.check_shape()
             return
-        self._target.write_record(Record(self._identity(), self._known_as, 0))
+        self._record(0, over=record)
 
     # --------------------------------------------------------------------------------------------- refusals
 

@@ -64,8 +64,10 @@ class Target(Protocol):
         ...
 
     def record(self, *, lock: bool) -> Record | None:
-        """The committed epoch, None if there is none; with `lock` no other driver can write it until the end of the
-        transaction.
+        """The committed epoch, None if there is none.
+
+        With `lock` no other driver can write it until the end of the transaction, nor claim a target that has none:
+        whoever comes second waits here, and then sees what the first one left.
         """
         ...
 
@@ -104,8 +106,11 @@ class Target(Protocol):
         """Apply the rows of an epoch, reading them in batches. Raises DataError if they don't fit."""
         ...
 
-    def write_record(self, record: Record) -> None:
-        """Write the epoch, in the same transaction as its rows."""
+    def write_record(self, record: Record, *, over: Record | None) -> bool:
+        """Write the epoch, in the same transaction as its rows, in the place of what `record` gave there.
+
+        False, with nothing written, if something else is there by now.
+        """
         ...
 
     def commit(self) -> None:

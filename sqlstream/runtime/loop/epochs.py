@@ -46,7 +46,7 @@ from sqlstream_operators.errors import MemoryExhaustedError
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.state.version import ShardVersion
-from sqlstream_planner.diagnostics import DiagnosticError, InternalError
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, InternalError
 
 #: Codes of errors that are no surprise when all processes of a run are told to stop.
 _SPARK_IS_GONE = frozenset({"ENV003", "ENV004", "ENV007"})
@@ -77,6 +77,7 @@ class EpochLoop:
         backfill: Backfill | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
+        tell: Callable[[Diagnostic], None] = lambda warning: None,
     ) -> None:
         self._program = program
         self._journal = journal
@@ -97,7 +98,14 @@ class EpochLoop:
         self._clock = clock
         self._state = RunState(lineage)
         self._planner = EpochPlanner(
-            program, settings, self._state, run, journal.store, clock=clock, wall_clock=wall_clock
+            program,
+            settings,
+            self._state,
+            run,
+            journal.store,
+            clock=clock,
+            wall_clock=wall_clock,
+            tell=tell,
         )
         self._outputs = Outputs(program, journal.store)
         self._done = totals if totals is not None else Totals()
@@ -109,6 +117,7 @@ class EpochLoop:
         """Recover, then run epochs of a program that fits the state. Raises DiagnosticError."""
         started = self._clock()
         unfinished = None
+        found = None
         try:
             found = recover(self._journal)
             self._state.start_from(found.last, self._program)
@@ -123,12 +132,27 @@ class EpochLoop:
             # Whoever stopped the run may have stopped Spark as well: the epoch is done again by the next run.
             gone = all(diagnostic.code in _SPARK_IS_GONE for diagnostic in error.diagnostics)
             if not (self._stop.requested and gone):
+                self._check_others(found, error)
                 raise
             outcome, unfinished = "stopped", self._journal.begun()
+        except Exception as error:
+            self._check_others(found, error)
+            raise
         finally:
             self._outputs.close()
         seconds = self._clock() - started
-        return self._done.result(outcome, self._state.last, seconds, unfinished=unfinished)
+        result = self._done.result(outcome, self._state.last, seconds, unfinished=unfinished)
+        return replace(result, skipped=self._planner.passed_over())
+
+    def _check_others(self, found: Recovered | None, error: Exception) -> None:
+        """If another driver has gone on meanwhile, that is why something is not as this one left it."""
+        if found is None:
+            return
+        known = self._state.last or found.last
+        try:
+            fencing.check_whose(self._journal, 0 if known is None else known.epoch, self._run)
+        except DiagnosticError as other:
+            raise other from error
 
     def _epochs(self) -> str:
         while True:
@@ -192,13 +216,18 @@ class EpochLoop:
         self._outputs.check(committed_epoch(last), new, targets)
         if edits:
             self._on_phase("adapting the state to the edited query")
-            self._runner.make_ready()
             if not self._has_backfilled():
                 return
         planned = self._planner.restate(
             sinks, last.plan_digest if restated else "", edits=edits, new=new, sink_edits=targets
         )
+        self._runner.make_ready(self._with_backfilled(self._job(planned)))
         self._attempt(self._begun(planned), planning=0.0)
+
+    def _with_backfilled(self, job: EpochJob) -> EpochJob:
+        """A job that carries an edit out, with all the state that it reads."""
+        made = {} if self._backfilled is None else self._backfilled.versions
+        return replace(job, states={**job.states, **made})
 
     def _has_backfilled(self) -> bool:
         """Compute what of an edited query's state needs the sources' history; False if the run is to stop."""
@@ -230,10 +259,8 @@ class EpochLoop:
         ):
             self._outputs.abort_after(found.begun)
             self._state.resume(plan)
-            if plan.edits:
-                self._runner.make_ready()
-                if not self._has_backfilled():
-                    return
+            if plan.edits and not self._has_backfilled():
+                return
             if self._journal.replays(plan.epoch) < MOST_REPLAYS or not self._planner.read_less(plan):
                 self._replay(plan)
                 return
@@ -250,7 +277,7 @@ class EpochLoop:
 
     def _replay(self, plan: EpochPlan) -> None:
         """Run an epoch again that an earlier run began; noted, so that one that ends its driver is not replayed for ever."""
-        self._runner.make_ready(self._job(plan))
+        self._runner.make_ready(self._with_backfilled(self._job(plan)))
         self._journal.note_replay(plan.epoch)
         try:
             self._attempt(plan, planning=0.0, replayed=True)
@@ -391,7 +418,14 @@ class EpochLoop:
         self._faults("collected", plan.epoch)
         self._planner.learn_speed(sum(manifest.rows.values()), timer.total)
         report = epoch_report(manifest, self._state, self._program.sources, timer.seconds, replayed=replayed)
-        report = replace(report, restated=plan.restated)
+        ahead = {name: source.ahead for name, source in outcome.sources.items() if source.ahead}
+        report = replace(
+            report,
+            restated=plan.restated,
+            ahead=ahead,
+            uncounted=outcome.uncounted,
+            bounded=self._planner.all_bounded,
+        )
         self._on_epoch(report)
         return report
 
@@ -523,7 +557,7 @@ class EpochLoop:
             yield watermarks.after_epoch(
                 self._state.sources[source.name],
                 position=source.next,
-                exhausted=source.exhausted,
+                drained=source.drains,
                 read_up_to=read_up_to,
                 applied=source.watermarks.raised(read_up_to).close,
                 closed_up_to=max(closed, default=None),

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from sqlstream.runtime.loop.reporting import Totals
 from sqlstream.runtime.loop.stop import StopFlag
+from sqlstream.runtime.tasks.failures import EpochTooLargeError
 from sqlstream_operators.plan.spec import RestartOptions
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
@@ -116,7 +117,9 @@ class Restarts:
                     raise
 
     def _restart(self, error: DiagnosticError) -> Restart | None:
-        if not all(diagnostic.code in TRANSIENT for diagnostic in error.diagnostics):
+        # An epoch that ended its runner is planned smaller; the next attempt has another runner.
+        smaller = isinstance(error, EpochTooLargeError) and error.runner_lost
+        if not (smaller or all(diagnostic.code in TRANSIENT for diagnostic in error.diagnostics)):
             return None
         strategy = self.strategy or (WATCHING if self.watching else NEVER)
         if strategy.once_up and not self.is_up:

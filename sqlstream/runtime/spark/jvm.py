@@ -22,6 +22,7 @@ from pathlib import Path
 
 from sqlstream.runtime.spark.class_archive import ClassArchive
 from sqlstream.runtime.spark.java import Java
+from sqlstream.runtime.spark.lost_jvm import Ended, how_it_ended, killed_for_memory
 from sqlstream.storage.run_folder import RunFolder
 
 _PAUSE_S = 0.02
@@ -42,6 +43,16 @@ class Jvm:
     folder: RunFolder
     environment: Mapping[str, str]
     process: subprocess.Popen[bytes] | None
+    killed_before: int | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its process is known to have ended."""
+        return self.process is not None and self.process.poll() is not None
+
+    def how_it_ended(self) -> Ended:
+        """How it ended, if Spark can't be reached any more."""
+        return how_it_ended(self.process, self.killed_before)
 
     @classmethod
     def begin(
@@ -78,7 +89,7 @@ class Jvm:
                 },
                 preexec_fn=_ignore_interrupts,
             )
-        return cls(master, conf, java, archive, folder, environment, process)
+        return cls(master, conf, java, archive, folder, environment, process, killed_for_memory())
 
     def gateway(self) -> dict[str, str]:
         """Wait until the JVM listens; the variables that tell PySpark where. Raises JvmEndedError."""

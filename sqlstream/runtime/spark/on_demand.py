@@ -17,6 +17,7 @@ from sqlstream.runtime.spark.session import begin
 from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome
 from sqlstream.runtime.tasks.local_runner import run_here
 from sqlstream.runtime.tasks.small import BEFORE_SPARK_ROWS, is_done_before_spark, is_small, rows_read
+from sqlstream_planner.diagnostics import SqlstreamError
 
 if TYPE_CHECKING:
     from sqlstream.runtime.spark.stages import SparkJobRunner
@@ -71,8 +72,14 @@ class SparkOnDemand:
     def run(self, job: EpochJob) -> EpochOutcome:
         """Run one epoch, here or on Spark; see `JobRunner`."""
         if not self._runs_here(job):
-            return self._started().run(job)
-        if self._runner is None:
+            runner = self._started()
+            try:
+                return runner.run(job)
+            except SqlstreamError:
+                if runner.is_lost:
+                    self._give_up(runner)
+                raise
+        if self._runner is None and job.plan.reads:
             self._rows_before_spark -= rows_read(job)
         return run_here(job)
 
@@ -86,7 +93,14 @@ class SparkOnDemand:
         if self._runner is not None:
             self._runner.close()
 
+    def _give_up(self, runner: SparkJobRunner) -> None:
+        """The next epoch that needs Spark starts it anew."""
+        runner.give_up()
+        self._runner = None
+
     def _started(self) -> SparkJobRunner:
+        if self._runner is not None and self._runner.has_ended:  # between two epochs
+            self._give_up(self._runner)
         if self._runner is None:
             self._on_start()
             # Java starts while PySpark is imported.

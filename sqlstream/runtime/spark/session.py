@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from sqlstream.runtime.spark.class_archive import ClassArchive, archive_of
 from sqlstream.runtime.spark.java import Java, find_java, write_java_home
 from sqlstream.runtime.spark.jvm import Jvm, JvmEndedError, spark_home
+from sqlstream.runtime.spark.lost_jvm import quiet
 from sqlstream.runtime.spark.masters import check_answers, check_master, is_local
 from sqlstream.storage.run_folder import RunFolder
 from sqlstream_operators.duck import memory
@@ -201,17 +202,24 @@ def start_session(
     `conf` are the user's settings; `begun` is a JVM that was launched for them. Raises DiagnosticError
     when there is no usable Java (ENV001), the master can't be used (ENV002) or Spark does not start (ENV003).
     """
+    return start(master, conf, begun)[0]
+
+
+def start(
+    master: str, conf: Mapping[str, str] | None = None, begun: Jvm | None = None
+) -> tuple[SparkSession, Jvm | None]:
+    """As `start_session`; beside it the JVM, None if the session was there before."""
     check_master(master)
     active = _active_session()
     if active is not None:
         if begun is not None:
             begun.abandon()
-        return active
+        return active, None
     if begun is None:
         check_answers(master)
         begun = begin(master, conf or {})  # it comes up while PySpark is imported
     try:
-        return _connected(begun)
+        return _connected(begun), begun
     except JvmEndedError as error:
         begun.abandon()
         archive = begun.archive
@@ -220,7 +228,7 @@ def start_session(
         archive.drop()
     again = begin(master, conf or {})
     try:
-        return _connected(again)
+        return _connected(again), again
     except JvmEndedError as error:
         again.abandon()
         raise _not_started(master, again.java, error) from None
@@ -250,6 +258,7 @@ def _connected(jvm: Jvm) -> SparkSession:
         ) as error:  # Java's own come as they are: a master that is none, a port that is taken …
             jvm.folder.close()  # PySpark keeps the JVM for another try
             raise _not_started(jvm.master, jvm.java, error) from None
+    quiet(session)
     atexit.register(_clean_up, session, jvm)
     if jvm.archive is not None and not jvm.archive.is_there:
         java = session.sparkContext._jvm

@@ -25,9 +25,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType
 
 from sqlstream.runtime.spark.jvm import Jvm
+from sqlstream.runtime.spark.lost_jvm import Ended, forget
 from sqlstream.runtime.spark.map_tasks import ShardTasks, SourceTasks
 from sqlstream.runtime.spark.masters import is_local
-from sqlstream.runtime.spark.session import JOB_CONF, PACKAGES, start_session
+from sqlstream.runtime.spark.session import JOB_CONF, PACKAGES, start
 from sqlstream.runtime.tasks.failures import EpochTooLargeError, error_of, machine_refuses
 from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome
 from sqlstream.runtime.tasks.message_batches import ROW, from_batches
@@ -76,8 +77,11 @@ _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 class SparkJobRunner:
     """Runs epochs on Spark; see `JobRunner`. `spark` is used through a session of its own."""
 
-    def __init__(self, spark: SparkSession, *, parallelism: int, owned: bool = False) -> None:
+    def __init__(
+        self, spark: SparkSession, *, parallelism: int, owned: bool = False, jvm: Jvm | None = None
+    ) -> None:
         self._owner = spark
+        self._jvm = jvm
         self._spark = spark.newSession()
         self._parallelism = parallelism
         self._owned = owned
@@ -94,10 +98,10 @@ class SparkJobRunner:
         from pyspark.sql import SparkSession
 
         joined = SparkSession.getActiveSession() is not None
-        spark = start_session(master, conf, begun)
+        spark, jvm = start(master, conf, begun)
         if not is_local(master):
             ship_packages(spark)
-        return cls(spark, parallelism=spark.sparkContext.defaultParallelism, owned=not joined)
+        return cls(spark, parallelism=spark.sparkContext.defaultParallelism, owned=not joined, jvm=jvm)
 
     @property
     def parallelism(self) -> int:
@@ -123,7 +127,11 @@ class SparkJobRunner:
         except PySparkException as error:
             raise told(str(error), job.plan.epoch) from None
         except (Py4JError, ConnectionError) as error:
-            raise told(str(error), job.plan.epoch, lost=self._is_lost()) from None
+            lost = self._is_lost()
+            ended = (
+                None if not lost else Ended("it is gone") if self._jvm is None else self._jvm.how_it_ended()
+            )
+            raise told(str(error), job.plan.epoch, lost=ended) from None
         return outcome_of(job, list(reports_among(from_batches(collected.to_batches()))))
 
     def _staged(self, program: TaskProgram, plan: bytes) -> DataFrame:
@@ -144,6 +152,22 @@ class SparkJobRunner:
             self._ranges[number] = self._spark.range(0, number, 1, number)
         return self._ranges[number]
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether Spark's JVM was started here and is gone: another runner is needed."""
+        return self._owned and ((self._jvm is not None and self._jvm.has_ended) or self._is_lost())
+
+    @property
+    def has_ended(self) -> bool:
+        """The same as far as it can be told without asking Spark."""
+        return self._owned and self._jvm is not None and self._jvm.has_ended
+
+    def give_up(self) -> None:
+        """Make room for another runner in this process, when the JVM of this one is gone."""
+        forget(self._owner)
+        if self._jvm is not None:
+            self._jvm.abandon()
+
     def _is_lost(self) -> bool:
         """Whether Spark can't be asked any more."""
         try:
@@ -158,10 +182,10 @@ class SparkJobRunner:
                 self._owner.stop()
 
 
-def told(text: str, epoch: int, *, lost: bool = False) -> SqlstreamError:
+def told(text: str, epoch: int, *, lost: Ended | None = None) -> SqlstreamError:
     """What to tell the user when a job has failed, by the text of the exception: what the task said, without Spark's stack.
 
-    `lost`: Spark's JVM is gone.
+    `lost`: Spark's JVM is gone, and how.
     """
     described = failure_in(text)
     if described is not None:
@@ -175,10 +199,17 @@ def told(text: str, epoch: int, *, lost: bool = False) -> SqlstreamError:
         )
     for sign, what in _OUT_OF_MEMORY:
         if sign.search(text):
-            return EpochTooLargeError(epoch, what, runner_lost=lost)
-    if lost:
-        return EpochTooLargeError(
-            epoch, "Spark's JVM is gone; the system ends it for want of memory", runner_lost=True
+            return EpochTooLargeError(epoch, what, runner_lost=lost is not None)
+    if lost is not None and lost.for_memory:
+        return EpochTooLargeError(epoch, "the system ended Spark's JVM for want of memory", runner_lost=True)
+    if lost is not None:
+        return DiagnosticError(
+            Diagnostic(
+                "ENV004",
+                f"Spark's JVM is gone, which epoch {epoch} ran on: {lost.how}",
+                notes=("nothing of the epoch was committed", "no sign of a lack of memory was found"),
+                help="run again: the run goes on where it stopped, and an epoch that fails again is planned anew, smaller",
+            )
         )
     first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason is given")
     return DiagnosticError(

@@ -41,10 +41,14 @@ class EpochJob:
 
 @dataclass(frozen=True, slots=True)
 class SourceOutcome:
-    """What was read of a source: rows, and the greatest watermark expression in µs (None: no row had one)."""
+    """What was read of a source: rows, and the greatest watermark expression in µs (None: no row had one).
+
+    `ahead` rows are too far ahead of the epoch's clock to count for the watermark.
+    """
 
     rows: int = 0
     watermark: int | None = None
+    ahead: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ class EpochOutcome:
     `states`: the new versions by state, one a shard. `parts`: by sink, in the order of tasks. `closed`: by
     operator step, the greatest end (µs) of a window that was emitted. `dead_letters`: rows by kind, which are in the
     staged `dead_letter_files`. `metrics`: sums over all tasks. `forgotten`: by operator step, how many keys its state has
-    forgotten, if any.
+    forgotten, if any. `uncounted`: by table and operator, its rows that were late or had no time.
     """
 
     sources: Mapping[str, SourceOutcome]
@@ -65,6 +69,7 @@ class EpochOutcome:
     closed: Mapping[str, int] = field(default_factory=dict)
     metrics: Mapping[str, int] = field(default_factory=dict)
     forgotten: Mapping[str, int] = field(default_factory=dict)
+    uncounted: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 class JobRunner(Protocol):

@@ -20,16 +20,23 @@ def outcome_of(job: EpochJob, reports: Sequence[Report]) -> EpochOutcome:
     for source in job.plan.sources:
         own = [report for report in ordered if report.source == source.name]
         marks = [report.watermark for report in own if report.watermark is not None]
-        sources[source.name] = SourceOutcome(sum(report.rows for report in own), max(marks, default=None))
+        sources[source.name] = SourceOutcome(
+            sum(report.rows for report in own),
+            max(marks, default=None),
+            sum(report.ahead for report in own),
+        )
     states: dict[str, dict[int, ShardVersion]] = defaultdict(dict)
     parts: dict[str, list[SinkPart]] = {sink.name: [] for sink in job.program.sinks}
     closed: dict[str, int] = {}
     metrics: dict[str, int] = defaultdict(int)
     forgotten: Counter[str] = Counter()
     letters: Counter[str] = Counter()
+    uncounted: dict[str, Counter[str]] = defaultdict(Counter)
     for report in ordered:
         if report.letters is not None:
             letters.update(report.letters.rows)
+        for table, of in report.uncounted.items():
+            uncounted[table].update(of)
         for state_id, version in report.state.items():
             states[state_id][report.ordinal] = version
         for part in report.parts:
@@ -56,6 +63,7 @@ def outcome_of(job: EpochJob, reports: Sequence[Report]) -> EpochOutcome:
         closed=closed,
         metrics=dict(sorted(metrics.items())),
         forgotten=dict(sorted((+forgotten).items())),
+        uncounted={table: dict(of) for table, of in sorted(uncounted.items())},
     )
 
 
