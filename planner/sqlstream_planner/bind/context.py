@@ -103,8 +103,12 @@ class BindContext:
     _numbers: dict[str, int] = field(default_factory=dict)
 
     def new_id(self, name: str) -> str:
-        """A column id that no other column of the plan has, ignoring case: the name itself if it is free."""
-        base = re.sub(r"[^\w.$]+", "_", name).strip("_") or "column"
+        """A column id that no other column of the plan has, ignoring case: the name itself if it is free.
+
+        It has no dot, which tells apart what rules derive of ids (`a.key`), and does not begin with `__`, as columns of
+        our own do.
+        """
+        base = re.sub(r"[^\w$]+", "_", name).strip("_") or "column"
         if base.startswith("__"):
             base = f"c{base}"
         candidate, number = base, self._numbers.get(base.lower(), 1)

@@ -32,6 +32,7 @@ from sqlstream_planner.logical import (
     sql,
 )
 from sqlstream_planner.logical.parts import PEER_FUNCTIONS, PLACE_FUNCTIONS, RANK_FUNCTIONS, VALUE_FUNCTIONS
+from sqlstream_planner.logical.window_frames import frame_of
 from sqlstream_planner.sql.dialect import duckdb_sql
 from sqlstream_planner.window_calls import in_frame_order
 
@@ -46,7 +47,7 @@ _NO_OWN_ORDER = frozenset({"dense_rank", "quantile_cont", "quantile_disc", "quan
 def goes_by_order(call: WindowCall) -> bool:
     """Whether the value of a function without ORDER BY depends on the order in which rows come.
 
-    Its frame is a whole partition then, if it is not one of ROWS.
+    Its frame is a whole partition then (but for the row itself), if it is not one of ROWS.
     """
     if call.by_rows or call.order_by:
         return call.by_rows
@@ -54,7 +55,14 @@ def goes_by_order(call: WindowCall) -> bool:
         return call.name in PLACE_FUNCTIONS
     function = registry.find(call.name)
     by_order = call.name in VALUE_FUNCTIONS or (function is not None and function.order_sensitive)
-    return by_order and not call.frame
+    return by_order and (not call.frame or _is_whole(call))
+
+
+def _is_whole(call: WindowCall) -> bool:
+    """Whether a frame of RANGE or GROUPS has all rows where none has an ORDER BY, but perhaps the row itself."""
+    frame = frame_of(call)
+    has_equals = not frame.first.endswith("FOLLOWING") and not frame.last.endswith("PRECEDING")
+    return has_equals and not call.bounds and frame.exclude in ("", "CURRENT ROW")
 
 
 def bind_overs(
@@ -200,7 +208,8 @@ class _Windows:
         if not terms and (come is not None or not goes_by_order(call)):
             served(context, window)
         if come is not None and call.name not in NEED_ORDER and not call.by_rows:
-            call = replace(call, frame=WHOLE)
+            without = "EXCLUDE CURRENT ROW" if call.frame and frame_of(call).exclude else ""
+            call = replace(call, frame=f"{WHOLE} {without}".strip())
         if call.name in NEED_ORDER and not terms and come is None and not call.order_by:
             name = call.name.upper()
             context.fail(

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from sqlglot import exp
 
+from sqlstream_operators.plan.schema import RESERVED
 from sqlstream_operators.plan.spec import Column, JobOptions, RestartOptions, SinkSpec
 from sqlstream_operators.plan.types import VARCHAR, Kind, SqlType
 from sqlstream_planner.bind.context import BindContext, Clauses, checked, fresh
@@ -16,6 +17,7 @@ from sqlstream_planner.bind.epoch_values import Volatile, with_epoch_values
 from sqlstream_planner.bind.lookup import refuse_streamed_dimensions
 from sqlstream_planner.bind.query import QueryBinder
 from sqlstream_planner.bind.tables import Tables
+from sqlstream_planner.catalog.columns import reserved_name
 from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, nested_too_deeply, suggestion
 from sqlstream_planner.expressions.casts import Assignment, assignable, can_cast
@@ -351,6 +353,9 @@ class _ScriptBinder:
         if format_ is not None:
             what, not_written = f"a file in the format '{format_.name}'", format_.not_written
         for position, (f, c) in enumerate(zip(node.fields, sink.schema, strict=True)):
+            if c.name.lower() in RESERVED:
+                place = self._context.span(self._item(at, position, f))
+                raise DiagnosticError(reserved_name(c.name, place))
             if _has_one_of(c.type, not_written):
                 self._context.fail(
                     self._item(at, position, f),

@@ -83,7 +83,7 @@ class Tables:
         for c in table.columns:
             if isinstance(c, PhysicalColumn | MetadataColumn):
                 stored[c.name.lower()] = Field(self.context.new_id(c.name), c.name, c.type, c.nullable)
-        scope = Scope(self.context, (Relation(table.name, tuple(stored.values())),))
+        scope = Scope(self.context, (Relation(_own_name(table), tuple(stored.values())),))
         fields: list[Field] = []
         expressions: list[exp.Expr] = []
         times: list[int] = []  # columns of process time
@@ -174,7 +174,7 @@ class Tables:
                     help=f"make a computed column of it: `ts AS {'.'.join(mark.column)}`, and write WATERMARK FOR ts",
                 )
             )
-        scope = Scope(self.context, (Relation(table.name, fields),))
+        scope = Scope(self.context, (Relation(_own_name(table), fields),))
         resolved = self.context.translated(scope.resolve(mark.expression), scope.fields)
         typed = self.context.type_of(resolved, scope.fields)
         if not typed.type.is_timestamp:
@@ -244,6 +244,11 @@ class Tables:
                 help="use two tables",
             )
             raise DiagnosticError(diagnostic)
+
+
+def _own_name(table: TableDef) -> str | None:
+    """What the columns of a table may be qualified with where it is declared: `a.b` is a field of the column `a` first."""
+    return None if table.column(table.name) is not None else table.name
 
 
 def _rises_with(expression: exp.Expr) -> str | None:
