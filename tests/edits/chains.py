@@ -105,6 +105,14 @@ class Query:
             "calls": CALLS,
         }
 
+    def of(self, part: str, items: tuple[Item, ...]) -> Query:
+        match part:
+            case "where":
+                return replace(self, where=items)
+            case "keys":
+                return replace(self, keys=items)
+        return replace(self, calls=items)
+
     def said(self, part: str) -> list[str]:
         return [self.pools[part][n][way] for n, way in getattr(self, part)]
 
@@ -171,7 +179,7 @@ def in_other_words(chosen: random.Random, query: Query) -> Query:
         number,
         (way + chosen.randrange(1, len(query.pools[part][number]))) % len(query.pools[part][number]),
     )
-    return replace(query, **{part: tuple(items)})
+    return query.of(part, tuple(items))
 
 
 def _more(part: str) -> Callable[[random.Random, Query], Query]:
@@ -179,7 +187,7 @@ def _more(part: str) -> Callable[[random.Random, Query], Query]:
         there = {n for n, _ in getattr(query, part)}
         left = [n for n in range(len(query.pools[part])) if n not in there]
         added = chosen.choice(left)
-        return replace(query, **{part: (*getattr(query, part), (added, 0))})
+        return query.of(part, (*getattr(query, part), (added, 0)))
 
     return edit
 
@@ -189,7 +197,7 @@ def _less(part: str, least: int) -> Callable[[random.Random, Query], Query]:
         items = list(getattr(query, part))
         if len(items) > least:
             items.pop(chosen.randrange(len(items)))
-        return replace(query, **{part: tuple(items)})
+        return query.of(part, tuple(items))
 
     return edit
 
