@@ -6,6 +6,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -132,6 +133,7 @@ def _against_state(
     from sqlstream.connectors.registry import REGISTERED
     from sqlstream.runtime.edits.edit_plan import edit_plan, first_plan
     from sqlstream.runtime.loop.fork import has_begun
+    from sqlstream.runtime.loop.former_sinks import check_passwords
     from sqlstream.runtime.loop.moved_sources import taken_over
     from sqlstream.runtime.loop.recovery import committed_epoch
     from sqlstream.runtime.loop.sink_edits import check_rewrite
@@ -189,4 +191,8 @@ def _against_state(
             rewrite=rewritten,
             looks=looking(sink_of),
         )
-    return made if origin is None else made.beside(origin.where, origin.notes)
+    if origin is None:
+        goes_on = {sink.former.name: sink for sink in made.sink_edits if sink.former is not None}
+        missing = check_passwords(journal, manifest, goes_on, planned.secrets)
+        return replace(made, problems=(*made.problems, *missing))
+    return made.beside(origin.where, origin.notes)

@@ -30,6 +30,7 @@ from sqlstream.runtime.loop.consent import ConsentNeededError
 from sqlstream.runtime.loop.drained import check_ends
 from sqlstream.runtime.loop.epochs import EpochLoop
 from sqlstream.runtime.loop.faults import Faults, no_faults
+from sqlstream.runtime.loop.former_sinks import all_have_it, can_be_reached, check_passwords
 from sqlstream.runtime.loop.letter_budget import LetterBudget
 from sqlstream.runtime.loop.moved_sources import Moves
 from sqlstream.runtime.loop.program import LoopSettings, Program
@@ -315,6 +316,10 @@ def run_pipeline(
                     lease.check(look=True)
                 except DiagnosticError as other:
                     raise other from error
+                if isinstance(error, DiagnosticError) and secrets is not None:
+                    shown = secrets.hidden_in(error)
+                    if shown is not error:
+                        raise shown from None
                 raise
 
     with stop_on_signals(stop) if handle_signals else nullcontext():
@@ -462,6 +467,9 @@ def _program(
     goes_on = {sink.former.name: sink.spec for sink in edits if sink.former is not None}
     if last is not None and not is_fresh_fork(last):
         before = plan if last.plan_digest == digest_of(text) else physical_plan(journal, last)
+        missing = tuple(check_passwords(journal, last, goes_on, secrets))
+        if missing:
+            raise DiagnosticError(*missing, exit_code=4)
         for spec in before.sinks:
             now = goes_on.get(spec.name)
             if now is not None and (now == spec or _takes_over(sinks[now.name], spec)):
@@ -471,6 +479,8 @@ def _program(
             if now is not None:
                 spec = replace(spec, options=now.options)
             elif is_edit:
+                if not can_be_reached(spec, secrets) and all_have_it(journal.store, last):
+                    continue
                 left.add(spec.name)
             known_as = last.sink_names.get(spec.name, spec.name)
             former[spec.name] = connectors.sink(secrets.resolved(spec), replace(context, known_as=known_as))

@@ -63,6 +63,7 @@ from sqlstream_planner.edits.decide import decide
 from sqlstream_planner.edits.verdict import FieldEdit, StateEdit, Verdict
 from sqlstream_planner.explain.meaning import field_meaning, field_meanings
 from sqlstream_planner.physical.state_node import NO_NODES, StateNodes
+from sqlstream_planner.secrets.masking import without_password
 
 
 def edit_plan(
@@ -118,7 +119,7 @@ def edit_plan(
         ),
         program,
         against=Against(
-            journal.store.uri,
+            without_password(journal.store.uri),
             manifest.epoch,
             "" if savepoint is None else savepoint.name,
             _made_at(journal, manifest, savepoint),

@@ -19,6 +19,7 @@ from sqlstream.runtime.loop import watermarks
 from sqlstream.runtime.loop.adaptation import Backfill, Backfilled, adapted, backfilled_states
 from sqlstream.runtime.loop.faults import Faults, no_faults
 from sqlstream.runtime.loop.forgetting import forgotten_after, forgotten_at
+from sqlstream.runtime.loop.former_sinks import note_committed
 from sqlstream.runtime.loop.outputs import Outputs
 from sqlstream.runtime.loop.planning import EpochPlanner, same_input
 from sqlstream.runtime.loop.program import LoopSettings, Program
@@ -45,6 +46,7 @@ from sqlstream.storage.manifest import (
 from sqlstream_operators.errors import MemoryExhaustedError
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.state_schema import StateSchema
+from sqlstream_operators.state.dimension_copies import is_whole
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, InternalError
 
@@ -128,6 +130,8 @@ class EpochLoop:
             self._restate()
             self._on_up()
             outcome = "stopped" if self._stop.requested else self._epochs()
+            if self._state.last is not None:
+                note_committed(self._journal.store, self._state.last)
         except DiagnosticError as error:
             # Whoever stopped the run may have stopped Spark as well: the epoch is done again by the next run.
             gone = all(diagnostic.code in _SPARK_IS_GONE for diagnostic in error.diagnostics)
@@ -273,7 +277,7 @@ class EpochLoop:
             splits = [Split(planned.name, s.payload, s.rows, s.bytes) for s in planned.splits]
             if can_replay is not None and not can_replay(splits):
                 return False
-        return all(self._journal.store.exists(copy.name) for copy in plan.dimensions.values())
+        return all(is_whole(self._journal.store, copy.name) for copy in plan.dimensions.values())
 
     def _replay(self, plan: EpochPlan) -> None:
         """Run an epoch again that an earlier run began; noted, so that one that ends its driver is not replayed for ever."""

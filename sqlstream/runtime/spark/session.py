@@ -114,6 +114,8 @@ def session_conf(
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
+            # Other users of the machine reach its ports, too. Spark makes a secret of its own for a local master.
+            "spark.authenticate": "true",
             "spark.driver.memory": f"{jvm_memory() >> 20}m",
             "spark.python.daemon.module": "sqlstream.runtime.spark.worker_daemon",
             # What the JVM and its workers leave when they are killed goes with the folder.
@@ -186,6 +188,8 @@ def begin(master: str, conf: Mapping[str, str]) -> Jvm:
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
+    if is_local(master) and "SPARK_LOCAL_IP" not in os.environ:
+        environment["SPARK_LOCAL_IP"] = "127.0.0.1"  # where Spark's pages are, if they are asked for
     settings = session_conf(master, conf, directory, archive)
     try:
         return Jvm.begin(master, settings, java, archive, folder, environment)
