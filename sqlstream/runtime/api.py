@@ -164,7 +164,10 @@ def run_pipeline(
     if runner is None:
         from sqlstream.runtime.spark.on_demand import SparkOnDemand
 
-        runner = own_runner = SparkOnDemand(master, conf, on_start=lambda: on_phase("starting Spark"))
+        runner = own_runner = SparkOnDemand(
+            master, conf, on_start=lambda: on_phase("starting Spark"), on_wait=on_phase
+        )
+        stop.on_interrupt = own_runner.kill
     uri = str(state_dir) if "://" in str(state_dir) else str(Path(state_dir).absolute())
     base = str(Path(base_dir).absolute())
     store = CheckpointStore(uri, sync=sync)
@@ -339,7 +342,7 @@ def run_pipeline(
             return replace(restarts.run(told), seconds=time.monotonic() - started)
         except _StoppedWaitingError:
             return totals.result("stopped", None, 0.0)
-        except Exception:
+        except (Exception, KeyboardInterrupt):
             if stop.interrupted is not None:  # a library has made another error of it
                 raise stop.interrupted from None
             raise
