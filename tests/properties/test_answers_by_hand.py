@@ -1,0 +1,85 @@
+"""Answers that were computed by hand: the stream, in several cuts, and the referee must both give them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sqlstream.planning import plan_file
+from sqlstream_planner.batch.to_duckdb import to_duckdb
+from tests.duckdb_batch import empty_duckdb
+from tests.properties.in_process import run_here
+from tests.properties.referee import Rows, assert_same
+from tests.properties.updating import collecting, fetched
+
+
+@dataclass(frozen=True)
+class Case:
+    """A query over `t`, whose columns and rows are given; `settings` stand before it."""
+
+    columns: str
+    rows: Sequence[Mapping[str, Any]]
+    query: str
+    answer: Rows
+    settings: str = ""
+
+
+_REMAINDER = [{"k": 1, "v": v} for v in (9007199254740992.0, 1.0, 1.0, 0.0)]
+_BITS = [{"k": 1, "s": "0101"}, {"k": 1, "s": "0011"}]
+
+CASES = {
+    "FSUM keeps what a part of the rows rounds away": Case(
+        "k INT, v DOUBLE",
+        _REMAINDER,
+        "SELECT k, FSUM(v) AS s, FAVG(v) AS a FROM t GROUP BY k",
+        [(1, 9007199254740994.0, 2251799813685248.5)],
+    ),
+    "FSUM in windows": Case(
+        "k INT, v DOUBLE, ts TIMESTAMP(3), WATERMARK FOR ts AS ts",
+        [{**row, "ts": "2024-01-01 00:00:01"} for row in _REMAINDER],
+        "SELECT k, FSUM(v) AS s FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)) "
+        "GROUP BY k, window_start, window_end",
+        [(1, 9007199254740994.0)],
+    ),
+    "BIT_XOR of what cancels itself has as many bits": Case(
+        "k INT, s STRING",
+        _BITS,
+        "SELECT BIT_XOR(CAST(x AS BIT)) AS b FROM "
+        "(SELECT MAX(s) AS x FROM t GROUP BY k UNION ALL SELECT MAX(s) FROM t GROUP BY k)",
+        [("0000",)],
+    ),
+    "BIT_XOR beside what cancels itself": Case(
+        "k INT, s STRING",
+        _BITS,
+        "SELECT BIT_XOR(CAST(x AS BIT)) AS b FROM (SELECT MAX(s) AS x FROM t GROUP BY k "
+        "UNION ALL SELECT MAX(s) FROM t GROUP BY k UNION ALL SELECT MIN(s) FROM t GROUP BY k)",
+        [("0011",)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_answer(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    (tmp_path / "input").mkdir()
+    (tmp_path / "input" / "0.json").write_text("".join(f"{json.dumps(row)}\n" for row in case.rows))
+    (tmp_path / "p.sql").write_text(
+        f"{case.settings}CREATE TABLE t ({case.columns}) "
+        "WITH ('connector' = 'filesystem', 'path' = 'input', 'format' = 'json');\n"
+        f"CREATE TABLE out WITH ('connector' = 'blackhole') AS {case.query};\n"
+    )
+    planned = plan_file(tmp_path / "p.sql")
+    script = to_duckdb(planned, lambda _: [str(tmp_path / "input" / "0.json")])
+    with empty_duckdb() as con:
+        for _, view in script.sources:
+            con.execute(view)
+        assert_same(fetched(con, script.sinks[0][1]), case.answer)
+    for cut in (1, 2, None):
+        with collecting() as collected:
+            run_here(planned, tmp_path, rows_per_epoch=cut, parallelism=1, state=f"state-{cut}")
+        assert_same(collected.folded("out"), case.answer)
