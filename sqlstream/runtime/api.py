@@ -50,6 +50,7 @@ from sqlstream.runtime.loop.sink_edits import check_rewrite
 from sqlstream.runtime.loop.sink_places import looking, same_place, target_refused
 from sqlstream.runtime.loop.source_positions import go_on, own_folders
 from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
+from sqlstream.runtime.spark.masters import is_local
 from sqlstream.runtime.tasks.failures import error_of, machine_refuses
 from sqlstream.runtime.tasks.job import JobRunner
 from sqlstream.runtime.tasks.task_failure import describe
@@ -338,6 +339,8 @@ def run_pipeline(
     with stop_on_signals(stop) if handle_signals else nullcontext():
         try:
             with _errors_told(store):
+                if own_runner is not None and store.is_local and is_local(master):
+                    _begin_private(Path(store.path("")))
                 lease.acquire(patient)
             return replace(restarts.run(told), seconds=time.monotonic() - started)
         except _StoppedWaitingError:
@@ -421,6 +424,13 @@ def _errors_told(store: CheckpointStore) -> Iterator[None]:
                 free = shutil.disk_usage(store.path("")).free
                 notes.append(f"its disk has {free >> 20:,} MiB left")
         raise machine_refuses(what or str(error), *notes) from error
+
+
+def _begin_private(folder: Path) -> None:
+    """Make a state directory for this user alone: it holds rows. One that is there stays as it is."""
+    with suppress(OSError):  # what can't be made is told when it is written to
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700)
 
 
 def _shards(

@@ -13,12 +13,15 @@ class Here(InProcessRunner):
     """Takes the place of Spark."""
 
     def __init__(
-        self, master: str, conf: Mapping[str, str] | None = None, *, on_start: Callable[[], None]
+        self, master: str, conf: Mapping[str, str] | None = None, **told: Callable[..., None]
     ) -> None:
         super().__init__(2)
 
     def close(self) -> None:
         """Nothing was started."""
+
+    def kill(self) -> None:
+        """The same."""
 
 
 if __name__ == "__main__":

@@ -513,7 +513,7 @@ class EpochLoop:
         rows = sum(source.rows for source in outcome.sources.values())
         tally = before.after(rows, sum(outcome.dead_letters.values()))
         self._settings.letters.check(
-            plan.epoch, tally, outcome.dead_letters, self._journal.store, outcome.dead_letter_files
+            plan.epoch, tally, outcome.dead_letters, self._journal.store, outcome.dead_letter_files, rows
         )
         return tally
 
