@@ -205,7 +205,7 @@ def test_what_a_run_refuses_is_refused(
 ) -> None:
     shown = told(edited(file, (old, new)), code=4)
     assert line in shown
-    assert shown.endswith("Refused: 1 thing is in the way.\n")
+    assert shown.endswith("Refused: 1 error.\n")
     assert f"error[{code}]" in told.err
     assert run_cli(["run", str(file)]) == 4
     assert f"error[{code}]" in capsys.readouterr().err

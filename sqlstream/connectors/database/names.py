@@ -39,7 +39,7 @@ def shape_error(location: str, there: Sequence[str], wanted: Sequence[str]) -> D
 
 def not_reshaped(location: str, what: str, way: str) -> DataError:
     """The error for a table that can't be brought to another shape."""
-    return DataError(f"{location} can't be altered: {what}. Write {way}")
+    return DataError(f"{location} can't be altered: {what}. {way}")
 
 
 _CAUSES = (
