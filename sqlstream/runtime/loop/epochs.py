@@ -135,7 +135,7 @@ class EpochLoop:
         except DiagnosticError as error:
             # Whoever stopped the run may have stopped Spark as well: the epoch is done again by the next run.
             gone = all(diagnostic.code in _SPARK_IS_GONE for diagnostic in error.diagnostics)
-            if not (self._stop.requested and gone):
+            if not (self._stop.requested and gone) or self._stop.interrupted is not None:
                 self._check_others(found, error)
                 raise
             outcome, unfinished = "stopped", self._journal.begun()
@@ -159,6 +159,7 @@ class EpochLoop:
             raise other from error
 
     def _epochs(self) -> str:
+        starting = False
         while True:
             self._check_lease()
             if self._stop.requested:
@@ -173,7 +174,11 @@ class EpochLoop:
                     self._checked = True
                 plan = self._planner.plan(ready)
                 if self._runner.make_ready(self._job(plan)):
+                    starting = True
                     continue  # meanwhile more may have come
+                if starting:
+                    self._on_phase(_at_work(plan))
+                    starting = False
                 self._state.sources = dict(ready.states)
                 self._begun(plan)
                 report = self._attempt(plan, planning=self._clock() - begun)
@@ -257,6 +262,7 @@ class EpochLoop:
         plan = found.plan
         if (
             plan is not None
+            and self._agreed(plan)
             and plan.fingerprint == self._program.fingerprint
             and plan.parallelism == self._settings.parallelism
             and self._input_is_there(plan)
@@ -269,6 +275,14 @@ class EpochLoop:
                 self._replay(plan)
                 return
         self._give_up(found.begun)
+
+    def _agreed(self, plan: EpochPlan) -> bool:
+        """Whether a plan does to the sinks' targets what this run was told to do first (`--rewrite` …), if anything.
+
+        One that doesn't may be what can't be done before that: its target is not as it was.
+        """
+        targets = {name: edit.value for name, edit in self._program.sink_edits.items()}
+        return not targets or dict(plan.sink_edits) == targets
 
     def _input_is_there(self, plan: EpochPlan) -> bool:
         """Whether all that a plan reads is as it was when it was written, as far as the sources can tell."""
@@ -576,6 +590,13 @@ class EpochLoop:
             self._state.fields.fields[state.state_id],
             json.loads(state.identity) if state.identity else None,
         )
+
+
+def _at_work(plan: EpochPlan) -> str:
+    """What is done once Spark is there, which may take long."""
+    rows = [split.rows for source in plan.sources for split in source.splits]
+    known = f", {sum(row or 0 for row in rows):,} rows" if rows and None not in rows else ""
+    return f"epoch {plan.epoch} is at work{known}"
 
 
 def _put_after(first: EpochOutcome, outcome: EpochOutcome) -> EpochOutcome:

@@ -173,6 +173,22 @@ def _reason(error: Exception) -> str:
     return next(named, lines[0] if lines else type(error).__name__)[:500]
 
 
+def tasks_python(master: str, conf: Mapping[str, str], environ: Mapping[str, str]) -> str:
+    """The Python that tasks run in: `spark.pyspark.python`, of a cluster PYSPARK_PYTHON, else this process's own.
+
+    The variable is often set for all programs of a machine, and tasks on this machine are this program's own.
+
+    >>> tasks_python("yarn", {}, {"PYSPARK_PYTHON": "env/bin/python"})
+    'env/bin/python'
+    >>> tasks_python("local", {"spark.pyspark.python": "python3"}, {"PYSPARK_PYTHON": "env/bin/python"})
+    'python3'
+    """
+    named = conf.get("spark.pyspark.python")
+    if named is None and not is_local(master):
+        named = environ.get("PYSPARK_PYTHON")
+    return named or sys.executable
+
+
 def begin(master: str, conf: Mapping[str, str]) -> Jvm:
     """Launch the JVM of a session without waiting for it; `start_session` is given it, or it is to be abandoned.
 
@@ -185,7 +201,7 @@ def begin(master: str, conf: Mapping[str, str]) -> Jvm:
     (directory / "log4j2.properties").write_text(_LOG4J)
     environment = {
         "JAVA_HOME": str(write_java_home(java, directory / "java")),
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": tasks_python(master, conf, os.environ),
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
     if is_local(master) and "SPARK_LOCAL_IP" not in os.environ:
