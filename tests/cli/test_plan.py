@@ -145,7 +145,7 @@ def test_what_is_kept_computed_anew_and_dropped(file: Path, told: Told) -> None:
     ]
     assert lines[-1] == "2 fields kept, 1 backfilled, 1 dropped. The result is exact."
     assert "warning[STA017]: the table `counts` is brought to the answer of another query" in told.err
-    assert "= note: its column `s` was cast(sum(v), BIGINT) and is max(v)" in told.err
+    assert "= note: its column `s` was cast(sum(v) as BIGINT) and is max(v)" in told.err
 
 
 def test_a_state_that_nothing_needs_is_dropped_whole(file: Path, told: Told) -> None:
