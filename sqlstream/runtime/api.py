@@ -51,7 +51,7 @@ from sqlstream.runtime.loop.sink_edits import check_rewrite
 from sqlstream.runtime.loop.sink_places import Looks, looking, same_place, target_refused
 from sqlstream.runtime.loop.source_positions import go_on, own_folders
 from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
-from sqlstream.runtime.tasks.failures import error_of, machine_refuses
+from sqlstream.runtime.tasks.failures import error_of, machine_refuses, not_as_listed
 from sqlstream.runtime.tasks.job import JobRunner
 from sqlstream.runtime.tasks.task_failure import describe
 from sqlstream.storage import local_cache, run_folder
@@ -64,6 +64,7 @@ from sqlstream.storage.savepoints import Savepoints
 from sqlstream_operators.errors import (
     DataError,
     InputFileError,
+    ListedFileError,
     MachineError,
     StateError,
     TargetError,
@@ -427,6 +428,8 @@ def _errors_told(store: CheckpointStore) -> Iterator[None]:
     """Turns what is raised inside about data, state and files into a DiagnosticError."""
     try:
         yield
+    except ListedFileError as error:
+        raise not_as_listed(error) from error
     except InputFileError as error:
         raise error_of(describe(error)) from error
     except TargetError as error:
