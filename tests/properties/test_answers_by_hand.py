@@ -104,6 +104,35 @@ CASES = {
         ],
         "SET 'table.local-time-zone' = 'Europe/Berlin';\n",
     ),
+    "parts of an instant beyond their ranges": Case(
+        "y INT, m INT, d INT, h INT, n INT, s DOUBLE",
+        [
+            {"y": 2021, "m": -1, "d": 1, "h": 0, "n": 0, "s": 0.0},
+            {"y": 2021, "m": 13, "d": 1, "h": 25, "n": 0, "s": 0.0},
+            {"y": 2021, "m": 2, "d": 30, "h": 0, "n": 70, "s": 61.5},
+            {"y": 2021, "m": 1, "d": 1, "h": 0, "n": 0, "s": -5.5},
+            {"y": 2024, "m": 3, "d": 31, "h": 2, "n": 30, "s": 0.0},
+            {"y": -5, "m": 1, "d": 1, "h": 0, "n": 0, "s": 0.0},
+            {"y": None, "m": 1, "d": 1, "h": 0, "n": 0, "s": 0.0},
+        ],
+        "SELECT CAST(make_timestamptz(y, m, d, h, n, s) AS STRING) AS x FROM t",
+        [
+            ("2020-11-01 00:00:00+01",),
+            ("2022-01-02 01:00:00+01",),
+            ("2021-03-02 01:11:01.5+01",),
+            ("2020-12-31 23:59:54.5+01",),
+            ("2024-03-31 03:30:00+02",),
+            ("0005-01-01 (BC) 00:00:00+00:53",),
+            (None,),
+        ],
+        "SET 'table.local-time-zone' = 'Europe/Berlin';\n",
+    ),
+    "a parameter that is called like a column": Case(
+        "x ARRAY<ARRAY<INT>>",
+        [{"x": [[1, 2], [3]]}],
+        "SELECT list_transform(t.x, lambda x: t.x[1]) AS a, list_transform(t.x, lambda x: x[1]) AS b FROM t",
+        [([[1, 2], [1, 2]], [1, 3])],
+    ),
 }
 
 

@@ -244,8 +244,7 @@ class _Writer:
     def _call(self, node: exp.Expr, call: WrittenCall) -> exp.Expr:
         types = [self._type(a) for a in call.arguments]
         if call.name == "make_timestamptz" and len(types) == 6:
-            inner = exp.Anonymous(this="make_timestamp", expressions=[a.copy() for a in call.arguments])
-            return self._instant(inner, SqlType(Kind.TIMESTAMP))
+            return self._instant(self._made(call.arguments), SqlType(Kind.TIMESTAMP))
         if call.name in ("strptime", "try_strptime") and len(types) == 2:
             return self._parsed(node, call)
         if not any(_holds_instants(t) for t in types):
@@ -275,6 +274,16 @@ class _Writer:
         if call.name == "time_bucket" and self._is_short(call.arguments[0]):
             return node  # digits of a second that a precision cuts off
         raise self._refused(node, f"{call.name.upper()} of an instant")
+
+    def _made(self, parts: Sequence[exp.Expr]) -> exp.Expr:
+        """The wall clock of a year, month, day, hour, minute and seconds, which go on counting beyond their ranges."""
+        names = ("y", "m", "d", "h", "n", "s")
+        return self._filled(
+            'make_timestamp(CASE WHEN "y" < 0 THEN "y" + 1 ELSE "y" END, 1, 1, 0, 0, 0.0) '
+            '+ to_months(CAST("m" - 1 AS INTEGER)) + to_days(CAST("d" - 1 AS INTEGER)) + to_hours(CAST("h" AS BIGINT)) '
+            '+ to_minutes(CAST("n" AS BIGINT)) + to_microseconds(CAST(round("s" * 1000000) AS BIGINT))',
+            **dict(zip(names, parts, strict=True)),
+        )
 
     def _of_era(self, x: exp.Expr, field: str) -> exp.Expr:
         """The year of an instant, or its decade, as DuckDB counts them: 44 before Christ is 44, and no -43."""
