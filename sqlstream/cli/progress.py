@@ -18,6 +18,7 @@ from sqlstream.runtime.loop.progress import EpochReport, LeftOpen, RunResult, in
 from sqlstream.runtime.loop.restarts import Restart
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_planner.diagnostics import counted
+from sqlstream_planner.secrets.masking import without_password
 from sqlstream_planner.secrets.references import without_secrets
 
 #: What dead letters are called on the terminal, where it is not their own name.
@@ -69,7 +70,7 @@ class JsonLines:
 
     def __init__(self, name: str, state_dir: str) -> None:
         self._name = name
-        self._state_dir = state_dir
+        self._state_dir = without_password(state_dir)
         self._out = sys.stdout
 
     def __enter__(self) -> Self:
@@ -124,7 +125,7 @@ class TextLines:
     def __init__(self, name: str, plan: PhysicalPlan, state_dir: str, stream: TextIO | None = None) -> None:
         self.name = name
         self._plan = plan
-        self._state_dir = state_dir
+        self._state_dir = without_password(state_dir)
         self._stream = stream or sys.stderr
         self._left = Left()
         self._timed = frozenset(source.name for source in plan.sources if source.watermark is not None)

@@ -11,6 +11,7 @@ from sqlglot.errors import UnsupportedError
 from sqlstream_operators.plan.types import INTEGER, Kind
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.bind.epoch_values import is_bound_process_time
 from sqlstream_planner.bind.lost_orders import served
 from sqlstream_planner.bind.over_calls import as_values, call_of, without_order
 from sqlstream_planner.bind.over_frames import BoundFrame, bind_frame
@@ -203,6 +204,13 @@ class _Windows:
         if frame.of_distances:
             self._check_range(terms, spec.args["spec"])
         come = None
+        if (
+            call.name == "row_number"
+            and not call.order_by
+            and len(terms) == 1
+            and self._is_clock(terms[0].this)
+        ):
+            come = self._arrived(descending=bool(terms[0].args.get("desc")))
         if not terms and goes_by_order(call):
             come = self._come = self._come or ordered_rows(context, self.rows)
         if not terms and (come is not None or not goes_by_order(call)):
@@ -229,6 +237,20 @@ class _Windows:
         )
         made.calls.append(call)
         return call.field
+
+    def _is_clock(self, term: exp.Expr) -> bool:
+        """Whether a term of ORDER BY is PROCTIME(), or a column that is."""
+        resolved = self._resolved(term)
+        column_of_clock = isinstance(resolved, exp.Column) and resolved.name in self.context.process_times
+        return column_of_clock or is_bound_process_time(resolved)
+
+    def _arrived(self, *, descending: bool) -> OrderedRows | None:
+        """The rows by arrival, which is the order of the clock that they were read by, and tells more of them apart."""
+        come = self._come or ordered_rows(self.context, self.rows)
+        if come is None or come.written:
+            return None
+        self._come = come
+        return replace(come, terms=tuple(replace(t, descending=descending) for t in come.terms))
 
     def over(self) -> Node:
         """The rows with the columns of all."""

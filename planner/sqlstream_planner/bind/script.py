@@ -16,7 +16,7 @@ from sqlstream_planner.bind.context import BindContext, Clauses, checked, fresh
 from sqlstream_planner.bind.epoch_values import Volatile, with_epoch_values
 from sqlstream_planner.bind.lookup import refuse_streamed_dimensions
 from sqlstream_planner.bind.query import QueryBinder
-from sqlstream_planner.bind.tables import Tables
+from sqlstream_planner.bind.tables import Tables, instead_of_unknown
 from sqlstream_planner.catalog.columns import reserved_name
 from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, nested_too_deeply, suggestion
@@ -152,9 +152,7 @@ class _ScriptBinder:
                     f"unknown table `{statement.table}`",
                     statement.table_span,
                     (f"this file declares {', '.join(f'`{k}`' for k in known) or 'no tables'}",),
-                    f"did you mean `{near}`?"
-                    if near
-                    else f"declare it with CREATE TABLE {statement.table} (…) WITH (…)",
+                    instead_of_unknown(statement.table, near),
                 )
             )
         if statement.overwrite:

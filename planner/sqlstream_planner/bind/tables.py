@@ -34,6 +34,20 @@ from sqlstream_planner.logical import (
 from sqlstream_planner.sql.statements import ComputedColumn, MetadataColumn, PhysicalColumn
 
 
+def instead_of_unknown(name: str, near: str | None) -> str:
+    """What to write in place of a table that nothing declares; `near`: one that may be meant.
+
+    >>> instead_of_unknown("cat.db.t", None)
+    'there are no catalogs or databases: declare it with CREATE TABLE t (…) WITH (…), and write t'
+    """
+    last = name.rpartition(".")[2]
+    if last == name:
+        return f"did you mean `{near}`?" if near else f"declare it with CREATE TABLE {name} (…) WITH (…)"
+    if near:
+        return f"there are no catalogs or databases: write {near}"
+    return f"there are no catalogs or databases: declare it with CREATE TABLE {last} (…) WITH (…), and write {last}"
+
+
 @dataclass(slots=True)
 class Tables:
     """Binds references to the tables of one catalog; a table that is read twice is one source."""
@@ -56,9 +70,7 @@ class Tables:
                 "SQL013",
                 f"unknown table `{name}`",
                 notes=(f"this file declares {', '.join(f'`{k}`' for k in known) or 'no tables'}",),
-                help=f"did you mean `{near}`?"
-                if near
-                else f"declare it with CREATE TABLE {name} (…) WITH (…)",
+                help=instead_of_unknown(name, near),
             )
         return table
 

@@ -99,11 +99,16 @@ class SourceFiles:
         return self._options.monitor_interval_us is not None
 
     def there(self) -> list[FileEntry]:
-        """The files that are there now. Raises DiagnosticError (DAT004) if the path does not exist."""
+        """The files that are there now: none where the path of a watched source does not exist yet.
+
+        Raises DiagnosticError (DAT004) if the path does not exist.
+        """
         try:
             found = list_files(self._location)
         except DiagnosticError as error:
             if not self._log.files:
+                if self._watched and error.exit_code == 1:
+                    return []  # what makes it may have been started together with this run
                 raise
             way = f"if the files are in another place now, say so in the file, and run with --source-moved {self._name}"
             told = [replace(d, help=f"{d.help} {way}" if d.help else way) for d in error.diagnostics]
@@ -273,7 +278,11 @@ class SourceFiles:
         """Raise, or tell if the source is watched, that no file was ever there."""
         if any(True for _ in found) or self._log.files or ("", 0) in self._told:
             return
-        diagnostic = nothing_found(self._name, self._location, self._options.path_pattern)
+        try:
+            diagnostic = nothing_found(self._name, self._location, self._options.path_pattern)
+        except DiagnosticError as missing:
+            first = missing.diagnostics[0]
+            diagnostic = replace(first, message=f"source `{self._name}`: {first.message}")
         if not self._watched:
             raise DiagnosticError(diagnostic)
         self._told.add(("", 0))
