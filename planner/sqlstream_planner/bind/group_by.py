@@ -84,7 +84,9 @@ class _Reader:
         elements: list[list[tuple[int, ...]]] = []
         if group.args.get("all") and group.expressions:
             self._context.unsupported(
-                group, "GROUP BY ALL with keys behind it", help="write GROUP BY ALL, or list the keys without ALL"
+                group,
+                "GROUP BY ALL with keys behind it",
+                help="write GROUP BY ALL, or list the keys without ALL",
             )
         if group.args.get("all"):
             plain = [e for _, e in self._items if not aggregate_calls(e)]
