@@ -47,7 +47,7 @@ from sqlstream.runtime.loop.reporting import Totals
 from sqlstream.runtime.loop.restarts import Restart, Restarts, RestartStrategy, strategy_of
 from sqlstream.runtime.loop.sink_edit import NOWHERE
 from sqlstream.runtime.loop.sink_edits import check_rewrite
-from sqlstream.runtime.loop.sink_places import looking, same_place
+from sqlstream.runtime.loop.sink_places import looking, same_place, target_refused
 from sqlstream.runtime.loop.source_positions import go_on, own_folders
 from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
 from sqlstream.runtime.tasks.failures import error_of, machine_refuses
@@ -60,7 +60,15 @@ from sqlstream.storage.journal import Journal, damaged, digest_of
 from sqlstream.storage.manifest import EpochPlan, Manifest, RunInfo, SourceState
 from sqlstream.storage.savepoint_copies import begin_from
 from sqlstream.storage.savepoints import Savepoints
-from sqlstream_operators.errors import DataError, InputFileError, MachineError, StateError, machine_trouble
+from sqlstream_operators.errors import (
+    DataError,
+    InputFileError,
+    MachineError,
+    StateError,
+    TargetError,
+    TargetRowError,
+    machine_trouble,
+)
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import DimensionSpec, PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
@@ -195,6 +203,7 @@ def run_pipeline(
                 savepoint=origin.savepoint,
                 apart=origin.apart,
                 rewrite=rewrite,
+                looks=looking(sink_of),
             ).check()
             begin_from(origin.store, origin.savepoint, store, run, origin.stores)
         if moved is not None and (moved.tables or moved.respelled) and not restarts.is_up:
@@ -203,9 +212,10 @@ def run_pipeline(
         found = recover(journal)
         # The same command, said again, goes on: what it was told to begin with has been done.
         begun = origin is not None and bool(committed_epoch(found.last))
-        decided = first_plan(plan)
         if found.last is None:
             check_rewrite(rewrite, plan)
+            decided = first_plan(plan, looking(sink_of))
+            decided.check()
         else:
             decided = decide(
                 journal,
@@ -392,6 +402,11 @@ def _errors_told(store: CheckpointStore) -> Iterator[None]:
         yield
     except InputFileError as error:
         raise error_of(describe(error)) from error
+    except TargetError as error:
+        told = target_refused(error)
+        if isinstance(error, TargetRowError):  # which may be the input's fault as well as the table's
+            raise DiagnosticError(replace(told, code="DAT002")) from error
+        raise DiagnosticError(told, exit_code=4) from error
     except DataError as error:
         raise DiagnosticError(Diagnostic("DAT002", error.message)) from error
     except StateError as error:

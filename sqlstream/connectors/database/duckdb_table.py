@@ -33,6 +33,7 @@ from sqlstream.connectors.database.declared import EPOCHS_TABLE, NO_DUCKDB_KEY, 
 from sqlstream.connectors.database.names import (
     WORDING,
     key_error,
+    keyless,
     not_there,
     shape_error,
     table_name,
@@ -270,6 +271,7 @@ class DuckTable:
         if missing or extra:
             raise shape_error(
                 self.location,
+                self._spec,
                 [f"{name} {type_}" for name, type_, _, _ in rows],
                 [f"{column.name} {column.type}" for column in self._spec.schema],
             )
@@ -282,10 +284,7 @@ class DuckTable:
                 [self._schema, self._name],
             ).fetchall()
             if key not in [sorted(str(name).lower() for name in names) for (names,) in keys]:
-                raise DataError(
-                    f"{self.location} has no PRIMARY KEY ({', '.join(self._spec.primary_key)}), which table "
-                    f"{self._spec.name} declares. Drop the table, so that it is created with it"
-                )
+                raise keyless(self.location, self._spec)
 
     def create_record_store(self) -> None:
         """Create EPOCHS_TABLE if it is not there."""
@@ -420,7 +419,7 @@ class DuckTable:
                 f"SELECT {texts} FROM {goes} AS d WHERE __goes > "
                 f"(SELECT count(*) FROM {rows} AS r WHERE r.__number = d.__number) LIMIT 1"
             ).fetchall()[0]
-            raise not_there(self.location, names, row)
+            raise not_there(self.location, self._spec, row)
         deleted = self._changed(f"DELETE FROM {self._table} WHERE rowid IN (SELECT __row FROM {rows})")
         if deleted != expected:
             raise InternalError(f"{self.location}: {deleted} rows were deleted instead of {expected}")
@@ -430,7 +429,7 @@ class DuckTable:
     def _refuse_if(self, query: str, what: str) -> None:
         found = self._run(query).fetchall()
         if found:
-            raise key_error(self.location, self._spec.primary_key, found[0], what)
+            raise key_error(self.location, self._spec, found[0], what)
 
 
 def _type(text: str) -> SqlType:

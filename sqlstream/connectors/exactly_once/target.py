@@ -24,11 +24,12 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """What messages call things: the target (`table`), its record, how to drop it, the option with its name."""
+    """What messages call things: the target (`table`), its record, how to drop and empty it, the option with its name."""
 
     noun: str
     record: str
     drop: str
+    empty: str
     name_option: str
 
 

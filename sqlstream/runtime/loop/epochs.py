@@ -262,6 +262,7 @@ class EpochLoop:
         plan = found.plan
         if (
             plan is not None
+            and self._agreed(plan)
             and plan.fingerprint == self._program.fingerprint
             and plan.parallelism == self._settings.parallelism
             and self._input_is_there(plan)
@@ -274,6 +275,14 @@ class EpochLoop:
                 self._replay(plan)
                 return
         self._give_up(found.begun)
+
+    def _agreed(self, plan: EpochPlan) -> bool:
+        """Whether a plan does to the sinks' targets what this run was told to do first (`--rewrite` …), if anything.
+
+        One that doesn't may be what can't be done before that: its target is not as it was.
+        """
+        targets = {name: edit.value for name, edit in self._program.sink_edits.items()}
+        return not targets or dict(plan.sink_edits) == targets
 
     def _input_is_there(self, plan: EpochPlan) -> bool:
         """Whether all that a plan reads is as it was when it was written, as far as the sources can tell."""
