@@ -370,6 +370,21 @@ REFUSED = [
     ),
     ("SELECT k, MAX(GROUPING_ID(k)) FROM t GROUP BY ROLLUP (k)", "SQL100", "GROUPING_ID inside an aggregate"),
     ("SELECT JSON_ARRAYAGG(v) OVER (PARTITION BY k) AS z FROM t", "SQL100", "JSON_GROUP_ARRAY OVER"),
+    (
+        "SELECT k, v FROM t UNION ALL CORRESPONDING SELECT v, k FROM t",
+        "SQL100",
+        "UNION BY NAME (CORRESPONDING)",
+    ),
+    ("SELECT k, v FROM t UNION CORRESPONDING BY (v) SELECT v, k FROM t", "SQL100", "(CORRESPONDING)"),
+    ("SELECT k FROM t UNION ALL STRICT CORRESPONDING SELECT v FROM t", "SQL100", "STRICT UNION BY NAME"),
+    ("SELECT k, v FROM t INNER UNION ALL BY NAME SELECT v, 3 AS x FROM t", "SQL100", "INNER UNION BY NAME"),
+    ("SELECT k, v FROM t LEFT INTERSECT SELECT v, k FROM t", "SQL100", "LEFT INTERSECT"),
+    ("SELECT k, SUM(v) AS s FROM t GROUP BY ALL k", "SQL100", "GROUP BY ALL with keys behind it"),
+    (
+        "SELECT CAST(s AS INT DEFAULT 0 ON CONVERSION ERROR) AS r FROM t",
+        "TYP010",
+        "DEFAULT … ON CONVERSION ERROR",
+    ),
     ("SELECT k, v FROM t INTERSECT SELECT k FROM t", "SQL030", "INTERSECT of 2 and 1 columns"),
     (
         "SELECT k FROM t EXCEPT ALL SELECT INTERVAL '1' DAY FROM t",
@@ -401,3 +416,12 @@ def test_unnest_may_stand_in_lateral_table() -> None:
     plan_file(
         f"{TABLE}SELECT k, x FROM t, LATERAL TABLE(UNNEST(string_split(s, ' '))) AS w (x);", file="p.sql"
     )
+
+
+@pytest.mark.parametrize("type_", ['"NULL"', '"NULL"[]', 'ROW<i "NULL">', 'MAP<STRING, "NULL">'])
+def test_no_column_is_declared_to_have_no_value(type_: str) -> None:
+    declared = TABLE.replace("s STRING", f"s {type_}")
+    with pytest.raises(DiagnosticError) as raised:
+        plan_file(f"{declared}SELECT k FROM t;", file="p.sql")
+    assert [d.code for d in raised.value.diagnostics] == ["SQL003"]
+    assert 'can\'t be declared as "NULL"' in raised.value.diagnostics[0].message
