@@ -394,6 +394,7 @@ class EpochLoop:
             secrets=self._program.secrets,
             states_max_parallelism=self._state.max_parallelism,
             of_history=self._program.of_history,
+            latest=self._program.ends,
         )
 
     def _execute(self, plan: EpochPlan, *, planning: float, replayed: bool = False) -> EpochReport:
