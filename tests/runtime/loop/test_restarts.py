@@ -286,12 +286,19 @@ class _Starting(InProcessRunner):
         return not before
 
 
-def test_what_is_done_once_spark_is_there_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("'connector' = 'filesystem', 'path' = 'in', 'format' = 'json'", "epoch 1 is at work, 0.2 MB"),
+        ("'connector' = 'datagen', 'number-of-rows' = '2000'", "epoch 1 is at work, 1,000 rows"),
+    ],
+)
+def test_what_is_done_once_spark_is_there_is_told(tmp_path: Path, source: str, told: str) -> None:
     """Or "starting Spark" would stand for as long as the first epoch takes."""
     (tmp_path / "in").mkdir()
-    (tmp_path / "in/a.json").write_text('{"a": 1}\n' * 3)
-    sql = """
-        CREATE TABLE t (a INT) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');
+    (tmp_path / "in/a.json").write_text('{"a": 1}\n' * 20_000)
+    sql = f"""
+        CREATE TABLE t (a INT) WITH ({source});
         CREATE TABLE o WITH ('connector' = 'blackhole') AS SELECT a FROM t;
     """
     said: list[str] = []
@@ -301,8 +308,8 @@ def test_what_is_done_once_spark_is_there_is_told(tmp_path: Path) -> None:
         base_dir=tmp_path,
         local_dir=tmp_path / "cache",
         runner=_Starting(1),
-        max_rows_per_epoch=2,
+        max_rows_per_epoch=1_000 if "datagen" in source else None,
         on_phase=said.append,
         sync=False,
     )
-    assert said == ["epoch 1 is at work, 2 rows"]
+    assert said == [told]
