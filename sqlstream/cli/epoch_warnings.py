@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from sqlstream.cli.progress import counted_rows, dead_letter_kinds
 from sqlstream.runtime.loop.progress import EpochReport, instant
 from sqlstream_operators.plan.spec import PhysicalPlan
+from sqlstream_operators.state.places import below
 from sqlstream_planner.diagnostics import Diagnostic
 from sqlstream_planner.logical.text import duration
 
@@ -97,7 +98,7 @@ def dead_letter_warning(
         return None
     rows = dead.get("malformed", 0) + sum(max(of.values(), default=0) for of in uncounted.values())
     several = any(len(of) > 1 for of in uncounted.values())
-    notes = [f"they are kept in {state_dir.rstrip('/')}/dead-letter"]
+    notes = [f"they are kept in {below(state_dir, 'dead-letter')}"]
     if several:
         notes.insert(0, f"a row is a dead letter for each operator that can't count it: {total:,} in all")
     return Diagnostic(

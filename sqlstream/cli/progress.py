@@ -17,6 +17,7 @@ from sqlstream.connectors.filesystem.paths import listed
 from sqlstream.runtime.loop.progress import EpochReport, LeftOpen, RunResult, instant, shown_watermark
 from sqlstream.runtime.loop.restarts import Restart
 from sqlstream_operators.plan.spec import PhysicalPlan
+from sqlstream_operators.state.places import below
 from sqlstream_planner.diagnostics import counted
 from sqlstream_planner.secrets.masking import without_password
 from sqlstream_planner.secrets.references import without_secrets
@@ -334,7 +335,7 @@ def summary(name: str, plan: PhysicalPlan, result: RunResult, state_dir: str) ->
     lines += _open_lines(result.left_open)
     dead = ", ".join(dead_letter_kinds(result.dead_letters))
     if dead:
-        lines.append(f"  {'dead':<7}{dead}: kept in {state_dir.rstrip('/')}/dead-letter")
+        lines.append(f"  {'dead':<7}{dead}: kept in {below(state_dir, 'dead-letter')}")
     if result.skipped:
         lines.append(f"  {'skipped':<8}{listed(result.skipped)}: --read-again PATH takes a file back")
     lines.append(f"  {'state':<7}{state_dir}")

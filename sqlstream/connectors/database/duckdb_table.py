@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -39,7 +40,7 @@ from sqlstream.connectors.database.names import (
 )
 from sqlstream.connectors.database.statements import KeyedStatements, columns_of
 from sqlstream.connectors.exactly_once.staged import StagedEpoch
-from sqlstream.connectors.exactly_once.target import Record, Wording, unusable
+from sqlstream.connectors.exactly_once.target import Record, Wording, held, unusable
 from sqlstream.connectors.options import bad_option
 from sqlstream_operators.errors import DataError, InternalError, MemoryExhaustedError
 from sqlstream_operators.plan.spec import SinkSpec
@@ -52,8 +53,20 @@ _LOOK_S = 0.1
 _SMALLEST = 3 * 4096
 #: What a file system without hard links says when one is asked for.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+#: Who DuckDB says has a file.
+_HOLDER = re.compile(r"Conflicting lock is held in (.+?) \(PID (\d+)\)")
 _CHANGES = "sqlstream_changes"
 _ROWS = "sqlstream_rows"
+
+
+def holder_in(said: str) -> str:
+    """Who has a file open, by what DuckDB says.
+
+    >>> holder_in("Could not set lock: Conflicting lock is held in /usr/bin/duckdb (PID 12). However, …"), holder_in("?")
+    ('process 12 (/usr/bin/duckdb)', 'another process')
+    """
+    found = _HOLDER.search(said)
+    return "another process" if found is None else f"process {found[2]} ({found[1]})"
 
 
 class DuckTable:
@@ -150,11 +163,11 @@ class DuckTable:
                 if not locked:
                     raise unusable(self.location, str(error), self._unreadable()) from None
                 if self._clock() >= until:
-                    raise unusable(
+                    raise held(
                         self.location,
-                        f"another process has the file open ({error})",
-                        "close it there and run again: the run goes on where it stopped, and nothing is lost. "
-                        "A DuckDB file can be read between epochs only",
+                        holder_in(str(error)),
+                        "close it there, also where it only reads; the run goes on, or the next one does. To read beside a "
+                        "run: sqlstream state query, connections that are closed at once, or 'connector' = 'postgres'",
                     ) from None
             self._wait(_LOOK_S)
 

@@ -127,6 +127,18 @@ class Target(Protocol):
         ...
 
 
+def held(location: str, holder: str, help_: str) -> DiagnosticError:
+    """The error for a target that another process has for itself just now."""
+    return DiagnosticError(
+        Diagnostic(
+            "ENV008",
+            f"{location} can't be written: {holder} has the file open",
+            notes=("what was read is kept: nothing is lost",),
+            help=help_,
+        )
+    )
+
+
 def unusable(location: str, what: str, help_: str | None = None, *, done: str = "written") -> DiagnosticError:
     """The error for a target that can't be reached or refuses to work; `done` is what was to be done with it."""
     return DiagnosticError(
