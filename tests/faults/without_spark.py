@@ -13,15 +13,20 @@ class Here(InProcessRunner):
     """Takes the place of Spark."""
 
     def __init__(
-        self, master: str, conf: Mapping[str, str] | None = None, **told: Callable[..., None]
+        self,
+        master: str,
+        conf: Mapping[str, str] | None = None,
+        *,
+        on_start: Callable[[], None],
+        on_wait: Callable[[str], None],
     ) -> None:
         super().__init__(2)
 
-    def close(self) -> None:
+    def kill(self) -> None:
         """Nothing was started."""
 
-    def kill(self) -> None:
-        """The same."""
+    def close(self) -> None:
+        """Nothing was started."""
 
 
 if __name__ == "__main__":
