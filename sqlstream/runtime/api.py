@@ -19,6 +19,7 @@ from typing import Protocol
 from sqlstream.connectors.api import ConnectorContext, Dimension, Sink, SinkPart, Source, TargetEdit
 from sqlstream.connectors.filesystem.orders import FileOrders
 from sqlstream.connectors.registry import REGISTERED
+from sqlstream.runtime.coordination import fencing
 from sqlstream.runtime.coordination.lease import BEAT_S, Lease
 from sqlstream.runtime.edits.backfill import Backfilled, backfill
 from sqlstream.runtime.edits.backfilled_rows import written as as_written
@@ -196,7 +197,10 @@ def run_pipeline(
 
     decide = partial(edit_plan, program=plan, sql=sql, written=written, nodes=nodes, accept=accept)
 
+    begun_at: int | None = None
+
     def attempt() -> RunResult:
+        nonlocal begun_at
         lease.check()
         if origin is not None and not restarts.is_up and not fork.has_begun(origin, store):
             # The history of sources is looked at below, where those that have moved are found.
@@ -215,6 +219,7 @@ def run_pipeline(
             for warning in moved_sources.write_down(journal, plan, moved, run, source_of):
                 tell(warning)
         found = recover(journal)
+        begun_at = 0 if found.last is None else found.last.epoch
         # The same command, said again, goes on: what it was told to begin with has been done.
         begun = origin is not None and bool(committed_epoch(found.last))
         if found.last is None:
@@ -332,6 +337,8 @@ def run_pipeline(
             except Exception as error:
                 try:  # what another run did since is no fault of the data
                     lease.check(look=True)
+                    if begun_at is not None:
+                        fencing.check_whose(journal, begun_at, run)
                 except DiagnosticError as other:
                     raise other from error
                 if isinstance(error, DiagnosticError) and secrets is not None:
