@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
@@ -379,8 +378,8 @@ def _check_moved(
     found = recover(journal)
     if found.last is None:
         return
-    with tempfile.TemporaryDirectory(prefix="sqlstream-") as scratch:
-        here = CheckpointStore(scratch, sync=False)
+    with run_folder.RunFolder("moved-") as scratch:
+        here = CheckpointStore(scratch.path, sync=False)
         made, _ = moved_sources.taken_over(journal, found.last, plan, moved, here, source_of)
 
         def known(spec: SourceSpec, folder: str) -> Source:
