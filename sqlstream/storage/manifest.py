@@ -8,7 +8,7 @@ and a checksum of itself, so a damaged file is found when it is read and never b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 
@@ -279,6 +279,36 @@ class SourceState:
         )
 
 
+def still_of_use(read: Collection[SourceState], parked: Iterable[SourceState]) -> tuple[SourceState, ...]:
+    """Those of the `parked` sources from which a table can go on: not where one of the same data is `read` and is elsewhere.
+
+    No state has rows of the table that was left out, and what it was given into has gone on with the other: should it come
+    back, it stands beside that one, like any table more of the same data.
+
+    >>> t, u = (SourceState(name, "x", {"row": row}, identity="A") for name, row in (("t", 9), ("u", 8)))
+    >>> still_of_use([t], [u]), len(still_of_use([], [u])), len(still_of_use([t], [replace(u, position={"row": 9})]))
+    ((), 1, 1)
+    """
+    here: dict[tuple[str, str], list[SourceState]] = {}
+    for state in read:
+        if state.identity:
+            here.setdefault((state.connector, state.identity), []).append(state)
+
+    def is_of_use(state: SourceState) -> bool:
+        others = here.get((state.connector, state.identity))
+        return not others or any(alike((state, other)) for other in others)
+
+    return tuple(filter(is_of_use, parked))
+
+
+def alike(states: Sequence[SourceState]) -> bool:
+    """Whether it does not matter which of some sources of one identity is which."""
+    return all(
+        replace(state, name="", folder="", rows=None) == replace(states[0], name="", folder="", rows=None)
+        for state in states
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class StateVersions:
     """The version of one state after an epoch: a ShardVersion as JSON for each shard, in order.
@@ -401,9 +431,14 @@ class Manifest:
     now_us: int = 0
 
     @property
+    def committed(self) -> int:
+        """The last epoch up to this one that is not void, 0 if there is none."""
+        return (self.parent or 0) if self.void else self.epoch
+
+    @property
     def positions(self) -> tuple[SourceState, ...]:
-        """Of all sources of which a position is known: those that the query reads come first."""
-        return (*self.sources, *self.parked)
+        """Of all sources of which a position is of use: those that the query reads come first."""
+        return (*self.sources, *still_of_use(self.sources, self.parked))
 
     def before(self, sink: str) -> int:
         """The epoch that a sink's target must be at before this one is applied."""

@@ -179,7 +179,8 @@ class _Side:
             spec.name: dict(known[spec.name].position) if spec.name in known else None
             for spec in plan.sources
         }
-        computed = [self.fingerprint, until.lineage, settings.parallelism, read, dict(ends)]
+        # The epoch too: files that were adopted go with it, and would be missing in one that goes on there later.
+        computed = [self.fingerprint, until.lineage, until.committed, settings.parallelism, read, dict(ends)]
         digest = digest_of(json.dumps(computed, sort_keys=True).encode())[:16]
         self.folder = backfills.folder_of(digest)
         self.journal = Journal(store.below(self.folder))

@@ -112,7 +112,7 @@ def edit_plan(
             sizes,
             manifest.max_parallelism,
             rows_per_second=speed_of(manifest),
-            parked=manifest.parked,
+            parked=manifest.positions[len(manifest.sources) :],
             given=bool(committed_epoch(manifest)),
             forgetful=forgetful_states(manifest, before),
         ),
