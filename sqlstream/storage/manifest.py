@@ -233,7 +233,8 @@ class SourceState:
     epoch, `resume` the watermark that a later run starts with when the source was exhausted (its `applied`
     is +infinity then) and new input has come: everything up to it has been emitted.
     `identity` says which data it is, whatever the table is called (`SourceSpec.identity`), `folder` is the source's own
-    in the state directory. `rows` is how many were read so far (None: an older version has not counted them).
+    in the state directory. `rows` is how many were read so far, `malformed` how many of them could not be read and are dead
+    letters (None: an older version has not counted them).
     """
 
     name: str
@@ -246,6 +247,7 @@ class SourceState:
     identity: str = ""
     folder: str = ""
     rows: int | None = None
+    malformed: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; `from_json` reads it back."""
@@ -260,6 +262,7 @@ class SourceState:
             "identity": self.identity,
             "folder": self.folder,
             "rows": self.rows,
+            "malformed": self.malformed,
         }
 
     @classmethod
@@ -276,6 +279,7 @@ class SourceState:
             data["identity"],
             data["folder"],
             data.get("rows"),  # manifests of older versions have none
+            data.get("malformed"),
         )
 
 
@@ -303,10 +307,8 @@ def still_of_use(read: Collection[SourceState], parked: Iterable[SourceState]) -
 
 def alike(states: Sequence[SourceState]) -> bool:
     """Whether it does not matter which of some sources of one identity is which."""
-    return all(
-        replace(state, name="", folder="", rows=None) == replace(states[0], name="", folder="", rows=None)
-        for state in states
-    )
+    first, *others = (replace(s, name="", folder="", rows=None, malformed=None) for s in states)
+    return all(other == first for other in others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,7 +397,8 @@ class Manifest:
     ones the state knows their data: it was elsewhere ("": this data is elsewhere now). `forgotten` says of states with a
     time to live how many keys they have ever forgotten (None: an older version has not counted them). `dimension_files` are
     the copies of dimension tables that the last epoch read: the next one may read them again. `now_us` is the clock of the
-    last epoch that read (0: there is none, or an older version has not written it): none after it has an earlier one.
+    last epoch that read (0: there is none, or an older version has not written it): none after it has an earlier one. Of the
+    tables `withdrawn` no row is a dead letter any more that could not be read before this epoch: they were read again.
     """
 
     epoch: int
@@ -429,6 +432,7 @@ class Manifest:
     forgotten: Mapping[str, int] | None = None
     dimension_files: tuple[str, ...] = ()
     now_us: int = 0
+    withdrawn: tuple[str, ...] = ()
 
     @property
     def committed(self) -> int:
@@ -464,6 +468,7 @@ class Manifest:
             new_sinks=(),
             edits=(),
             sink_edits={},
+            withdrawn=(),
         )
 
     @property
@@ -512,6 +517,7 @@ class Manifest:
                 "forgotten": None if self.forgotten is None else dict(self.forgotten),
                 "dimension_files": list(self.dimension_files),
                 "now_us": self.now_us,
+                "withdrawn": list(self.withdrawn),
                 "rows_cap": self.rows_cap and [self.rows_cap.rows, self.rows_cap.epochs],
             },
         )
@@ -555,4 +561,5 @@ class Manifest:
             forgotten=content.get("forgotten"),
             dimension_files=tuple(content.get("dimension_files", ())),
             now_us=content.get("now_us", 0),
+            withdrawn=tuple(content.get("withdrawn", ())),
         )

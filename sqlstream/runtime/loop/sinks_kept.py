@@ -29,6 +29,8 @@ from sqlstream_operators.plan.widening import widens
 from sqlstream_planner.diagnostics import Diagnostic, Written
 from sqlstream_planner.identity.sink import Holds, SinkIdentity, read_sink_identity
 
+_OF_OTHERS = "rows that could not be read before, and are dead letters, may be rows by the new declaration"
+
 _FORGOT = (
     "keys that the state has forgotten, by its time to live, keep the rows that they were given, until a row of theirs "
     "comes or is written over them"
@@ -92,15 +94,19 @@ def _table(
     at = given.written.get(spec.name, Written())
     declared = [*table_changes(old, new)]
     updates = "retract" in (spec.changelog, former.changelog)
-    other = (old.queries, old.conflict) != (new.queries, new.conflict)
+    of_others = given.holds_other_rows(former, spec)
+    other = of_others or (old.queries, old.conflict) != (new.queries, new.conflict)
     if not (declared or other or spec.changelog != former.changelog):
         return edit
     if not declared and not updates:
         stays = _rows_stay(old, new)
-        return _from_now_on(edit, old, new, now, at) if stays else _other_answer(edit, old, new, now, at)
+        if stays:
+            return _from_now_on(edit, old, new, now, at, of_others=of_others)
+        return _other_answer(edit, old, new, now, at)
     both = spec.changelog == former.changelog == "retract" and old.conflict == new.conflict
     if both and not declared and _both_kept(before, former, now, spec, given.forgotten):
-        return _brought(edit, old, new, at, forgot=_has_forgotten(before, former, given))
+        forgot = _has_forgotten(before, former, given)
+        return _brought(edit, old, new, at, forgot=forgot, of_others=of_others)
     wrong = [*_not_altered(old, new, updates=updates)]
     if wrong:
         return _refused(
@@ -123,7 +129,7 @@ def _table(
     elif not _rows_stay(old, new):
         return _other_answer(edit, old, new, now, at, tuple(declared))
     else:
-        edit = _from_now_on(edit, old, new, now, at, tuple(declared))
+        edit = _from_now_on(edit, old, new, now, at, tuple(declared), of_others=of_others)
         if any(d.severity == "error" for d in edit.told):
             return edit
         edit = replace(edit, target=TargetEdit.ALTER)
@@ -214,7 +220,8 @@ def _files(
             _way(spec, now),
             declared=True,
         )
-    other = (old.queries, old.conflict, old.holds) != (new.queries, new.conflict, new.holds)
+    of_others = given.holds_other_rows(former, spec)
+    other = of_others or (old.queries, old.conflict, old.holds) != (new.queries, new.conflict, new.holds)
     if Holds.ANSWER in (old.holds, new.holds):
         if not other:
             return edit
@@ -226,10 +233,11 @@ def _files(
         )
         forgot = _has_forgotten(before, former, given)
         if both and same_table and _both_kept(before, former, now, spec, given.forgotten):
-            return _brought(edit, old, new, at, forgot=forgot)
-        return _other_answer(edit, old, new, now, at, (_FORGOT_TWICE,) if forgot else ())
+            return _brought(edit, old, new, at, forgot=forgot, of_others=of_others)
+        more = (*([_OF_OTHERS] if of_others else []), *([_FORGOT_TWICE] if forgot else []))
+        return _other_answer(edit, old, new, now, at, more)
     if other or declared:
-        return _from_now_on(edit, old, new, now, at, tuple(declared))
+        return _from_now_on(edit, old, new, now, at, tuple(declared), of_others=of_others)
     return edit
 
 
@@ -248,12 +256,21 @@ def _has_forgotten(before: PhysicalPlan, former: SinkSpec, given: Given) -> bool
     return not given.forgotten.before.isdisjoint(answering_states(before, former.name))
 
 
-def _brought(edit: SinkEdit, old: SinkIdentity, new: SinkIdentity, at: Written, *, forgot: bool) -> SinkEdit:
+def _brought(
+    edit: SinkEdit,
+    old: SinkIdentity,
+    new: SinkIdentity,
+    at: Written,
+    *,
+    forgot: bool,
+    of_others: bool = False,
+) -> SinkEdit:
     told = Diagnostic(
         "STA017",
         f"the table `{edit.spec.name}` is brought to the answer of another query",
         at.query,
         (
+            *([_OF_OTHERS] if of_others else []),
             *answer_changes(old, new),
             "both answers are in the state: it gets the difference first, exactly once",
             *([_FORGOT] if forgot else []),
@@ -292,10 +309,12 @@ def _from_now_on(
     now: PhysicalPlan,
     at: Written,
     declared: tuple[str, ...] = (),
+    *,
+    of_others: bool = False,
 ) -> SinkEdit:
     name = edit.spec.name
-    answer = [*answer_changes(old, new)]
-    other = (old.queries, old.conflict) != (new.queries, new.conflict)
+    answer = [*([_OF_OTHERS] if of_others else []), *answer_changes(old, new)]
+    other = of_others or (old.queries, old.conflict) != (new.queries, new.conflict)
     if other and not (old.lasting and new.lasting):
         return _refused(
             edit,

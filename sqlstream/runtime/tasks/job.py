@@ -41,10 +41,14 @@ class EpochJob:
 
 @dataclass(frozen=True, slots=True)
 class SourceOutcome:
-    """What was read of a source: rows, and the greatest watermark expression in µs (None: no row had one)."""
+    """What was read of a source: rows, and the greatest watermark expression in µs (None: no row had one).
+
+    `malformed`: how many of the rows could not be read, and are dead letters.
+    """
 
     rows: int = 0
     watermark: int | None = None
+    malformed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

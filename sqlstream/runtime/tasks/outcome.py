@@ -20,7 +20,11 @@ def outcome_of(job: EpochJob, reports: Sequence[Report]) -> EpochOutcome:
     for source in job.plan.sources:
         own = [report for report in ordered if report.source == source.name]
         marks = [report.watermark for report in own if report.watermark is not None]
-        sources[source.name] = SourceOutcome(sum(report.rows for report in own), max(marks, default=None))
+        sources[source.name] = SourceOutcome(
+            sum(report.rows for report in own),
+            max(marks, default=None),
+            sum(report.malformed for report in own),
+        )
     states: dict[str, dict[int, ShardVersion]] = defaultdict(dict)
     parts: dict[str, list[SinkPart]] = {sink.name: [] for sink in job.program.sinks}
     closed: dict[str, int] = {}
