@@ -251,7 +251,7 @@ class ConnectorContext:
     store, whatever its table is called; without one it goes by the table's name. `paced`: a source makes its rows when they
     are due; the referee has no time for that. `orders` is what the run was told about single files, `tell` takes warnings.
     `known_as` is the name that a sink's target knows its table by: what it was called when it was first written ("": as it
-    is called now).
+    is called now); `left_columns` are those that a former query gave the table, and that it is given no more.
     """
 
     store: CheckpointStore
@@ -261,6 +261,7 @@ class ConnectorContext:
     orders: Orders | None = None
     tell: Callable[[Diagnostic], None] = _nobody
     known_as: str = ""
+    left_columns: tuple[str, ...] = ()
 
 
 class Dimension(Protocol):

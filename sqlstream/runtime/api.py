@@ -6,7 +6,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -43,7 +43,7 @@ from sqlstream.runtime.loop.recovery import (
 )
 from sqlstream.runtime.loop.reporting import Totals
 from sqlstream.runtime.loop.restarts import Restart, Restarts, RestartStrategy, strategy_of
-from sqlstream.runtime.loop.sink_edit import NOWHERE
+from sqlstream.runtime.loop.sink_edit import NOWHERE, SinkEdit
 from sqlstream.runtime.loop.sink_edits import check_rewrite
 from sqlstream.runtime.loop.sink_places import looking, same_place
 from sqlstream.runtime.loop.source_positions import go_on, own_folders
@@ -479,7 +479,9 @@ def _program(
     sinks = {
         spec.name: connectors.sink(
             replace(secrets.resolved(spec), forgets=spec.forgets or forgot),
-            replace(context, known_as=names.get(spec.name, spec.name)),
+            replace(
+                context, known_as=names.get(spec.name, spec.name), left_columns=_left_columns(spec, edits)
+            ),
         )
         for spec in plan.sinks
     }
@@ -534,6 +536,13 @@ def _program(
         other_rows=decided.other_rows,
         withdrawn=decided.withdrawn,
     )
+
+
+def _left_columns(spec: SinkSpec, edits: Iterable[SinkEdit]) -> tuple[str, ...]:
+    """The columns that the former query gave a table which is a column less now."""
+    former = next((e.former for e in edits if e.spec == spec and e.former is not None), None)
+    given = {column.name.lower() for column in spec.schema}
+    return tuple(c.name for c in former.schema if c.name.lower() not in given) if former is not None else ()
 
 
 def _rewritten(asked: Collection[str], found: Recovered, plan: PhysicalPlan) -> tuple[str, ...]:

@@ -164,7 +164,8 @@ def test_a_table_without_a_key(query: str, first: float, tmp_path: Path) -> None
         plan = plan_file(tmp_path / "p.sql")
         run_here(plan, tmp_path, sql=plan.masked_sql)
         with duckdb.connect(str(tmp_path / "out.duckdb"), read_only=True) as con:
-            return con.execute("FROM out").fetchall()
+            rows: list[tuple[Any, ...]] = con.execute("FROM out").fetchall()
+            return rows
 
     least = "-0.0" if query == "MIN(x)" else "0.0"
     write(tmp_path, "t", 0, [{"k": "a", "x": first}])

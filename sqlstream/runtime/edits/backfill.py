@@ -308,12 +308,14 @@ def _check_reached(
 
 
 def _with_marks(state: SourceState, reached: SourceState | None, *, told_anew: bool) -> SourceState:
-    """A source as it goes on: what was closed over its history stays closed, should it have ended and go on later."""
+    """A source as it goes on: what was closed over its history stays closed, should it have ended and go on later.
+
+    Where it had a watermark it goes on with that: another delay holds from the next row on, whether anything is read again
+    or not, so that no row is late by a watermark that nobody was given.
+    """
     if reached is None:
         return state
-    return replace(
-        state,
-        seen=max(state.seen, reached.seen),
-        resume=max(state.resume, reached.resume),
-        malformed=reached.malformed if told_anew else state.malformed,
-    )
+    state = replace(state, malformed=reached.malformed if told_anew else state.malformed)
+    if state.seen > WATERMARK_MIN:
+        return state
+    return replace(state, seen=reached.seen, resume=max(state.resume, reached.resume))
