@@ -46,12 +46,14 @@ def main() -> int:
         code = run_cli(["run", pipeline, "--max-rows-per-epoch", "10000"])
         if code:
             return code
-        _show(folder / "pipelines/flights/out/daily", "daily: each airport's day (TUMBLE)")
-        _show(folder / "pipelines/flights/out/rush", "rush: busy three hours, every hour (HOP)")
-        _say("\n$ sqlstream run …   (again: it goes on where it stopped)")
-        code = run_cli(["run", pipeline])
+        _say(
+            "\n$ sqlstream run … --drain   (it goes on where it stopped; no more flights come: the last windows close)"
+        )
+        code = run_cli(["run", pipeline, "--drain"])
         if code:
             return code
+        _show(folder / "pipelines/flights/out/daily", "daily: each airport's day (TUMBLE)")
+        _show(folder / "pipelines/flights/out/rush", "rush: busy three hours, every hour (HOP)")
     _say(f"\n$ sqlstream golden check {PIPELINE}")
     _say("  the same pipeline against the rows that DuckDB computes from the same SQL as a batch\n")
     code = run_cli(["golden", "check", str(source)])

@@ -43,16 +43,32 @@ class StateSchemaError(StateError):
 class DataError(OperatorError):
     """The user's data or an expression over it can't be computed; `sql` is the fragment that failed, if it was one.
 
-    Operator: the message is DuckDB's own where DuckDB refused; fix the row or the expression and start again.
+    Operator: the message is DuckDB's own where DuckDB refused; fix the row or the expression and start again. `place` is
+    where the row is, as far as that is known.
     """
 
-    def __init__(self, message: str, sql: str = "") -> None:
+    def __init__(self, message: str, sql: str = "", place: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.sql = sql
+        self.place = place
 
-    def __reduce__(self) -> tuple[type[DataError], tuple[str, str]]:
-        return type(self), (self.message, self.sql)
+    def __reduce__(self) -> tuple[type[DataError], tuple[str, ...]]:
+        return type(self), (self.message, self.sql, self.place)
+
+
+class RefusedRowError(DataError):
+    """A sink will not take a row, and it is known of which source's data the row was made.
+
+    Operator: `help` is what to write, so that the row does not come to the sink.
+    """
+
+    def __init__(self, message: str, help: str = "", place: str = "") -> None:
+        super().__init__(message, "", place)
+        self.help = help
+
+    def __reduce__(self) -> tuple[type[RefusedRowError], tuple[str, ...]]:
+        return type(self), (self.message, self.help, self.place)
 
 
 class InputFileError(DataError):
@@ -65,8 +81,30 @@ class InputFileError(DataError):
         super().__init__(message)
         self.help = help
 
-    def __reduce__(self) -> tuple[type[InputFileError], tuple[str, str]]:
+    def __reduce__(self) -> tuple[type[InputFileError], tuple[str, ...]]:
         return type(self), (self.message, self.help)
+
+
+class TargetError(DataError):
+    """What a sink writes to is not as its state directory left it, or is another's; `notes` say more, `help` the way on.
+
+    Operator: do what `help` says; nothing was written.
+    """
+
+    def __init__(self, message: str, notes: tuple[str, ...] = (), help: str = "") -> None:
+        super().__init__(message)
+        self.notes = notes
+        self.help = help
+
+    def __str__(self) -> str:
+        return ". ".join(filter(None, (self.message, *self.notes, self.help)))
+
+    def __reduce__(self) -> tuple[type[TargetError], tuple[str, tuple[str, ...], str]]:  # type: ignore[override]
+        return type(self), (self.message, self.notes, self.help)
+
+
+class TargetRowError(TargetError):
+    """A change has no row in what a sink writes to: that was changed by others, or the input is inconsistent."""
 
 
 class MemoryExhaustedError(OperatorError):

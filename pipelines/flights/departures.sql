@@ -4,7 +4,7 @@
 -- they took off. In this data no departure is more than 11 hours behind the latest one before it (data/README.md).
 -- Cancelled flights have no departure; they are in no window and go to the dead-letter table.
 --
--- Run it:  sqlstream run pipelines/flights/departures.sql
+-- Run it:  sqlstream run --drain pipelines/flights/departures.sql   (without --drain the last windows wait for the next run)
 
 CREATE TABLE flights (
   dep_time       TIMESTAMP(0),

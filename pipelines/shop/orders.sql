@@ -1,7 +1,7 @@
 -- A shop's table of orders, as its changes come from the database (Debezium): orders are placed, corrected, paid, shipped,
 -- cancelled. Tables that follow it, and what each hour took, which is told once, when nothing more can change in it.
 --
--- Run it:  sqlstream run pipelines/shop/orders.sql
+-- Run it:  sqlstream run --drain pipelines/shop/orders.sql
 -- and look:  duckdb pipelines/shop/out/shop.duckdb "FROM best_customers"
 CREATE TABLE orders (
   id        BIGINT,

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 _PIPELINE = """\
--- Orders a customer in windows of one minute. Run it with: sqlstream run pipelines/orders.sql
+-- Orders a customer in windows of one minute. Run it with: sqlstream run --drain pipelines/orders.sql
 
 CREATE TABLE orders (
   customer STRING,
@@ -16,7 +16,7 @@ CREATE TABLE orders (
   WATERMARK FOR ordered_at AS ordered_at - INTERVAL '5' SECOND
 ) WITH (
   'connector' = 'filesystem',
-  'path' = '../data/orders.csv',
+  'path' = '../data/orders',
   'format' = 'csv'
 );
 
@@ -55,7 +55,7 @@ _README = """\
 # {name}
 
     sqlstream check pipelines/orders.sql
-    sqlstream run pipelines/orders.sql
+    sqlstream run --drain pipelines/orders.sql
     sqlstream golden check pipelines/orders.sql
 """
 
@@ -71,7 +71,7 @@ def command(name: Path) -> None:
         raise click.UsageError(f"{name} exists and is not empty")
     files = {
         "pipelines/orders.sql": _PIPELINE,
-        "data/orders.csv": _DATA,
+        "data/orders/2024-01-01.csv": _DATA,
         "golden/orders/orders_per_minute.csv": _GOLDEN,
         "README.md": _README.format(name=name.name),
         ".gitignore": ".sqlstream/\n",
@@ -81,4 +81,4 @@ def command(name: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
         click.echo(f"wrote {target}")
-    click.echo(f"\nNow: cd {name} && sqlstream run pipelines/orders.sql")
+    click.echo(f"\nNow: cd {name} && sqlstream run --drain pipelines/orders.sql")

@@ -107,6 +107,8 @@ def main() -> None:
 
 def run_cli(arguments: Sequence[str]) -> int:
     """Run the command line; returns the exit code. User mistakes never end in a traceback."""
+    # Arrow warns of buffers at odd addresses on standard error, though it copes with them; no user can do a thing about it.
+    os.environ.setdefault("ACERO_ALIGNMENT_HANDLING", "reallocate")
     try:
         return _run(arguments)
     except OutputError as error:
@@ -126,7 +128,8 @@ def _run(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt) as error:
         with suppress(OutputError):
             sys.stderr.write("\ninterrupted: what was not committed is done again by the next run\n")
-        return _SIGNALLED + int(getattr(error, "number", signal.SIGINT))
+        first = error.__cause__ if isinstance(error, click.Abort) else error  # click makes another of it
+        return _SIGNALLED + int(getattr(first, "number", signal.SIGINT))
     except OutputError:
         raise
     except Exception as error:

@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self, TextIO, cast
 
 from sqlstream.cli.output import json_line
-from sqlstream.runtime.loop.progress import EpochReport, RunResult
+from sqlstream.connectors.filesystem.paths import listed
+from sqlstream.runtime.loop.progress import EpochReport, LeftOpen, RunResult, instant, shown_watermark
 from sqlstream.runtime.loop.restarts import Restart
 from sqlstream_operators.plan.spec import PhysicalPlan
-from sqlstream_planner.diagnostics import Diagnostic
+from sqlstream_operators.state.places import below
+from sqlstream_planner.diagnostics import counted
+from sqlstream_planner.secrets.masking import without_password
 from sqlstream_planner.secrets.references import without_secrets
 
 #: What dead letters are called on the terminal, where it is not their own name.
 _KINDS = {"no-time": "without event time"}
-_EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Progress(Protocol):
@@ -70,7 +71,7 @@ class JsonLines:
 
     def __init__(self, name: str, state_dir: str) -> None:
         self._name = name
-        self._state_dir = state_dir
+        self._state_dir = without_password(state_dir)
         self._out = sys.stdout
 
     def __enter__(self) -> Self:
@@ -125,9 +126,9 @@ class TextLines:
     def __init__(self, name: str, plan: PhysicalPlan, state_dir: str, stream: TextIO | None = None) -> None:
         self.name = name
         self._plan = plan
-        self._state_dir = state_dir
+        self._state_dir = without_password(state_dir)
         self._stream = stream or sys.stderr
-        self._dead: Counter[str] = Counter()
+        self._left = Left()
         self._timed = frozenset(source.name for source in plan.sources if source.watermark is not None)
 
     def __enter__(self) -> Self:
@@ -153,8 +154,7 @@ class TextLines:
 
     def epoch(self, report: EpochReport) -> None:
         """Show an epoch."""
-        self._dead.update(report.dead_letters)
-        self._line(epoch_line(report, self._dead, self._timed))
+        self._line(epoch_line(report, self._timed, self._left.after(report)))
 
     def finished(self, result: RunResult) -> None:
         """Show the summary."""
@@ -204,8 +204,7 @@ class TerminalProgress(TextLines):
 
     def epoch(self, report: EpochReport) -> None:
         """Show an epoch."""
-        self._dead.update(report.dead_letters)
-        self._live(epoch_line(report, self._dead, self._timed))
+        self._live(epoch_line(report, self._timed, self._left.after(report)))
 
     def finished(self, result: RunResult) -> None:
         """Show the summary."""
@@ -242,28 +241,64 @@ class _Clearing:
         return getattr(self._inner, name)
 
 
-def epoch_line(report: EpochReport, dead: Mapping[str, int], timed: Collection[str]) -> str:
-    """An epoch in one line; `dead` counts the dead letters of the run so far, `timed` are the sources with a watermark."""
+def epoch_line(report: EpochReport, timed: Collection[str], left: str = "") -> str:
+    """An epoch in one line, what matters most first; `timed` are the sources with a watermark, `left` is what is left."""
     rows = sum(report.rows_read.values())
     seconds = report.total_seconds
     parts = [f"epoch {report.epoch}", f"{rows:,} rows in {seconds:.2f} s"]
     if report.restated:
         given = ", ".join(report.restated)
         parts[1] = f"{given}: the whole answer, from the state, in {seconds:.2f} s"
-    if rows and seconds > 0:
-        parts.append(f"{rows / seconds:,.0f} rows/s")
+    lags = [lag for lag in report.lag.values() if lag is not None]
+    if lags and sum(lags):
+        parts.append(f"lag {sum(lags):,}" + (f" ({left})" if left else ""))
+    parts += dead_letter_kinds(report.dead_letters)
     marks = [mark for name, mark in report.watermarks.items() if name in timed]
     if marks:
         parts.append(f"watermark {lowest_watermark(marks)}")
-    lags = [lag for lag in report.lag.values() if lag is not None]
-    if lags and sum(lags):
-        parts.append(f"lag {sum(lags):,}")
+    if rows and seconds > 0:
+        parts.append(f"{rows / seconds:,.0f} rows/s")
     if report.state_rows or report.state_bytes:
         parts.append(f"state {report.state_rows:,} rows, {size(report.state_bytes)}")
-    parts += [f"{count:,} {_KINDS.get(kind, kind)}" for kind, count in sorted(dead.items()) if count]
     if report.replayed:
         parts.append("replayed")
     return "  ".join(parts)
+
+
+@dataclass(slots=True)
+class Left:
+    """How much of a bounded input is left: what the epochs of this run have read, in how many seconds."""
+
+    rows: int = 0
+    seconds: float = 0.0
+
+    def after(self, report: EpochReport) -> str:
+        """The share that is read after one more epoch, and for how long there is more; "" if the input has no end.
+
+        >>> from sqlstream.runtime.loop.progress import EpochReport
+        >>> report = EpochReport(1, {"t": 30}, {}, {}, {}, {"t": 90}, 0, 0, seconds={"job": 20.0}, bounded=True)
+        >>> Left().after(report)
+        '25 %, 1 min left'
+        """
+        read = sum(report.rows_read.values())
+        self.rows += read
+        self.seconds += report.total_seconds if read else 0.0
+        waiting = [lag for lag in report.lag.values() if lag is not None]
+        if not report.bounded or not self.rows or not sum(waiting) or len(waiting) < len(report.lag):
+            return ""
+        share = self.rows / (self.rows + sum(waiting))
+        return f"{share:.0%}".replace("%", " %") + f", {about(self.seconds * sum(waiting) / self.rows)} left"
+
+
+def about(seconds: float) -> str:
+    """A time to wait for.
+
+    >>> about(0.2), about(45), about(130), about(9_000)
+    ('1 s', '45 s', '2 min', '2.5 h')
+    """
+    if seconds < 60:
+        return f"{max(round(seconds), 1)} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def restart_lines(name: str, restart: Restart) -> list[str]:
@@ -275,12 +310,13 @@ def restart_lines(name: str, restart: Restart) -> list[str]:
 
 def summary(name: str, plan: PhysicalPlan, result: RunResult, state_dir: str) -> list[str]:
     """How a run ended, in a few lines."""
+    but = f" but {counted(len(result.skipped), 'file')}" if result.skipped else ""
     said = {
-        "exhausted": "done, all input is read, all results are committed",
+        "exhausted": f"done, all input that is there{but} is read, all results are committed",
         "stopped": "stopped, what was read is committed; run again to go on"
         if result.unfinished is None
         else f"stopped in epoch {result.unfinished}, which the next run does again; all before it is committed",
-        "nothing new": "nothing new, everything up to here was read and committed before"
+        "nothing new": f"nothing new, everything{but} up to here was read and committed before"
         if result.last_epoch is not None
         else "nothing to read, no source has ever had a row",
     }.get(result.outcome, result.outcome)
@@ -296,12 +332,32 @@ def summary(name: str, plan: PhysicalPlan, result: RunResult, state_dir: str) ->
         )
         lines += _table("wrote", written)
         lines.append(f"  {'epochs':<7}{result.epochs} in {result.seconds:.1f} s")
-    dead = {kind: count for kind, count in sorted(result.dead_letters.items()) if count}
+    lines += _open_lines(result.left_open)
+    dead = ", ".join(dead_letter_kinds(result.dead_letters))
     if dead:
-        counts = ", ".join(f"{count:,} {_KINDS.get(kind, kind)}" for kind, count in dead.items())
-        lines.append(f"  {'dead':<7}{counts}: kept in {state_dir.rstrip('/')}/dead-letter")
+        lines.append(f"  {'dead':<7}{dead}: kept in {below(state_dir, 'dead-letter')}")
+    if result.skipped:
+        lines.append(f"  {'skipped':<8}{listed(result.skipped)}: --read-again PATH takes a file back")
     lines.append(f"  {'state':<7}{state_dir}")
     return lines
+
+
+def _open_lines(left_open: Sequence[LeftOpen]) -> list[str]:
+    """What waits for the watermark, and what becomes of it."""
+    if not left_open:
+        return []
+    lines = _table("open", ((one.operator, _waiting(one), _until(one)) for one in left_open))
+    mark = lowest_watermark([shown_watermark(one.watermark_us) for one in left_open])
+    return [*lines, f"  {'':<7}the next run goes on from watermark {mark}; --drain closes them for good"]
+
+
+def _waiting(one: LeftOpen) -> str:
+    """What waits in the state of an operator, in words."""
+    return f"about {one.rows:,} rows of state" if one.number is None else counted_rows(one.number, one.what)
+
+
+def _until(one: LeftOpen) -> str:
+    return "" if one.until_us is None else f"until {instant(one.until_us)}"
 
 
 def counted_rows(number: int, what: str) -> str:
@@ -313,25 +369,13 @@ def counted_rows(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def dead_letter_warning(dead: Mapping[str, int], read: int, state_dir: str) -> Diagnostic | None:
-    """The warning about the dead letters of a run that read so many rows; None if there are none."""
-    counts = {_KINDS.get(kind, kind): count for kind, count in sorted(dead.items()) if count}
-    if not counts:
-        return None
-    total = sum(counts.values())
-    kinds = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
-    of = (
-        f"all {read:,} rows that were read" if total == read else f"{total:,} of {read:,} rows that were read"
-    )
-    if total > read:  # a late row is a letter for each operator
-        of = f"{total:,} dead letters of {read:,} rows that were read"
-    return Diagnostic(
-        "DAT006",
-        f"{of} could not be counted ({kinds})",
-        notes=(f"they are kept in {state_dir.rstrip('/')}/dead-letter",),
-        help="SET 'execution.max-dead-letters' or 'execution.max-dead-letter-share' stops a run that has too many",
-        severity="warning",
-    )
+def dead_letter_kinds(dead: Mapping[str, int]) -> list[str]:
+    """How many dead letters there are of each kind, where there are any.
+
+    >>> dead_letter_kinds({"no-time": 2, "late": 0, "malformed": 1_000})
+    ['1,000 malformed', '2 without event time']
+    """
+    return [f"{count:,} {_KINDS.get(kind, kind)}" for kind, count in sorted(dead.items()) if count]
 
 
 def _table(title: str, rows: Iterable[tuple[str, str, str]]) -> list[str]:
@@ -361,20 +405,6 @@ def lowest_watermark(marks: Iterable[int | str | None]) -> str:
         return "none yet"
     times = [mark for mark in found if isinstance(mark, int)]
     return instant(min(times)) if times else "end"
-
-
-def instant(microseconds: int) -> str:
-    """A time in UTC.
-
-    >>> instant(-1_000)
-    '1969-12-31 23:59:59.999'
-    """
-    try:
-        value = _EPOCH_0 + timedelta(microseconds=microseconds)
-    except OverflowError:
-        return f"{microseconds} µs"
-    text = value.strftime("%Y-%m-%d %H:%M:%S")
-    return f"{text}.{value.microsecond:06d}".rstrip("0") if value.microsecond else text
 
 
 def size(count: int) -> str:

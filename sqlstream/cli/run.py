@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,7 +18,10 @@ from sqlstream.cli.output import OutputError
 from sqlstream.cli.render import show
 from sqlstream.cli.state_directory import check_folder
 from sqlstream.project import check_paths, load_project, parse_pairs, pipeline_name, plan, state_directory
-from sqlstream_planner.diagnostics import Diagnostic
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
+
+if TYPE_CHECKING:
+    from sqlstream.runtime.loop.progress import LeftOpen, RunResult
 
 
 @click.command(
@@ -69,6 +72,11 @@ from sqlstream_planner.diagnostics import Diagnostic
 @options.moved_option
 @options.accept_option
 @options.rewrite_option
+@click.option(
+    "--drain",
+    is_flag=True,
+    help="Close all windows at the end of the input, for good: no more is to come. A watched source ends, too.",
+)
 @options.profile_option
 @click.option(
     "--json",
@@ -93,13 +101,15 @@ def command(
     source_moved: tuple[str, ...],
     accepted: tuple[str, ...],
     rewritten: tuple[str, ...],
+    drain: bool,
     profile: str | None,
     as_json: bool,
 ) -> int:
     """Run a pipeline, or go on where it stopped.
 
-    Ends with 0 when its bounded sources are read to the end and everything is committed. Run again on the same
-    state directory, it reads only what is new. Ctrl-C, SIGTERM or SIGHUP finishes the epoch and ends with 0; a
+    Ends with 0 when all that its bounded sources have is read and everything is committed. Run again on the same
+    state directory, it reads only what is new; windows that are open at the end of one run go on in the next (--drain
+    closes them). Ctrl-C, SIGTERM or SIGHUP finishes the epoch and ends with 0; a
     second one stops at once (nothing is lost: the next run repeats that epoch). Relative paths in
     the file are relative to its folder.
 
@@ -128,11 +138,12 @@ def command(
     beginning = origin_of(savepoints, own, state, base_dir, planned.secrets)
     origin = click.get_current_context().with_resource(beginning)
     planned, moved = known_sources(
-        planned, state, origin, source_moved, lambda known_as: plan(file, project, given, known_as)
+        planned, state, origin, source_moved, base_dir, lambda known_as: plan(file, project, given, known_as)
     )
     physical = replace(planned.physical, options=physical.options)
 
-    from sqlstream.cli.progress import JsonLines, Progress, TerminalProgress, TextLines, dead_letter_warning
+    from sqlstream.cli.epoch_warnings import EpochWarnings
+    from sqlstream.cli.progress import JsonLines, Progress, TerminalProgress, TextLines
     from sqlstream.connectors.filesystem.feedback import check_feedback
     from sqlstream.connectors.filesystem.orders import FileOrders, Order
     from sqlstream.runtime.api import run_pipeline
@@ -164,14 +175,11 @@ def command(
             progress.clear()
             show([warning], planned.rendered.sources)
 
-    dead: Counter[str] = Counter()
-    read = 0
+    warnings = EpochWarnings(physical, tell)
 
     def epoch(report: EpochReport) -> None:
-        nonlocal read
-        dead.update(report.dead_letters)
-        read += sum(report.rows_read.values())
         progress.epoch(report)
+        warnings.epoch(report)
 
     def attempt(accept: tuple[str, ...]) -> None:
         with progress:
@@ -198,8 +206,9 @@ def command(
                 orders=orders,
                 moved=moved,
                 tell=tell,
+                drain=drain,
             )
-            progress.finished(result)
+            progress.finished(replace(result, left_open=_left_open(state, result)))
 
     try:
         while True:
@@ -221,7 +230,22 @@ def command(
             )
         raise
     finally:
-        warning = dead_letter_warning(dead, read, state)
+        warning = warnings.at_the_end(state)
         if warning is not None:
             tell(warning)
     return 0
+
+
+def _left_open(state: str, result: RunResult) -> tuple[LeftOpen, ...]:
+    """What waits for the watermark where a run has read all that there is."""
+    from sqlstream.state.committed import find_committed
+    from sqlstream.state.open_windows import left_open
+    from sqlstream_operators.errors import StateError
+    from sqlstream_operators.state.checkpoint_store import CheckpointStore
+
+    if result.last_epoch is None or result.outcome not in ("exhausted", "nothing new"):
+        return ()
+    try:
+        return left_open(find_committed(CheckpointStore(state)))
+    except (DiagnosticError, StateError, OSError):
+        return ()  # another run has begun meanwhile, and has collected this epoch

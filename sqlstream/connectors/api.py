@@ -4,7 +4,7 @@ tasks and makes them visible on the driver after the epoch's manifest is publish
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sqlstream_operators.state.checkpoint_store import CheckpointStore
     from sqlstream_operators.state.staged_rows import StagedRows
     from sqlstream_planner.catalog.descriptor import BatchFiles
+    from sqlstream_planner.catalog.options import OptionValue
     from sqlstream_planner.diagnostics import Diagnostic
 
 #: A JSON object that says how far a source has been read. Written to plans and manifests.
@@ -54,19 +55,25 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class SourcePlan:
-    """What one epoch reads of a source. `exhausted`: a bounded source has nothing after `next_position`."""
+    """What one epoch reads of a source.
+
+    `exhausted`: a bounded source has nothing after `next_position` now. `final`: nor can it ever have, since the number of
+    its rows is fixed; into a folder new files may come.
+    """
 
     splits: tuple[Split, ...]
     next_position: Position
     exhausted: bool
     files: int = 0
+    final: bool = False
 
 
 class Source(Protocol):
     """The driver's half of a source.
 
-    It may have a property `poll_seconds` (when to be asked again) and `waits_for` (what for, in words: "files in 'x'"),
-    and be `Rereadable`, `Accountable` and `Movable`.
+    It may have a property `poll_seconds` (when to be asked again), `waits_for` (what for, in words: "files in 'x'") and a
+    method `passed_over` (what of its data is left out because a run was told so, as texts), and be `Rereadable`,
+    `Accountable` and `Movable`.
     """
 
     @property
@@ -220,8 +227,15 @@ class EditableSink(Sink, Protocol):
         """Whether the target is empty or not there, so that it can be begun anew."""
         ...
 
-    def has_epochs(self) -> bool:
-        """Whether the target says that epochs of this state directory are in it."""
+    def epoch_there(self) -> int | None:
+        """The last epoch of this state directory and table that the target says it has; None if it has or tells none."""
+        ...
+
+    def look(self, epochs: Collection[int]) -> None:
+        """Whether the target is as one of these epochs left it (0: nothing was given to it); changes nothing, anywhere.
+
+        Raises TargetError if it is not.
+        """
         ...
 
 
@@ -250,6 +264,7 @@ class ConnectorContext:
     it) and the base directory that relative paths in options refer to. `folder` is what a source has for itself in the
     store, whatever its table is called; without one it goes by the table's name. `paced`: a source makes its rows when they
     are due; the referee has no time for that. `orders` is what the run was told about single files, `tell` takes warnings.
+    `ends`: a source that is watched ends, too, once all that is there is read.
     `known_as` is the name that a sink's target knows its table by: what it was called when it was first written ("": as it
     is called now); `left_columns` are those that a former query gave the table, and that it is given no more.
     """
@@ -262,6 +277,7 @@ class ConnectorContext:
     tell: Callable[[Diagnostic], None] = _nobody
     known_as: str = ""
     left_columns: tuple[str, ...] = ()
+    ends: bool = False
 
 
 class Dimension(Protocol):
@@ -302,6 +318,26 @@ class SourceFactory(Protocol):
         """As `reader` of the whole rows, for a split that has unreadable ones.
 
         What `spec` does not read must not make a row unreadable.
+        """
+        ...
+
+
+@runtime_checkable
+class Continuing(Protocol):
+    """A source factory that can tell the same data by other options; what is not told is other data."""
+
+    def continues(
+        self,
+        was: Mapping[str, OptionValue],
+        now: Mapping[str, OptionValue],
+        position: Position,
+        context: ConnectorContext,
+    ) -> bool:
+        """Whether a source with the options `now` has all that one with `was` had read up to `position`, and would have
+        read no more by then.
+
+        The options are those of identities: values as read, without those at their defaults. The store and folder of
+        `context` are what the former source has written down.
         """
         ...
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
 import pyarrow as pa
 
@@ -12,6 +12,7 @@ from sqlstream_operators.codec.arrow_types import from_arrow
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan.spec import Schema
 from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_planner.catalog.options import OptionValue
 
 _SMALLEST_SPLIT = 1_000
 _LARGEST_EPOCH = 4_000_000
@@ -69,7 +70,8 @@ class NumberedSource:
             stop = first + (end - first) * (number + 1) // tasks
             if stop > start:
                 splits.append(Split(self._name, {"first": start, "count": stop - start}, stop - start))
-        return SourcePlan(tuple(splits), {"row": end}, self._total is not None and end >= self._total)
+        ended = self._total is not None and end >= self._total
+        return SourcePlan(tuple(splits), {"row": end}, ended, final=ended)
 
     def lag(self, position: Position) -> int | None:
         """The rows that wait: all that are left, or all that the throttle has released; None if that is
@@ -88,6 +90,22 @@ class NumberedSource:
             self._started = now, first
         since, row = self._started
         return row + int((now - since) * (self._rate or 0))
+
+
+def continues(
+    ends: Collection[str],
+    was: Mapping[str, OptionValue],
+    now: Mapping[str, OptionValue],
+    position: Position,
+    last: int | None,
+) -> bool:
+    """Whether nothing differs but the options `ends`, which end a source, and `last` (None: it has no end), the number of
+    rows by `now`, is not below what was read; see `Continuing`.
+    """
+    rows_alike = {k: v for k, v in was.items() if k not in ends} == {
+        k: v for k, v in now.items() if k not in ends
+    }
+    return rows_alike and (last is None or int(position["row"]) <= last)
 
 
 def publish(duck: DuckSession, relation: str, table: pa.Table, schema: Schema) -> None:

@@ -27,8 +27,10 @@ from sqlstream.runtime.edits.plan_parts import EditPlan
 from sqlstream.runtime.loop import fork, moved_sources, shared_data
 from sqlstream.runtime.loop.admission import DEFAULT_TARGET_S, Admission
 from sqlstream.runtime.loop.consent import ConsentNeededError
+from sqlstream.runtime.loop.drained import check_ends
 from sqlstream.runtime.loop.epochs import EpochLoop
 from sqlstream.runtime.loop.faults import Faults, no_faults
+from sqlstream.runtime.loop.former_sinks import all_have_it, can_be_reached, check_passwords
 from sqlstream.runtime.loop.letter_budget import LetterBudget
 from sqlstream.runtime.loop.moved_sources import Moves
 from sqlstream.runtime.loop.program import LoopSettings, Program
@@ -45,7 +47,7 @@ from sqlstream.runtime.loop.reporting import Totals
 from sqlstream.runtime.loop.restarts import Restart, Restarts, RestartStrategy, strategy_of
 from sqlstream.runtime.loop.sink_edit import NOWHERE, SinkEdit
 from sqlstream.runtime.loop.sink_edits import check_rewrite
-from sqlstream.runtime.loop.sink_places import looking, same_place
+from sqlstream.runtime.loop.sink_places import looking, same_place, target_refused
 from sqlstream.runtime.loop.source_positions import go_on, own_folders
 from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
 from sqlstream.runtime.tasks.failures import error_of, machine_refuses
@@ -58,7 +60,15 @@ from sqlstream.storage.journal import Journal, damaged, digest_of
 from sqlstream.storage.manifest import EpochPlan, Manifest, RunInfo, SourceState
 from sqlstream.storage.savepoint_copies import begin_from
 from sqlstream.storage.savepoints import Savepoints
-from sqlstream_operators.errors import DataError, InputFileError, MachineError, StateError, machine_trouble
+from sqlstream_operators.errors import (
+    DataError,
+    InputFileError,
+    MachineError,
+    StateError,
+    TargetError,
+    TargetRowError,
+    machine_trouble,
+)
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import DimensionSpec, PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
@@ -131,8 +141,12 @@ def run_pipeline(
     orders: FileOrders | None = None,
     moved: Moves | None = None,
     tell: Callable[[Diagnostic], None] = lambda warning: None,
+    drain: bool = False,
 ) -> RunResult:
-    """Run a plan until its bounded sources are exhausted and everything is committed, or `stop` is set.
+    """Run a plan until all that its bounded sources have now is read and everything is committed, or `stop` is set.
+
+    Windows, and all else that waits for the watermark, stay open at the end for the next run; with `drain`, as if the plan's
+    options said so, they close for good, and watched sources end, too.
 
     `secrets` are what references in the plan stand for (`Planned.secrets`); they are kept nowhere.
     `state_dir` is a path or a URI; a run goes on where the last one on it stopped. `parallelism` is the
@@ -158,7 +172,10 @@ def run_pipeline(
     if runner is None:
         from sqlstream.runtime.spark.on_demand import SparkOnDemand
 
-        runner = own_runner = SparkOnDemand(master, conf, on_start=lambda: on_phase("starting Spark"))
+        runner = own_runner = SparkOnDemand(
+            master, conf, on_start=lambda: on_phase("starting Spark"), on_wait=on_phase
+        )
+        stop.on_interrupt = own_runner.kill
     uri = str(state_dir) if "://" in str(state_dir) else str(Path(state_dir).absolute())
     base = str(Path(base_dir).absolute())
     store = CheckpointStore(uri, sync=sync)
@@ -205,17 +222,19 @@ def run_pipeline(
                 savepoint=origin.savepoint,
                 apart=origin.apart,
                 rewrite=rewrite,
+                looks=looking(sink_of),
             ).check()
             begin_from(origin.store, origin.savepoint, store, run, origin.stores)
-        if moved is not None and moved.tables and not restarts.is_up:
+        if moved is not None and (moved.tables or moved.respelled) and not restarts.is_up:
             for warning in moved_sources.write_down(journal, plan, moved, run, source_of):
                 tell(warning)
         found = recover(journal)
         # The same command, said again, goes on: what it was told to begin with has been done.
         begun = origin is not None and bool(committed_epoch(found.last))
-        decided = first_plan(plan)
         if found.last is None:
             check_rewrite(rewrite, plan)
+            decided = first_plan(plan, looking(sink_of))
+            decided.check()
         else:
             decided = decide(
                 journal,
@@ -239,7 +258,7 @@ def run_pipeline(
         local_cache.prepare(cache, uri, states | edited, shards)
         local_cache.remove_unused(cache.parent, cache)
         run_folder.sweep()
-        context = ConnectorContext(store, base, orders=orders, tell=tell)
+        context = ConnectorContext(store, base, orders=orders, tell=tell, ends=drain)
         program = _program(
             plan,
             secrets or Secrets(),
@@ -255,6 +274,8 @@ def run_pipeline(
                 path for source in program.sources.values() for path in getattr(source, "paths", list)()
             )
         restarts.watching = not all(source.bounded for source in program.sources.values())
+        if drain:
+            check_ends(program.sources)
 
         def on_up() -> None:
             restarts.is_up = True
@@ -273,6 +294,7 @@ def run_pipeline(
             tasks=lambda: max(runner.known_parallelism or shards, 1),
             max_epochs=max_epochs,
             letters=LetterBudget(plan.options.max_dead_letters, plan.options.max_dead_letter_share),
+            drain=drain or plan.options.drain,
             **({} if poll_s is None else {"poll_s": poll_s}),
         )
 
@@ -317,6 +339,7 @@ def run_pipeline(
             faults=faults,
             backfill=from_history,
             wall_clock=wall_clock,
+            tell=tell,
         ).run()
 
     def patient(seconds: float) -> None:
@@ -326,7 +349,18 @@ def run_pipeline(
 
     def told() -> RunResult:
         with _errors_told(store):
-            return attempt()
+            try:
+                return attempt()
+            except Exception as error:
+                try:  # what another run did since is no fault of the data
+                    lease.check(look=True)
+                except DiagnosticError as other:
+                    raise other from error
+                if isinstance(error, DiagnosticError) and secrets is not None:
+                    shown = secrets.hidden_in(error)
+                    if shown is not error:
+                        raise shown from None
+                raise
 
     with stop_on_signals(stop) if handle_signals else nullcontext():
         try:
@@ -335,7 +369,7 @@ def run_pipeline(
             return replace(restarts.run(told), seconds=time.monotonic() - started)
         except _StoppedWaitingError:
             return totals.result("stopped", None, 0.0)
-        except Exception:
+        except (Exception, KeyboardInterrupt):
             if stop.interrupted is not None:  # a library has made another error of it
                 raise stop.interrupted from None
             raise
@@ -412,6 +446,11 @@ def _errors_told(store: CheckpointStore) -> Iterator[None]:
         yield
     except InputFileError as error:
         raise error_of(describe(error)) from error
+    except TargetError as error:
+        told = target_refused(error)
+        if isinstance(error, TargetRowError):  # which may be the input's fault as well as the table's
+            raise DiagnosticError(replace(told, code="DAT002")) from error
+        raise DiagnosticError(told, exit_code=4) from error
     except DataError as error:
         raise DiagnosticError(Diagnostic("DAT002", error.message)) from error
     except StateError as error:
@@ -492,6 +531,9 @@ def _program(
     goes_on = {sink.former.name: sink.spec for sink in edits if sink.former is not None}
     if last is not None and not is_fresh_fork(last):
         before = plan if last.plan_digest == digest_of(text) else physical_plan(journal, last)
+        missing = tuple(check_passwords(journal, last, goes_on, secrets))
+        if missing:
+            raise DiagnosticError(*missing, exit_code=4)
         for spec in before.sinks:
             now = goes_on.get(spec.name)
             if now is not None and (now == spec or _takes_over(sinks[now.name], spec)):
@@ -501,6 +543,8 @@ def _program(
             if now is not None:
                 spec = replace(spec, options=now.options)
             elif is_edit:
+                if not can_be_reached(spec, secrets) and all_have_it(journal.store, last):
+                    continue
                 left.add(spec.name)
             known_as = last.sink_names.get(spec.name, spec.name)
             former[spec.name] = connectors.sink(secrets.resolved(spec), replace(context, known_as=known_as))

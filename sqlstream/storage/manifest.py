@@ -55,7 +55,10 @@ class PlannedSplit:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSource:
-    """What an epoch reads of one source, and the watermarks of that source in it (µs)."""
+    """What an epoch reads of one source, and the watermarks of that source in it (µs).
+
+    `exhausted`: all that is there now is read with it. `drains`: nothing more comes, so that its watermark is at the end.
+    """
 
     name: str
     connector: str
@@ -64,6 +67,7 @@ class PlannedSource:
     splits: tuple[PlannedSplit, ...]
     exhausted: bool
     watermarks: Watermarks
+    drains: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; `from_json` reads it back."""
@@ -78,6 +82,7 @@ class PlannedSource:
             ],
             "exhausted": self.exhausted,
             "watermarks": list(astuple(self.watermarks)),
+            "drains": self.drains,
         }
 
     @classmethod
@@ -91,6 +96,8 @@ class PlannedSource:
             splits=tuple(PlannedSplit(s["payload"], s["rows"], s["bytes"]) for s in data["splits"]),
             exhausted=data["exhausted"],
             watermarks=Watermarks(*data["watermarks"]),
+            # Plans of older versions: the end of what was there was the end of time.
+            drains=data.get("drains", data["exhausted"]),
         )
 
 
@@ -230,7 +237,7 @@ class SourceState:
     """How far a source is after an epoch; times in µs.
 
     `seen` is the greatest watermark expression of all rows read, `applied` the close watermark of the last
-    epoch, `resume` the watermark that a later run starts with when the source was exhausted (its `applied`
+    epoch, `resume` the watermark that a later run starts with when the source was drained (its `applied`
     is +infinity then) and new input has come: everything up to it has been emitted.
     `identity` says which data it is, whatever the table is called (`SourceSpec.identity`), `folder` is the source's own
     in the state directory. `rows` is how many were read so far, `malformed` how many of them could not be read and are dead
@@ -240,7 +247,7 @@ class SourceState:
     name: str
     connector: str
     position: Mapping[str, Any]
-    exhausted: bool = False
+    drained: bool = False
     seen: int = WATERMARK_MIN
     applied: int = WATERMARK_MIN
     resume: int = WATERMARK_MIN
@@ -255,7 +262,7 @@ class SourceState:
             "name": self.name,
             "connector": self.connector,
             "position": dict(self.position),
-            "exhausted": self.exhausted,
+            "exhausted": self.drained,
             "seen": self.seen,
             "applied": self.applied,
             "resume": self.resume,

@@ -123,7 +123,7 @@ def test_run_does_what_plan_shows(name: str, tmp_path: Path, capsys: pytest.Capt
     file = tmp_path / "p.sql"
     file.write_text(text(case.old, case.sink))
     planned = plan_file(file)
-    run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql, rows_per_epoch=7)
+    run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql, rows_per_epoch=7, drain=False)
     if case.gone:
         (tmp_path / "in/0.json").unlink()
     (tmp_path / "in/1.json").write_text(rows(20, 9))
@@ -177,7 +177,7 @@ def test_a_run_from_a_savepoint_does_what_plan_shows(
     file = tmp_path / "p.sql"
     file.write_text(text(case.old, case.sink))
     planned = plan_file(file)
-    run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql, rows_per_epoch=7)
+    run_here(planned, tmp_path, state=".sqlstream/p", sql=planned.masked_sql, rows_per_epoch=7, drain=False)
     Savepoints(CheckpointStore(tmp_path / ".sqlstream/p")).create("before")
     if case.gone:
         (tmp_path / "in/0.json").unlink()

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from sqlstream.cli.epoch_warnings import EpochWarnings, dead_letter_warning
 from sqlstream.cli.progress import (
     TerminalProgress,
     TextLines,
-    dead_letter_warning,
     epoch_line,
     lowest_watermark,
 )
@@ -41,17 +41,37 @@ def report(epoch: int = 1, **dead: int) -> EpochReport:
 
 
 def test_an_epoch_in_one_line() -> None:
-    assert epoch_line(report(), {"late": 2}, {"t"}) == (
-        "epoch 1  3,000 rows in 1.50 s  2,000 rows/s  watermark 2024-01-01 00:00:00  lag 12,000  "
-        "state 10 rows, 2.0 KiB  2 late"
+    assert epoch_line(report(late=2), {"t"}, "20 %, 6 s left") == (
+        "epoch 1  3,000 rows in 1.50 s  lag 12,000 (20 %, 6 s left)  2 late  watermark 2024-01-01 00:00:00  "
+        "2,000 rows/s  state 10 rows, 2.0 KiB"
     )
+
+
+def test_what_matters_most_is_in_the_first_80_columns() -> None:
+    """Of a large run, too: the line of a terminal is cut."""
+    large = replace(report(123_456, late=20_000), rows_read={"t": 12_500_000}, lag={"t": 1_000_000_000})
+    assert "lag 1,000,000,000 (1 %, 1.2 h left)" in epoch_line(large, {"t"}, "1 %, 1.2 h left")[:79]
+
+
+def test_the_share_that_is_read_and_the_time_left() -> None:
+    out = io.StringIO()
+    progress = TextLines("p", PLAN, "state/p", out)
+    progress.epoch(replace(report(1), bounded=True))
+    progress.epoch(replace(report(2), bounded=True, lag={"t": 9_000}))
+    progress.epoch(report(3))
+    progress.epoch(replace(report(4), bounded=True, lag={"t": None}))
+    lines = out.getvalue().splitlines()
+    assert "lag 12,000 (20 %, 6 s left)" in lines[0]
+    assert "lag 9,000 (40 %, 4 s left)" in lines[1]
+    assert "lag 12,000  " in lines[2], "a watched source has no end"
+    assert "left" not in lines[3]
 
 
 def test_a_source_without_a_watermark_holds_nothing_back() -> None:
     with_two = replace(report(), watermarks={"t": 1_704_067_200_000_000, "changes": None})
-    assert "watermark 2024-01-01 00:00:00  lag" in epoch_line(with_two, {}, {"t"})
-    assert "watermark none yet" in epoch_line(with_two, {}, {"t", "changes"})
-    assert "watermark" not in epoch_line(with_two, {}, ())
+    assert "watermark 2024-01-01 00:00:00  2,000 rows/s" in epoch_line(with_two, {"t"})
+    assert "watermark none yet" in epoch_line(with_two, {"t", "changes"})
+    assert "watermark" not in epoch_line(with_two, ())
 
 
 def test_a_source_without_rows_holds_the_watermark() -> None:
@@ -68,9 +88,10 @@ def test_dead_letters_add_up_and_are_found() -> None:
         RunResult("exhausted", 2, 2, {"t": 6000}, {"files": 6000}, {"late": 3, "malformed": 4}, 3.0)
     )
     lines = out.getvalue().splitlines()
-    assert lines[1].endswith("3 late  4 malformed")
+    assert "  2 late  2,000 rows/s" in lines[0]
+    assert "  1 late  4 malformed  2,000 rows/s" in lines[1], "what this epoch had, not the run"
     assert lines[2:] == [
-        "p: done, all input is read, all results are committed",
+        "p: done, all input that is there is read, all results are committed",
         "  read   t  6,000 rows",
         "  wrote  files  6,000 rows  to out/x",
         "  epochs 2 in 3.0 s",
@@ -143,14 +164,59 @@ def test_a_restart_says_what_failed_and_when_it_goes_on() -> None:
 
 
 def test_dead_letters_are_warned_of() -> None:
-    assert dead_letter_warning({"late": 0}, 5, "s") is None
-    some = dead_letter_warning({"malformed": 2, "no-time": 1, "late": 0}, 10, "s/")
+    assert dead_letter_warning({"late": 0}, 5, "s", {}) is None
+    some = dead_letter_warning({"malformed": 2, "no-time": 1, "late": 0}, 10, "s/", {"t": {"op": 1}})
     assert some is not None
     assert (some.code, some.severity) == ("DAT006", "warning")
     assert (
         some.message == "3 of 10 rows that were read could not be counted (2 malformed, 1 without event time)"
     )
     assert some.notes == ("they are kept in s/dead-letter",)
-    whole = dead_letter_warning({"malformed": 1_000}, 1_000, "s")
+    whole = dead_letter_warning({"malformed": 1_000}, 1_000, "s", {})
     assert whole is not None
     assert whole.message.startswith("all 1,000 rows that were read could not be counted")
+    only = dead_letter_warning({"malformed": 1}, 1, "s", {})
+    assert only is not None
+    assert only.message == "the only row that was read could not be counted (1 malformed)"
+
+
+def test_a_row_that_is_late_for_two_operators_is_one_row() -> None:
+    found = dead_letter_warning({"late": 4}, 3, "s", {"t": {"by_a": 2, "by_b": 2}})
+    assert found is not None
+    assert found.message == "at least 2 of 3 rows that were read could not be counted (4 late)"
+    assert found.notes[0] == "a row is a dead letter for each operator that can't count it: 4 in all"
+
+
+TIMED = plan_file(
+    """
+    CREATE TABLE t (a INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'datagen');
+    CREATE TABLE files WITH ('connector' = 'filesystem', 'path' = 'out/x', 'format' = 'json') AS
+    SELECT a, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY)) GROUP BY a, window_start;
+    """,
+    file="p.sql",
+).physical
+
+
+def test_rows_that_are_ahead_of_the_clock_are_told_once() -> None:
+    told: list[Diagnostic] = []
+    warnings = EpochWarnings(TIMED, told.append)
+    warnings.epoch(replace(report(1), ahead={"t": 1}))
+    warnings.epoch(replace(report(2), ahead={"t": 5}))
+    assert [d.code for d in told] == ["DAT010"]
+    assert told[0].message == "1 row of `t` is more than 1 day ahead of the clock"
+
+
+def test_an_epoch_whose_rows_are_mostly_late_is_told_at_once() -> None:
+    told: list[Diagnostic] = []
+    warnings = EpochWarnings(TIMED, told.append)
+    warnings.epoch(replace(report(1), uncounted={"t": {"window": 1_500}}))
+    assert told == [], "half of them"
+    warnings.epoch(replace(report(2), uncounted={"t": {"window": 1_501, "other": 20}}))
+    warnings.epoch(replace(report(3), uncounted={"t": {"window": 3_000}}))
+    assert [d.code for d in told] == ["DAT013"]
+    one = EpochWarnings(TIMED, told.append)
+    for epoch in range(3):
+        one.epoch(replace(report(epoch), uncounted={"t": {"window": 1}}, rows_read={"t": 1}))
+    assert [d.code for d in told] == ["DAT013"] * 2, "epochs of one row each"
+    assert told[0].message == "most rows of `t` are late: 1,501 of 3,000 rows in epoch 2"
+    assert "its watermark is 2024-01-01 00:00:00" in told[0].notes[0]

@@ -13,6 +13,7 @@ from sqlstream.planning import plan_file
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor
 from sqlstream_planner.catalog.lookup_options import LOOKUP_OPTIONS
 from sqlstream_planner.catalog.options import Role
+from sqlstream_planner.catalog.source_options import SOURCE_OPTIONS
 from sqlstream_planner.diagnostics import DiagnosticError
 
 DOCS = Path(__file__).parents[2] / "docs/connectors.md"
@@ -104,6 +105,11 @@ def test_every_option_is_described_and_no_other(descriptor: ConnectorDescriptor)
 def test_every_option_of_a_table_that_is_looked_up_is_described_once() -> None:
     listed = [name for names, _ in _rows(_section("Tables that are looked up")) for name in names]
     assert sorted(listed) == sorted(option.name for option in LOOKUP_OPTIONS)
+
+
+def test_every_option_of_a_table_that_is_read_is_described() -> None:
+    rows = _rows(_section("Every table that is read"))
+    assert sorted(name for names, _ in rows for name in names) == sorted(o.name for o in SOURCE_OPTIONS)
 
 
 @pytest.mark.parametrize("format_", [f.name for f in FORMATS if f.changelog])

@@ -96,7 +96,6 @@ ALTERED = {
         "k, s",
         "SELECT k, s, COUNT(*) FROM t WHERE s <> 'c' GROUP BY k, s",
     ),
-    "rows that stay": ("k INT, n BIGINT", "k", "SELECT k, 7 FROM t GROUP BY k"),
     "two queries": (
         "k INT, n BIGINT",
         "",
@@ -234,6 +233,101 @@ def test_a_wider_column_of_a_table_that_is_appended_to(table: Table) -> None:
     job.add((7, 12, "x", 13))
     job.run(edited, accept=ALTER)
     assert table.rows("k, n") == Counter([(1, 10), (1, 11), (2, 20), (3, 30), (7, 12_000_000_000)])
+
+
+#: Queries of (k, n) of which one gives each row once.
+DISTINCT = {
+    "DISTINCT added": ("SELECT k, v FROM t", "SELECT DISTINCT k, v FROM t"),
+    "DISTINCT removed": ("SELECT DISTINCT k, v FROM t", "SELECT k, v FROM t"),
+    "DISTINCT around other rows": (
+        "SELECT DISTINCT k, v FROM t",
+        "SELECT DISTINCT k, v + 1 FROM t WHERE k > 1",
+    ),
+    "UNION ALL": ("SELECT k, v FROM t UNION SELECT 1, 10", "SELECT k, v FROM t UNION ALL SELECT 1, 10"),
+    "GROUP BY of all columns": ("SELECT k, v FROM t", "SELECT k, v FROM t GROUP BY k, v"),
+}
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("point", [None, "prepared", "published"])
+@pytest.mark.parametrize("edit", DISTINCT)
+def test_rows_that_are_given_once_are_replaced_with_consent(
+    table: Table, edit: str, point: str | None
+) -> None:
+    job = table.job
+    was, now = (table.text(query, "k INT, n BIGINT", "") for query in DISTINCT[edit])
+    job.add((1, 10, "a", 1))  # twice
+    job.run(was)
+    job.add((1, 11, "a", 13), (9, 1, "a", 13), (9, 1, "a", 14))
+    assert consent(job, now) == ["STA019"]
+    assert not table.sql("SELECT 1 FROM o WHERE k = 9"), "nothing is changed"
+    if point is not None:
+        with pytest.raises(Crash):
+            job.run(now, accept=ALTER, faults=crash_at(point, 2))
+    job.run(now, accept=ALTER)
+    assert table.rows("k, n") == answer(job, now)
+    job.add((1, 10, "a", 13), (5, 1, "a", 13))
+    job.run(now)
+    assert table.rows("k, n") == answer(job, now)
+
+
+@pytest.mark.parametrize(
+    ("columns", "key", "query"),
+    [
+        ("k INT, n BIGINT, s STRING", "k", "SELECT k, v, s FROM t ON CONFLICT DO NOTHING"),
+        ("k INT, n BIGINT", "n", "SELECT k, v + 1 FROM t ON CONFLICT DO NOTHING"),
+        ("k INT, n BIGINT", "", "SELECT k, v + 1 FROM t"),
+    ],
+)
+def test_a_table_of_first_rows_is_altered_with_consent(
+    table: Table, columns: str, key: str, query: str
+) -> None:
+    job = table.job
+    job.run(table.text("SELECT k, v FROM t ON CONFLICT DO NOTHING", "k INT, n BIGINT"))
+    assert table.rows("k, n") == Counter([(1, 10), (2, 20), (3, 30)])
+    job.add((1, 7, "c", 13), (4, 31, "d", 13))
+    edited = table.text(query, columns, key)
+    assert consent(job, edited) == ["STA019"]
+    job.run(edited, accept=ALTER)
+    rows = [(1, 10, "a"), (1, 11, "b"), (2, 20, "a"), (3, 30, "c"), (1, 7, "c"), (4, 31, "d")]
+    if "STRING" in columns:
+        assert table.rows("k, n, s") == Counter(r for r in rows if r not in (rows[1], rows[4]))
+    else:
+        assert table.rows("k, n") == Counter((k, v + 1) for k, v, _ in rows)
+
+
+#: Queries of (k, n) into a table that is kept up to date: no column changes, and not all of a former answer is in the state,
+#: or the new one only adds rows.
+WITHOUT_CONSENT = {
+    "rows of a key that stay": ("SELECT k, COUNT(*) FROM t GROUP BY k", "SELECT k, 7 FROM t GROUP BY k"),
+    "rows in place of groups": ("SELECT k, SUM(v) FROM t GROUP BY k", "SELECT k, v FROM t"),
+    "an inner join": (
+        "SELECT a.k, b.v FROM t AS a LEFT JOIN (SELECT * FROM t WHERE v > 11) AS b ON a.k = b.k",
+        "SELECT a.k, b.v FROM t AS a JOIN (SELECT * FROM t WHERE v > 11) AS b ON a.k = b.k",
+    ),
+    "rows beside groups": (
+        "SELECT k, SUM(v) FROM t GROUP BY k UNION ALL SELECT k, v FROM t",
+        "SELECT k, SUM(v) FROM t GROUP BY k UNION ALL SELECT k, v + 1 FROM t",
+    ),
+}
+
+
+@pytest.mark.parametrize("edit", WITHOUT_CONSENT)
+def test_an_answer_is_given_anew_without_consent_where_no_column_changes(table: Table, edit: str) -> None:
+    job = table.job
+    was, now = (
+        table.text(query, "k INT, n BIGINT", "k" if "a key" in edit else "")
+        for query in WITHOUT_CONSENT[edit]
+    )
+    job.run(was)
+    assert table.rows("k, n") == answer(job, was)
+    job.add((1, 11, "a", 13), (9, 1, "a", 13))
+    job.run(now)
+    assert [d.code for d in job.warnings] == ["STA017"]
+    assert table.rows("k, n") == answer(job, now)
+    job.add((1, 10, "a", 13), (5, 1, "a", 13))
+    job.run(now)
+    assert table.rows("k, n") == answer(job, now)
 
 
 def test_windows_in_a_table_get_a_column_from_a_window_on(table: Table) -> None:
@@ -453,5 +547,5 @@ def test_files_of_a_table_that_was_left_out_for_a_while_are_not_given_twice(tmp_
     job.run(without)
     with pytest.raises(DiagnosticError) as caught:
         job.run(both)
-    assert "has the rows of epoch" in str(caught.value)
+    assert "has rows from before it was left out" in str(caught.value)
     assert job.lines() == Counter(['{"k":1,"n":10}'])

@@ -72,7 +72,9 @@ def main(
         planned = plan_file(folder / "pipeline.sql")
         plan = planned.physical
         # These pipelines are small, and what is tested is several tasks.
-        options = replace(plan.options, single_task_rows=int(os.environ.get("SINGLE_TASK_ROWS", "0")))
+        options = replace(
+            plan.options, single_task_rows=int(os.environ.get("SINGLE_TASK_ROWS", "0")), drain=True
+        )
         result = run_pipeline(
             replace(plan, options=options),
             state_dir=folder / "state",

@@ -14,7 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sqlstream.cli.progress import summary
 from sqlstream.connectors.filesystem.orders import FileOrders, Order
+from sqlstream.connectors.filesystem.paths import local_entry
+from sqlstream.connectors.filesystem.whole_files import is_whole
 from sqlstream.planning import plan_file
 from sqlstream.runtime.loop.progress import RunResult
 from sqlstream.runtime.loop.stop import StopFlag
@@ -224,6 +227,37 @@ def test_the_way_on_without_a_damaged_file(tmp_path: Path, way: str) -> None:
     assert world.read() == sorted([1, 3, *range(3000)])
 
 
+def test_what_is_passed_over_is_told_at_the_end_of_every_run_and_can_be_taken_back(tmp_path: Path) -> None:
+    """Also the rest of a file, and what a file was replaced by; not a file that was read whole."""
+    world = World(tmp_path)
+    for number, name in enumerate(("a", "b", "c", "d")):
+        world.put(f"{name}.json", [number, 10 + number])
+    assert world.run(("skip", "in/b.json")).skipped == (f"{world.data}/b.json",)
+    rewrite(world.data / "c.json", content("c.json", [7, 8]))
+    two = (f"{world.data}/b.json", f"{world.data}/c.json")
+    assert world.run(("skip", "in/[cd].json")).skipped == two
+    later = world.run()
+    assert (later.outcome, later.skipped) == ("nothing new", two)
+    lines = summary("p", plan_file(world.folder / "p.sql").physical, later, "state")
+    assert lines[0] == "p: nothing new, everything but 2 files up to here was read and committed before"
+    assert lines[1] == f"  skipped '{two[0]}', '{two[1]}': --read-again PATH takes a file back"
+    assert later.to_json()["skipped_files"] == list(two)
+    assert world.run(("again", "in/b.json")).skipped == two[1:]
+    assert world.run(("again", "in/c.json")).skipped == ()
+    assert world.read() == sorted([0, 10, 1, 11, 2, 12, 7, 8, 3, 13])
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_the_rest_of_a_file_that_is_passed_over_is_told(tmp_path: Path, gone: bool) -> None:
+    world = World(tmp_path)
+    path = world.put("x.json", [1, 2, 3, 4])
+    world.run(rows_per_epoch=2, max_epochs=1)
+    if gone:
+        path.unlink()
+    assert world.run(("skip", "in/x.json")).skipped == (str(path),)
+    assert world.run().skipped == (str(path),)
+
+
 def test_a_flipped_byte_in_a_compressed_file_is_no_other_row(tmp_path: Path) -> None:
     world = World(tmp_path)
     path = world.put("b.json.gz", [1])
@@ -333,6 +367,80 @@ def test_a_file_that_is_renamed_into_place_is_taken_at_once(tmp_path: Path) -> N
     assert world.read() == [1, 2]
 
 
+WATCHED = ", 'source.monitor-interval' = '1 ms'"
+
+
+def _seconds(world: World, arrive: Callable[[int], None], rows: int) -> float:
+    started = time.monotonic()
+    world.watch(lambda: len(world.read()) >= rows, arrive)
+    return time.monotonic() - started
+
+
+@pytest.mark.parametrize("name", ["x.json", "x.json.gz", "x.csv", "x.csv.gz", "x.parquet"])
+def test_a_new_file_that_is_whole_need_not_settle(tmp_path: Path, name: str) -> None:
+    """Written and renamed within one tick of the clock that stamps files: its times say nothing."""
+    world = World(tmp_path, ENDINGS[name.partition(".")[2]], WATCHED)
+
+    def arrive(look: int) -> None:
+        if look == 2:
+            hidden = world.put(f".{name}", [1, 2])
+            hidden.rename(world.data / name)
+            info = (world.data / name).stat()
+            # ctime can't be set: mtime is brought up to it.
+            os.utime(world.data / name, ns=(info.st_atime_ns, (world.data / name).stat().st_ctime_ns + 10**9))
+
+    assert _seconds(world, arrive, 2) < 3
+    assert world.read() == [1, 2]
+
+
+def test_a_file_that_was_seen_growing_must_settle_though_it_ends_with_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sqlstream.connectors.filesystem.options.SETTLE_US", 300_000)
+    world = World(tmp_path, options=WATCHED)
+    path = world.data / "x.json"
+
+    def write(look: int) -> None:
+        if look <= 30:
+            with path.open("ab") as file:
+                file.write(content("x.json", [look]))
+            soon = (
+                time.time_ns() + 10**10
+            )  # however slow this machine is, it is not old when it is seen first
+            os.utime(path, ns=(soon, soon))
+
+    world.watch(lambda: bool(world.read()), write)
+    assert world.read() == list(range(1, 31))
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("x.json", b'{"a": 1}\n{"a": 2'),
+        ("x.csv", b"1\n2"),
+        ("x.json.gz", gzip.compress(b'{"a": 1}\n')[:-3]),
+        ("x.json.gz", gzip.compress(b'{"a": 1}\n') + gzip.compress(b'{"a": 2}\n')[:-9]),
+        ("x.json.zst", content("x.json.zst", [1])),
+    ],
+)
+def test_a_file_that_may_not_be_whole_must_settle(tmp_path: Path, name: str, data: bytes) -> None:
+    (tmp_path / name).write_bytes(data)
+    entry = local_entry(str(tmp_path / name), (tmp_path / name).stat())
+    assert not is_whole(entry, "json" if "json" in name else "csv")
+
+
+def test_members_of_gzip_are_whole_together(tmp_path: Path) -> None:
+    path = tmp_path / "x.json.gz"
+    path.write_bytes(gzip.compress(b"1" * 3_000_000 + b"\n") + gzip.compress(b"2\n"))
+    assert is_whole(local_entry(str(path), path.stat()), "json")
+
+
+def test_a_time_to_settle_that_is_set_holds_for_all_files(tmp_path: Path) -> None:
+    world = World(tmp_path, options=WATCHED + ", 'source.settle-time' = '700 ms'")
+    world.put("x.json", [1])
+    assert _seconds(world, lambda look: None, 1) > 0.5
+
+
 def test_a_watched_source_waits_for_the_end_of_a_parquet_file(tmp_path: Path) -> None:
     watched = ", 'source.monitor-interval' = '1 ms', 'source.settle-time' = '1 ms'"
     world = World(tmp_path, "parquet", watched)
@@ -359,6 +467,43 @@ def test_a_watched_source_without_files_waits_and_says_for_what(tmp_path: Path) 
     assert world.read() == [1]
     assert [(w.code, w.severity) for w in world.warnings] == [("DAT004", "warning")]
     assert f"'{world.data}' is an empty folder; waiting for files" in world.warnings[0].message
+
+
+@pytest.mark.parametrize("path", ["in", "in/*.json", "in/deep/x*", "in/x1.json"])
+def test_a_watched_path_that_does_not_exist_yet_is_waited_for(tmp_path: Path, path: str) -> None:
+    """The pipeline that makes it may be started together with this one."""
+    world = World(tmp_path, options=", 'source.monitor-interval' = '1 ms', 'source.settle-time' = '0 s'")
+    file = tmp_path / "p.sql"
+    file.write_text(file.read_text().replace("'path' = 'in'", f"'path' = '{path}'"))
+    world.data.rmdir()
+
+    def arrive(look: int) -> None:
+        if look == 3:
+            world.data.mkdir()
+        if look == 6:
+            (world.data / "deep").mkdir()
+            world.put("deep/x1.json" if "deep" in path else "x1.json", [1])
+
+    world.watch(lambda: bool(world.read()), arrive)
+    assert world.read() == [1]
+    assert [(w.code, w.severity) for w in world.warnings] == [("DAT004", "warning")]
+    assert "does not exist" in world.warnings[0].message
+    assert world.warnings[0].message.endswith("; waiting for files")
+
+
+def test_a_path_that_is_not_watched_must_exist(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.data.rmdir()
+    assert world.fails().code == "DAT004"
+
+
+def test_a_watched_folder_that_is_gone_after_it_was_read_is_no_new_one(tmp_path: Path) -> None:
+    world = World(tmp_path, options=WATCHED + ", 'source.settle-time' = '0 s'")
+    world.put("x.json", [1])
+    world.watch(lambda: bool(world.read()))
+    (world.data / "x.json").unlink()
+    world.data.rmdir()
+    assert world.fails().code == "DAT004"
 
 
 def test_a_bounded_source_with_a_settle_time_waits_for_its_files(tmp_path: Path) -> None:

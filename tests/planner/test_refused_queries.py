@@ -297,7 +297,7 @@ REFUSED = [
     ("SELECT s NOT ILIKE ANY(['a%']) AS z FROM t", "SQL100", "a pattern with ANY of a list"),
     ("SELECT BITSTRING_AGG(v) AS z FROM t", "TYP002", "the least and the greatest integer are missing"),
     ("SELECT s LIKE ALL(['a%', 'b%']) AS z FROM t", "SQL100", "a pattern with ALL of a list"),
-    ("SELECT s ~ ANY(['a.*']) AS z FROM t", "SQL100", "a pattern with ANY of a list"),
+    ("SELECT s !~ ANY(['a.*']) AS z FROM t", "SQL100", "a pattern with ANY of a list"),
     ("SELECT v > ANY (1, 2) AS z FROM t", "SQL100", "ANY of a list of values"),
     ("SELECT v > SOME (1, 2) AS z FROM t", "SQL100", "SOME of a list of values"),
     ("SELECT v <> ALL (1, 2) AS z FROM t", "SQL100", "ALL of a list of values"),
@@ -370,6 +370,21 @@ REFUSED = [
     ),
     ("SELECT k, MAX(GROUPING_ID(k)) FROM t GROUP BY ROLLUP (k)", "SQL100", "GROUPING_ID inside an aggregate"),
     ("SELECT JSON_ARRAYAGG(v) OVER (PARTITION BY k) AS z FROM t", "SQL100", "JSON_GROUP_ARRAY OVER"),
+    (
+        "SELECT k, v FROM t UNION ALL CORRESPONDING SELECT v, k FROM t",
+        "SQL100",
+        "UNION BY NAME (CORRESPONDING)",
+    ),
+    ("SELECT k, v FROM t UNION CORRESPONDING BY (v) SELECT v, k FROM t", "SQL100", "(CORRESPONDING)"),
+    ("SELECT k FROM t UNION ALL STRICT CORRESPONDING SELECT v FROM t", "SQL100", "STRICT UNION BY NAME"),
+    ("SELECT k, v FROM t INNER UNION ALL BY NAME SELECT v, 3 AS x FROM t", "SQL100", "INNER UNION BY NAME"),
+    ("SELECT k, v FROM t LEFT INTERSECT SELECT v, k FROM t", "SQL100", "LEFT INTERSECT"),
+    ("SELECT k, SUM(v) AS s FROM t GROUP BY ALL k", "SQL100", "GROUP BY ALL with keys behind it"),
+    (
+        "SELECT CAST(s AS INT DEFAULT 0 ON CONVERSION ERROR) AS r FROM t",
+        "TYP010",
+        "DEFAULT … ON CONVERSION ERROR",
+    ),
     ("SELECT k, v FROM t INTERSECT SELECT k FROM t", "SQL030", "INTERSECT of 2 and 1 columns"),
     (
         "SELECT k FROM t EXCEPT ALL SELECT INTERVAL '1' DAY FROM t",
@@ -401,3 +416,12 @@ def test_unnest_may_stand_in_lateral_table() -> None:
     plan_file(
         f"{TABLE}SELECT k, x FROM t, LATERAL TABLE(UNNEST(string_split(s, ' '))) AS w (x);", file="p.sql"
     )
+
+
+@pytest.mark.parametrize("type_", ['"NULL"', '"NULL"[]', 'ROW<i "NULL">', 'MAP<STRING, "NULL">'])
+def test_no_column_is_declared_to_have_no_value(type_: str) -> None:
+    declared = TABLE.replace("s STRING", f"s {type_}")
+    with pytest.raises(DiagnosticError) as raised:
+        plan_file(f"{declared}SELECT k FROM t;", file="p.sql")
+    assert [d.code for d in raised.value.diagnostics] == ["SQL003"]
+    assert 'can\'t be declared as "NULL"' in raised.value.diagnostics[0].message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream_operators.codec.exchange import Message
 from sqlstream_planner.pipeline import Planned
+from tests.rows_given import note
 
 
 def run_here(
@@ -21,13 +23,19 @@ def run_here(
     parallelism: int = 2,
     rows_per_epoch: int | None = None,
     tasks: int = 2,
+    drain: bool = True,
     shuffle: Callable[[list[Message]], list[Message]] | None = None,
     on_epoch: Callable[[EpochReport], Any] = lambda report: None,
     **options: Any,
 ) -> RunResult:
-    """Run `planned` until its input ends; state, cache and paths are in `folder`, nothing is synced or waited for."""
-    return run_pipeline(
-        planned.physical,
+    """Run `planned` until its input ends, and drain it (or leave it to the plan's options).
+
+    State, cache and paths are in `folder`, nothing is synced or waited for.
+    """
+    result = run_pipeline(
+        replace(planned.physical, options=replace(planned.physical.options, drain=True))
+        if drain
+        else planned.physical,
         secrets=planned.secrets,
         nodes=planned.state_nodes,
         state_dir=folder / state,
@@ -40,3 +48,5 @@ def run_here(
         sync=False,
         **{"poll_s": 0.0, **options},
     )
+    note(sum(result.rows_read.values()))
+    return result

@@ -277,4 +277,4 @@ def last_manifest(folder: Path) -> dict[str, Any]:
 
 
 #: What closes the windows that are open at the end of the input.
-ENDS: dict[str, Any] = {}
+ENDS: dict[str, Any] = {"drain": True}

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 
 from sqlstream.planning import plan_file
+from sqlstream_planner.batch.to_duckdb import to_duckdb
+from sqlstream_planner.bind import aggregate
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.properties.in_process import run_here
 from tests.properties.verbatim import ROWS, check_verbatim, declared
@@ -178,6 +183,53 @@ QUERIES = [
     "SELECT k, BITSTRING_AGG(v, -1000, 1000) AS z, BITSTRING_AGG(DISTINCT v, -1000, 2000) FILTER (WHERE b) AS y, "
     "BIT_COUNT(BITSTRING_AGG(k, -9, 9)) AS x FROM t GROUP BY k",
     "SELECT b, BITSTRING_AGG(m, -1000, 1000) AS z FROM (SELECT b, k, MAX(v) AS m FROM t GROUP BY b, k) GROUP BY b",
+    # A sub-query in a SELECT list whose tables have columns of one name, which it has, too.
+    "SELECT a.x, (SELECT MAX(v) FROM t) AS z, (SELECT COUNT(*) FROM t AS c WHERE k = a.k) AS y FROM t AS a, t AS b "
+    "WHERE a.x = b.x",
+    "SELECT a.k, COUNT(*) AS n, (SELECT MAX(v) FROM t WHERE k = a.k) AS z FROM t AS a, t AS b WHERE a.x = b.x GROUP BY a.k",
+    "SELECT a.x IN (SELECT v FROM t) AS z, EXISTS(SELECT v FROM t WHERE v = a.x) AS y, (SELECT v FROM (SELECT MAX(v) AS v "
+    "FROM t)) AS v FROM t AS a, t AS b WHERE a.x = b.x",
+    # An arrow in a call that takes no function is a path.
+    "SELECT UPPER(m->'a') AS y, COALESCE(o.m->'z', '1') AS z, COUNT(DISTINCT m->'a') AS n, [m->'a'] AS l, lower((m)->'a') "
+    "AS w, ARRAY_AGG(m->'a' ORDER BY m->'a') AS v, {'a': m->'a'} AS u, struct_pack(a := m->'b') AS r, "
+    "json_extract(m->'b', 'c') AS q FROM "
+    '(SELECT CAST(\'{"a":"x", "b": {"c": 1}}\' AS JSON) AS m FROM t) AS o GROUP BY ALL',
+    "SELECT LAG(m->'a') OVER (ORDER BY x) AS z, list_transform(a, lambda e: upper(m->'a') || e) AS y FROM "
+    '(SELECT CAST(\'{"a":"x"}\' AS JSON) AS m, a, x FROM t)',
+    # An interval before what it is added to.
+    "SELECT INTERVAL 2 HOUR + TIMESTAMP '2024-01-01 00:00:00' AS z, INTERVAL 2 DAY + '2024-01-01'::DATE AS y, "
+    "INTERVAL (k) HOUR + ts AS x, INTERVAL 1 DAY + INTERVAL 2 HOUR AS w FROM t "
+    "WHERE ts > INTERVAL 2 SECOND + '2024-01-01 00:00:00'::TIMESTAMP",
+    # Columns called as types are, before `<`.
+    "SELECT range < 2 AS p, map<x AS q, o.range < 2 AS r, text < 'b' AS t, date < timestamp AS u, CASE WHEN map < 2 THEN "
+    "map ELSE list END AS w FROM (SELECT x, k AS range, v AS map, k AS list, s AS text, ts AS timestamp, "
+    "CAST(ts AS DATE) AS date FROM t) AS o WHERE range < 2 AND map > 0",
+    # Names of the SELECT list in OVER, and in HAVING before columns that are no keys.
+    "SELECT v % 2 AS p, p + 1 AS q, SUM(v) OVER (PARTITION BY p) AS z, SUM(p) FILTER (WHERE q > 1) OVER w AS y, "
+    "LAG(q) OVER (ORDER BY x) AS w FROM t WINDOW w AS (PARTITION BY q ORDER BY x, p)",
+    "SELECT v % 2 AS p, x FROM t QUALIFY SUM(v) OVER (PARTITION BY p) > 6",
+    "SELECT k AS v, SUM(x) OVER (PARTITION BY v) AS z FROM t",
+    "SELECT k, SUM(v) AS v FROM t GROUP BY k HAVING v > 3",
+    "SELECT k + 1 AS k, MAX(v) AS v FROM t GROUP BY t.k HAVING k > 1 AND v >= MIN(v)",
+    "SELECT k, MAX(v) AS v, SUM(MAX(v)) OVER () AS z FROM t GROUP BY k HAVING v > 2 AND MAX(v) < 5 AND k < 2",
+    "SELECT k, COUNT(*) AS x FROM t GROUP BY ROLLUP (k) HAVING x > 3",
+    # A number of rows that is rounded, or computed by a function.
+    "SELECT x FROM t ORDER BY x LIMIT abs(-2) OFFSET 1.5",
+    "SELECT x FROM t ORDER BY x LIMIT least(3, 2.5) OFFSET (SELECT 0.4)",
+    # Other names of types.
+    "SELECT CAST(k AS UINT8) AS z, k::uint64 AS y, TRY_CAST(k - 1 AS UINT16) AS x, [k]::UINT32[] AS v, COUNTIF(b) AS n, "
+    "COUNTIF(v > 1) FILTER (WHERE x > 0.5) AS m FROM t GROUP BY k",
+    # ANY, SOME and ALL of VALUES, and of patterns.
+    "SELECT v, v <> SOME (VALUES (1), (2)) AS z FROM t",
+    "SELECT v FROM t WHERE v = ANY (VALUES (1), (k)) OR v > ALL (VALUES (3))",
+    "SELECT s, s ~ ANY (['a', 'b']) AS z, s ~ ALL (['c.', '.d']) AS y, s ~ SOME (['c.', NULL]) AS x, s ~ ANY (['A', s]) "
+    "AS w, s ~* ANY (['A', 'C.']) AS q FROM t",
+    "SELECT DISTINCT ON (COLUMNS('^(k|b)$'), v % 2) k, b, v, x FROM t ORDER BY x DESC",
+    # Long series are not made as one list.
+    "SELECT i FROM generate_series(1, 20000) AS r(i) WHERE i % 5000 = 0",
+    "SELECT COUNT(*) AS n, SUM(i) AS m, MAX(j) AS b FROM range(-5, 30000, 2) AS r(i), range(2) AS q(j)",
+    "SELECT t.x, i FROM t JOIN range(20000) AS r(i) ON t.v = r.i",
+    "SELECT FIRST(i) AS a, LAST(i) AS b FROM range(20000, 0, -1) AS r(i)",
 ]
 
 
@@ -251,6 +303,13 @@ SPELLED = {
     "SECOND)) GROUP BY window_start, window_end": ""
     "SELECT time_bucket(INTERVAL '10 seconds', ts) + INTERVAL (i * 10) SECOND AS e, MODE(k ORDER BY k) AS m "
     "FROM t, range(1, 3) AS w(i) GROUP BY 1",
+    # A key inside of another call that is no more as it was written.
+    "SELECT concat(initcap(s), 'x') AS y, COUNT(*) AS n FROM t GROUP BY initcap(s)": ""
+    "SELECT upper(s[1]) || lower(s[2:]) || 'x' AS y, COUNT(*) AS n FROM t GROUP BY 1",
+    "SELECT concat(initcap(concat(s, 'q')), 'x') AS y, MAX(concat(initcap(s), 'b')) AS m FROM t "
+    "GROUP BY initcap(concat(s, 'q')) HAVING concat(initcap(concat(s, 'q')), 'x') > 'B'": ""
+    "SELECT q || 'x' AS y, MAX(p) AS m FROM (SELECT upper((s || 'q')[1]) || lower((s || 'q')[2:]) AS q, "
+    "upper(s[1]) || lower(s[2:]) || 'b' AS p FROM t) GROUP BY q HAVING q || 'x' > 'B'",
 }
 
 
@@ -276,3 +335,47 @@ def test_an_interval_that_arrow_can_not_hold_stops_the_run(tmp_path: Path) -> No
     with pytest.raises(DiagnosticError) as raised:
         run_here(plan_file(tmp_path / "p.sql"), tmp_path)
     assert "an INTERVAL of more than 2562046 hours" in str(raised.value)
+
+
+def test_a_long_series_is_no_list(tmp_path: Path) -> None:
+    text = "SELECT COUNT(*) AS n FROM generate_series(1, 10000000) AS r(i) WHERE i < 0;"
+    (tmp_path / "p.sql").write_text(text)
+    planned = plan_file(tmp_path / "p.sql")
+    made = [to_duckdb(planned, lambda _: []).sinks[0][1], str(planned.physical)]
+    assert all("CROSS JOIN generate_series(1, 10000000)" in sql and "unnest(" not in sql for sql in made)
+
+
+def _cube(columns: int) -> str:
+    keys = ", ".join(f"c{n}" for n in range(columns))
+    copies = ", ".join(f"k AS c{n}" for n in range(columns))
+    return f"SELECT {keys}, COUNT(*) AS n FROM (SELECT {copies} FROM t) GROUP BY CUBE ({keys})"
+
+
+def test_a_cube_costs_no_more_than_its_sets(tmp_path: Path) -> None:
+    """Each set was looked up among all of them, and written out as if it stood there twice."""
+
+    def sorts(columns: int) -> int:
+        (tmp_path / "p.sql").write_text(declared([], tmp_path) + f"{_cube(columns)};")
+        counted = 0
+
+        def of(values: Iterable[Any]) -> list[Any]:
+            nonlocal counted
+            counted += 1
+            return sorted(values)
+
+        with mock.patch.object(aggregate, "sorted", of, create=True):
+            plan_file(tmp_path / "p.sql")
+        return counted
+
+    assert sorts(8) <= 5 * sorts(6)
+
+
+def test_a_cube_of_more_sets_than_there_can_be_is_refused_at_once(tmp_path: Path) -> None:
+    for query in (
+        _cube(16),
+        _cube(40),
+        _cube(9).replace("CUBE", "CUBE (c0, c1, c2, c3, c4, c5, c6, c7), CUBE"),
+    ):
+        (tmp_path / "p.sql").write_text(declared([], tmp_path) + f"{query};")
+        with pytest.raises(DiagnosticError, match="65,535 are the most"):
+            plan_file(tmp_path / "p.sql")

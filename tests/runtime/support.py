@@ -6,7 +6,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -154,7 +154,10 @@ class World:
     def state(self) -> Path:
         return self.folder / "state"
 
-    def run(self, *, shards: int | None = 2, rows: int | None = 3, **options: Any) -> RunResult:
+    def run(
+        self, *, shards: int | None = 2, rows: int | None = 3, drains: bool = True, **options: Any
+    ) -> RunResult:
+        """One run; it drains its sources, unless `drains` leaves that to the plan's options."""
         runner = options.pop("runner", None) or InProcessRunner(
             2,
             Connectors(
@@ -163,8 +166,11 @@ class World:
                 lambda spec, base: self.the_sink,
             ),
         )
+        plan = options.pop("plan", self.plan)
+        if drains:
+            plan = replace(plan, options=replace(plan.options, drain=True))
         return run_pipeline(
-            options.pop("plan", self.plan),
+            plan,
             state_dir=self.state,
             parallelism=shards,
             max_rows_per_epoch=rows,

@@ -39,7 +39,7 @@ from sqlstream_operators.plan.schema import KIND_COLUMN, SLICE_COLUMN, WEIGHT_CO
 from sqlstream_operators.plan.session_spec import SessionAggregateSpec, SessionWindowsSpec
 from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.plan.temporal_join_spec import TemporalJoinSpec
-from sqlstream_operators.plan.types import SqlType
+from sqlstream_operators.plan.types import SqlType, quote_identifier
 
 __all__ = ["KIND_COLUMN", "SLICE_COLUMN", "WEIGHT_COLUMN", "Column", "RowKind", "Schema"]
 
@@ -111,7 +111,9 @@ class WatermarkSpec:
     `tick_us` is the resolution of event time: a window with end E is closed at watermark W iff
     E - tick <= W. 1,000 µs for TIMESTAMP(p <= 3), else 1 µs; of an operator it is less by how long after their time
     rows come to it, so it may be below 0. `rises_with` is a physical column that the expression never falls with (`ts` for
-    `ts - INTERVAL '5' SECOND`): its maximum alone gives the watermark.
+    `ts - INTERVAL '5' SECOND`): its maximum alone gives the watermark. A row whose `expression` is more than
+    `max_ahead_us` ahead of the epoch's clock is no part of the maximum (None: every row is). `time` is SQL for an event time
+    that is computed; None: it is the column itself.
     """
 
     column: str
@@ -119,6 +121,13 @@ class WatermarkSpec:
     tick_us: int
     idle_timeout_us: int | None = None
     rises_with: str | None = None
+    max_ahead_us: int | None = None
+    time: str | None = None
+
+    @property
+    def time_sql(self) -> str:
+        """The event time of a row, over the source relation."""
+        return self.time or quote_identifier(self.column)
 
 
 @dataclass(frozen=True, slots=True)
@@ -537,7 +546,10 @@ class RestartOptions:
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """What `SET` statements decide. None: the command line or the runtime's default decides."""
+    """What `SET` statements decide. None: the command line or the runtime's default decides.
+
+    `drain`: the end of what bounded sources have is the end of time, and all that is open closes.
+    """
 
     name: str | None = None
     parallelism: int | None = None
@@ -551,6 +563,7 @@ class JobOptions:
     max_dead_letters: int | None = None
     max_dead_letter_share: float | None = None
     restart: RestartOptions | None = None
+    drain: bool = False
 
 
 @dataclass(frozen=True, slots=True)

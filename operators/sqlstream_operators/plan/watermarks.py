@@ -8,6 +8,11 @@ from dataclasses import dataclass, replace
 WATERMARK_MIN = -(2**63)
 WATERMARK_MAX = 2**63 - 1
 
+#: The event times that rows may have, µs: the years 0 to 9999, as Flink's TIMESTAMP has them. Windows of any length around
+#: them, delays and bounds of joins can be computed; around times at the ends of what DuckDB has they can't.
+EARLIEST_EVENT_US = -62_167_219_200_000_000
+LATEST_EVENT_US = 253_402_300_799_999_999
+
 
 @dataclass(frozen=True, slots=True)
 class Watermarks:

@@ -26,8 +26,9 @@ import pyarrow as pa
 from sqlstream_operators.duck.relations import Relations
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan.schema import Column
-from sqlstream_operators.plan.spec import LateStep
-from sqlstream_operators.plan.types import TIMESTAMP, VARCHAR, quote_literal
+from sqlstream_operators.plan.spec import LateStep, SourceSpec
+from sqlstream_operators.plan.types import TIMESTAMP, VARCHAR, quote_identifier, quote_literal
+from sqlstream_operators.plan.watermarks import WATERMARK_MIN
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.private_folder import make_private
 
@@ -82,6 +83,17 @@ class DeadLetters:
     def timeless(self, step: LateStep, rows: Relations, watermark: int) -> int:
         """Keep the rows that `step` can't put into a window, having no time; how many there are."""
         return self._rows_of(step, rows, watermark, "no-time", "the event time is NULL", ())
+
+    def outside(self, source: SourceSpec, columns: Iterable[str], sql: str, duck: DuckSession) -> int:
+        """Keep rows of a source, given by `sql`, whose event time is none to compute with; how many there are."""
+        told = Relations(duck)
+        told.add_sql(_TOLD, sql, ())
+        packed = ", ".join(f"{quote_identifier(name)} := {quote_identifier(name)}" for name in columns)
+        rows = f'SELECT NULL AS window_end, to_json(struct_pack({packed})) AS "row" FROM {_TOLD}'
+        far = _Letters(source.name, f"source {source.name}", rows, (_TOLD,))
+        column = "" if source.watermark is None else source.watermark.column
+        reason = f"the event time {column} is not within the years 0 to 9999"
+        return self._rows_of(far, told, WATERMARK_MIN, "no-time", reason, ())
 
     def decided(self, operator: str, source: str, rows: pa.Table, duck: DuckSession, watermark: int) -> int:
         """Keep the rows of `source` that an operator found to be late at `watermark` (µs); how many there are."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -46,6 +46,17 @@ class SplitReader(Protocol):
         """Make only the readable rows queryable as `relation` and return the others."""
 
 
+@runtime_checkable
+class Dividing(Protocol):
+    """A reader that can say where in its data rows are, so that a row that can't be computed with is found."""
+
+    def halves(self, split: Any) -> Sequence[Any]:
+        """Two splits that have the rows of this one together; none if it can't be divided."""
+
+    def place(self, split: Any) -> str:
+        """Where the rows of a split are, in words: "in/x.json, line 7"."""
+
+
 class SinkPart(Protocol):
     """What one task wrote to one sink."""
 
@@ -71,6 +82,14 @@ class SinkWriter(Protocol):
 
     def write(self, table: pa.Table, *, epoch: int, task: str) -> SinkPart:
         """Stage all rows that a task has for the sink."""
+
+
+@runtime_checkable
+class Refusing(Protocol):
+    """A writer that can tell before it writes that the sink will not take a row."""
+
+    def check(self, table: pa.Table) -> None:
+        """Raises RefusedRowError."""
 
 
 class OpenStore(StateStore, Protocol):

@@ -37,9 +37,10 @@ class Report:
 
     task: its name, unique in the epoch. rows, bytes: read from the source, or arrived on the level's edges
     (bytes: of blobs; of a source: as the split says, else 0). shipped_bytes: in blobs that left. watermark:
-    the greatest watermark expression in the split, µs. late: late rows of each late step's operator. malformed: rows
-    that could not be read. letters: the file of both. state: the new version of this shard, by state id. metrics: by
-    operator step. timings: µs by phase (read, fragment, encode, state, close, write).
+    the greatest watermark expression in the split, µs. ahead: rows that are too far ahead of the clock to count for it.
+    late: late rows of each late step's operator. uncounted: by table and operator, its rows that were late or had no time.
+    malformed: rows that could not be read. letters: the file of both. state: the new version of this shard, by state id.
+    metrics: by operator step. timings: µs by phase (read, fragment, encode, state, close, write).
     """
 
     task: str
@@ -51,7 +52,9 @@ class Report:
     read_bytes: int = 0
     shipped_bytes: int = 0
     watermark: int | None = None
+    ahead: int = 0
     late: Mapping[str, int] = field(default_factory=dict)
+    uncounted: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     malformed: int = 0
     parts: tuple[StagedPart, ...] = ()
     state: Mapping[str, ShardVersion] = field(default_factory=dict)
@@ -73,7 +76,9 @@ class Report:
             "read_bytes": self.read_bytes,
             "shipped_bytes": self.shipped_bytes,
             "watermark": self.watermark,
+            "ahead": self.ahead,
             "late": dict(self.late),
+            "uncounted": {table: dict(of) for table, of in self.uncounted.items()},
             "malformed": self.malformed,
             "parts": [
                 [p.sink, p.task, p.rows, dict(p.payload), p.staged and p.staged.to_json()] for p in self.parts

@@ -54,7 +54,7 @@ from sqlstream_operators.state.version import ShardVersion
 
 from .dead_letters import DeadLetters
 from .epoch import EpochContext, watermarks_for
-from .io import Stores, Writers
+from .io import Refusing, Stores, Writers
 from .opened_states import OpenedStates
 from .report import Report, StagedPart
 
@@ -80,6 +80,7 @@ class StageRun:
     edges: dict[ExchangeOutput, list[pa.Table]] = field(default_factory=dict)
     sinks: dict[str, list[pa.Table]] = field(default_factory=dict)
     late: dict[str, int] = field(default_factory=dict)
+    uncounted: dict[str, dict[str, int]] = field(default_factory=dict)
     state: dict[str, ShardVersion] = field(default_factory=dict)
     metrics: dict[str, Mapping[str, int]] = field(default_factory=dict)
 
@@ -170,6 +171,12 @@ class StageRun:
             raise InternalError(f"rows for {step.operator} were dropped, but its late_sql does not find them")
         if late:
             self.late[step.operator] = self.late.get(step.operator, 0) + late
+        self._count_letters(step.table, step.operator, late + timeless)
+
+    def _count_letters(self, table: str, operator: str, number: int) -> None:
+        if number:
+            of = self.uncounted.setdefault(table, {})
+            of[operator] = of.get(operator, 0) + number
 
     def _undecided(self, step: LateStep, relations: Relations, source: Relations | None, late: int) -> int:
         """Make the relation of rows that the operator decides about, without `source` an empty one; how many there are."""
@@ -214,6 +221,7 @@ class StageRun:
         if result.late is not None and isinstance(spec, SessionWindowsSpec | SessionAggregateSpec):
             late = self.letters.decided(step.name, spec.table, result.late, self.duck, marks.late)
             self.late[step.name] = self.late.get(step.name, 0) + late
+            self._count_letters(spec.table, step.name, late)
         output = conformed(result.output, spec.output, f"operator {step.name}", [WEIGHT_COLUMN])
         relations.add_table(step.name, output, spec.output)
 
@@ -325,6 +333,13 @@ class StageRun:
                 made += [Message(edge, shard, sender, encode(part)) for shard, part in parts]
         return made
 
+    def check_sinks(self, writers: Writers) -> None:
+        """Raise RefusedRowError for rows that a sink will not take, where its writer knows that."""
+        for sink in self.plan.sinks:
+            if sink.name in self.sinks and isinstance(writer := writers(sink), Refusing):
+                for rows in self.sinks[sink.name]:
+                    writer.check(rows)
+
     def staged(self, writers: Writers) -> tuple[StagedPart, ...]:
         """Write what the stages have for sinks, once a sink."""
         parts = []
@@ -352,6 +367,7 @@ class StageRun:
             epoch=self.epoch.epoch,
             shipped_bytes=sum(len(message.blob) for message in messages),
             late=self.late,
+            uncounted=self.uncounted,
             parts=parts,
             state=self.state,
             metrics=self.metrics,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from sqlstream_operators.codec.exchange import Message, decode
 from sqlstream_operators.duck.relations import Relations, conformed
 from sqlstream_operators.duck.session import DUCKDB_ERRORS, DuckSession, worker_session
 from sqlstream_operators.duck.weighted import empty
-from sqlstream_operators.errors import DataError, InputFileError, InternalError
+from sqlstream_operators.errors import DataError, InputFileError, InternalError, RefusedRowError
 from sqlstream_operators.plan.spec import (
     DimensionInput,
     EpochInput,
@@ -27,12 +28,14 @@ from sqlstream_operators.plan.spec import (
     StageInput,
 )
 from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_operators.plan.watermarks import EARLIEST_EVENT_US, LATEST_EVENT_US, WATERMARK_MAX
 from sqlstream_operators.state.private_folder import make_private
 
 from .dead_letters import DeadLetters
 from .dimensions import add_dimensions
 from .epoch import EpochContext, rocks_stores, watermarks_for
 from .io import SplitReader, Stores, Writers
+from .poisoned import place_of
 from .report import REPORT_EDGE, Report
 from .stage_run import StageRun, readings, task_name
 from .watermark_messages import WATERMARK_EDGE, gathered, to_next_level, to_shards
@@ -87,7 +90,7 @@ def run_source_task(
             for stage in stages:
                 add_dimensions(relations, plan, stage, epoch)
 
-        rows_of = _whole(duck, whole, split, source_name, looked_up, lenient=False)
+        rows_of = _WholeRows.of(duck, whole, split, source_name, looked_up, lenient=False)
         task = StageRun(plan, 0, ordinal, epoch, duck, letters, whole_rows=rows_of)
         malformed = 0
         try:
@@ -95,37 +98,61 @@ def run_source_task(
                 with task.timer.phase("read"):
                     queries = 1 + sum(readings(stage) for stage in stages)
                     reader.open_strict(duck, _SPLIT, split, queries=queries)
-                watermark, rows = _run_source(task, source, stages)
+                read = _run_source(task, source, stages, rows_of)
             except duckdb.OutOfMemoryException:
                 raise
             except (*DUCKDB_ERRORS, DataError):
                 duck.reset()
                 letters.clear()
-                rows_of = _whole(duck, lenient or whole, split, source_name, looked_up, lenient=True)
+                rows_of = _WholeRows.of(duck, lenient or whole, split, source_name, looked_up, lenient=True)
                 task = StageRun(plan, 0, ordinal, epoch, duck, letters, whole_rows=rows_of)
                 with task.timer.phase("read"):
                     bad = reader.open_lenient(duck, _SPLIT, split)
                     malformed = letters.malformed(source_name, bad)
                     del bad
-                watermark, rows = _run_source(task, source, stages)
-        except DUCKDB_ERRORS as error:
-            raise duck.error(error) from error
-        except InputFileError as error:
-            raise InputFileError(f"source {source_name}: {error.message}", error.help) from error
-        except DataError as error:
-            raise DataError(f"source {source_name}: {error.message}", error.sql) from error
+                read = _run_source(task, source, stages, rows_of)
+            task.check_sinks(writers)
+        except (*DUCKDB_ERRORS, DataError) as error:
+            told = error if isinstance(error, DataError) else duck.error(error)
+            if isinstance(told, InputFileError):
+                raise InputFileError(f"source {source_name}: {told.message}", told.help) from error
+            if not isinstance(told, DataError):
+                raise told from error
+
+            def fails(part: Any) -> bool:
+                duck.reset()
+                try:
+                    with closing(DeadLetters(epoch, task_name(epoch, 0, ordinal))) as unused:
+                        again = _WholeRows.of(
+                            duck, lenient or whole, part, source_name, looked_up, lenient=True
+                        )
+                        task = StageRun(plan, 0, ordinal, epoch, duck, unused, whole_rows=again)
+                        reader.open_lenient(duck, _SPLIT, part)
+                        _run_source(task, source, stages, again)
+                        task.check_sinks(writers)
+                except duckdb.OutOfMemoryException:
+                    return False
+                except (*DUCKDB_ERRORS, DataError):
+                    return True
+                return False
+
+            place = place_of(reader, split, fails)
+            if isinstance(told, RefusedRowError):
+                raise RefusedRowError(told.message, told.help, place) from error
+            raise DataError(f"source {source_name}: {told.message}", told.sql, place) from error
         finally:
             duck.reset()
         messages = task.messages()
         yield from messages
-        yield from to_shards(plan, epoch, source_name, watermark, ordinal)
+        yield from to_shards(plan, epoch, source_name, read.watermark, ordinal)
         yield task.report(
             messages,
             task.staged(writers),
             source=source_name,
-            rows=rows + malformed,
+            rows=read.rows + malformed,
+            ahead=read.ahead,
             read_bytes=getattr(split, "bytes", None) or 0,
-            watermark=watermark,
+            watermark=read.watermark,
             malformed=malformed,
         )
 
@@ -136,67 +163,122 @@ def _session(plan: PhysicalPlan, epoch: EpochContext) -> DuckSession:
     return worker_session(plan.options.task_memory_bytes, spill)
 
 
-def _whole(
-    duck: DuckSession,
-    reader: SplitReader | None,
-    split: Any,
-    source: str,
-    looked_up: Callable[[Relations], None],
-    *,
-    lenient: bool,
-) -> Callable[[], Relations] | None:
-    """Opens the split once more with all its columns, and what is `looked_up`, when that is first needed."""
-    if reader is None:
-        return None
-    opened: list[Relations] = []
+@dataclass(slots=True)
+class _WholeRows:
+    """The split with all its columns, opened when that is first needed; `where` says which of its rows are read."""
 
-    def relations() -> Relations:
-        if not opened:
-            if lenient:
-                reader.open_lenient(duck, _WHOLE, split)
+    duck: DuckSession
+    reader: SplitReader
+    split: Any
+    source: str
+    looked_up: Callable[[Relations], None]
+    lenient: bool
+    where: str = ""
+    _opened: Relations | None = None
+
+    @classmethod
+    def of(
+        cls,
+        duck: DuckSession,
+        reader: SplitReader | None,
+        split: Any,
+        source: str,
+        looked_up: Callable[[Relations], None],
+        *,
+        lenient: bool,
+    ) -> _WholeRows | None:
+        """None without a reader: that of the split has all there is."""
+        return None if reader is None else cls(duck, reader, split, source, looked_up, lenient)
+
+    def __call__(self) -> Relations:
+        """The rows that are read, under the source's name, and what is looked up."""
+        if self._opened is None:
+            self.open()
+            self._opened = Relations(self.duck)
+            self._opened.add_sql(self.source, f'SELECT * FROM "{_WHOLE}"{self.where}', ())
+            self.looked_up(self._opened)
+        return self._opened
+
+    def open(self) -> str:
+        """Open the split; the relation with all of its rows."""
+        if self._opened is None:
+            self.duck.drop(_WHOLE)
+            if self.lenient:
+                self.reader.open_lenient(self.duck, _WHOLE, self.split)
             else:
-                reader.open_strict(duck, _WHOLE, split, queries=1)
-            opened.append(Relations(duck))
-            opened[0].add_sql(source, f'SELECT * FROM "{_WHOLE}"', ())
-            looked_up(opened[0])
-        return opened[0]
-
-    return relations
+                self.reader.open_strict(self.duck, _WHOLE, self.split, queries=1)
+        return _WHOLE
 
 
-def _run_source(task: StageRun, source: SourceSpec, stages: list[Stage]) -> tuple[int | None, int]:
-    """Run the stages over the opened split; its greatest watermark expression (µs) and its rows."""
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What a split has: its greatest finite watermark expression (µs; None: there is none), and its rows.
+
+    Of them `far` have an event time that is too far away to be computed with, and `ahead` are too far ahead of the clock:
+    these have no part in the watermark.
+    """
+
+    watermark: int | None
+    rows: int
+    far: int = 0
+    ahead: int = 0
+
+
+def _run_source(task: StageRun, source: SourceSpec, stages: list[Stage], whole: _WholeRows | None) -> _Read:
+    """Run the stages over the opened split.
+
+    Rows whose event time is too far away to be computed with are dead letters, and no stage sees them.
+    """
     with task.timer.phase("read"):
-        watermark, rows = _figures(task.duck, source)
+        read = _figures(task.duck, source, task.epoch.now_us)
+    where = ""
+    if read.far and source.watermark is not None:
+        outside = (
+            f"epoch_us({source.watermark.time_sql}) NOT BETWEEN {EARLIEST_EVENT_US} AND {LATEST_EVENT_US}"
+        )
+        with task.timer.phase("read"):
+            name = _SPLIT if whole is None else whole.open()
+            columns = source.columns if whole is None else [column.name for column in source.physical]
+            task.letters.outside(source, columns, f'SELECT * FROM "{name}" WHERE {outside}', task.duck)
+        where = f" WHERE NOT coalesce({outside}, FALSE)"
+        if whole is not None:
+            whole.where = where
     for stage in stages:
         relations = Relations(task.duck)
         for stage_input in stage.inputs:
             if isinstance(stage_input, SourceInput):
-                relations.add_sql(stage_input.name, f'SELECT * FROM "{_SPLIT}"', ())
+                relations.add_sql(stage_input.name, f'SELECT * FROM "{_SPLIT}"{where}', ())
         add_dimensions(relations, task.plan, stage, task.epoch)
         task.run(stage, relations)
-    return watermark, rows
+    return read
 
 
-def _figures(duck: DuckSession, source: SourceSpec) -> tuple[int | None, int]:
-    """The greatest finite watermark expression (µs; None: there is none) and the rows of the opened split."""
+def _figures(duck: DuckSession, source: SourceSpec, now_us: int) -> _Read:
+    """What is read of the opened split when the epoch's clock is `now_us` (0: there is none)."""
     mark = source.watermark
     if mark is None:
-        return None, duck.query(f'SELECT count(*) AS n FROM "{_SPLIT}"').column("n")[0].as_py()
-    if mark.rises_with is not None:
+        return _Read(None, duck.query(f'SELECT count(*) AS n FROM "{_SPLIT}"').column("n")[0].as_py())
+    most = now_us + mark.max_ahead_us if now_us and mark.max_ahead_us is not None else WATERMARK_MAX
+    near = f"BETWEEN {EARLIEST_EVENT_US} AND {LATEST_EVENT_US}"
+    if mark.rises_with is not None and mark.time_sql == quote_identifier(mark.rises_with):
         # The greatest time first, then the expression of it: a third of the cost of the expression of each row.
-        time = quote_identifier(mark.rises_with)
+        time = mark.time_sql
         figures = duck.query(
-            f"SELECT epoch_us({mark.expression}) AS w, isfinite({time}) AS finite, n "
-            f'FROM (SELECT max({time}) AS {time}, count(*) AS n FROM "{_SPLIT}")'
+            f'SELECT CASE WHEN epoch_us({time}) {near} THEN epoch_us({mark.expression}) END AS "__w", "__n", '
+            f'{time} IS NULL OR (epoch_us({time}) {near} AND epoch_us("__first") {near}) AS "__near" '
+            f'FROM (SELECT max({time}) AS {time}, min({time}) AS "__first", count(*) AS "__n" FROM "{_SPLIT}")'
         )
-        if figures.column("finite")[0].as_py() is not False:
-            return figures.column("w")[0].as_py(), figures.column("n")[0].as_py()
+        watermark = figures.column("__w")[0].as_py()
+        if figures.column("__near")[0].as_py() and (watermark is None or watermark <= most):
+            return _Read(watermark, figures.column("__n")[0].as_py())
     figures = duck.query(
-        f"SELECT epoch_us(max({mark.expression}) FILTER (isfinite({mark.expression}))) AS w, count(*) AS n "
-        f'FROM "{_SPLIT}"'
+        f'SELECT max("__w") FILTER ("__w" <= {most}) AS "__w", count(*) AS "__n", '
+        f'count(*) FILTER ("__t" NOT {near}) AS "__far", count(*) FILTER ("__w" > {most}) AS "__ahead" '
+        f'FROM (SELECT CASE WHEN isfinite("__m") THEN epoch_us("__m") END AS "__w", "__t" FROM ('
+        f'SELECT CASE WHEN epoch_us({mark.time_sql}) {near} THEN {mark.expression} END AS "__m", '
+        f'epoch_us({mark.time_sql}) AS "__t" FROM "{_SPLIT}"))'
     )
-    return figures.column("w")[0].as_py(), figures.column("n")[0].as_py()
+    return _Read(*(figures.column(name)[0].as_py() for name in ("__w", "__n", "__far", "__ahead")))
 
 
 def run_shard_task(

@@ -134,6 +134,7 @@ def _weighted_if(call: AggregateCall, weight: str | None) -> Decomposition:
 #: NULL where the condition is never true nor false, as DuckDB has it.
 COUNT_IF = AggregateFunction(
     name="count_if",
+    also=("countif",),
     append_only=_append_only_if,
     any_order=_append_only_if,
     weighted=_weighted_if,

@@ -55,6 +55,18 @@ AGGREGATES: Mapping[str, AggregateFunction] = MappingProxyType(
 )
 
 
+def names() -> tuple[str, ...]:
+    """Every name by which an aggregate can be called, of DuckDB's, Flink's and Spark's, sorted.
+
+    >>> [name in names() for name in ("count", "countif", "listagg", "first_in_order", "lttb")]
+    [True, True, True, False, False]
+    """
+    inside = {name for f in _functions() for name in (f.with_count, *(chosen for _, chosen in f.in_order))}
+    called = {name for f in _functions() if f.name not in inside for name in (f.name, *f.also, *f.by_time)}
+    spelled = {s.call.partition("(")[0].lower() for f in _functions() for s in f.spellings}
+    return tuple(sorted(called | spelled))
+
+
 def function_of(call: AggregateCall) -> AggregateFunction:
     """The function of a call in a plan."""
     function = AGGREGATES.get(call.name)

@@ -10,12 +10,14 @@ from sqlstream_operators.plan.epoch_values import CLOCK_SQL
 from sqlstream_operators.plan.types import Kind, quote_identifier
 from sqlstream_planner import window_sql
 from sqlstream_planner.batch.select import Select
+from sqlstream_planner.expressions.unnests import long_series
 from sqlstream_planner.logical import (
     EpochKind,
     EpochValues,
     Filter,
     Project,
     Unnest,
+    Values,
     WindowFunction,
     raw,
     sql,
@@ -92,6 +94,12 @@ def given_by_epoch(node: EpochValues, below: Select) -> Select:
 
 def unnested(node: Unnest, below: Select) -> Select:
     """Each row beside every element of its array."""
+    series = long_series(node.array) if node.is_one_column and isinstance(node.input, Values) else None
+    if series is not None:  # as a list it would be one value, all of it in memory
+        [f] = node.element
+        ids = [f.id for f in node.input.fields]
+        source = f"{below.as_item('__rows', ids)}\nCROSS JOIN {series} AS __series({quote_identifier(f.id)})"
+        return Select(source, {id_: raw(quote_identifier(id_)) for id_ in (*ids, f.id)})
     array = sql(below.over(node.array))
     element = f"__{node.element[0].id}"
     parts = [(array, element)]
@@ -107,7 +115,7 @@ def unnested(node: Unnest, below: Select) -> Select:
     columns: dict[str, exp.Expr] = {id_: raw(quote_identifier(id_)) for id_ in ids}
     quoted = quote_identifier(element)
     for f in node.element:
-        columns[f.id] = raw(f"{quoted}.{quote_identifier(f.name)}") if node.spread else raw(quoted)
+        columns[f.id] = raw(f"({quoted}).{quote_identifier(f.name)}") if node.spread else raw(quoted)
     if node.ordinality is not None:
         columns[node.ordinality.id] = raw(quote_identifier(node.ordinality.id))
     return Select(rows, columns)

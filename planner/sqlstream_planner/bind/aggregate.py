@@ -9,10 +9,10 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import BIGINT, quote_identifier
-from sqlstream_planner.bind.aggregate_calls import AggregateCalls, aggregate_calls
+from sqlstream_planner.bind.aggregate_calls import AggregateCalls, aggregate_calls, is_aggregate_call
 from sqlstream_planner.bind.aggregate_output import AggregateOutput, tells_copies
 from sqlstream_planner.bind.context import BindContext, fresh
-from sqlstream_planner.bind.group_by import read_group_by
+from sqlstream_planner.bind.group_by import GroupBy, read_group_by
 from sqlstream_planner.bind.group_window import with_group_window, without_auxiliary
 from sqlstream_planner.bind.items import expand_items, project
 from sqlstream_planner.bind.outer_calls import OuterCall
@@ -22,6 +22,7 @@ from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.bind.select_unnest import with_unnested
 from sqlstream_planner.bind.subqueries import BoundSubquery
 from sqlstream_planner.bind.window_keys import WindowKeys, window_keys
+from sqlstream_planner.expressions.functions.as_written import without_marks
 from sqlstream_planner.logical import (
     Aggregate,
     Emission,
@@ -33,6 +34,9 @@ from sqlstream_planner.logical import (
     raw,
     union_all,
 )
+
+#: What no column is called, before a name of the SELECT list.
+_OF_LIST = "\0"
 
 
 def is_aggregate_query(query: exp.Select) -> bool:
@@ -69,16 +73,18 @@ def bind_aggregate(
     items = _items(context, query, scope, group_window)
     having = query.args.get("having")
     condition = None
+    group = query.args.get("group")
     if having is not None:
-        aliases = {name.lower(): e for name, e in items}
-        resolved = Scope(context, scope.relations, aliases).resolve(
-            without_auxiliary(context, having.this, group_window)
-        )
-        condition = context.translated(resolved, scope.fields)
+        written = without_auxiliary(context, having.this, group_window)
+        named = Scope(context, scope.relations, {name.lower(): e for name, e in items})
+        condition = context.translated(named.resolve(written), scope.fields)
     windowed = group_window is not None
-    group_by = read_group_by(
-        context, query.args.get("group"), items, scope, having=condition, windowed=windowed
-    )
+    group_by = read_group_by(context, group, items, scope, having=condition, windowed=windowed)
+    if having is not None and not (group is not None and group.args.get("all")):
+        written = _with_names(written, named, group_by)
+        listed = {_OF_LIST + name: e for name, e in named.aliases.items()}
+        named = Scope(context, scope.relations, {**named.aliases, **listed})
+        condition = context.translated(named.resolve(written), scope.fields)
     window = window_keys(context, query, node, group_by)
     bounds = window.positions if window is not None else ()
     # Bounds of the window come first and are in every set, so that they add nothing to the grouping id.
@@ -91,7 +97,8 @@ def bind_aggregate(
         for chosen in group_by.sets
     )
     copies = Counter(tuple(sorted(chosen)) for chosen in sets)
-    sets = tuple({tuple(sorted(chosen)): chosen for chosen in reversed(sets)}[each] for each in copies)
+    first = {tuple(sorted(chosen)): chosen for chosen in reversed(sets)}
+    sets = tuple(first[each] for each in copies)
     grouping = None
     if group_by.several:
         grouping = Field(context.new_id("grouping_id"), "grouping_id", BIGINT, False)
@@ -101,6 +108,9 @@ def bind_aggregate(
     copy = Field(context.new_id("group_id"), "group_id", BIGINT, False) if several_times else None
     calls = AggregateCalls(context, scope.fields, node)
     outputs = {group_by.forms[i]: k for i, k in zip(positions, keys, strict=True)}
+    for i, k in zip(positions, keys, strict=True):
+        # Inside of another translated call stands what it became, without a mark of what it was.
+        outputs.setdefault(group_by.form_of(without_marks(group_by.keys[i])), k)
     of_groups = frozenset(v.result.id for v in values)
     output = AggregateOutput(context, node, group_by, window, outputs, grouping, copy, calls, of_groups)
     rewritten = [(name, output.rewritten(e)) for name, e in items]
@@ -160,6 +170,8 @@ def _repeated(
     """
     more: list[tuple[int, Node]] = []
     for chosen, times in copies.items():
+        if times == 1:
+            continue
         left_out = sum(1 << (number_of_keys - 1 - n) for n in range(number_of_keys) if n not in chosen)
         of_set = raw(f"{quote_identifier(grouping.id)} = {left_out}")
         more += [(number, Filter(aggregate, of_set)) for number in range(1, times)]
@@ -183,6 +195,32 @@ def _items(
     query = query.copy()
     query.set("expressions", [without_auxiliary(context, e, group_window) for e in query.expressions])
     return expand_items(context, query, scope)
+
+
+def _with_names(condition: exp.Expr, scope: Scope, group_by: GroupBy) -> exp.Expr:
+    """A condition of HAVING in which a column that is no key is what the SELECT list calls so, as in DuckDB.
+
+    `SUM(v) AS v … HAVING v > 0` is about the sum; in `HAVING MAX(v) > 0` it is the column.
+    """
+
+    def visit(node: exp.Expr) -> None:
+        if is_aggregate_call(node) or isinstance(node, exp.Query):
+            return
+        if not isinstance(node, exp.Column) or node.table or isinstance(node.this, exp.Star):
+            for child in list(node.iter_expressions()):
+                visit(child)
+            return
+        name = node.name.lower()
+        found = scope.find(node) if name in scope.aliases else None
+        if found is not None and group_by.form_of(found) not in group_by.forms:
+            item = exp.column(exp.to_identifier(_OF_LIST + name, quoted=True))
+            item.meta.update(node.meta)
+            node.replace(item)
+
+    around = exp.Paren(this=condition.copy())
+    visit(around.this)
+    made: exp.Expr = around.this
+    return made
 
 
 def _key_field(

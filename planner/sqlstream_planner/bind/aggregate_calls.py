@@ -189,7 +189,7 @@ class AggregateCalls:
             self._context.unsupported(
                 node,
                 f"the aggregate {name.upper()}",
-                help=registry.instead_of(name) or f"these can: {', '.join(sorted(registry.AGGREGATES))}",
+                help=registry.instead_of(name) or f"these can: {', '.join(registry.names())}",
             )
         if order is not None and function.arguments.unordered_help is not None:
             self._context.unsupported(

@@ -36,7 +36,7 @@ def with_columns(context: BindContext, query: exp.Select, scope: Scope) -> exp.S
 
     `scope` is that of its FROM. Raises DiagnosticError for no columns, and for what only DuckDB could choose.
     """
-    query = _with_filters(context, query, scope)
+    query = _with_distinct_on(context, _with_filters(context, query, scope), scope)
     where = query.args.get("where")
     if not any(_asks(place) for place in [*query.expressions, *([where.this] if where is not None else [])]):
         return query
@@ -48,6 +48,22 @@ def with_columns(context: BindContext, query: exp.Select, scope: Scope) -> exp.S
     where = query.args.get("where")
     if where is not None and _asks(where.this):
         where.set("this", _all_of(context, where.this, scope))
+    return query
+
+
+def _with_distinct_on(context: BindContext, query: exp.Select, scope: Scope) -> exp.Select:
+    """A SELECT whose DISTINCT ON lists each of the columns in place of COLUMNS."""
+    distinct = query.args.get("distinct")
+    on = distinct.args.get("on") if distinct is not None else None
+    if on is None or not _asks(on):
+        return query
+    query = query.copy()
+    on = query.args["distinct"].args["on"]
+    listed = on.expressions if isinstance(on, exp.Tuple) else [on.unnest()]
+    keys: list[exp.Expr] = []
+    for key in listed:
+        keys += [made for _, made in _spread(context, key, scope)] if _asks(key) else [key]
+    on.replace(exp.Tuple(expressions=[key.copy() for key in keys]))
     return query
 
 

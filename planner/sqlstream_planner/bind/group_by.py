@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -15,6 +16,9 @@ from sqlstream_planner.bind.scope import Scope
 from sqlstream_planner.diagnostics import counted
 from sqlstream_planner.expressions.functions.as_written import without_parentheses
 from sqlstream_planner.sql.dialect import function_name
+
+MOST_SETS = 65_535
+"""How many grouping sets a GROUP BY may have."""
 
 
 @dataclass(slots=True)
@@ -78,6 +82,12 @@ class _Reader:
         if group.args.get("totals"):
             self._context.unsupported(group, "WITH TOTALS")
         elements: list[list[tuple[int, ...]]] = []
+        if group.args.get("all") and group.expressions:
+            self._context.unsupported(
+                group,
+                "GROUP BY ALL with keys behind it",
+                help="write GROUP BY ALL, or list the keys without ALL",
+            )
         if group.args.get("all"):
             plain = [e for _, e in self._items if not aggregate_calls(e)]
             elements += [[(group_by.key(e),)] for e in plain]
@@ -95,9 +105,14 @@ class _Reader:
                 help="leave the keys before it out: GROUP BY GROUPING SETS ((a, b), (a))",
             )
         if group.args.get("rollup") or group.args.get("cube"):
+            if group.args.get("cube"):
+                self._check_number(group, 2 ** len(elements))
             elements = [self._with_suffix(group, elements)]
+        self._check_number(group, math.prod(map(len, elements)))
         for combination in itertools.product(*elements):
             group_by.sets.append(tuple(dict.fromkeys(i for part in combination for i in part)))
+        if group.args.get("all") is False:  # GROUP BY DISTINCT: sets of the same keys are one
+            group_by.sets = list({frozenset(keys): keys for keys in reversed(group_by.sets)}.values())[::-1]
         group_by.several = len(group_by.sets) > 1 or any(
             isinstance(e, exp.GroupingSets | exp.Rollup | exp.Cube)
             for e in group.find_all(exp.GroupingSets, exp.Rollup, exp.Cube)
@@ -127,8 +142,19 @@ class _Reader:
             return [s for e in element.expressions for s in self._element(e)]
         if isinstance(element, exp.Rollup | exp.Cube):
             parts = [self._members(e) for e in element.expressions]
+            if isinstance(element, exp.Cube):
+                self._check_number(element, 2 ** len(parts))
             return _subsets(parts, rollup=isinstance(element, exp.Rollup))
         return [self._members(element)]
+
+    def _check_number(self, at: exp.Expr, number: int) -> None:
+        if number > MOST_SETS:
+            self._context.fail(
+                at,
+                "SQL046",
+                f"GROUP BY of {number:,} grouping sets: {MOST_SETS:,} are the most, as in DuckDB",
+                help="list those that you want: GROUP BY GROUPING SETS ((a, b), (a), ())",
+            )
 
     def _members(self, element: exp.Expr) -> tuple[int, ...]:
         if isinstance(element, exp.Paren):

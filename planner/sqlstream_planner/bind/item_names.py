@@ -23,8 +23,9 @@ def with_item_names(
 
     A column of FROM that is called so comes first. Raises DiagnosticError.
     """
-    wanted = {c.name.lower() for c in _bare_columns(query) if scope.find(c) is None}
-    wanted &= {item.alias.lower() for item in query.expressions if isinstance(item, exp.Alias)}
+    wanted = {item.alias.lower() for item in query.expressions if isinstance(item, exp.Alias)}
+    wanted &= {c.name.lower() for c in _bare_columns(query)}
+    wanted = {name for name in wanted if not scope.has(name)}
     made: list[OuterCall] = []
     known: dict[str, exp.Expr] = {}
     for item in query.expressions if wanted else ():

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal, DecimalException
+from decimal import ROUND_HALF_UP, Decimal, DecimalException
 
 from sqlglot import exp
 
@@ -59,6 +60,8 @@ def _rows(context: BindContext, clause: exp.Expr, value: exp.Expr | None, what: 
     if isinstance(value, exp.Null):
         return None
     number = constant_number(value)
+    if number is not None and value is not None and _is_decimal(value):
+        number = number.to_integral_value(ROUND_HALF_UP)  # LIMIT 1.5 is 2, as in DuckDB
     if number is None or number != number.to_integral_value() or number < 0:
         context.fail(
             clause,
@@ -76,6 +79,16 @@ def _rows(context: BindContext, clause: exp.Expr, value: exp.Expr | None, what: 
     return int(number)
 
 
+def _is_decimal(value: exp.Expr) -> bool:
+    """Whether DuckDB computes a number as a DECIMAL: a DOUBLE rounds a half to the even number."""
+    floating = value.find(exp.Div, exp.Cast)
+    exponents = ("e" in str(literal.this).lower() for literal in value.find_all(exp.Literal))
+    return floating is None and not any(exponents)
+
+
+_CALLS: Mapping[str, Callable[[Iterable[Decimal]], Decimal]] = {"least": min, "greatest": max}
+
+
 def constant_number(value: exp.Expr | None) -> Decimal | None:
     """The number that an expression of numbers is, None if it is anything else.
 
@@ -86,10 +99,10 @@ def constant_number(value: exp.Expr | None) -> Decimal | None:
     match value:
         case exp.Literal():
             try:
-                found = Decimal(str(value.this))
+                literal = Decimal(str(value.this))
             except DecimalException:
                 return None
-            return found if found.is_finite() else None
+            return literal if literal.is_finite() else None
         case exp.Paren():
             return constant_number(value.this)
         case exp.Subquery() if isinstance(value.this, exp.Select) and set(_given(value.this)) == {
@@ -100,6 +113,15 @@ def constant_number(value: exp.Expr | None) -> Decimal | None:
         case exp.Neg():
             inner = constant_number(value.this)
             return None if inner is None else -inner
+        case exp.Anonymous():
+            found = [constant_number(argument) for argument in value.expressions]
+            numbers = [number for number in found if number is not None]
+            if not numbers or len(numbers) < len(found):
+                return None
+            if value.name.lower() == "abs" and len(numbers) == 1:
+                return abs(numbers[0])
+            called = _CALLS.get(value.name.lower())
+            return called(numbers) if called is not None else None
         case exp.Cast() if isinstance(value.to, exp.DataType) and value.to.is_type(
             *exp.DataType.INTEGER_TYPES
         ):

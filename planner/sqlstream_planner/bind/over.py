@@ -11,6 +11,7 @@ from sqlglot.errors import UnsupportedError
 from sqlstream_operators.plan.types import INTEGER, Kind
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.bind.epoch_values import is_bound_process_time
 from sqlstream_planner.bind.lost_orders import served
 from sqlstream_planner.bind.over_calls import as_values, call_of, without_order
 from sqlstream_planner.bind.over_frames import BoundFrame, bind_frame
@@ -18,6 +19,7 @@ from sqlstream_planner.bind.row_order import NO_ORDER, OrderedRows, ordered_rows
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.diagnostics import DiagnosticError, Span, did_you_mean
 from sqlstream_planner.expressions.functions.calls import written_call
+from sqlstream_planner.expressions.unnests import unnests_of
 from sqlstream_planner.logical import (
     ColumnId,
     Emission,
@@ -31,6 +33,7 @@ from sqlstream_planner.logical import (
     sql,
 )
 from sqlstream_planner.logical.parts import PEER_FUNCTIONS, PLACE_FUNCTIONS, RANK_FUNCTIONS, VALUE_FUNCTIONS
+from sqlstream_planner.logical.window_frames import frame_of
 from sqlstream_planner.sql.dialect import duckdb_sql
 from sqlstream_planner.window_calls import in_frame_order
 
@@ -45,7 +48,7 @@ _NO_OWN_ORDER = frozenset({"dense_rank", "quantile_cont", "quantile_disc", "quan
 def goes_by_order(call: WindowCall) -> bool:
     """Whether the value of a function without ORDER BY depends on the order in which rows come.
 
-    Its frame is a whole partition then, if it is not one of ROWS.
+    Its frame is a whole partition then (but for the row itself), if it is not one of ROWS.
     """
     if call.by_rows or call.order_by:
         return call.by_rows
@@ -53,7 +56,14 @@ def goes_by_order(call: WindowCall) -> bool:
         return call.name in PLACE_FUNCTIONS
     function = registry.find(call.name)
     by_order = call.name in VALUE_FUNCTIONS or (function is not None and function.order_sensitive)
-    return by_order and not call.frame
+    return by_order and (not call.frame or _is_whole(call))
+
+
+def _is_whole(call: WindowCall) -> bool:
+    """Whether a frame of RANGE or GROUPS has all rows where none has an ORDER BY, but perhaps the row itself."""
+    frame = frame_of(call)
+    has_equals = not frame.first.endswith("FOLLOWING") and not frame.last.endswith("PRECEDING")
+    return has_equals and not call.bounds and frame.exclude in ("", "CURRENT ROW")
 
 
 def bind_overs(
@@ -69,7 +79,7 @@ def bind_overs(
         return query, node, scope
     query = query.copy()
     places = [*query.expressions, *([query.args["qualify"]] if query.args.get("qualify") else [])]
-    windows = _Windows(context, scope, _named_windows(context, query), node)
+    windows = _Windows(context, _with_names(context, query, scope), _named_windows(context, query), node)
     made: dict[str, Field] = {}
     for window in [w for place in places for w in windows_of(place)]:
         as_values(window)
@@ -102,6 +112,20 @@ def bind_overs(
         node,
         Scope(context, (*scope.relations, Relation(None, fields, hidden=True)), held=windows.held),
     )
+
+
+def _with_names(context: BindContext, query: exp.Select, scope: Scope) -> Scope:
+    """The scope with the names of the SELECT list that an OVER may read: of what no OVER gives. Columns come first."""
+    read = {c.name.lower() for w in query.find_all(exp.Window) for c in w.find_all(exp.Column) if not c.table}
+    named = [item for item in query.expressions if isinstance(item, exp.Alias) and not windows_of(item)]
+    known: dict[str, exp.Expr] = {}
+    if any(item.alias.lower() in read and not scope.has(item.alias) for item in named):
+        for item in named:
+            if unnests_of(item.this):  # its rows are made above
+                continue
+            inner = Scope(context, scope.relations, known)
+            known.setdefault(item.alias.lower(), context.translated(inner.resolve(item.this), scope.fields))
+    return replace(scope, aliases=known)
 
 
 def _named_windows(context: BindContext, query: exp.Select) -> dict[str, exp.Expr]:
@@ -180,12 +204,20 @@ class _Windows:
         if frame.of_distances:
             self._check_range(terms, spec.args["spec"])
         come = None
+        if (
+            call.name == "row_number"
+            and not call.order_by
+            and len(terms) == 1
+            and self._is_clock(terms[0].this)
+        ):
+            come = self._arrived(descending=bool(terms[0].args.get("desc")))
         if not terms and goes_by_order(call):
             come = self._come = self._come or ordered_rows(context, self.rows)
         if not terms and (come is not None or not goes_by_order(call)):
             served(context, window)
         if come is not None and call.name not in NEED_ORDER and not call.by_rows:
-            call = replace(call, frame=WHOLE)
+            without = "EXCLUDE CURRENT ROW" if call.frame and frame_of(call).exclude else ""
+            call = replace(call, frame=f"{WHOLE} {without}".strip())
         if call.name in NEED_ORDER and not terms and come is None and not call.order_by:
             name = call.name.upper()
             context.fail(
@@ -205,6 +237,20 @@ class _Windows:
         )
         made.calls.append(call)
         return call.field
+
+    def _is_clock(self, term: exp.Expr) -> bool:
+        """Whether a term of ORDER BY is PROCTIME(), or a column that is."""
+        resolved = self._resolved(term)
+        column_of_clock = isinstance(resolved, exp.Column) and resolved.name in self.context.process_times
+        return column_of_clock or is_bound_process_time(resolved)
+
+    def _arrived(self, *, descending: bool) -> OrderedRows | None:
+        """The rows by arrival, which is the order of the clock that they were read by, and tells more of them apart."""
+        come = self._come or ordered_rows(self.context, self.rows)
+        if come is None or come.written:
+            return None
+        self._come = come
+        return replace(come, terms=tuple(replace(t, descending=descending) for t in come.terms))
 
     def over(self) -> Node:
         """The rows with the columns of all."""

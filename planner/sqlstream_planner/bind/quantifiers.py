@@ -30,6 +30,8 @@ def as_any(node: exp.Expr) -> exp.Expr:
     """
     if isinstance(node, exp.Like | exp.ILike):
         return _patterns(node)
+    if isinstance(node, exp.RegexpLike | exp.RegexpILike):
+        return _regexes(node)
     if not isinstance(node, COMPARISONS):
         return node
     call = node.expression
@@ -58,6 +60,25 @@ def is_some_of_a_list(node: exp.Expr) -> bool:
     """
     called = isinstance(node, exp.Anonymous) and node.name.upper() == "SOME" and len(node.expressions) == 1
     return called and isinstance(node.expressions[0], exp.Array | exp.Null)
+
+
+def _regexes(node: exp.Expr) -> exp.Expr:
+    """`x ~ ANY (['a', 'b'])` and ALL of a list that is written out; not `!~`, which is of each element by itself."""
+    call = node.expression
+    if isinstance(node.parent, exp.Not):
+        return node
+    name = "ANY" if isinstance(call, exp.Any) else "ALL" if isinstance(call, exp.All) else call.name.upper()
+    inner = call.this.unnest() if isinstance(call, exp.Any | exp.All) else None
+    if isinstance(call, exp.Anonymous) and name in ("SOME", "ALL") and len(call.expressions) == 1:
+        inner = call.expressions[0].unnest()
+    if not isinstance(inner, exp.Array) or not inner.expressions:
+        return node
+    each = [node.copy() for _ in inner.expressions]
+    for one, pattern in zip(each, inner.expressions, strict=True):
+        one.set("expression", pattern.copy())
+    made = exp.Paren(this=exp.and_(*each) if name == "ALL" else exp.or_(*each))
+    made.meta.update(node.meta)
+    return made
 
 
 def _patterns(node: exp.Like | exp.ILike) -> exp.Expr:

@@ -170,6 +170,12 @@ class Scope:
         ]
         return exp.Struct(expressions=fields) if fields else None
 
+    def has(self, name: str) -> bool:
+        """Whether a bare name means a column of FROM, or several."""
+        return any(f.name.lower() == name.lower() for r in self.relations for f in r.bare) or any(
+            name.lower() in r.other_names for r in self.relations
+        )
+
     def named(self, table: str) -> list[Relation]:
         """The relations that are called so."""
         return [r for r in self.relations if r.alias is not None and r.alias.lower() == table.lower()]
@@ -194,7 +200,7 @@ class Scope:
         """Whether `a.x` can't be a field of the column `a`, as it has none, but is a column of a table around."""
         return (
             len(parts) > 1
-            and f.type.kind is not Kind.STRUCT
+            and parts[1].lower() not in {name.lower() for name, _ in f.type.fields}
             and any(rows.scope.named(parts[0]) for rows in self.context.outer)
         )
 

@@ -15,6 +15,7 @@ from sqlstream_planner.bind.context import BindContext, ReadTable, checked
 from sqlstream_planner.bind.scope import Relation, Scope, is_process_time
 from sqlstream_planner.catalog.lookup_options import reload_us
 from sqlstream_planner.catalog.options import Role
+from sqlstream_planner.catalog.source_options import idle_timeout_us, max_ahead_us
 from sqlstream_planner.catalog.tables import Catalog, TableDef
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, either
 from sqlstream_planner.identity.source import source_identity
@@ -31,6 +32,20 @@ from sqlstream_planner.logical import (
     substitute,
 )
 from sqlstream_planner.sql.statements import ComputedColumn, MetadataColumn, PhysicalColumn
+
+
+def instead_of_unknown(name: str, near: str | None) -> str:
+    """What to write in place of a table that nothing declares; `near`: one that may be meant.
+
+    >>> instead_of_unknown("cat.db.t", None)
+    'there are no catalogs or databases: declare it with CREATE TABLE t (…) WITH (…), and write t'
+    """
+    last = name.rpartition(".")[2]
+    if last == name:
+        return f"did you mean `{near}`?" if near else f"declare it with CREATE TABLE {name} (…) WITH (…)"
+    if near:
+        return f"there are no catalogs or databases: write {near}"
+    return f"there are no catalogs or databases: declare it with CREATE TABLE {last} (…) WITH (…), and write {last}"
 
 
 @dataclass(slots=True)
@@ -55,9 +70,7 @@ class Tables:
                 "SQL013",
                 f"unknown table `{name}`",
                 notes=(f"this file declares {', '.join(f'`{k}`' for k in known) or 'no tables'}",),
-                help=f"did you mean `{near}`?"
-                if near
-                else f"declare it with CREATE TABLE {name} (…) WITH (…)",
+                help=instead_of_unknown(name, near),
             )
         return table
 
@@ -82,7 +95,7 @@ class Tables:
         for c in table.columns:
             if isinstance(c, PhysicalColumn | MetadataColumn):
                 stored[c.name.lower()] = Field(self.context.new_id(c.name), c.name, c.type, c.nullable)
-        scope = Scope(self.context, (Relation(table.name, tuple(stored.values())),))
+        scope = Scope(self.context, (Relation(_own_name(table), tuple(stored.values())),))
         fields: list[Field] = []
         expressions: list[exp.Expr] = []
         times: list[int] = []  # columns of process time
@@ -173,7 +186,7 @@ class Tables:
                     help=f"make a computed column of it: `ts AS {'.'.join(mark.column)}`, and write WATERMARK FOR ts",
                 )
             )
-        scope = Scope(self.context, (Relation(table.name, fields),))
+        scope = Scope(self.context, (Relation(_own_name(table), fields),))
         resolved = self.context.translated(scope.resolve(mark.expression), scope.fields)
         typed = self.context.type_of(resolved, scope.fields)
         if not typed.type.is_timestamp:
@@ -190,16 +203,18 @@ class Tables:
         names = {f.id: column(f.name) for f in stored.values()}
         declared = table.column(mark.column[0])
         precision = getattr(declared, "precision", None)
-        timeout = table.settings.get("scan.watermark.idle-timeout")
-        if timeout is None:
-            timeout = self.catalog.settings.get("table.exec.source.idle-timeout")
         expression = substitute(inlined, names)
+        times = [
+            e for f, e in zip(fields, expressions, strict=True) if f.name.lower() == mark.column[0].lower()
+        ]
         return WatermarkSpec(
             column=declared.name if declared is not None else mark.column[0],
             expression=sql(expression),
             tick_us=1_000 if precision is not None and precision <= 3 else 1,
-            idle_timeout_us=int(timeout) if isinstance(timeout, int) and timeout > 0 else None,
+            idle_timeout_us=idle_timeout_us(table.settings, self.catalog.settings),
             rises_with=_rises_with(expression),
+            max_ahead_us=max_ahead_us(table.settings),
+            time=next((sql(substitute(e, names)) for e in times if not isinstance(e, exp.Column)), None),
         )
 
     def sink(self, table: TableDef, node: exp.Expr | None) -> SinkSpec:
@@ -241,6 +256,11 @@ class Tables:
                 help="use two tables",
             )
             raise DiagnosticError(diagnostic)
+
+
+def _own_name(table: TableDef) -> str | None:
+    """What the columns of a table may be qualified with where it is declared: `a.b` is a field of the column `a` first."""
+    return None if table.column(table.name) is not None else table.name
 
 
 def _rises_with(expression: exp.Expr) -> str | None:

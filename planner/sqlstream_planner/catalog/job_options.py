@@ -120,6 +120,14 @@ JOB_OPTIONS: tuple[OptionDef, ...] = (
         minimum=1,
         maximum=100,
     ),
+    OptionDef(
+        "execution.end-of-input",
+        ValueKind.ENUM,
+        "what a run does that has read all that bounded sources have: 'suspend' leaves windows open for the next run, "
+        "'drain' closes them for good, as --drain does",
+        default="suspend",
+        choices=("suspend", "drain"),
+    ),
     OptionDef("execution.checkpointing.interval", _D, "accepted: every epoch is a checkpoint"),
     OptionDef(
         "table.local-time-zone",

@@ -9,7 +9,7 @@ from sqlstream_planner.catalog.descriptor import Connectors
 from sqlstream_planner.catalog.like import merge_like
 from sqlstream_planner.catalog.options import Role
 from sqlstream_planner.catalog.settings import default_settings, read_setting
-from sqlstream_planner.catalog.table_options import CONNECTOR, read_options
+from sqlstream_planner.catalog.table_options import NO_CONNECTORS, read_options
 from sqlstream_planner.catalog.tables import Catalog, TableDef
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean
 from sqlstream_planner.secrets.references import Secrets, hidden
@@ -151,7 +151,7 @@ class _Builder:
             self.errors.extend(connector.validate(statement, settings))
         if connector is None or len(self.errors) > before:
             return
-        options = [option for option in statement.options if option.key != CONNECTOR]
+        options = [option for option in statement.options if option.key not in NO_CONNECTORS]
         stored, secrets = hidden(statement.name, options, connector.all_options)
         self.secrets.update(secrets)
         self.tables[statement.name.lower()] = TableDef(

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Connectors
-from sqlstream_planner.catalog.options import OptionValue, find_option, unknown_option, wrong_value
+from sqlstream_planner.catalog.options import OptionValue, Role, find_option, unknown_option, wrong_value
+from sqlstream_planner.catalog.source_options import SOURCE_OPTIONS
 from sqlstream_planner.diagnostics import Diagnostic, did_you_mean
 from sqlstream_planner.sql.statements import CreateTable, Option, PhysicalColumn
 
 #: The option that every table has.
 CONNECTOR = "connector"
+#: Options that connectors are not handed.
+NO_CONNECTORS = frozenset({CONNECTOR, *(option.name for option in SOURCE_OPTIONS)})
 
 
 def read_options(
@@ -26,7 +29,8 @@ def read_options(
     if connector is None:
         return None, {}
     format_ = by_key["format"].value if "format" in by_key else None
-    concerned = connector.concerned(format_)
+    of_sources = SOURCE_OPTIONS if Role.SOURCE in connector.roles else ()
+    concerned = (*connector.concerned(format_), *of_sources)
     settings: dict[str, OptionValue] = {
         o.name: o.read(o.default) for o in concerned if o.default is not None and not o.is_pattern
     }
@@ -35,7 +39,7 @@ def read_options(
     for option in table.options:
         if option.key == CONNECTOR:
             continue
-        known = find_option(connector.all_options, option.key)
+        known = find_option((*connector.all_options, *of_sources), option.key)
         if known is None:
             what = f"the connector '{connector.name}'"
             meant.add(did_you_mean(option.key, [o.name for o in concerned]))

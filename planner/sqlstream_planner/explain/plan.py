@@ -193,6 +193,7 @@ def _source_lines(source: SourceSpec) -> list[str]:
         lines.append(
             f"  watermark max({source.watermark.expression})"
             + (f", idle after {duration(idle)}" if idle else "")
+            + ("" if source.watermark.max_ahead_us is not None else ", however far ahead of the clock")
         )
     return lines
 

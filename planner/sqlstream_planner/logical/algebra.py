@@ -225,6 +225,11 @@ class Unnest(UnaryNode):
         extra = (self.ordinality,) if self.ordinality is not None else ()
         return (*self.input.fields, *self.element, *extra)
 
+    @property
+    def is_one_column(self) -> bool:
+        """Whether it adds the elements and nothing else."""
+        return not self.spread and not self.outer and self.ordinality is None and len(self.element) == 1
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Join(BinaryNode):

@@ -21,6 +21,7 @@ from sqlstream_planner import window_sql
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.expressions.datatypes import as_type
 from sqlstream_planner.expressions.functions.as_written import without_marks
+from sqlstream_planner.expressions.unnests import long_series
 from sqlstream_planner.logical import (
     EpochKind,
     EpochValues,
@@ -32,6 +33,7 @@ from sqlstream_planner.logical import (
     Project,
     SetOperation,
     Unnest,
+    Values,
     Versions,
     WindowFunction,
     column,
@@ -232,6 +234,16 @@ def _given_by_epoch(block: Block, node: EpochValues) -> Block:
 
 
 def _unnest(block: Block, node: Unnest) -> Block:
+    series = long_series(node.array) if node.is_one_column and isinstance(node.input, Values) else None
+    if series is not None:  # as a list it would be one value, all of it in memory
+        rows, (element_field,) = block.nested(list(block.columns)), node.element
+        name = quote_identifier(element_field.id)
+        return replace(
+            rows,
+            source=f"{rows.source}\nCROSS JOIN {series} AS series({name})",
+            columns={**rows.columns, element_field.id: column(element_field.id)},
+            multiplied=True,
+        )
     array = sql(block.expression(node.array))
     parts = [(array, element := f"{node.element[0].id}.element")]
     if node.ordinality is not None:
@@ -247,7 +259,7 @@ def _unnest(block: Block, node: Unnest) -> Block:
     del columns[element]
     quoted = quote_identifier(element)
     for f in node.element:
-        columns[f.id] = raw(f"{quoted}.{quote_identifier(f.name)}") if node.spread else raw(quoted)
+        columns[f.id] = raw(f"({quoted}).{quote_identifier(f.name)}") if node.spread else raw(quoted)
     return replace(inner, columns=columns, multiplied=True)
 
 

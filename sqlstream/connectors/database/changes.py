@@ -124,10 +124,14 @@ def _by_key(spec: SinkSpec, mode: Mode, source: str) -> str:
 
 
 def _check_keys(run: Run, spec: SinkSpec, changes: str) -> None:
+    columns = [column.name for column in spec.schema]
+    row = ", ".join(f"CAST({quote_identifier(name)} AS VARCHAR)" for name in columns)
     for name in spec.primary_key:
-        if run(f"SELECT 1 FROM {changes} WHERE {quote_identifier(name)} IS NULL LIMIT 1"):
+        found = run(f"SELECT {row} FROM {changes} WHERE {quote_identifier(name)} IS NULL LIMIT 1")
+        if found:
             raise DataError(
-                f"table {spec.name}: a row has NULL in {name}, which belongs to the PRIMARY KEY. "
+                f"table {spec.name}: a row has NULL in {name}, which belongs to the PRIMARY KEY: "
+                f"{shown(columns, found[0])}. "
                 f"Filter such rows out (WHERE {name} IS NOT NULL) or choose another key"
             )
     texts = ", ".join(f"CAST({quote_identifier(name)} AS VARCHAR)" for name in spec.primary_key)

@@ -9,10 +9,14 @@ temporary table, which it spills to disk.
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import duckdb
 
@@ -29,13 +33,14 @@ from sqlstream.connectors.database.declared import EPOCHS_TABLE, NO_DUCKDB_KEY, 
 from sqlstream.connectors.database.names import (
     WORDING,
     key_error,
+    keyless,
     not_there,
     shape_error,
     table_name,
 )
 from sqlstream.connectors.database.statements import KeyedStatements, columns_of
 from sqlstream.connectors.exactly_once.staged import StagedEpoch
-from sqlstream.connectors.exactly_once.target import Record, Wording, unusable
+from sqlstream.connectors.exactly_once.target import Record, Wording, held, unusable
 from sqlstream.connectors.options import bad_option
 from sqlstream_operators.errors import DataError, InternalError, MemoryExhaustedError
 from sqlstream_operators.plan.spec import SinkSpec
@@ -44,8 +49,24 @@ from sqlstream_operators.plan.types import UNKNOWN, SqlType, parse_type, quote_i
 #: How long to wait for another process to let go of the file, and seconds between two looks.
 PATIENCE_S = 15.0
 _LOOK_S = 0.1
+#: Three blocks of headers: what is shorter is no database.
+_SMALLEST = 3 * 4096
+#: What a file system without hard links says when one is asked for.
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+#: Who DuckDB says has a file.
+_HOLDER = re.compile(r"Conflicting lock is held in (.+?) \(PID (\d+)\)")
 _CHANGES = "sqlstream_changes"
 _ROWS = "sqlstream_rows"
+
+
+def holder_in(said: str) -> str:
+    """Who has a file open, by what DuckDB says.
+
+    >>> holder_in("Could not set lock: Conflicting lock is held in /usr/bin/duckdb (PID 12). However, …"), holder_in("?")
+    ('process 12 (/usr/bin/duckdb)', 'another process')
+    """
+    found = _HOLDER.search(said)
+    return "another process" if found is None else f"process {found[2]} ({found[1]})"
 
 
 class DuckTable:
@@ -136,19 +157,49 @@ class DuckTable:
         until = self._clock() + self._patience_s
         while True:
             try:
+                if not self._path.exists():
+                    self._make()
                 return duckdb.connect(str(self._path))
             except duckdb.Error as error:
                 locked = "lock on file" in str(error) or "different configuration" in str(error)
                 if not locked:
-                    raise unusable(self.location, str(error), None) from None
+                    raise unusable(self.location, str(error), self._unreadable()) from None
                 if self._clock() >= until:
-                    raise unusable(
+                    raise held(
                         self.location,
-                        f"another process has the file open ({error})",
-                        "close it there and run again: the run goes on where it stopped, and nothing is lost. "
-                        "A DuckDB file can be read between epochs only",
+                        holder_in(str(error)),
+                        "close it there, also where it only reads; the run goes on, or the next one does. To read beside a "
+                        "run: sqlstream state query, connections that are closed at once, or 'connector' = 'postgres'",
                     ) from None
             self._wait(_LOOK_S)
+
+    def _unreadable(self) -> str | None:
+        """What helps if the file was never finished, which no later run could mend."""
+        try:
+            size = self._path.stat().st_size
+        except OSError:
+            return None
+        if size >= _SMALLEST:
+            return None
+        return (
+            f"the file has {size} bytes and was never finished, so no table is in it: delete it (rm '{self._path}') "
+            "and run again"
+        )
+
+    def _make(self) -> None:
+        """Make an empty database under another name and give it its own: DuckDB can't open one that is half made."""
+        scratch = self._path.with_name(f".{self._path.name}.new-{uuid4().hex}")
+        try:
+            duckdb.connect(str(scratch)).close()
+            os.link(scratch, self._path)
+        except FileExistsError:
+            pass  # someone else was first
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise unusable(self.location, str(error)) from None
+            scratch.rename(self._path)
+        finally:
+            scratch.unlink(missing_ok=True)
 
     def _run(self, sql: str, parameters: Sequence[Any] | None = None) -> duckdb.DuckDBPyConnection:
         if self._connection is None:
@@ -222,6 +273,7 @@ class DuckTable:
         if missing or extra:
             raise shape_error(
                 self.location,
+                self._spec,
                 [f"{name} {type_}" for name, type_, _, _ in rows],
                 [f"{column.name} {column.type}" for column in self._spec.schema],
             )
@@ -234,10 +286,7 @@ class DuckTable:
                 [self._schema, self._name],
             ).fetchall()
             if key not in [sorted(str(name).lower() for name in names) for (names,) in keys]:
-                raise DataError(
-                    f"{self.location} has no PRIMARY KEY ({', '.join(self._spec.primary_key)}), which table "
-                    f"{self._spec.name} declares. Drop the table, so that it is created with it"
-                )
+                raise keyless(self.location, self._spec)
 
     def create_record_store(self) -> None:
         """Create EPOCHS_TABLE if it is not there."""
@@ -265,14 +314,22 @@ class DuckTable:
             keep_rows=keep_rows,
         )
 
-    def write_record(self, record: Record) -> None:
-        """Write the row of EPOCHS_TABLE."""
-        self._run(
-            f"INSERT INTO {self._epochs} (table_name, sink, job, epoch) VALUES (lower($1), $2, $3, $4) "
-            f"ON CONFLICT (table_name) DO UPDATE SET sink = excluded.sink, job = excluded.job, "
-            f"epoch = excluded.epoch",
-            [self._name, record.sink, record.job, record.epoch],
-        )
+    def write_record(self, record: Record, *, over: Record | None) -> bool:
+        """Write the row of EPOCHS_TABLE, if what is there is still `over`."""
+        given = [self._name, record.sink, record.job, record.epoch]
+        if over is None:
+            written = self._run(
+                f"INSERT INTO {self._epochs} (table_name, sink, job, epoch) VALUES (lower($1), $2, $3, $4) "
+                f"ON CONFLICT (table_name) DO NOTHING RETURNING epoch",
+                given,
+            )
+        else:
+            written = self._run(
+                f"UPDATE {self._epochs} SET sink = $2, job = $3, epoch = $4 WHERE lower(table_name) = lower($1) "
+                f"AND sink = $5 AND job = $6 AND epoch = $7 RETURNING epoch",
+                [*given, over.sink, over.job, over.epoch],
+            )
+        return len(written.fetchall()) == 1
 
     # --------------------------------------------------------------------------------------- changes
 
@@ -378,7 +435,7 @@ class DuckTable:
                 f"SELECT {texts} FROM {goes} AS d WHERE __goes > "
                 f"(SELECT count(*) FROM {rows} AS r WHERE r.__number = d.__number) LIMIT 1"
             ).fetchall()[0]
-            raise not_there(self.location, names, row)
+            raise not_there(self.location, self._spec, row)
         deleted = self._changed(f"DELETE FROM {self._table} WHERE rowid IN (SELECT __row FROM {rows})")
         if deleted != expected:
             raise InternalError(f"{self.location}: {deleted} rows were deleted instead of {expected}")
@@ -388,7 +445,7 @@ class DuckTable:
     def _refuse_if(self, query: str, what: str) -> None:
         found = self._run(query).fetchall()
         if found:
-            raise key_error(self.location, self._spec.primary_key, found[0], what)
+            raise key_error(self.location, self._spec, found[0], what)
 
 
 def _type(text: str) -> SqlType:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sqlstream.connectors.api import ConnectorContext
 from sqlstream.connectors.database.duckdb_table import DuckTable
+from sqlstream.connectors.database.keyed_writer import KeyedWriter
 from sqlstream.connectors.database.postgres_table import PostgresTable
 from sqlstream.connectors.exactly_once.sink import ExactlyOnceSink
-from sqlstream.connectors.exactly_once.staged import StagingWriter
 from sqlstream_operators.plan.spec import SinkSpec
 
 
@@ -19,9 +19,9 @@ class DuckSinkFactory:
             spec, context, DuckTable(spec, context.base_dir, left_columns=context.left_columns)
         )
 
-    def writer(self, spec: SinkSpec, context: ConnectorContext) -> StagingWriter:
+    def writer(self, spec: SinkSpec, context: ConnectorContext) -> KeyedWriter:
         """The task's half."""
-        return StagingWriter(spec, context)
+        return KeyedWriter(spec, context)
 
 
 class PostgresSinkFactory:
@@ -31,6 +31,6 @@ class PostgresSinkFactory:
         """The driver's half."""
         return ExactlyOnceSink(spec, context, PostgresTable(spec, left_columns=context.left_columns))
 
-    def writer(self, spec: SinkSpec, context: ConnectorContext) -> StagingWriter:
+    def writer(self, spec: SinkSpec, context: ConnectorContext) -> KeyedWriter:
         """The task's half."""
-        return StagingWriter(spec, context)
+        return KeyedWriter(spec, context)

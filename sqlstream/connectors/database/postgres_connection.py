@@ -121,7 +121,8 @@ class PostgresConnection:
     def _execute(self, sql: str, parameters: Sequence[Any] | None) -> tuple[list[tuple[Any, ...]], int, str]:
         driver = _psycopg()
         try:
-            cursor = self._live().execute(sql.encode(), parameters)
+            # With an empty list the client would take % in a name for a parameter.
+            cursor = self._live().execute(sql.encode(), parameters or None)
             rows = cursor.fetchall() if cursor.description is not None else []
         except driver.Error as error:
             raise self._error(error, sql) from None

@@ -26,6 +26,7 @@ from sqlstream.connectors.database.declared import EPOCHS_TABLE, LONGEST_NAME
 from sqlstream.connectors.database.names import (
     WORDING,
     key_error,
+    keyless,
     not_there,
     shape_error,
     table_name,
@@ -85,7 +86,8 @@ class PostgresTable:
         """Connect, if that is needed, and begin a transaction. A database is never created."""
         self.release()
         self._connection.connect()
-        self._connection.run("BEGIN")
+        # What another driver committed while this one waited for a lock must be seen.
+        self._connection.run("BEGIN ISOLATION LEVEL READ COMMITTED")
         if self._schema is None:
             found = self._connection.run("SELECT current_schema()")[0][0]
             if found is None:
@@ -136,11 +138,20 @@ class PostgresTable:
         return bool(found)
 
     def record(self, *, lock: bool) -> Record | None:
-        """What EPOCHS_TABLE says of the table."""
+        """What EPOCHS_TABLE says of the table.
+
+        A table that is new has no row there to be locked: with `lock` it is claimed by its name before anything is read.
+        """
+        if lock:
+            self._connection.run(
+                "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))",
+                [f"sqlstream {self._schema!r} {self._name!r}"],
+            )
         if not self._is_table(EPOCHS_TABLE):
             return None
         found = self._connection.run(
-            f"SELECT job, sink, epoch FROM {self._epochs} WHERE table_name = %s{' FOR UPDATE' if lock else ''}",
+            f"SELECT job, sink, epoch FROM {_percent(self._epochs)} WHERE table_name = %s"
+            f"{' FOR UPDATE' if lock else ''}",
             [self._name],
         )
         return Record(*found[0]) if found else None
@@ -167,6 +178,7 @@ class PostgresTable:
         if not fits or any(needed and name not in names for name, _, needed in rows):
             raise shape_error(
                 self.location,
+                self._spec,
                 [f"{name} {type_}" for name, type_ in there.items()],
                 [f"{column.name} {postgres_type(column.type)}" for column in self._spec.schema],
             )
@@ -180,10 +192,7 @@ class PostgresTable:
                 [self._table],
             )
             if sorted(self._spec.primary_key) not in [sorted(key) for (key,) in keys]:
-                raise DataError(
-                    f"{self.location} has no PRIMARY KEY ({', '.join(self._spec.primary_key)}), which table "
-                    f"{self._spec.name} declares. Add it, or drop the table, so that it is created with it"
-                )
+                raise keyless(self.location, self._spec)
 
     def create_record_store(self) -> None:
         """Create EPOCHS_TABLE if it is not there."""
@@ -208,14 +217,22 @@ class PostgresTable:
             self._connection.run, self._spec, self._table, self.location, keep_rows=keep_rows
         )
 
-    def write_record(self, record: Record) -> None:
-        """Write the row of EPOCHS_TABLE."""
-        self._connection.run(
-            f"INSERT INTO {self._epochs} (table_name, sink, job, epoch) VALUES (%s, %s, %s, %s) "
-            f"ON CONFLICT (table_name) DO UPDATE SET sink = excluded.sink, job = excluded.job, "
-            f"epoch = excluded.epoch",
-            [self._name, record.sink, record.job, record.epoch],
-        )
+    def write_record(self, record: Record, *, over: Record | None) -> bool:
+        """Write the row of EPOCHS_TABLE, if what is there is still `over`."""
+        epochs = _percent(self._epochs)
+        if over is None:
+            written = self._connection.run(
+                f"INSERT INTO {epochs} (table_name, sink, job, epoch) VALUES (%s, %s, %s, %s) "
+                f"ON CONFLICT (table_name) DO NOTHING RETURNING epoch",
+                [self._name, record.sink, record.job, record.epoch],
+            )
+        else:
+            written = self._connection.run(
+                f"UPDATE {epochs} SET sink = %s, job = %s, epoch = %s "
+                f"WHERE table_name = %s AND sink = %s AND job = %s AND epoch = %s RETURNING epoch",
+                [record.sink, record.job, record.epoch, self._name, over.sink, over.job, over.epoch],
+            )
+        return len(written) == 1
 
     # --------------------------------------------------------------------------------------- changes
 
@@ -340,7 +357,7 @@ class PostgresTable:
     def _refuse_if(self, query: str, what: str) -> None:
         found = self._connection.run(query)
         if found:
-            raise key_error(self.location, self._spec.primary_key, found[0], what)
+            raise key_error(self.location, self._spec, found[0], what)
 
     def _delete_copies(self, names: Sequence[str], *, expected: int) -> None:
         """Delete as many copies of each row as go. Raises DataError naming a row that has fewer.
@@ -379,10 +396,15 @@ class PostgresTable:
         )
         if not missing:
             raise self._interfered(deleted, expected)
-        raise not_there(self.location, names, missing[0])
+        raise not_there(self.location, self._spec, missing[0])
 
     def _interfered(self, made: int, expected: int) -> DataError:
         return DataError(
             f"{self.location}: {made} rows changed instead of {expected}: a trigger or a rule of the "
             f"table keeps rows back, or someone else changes it at the same time"
         )
+
+
+def _percent(sql: str) -> str:
+    """Quoted names in SQL that has parameters, where the client takes % for one."""
+    return sql.replace("%", "%%")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from sqlstream.connectors.api import BadRow, ConnectorContext, Split
+from sqlstream.connectors.api import BadRow, ConnectorContext, Position, Split
 from sqlstream.connectors.filesystem.columns import ReadColumns
 from sqlstream.connectors.generators.datagen import DatagenGenerator
-from sqlstream.connectors.numbered import NumberedSource, publish
+from sqlstream.connectors.numbered import NumberedSource, continues, publish
 from sqlstream.connectors.options import number
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan.spec import SourceSpec
+from sqlstream_planner.catalog.options import OptionValue
 
 
 class DatagenReader:
@@ -48,6 +49,22 @@ class DatagenFactory:
             made.rows_per_second if throttled else None,
             tasks=number(spec.options, "scan.parallelism", minimum=1),
         )
+
+    def continues(
+        self,
+        was: Mapping[str, OptionValue],
+        now: Mapping[str, OptionValue],
+        position: Position,
+        context: ConnectorContext,
+    ) -> bool:
+        """Whether only the number of rows differs, or the end of a sequence; see `Continuing`."""
+        sequences = [
+            k.removesuffix(".kind") for k, v in now.items() if k.endswith(".kind") and v == "sequence"
+        ]
+        ends = [int(now[f"{s}.end"]) - int(now[f"{s}.start"]) + 1 for s in sequences]
+        ends += [int(now["number-of-rows"])] if "number-of-rows" in now else []
+        free = {"number-of-rows", *(f"{s}.end" for s in sequences)}
+        return continues(free, was, now, position, min(ends, default=None))
 
     def reader(self, spec: SourceSpec, base_dir: str) -> DatagenReader:
         """The task's half."""

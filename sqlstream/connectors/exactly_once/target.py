@@ -24,11 +24,12 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """What messages call things: the target (`table`), its record, how to drop it, the option with its name."""
+    """What messages call things: the target (`table`), its record, how to drop and empty it, the option with its name."""
 
     noun: str
     record: str
     drop: str
+    empty: str
     name_option: str
 
 
@@ -64,8 +65,10 @@ class Target(Protocol):
         ...
 
     def record(self, *, lock: bool) -> Record | None:
-        """The committed epoch, None if there is none; with `lock` no other driver can write it until the end of the
-        transaction.
+        """The committed epoch, None if there is none.
+
+        With `lock` no other driver can write it until the end of the transaction, nor claim a target that has none:
+        whoever comes second waits here, and then sees what the first one left.
         """
         ...
 
@@ -104,8 +107,11 @@ class Target(Protocol):
         """Apply the rows of an epoch, reading them in batches. Raises DataError if they don't fit."""
         ...
 
-    def write_record(self, record: Record) -> None:
-        """Write the epoch, in the same transaction as its rows."""
+    def write_record(self, record: Record, *, over: Record | None) -> bool:
+        """Write the epoch, in the same transaction as its rows, in the place of what `record` gave there.
+
+        False, with nothing written, if something else is there by now.
+        """
         ...
 
     def commit(self) -> None:
@@ -119,6 +125,18 @@ class Target(Protocol):
     def close(self) -> None:
         """Release, and close the connection. Never raises."""
         ...
+
+
+def held(location: str, holder: str, help_: str) -> DiagnosticError:
+    """The error for a target that another process has for itself just now."""
+    return DiagnosticError(
+        Diagnostic(
+            "ENV008",
+            f"{location} can't be written: {holder} has the file open",
+            notes=("what was read is kept: nothing is lost",),
+            help=help_,
+        )
+    )
 
 
 def unusable(location: str, what: str, help_: str | None = None, *, done: str = "written") -> DiagnosticError:

@@ -5,17 +5,19 @@ What reads and writes files is imported with the first that does: a plan of an e
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sqlstream.connectors.api import ConnectorContext
-from sqlstream.connectors.filesystem.source import FileSource
+from sqlstream.connectors.api import ConnectorContext, Position
+from sqlstream.connectors.filesystem.source import FileSource, continues
 from sqlstream_operators.plan.spec import SinkSpec, SourceSpec
 from sqlstream_operators.plan.types import VARCHAR
 
 if TYPE_CHECKING:
     from sqlstream.connectors.filesystem.reader import FileReader
     from sqlstream.connectors.filesystem.sink import FileSink, FileWriter
+    from sqlstream_planner.catalog.options import OptionValue
 
 
 class FileSourceFactory:
@@ -24,6 +26,16 @@ class FileSourceFactory:
     def source(self, spec: SourceSpec, context: ConnectorContext) -> FileSource:
         """The driver's half."""
         return FileSource(spec, context)
+
+    def continues(
+        self,
+        was: Mapping[str, OptionValue],
+        now: Mapping[str, OptionValue],
+        position: Position,
+        context: ConnectorContext,
+    ) -> bool:
+        """Whether the path means the same files; see `Continuing`."""
+        return continues(was, now, position, context)
 
     def reader(self, spec: SourceSpec, base_dir: str) -> FileReader:
         """The task's half."""

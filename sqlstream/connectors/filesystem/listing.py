@@ -47,6 +47,14 @@ class Listed:
     skipped: bool = False
     read: ReadPart | None = None
 
+    @property
+    def passed_over(self) -> bool:
+        """Whether something that is in the file was left out: all of it, the rest, or what it was replaced by."""
+        if self.skipped:
+            return True
+        was = None if self.read is None else self.read.entry
+        return was is not None and _version(was)[::3] != _version(self.entry)[::3]
+
     def read_before(self, number: int, file: int, offset: int) -> ReadPart | None:
         """What was read of it, being of this number, by a source that stands at `offset` in the file of number `file`."""
         if number > file or (number == file and not offset):
@@ -103,6 +111,11 @@ class ListingLog:
     def paths(self) -> Sequence[str]:
         """All paths in it."""
         return list(self._by_path)
+
+    @property
+    def passed_over(self) -> Sequence[str]:
+        """The paths whose files are left out, as they are now."""
+        return [path for path, number in self._by_path.items() if self._files[number].passed_over]
 
     def append(self, fresh: Sequence[Listed], updates: Mapping[int, Listed] | None = None) -> None:
         """Add files at the end, and put others in the place of some that are there.

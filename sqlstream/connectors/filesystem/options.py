@@ -28,6 +28,7 @@ class FileOptions:
     format: str
     monitor_interval_us: int | None = None
     settle_us: int = 0
+    settle_given: bool = False
     path_pattern: str | None = None
     csv: CsvShape = field(default_factory=CsvShape)
     csv_header: bool | None = None
@@ -69,6 +70,7 @@ class FileOptions:
             format=format_,
             monitor_interval_us=interval,
             settle_us=(0 if interval is None else SETTLE_US) if settle is None else settle,
+            settle_given=settle is not None,
             path_pattern=options.get("source.path.regex-pattern"),
             csv=CsvShape(
                 delimiter=_char(options, "csv.field-delimiter", ",") or ",",

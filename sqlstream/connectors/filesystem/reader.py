@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from sqlstream.connectors.api import BadRow, Split
-from sqlstream.connectors.filesystem import changelog_json, csv, orc, parquet
+from sqlstream.connectors.filesystem import changelog_json, csv, narrowing, orc, parquet
 from sqlstream.connectors.filesystem.changelog_json import ChangelogLines
 from sqlstream.connectors.filesystem.columns import ReadColumns
 from sqlstream.connectors.filesystem.file_ranges import FileRange, Workspace
@@ -85,6 +85,14 @@ class FileReader:
                 bad += refused
         self._register(duck, relation, pa.concat_tables(tables))
         return bad
+
+    def halves(self, split: Split) -> Sequence[Split]:
+        """Two splits that have the rows of this one together; none if it can't be divided."""
+        return narrowing.halves(split, ranges_of(split, self._credentials), self._options)
+
+    def place(self, split: Split) -> str:
+        """Where the rows of a split are: the file, and the line or the row in it."""
+        return narrowing.place(ranges_of(split, self._credentials), self._options)
 
     def _lenient(
         self, duck: DuckSession, file_range: FileRange, work: Workspace

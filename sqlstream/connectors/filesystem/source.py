@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import quote
 
 from sqlstream.connectors.api import ConnectorContext, Limits, Position, SourcePlan, Split
@@ -17,11 +17,13 @@ from sqlstream.connectors.filesystem.moved_files import MovedFiles
 from sqlstream.connectors.filesystem.options import FileOptions
 from sqlstream.connectors.filesystem.orders import FileOrders
 from sqlstream.connectors.filesystem.paths import FileEntry, resolve, without_credentials
+from sqlstream.connectors.filesystem.same_files import same_files
 from sqlstream.connectors.filesystem.source_files import SourceFiles
 from sqlstream.storage.checked_json import DamagedFileError
 from sqlstream_operators.errors import InputFileError
 from sqlstream_operators.plan.spec import SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_planner.catalog.options import OptionValue
 from sqlstream_planner.diagnostics import DiagnosticError
 
 
@@ -65,7 +67,7 @@ class FileSource:
     @property
     def bounded(self) -> bool:
         """Whether reading ends when all files that were there at the start are read."""
-        return self._options.monitor_interval_us is None
+        return self._context.ends or self._options.monitor_interval_us is None
 
     @property
     def waits_for(self) -> str:
@@ -126,8 +128,8 @@ class FileSource:
     def take_over(self, former: SourceSpec, kept: CheckpointStore, folder: str, position: Position) -> None:
         """Go on in this place where `former` stood in another: its files have to be here, as they were.
 
-        A file that was read to its end may be gone. Raises DiagnosticError (STA018) that lists the files which are not the
-        same.
+        A file that was read to its end may be gone. Where both places have the same files, all goes on as it was. Raises
+        DiagnosticError (STA018) that lists the files which are not the same.
         """
         public, _ = without_credentials(
             resolve(FileOptions.read(former.options).path, self._context.base_dir)
@@ -135,6 +137,9 @@ class FileSource:
         log = ListingLog(kept, folder, _root(public))
         self._check_log(position, log)
         here, _ = without_credentials(self._location)
+        if same_files(public, here, log.paths):
+            log.copy_to(self._context.store, self._log.folder, self._root, lambda path: path)
+            return
         moved = MovedFiles(self._spec.name, (public, here), log, self._files.there(), int(position["file"]))
         log.copy_to(self._context.store, self._log.folder, self._root, moved.now)
 
@@ -157,6 +162,10 @@ class FileSource:
     def paths(self) -> Sequence[str]:
         """The paths of all files that are there or were listed before."""
         return list(dict.fromkeys([*(entry.path for entry in self._files.there()), *self._log.paths]))
+
+    def passed_over(self) -> Sequence[str]:
+        """The files that `--skip-file` left out, of this run or of one before, wholly or in part."""
+        return self._log.passed_over
 
     def files_there(self) -> Sequence[FileEntry]:
         """The files that are there now. Raises DiagnosticError (DAT004) if the path does not exist."""
@@ -191,6 +200,22 @@ class FileSource:
                 f"is incomplete: the state is at file {position['file']} of '{self._options.path}', and the list there has "
                 f"only {len(log.files)}",
             )
+
+
+def continues(
+    was: Mapping[str, OptionValue],
+    now: Mapping[str, OptionValue],
+    position: Position,
+    context: ConnectorContext,
+) -> bool:
+    """Whether nothing but the path is written in another way, and means the same files; see `Continuing`."""
+    if {**was, "path": ""} != {**now, "path": ""}:
+        return False
+    places = [
+        without_credentials(resolve(str(one.get("path", "")), context.base_dir))[0] for one in (was, now)
+    ]
+    log = ListingLog(context.store, context.folder, _root(places[0]))
+    return same_files(places[0], places[1], log.paths)
 
 
 def _root(location: str) -> str:

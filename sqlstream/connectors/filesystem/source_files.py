@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqlstream.connectors.api import Orders
@@ -23,12 +23,13 @@ from sqlstream.connectors.filesystem.paths import (
     listed,
     without_credentials,
 )
+from sqlstream.connectors.filesystem.whole_files import ENDINGS, is_whole, tail_of
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, counted, did_you_mean
 
 #: Where an object appears when it is complete.
 _WHOLE_OBJECTS = ("s3://", "gs://", "gcs://", "abfs://", "abfss://")
-#: What files of a format end with.
-_ENDINGS = {"parquet": (b"PAR1", b"PARE"), "orc": (b"ORC",)}
+#: How long a new file that is whole by its format must be still: longer than ticks of clocks that stamp files.
+_QUIET_US = 50_000
 
 #: So many files are digested at once, fewer one after the other.
 _SIDE_BY_SIDE = 8
@@ -36,11 +37,22 @@ _SIDE_BY_SIDE = 8
 Tell = Callable[[Diagnostic], None]
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A file as it has been `since` a second of the clock. `whole`: it was so by its format at first sight."""
+
+    entry: FileEntry
+    since: float
+    whole: bool
+
+
 class SourceFiles:
     """The files of one source: `look` brings its log up to date with what is there.
 
     A watched source takes a file once it has not changed for `settle_us`; one that was renamed since it was written last
-    is complete. `clock` and `wall_clock` tell seconds, the second one since 1970; `tell` takes warnings.
+    is complete. Unless the table says how long, a new file that is whole by its format need not be still for so long:
+    where it was renamed within one tick of the clock that stamps files, nothing else tells so. `clock` and `wall_clock` tell
+    seconds, the second one since 1970; `tell` takes warnings.
     """
 
     def __init__(
@@ -67,7 +79,8 @@ class SourceFiles:
         self._told: set[tuple[str, int]] = set()
         self._looked_at: float | None = None
         self._blocked: int | None = None
-        self._unsettled: dict[str, tuple[FileEntry, float]] = {}
+        self._unsettled: dict[str, _Seen] = {}
+        self._again_at: float | None = None
         # Times at which a file was found to be what it was, though they are not those in the log.
         self._touched: dict[str, tuple[int, int]] = {}
 
@@ -86,11 +99,16 @@ class SourceFiles:
         return self._options.monitor_interval_us is not None
 
     def there(self) -> list[FileEntry]:
-        """The files that are there now. Raises DiagnosticError (DAT004) if the path does not exist."""
+        """The files that are there now: none where the path of a watched source does not exist yet.
+
+        Raises DiagnosticError (DAT004) if the path does not exist.
+        """
         try:
             found = list_files(self._location)
         except DiagnosticError as error:
             if not self._log.files:
+                if self._watched and error.exit_code == 1:
+                    return []  # what makes it may have been started together with this run
                 raise
             way = f"if the files are in another place now, say so in the file, and run with --source-moved {self._name}"
             told = [replace(d, help=f"{d.help} {way}" if d.help else way) for d in error.diagnostics]
@@ -112,7 +130,7 @@ class SourceFiles:
         if not self._due():
             return
         found = self.there()
-        self._looked_at = self._clock()
+        self._looked_at, self._again_at = self._clock(), None
         if self._watched:
             found.sort(key=lambda entry: entry.modified_us)  # stable: by path where the times are equal
         self._say_if_nothing(found)
@@ -130,7 +148,7 @@ class SourceFiles:
             if number is None or known is None:
                 if order == "skip":
                     fresh.append(Listed(entry, skipped=True))
-                elif self._is_ready(entry):
+                elif self._is_ready(entry, new=True):
                     fresh.append(Listed(entry))
             elif order is not None:
                 read = known.read_before(number, file, offset)
@@ -164,6 +182,8 @@ class SourceFiles:
         interval = self._options.monitor_interval_us
         if interval is None:
             return self.waits
+        if self._again_at is not None and self._clock() >= self._again_at:
+            return True
         return (self._clock() - self._looked_at) * 1e6 >= interval
 
     def _obey(
@@ -198,44 +218,48 @@ class SourceFiles:
             self._touched[entry.path] = times
         return True
 
-    def _is_ready(self, entry: FileEntry) -> bool:
-        """Whether a file can be taken: it has something in it, and nobody writes it any more."""
+    def _is_ready(self, entry: FileEntry, *, new: bool = False) -> bool:
+        """Whether a file, a `new` one perhaps, can be taken: it has something in it, and nobody writes it any more."""
         settle_us = self._options.settle_us
-        text = self._options.format not in _ENDINGS and compression(entry.path) is None
+        text = self._options.format not in ENDINGS and compression(entry.path) is None
         if not entry.size and text:
             return False
         if not settle_us or entry.path.startswith(_WHOLE_OBJECTS):
             return True
-        before, since = self._unsettled.get(entry.path, (entry, self._clock()))
-        if not _same_times(before, entry):
-            since = self._clock()
-        self._unsettled[entry.path] = (entry, since)
+        seen = self._unsettled.get(entry.path)
+        if seen is None:
+            whole = new and not self._options.settle_given and is_whole(entry, self._options.format)
+            seen = _Seen(entry, self._clock(), whole)
+        elif not _same_times(seen.entry, entry):
+            seen = _Seen(entry, self._clock(), whole=False)  # somebody writes it bit by bit
+        self._unsettled[entry.path] = seen
         if not self._has_ending(entry):
             return False
-        written_us = max(entry.modified_us, entry.changed_us)
-        now_us = self._wall_clock() * 1e6
-        settled = (
-            entry.changed_us > entry.modified_us  # its name came after its content
-            or written_us + settle_us <= now_us
-            or (self._clock() - since) * 1e6 >= settle_us  # where that clock is another one
-        )
-        if settled:
+        if self._is_settled(seen):
             del self._unsettled[entry.path]
-        return settled
+            return True
+        if seen.whole:
+            self._again_at = self._clock() + _QUIET_US / 1e6
+        return False
+
+    def _is_settled(self, seen: _Seen) -> bool:
+        """Whether nobody writes a file any more: its name came after its content, or it is still for long enough."""
+        entry = seen.entry
+        still_us = _QUIET_US if seen.whole else self._options.settle_us
+        return (
+            entry.changed_us > entry.modified_us
+            or max(entry.modified_us, entry.changed_us) + still_us <= self._wall_clock() * 1e6
+            or (self._clock() - seen.since) * 1e6 >= still_us  # where that clock is another one
+        )
 
     def _has_ending(self, entry: FileEntry) -> bool:
         """Whether a file ends as one of its format does; if it does not though it is still, that is told once."""
-        endings = _ENDINGS.get(self._options.format)
+        endings = ENDINGS.get(self._options.format)
         if not is_local(entry.path) or (endings is None and entry.size):
             return True
-        tail = b""
-        if endings is not None and entry.size >= 4:
-            with Path(entry.path).open("rb") as file:
-                file.seek(entry.size - 4)
-                tail = file.read(4)
-            if tail.startswith(endings):
-                return True
-        still = (self._clock() - self._unsettled[entry.path][1]) * 1e6 >= self._options.settle_us
+        if endings is not None and entry.size >= 4 and tail_of(entry).startswith(endings):
+            return True
+        still = (self._clock() - self._unsettled[entry.path].since) * 1e6 >= self._options.settle_us
         if still and (entry.path, entry.size) not in self._told:
             self._told.add((entry.path, entry.size))
             self._tell(
@@ -254,7 +278,11 @@ class SourceFiles:
         """Raise, or tell if the source is watched, that no file was ever there."""
         if any(True for _ in found) or self._log.files or ("", 0) in self._told:
             return
-        diagnostic = nothing_found(self._name, self._location, self._options.path_pattern)
+        try:
+            diagnostic = nothing_found(self._name, self._location, self._options.path_pattern)
+        except DiagnosticError as missing:
+            first = missing.diagnostics[0]
+            diagnostic = replace(first, message=f"source `{self._name}`: {first.message}")
         if not self._watched:
             raise DiagnosticError(diagnostic)
         self._told.add(("", 0))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from sqlstream.connectors.api import BadRow, ConnectorContext, Split
+from sqlstream.connectors.api import BadRow, ConnectorContext, Position, Split
 from sqlstream.connectors.filesystem.columns import ReadColumns, paths_of
 from sqlstream.connectors.generators.nexmark import DEFAULT_BASE_TIME_US, NexmarkGenerator
 from sqlstream.connectors.generators.nexmark_columns import COLUMNS, unknown_columns
-from sqlstream.connectors.numbered import NumberedSource, publish
+from sqlstream.connectors.numbered import NumberedSource, continues, publish
 from sqlstream.connectors.options import duration_us, instant_us, number
 from sqlstream_operators.duck.session import DuckSession
 from sqlstream_operators.plan.spec import SourceSpec
+from sqlstream_planner.catalog.options import OptionValue
 from sqlstream_planner.diagnostics import DiagnosticError
 
 _DEFAULT_RATE = 10_000
@@ -55,6 +56,17 @@ class NexmarkFactory:
             number(spec.options, "events"),
             number(spec.options, "rows-per-second", minimum=1) if context.paced else None,
         )
+
+    def continues(
+        self,
+        was: Mapping[str, OptionValue],
+        now: Mapping[str, OptionValue],
+        position: Position,
+        context: ConnectorContext,
+    ) -> bool:
+        """Whether only the number of events differs; see `Continuing`."""
+        last = int(now["events"]) if "events" in now else None
+        return continues({"events"}, was, now, position, last)
 
     def reader(self, spec: SourceSpec, base_dir: str) -> NexmarkReader:
         """The task's half."""

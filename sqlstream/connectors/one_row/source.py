@@ -31,7 +31,7 @@ class OneRow:
     def plan(self, position: Position, limits: Limits) -> SourcePlan:
         """The row, if it was not read yet."""
         splits = () if position["row"] else (Split(self._name, {}, 1),)
-        return SourcePlan(splits, {"row": 1}, exhausted=True)
+        return SourcePlan(splits, {"row": 1}, exhausted=True, final=True)
 
     def lag(self, position: Position) -> int:
         """1 before the row, then 0."""
@@ -43,7 +43,7 @@ class NoRow(OneRow):
 
     def plan(self, position: Position, limits: Limits) -> SourcePlan:
         """Nothing."""
-        return SourcePlan((), {"row": 0}, exhausted=True)
+        return SourcePlan((), {"row": 0}, exhausted=True, final=True)
 
     def lag(self, position: Position) -> int:
         """0."""

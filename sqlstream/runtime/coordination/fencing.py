@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from sqlstream.runtime.coordination.lease import another_driver
 from sqlstream.storage.journal import Journal
+from sqlstream.storage.manifest import RunInfo
+from sqlstream_planner.diagnostics import DiagnosticError
 
 
 def check_head(journal: Journal, epoch: int) -> None:
@@ -16,6 +18,17 @@ def check_head(journal: Journal, epoch: int) -> None:
     _, manifests = journal.epochs()
     if manifests and manifests[-1] > epoch:
         raise lost_manifest(journal, manifests[-1])
+
+
+def check_whose(journal: Journal, epoch: int, run: RunInfo) -> None:
+    """Raise DiagnosticError (STA002) if another run has gone on behind `epoch`; not if the journal can't be read."""
+    try:
+        _, manifests = journal.epochs()
+        other = journal.manifest(manifests[-1]).run if manifests and manifests[-1] > epoch else run
+    except (OSError, DiagnosticError):
+        return
+    if other.run_id != run.run_id:
+        raise another_driver(str(other), journal.store)
 
 
 def lost_plan(journal: Journal, epoch: int) -> Exception:

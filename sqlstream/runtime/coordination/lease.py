@@ -59,8 +59,12 @@ class Lease:
         self._thread = threading.Thread(target=self._beat, name="sqlstream-lease", daemon=True)
         self._thread.start()
 
-    def check(self) -> None:
-        """Raise DiagnosticError (STA002) if another run has taken the lease."""
+    def check(self, *, look: bool = False) -> None:
+        """Raise DiagnosticError (STA002) if another run has taken the lease, as far as the last beat saw; or `look` now."""
+        if look:
+            held = self._read()
+            if held is not None and held[0].run_id != self._run.run_id:
+                self.lost_to = str(held[0])
         if self.lost_to is not None:
             raise another_driver(self.lost_to, self._store)
 

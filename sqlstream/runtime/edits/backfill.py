@@ -243,11 +243,11 @@ class _Unread:
 
 
 def _going_on(until: Manifest, whole: PhysicalPlan, plan: PhysicalPlan) -> dict[str, SourceState]:
-    """The sources as they go on from a manifest; those that `plan` reads and that had ended, as if there were more."""
+    """The sources as they go on from a manifest; those that `plan` reads and that were drained, as if there were more."""
     read = {spec.name for spec in plan.sources}
     known = go_on(until.positions, whole.sources)
     return {
-        name: watermarks.resumed(state) if state.exhausted and name in read else state
+        name: watermarks.resumed(state) if state.drained and name in read else state
         for name, state in known.items()
     }
 

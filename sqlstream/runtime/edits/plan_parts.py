@@ -140,7 +140,7 @@ class SinkChange(StrEnum):
     GOES_ON = "goes on"
     BROUGHT = "brought to the new answer"
     WHOLE = "gets the whole answer"
-    REPLACED = "is altered, and gets the whole answer"
+    REPLACED = "is given its answer anew"
     FROM_NOW_ON = "from now on"
     DROPPED = "no longer written"
     REFUSED = "refused"

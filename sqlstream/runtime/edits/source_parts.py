@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from sqlstream.runtime.edits.plan_parts import SourceChange, SourcePart
 from sqlstream.runtime.loop import watermarks
+from sqlstream.runtime.loop.progress import instant
 from sqlstream.runtime.loop.source_positions import go_on
 from sqlstream.storage.manifest import SourceState
 from sqlstream_operators.plan.spec import PhysicalPlan, SourceSpec, WatermarkSpec
@@ -62,12 +64,15 @@ def watermark_notes(
     now: PhysicalPlan,
     known: Mapping[str, SourceState],
 ) -> Iterable[str]:
-    """What is said of sources that go on with a watermark that is computed in another way."""
+    """What is said of sources that go on after they were drained, or with a watermark that is computed in another way."""
     names = {(state.identity, state.folder): state.name for state in reversed(positions)}
     was = {spec.name: spec for spec in before.sources}
+    groups = watermarks.source_groups(now)
     for spec in now.sources:
         state = known.get(spec.name)
         old = None if state is None else was.get(names.get((state.identity, state.folder), ""))
+        if state is not None and state.drained and any(spec.name in group for group in groups):
+            yield f"{spec.name} was drained: its new rows are late for windows up to {instant(state.resume)}"
         if old is None or old.watermark is None or spec.watermark is None:
             continue
         if _computed(old.watermark) != _computed(spec.watermark):
@@ -78,7 +83,9 @@ def watermark_notes(
 
 def _computed(watermark: WatermarkSpec) -> str:
     """How a watermark is computed, whatever its column is called."""
-    return watermark.expression.replace(quote_identifier(watermark.rises_with or watermark.column), "$")
+    # Former versions wrote a field as "a"."b".
+    expression = re.sub(r'\(("(?:[^"]|"")+")\)\.', r"\1.", watermark.expression)
+    return expression.replace(quote_identifier(watermark.rises_with or watermark.column), "$")
 
 
 def source_problems(

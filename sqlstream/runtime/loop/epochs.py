@@ -19,6 +19,7 @@ from sqlstream.runtime.loop import watermarks
 from sqlstream.runtime.loop.adaptation import Backfill, Backfilled, adapted, backfilled_states
 from sqlstream.runtime.loop.faults import Faults, no_faults
 from sqlstream.runtime.loop.forgetting import forgotten_after, forgotten_at
+from sqlstream.runtime.loop.former_sinks import note_committed
 from sqlstream.runtime.loop.outputs import Outputs
 from sqlstream.runtime.loop.planning import EpochPlanner, same_input
 from sqlstream.runtime.loop.program import LoopSettings, Program
@@ -45,8 +46,9 @@ from sqlstream.storage.manifest import (
 from sqlstream_operators.errors import MemoryExhaustedError
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.state_schema import StateSchema
+from sqlstream_operators.state.dimension_copies import is_whole
 from sqlstream_operators.state.version import ShardVersion
-from sqlstream_planner.diagnostics import DiagnosticError, InternalError
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, InternalError
 
 #: Codes of errors that are no surprise when all processes of a run are told to stop.
 _SPARK_IS_GONE = frozenset({"ENV003", "ENV004", "ENV007"})
@@ -77,6 +79,7 @@ class EpochLoop:
         backfill: Backfill | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
+        tell: Callable[[Diagnostic], None] = lambda warning: None,
     ) -> None:
         self._program = program
         self._journal = journal
@@ -97,7 +100,14 @@ class EpochLoop:
         self._clock = clock
         self._state = RunState(lineage)
         self._planner = EpochPlanner(
-            program, settings, self._state, run, journal.store, clock=clock, wall_clock=wall_clock
+            program,
+            settings,
+            self._state,
+            run,
+            journal.store,
+            clock=clock,
+            wall_clock=wall_clock,
+            tell=tell,
         )
         self._outputs = Outputs(program, journal.store)
         self._done = totals if totals is not None else Totals()
@@ -109,6 +119,7 @@ class EpochLoop:
         """Recover, then run epochs of a program that fits the state. Raises DiagnosticError."""
         started = self._clock()
         unfinished = None
+        found = None
         try:
             found = recover(self._journal)
             self._state.start_from(found.last, self._program)
@@ -119,18 +130,36 @@ class EpochLoop:
             self._restate()
             self._on_up()
             outcome = "stopped" if self._stop.requested else self._epochs()
+            if self._state.last is not None:
+                note_committed(self._journal.store, self._state.last)
         except DiagnosticError as error:
             # Whoever stopped the run may have stopped Spark as well: the epoch is done again by the next run.
             gone = all(diagnostic.code in _SPARK_IS_GONE for diagnostic in error.diagnostics)
-            if not (self._stop.requested and gone):
+            if not (self._stop.requested and gone) or self._stop.interrupted is not None:
+                self._check_others(found, error)
                 raise
             outcome, unfinished = "stopped", self._journal.begun()
+        except Exception as error:
+            self._check_others(found, error)
+            raise
         finally:
             self._outputs.close()
         seconds = self._clock() - started
-        return self._done.result(outcome, self._state.last, seconds, unfinished=unfinished)
+        result = self._done.result(outcome, self._state.last, seconds, unfinished=unfinished)
+        return replace(result, skipped=self._planner.passed_over())
+
+    def _check_others(self, found: Recovered | None, error: Exception) -> None:
+        """If another driver has gone on meanwhile, that is why something is not as this one left it."""
+        if found is None:
+            return
+        known = self._state.last or found.last
+        try:
+            fencing.check_whose(self._journal, 0 if known is None else known.epoch, self._run)
+        except DiagnosticError as other:
+            raise other from error
 
     def _epochs(self) -> str:
+        starting = False
         while True:
             self._check_lease()
             if self._stop.requested:
@@ -145,7 +174,11 @@ class EpochLoop:
                     self._checked = True
                 plan = self._planner.plan(ready)
                 if self._runner.make_ready(self._job(plan)):
+                    starting = True
                     continue  # meanwhile more may have come
+                if starting:
+                    self._on_phase(_at_work(plan))
+                    starting = False
                 self._state.sources = dict(ready.states)
                 self._begun(plan)
                 report = self._attempt(plan, planning=self._clock() - begun)
@@ -192,13 +225,18 @@ class EpochLoop:
         self._outputs.check(committed_epoch(last), new, targets)
         if edits:
             self._on_phase("adapting the state to the edited query")
-            self._runner.make_ready()
             if not self._has_backfilled():
                 return
         planned = self._planner.restate(
             sinks, last.plan_digest if restated else "", edits=edits, new=new, sink_edits=targets
         )
+        self._runner.make_ready(self._with_backfilled(self._job(planned)))
         self._attempt(self._begun(planned), planning=0.0)
+
+    def _with_backfilled(self, job: EpochJob) -> EpochJob:
+        """A job that carries an edit out, with all the state that it reads."""
+        made = {} if self._backfilled is None else self._backfilled.versions
+        return replace(job, states={**job.states, **made})
 
     def _has_backfilled(self) -> bool:
         """Compute what of an edited query's state needs the sources' history; False if the run is to stop."""
@@ -224,20 +262,27 @@ class EpochLoop:
         plan = found.plan
         if (
             plan is not None
+            and self._agreed(plan)
             and plan.fingerprint == self._program.fingerprint
             and plan.parallelism == self._settings.parallelism
             and self._input_is_there(plan)
         ):
             self._outputs.abort_after(found.begun)
             self._state.resume(plan)
-            if plan.edits:
-                self._runner.make_ready()
-                if not self._has_backfilled():
-                    return
+            if plan.edits and not self._has_backfilled():
+                return
             if self._journal.replays(plan.epoch) < MOST_REPLAYS or not self._planner.read_less(plan):
                 self._replay(plan)
                 return
         self._give_up(found.begun)
+
+    def _agreed(self, plan: EpochPlan) -> bool:
+        """Whether a plan does to the sinks' targets what this run was told to do first (`--rewrite` …), if anything.
+
+        One that doesn't may be what can't be done before that: its target is not as it was.
+        """
+        targets = {name: edit.value for name, edit in self._program.sink_edits.items()}
+        return not targets or dict(plan.sink_edits) == targets
 
     def _input_is_there(self, plan: EpochPlan) -> bool:
         """Whether all that a plan reads is as it was when it was written, as far as the sources can tell."""
@@ -246,11 +291,11 @@ class EpochLoop:
             splits = [Split(planned.name, s.payload, s.rows, s.bytes) for s in planned.splits]
             if can_replay is not None and not can_replay(splits):
                 return False
-        return all(self._journal.store.exists(copy.name) for copy in plan.dimensions.values())
+        return all(is_whole(self._journal.store, copy.name) for copy in plan.dimensions.values())
 
     def _replay(self, plan: EpochPlan) -> None:
         """Run an epoch again that an earlier run began; noted, so that one that ends its driver is not replayed for ever."""
-        self._runner.make_ready(self._job(plan))
+        self._runner.make_ready(self._with_backfilled(self._job(plan)))
         self._journal.note_replay(plan.epoch)
         try:
             self._attempt(plan, planning=0.0, replayed=True)
@@ -391,7 +436,14 @@ class EpochLoop:
         self._faults("collected", plan.epoch)
         self._planner.learn_speed(sum(manifest.rows.values()), timer.total)
         report = epoch_report(manifest, self._state, self._program.sources, timer.seconds, replayed=replayed)
-        report = replace(report, restated=plan.restated)
+        ahead = {name: source.ahead for name, source in outcome.sources.items() if source.ahead}
+        report = replace(
+            report,
+            restated=plan.restated,
+            ahead=ahead,
+            uncounted=outcome.uncounted,
+            bounded=self._planner.all_bounded,
+        )
         self._on_epoch(report)
         return report
 
@@ -542,7 +594,7 @@ class EpochLoop:
             yield watermarks.after_epoch(
                 self._state.sources[source.name],
                 position=source.next,
-                exhausted=source.exhausted,
+                drained=source.drains,
                 read_up_to=read_up_to,
                 applied=source.watermarks.raised(read_up_to).close,
                 closed_up_to=max(closed, default=None),
@@ -558,6 +610,13 @@ class EpochLoop:
             self._state.fields.fields[state.state_id],
             json.loads(state.identity) if state.identity else None,
         )
+
+
+def _at_work(plan: EpochPlan) -> str:
+    """What is done once Spark is there, which may take long."""
+    rows = [split.rows for source in plan.sources for split in source.splits]
+    known = f", {sum(row or 0 for row in rows):,} rows" if rows and None not in rows else ""
+    return f"epoch {plan.epoch} is at work{known}"
 
 
 def _put_after(first: EpochOutcome, outcome: EpochOutcome) -> EpochOutcome:

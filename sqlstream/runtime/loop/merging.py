@@ -294,10 +294,10 @@ def _read(part: _Part, state: SourceState, source_of: SourceOf) -> object:
 
 def _same_marks(one: SourceState, other: SourceState) -> bool:
     """Whether windows over one data are open and closed alike."""
-    if one.exhausted and other.exhausted:
+    if one.drained and other.drained:
         return True
     return all(
-        getattr(one, name) == getattr(other, name) for name in ("exhausted", "seen", "applied", "resume")
+        getattr(one, name) == getattr(other, name) for name in ("drained", "seen", "applied", "resume")
     )
 
 

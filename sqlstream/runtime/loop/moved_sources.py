@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sqlstream.connectors.api import Movable, Source
 from sqlstream.runtime.coordination import fencing
@@ -29,11 +30,13 @@ class Moves:
     """What is known of sources that have moved.
 
     `known_as` has identities that state knows by those that are declared (`Manifest.moved`), `tables` those whose move is
-    not in the state yet.
+    not in the state yet; `respelled` are those whose data is declared in other words, with the former values of
+    the options that are others (`respelled_sources`).
     """
 
     known_as: Mapping[str, str] = field(default_factory=dict)
     tables: tuple[str, ...] = ()
+    respelled: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def moves(last: Manifest | None, sources: Sequence[SourceSpec], tables: Sequence[str]) -> Moves:
@@ -125,20 +128,25 @@ def taken_over(
     found = {state.folder: state for state in last.positions}
     warnings = []
     for spec in program.sources:
-        if spec.name not in moved.tables or spec.name not in known:
+        again = moved.respelled.get(spec.name)
+        if (spec.name not in moved.tables and again is None) or spec.name not in known:
             continue
         state = found[known[spec.name].folder]
         folder = free_folder(store, spec.name, [*found, *(one.folder for one in found.values())])
         source = source_of(spec, store, folder)
         if isinstance(source, Movable):
-            if state.name not in former:
+            if again is not None:
+                was = replace(spec, options={**spec.options, **again})
+                source.take_over(was, journal.store, f"{prefix}{state.folder}", state.position)
+            elif state.name not in former:
                 raise _wrong(
                     f"the table `{spec.name}` was not read when it moved",
                     notes=("run the query over its former place once, and then again with its new place",),
                 )
-            source.take_over(former[state.name], journal.store, f"{prefix}{state.folder}", state.position)
+            else:
+                source.take_over(former[state.name], journal.store, f"{prefix}{state.folder}", state.position)
             found[state.folder] = replace(state, folder=folder)
-        else:
+        elif again is None:
             warnings.append(
                 Diagnostic(
                     "STA018",

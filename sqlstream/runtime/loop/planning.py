@@ -9,6 +9,7 @@ from sqlstream.connectors.api import SourcePlan
 from sqlstream.runtime.loop import watermarks
 from sqlstream.runtime.loop.admission import FEWEST_ROWS, MOST_ROWS, SMALLER, Pace
 from sqlstream.runtime.loop.dimensions import Dimensions
+from sqlstream.runtime.loop.drained import read_after_drain
 from sqlstream.runtime.loop.program import LoopSettings, Program
 from sqlstream.runtime.loop.progress import EpochReport
 from sqlstream.runtime.loop.recovery import committed_epoch
@@ -27,6 +28,7 @@ from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
 from sqlstream_operators.plan.spec import WatermarkSpec
 from sqlstream_operators.plan.watermarks import WATERMARK_MAX, WATERMARK_MIN, Watermarks, clock_watermark
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
+from sqlstream_planner.diagnostics import Diagnostic
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class EpochPlanner:
     """Plans the epochs of one run, each behind where `state` is; `clock` tells when a source was idle for long.
 
     `window_ends` are those of all operators that a watermark moves, `dimensions` the tables that are looked up, of which
-    `store` has copies.
+    `store` has copies. `tell` takes warnings.
     """
 
     def __init__(
@@ -56,8 +58,11 @@ class EpochPlanner:
         *,
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
+        tell: Callable[[Diagnostic], None] = lambda warning: None,
     ) -> None:
         self._program = program
+        self._tell = tell
+        self._said_drained: set[str] = set()
         self._plan = program.plan
         self._settings = settings
         self._state = state
@@ -105,15 +110,17 @@ class EpochPlanner:
         for name, plan in plans.items():
             if plan.splits:
                 self._fed[name] = now
-            if states[name].exhausted:
+            if states[name].drained:
                 if plan.splits or not plan.exhausted:
+                    if plan.splits:
+                        self._say_drained(states[name])
                     states[name] = watermarks.resumed(states[name])
                 else:
                     finished.add(name)
         late = watermarks.effective(
             own={name: self._seen(name, state) for name, state in states.items()},
-            exhausted={name for name, state in states.items() if state.exhausted},
-            idle={name for name in states if name not in finished and self._idle(name, plans, now)},
+            drained={name for name, state in states.items() if state.drained},
+            idle={name for name in states if self._idle(name, plans, now)},
             groups=self._groups,
             applied={name: state.applied for name, state in states.items()},
         )
@@ -132,7 +139,8 @@ class EpochPlanner:
         planned = []
         for spec in self._plan.sources:
             state = ready.states[spec.name]
-            plan = ready.plans.get(spec.name) or SourcePlan((), state.position, True)
+            plan = ready.plans.get(spec.name) or SourcePlan((), state.position, True, final=state.drained)
+            drains = self._drains(spec.name, plan)
             planned.append(
                 PlannedSource(
                     name=spec.name,
@@ -144,10 +152,11 @@ class EpochPlanner:
                     watermarks=watermarks.planned(
                         state.applied,
                         ready.late[spec.name],
-                        self._end(spec.name) if plan.exhausted else None,
+                        self._end(spec.name) if drains else None,
                         # One that is read again ends at the watermark that was applied when it was read first.
                         rises=spec.name not in self._program.ends,
                     ),
+                    drains=drains,
                 )
             )
         return replace(self._epoch(tuple(planned)), dimensions=self.dimensions.copies())
@@ -264,6 +273,11 @@ class EpochPlanner:
         )
         return " and ".join(dict.fromkeys(named))
 
+    def passed_over(self) -> tuple[str, ...]:
+        """What of the sources' data runs were told to leave out."""
+        asked = [getattr(source, "passed_over", None) for source in self._program.sources.values()]
+        return tuple(sorted({one for tell in asked if tell is not None for one in tell()}))
+
     def pause(self) -> float:
         """Seconds until it is worth asking the sources again."""
         asked = [getattr(source, "poll_seconds", None) for source in self._program.sources.values()]
@@ -272,22 +286,33 @@ class EpochPlanner:
         )
 
     def _end(self, name: str) -> int:
-        """The watermark of a source once it has ended."""
+        """The watermark of a source once it is drained."""
         return self._program.ends.get(name, WATERMARK_MAX)
+
+    def _drains(self, name: str, plan: SourcePlan) -> bool:
+        """Whether a source is at its end for good behind `plan`."""
+        return plan.exhausted and (self._settings.drain or plan.final or name in self._program.ends)
+
+    def _say_drained(self, state: SourceState) -> None:
+        """Warn once that a source which was drained has new rows, before they are read."""
+        closed = any(state.name in ends.sources for ends in self.window_ends)
+        if not closed or state.name in self._said_drained:
+            return
+        self._said_drained.add(state.name)
+        self._tell(read_after_drain(state))
 
     def _seen(self, name: str, state: SourceState) -> int:
         """The watermark of a source by what it has read."""
         return state.seen if name not in self._program.ends else self._seen_earlier.get(name, state.applied)
 
     def _idle(self, name: str, plans: Mapping[str, SourcePlan], now: float) -> bool:
+        plan = plans.get(name)
+        if plan is None or (plan.exhausted and not plan.splits):
+            # All that it has is read. Where the run goes on, nothing more comes of it before the next one.
+            return not self.all_bounded
         spec = next(spec for spec in self._plan.sources if spec.name == name)
         timeout = spec.watermark.idle_timeout_us if isinstance(spec.watermark, WatermarkSpec) else None
-        return (
-            timeout is not None
-            and not plans[name].splits
-            and not plans[name].exhausted
-            and now - self._fed[name] >= timeout / 1e6
-        )
+        return timeout is not None and not plan.splits and now - self._fed[name] >= timeout / 1e6
 
     def _closes(
         self, states: Mapping[str, SourceState], plans: Mapping[str, SourcePlan], late: Mapping[str, int]
@@ -295,7 +320,7 @@ class EpochPlanner:
         """Whether an epoch without input would close a window that has rows."""
         before = {name: state.applied for name, state in states.items()}
         after = {
-            name: self._end(name) if name in plans and plans[name].exhausted else mark
+            name: self._end(name) if name in plans and self._drains(name, plans[name]) else mark
             for name, mark in late.items()
         }
         if any(EPOCH_RELATION in ends.sources for ends in self.window_ends):

@@ -22,7 +22,8 @@ class LoopSettings:
 
     `tasks` says how many splits of a source are useful (tasks that run at the same time), `poll_s` how long to
     wait when nothing is new, and between epochs that read little. `letters` is how many dead letters there may be.
-    `max_epochs` ends the run early, for tests.
+    `max_epochs` ends the run early, for tests. `drain`: at the end of what the sources have, their watermarks go to the end,
+    so that all that is open closes; without it windows stay open for the next run.
     """
 
     parallelism: int
@@ -33,6 +34,7 @@ class LoopSettings:
     poll_s: float = POLL_S
     max_epochs: int | None = None
     letters: LetterBudget = field(default_factory=LetterBudget)
+    drain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +52,11 @@ class Program:
     begun anew or have their rows replaced get the whole answer, too. `edits` are what becomes of
     the states since the plan that wrote the last manifest, empty if that is this one.
     `ends` are for sources that are read again up to a position: the watermark (µs) that each had there, which it is at when
-    it has ended, and never beyond. Any other source is at +infinity then. `of_history`: the program reads again what
-    was read before; tasks leave what they have for sinks in the checkpoint store, for the driver's halves to keep.
-    `dimensions` are the tables that lookup joins read. Of the sources with `other_rows` an edit may read rows that could not
-    be read before; `withdrawn` are those of which all that was told of such rows is told anew, with the names of their
-    tables so far.
+    it has ended, and never beyond. Any other source is at +infinity once it is drained. `of_history`: the program reads
+    again what was read before; tasks leave what they have for sinks in the checkpoint store, for the driver's halves to
+    keep. `dimensions` are the tables that lookup joins read. Of the sources with `other_rows` an edit may read rows that
+    could not be read before; `withdrawn` are those of which all that was told of such rows is told anew, with the names of
+    their tables so far.
     """
 
     plan: PhysicalPlan

@@ -17,7 +17,7 @@ class RunState:
 
     `max_parallelism` is what the versions were written with (0: there are none), `fields` are the ids of the program's
     stored fields, `finished` the sources from which this run has read all that
-    there is, `parked` those that the program does not read.
+    is there now, `parked` those that the program does not read.
     """
 
     def __init__(self, lineage: str) -> None:
@@ -55,12 +55,12 @@ class RunState:
         self.start_from(manifest, program)
 
     def resume(self, plan: EpochPlan) -> None:
-        """Take over what a plan says of sources that had ended and have new input; one about state and sinks reads none."""
+        """Take over what a plan says of drained sources that have new input; one about state and sinks reads none."""
         for source in () if plan.leaves_sources else plan.sources:
             state = self.sources[source.name]
-            if state.exhausted and (source.splits or not source.exhausted):
+            if state.drained and (source.splits or not source.exhausted):
                 self.sources[source.name] = watermarks.resumed(state)
-            elif state.exhausted:
+            elif state.drained:
                 self.finished.add(source.name)
 
     def adopt(self, plan: EpochPlan, manifest: Manifest, outcome: EpochOutcome) -> None:

@@ -27,7 +27,7 @@ from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec
 from sqlstream_operators.plan.types import parse_type
 from sqlstream_operators.plan.widening import widens
 from sqlstream_planner.diagnostics import Diagnostic, Written
-from sqlstream_planner.identity.sink import Holds, SinkIdentity, read_sink_identity
+from sqlstream_planner.identity.sink import Holds, SinkIdentity, in_words_of, read_sink_identity
 
 _OF_OTHERS = "rows that could not be read before, and are dead letters, may be rows by the new declaration"
 
@@ -62,6 +62,7 @@ def going_on(
         if given.same_text:
             return edit
         return replace(edit, told=tuple(_unknown(former, spec, before.stages == now.stages, at)))
+    new = in_words_of(new, old)
     moved = [*place_changes(old, new)]
     if moved:
         return _refused(
@@ -98,16 +99,15 @@ def _table(
     other = of_others or (old.queries, old.conflict) != (new.queries, new.conflict)
     if not (declared or other or spec.changelog != former.changelog):
         return edit
-    if not declared and not updates:
-        stays = _rows_stay(old, new)
-        if stays:
-            return _from_now_on(edit, old, new, now, at, of_others=of_others)
-        return _other_answer(edit, old, new, now, at)
+    follows = _may_follow(old, new, of_others=of_others)
+    replaced = updates or not (_rows_stay(old, new) and follows)
+    if not declared and not replaced:
+        return _from_now_on(edit, old, new, now, at, of_others=of_others)
     both = spec.changelog == former.changelog == "retract" and old.conflict == new.conflict
     if both and not declared and _both_kept(before, former, now, spec, given.forgotten):
         forgot = _has_forgotten(before, former, given)
         return _brought(edit, old, new, at, forgot=forgot, of_others=of_others)
-    wrong = [*_not_altered(old, new, updates=updates)]
+    wrong = [*_not_altered(old, new)]
     if wrong:
         return _refused(
             edit,
@@ -118,20 +118,20 @@ def _table(
             f"give the column another name, or {_way(spec, now)}",
             declared=True,
         )
-    if updates:
+    if replaced:
         # What a state has forgotten is in the table still, and would go.
         if _has_forgotten(before, former, given) and not missing_answers(now, spec.name, forgetful=()):
             return _other_answer(edit, old, new, now, at, (*declared, _FORGOT_TWICE))
         edit = _replaced(edit, old, new, at, beginning(spec, now, given), declared)
+        if not declared and former.changelog == "retract":
+            return (
+                edit  # all of its rows were this pipeline's: it is brought to the new answer in another way
+            )
         what = "its rows are replaced by the new answer, in one transaction"
         if former.changelog == "append":
             what += "; what others have written there goes, too"
-    elif not _rows_stay(old, new):
-        return _other_answer(edit, old, new, now, at, tuple(declared))
     else:
         edit = _from_now_on(edit, old, new, now, at, tuple(declared), of_others=of_others)
-        if any(d.severity == "error" for d in edit.told):
-            return edit
         edit = replace(edit, target=TargetEdit.ALTER)
         what = "rows that it has stay, with NULL in new columns"
     if given.accepts("alter", spec.name):
@@ -173,14 +173,18 @@ def _left_columns(old: SinkIdentity, new: SinkIdentity) -> Iterator[str]:
         yield f"no column is dropped: {', '.join(f'`{name}`' for name in left)} would be NULL from now on"
 
 
-def _not_altered(old: SinkIdentity, new: SinkIdentity, *, updates: bool) -> Iterator[str]:
+def _not_altered(old: SinkIdentity, new: SinkIdentity) -> Iterator[str]:
     """Why a table in a database can't be altered so."""
     names = dict(new.columns)
     for name, type_ in old.columns:
         if name in names and names[name] != type_ and not widens(parse_type(type_), parse_type(names[name])):
             yield f"a column is altered to a wider type only, so that every value stays as it is (`{name}`)"
-    if not updates and old.primary_key != new.primary_key:
-        yield "the rows that it has stay, and may not have the new PRIMARY KEY"
+
+
+def _may_follow(old: SinkIdentity, new: SinkIdentity, *, of_others: bool) -> bool:
+    """Whether what a query gives from now on does not depend on what another gave before, or the same `of_others`."""
+    same = not of_others and (old.queries, old.conflict) == (new.queries, new.conflict)
+    return same or (old.lasting and new.lasting)
 
 
 def _rows_stay(old: SinkIdentity, new: SinkIdentity) -> bool:
@@ -314,8 +318,7 @@ def _from_now_on(
 ) -> SinkEdit:
     name = edit.spec.name
     answer = [*([_OF_OTHERS] if of_others else []), *answer_changes(old, new)]
-    other = of_others or (old.queries, old.conflict) != (new.queries, new.conflict)
-    if other and not (old.lasting and new.lasting):
+    if not _may_follow(old, new, of_others=of_others):
         return _refused(
             edit,
             "STA014",

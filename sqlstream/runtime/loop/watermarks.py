@@ -2,9 +2,10 @@
 
 That decides what is late. What closes, the rows of the epoch raise (`Watermarks.raised`), in its tasks and in its manifest.
 A source's own watermark is the greatest value of its watermark expression seen so far. Two things make the
-watermark that is *applied* to a source greater than its own: it is exhausted (then nothing can come that
-is not late: +infinity), or it has been idle for its timeout (then it does not hold back the sources that
-it shares an operator with). Neither ever makes a watermark go back.
+watermark that is *applied* to a source greater than its own: it is drained (then nothing can come that
+is not late: +infinity), or it is idle (then it does not hold back the sources that it shares an operator with): for its
+timeout, or where all that it had is read and the run goes on with others. Neither ever makes a watermark go back.
+The end of what is there now is not the end of time: without being drained a source stays at its own watermark.
 """
 
 from __future__ import annotations
@@ -103,21 +104,21 @@ def window_ends(plan: PhysicalPlan) -> tuple[WindowEnds, ...]:
 
 def effective(
     own: Mapping[str, int],
-    exhausted: Iterable[str],
+    drained: Iterable[str],
     idle: Iterable[str],
     groups: Iterable[frozenset[str]],
     applied: Mapping[str, int],
 ) -> dict[str, int]:
     """The watermark to apply to each source (µs), never less than `applied`, what was applied before.
 
-    `own` are the sources' own watermarks. An exhausted source has +infinity. An idle one follows the least
+    `own` are the sources' own watermarks. A drained source has +infinity. An idle one follows the least
     of the others in its group that are not idle, or the greatest if all are.
 
     >>> groups = (frozenset({"a", "b"}),)
     >>> effective({"a": 100, "b": 5}, (), {"b"}, groups, {"a": 0, "b": 0})
     {'a': 100, 'b': 100}
     """
-    finished, quiet = set(exhausted), set(idle)
+    finished, quiet = set(drained), set(idle)
     result = {name: WATERMARK_MAX if name in finished else own[name] for name in own}
     for group in groups:
         active = [result[name] for name in group if name not in quiet and name not in finished]
@@ -132,7 +133,7 @@ def after_epoch(
     state: SourceState,
     *,
     position: Mapping[str, object],
-    exhausted: bool,
+    drained: bool,
     read_up_to: int | None,
     applied: int,
     closed_up_to: int | None,
@@ -152,7 +153,7 @@ def after_epoch(
     return replace(
         state,
         position=dict(position),
-        exhausted=exhausted,
+        drained=drained,
         seen=seen,
         applied=applied,
         resume=resume,
@@ -162,17 +163,17 @@ def after_epoch(
 
 
 def resumed(state: SourceState) -> SourceState:
-    """An exhausted source that has new input: it goes on at its resume watermark."""
+    """A drained source that has new input: it goes on at its resume watermark."""
     return replace(
         state,
-        exhausted=False,
+        drained=False,
         seen=max(state.seen, state.resume),
         applied=state.resume,
     )
 
 
 def planned(previous: int, late: int, end: int | None, *, rises: bool) -> Watermarks:
-    """The watermarks of a source in an epoch; `end` is what it is at when it has ended, None if it has not.
+    """The watermarks of a source in an epoch; `end` is what it is at once it is drained, None if it is not.
 
     `rises`: what the epoch reads of it closes windows in this very epoch.
     """

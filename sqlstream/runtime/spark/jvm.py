@@ -22,6 +22,7 @@ from pathlib import Path
 
 from sqlstream.runtime.spark.class_archive import ClassArchive
 from sqlstream.runtime.spark.java import Java
+from sqlstream.runtime.spark.lost_jvm import Ended, how_it_ended, killed_for_memory
 from sqlstream.storage.run_folder import RunFolder
 
 _PAUSE_S = 0.02
@@ -42,6 +43,16 @@ class Jvm:
     folder: RunFolder
     environment: Mapping[str, str]
     process: subprocess.Popen[bytes] | None
+    killed_before: int | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its process is known to have ended."""
+        return self.process is not None and self.process.poll() is not None
+
+    def how_it_ended(self) -> Ended:
+        """How it ended, if Spark can't be reached any more."""
+        return how_it_ended(self.process, self.killed_before)
 
     @classmethod
     def begin(
@@ -62,11 +73,14 @@ class Jvm:
         home = None if _is_connected() else spark_home(os.environ)
         process = None
         if home is not None:
-            settings = [f"--conf={name}={value}" for name, value in {"spark.master": master, **conf}.items()]
+            settings = folder.path / "settings.properties"
+            write_settings(settings, {"spark.master": master, **conf})
             process = subprocess.Popen(
                 [
                     str(home / "bin/spark-submit"),
-                    *settings,
+                    # Anyone on the machine can read the arguments of a process, and settings may be passwords.
+                    f"--properties-file={settings}",
+                    "--load-spark-defaults",
                     *shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")),
                 ],
                 stdin=subprocess.PIPE,
@@ -78,7 +92,7 @@ class Jvm:
                 },
                 preexec_fn=_ignore_interrupts,
             )
-        return cls(master, conf, java, archive, folder, environment, process)
+        return cls(master, conf, java, archive, folder, environment, process, killed_for_memory())
 
     def gateway(self) -> dict[str, str]:
         """Wait until the JVM listens; the variables that tell PySpark where. Raises JvmEndedError."""
@@ -107,6 +121,25 @@ class Jvm:
             if self.process.stdin is not None:
                 self.process.stdin.close()
         self.folder.close()
+
+
+def write_settings(file: Path, settings: Mapping[str, str]) -> None:
+    """Write settings as Java reads them from a file of properties, which nobody else may read."""
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
+        for name, value in settings.items():
+            out.write(f"{_property(name)}={_property(value)}\n")
+
+
+def _property(text: str) -> str:
+    """A name or a value of a property, as `java.util.Properties` reads it."""
+    escaped = text.translate(_ESCAPED)
+    return f"\\{escaped}" if escaped.startswith(" ") else escaped
+
+
+#: What properties files write otherwise.
+_ESCAPED = str.maketrans(
+    {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"} | {c: f"\\{c}" for c in "\\=:#!"}
+)
 
 
 def spark_home(environ: Mapping[str, str]) -> Path | None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from sqlstream.runtime.spark.class_archive import ClassArchive, archive_of
 from sqlstream.runtime.spark.java import Java, find_java, write_java_home
 from sqlstream.runtime.spark.jvm import Jvm, JvmEndedError, spark_home
+from sqlstream.runtime.spark.lost_jvm import quiet
 from sqlstream.runtime.spark.masters import check_answers, check_master, is_local
 from sqlstream.storage.run_folder import RunFolder
 from sqlstream_operators.duck import memory
@@ -113,6 +114,8 @@ def session_conf(
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
+            # Other users of the machine reach its ports, too. Spark makes a secret of its own for a local master.
+            "spark.authenticate": "true",
             "spark.driver.memory": f"{jvm_memory() >> 20}m",
             "spark.python.daemon.module": "sqlstream.runtime.spark.worker_daemon",
             # What the JVM and its workers leave when they are killed goes with the folder.
@@ -170,6 +173,22 @@ def _reason(error: Exception) -> str:
     return next(named, lines[0] if lines else type(error).__name__)[:500]
 
 
+def tasks_python(master: str, conf: Mapping[str, str], environ: Mapping[str, str]) -> str:
+    """The Python that tasks run in: `spark.pyspark.python`, of a cluster PYSPARK_PYTHON, else this process's own.
+
+    The variable is often set for all programs of a machine, and tasks on this machine are this program's own.
+
+    >>> tasks_python("yarn", {}, {"PYSPARK_PYTHON": "env/bin/python"})
+    'env/bin/python'
+    >>> tasks_python("local", {"spark.pyspark.python": "python3"}, {"PYSPARK_PYTHON": "env/bin/python"})
+    'python3'
+    """
+    named = conf.get("spark.pyspark.python")
+    if named is None and not is_local(master):
+        named = environ.get("PYSPARK_PYTHON")
+    return named or sys.executable
+
+
 def begin(master: str, conf: Mapping[str, str]) -> Jvm:
     """Launch the JVM of a session without waiting for it; `start_session` is given it, or it is to be abandoned.
 
@@ -182,9 +201,11 @@ def begin(master: str, conf: Mapping[str, str]) -> Jvm:
     (directory / "log4j2.properties").write_text(_LOG4J)
     environment = {
         "JAVA_HOME": str(write_java_home(java, directory / "java")),
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": tasks_python(master, conf, os.environ),
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
+    if is_local(master) and "SPARK_LOCAL_IP" not in os.environ:
+        environment["SPARK_LOCAL_IP"] = "127.0.0.1"  # where Spark's pages are, if they are asked for
     settings = session_conf(master, conf, directory, archive)
     try:
         return Jvm.begin(master, settings, java, archive, folder, environment)
@@ -201,17 +222,24 @@ def start_session(
     `conf` are the user's settings; `begun` is a JVM that was launched for them. Raises DiagnosticError
     when there is no usable Java (ENV001), the master can't be used (ENV002) or Spark does not start (ENV003).
     """
+    return start(master, conf, begun)[0]
+
+
+def start(
+    master: str, conf: Mapping[str, str] | None = None, begun: Jvm | None = None
+) -> tuple[SparkSession, Jvm | None]:
+    """As `start_session`; beside it the JVM, None if the session was there before."""
     check_master(master)
     active = _active_session()
     if active is not None:
         if begun is not None:
             begun.abandon()
-        return active
+        return active, None
     if begun is None:
         check_answers(master)
         begun = begin(master, conf or {})  # it comes up while PySpark is imported
     try:
-        return _connected(begun)
+        return _connected(begun), begun
     except JvmEndedError as error:
         begun.abandon()
         archive = begun.archive
@@ -220,7 +248,7 @@ def start_session(
         archive.drop()
     again = begin(master, conf or {})
     try:
-        return _connected(again)
+        return _connected(again), again
     except JvmEndedError as error:
         again.abandon()
         raise _not_started(master, again.java, error) from None
@@ -250,6 +278,7 @@ def _connected(jvm: Jvm) -> SparkSession:
         ) as error:  # Java's own come as they are: a master that is none, a port that is taken …
             jvm.folder.close()  # PySpark keeps the JVM for another try
             raise _not_started(jvm.master, jvm.java, error) from None
+    quiet(session)
     atexit.register(_clean_up, session, jvm)
     if jvm.archive is not None and not jvm.archive.is_there:
         java = session.sparkContext._jvm

@@ -69,7 +69,7 @@ def error_of(described: Mapping[str, Any], epoch: int | None = None) -> Sqlstrea
                 exit_code=described["exit_code"],
             )
         case "data":
-            notes = list(place)
+            notes = [*_row_at(described), *place]
             if described["sql"]:
                 notes.append(f"while running: {_short(described['sql'])}")
             return DiagnosticError(
@@ -79,6 +79,15 @@ def error_of(described: Mapping[str, Any], epoch: int | None = None) -> Sqlstrea
                     notes=tuple(notes),
                     help=f"{_instead(described['message'])}, then run again: "
                     "the run goes on where it stopped",
+                )
+            )
+        case "refused":
+            return DiagnosticError(
+                Diagnostic(
+                    "DAT002",
+                    described["message"],
+                    notes=(*_row_at(described), *place),
+                    help=described["help"] or None,
                 )
             )
         case "file":
@@ -109,6 +118,11 @@ def error_of(described: Mapping[str, Any], epoch: int | None = None) -> Sqlstrea
             return InternalError(
                 f"a task of epoch {epoch} failed: {described['message']}\n{described['trace']}"
             )
+
+
+def _row_at(described: Mapping[str, Any]) -> tuple[str, ...]:
+    """Which row of the input it was, if that is known."""
+    return (f"the row is in {described['place']}",) if described.get("place") else ()
 
 
 def machine_refuses(what: str, *notes: str) -> DiagnosticError:

@@ -43,12 +43,14 @@ class EpochJob:
 class SourceOutcome:
     """What was read of a source: rows, and the greatest watermark expression in µs (None: no row had one).
 
-    `malformed`: how many of the rows could not be read, and are dead letters.
+    `malformed`: how many of the rows could not be read, and are dead letters. `ahead` rows are too far ahead of the epoch's
+    clock to count for the watermark.
     """
 
     rows: int = 0
     watermark: int | None = None
     malformed: int = 0
+    ahead: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class EpochOutcome:
     `states`: the new versions by state, one a shard. `parts`: by sink, in the order of tasks. `closed`: by
     operator step, the greatest end (µs) of a window that was emitted. `dead_letters`: rows by kind, which are in the
     staged `dead_letter_files`. `metrics`: sums over all tasks. `forgotten`: by operator step, how many keys its state has
-    forgotten, if any.
+    forgotten, if any. `uncounted`: by table and operator, its rows that were late or had no time.
     """
 
     sources: Mapping[str, SourceOutcome]
@@ -69,6 +71,7 @@ class EpochOutcome:
     closed: Mapping[str, int] = field(default_factory=dict)
     metrics: Mapping[str, int] = field(default_factory=dict)
     forgotten: Mapping[str, int] = field(default_factory=dict)
+    uncounted: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 class JobRunner(Protocol):

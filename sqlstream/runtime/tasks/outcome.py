@@ -24,6 +24,7 @@ def outcome_of(job: EpochJob, reports: Sequence[Report]) -> EpochOutcome:
             sum(report.rows for report in own),
             max(marks, default=None),
             sum(report.malformed for report in own),
+            sum(report.ahead for report in own),
         )
     states: dict[str, dict[int, ShardVersion]] = defaultdict(dict)
     parts: dict[str, list[SinkPart]] = {sink.name: [] for sink in job.program.sinks}
@@ -31,9 +32,12 @@ def outcome_of(job: EpochJob, reports: Sequence[Report]) -> EpochOutcome:
     metrics: dict[str, int] = defaultdict(int)
     forgotten: Counter[str] = Counter()
     letters: Counter[str] = Counter()
+    uncounted: dict[str, Counter[str]] = defaultdict(Counter)
     for report in ordered:
         if report.letters is not None:
             letters.update(report.letters.rows)
+        for table, of in report.uncounted.items():
+            uncounted[table].update(of)
         for state_id, version in report.state.items():
             states[state_id][report.ordinal] = version
         for part in report.parts:
@@ -60,6 +64,7 @@ def outcome_of(job: EpochJob, reports: Sequence[Report]) -> EpochOutcome:
         closed=closed,
         metrics=dict(sorted(metrics.items())),
         forgotten=dict(sorted((+forgotten).items())),
+        uncounted={table: dict(of) for table, of in sorted(uncounted.items())},
     )
 
 

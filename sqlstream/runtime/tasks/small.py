@@ -22,7 +22,7 @@ _SHARDS_BEFORE_SPARK = 16
 def is_small(job: EpochJob) -> bool:
     """Whether an epoch takes longer to distribute than to run: an exchange alone costs about 50 ms.
 
-    With much state, or without rows, it may be that windows close which deserve a task a shard.
+    One that reads nothing (it closes windows, or carries out an edit of the query) may work through all of the state.
     """
     most = job.program.options.single_task_rows
     return _is_within(job, SINGLE_TASK_ROWS if most is None else most, _SPLITS, _SHARDS)
@@ -31,11 +31,13 @@ def is_small(job: EpochJob) -> bool:
 def is_done_before_spark(job: EpochJob, rows: int) -> bool:
     """Whether an epoch is done sooner than Spark would be there for it; `rows` is what may still be read without it.
 
-    Where `execution.single-task-rows` is set, that alone decides.
+    One that reads nothing may have as many rows of state as others may read together. Where `execution.single-task-rows`
+    is set, that alone decides.
     """
     if job.program.options.single_task_rows is not None:
         return is_small(job)
-    return _is_within(job, rows, _SPLITS_BEFORE_SPARK, _SHARDS_BEFORE_SPARK)
+    most = rows if job.plan.reads else BEFORE_SPARK_ROWS
+    return _is_within(job, most, _SPLITS_BEFORE_SPARK, _SHARDS_BEFORE_SPARK)
 
 
 def rows_read(job: EpochJob) -> int:
@@ -44,10 +46,14 @@ def rows_read(job: EpochJob) -> int:
 
 
 def _is_within(job: EpochJob, rows: int, splits: int, shards: int) -> bool:
-    state = sum(version.rows for versions in job.states.values() for version in versions)
+    versions = [version for versions in job.states.values() for version in versions]
+    state = sum(version.rows for version in versions)
+    # A row of state may hold the rows of a whole partition.
+    worked = _rows(job, rows) or max(state, -(-sum(version.bytes for version in versions) // _ROW_BYTES))
     return (
-        0 < sum(len(source.splits) for source in job.plan.sources) <= splits
-        and 0 < _rows(job, rows) <= rows
+        rows > 0
+        and sum(len(source.splits) for source in job.plan.sources) <= splits
+        and worked <= rows
         and job.plan.parallelism <= shards
         and state <= _STATE_ROWS
     )

@@ -14,6 +14,7 @@ from sqlstream_operators.errors import (
     InputFileError,
     MachineError,
     MemoryExhaustedError,
+    RefusedRowError,
     StateError,
     machine_trouble,
 )
@@ -51,8 +52,10 @@ def describe(error: Exception) -> dict[str, Any]:
         }
     if isinstance(error, InputFileError):
         return {"kind": "file", "message": error.message, "help": error.help}
+    if isinstance(error, RefusedRowError):
+        return {"kind": "refused", "message": error.message, "help": error.help, "place": error.place}
     if isinstance(error, DataError):
-        return {"kind": "data", "message": error.message, "sql": error.sql}
+        return {"kind": "data", "message": error.message, "sql": error.sql, "place": error.place}
     if isinstance(error, MemoryExhaustedError):
         return {"kind": "memory", "message": error.message, "where": error.where}
     if isinstance(error, MemoryError):

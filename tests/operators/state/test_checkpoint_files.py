@@ -118,3 +118,22 @@ def test_a_lock_that_is_swept_while_it_is_taken_is_none(
     assert handle is not None
     assert cache._try_lock(slot) is None, "it is taken"
     os.close(handle)
+
+
+def test_a_link_that_was_made_although_its_answer_was_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS sends the request again, and the second one finds the name taken: by this writer."""
+    store = CheckpointStore(tmp_path, sync=False)
+    link = os.link
+
+    def twice(source: Path, target: Path) -> None:
+        link(source, target)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", twice)
+    store.put_exclusive("a/y", b"one")
+    assert store.get("a/y") == b"one"
+    with pytest.raises(FileExistsError):
+        store.put_exclusive("a/y", b"one")  # the same bytes of another writer
+    assert store.list() == ["a/y"]

@@ -3,4 +3,4 @@ CREATE TABLE bid (
   item ROW<name STRING, size INT>, ts TIMESTAMP(3),
   WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
 ) WITH ('connector' = 'filesystem', 'path' = 'bids', 'format' = 'json');
-SELECT auction, price FROM bid ORDER BY price DESC LIMIT 2.5;
+SELECT auction, price FROM bid ORDER BY price DESC LIMIT -1;

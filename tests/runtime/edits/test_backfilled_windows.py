@@ -91,8 +91,8 @@ def check_same(made: World, query: str, plain: Manifest, **options: Any) -> dict
     for source in plain.sources:
         ours = found.sources[source.name]
         # One that has ended goes on from where its windows were given: those that reach beyond it are still open.
-        applied = source.resume if source.exhausted else source.applied
-        assert (ours.position, ours.applied, ours.exhausted) == (
+        applied = source.resume if source.drained else source.applied
+        assert (ours.position, ours.applied, ours.drained) == (
             last[source.name].position,
             applied,
             False,
@@ -267,7 +267,7 @@ def test_random_windows(
             made.run(OLD, rows_per_epoch=by, max_epochs=after)
             plain = made.run(QUERIES[name], state="plain", rows_per_epoch=by, max_epochs=after)
             # The plain run has closed all windows where the input ended; see test_where_the_input_had_ended.
-            assume(not any(source.exhausted for source in plain.sources))
+            assume(not any(source.drained for source in plain.sources))
             settings_ = made.settings(admission=Admission(fixed_rows=side))
             found = check_same(made, QUERIES[name], plain, settings=settings_)["found"]
             if side is None or side >= by:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from sqlstream.planning import plan_file
 from sqlstream.runtime.api import run_pipeline
 from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
+from sqlstream_planner.diagnostics import Diagnostic
 
 SQL = """
 CREATE TABLE a (ts TIMESTAMP(3), k STRING, WATERMARK FOR ts AS ts - INTERVAL '2' SECOND)
@@ -34,7 +36,14 @@ def write(folder: Path, name: str, seconds: list[int], file: str = "1.json") -> 
     (folder / name / file).write_text("".join(f"{row}\n" for row in rows))
 
 
-def run(folder: Path, reports: list[EpochReport] | None = None, epochs: int | None = None) -> RunResult:
+def run(
+    folder: Path,
+    reports: list[EpochReport] | None = None,
+    epochs: int | None = None,
+    *,
+    drain: bool = True,
+    tell: Callable[[Diagnostic], None] = lambda warning: None,
+) -> RunResult:
     return run_pipeline(
         plan_file(SQL, file="p.sql").physical,
         state_dir=folder / "state",
@@ -46,6 +55,8 @@ def run(folder: Path, reports: list[EpochReport] | None = None, epochs: int | No
         on_epoch=(lambda report: None) if reports is None else reports.append,
         max_epochs=epochs,
         sync=False,
+        drain=drain,
+        tell=tell,
     )
 
 
@@ -106,17 +117,37 @@ def test_a_source_that_ends_first_holds_nobody_back_and_restarts_change_nothing(
     assert all(report.state_rows < 30 for report in reports)
 
 
-def test_new_files_of_one_source_after_the_end(tmp_path: Path) -> None:
+def test_new_files_of_one_source_after_it_was_drained(tmp_path: Path) -> None:
     write(tmp_path, "a", list(range(40)))
     write(tmp_path, "b", list(range(100)))
     run(tmp_path)
     first = visible(tmp_path)
-    # a has been counted up to 40 s and b up to 100 s: everything up to 100 s is closed for both.
+    # a has been counted up to 40 s and b up to 100 s: everything up to 100 s is closed for both, and that is told.
     write(tmp_path, "a", [50, 99, 100, 101], "2.json")
-    result = run(tmp_path)
+    told: list[Diagnostic] = []
+    result = run(tmp_path, tell=told.append)
+    assert [(d.code, d.message) for d in told] == [("DAT011", "source `a` was drained and has new rows")]
+    assert "up to 2026-01-01 00:01:39" in told[0].notes[0]
     assert result.rows_read == {"a": 4, "b": 0}
     assert result.dead_letters == {"late": 2}
     assert visible(tmp_path) - first == visible(tmp_path) - first
     new = normal(visible(tmp_path)) - normal(first)
     assert new == normal(expected(("a", [100, 101])))
     assert run(tmp_path).outcome == "nothing new"
+
+
+def test_new_files_of_one_source_after_the_end_of_what_was_there(tmp_path: Path) -> None:
+    """The end of what is there is not the end of time: the source that is behind holds windows open for its next files."""
+    write(tmp_path, "a", list(range(40)))
+    write(tmp_path, "b", list(range(100)))
+    run(tmp_path, drain=False)
+    assert normal(visible(tmp_path)) == normal(expected(("a", list(range(30))), ("b", list(range(30)))))
+    assert run(tmp_path, drain=False).outcome == "nothing new"
+    write(tmp_path, "a", [50, 99, 100, 101], "2.json")
+    result = run(tmp_path, drain=False)
+    assert result.rows_read == {"a": 4, "b": 0}
+    run(tmp_path)
+    whole = expected(("a", [*range(40), 50, 99, 100, 101]), ("b", list(range(100))))
+    assert normal(visible(tmp_path)) == normal(whole)
+    assert letters(tmp_path) == Counter()
+    assert run(tmp_path).outcome == run(tmp_path, drain=False).outcome == "nothing new"

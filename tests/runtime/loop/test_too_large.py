@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from sqlstream.runtime.loop.admission import CALM_EPOCHS, FEWEST_ROWS, Admission
+from sqlstream.runtime.spark.lost_jvm import Ended
 from sqlstream.runtime.spark.stages import SparkJobRunner, told
 from sqlstream.runtime.tasks.failures import EpochTooLargeError, error_of
 from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome
@@ -212,7 +213,11 @@ def test_a_jvm_that_is_gone_ends_the_run_and_the_next_reads_less(tmp_path: Path)
 
     class Gone(Cramped):
         def run(self, job: EpochJob) -> EpochOutcome:
-            raise told("An error occurred while calling", job.plan.epoch, lost=True)
+            raise told(
+                "An error occurred while calling",
+                job.plan.epoch,
+                lost=Ended("it was ended by SIGKILL", for_memory=True),
+            )
 
     with pytest.raises(EpochTooLargeError) as caught:
         here.run(rows=900, runner=Gone(here, fits=900))

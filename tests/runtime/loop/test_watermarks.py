@@ -77,17 +77,17 @@ def test_no_watermark_goes_back(
 def test_the_resume_watermark_covers_every_closed_window() -> None:
     state = SourceState("t", "x", {"n": 0}, seen=10, applied=10, resume=10)
     ended = after_epoch(
-        state, position={"n": 1}, exhausted=True, read_up_to=95, applied=WATERMARK_MAX, closed_up_to=103
+        state, position={"n": 1}, drained=True, read_up_to=95, applied=WATERMARK_MAX, closed_up_to=103
     )
     assert (ended.seen, ended.applied, ended.resume) == (95, WATERMARK_MAX, 103)
     again = resumed(ended)
-    assert (again.seen, again.applied, again.exhausted) == (103, 103, False)
+    assert (again.seen, again.applied, again.drained) == (103, 103, False)
     older = after_epoch(
-        again, position={"n": 2}, exhausted=False, read_up_to=50, applied=103, closed_up_to=None
+        again, position={"n": 2}, drained=False, read_up_to=50, applied=103, closed_up_to=None
     )
     assert (older.seen, older.resume) == (103, 103)
     nothing = after_epoch(
-        SourceState("t", "x", {}), position={}, exhausted=True, read_up_to=None, applied=3, closed_up_to=None
+        SourceState("t", "x", {}), position={}, drained=True, read_up_to=None, applied=3, closed_up_to=None
     )
     assert (nothing.seen, nothing.resume) == (WATERMARK_MIN, 3)
 
@@ -95,13 +95,13 @@ def test_the_resume_watermark_covers_every_closed_window() -> None:
 def test_a_source_that_followed_others_while_it_was_idle_does_not_go_back_when_it_ends() -> None:
     state = SourceState("t", "x", {"n": 0}, seen=10)
     followed = after_epoch(
-        state, position={"n": 0}, exhausted=False, read_up_to=None, applied=50, closed_up_to=None
+        state, position={"n": 0}, drained=False, read_up_to=None, applied=50, closed_up_to=None
     )
     assert (followed.seen, followed.applied, followed.resume) == (10, 50, 50)
     ended = after_epoch(
         followed,
         position={"n": 1},
-        exhausted=True,
+        drained=True,
         read_up_to=20,
         applied=WATERMARK_MAX,
         closed_up_to=None,
@@ -116,7 +116,7 @@ def test_the_rows_that_were_read_are_counted_where_they_always_were(
 ) -> None:
     state = SourceState("t", "x", {}, rows=before)
     read = after_epoch(
-        state, position={}, exhausted=False, read_up_to=None, applied=3, closed_up_to=None, rows=5
+        state, position={}, drained=False, read_up_to=None, applied=3, closed_up_to=None, rows=5
     )
     assert read.rows == after
     assert SourceState.from_json(read.to_json()).rows == after

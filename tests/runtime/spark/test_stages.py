@@ -75,6 +75,7 @@ def run(folder: Path, runner: JobRunner, sql: str = SQL, shards: int = 3, rows: 
         parallelism=shards,
         max_rows_per_epoch=rows,
         runner=runner,
+        drain=True,
     )
 
 

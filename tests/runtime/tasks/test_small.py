@@ -1,4 +1,4 @@
-"""Which epochs run in the driver's process: few rows, splits and shards, little state; more while Spark is not there."""
+"""Which epochs run in the driver's process: few rows, splits and shards, little state; more before Spark is started."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ PLAN = plan_file(
 ROW = PlannedSplit({}, 1, 80)
 
 
-def job(*splits: PlannedSplit, shards: int = 2, state: int = 0, most: int | None = None) -> EpochJob:
+def job(
+    *splits: PlannedSplit, shards: int = 2, state: int = 0, size: int = 0, most: int | None = None
+) -> EpochJob:
     plan = replace(PLAN, options=replace(PLAN.options, single_task_rows=most))
     source = PlannedSource("t", "filesystem", {}, {}, splits, False, Watermarks(WATERMARK_MIN, 3, 3))
     epoch = EpochPlan(1, None, "l", RUN, "f", shards, (source,))
-    version = replace(ShardVersion.empty(), rows=state)
+    version = replace(ShardVersion.empty(), rows=state, bytes=size)
     return EpochJob(plan, epoch, {"s": (version,)}, "/tmp/s", "/tmp/l", "/tmp/b")
 
 
@@ -32,7 +34,12 @@ def test_what_a_small_epoch_is() -> None:
     assert is_small(job(ROW))
     assert is_small(job(PlannedSplit({}, 1000, None)))
     assert is_small(job(PlannedSplit({}, None, 256_000)))
-    assert not is_small(job())
+    assert is_small(job(state=1000))
+    assert not is_small(job(state=1001)), "what reads nothing may work through its state"
+    assert not is_small(job(PlannedSplit({}, 0, 0), state=1001))
+    assert not is_small(job(size=256_001))
+    assert is_small(job(ROW, size=256_001))
+    assert not is_small(job(most=0))
     assert not is_small(job(PlannedSplit({}, 1001, None)))
     assert not is_small(job(PlannedSplit({}, None, 256_001)))
     assert not is_small(job(PlannedSplit({}, None, None)))
@@ -45,7 +52,9 @@ def test_what_a_small_epoch_is() -> None:
 def test_what_is_done_before_spark_is_there() -> None:
     assert is_done_before_spark(job(PlannedSplit({}, 900, None), shards=16), 900)
     assert is_done_before_spark(job(*[ROW] * 64), 900)
-    assert not is_done_before_spark(job(), 900)
+    assert is_done_before_spark(job(state=100_000), 0)
+    assert not is_done_before_spark(job(state=100_001), 900)
+    assert not is_done_before_spark(job(state=1, most=0), 900)
     assert not is_done_before_spark(job(PlannedSplit({}, 901, None)), 900)
     assert not is_done_before_spark(job(PlannedSplit({}, None, None)), 900)
     assert not is_done_before_spark(job(*[ROW] * 65), 900)

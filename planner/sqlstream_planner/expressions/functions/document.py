@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Collection, Iterable
 
 from sqlstream_planner.expressions.functions import catalogue
 from sqlstream_planner.expressions.functions.refused import REFUSED
@@ -63,8 +64,8 @@ column can hold it.
 """
 
 
-def functions_page() -> str:
-    """The text of docs/functions.md."""
+def functions_page(aggregates: Collection[str]) -> str:
+    """The text of docs/functions.md; `aggregates` are the names of those that can be run."""
     lines = [_HEAD]
     for theme, translations in THEMES:
         lines += [f"## {theme}", "", "| Call | From | In DuckDB | Meaning |", "|---|---|---|---|"]
@@ -84,9 +85,10 @@ def functions_page() -> str:
         named = [*sorted(refused.names), *(f"{prefix}…" for prefix in refused.prefixes)]
         lines += [_wrapped((f"- {refused.reason}: {named[0]}", *named[1:]))]
     lines.append("")
-    lines += ["## DuckDB's functions", "", _wrapped(catalogue.names()), ""]
+    called = [name for name in catalogue.names() if name in aggregates or not catalogue.is_aggregate(name)]
+    lines += ["## DuckDB's functions", "", _wrapped(called), ""]
     return "\n".join(lines)
 
 
-def _wrapped(names: tuple[str, ...]) -> str:
+def _wrapped(names: Iterable[str]) -> str:
     return textwrap.fill(", ".join(names), 110, break_long_words=False)

@@ -91,10 +91,10 @@ def _pruned_scan(node: Scan, own: set[str], paths: dict[str, set[str]]) -> Scan:
     used = {f.name for f in node.fields if f.id in own}
     dotted: set[str] = set()
     if source.watermark is not None:
-        expression = sqlglot.parse_one(source.watermark.expression, read=OwnSql)
         by_name = {f.name.lower(): f for f in node.fields}
         marks: dict[str, set[str]] = {}
-        _note_paths(expression, marks)
+        for text in (source.watermark.expression, source.watermark.time_sql):
+            _note_paths(sqlglot.parse_one(text, read=OwnSql), marks)
         for name, inner in marks.items():
             f = by_name.get(name.lower())
             if f is not None:
@@ -130,12 +130,13 @@ def _note_paths(expression: exp.Expr, paths: dict[str, set[str]]) -> None:
     for c in expression.find_all(exp.Column):
         path, node = "", c
         parent = node.parent
-        while (
+        while isinstance(parent, exp.Paren) or (
             isinstance(parent, exp.Dot)
             and parent.this is node
             and isinstance(parent.expression, exp.Identifier)
         ):
-            path += f".{parent.expression.name}"
+            if isinstance(parent, exp.Dot):
+                path += f".{parent.expression.name}"
             node, parent = parent, parent.parent  # type: ignore[assignment]
         if not (isinstance(expression, exp.Column) and node is expression and not path):
             paths.setdefault(c.name, set()).add(path)

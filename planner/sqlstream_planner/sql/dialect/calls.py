@@ -61,7 +61,7 @@ def refuse_bare_arrow(node: exp.Expr) -> None:
 
     DuckDB gives `->` a lower precedence than `=` and `+`, PostgreSQL a higher one: either reading surprises.
     """
-    if isinstance(node, _OPERATORS) and not isinstance(node, exp.Paren):
+    if isinstance(node, _OPERATORS) and not isinstance(node, (exp.Paren, exp.PropertyEQ, exp.Kwarg)):
         for child in node.iter_expressions():
             if child._meta and _ARROW in child._meta:
                 _refuse_arrow(child)
@@ -315,6 +315,23 @@ def comprehension(p: SqlStreamParser, node: exp.Comprehension) -> exp.Expr:
     if condition is not None:
         made = p.call("list_filter", made, over(condition))
     return p.call("list_transform", made, over(node.this))
+
+
+def of_rows(node: exp.Expr) -> exp.Expr:
+    """ANY, SOME or ALL of VALUES as of a query; `node` itself if it is anything else."""
+    inner = node.this.unnest() if isinstance(node, exp.Any | exp.All) else None
+    if isinstance(node, exp.Anonymous) and len(node.expressions) == 1:
+        inner = node.expressions[0]
+    if not isinstance(inner, exp.Values):
+        return node
+    query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=inner.copy()))
+    query.meta.update(inner.meta)
+    quantifier = (
+        "ANY" if isinstance(node, exp.Any) else "ALL" if isinstance(node, exp.All) else node.name.upper()
+    )
+    if quantifier not in ("ANY", "SOME", "ALL"):
+        return node
+    return exp.All(this=query) if quantifier == "ALL" else exp.Any(this=query)
 
 
 def struct_pack(p: SqlStreamParser) -> exp.Expr:

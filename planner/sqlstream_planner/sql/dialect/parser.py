@@ -39,6 +39,30 @@ _ENDS_A_LIST = frozenset(
     {TokenType.COMMA, TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.FROM}
 )
 
+#: Functions that take a function: an arrow among their arguments may be one.
+_TAKE_LAMBDAS = frozenset(
+    {
+        *("list_transform", "list_apply", "array_transform", "array_apply", "apply", "transform"),
+        *("list_filter", "array_filter", "filter", "list_reduce", "array_reduce", "reduce", "invoke"),
+    }
+)
+#: DuckDB's names of types that sqlglot has none for.
+_OTHER_TYPES = {
+    "UINT8": exp.DType.UTINYINT,
+    "UINT16": exp.DType.USMALLINT,
+    "UINT32": exp.DType.UINT,
+    "UINT64": exp.DType.UBIGINT,
+    "GUID": exp.DType.UUID,
+    "OID": exp.DType.BIGINT,
+    "INTEGRAL": exp.DType.INT,
+    "VARINT": exp.DType.BIGNUM,
+}
+_BEHIND_MAP = (TokenType.L_PAREN, TokenType.L_BRACE, TokenType.L_BRACKET)
+_ONLY_NAMED: dict[TokenType, Callable[..., Any]] = {
+    t: f for t, f in DuckDBParser.LAMBDAS.items() if t != TokenType.ARROW
+}
+"""What else stands behind the name of an argument."""
+
 
 class SqlSyntaxError(ParseError):
     """A statement does not parse: what is wrong, on which range of the text, and how to mend it."""
@@ -112,6 +136,7 @@ class SqlStreamParser(DuckDBParser):
         self._hints = HintBook(())
         self._stop = 0
         self._type_depth = 0
+        self._takes_lambda = False
         self._types: Mapping[str, exp.DataType] = {}
 
     # ---- entry, for whoever reads statements -------------------------------------------------------------
@@ -134,6 +159,7 @@ class SqlStreamParser(DuckDBParser):
         self._hints = hints if hints is not None else HintBook(())
         self._stop = len(sql) if stop is None else stop
         self._type_depth = 0
+        self._takes_lambda = False
         self._types = types
         self._chunks = [list(tokens)]
         self._advance_chunk()
@@ -225,6 +251,30 @@ class SqlStreamParser(DuckDBParser):
         if found is None:
             self.fail_here(what)
         return found
+
+    def parse_set_operation(
+        self, this: exp.Expr | None, consume_pipe: bool = False, intersect_only: bool = False
+    ) -> exp.SetOperation | None:
+        """UNION and the like; STRICT CORRESPONDING is told from BY NAME."""
+        start = self._index
+        made = super().parse_set_operation(this, consume_pipe, intersect_only)
+        if made is not None and "STRICT" in [t.text.upper() for t in self._tokens[start + 1 : start + 4]]:
+            made.set("kind", "STRICT")
+        return made
+
+    def _parse_join(
+        self,
+        skip_join_token: bool = False,
+        parse_bracket: bool = False,
+        alias_tokens: Collection[TokenType] | None = None,
+    ) -> exp.Join | None:
+        """A join; OUTER APPLY is LEFT JOIN LATERAL … ON TRUE."""
+        join = super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
+        beside = join.this if join is not None else None
+        if join is not None and isinstance(beside, exp.Lateral) and beside.args.get("cross_apply") is False:
+            join.set("side", "LEFT")
+            join.set("on", exp.true())
+        return join
 
     def data_type(self, what: str = "a type") -> exp.DataType:
         """Read one type, without NOT NULL."""
@@ -378,9 +428,11 @@ class SqlStreamParser(DuckDBParser):
         return self._ranged(start, super()._parse_type(parse_interval, fallback_to_identifier))
 
     def _at_type_word_of_a_value(self) -> bool:
-        """At `ARRAY[…]`, `DATE(x)` or `text[1]`: the word is a type's, what it begins is none, as `DECIMAL(10, 2)` is."""
+        """At `ARRAY[…]`, `DATE(x)`, `map < 2` or `text[1]`: the word is a type's, what it begins is none."""
         if self._curr.token_type not in self.TYPE_TOKENS or self._curr.token_type == TokenType.INTERVAL:
             return False
+        if self._next.token_type == TokenType.LT:
+            return True
         if self._next.token_type == TokenType.L_PAREN:
             inside = self._tokens[self._index + 2 : self._index + 3]
             return not inside or inside[0].token_type != TokenType.NUMBER
@@ -431,6 +483,15 @@ class SqlStreamParser(DuckDBParser):
         found = super()._parse_column_ops(this)
         return found if found is None or found is this else calls.chained(found)
 
+    def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
+        # In a call that takes no function `m -> 'a'` is a member of a JSON value. sqlglot asks one table for all calls.
+        around = self.LAMBDAS
+        self.LAMBDAS = DuckDBParser.LAMBDAS if self._takes_lambda else _ONLY_NAMED  # type: ignore[misc]
+        try:
+            return super()._parse_lambda(alias)
+        finally:
+            self.LAMBDAS = around  # type: ignore[misc]
+
     def _parse_function_call(
         self,
         functions: dict[str, Callable[..., Any]] | None = None,
@@ -441,12 +502,19 @@ class SqlStreamParser(DuckDBParser):
         start = self.here
         if self._curr.token_type == TokenType.MAP and self._next.token_type == TokenType.L_BRACKET:
             return self._ranged(start, calls.map_literal(self))
-        found = super()._parse_function_call(functions, anonymous, optional_parens, any_token)
+        if self._curr.token_type == TokenType.MAP and self._next.token_type not in _BEHIND_MAP:
+            return None
+        around = self._takes_lambda
+        self._takes_lambda = self._curr.text.lower() in _TAKE_LAMBDAS
+        try:
+            found = super()._parse_function_call(functions, anonymous, optional_parens, any_token)
+        finally:
+            self._takes_lambda = around
         if isinstance(found, exp.Anonymous) and found.name.upper() == "ARRAY" and len(found.expressions) == 1:
             query = found.expressions[0]
             if isinstance(query, exp.Query):
                 found = calls.array_of_query(self, query)
-        return self._ranged(start, found)
+        return self._ranged(start, found and calls.of_rows(found))
 
     def _parse_cube_or_rollup(self, with_prefix: bool = False) -> exp.Cube | exp.Rollup | None:
         # sqlglot reads no comparison in the parentheses: CUBE (k, price > 5).
@@ -513,6 +581,16 @@ class SqlStreamParser(DuckDBParser):
         named = self._types.get(identifier.name.lower())
         if named is not None:
             return named.copy()
+        name = "" if identifier.quoted else identifier.name.upper()
+        if name in _OTHER_TYPES:
+            return exp.DataType(this=_OTHER_TYPES[name])
+        if name == "TIMESTAMPTZ_NS":
+            raise SqlSyntaxError(
+                "TIMESTAMPTZ_NS: instants are kept in microseconds",
+                *(own_range(identifier) or (self._prev.start, self._prev.end + 1)),
+                help="write TIMESTAMPTZ, or TIMESTAMP_NS, which has nanoseconds and no zone",
+                code="TYP009",
+            )
         near = did_you_mean(identifier.name, [*TYPE_NAMES, *self._types])
         start, end = own_range(identifier) or (self._prev.start, self._prev.end + 1)
         raise SqlSyntaxError(
@@ -531,6 +609,8 @@ class SqlStreamParser(DuckDBParser):
         if literal:
             self._advance()
             found: exp.Add | exp.Interval | None = self._parse_interval_literal()
+        elif self._curr.token_type == TokenType.INTERVAL:
+            found = self._parse_interval_of_value(parse_function_unit)
         else:
             found = super()._parse_interval(require_interval, parse_function_unit)
         if isinstance(found, exp.Interval):
@@ -539,6 +619,17 @@ class SqlStreamParser(DuckDBParser):
             except ValueError as error:
                 raise SqlSyntaxError(str(error), start, self.last_end, code="SQL005") from None
         return self._ranged(start, found)
+
+    def _parse_interval_of_value(self, parse_function_unit: bool) -> exp.Interval | None:
+        # sqlglot takes a text behind `INTERVAL 2 HOUR +` for more of the interval.
+        index = self._index
+        self._advance()
+        value = self._parse_term()
+        name = isinstance(value, exp.Column) and not value.table and not value.this.quoted
+        if value is None or (name and self._curr and intervals.unit_name(self._curr.text) is None):
+            self._retreat(index)
+            return None
+        return self._parse_interval_span(value, parse_function_unit)
 
     def _parse_interval_literal(self) -> exp.Interval:
         # sqlglot reads '1 day 02:03' as '1 day'.

@@ -1,0 +1,93 @@
+"""Where in its files a row of a split is, found by trying halves: for a row that no expression can be computed of."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlstream.connectors.api import Split
+from sqlstream.connectors.filesystem.file_ranges import FileRange, compression, open_entry
+from sqlstream.connectors.filesystem.options import CHANGELOG_FORMATS, FileOptions
+from sqlstream.connectors.filesystem.record_boundaries import count_lines as lines_in
+from sqlstream.connectors.filesystem.record_boundaries import csv_range_end, json_range_end
+
+
+def halves(split: Split, ranges: Sequence[FileRange], options: FileOptions) -> list[Split]:
+    """The split's `ranges` in two parts; none if it can't be divided.
+
+    One row of Parquet or one line can't be, nor can a compressed file or ORC.
+    """
+    if len(ranges) > 1:
+        half = len(ranges) // 2
+        return [_part(split, ranges[:half]), _part(split, ranges[half:])]
+    if not ranges:
+        return []
+    whole = ranges[0]
+    end = whole.end if whole.end is not None else _end(whole, options)
+    middle = None if end is None else _middle(whole, end, options)
+    if middle is None or end is None or not whole.start < middle < end:
+        return []
+    return [_part(split, [replace(whole, end=middle)]), _part(split, [replace(whole, start=middle, end=end)])]
+
+
+def place(ranges: Sequence[FileRange], options: FileOptions) -> str:
+    """Where a split is, in words.
+
+    >>> from sqlstream.connectors.filesystem.paths import FileEntry
+    >>> place([FileRange(FileEntry("/d/x.parquet", 9, 0), 4, 5)], FileOptions("d", "parquet"))
+    '/d/x.parquet, row 5'
+    """
+    if not ranges:
+        return ""
+    if len(ranges) > 1:
+        return f"{ranges[0].entry.path} … {ranges[-1].entry.path}"
+    one = ranges[0]
+    if one.end is None or not _is_divided(one, options):
+        return one.entry.path
+    if options.format == "parquet":
+        return f"{one.entry.path}, {_numbers('row', one.start + 1, one.end)}"
+    with open_entry(one.entry) as file:
+        before = lines_in(file, 0, one.start)
+        file.seek(one.end - 1)
+        ends = file.read(1) == b"\n"
+        last = before + lines_in(file, one.start, one.end) + (not ends)
+    return f"{one.entry.path}, {_numbers('line', before + 1, last)}"
+
+
+def _numbers(what: str, first: int, last: int) -> str:
+    return f"{what} {first:,}" if first >= last else f"{what}s {first:,} to {last:,}"
+
+
+def _part(split: Split, ranges: Sequence[FileRange]) -> Split:
+    listed = [one.to_json() for one in ranges]
+    return replace(split, payload={**split.payload, "ranges": listed}, rows=None, bytes=None)
+
+
+def _is_divided(one: FileRange, options: FileOptions) -> bool:
+    return options.format == "parquet" or (options.format != "orc" and compression(one.entry.path) is None)
+
+
+def _end(one: FileRange, options: FileOptions) -> int | None:
+    if not _is_divided(one, options):
+        return None
+    if options.format != "parquet":
+        return one.entry.size
+    import pyarrow.parquet as pq
+
+    with open_entry(one.entry) as file:
+        return int(pq.ParquetFile(file).metadata.num_rows)
+
+
+def _middle(one: FileRange, end: int, options: FileOptions) -> int | None:
+    """Where the second half begins; None where records can't be told apart."""
+    wanted = (end - one.start) // 2
+    if options.format == "parquet":
+        return one.start + wanted
+    text = options.format == "json" or options.format in CHANGELOG_FORMATS
+    range_end = json_range_end if text else functools.partial(csv_range_end, options.csv)
+    with open_entry(one.entry) as file:
+        found, _ = range_end(file, one.start, end, None, max(wanted, 1))
+        if found >= end:  # the record in the middle is the last one: before it, then
+            found, _ = range_end(file, one.start, end, None, 1)
+    return found if found < end else None

@@ -1,0 +1,58 @@
+"""Whether a file is whole by its format: it ends as only a file ends that nobody writes any more."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+from sqlstream.connectors.filesystem.file_ranges import compression
+from sqlstream.connectors.filesystem.paths import FileEntry, is_local
+
+#: What files of a format end with.
+ENDINGS = {"parquet": (b"PAR1", b"PARE"), "orc": (b"ORC",)}
+#: A compressed file of at most so many bytes is unpacked to see whether it is whole.
+_UNPACKED = 16 << 20
+_CHUNK = 1 << 20
+_GZIP = 31
+
+
+def tail_of(entry: FileEntry, most: int = 4) -> bytes:
+    """The last bytes of a local file as it is now."""
+    with Path(entry.path).open("rb") as file:
+        file.seek(max(entry.size - most, 0))
+        return file.read(most)
+
+
+def is_whole(entry: FileEntry, format_: str) -> bool:
+    """Whether a file ends as one of its format: lines with the last line's end, gzip with its trailer.
+
+    False where that can't be told: of other compressed files, large ones, and files that are not on a local disk.
+    """
+    if not is_local(entry.path) or not entry.size:
+        return False
+    try:
+        if format_ in ENDINGS:
+            return tail_of(entry).startswith(ENDINGS[format_])
+        packed = compression(entry.path)
+        if packed is None:
+            return tail_of(entry, 1) == b"\n"
+        return packed == "gzip" and entry.size <= _UNPACKED and _ends_as_gzip(Path(entry.path))
+    except OSError:
+        return False
+
+
+def _ends_as_gzip(path: Path) -> bool:
+    """Whether a file is members of gzip to its last byte, whose checksums are right."""
+    with path.open("rb") as file:
+        left = file.read(_CHUNK)
+        while left:
+            member = zlib.decompressobj(_GZIP)
+            while left and not member.eof:
+                try:
+                    member.decompress(left, _CHUNK)
+                except zlib.error:
+                    return False
+                left = (member.unconsumed_tail or member.unused_data) or file.read(_CHUNK)
+            if not member.eof:
+                return False
+    return True

@@ -1,0 +1,86 @@
+"""What stays open at the end of a run: the windows, sessions and rows that wait for the watermark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from sqlstream.runtime.loop.progress import LeftOpen
+from sqlstream.runtime.loop.watermarks import WindowEnds
+from sqlstream.state.committed import Committed
+from sqlstream.state.query import StateDatabase
+from sqlstream_operators.plan.spec import OperatorStep, WindowAggregateSpec, WindowKind, WindowSpec
+from sqlstream_operators.plan.state_schema import TIME
+from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_operators.plan.waiting import Waiting, waiting_of
+from sqlstream_operators.plan.watermarks import WATERMARK_MAX
+
+#: State of more rows is not read for this: its rows are told as the manifest counts them.
+MOST_ROWS = 100_000
+
+
+def left_open(committed: Committed) -> tuple[LeftOpen, ...]:
+    """What waits for the watermark after an epoch, by operator; nothing once all sources are drained."""
+    marks = {source.name: source.applied for source in committed.manifest.sources}
+    rows = {state.state_id: state.rows for state in committed.manifest.states}
+    waiting = []
+    for step in committed.plan.operators:
+        ends, what = WindowEnds.of(step), waiting_of(step.operator)
+        if ends is None or what is None or not set(ends.sources) <= marks.keys():
+            continue  # a window over process time closes by the clock
+        if rows.get(ends.state_id) and ends.least(marks) < WATERMARK_MAX:
+            waiting.append((step, what, ends))
+    if not waiting:
+        return ()
+    if sum(rows[ends.state_id] for _, _, ends in waiting) > MOST_ROWS:
+        return tuple(
+            LeftOpen(step.name, what.what, None, rows[ends.state_id], None, ends.least(marks))
+            for step, what, ends in waiting
+        )
+    with StateDatabase(committed) as database:
+        found = (_counted(database, step, what, ends, ends.least(marks)) for step, what, ends in waiting)
+        return tuple(one for one in found if one.number)
+
+
+def _counted(
+    database: StateDatabase, step: OperatorStep, what: Waiting, ends: WindowEnds, watermark: int
+) -> LeftOpen:
+    """What waits in the state of a step, counted."""
+    total, times = 0, set()
+    for time, rows in _times(database, step, what):
+        total += rows
+        times.add(time)
+    known = {time for time in times if time is not None}
+    if what.what == "row":
+        return LeftOpen(step.name, what.what, total, total, None, watermark)
+    number = total
+    if what.what == "window":
+        if isinstance(step.operator, WindowAggregateSpec):
+            known = set(_window_ends(step.operator.window, known))
+        known = {end for end in known if end - ends.tick_us > watermark}
+        number = len(known)
+    return LeftOpen(step.name, what.what, number, total, max(known, default=None), watermark)
+
+
+def _times(database: StateDatabase, step: OperatorStep, what: Waiting) -> Iterator[tuple[int | None, int]]:
+    """The times (µs) at which rows of the state wait, and how many rows do."""
+    # A table whose rows are all that an operator gives is there under two names.
+    tables = {r.table: r for r in database.relations if r.step == step.name and r.table in what.tables}
+    for relation in tables.values():
+        name = ".".join(map(quote_identifier, relation.name))
+        column = next((c.name for c in relation.columns if c.source == TIME), relation.time)
+        time = "NULL" if column is None else f"epoch_us({quote_identifier(column)})"
+        for at, rows in database.query(f"SELECT {time} AS at, count(*) FROM {name} GROUP BY 1").rows:
+            yield None if at is None else int(at), int(rows or 0)
+
+
+def _window_ends(window: WindowSpec, slices: Iterable[int]) -> Iterator[int]:
+    """The ends of the windows that have these slices, by the slices' ends (µs)."""
+    for end in slices:
+        if not window.shared_slices or window.slice_us == window.size_us:
+            yield end
+        elif window.kind is WindowKind.CUMULATE:
+            last = end + -(end - window.offset_us) % window.size_us
+            yield from range(end, last + 1, window.slide_us)
+        else:
+            first = end + -(end - window.size_us - window.offset_us) % window.slide_us
+            yield from range(first, end - window.slice_us + window.size_us + 1, window.slide_us)
