@@ -85,6 +85,10 @@ class InputFileError(DataError):
         return type(self), (self.message, self.help)
 
 
+class ListedFileError(InputFileError):
+    """A file is not the one that the state has listed, and has read, wholly or in part, or was to read."""
+
+
 class TargetError(DataError):
     """What a sink writes to is not as its state directory left it, or is another's; `notes` say more, `help` the way on.
 

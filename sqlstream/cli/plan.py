@@ -133,12 +133,14 @@ def _against_state(
     from sqlstream.connectors.api import ConnectorContext, Sink, Source
     from sqlstream.connectors.registry import REGISTERED
     from sqlstream.runtime.edits.edit_plan import edit_plan, first_plan
+    from sqlstream.runtime.edits.source_looks import source_problems_now
     from sqlstream.runtime.loop.fork import has_begun
     from sqlstream.runtime.loop.former_sinks import check_passwords
     from sqlstream.runtime.loop.moved_sources import taken_over
     from sqlstream.runtime.loop.recovery import committed_epoch
     from sqlstream.runtime.loop.sink_edits import check_rewrite
     from sqlstream.runtime.loop.sink_places import looking
+    from sqlstream.runtime.loop.source_positions import go_on
     from sqlstream.storage.journal import Journal
     from sqlstream_operators.plan.spec import SinkSpec, SourceSpec
     from sqlstream_operators.state.checkpoint_store import CheckpointStore
@@ -194,6 +196,16 @@ def _against_state(
             rewrite=rewritten,
             looks=looks,
         )
+        if not (made.problems or made.consents):
+            specs = {spec.name: spec for spec in planned.physical.sources}
+            problems = source_problems_now(
+                specs,
+                go_on(manifest.positions, planned.physical.sources),
+                lambda folder: (here, folder) if here.list(folder) else (journal.store, f"{prefix}{folder}"),
+                CheckpointStore(f"{scratch}/looks", sync=False),
+                source_in,
+            )
+            made = replace(made, problems=tuple(problems))
     if origin is None and made.problems and (last_manifest(journal) or manifest).epoch != manifest.epoch:
         # A run has gone on meanwhile, and what was seen of its tables is newer than the state that was read.
         return _against_state(

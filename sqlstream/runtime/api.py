@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
@@ -47,10 +48,10 @@ from sqlstream.runtime.loop.reporting import Totals
 from sqlstream.runtime.loop.restarts import Restart, Restarts, RestartStrategy, strategy_of
 from sqlstream.runtime.loop.sink_edit import NOWHERE, SinkEdit
 from sqlstream.runtime.loop.sink_edits import check_rewrite
-from sqlstream.runtime.loop.sink_places import looking, same_place, target_refused
+from sqlstream.runtime.loop.sink_places import Looks, looking, same_place, target_refused
 from sqlstream.runtime.loop.source_positions import go_on, own_folders
 from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
-from sqlstream.runtime.tasks.failures import error_of, machine_refuses
+from sqlstream.runtime.tasks.failures import error_of, machine_refuses, not_as_listed
 from sqlstream.runtime.tasks.job import JobRunner
 from sqlstream.runtime.tasks.task_failure import describe
 from sqlstream.storage import dead_letter, local_cache, run_folder
@@ -63,6 +64,7 @@ from sqlstream.storage.savepoints import Savepoints
 from sqlstream_operators.errors import (
     DataError,
     InputFileError,
+    ListedFileError,
     MachineError,
     StateError,
     TargetError,
@@ -226,6 +228,8 @@ def run_pipeline(
             ).check()
             begin_from(origin.store, origin.savepoint, store, run, origin.stores)
         if moved is not None and (moved.tables or moved.respelled) and not restarts.is_up:
+            to_begin = rewrite if origin is None else ()
+            _check_moved(journal, plan, moved, source_of, decide, to_begin, looking(sink_of))
             for warning in moved_sources.write_down(journal, plan, moved, run, source_of):
                 tell(warning)
         found = recover(journal)
@@ -379,6 +383,30 @@ def run_pipeline(
             lease.release()
 
 
+def _check_moved(
+    journal: Journal,
+    plan: PhysicalPlan,
+    moved: Moves,
+    source_of: moved_sources.SourceOf,
+    decide: Callable[..., EditPlan],
+    rewrite: Collection[str],
+    looks: Looks,
+) -> None:
+    """Raise DiagnosticError if the run would be refused once the sources have moved: then the move is not written down."""
+    found = recover(journal)
+    if found.last is None:
+        return
+    with tempfile.TemporaryDirectory(prefix="sqlstream-") as scratch:
+        here = CheckpointStore(scratch, sync=False)
+        made, _ = moved_sources.taken_over(journal, found.last, plan, moved, here, source_of)
+
+        def known(spec: SourceSpec, folder: str) -> Source:
+            return source_of(spec, here if here.list(folder) else journal.store, folder)
+
+        rewritten = _rewritten(rewrite, found, plan)
+        decide(journal, made, source_of=known, rewrite=rewritten, looks=looks).check()
+
+
 @dataclass(frozen=True, slots=True)
 class _FromHistory:
     """What a backfill made, for the epoch that adopts it."""
@@ -444,6 +472,8 @@ def _errors_told(store: CheckpointStore) -> Iterator[None]:
     """Turns what is raised inside about data, state and files into a DiagnosticError."""
     try:
         yield
+    except ListedFileError as error:
+        raise not_as_listed(error) from error
     except InputFileError as error:
         raise error_of(describe(error)) from error
     except TargetError as error:

@@ -200,3 +200,32 @@ def test_a_database_that_is_away_is_told_and_the_rest_is_planned(
     told = capsys.readouterr()
     assert "warning[ENV006]" in told.err
     assert "reads everything" in told.out
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "grown": lambda file: file.write_text(file.read_text() + '{"k": 1, "v": 1}\n'),
+    "other content": lambda file: file.write_text(file.read_text().replace("1", "7")),
+    "shorter": lambda file: file.write_text(""),
+    "gone": lambda file: file.unlink(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("read", ["partly", "wholly"])
+def test_a_file_that_was_read_is_another_now(
+    tmp_path: Path, change: str, read: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = Place(tmp_path, "'connector' = 'duckdb', 'path' = 'out.duckdb'")
+    (tmp_path / "in").mkdir()
+    file = tmp_path / "in/0.json"
+    file.write_text("".join(f'{{"k": {n % 2}, "v": 1}}\n' for n in range(8)))
+    place.run(place.text(), rows_per_epoch=3, max_epochs=1 if read == "partly" else None)
+    state = {str(p): p.read_bytes() for p in (tmp_path / ".sqlstream/p").rglob("*") if p.is_file()}
+    CHANGES[change](file)
+    code = 0 if (read, change) == ("wholly", "gone") else 4
+    assert run_cli(["plan", str(tmp_path / "p.sql"), "--json"]) == code
+    shown = json.loads(capsys.readouterr().out)
+    assert [problem["code"] for problem in shown["problems"]] == (["DAT003"] if code else [])
+    assert {str(p): p.read_bytes() for p in (tmp_path / ".sqlstream/p").rglob("*") if p.is_file()} == state
+    if code:
+        assert place.run(place.text()) == (4, ["DAT003"])

@@ -65,6 +65,7 @@ def _extreme(name: str, best: str, *nulls: str) -> AggregateFunction:
     return AggregateFunction(
         name=name,
         arguments=Arguments(of_rows=2, at_most=2, unordered_help=_UNORDERED),
+        best_first={"min": "ASC", "max": "DESC"}[best],
         keeps_nulls=bool(nulls),
         distinct_is_noop=True,
         append_only=lambda call: _first_wins(call, best, *nulls),
