@@ -132,6 +132,8 @@ def run_source_task(
                         task.check_sinks(writers)
                 except duckdb.OutOfMemoryException:
                     return False
+                except InputFileError:
+                    raise
                 except (*DUCKDB_ERRORS, DataError):
                     return True
                 return False
