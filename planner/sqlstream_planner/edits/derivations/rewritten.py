@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from sqlstream_operators.plan.state_schema import StateField
 from sqlstream_operators.plan.types import INTEGERS, Kind, SqlType
-from sqlstream_planner.edits.derivations.zeros import FLOATING, Zeros, zeros_of
 from sqlstream_planner.edits.derivations.truncated import follows, read_of_time, truncations
+from sqlstream_planner.edits.derivations.zeros import FLOATING, Zeros, zeros_of
 from sqlstream_planner.expressions.functions.as_written import as_written, without_marks
 from sqlstream_planner.identity.form import Form
 from sqlstream_planner.identity.relation import Meanings

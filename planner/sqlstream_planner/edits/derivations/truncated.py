@@ -94,7 +94,10 @@ def read_of_time(part: exp.Expr) -> tuple[str, exp.Column] | None:
     match arguments:
         case [exp.Column() as of]:
             unit = "day" if name == "date" else _PARTS.get(name)
-        case [exp.Literal(is_string=True) as given, exp.Column() as of] if name in ("date_trunc", "datetrunc"):
+        case [exp.Literal(is_string=True) as given, exp.Column() as of] if name in (
+            "date_trunc",
+            "datetrunc",
+        ):
             unit = str(given.this).lower()
             unit = "day" if unit == "week" else unit
         case [exp.Literal(is_string=True) as given, exp.Column() as of] if name in ("date_part", "datepart"):
