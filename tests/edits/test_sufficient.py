@@ -80,6 +80,10 @@ KEYS = {
         "SELECT k, v, COUNT(*) AS n FROM bid GROUP BY k, v",
         "SELECT k, v, COUNT(*) AS n, SUM(v) AS s, MAX(v) AS hi, COUNT(k) AS c FROM bid GROUP BY k, v",
     ),
+    "a list": (
+        "SELECT k, g, COUNT(*) AS n FROM bid GROUP BY k, g",
+        "SELECT k, ARRAY_AGG(g) AS l FROM bid GROUP BY k",
+    ),
     "a median": (
         "SELECT k, v, COUNT(*) AS n FROM bid GROUP BY k, v",
         "SELECT k, MEDIAN(v) AS m, MEDIAN(v) FILTER (WHERE v > 0) AS f FROM bid GROUP BY k",
@@ -111,7 +115,6 @@ def test_extremes_of_keys_need_no_count() -> None:
         "MAX(x)",  # -0.0 and 0.0 are one key
         "SUM(w)",
         "COUNT(*) FILTER (WHERE w > 0)",
-        "ARRAY_AGG(g)",  # in the order of arrival
         "MIN(CAST(x AS STRING))",
     ],
 )
@@ -144,7 +147,8 @@ DISTINCT = {
     "of a function of a key, with FILTER": (
         "SELECT k, g, v, COUNT(*) AS n FROM bid GROUP BY k, g, v",
         "SELECT k % 2 AS q, COUNT(*) AS n, COUNT(DISTINCT UPPER(g)) AS d, "
-        "SUM(DISTINCT v) FILTER (WHERE v > 0 OR k = 1) AS s, COUNT(DISTINCT v) AS c FROM bid WHERE g IS NOT NULL GROUP BY k % 2",
+        "SUM(DISTINCT v) FILTER (WHERE v > 0 OR k = 1) AS s, COUNT(DISTINCT v) AS c FROM bid "
+        "WHERE g IS NOT NULL GROUP BY k % 2",
     ),
     "of all": (
         "SELECT g, COUNT(*) AS n FROM bid GROUP BY g",
@@ -191,3 +195,56 @@ def test_distinct_values_that_are_not_known(was: str, now: str, format_: str) ->
         planned(f"SELECT k, COUNT(*) AS n, {c} AS d FROM bid GROUP BY k", format_) for c in (was, now)
     )
     assert Verdict.BACKFILL in [edit.verdict for edit in needed(old, new)]
+
+
+_WHERE = "v > 0 AND w IS NOT NULL"
+FILTERED = {
+    "one condition": (
+        "SELECT k, COUNT(*) FILTER (WHERE v > 0) AS n, SUM(w) FILTER (WHERE v > 0) AS s FROM bid GROUP BY k",
+        "SELECT k, COUNT(*) AS n, SUM(w) AS s FROM bid WHERE v > 0 GROUP BY k",
+    ),
+    "two, with others beside, by fewer keys": (
+        f"SELECT k, g, COUNT(*) AS m, COUNT(*) FILTER (WHERE {_WHERE}) AS n, AVG(v) FILTER (WHERE {_WHERE}) AS a, "
+        f"SUM(d) FILTER (WHERE {_WHERE} AND d > 1) AS s FROM bid WHERE k <> 2 GROUP BY k, g",
+        f"SELECT k, COUNT(*) AS n, AVG(v) AS a, SUM(d) FILTER (WHERE d > 1) AS s FROM bid "
+        f"WHERE {_WHERE} AND k <> 2 GROUP BY k",
+    ),
+    "without keys": (
+        "SELECT SUM(v) FILTER (WHERE v > 2) AS s, COUNT(*) FILTER (WHERE v > 2) AS n FROM bid",
+        "SELECT SUM(v) AS s, COUNT(*) AS n FROM bid WHERE v > 2",
+    ),
+    "distinct values": (
+        "SELECT k, g, COUNT(*) FILTER (WHERE w > 0) AS n, COUNT(DISTINCT v) FILTER (WHERE w > 0) AS d, "
+        "COUNT(DISTINCT v) AS e FROM bid GROUP BY k, g",
+        "SELECT k, g, COUNT(*) AS n, COUNT(DISTINCT v) AS d FROM bid WHERE w > 0 GROUP BY k, g",
+    ),
+}
+
+
+@FORMATS
+@pytest.mark.parametrize("name", FILTERED)
+def test_filters_of_all_aggregates_become_a_condition(name: str, format_: str) -> None:
+    old, new = (planned(query, format_) for query in FILTERED[name])
+    for seed in seeds(2):
+        for edit in assert_derived(old, new, drawn(seed, format_)):
+            assert edit.verdict is Verdict.ADAPT
+
+
+@FORMATS
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        (
+            "COUNT(v) FILTER (WHERE v > 0) AS n",
+            "COUNT(v) AS n FROM bid WHERE v > 0",
+        ),  # which groups have a row?
+        ("COUNT(*) FILTER (WHERE v > 0) AS n", "COUNT(*) AS n FROM bid WHERE v > 1"),
+        ("COUNT(*) FILTER (WHERE v > 0 AND w > 0) AS n", "COUNT(*) AS n FROM bid WHERE v > 0"),
+        ("COUNT(*) FILTER (WHERE v > 0 OR w > 0) AS n", "COUNT(*) AS n FROM bid WHERE v > 0 AND w > 0"),
+    ],
+)
+def test_other_filters_say_nothing(was: str, now: str, format_: str) -> None:
+    old = planned(f"SELECT k, {was} FROM bid GROUP BY k", format_)
+    [edit] = needed(old, planned(f"SELECT k, {now} GROUP BY k", format_))
+    assert edit.verdict is Verdict.BACKFILL
+    assert edit.derivation is None
