@@ -248,3 +248,53 @@ def test_other_filters_say_nothing(was: str, now: str, format_: str) -> None:
     [edit] = needed(old, planned(f"SELECT k, {now} GROUP BY k", format_))
     assert edit.verdict is Verdict.BACKFILL
     assert edit.derivation is None
+
+
+_ROWS = "SUM(w) OVER (PARTITION BY k ORDER BY v) AS s FROM bid"
+OF_ROWS = {
+    "of OVER": (
+        f"SELECT k, g, v, w, d, ts, {_ROWS}",
+        "SELECT k % 2 AS q, COUNT(*) AS n, SUM(v) AS s, MAX(g) AS hi, AVG(d) AS a, MEDIAN(v) AS m FROM bid GROUP BY k % 2",
+    ),
+    "of OVER, fewer of them": (
+        f"SELECT k, g, v, w, ts, {_ROWS} WHERE v > 0",
+        "SELECT k, g, COUNT(*) FILTER (WHERE w > 0) AS n, SUM(v) AS s FROM bid WHERE v > 1 AND k IS NOT NULL GROUP BY k, g",
+    ),
+    "of OVER, all": (f"SELECT k, v, w, {_ROWS}", "SELECT COUNT(*) AS n, SUM(v) AS s FROM bid"),
+    "of a side of a join": (
+        "SELECT a.k, a.v, a.g, b.w FROM bid AS a LEFT JOIN bid AS b ON a.k = b.k AND b.v > 2",
+        "SELECT g, COUNT(*) AS n, SUM(v) AS s, MIN(v) AS lo FROM bid GROUP BY g",
+    ),
+    "of a side that is filtered": (
+        "SELECT a.k, a.v, a.g, b.w FROM (SELECT * FROM bid WHERE v > 0) AS a FULL JOIN bid AS b ON a.k = b.k",
+        "SELECT k, COUNT(*) AS n FROM bid WHERE v > 0 AND g <> 'b' GROUP BY k",
+    ),
+}
+
+
+@FORMATS
+@pytest.mark.parametrize("name", OF_ROWS)
+def test_groups_of_rows_that_are_kept(name: str, format_: str) -> None:
+    old, new = (planned(query, format_) for query in OF_ROWS[name])
+    for seed in seeds(2):
+        [edit] = assert_derived(old, new, drawn(seed, format_))
+        assert edit.verdict is Verdict.ADAPT
+
+
+@FORMATS
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        # Rows without a key are not there.
+        (
+            "SELECT a.k, a.g, b.w FROM bid AS a JOIN bid AS b ON a.k = b.k",
+            "SELECT g, COUNT(*) AS n FROM bid GROUP BY g",
+        ),
+        (f"SELECT k, v, w, {_ROWS} WHERE v > 1", "SELECT k, COUNT(*) AS n FROM bid GROUP BY k"),
+        (f"SELECT k, v, w, {_ROWS}", "SELECT k, MAX(g) AS m FROM bid GROUP BY k"),
+        (f"SELECT k, x, w, {_ROWS}", "SELECT x, COUNT(*) AS n FROM bid GROUP BY x"),
+    ],
+)
+def test_groups_of_rows_that_are_not_kept(was: str, now: str, format_: str) -> None:
+    [edit] = needed(planned(was, format_), planned(now, format_))
+    assert edit.verdict is Verdict.BACKFILL
