@@ -150,6 +150,14 @@ DISTINCT = {
         "SUM(DISTINCT v) FILTER (WHERE v > 0 OR k = 1) AS s, COUNT(DISTINCT v) AS c FROM bid "
         "WHERE g IS NOT NULL GROUP BY k % 2",
     ),
+    "of a key beside distinct values of another column, which have no NULLs": (
+        "SELECT k, g, COUNT(*) AS n, COUNT(DISTINCT v) AS c FROM bid GROUP BY k, g",
+        "SELECT k, COUNT(*) AS n, COUNT(DISTINCT g) AS d FROM bid GROUP BY k",
+    ),
+    "of a key where no count is kept": (
+        "SELECT k, g, COUNT(DISTINCT v) AS c FROM bid GROUP BY k, g",
+        "SELECT k, COUNT(DISTINCT g) AS d, COUNT(DISTINCT v) AS c FROM bid GROUP BY k",
+    ),
     "of all": (
         "SELECT g, COUNT(*) AS n FROM bid GROUP BY g",
         "SELECT COUNT(*) AS n, COUNT(DISTINCT g) AS d FROM bid",

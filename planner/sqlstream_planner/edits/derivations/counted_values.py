@@ -25,12 +25,14 @@ from sqlstream_planner.physical.state_node import StateNode
 @dataclass(frozen=True, slots=True)
 class CountedValues:
     """Rows of an old state that are values of groups: `rows` says how many rows each stands for, over rows that only come
-    whether there is any.
+    whether there is any. Where they are distinct values, there are no rows in which `only`, the value, is NULL: of other
+    values they say nothing.
     """
 
     state: Stored
     rewriter: Rewriter
     rows: str
+    only: Form | None = None
 
     @property
     def table(self) -> StateTable:
@@ -39,6 +41,8 @@ class CountedValues:
 
     def value(self, value: exp.Expr, below: Node) -> str | None:
         """A value as SQL; None if it is not there."""
+        if self.only is not None and self.rewriter.meanings.expression(value, below) != self.only:
+            return None
         return self.rewriter.sql(value, below)
 
     def filtered(self, where: exp.Expr | None, below: Node) -> str | None:
@@ -52,12 +56,16 @@ class CountedValues:
 def counted_values(state: Stored, node: StateNode) -> CountedValues | None:
     """What an old state says of values of its groups; None if it says nothing of how many rows there are."""
     spec, usable = state.spec, {}
+    distinct = [m.args[0] for m in dict(state.keys()) if m.op == "distinct value"]
+    only = distinct[0] if len(distinct) == 1 and isinstance(distinct[0], Form) else None
     for meaning, field in state.keys().items():
         of = meaning.args[0] if meaning.op == "distinct value" else meaning
         if isinstance(of, Form) and is_told_apart(field.type) and meaning not in state.retyped:
             usable[of] = field
     table = spec.state.tables[0]
     if isinstance(spec, DistinctValuesSpec):
+        if only is None:
+            return None
         whole = state.fields(table.value).get(form("rows", None))
         rows = None if whole is None else quote_identifier(whole.name)
     elif isinstance(spec, GroupAggregateSpec):
@@ -67,7 +75,7 @@ def counted_values(state: Stored, node: StateNode) -> CountedValues | None:
             rows = "1"
     else:
         return None
-    return None if rows is None else CountedValues(state, Rewriter(node.meanings, usable), rows)
+    return None if rows is None else CountedValues(state, Rewriter(node.meanings, usable), rows, only)
 
 
 def sources_of_values(before: Sequence[Stored], groups: Stored, node: StateNode) -> Iterator[CountedValues]:
