@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sqlstream_operators.state.places import below
 from sqlstream_planner.catalog.descriptor import ONE_ROW
 from sqlstream_planner.catalog.options import ValueKind
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, did_you_mean, suggestion
@@ -166,7 +167,7 @@ def state_directory(planned: Planned, path: Path, project: Project, given: str |
     if planned.physical.options.state_dir is not None:
         return _under(path.parent, planned.physical.options.state_dir)
     if project.state_dir is not None:
-        return f"{_under(project.root, project.state_dir).rstrip('/')}/{name}"
+        return below(_under(project.root, project.state_dir), name)
     return str(path.parent / ".sqlstream" / name)
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from tests.examples import is_long
+from tests.rows_given import watched
 
 if TYPE_CHECKING:
     from sqlstream.runtime.spark.stages import SparkJobRunner
@@ -28,9 +29,15 @@ if "TMPDIR" not in os.environ and os.access(_MEMORY, os.W_OK) and shutil.disk_us
 # Another archive of Java's classes for every test with a home of its own would take longer than the tests.
 os.environ.setdefault("SQLSTREAM_CLASS_ARCHIVE", "off")
 
-# The tests draw the same examples each time, so that CI says the same twice; `make search` draws new ones.
+# The tests draw the same examples each time, so that CI says the same twice; `make search` draws new ones. Making a failing
+# example smaller takes minutes where the test passes in seconds: SQLSTREAM_SHRINK=1 asks for it, on a second look.
+_PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 settings.register_profile(
-    "fixed", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "fixed",
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    phases=tuple(Phase) if os.environ.get("SQLSTREAM_SHRINK") else _PHASES,
 )
 settings.register_profile(
     "search", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -62,6 +69,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (kept if (number + number // every) % every == 0 else left_out).append(item)
     items[:] = kept
     config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """A property that runs over rows, and was given none in any of its examples, says nothing: it fails."""
+    if not hasattr(getattr(item, "obj", None), "hypothesis"):
+        return (yield)
+    with watched() as given:
+        result = yield
+    if given.runs and not given.rows:
+        pytest.fail(f"{given.runs} examples of this property, and no row in any of them")
+    return result
 
 
 Sqlstream = Callable[..., subprocess.CompletedProcess[str]]

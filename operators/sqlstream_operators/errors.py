@@ -85,6 +85,32 @@ class InputFileError(DataError):
         return type(self), (self.message, self.help)
 
 
+class ListedFileError(InputFileError):
+    """A file is not the one that the state has listed, and has read, wholly or in part, or was to read."""
+
+
+class TargetError(DataError):
+    """What a sink writes to is not as its state directory left it, or is another's; `notes` say more, `help` the way on.
+
+    Operator: do what `help` says; nothing was written.
+    """
+
+    def __init__(self, message: str, notes: tuple[str, ...] = (), help: str = "") -> None:
+        super().__init__(message)
+        self.notes = notes
+        self.help = help
+
+    def __str__(self) -> str:
+        return ". ".join(filter(None, (self.message, *self.notes, self.help)))
+
+    def __reduce__(self) -> tuple[type[TargetError], tuple[str, tuple[str, ...], str]]:  # type: ignore[override]
+        return type(self), (self.message, self.notes, self.help)
+
+
+class TargetRowError(TargetError):
+    """A change has no row in what a sink writes to: that was changed by others, or the input is inconsistent."""
+
+
 class MemoryExhaustedError(OperatorError):
     """A task needs more memory than it may use; `where` names the step that did.
 

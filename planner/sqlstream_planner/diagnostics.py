@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from sqlstream_planner.secrets.masking import masked_source
+from sqlstream_planner.secrets.masking import masked_message, masked_source
 from sqlstream_planner.visible import visible
 
 
@@ -38,7 +38,7 @@ class Diagnostic:
     """One error or warning about a user's SQL, options or data.
 
     `code` is stable (`SQL012`, `OPT003` …) and documented in docs/errors.md. `notes` say what is known
-    (what exists), `help` says what to write instead.
+    (what exists), `help` says what to write instead. Passwords of URLs in them are stars.
     """
 
     code: str
@@ -47,6 +47,13 @@ class Diagnostic:
     notes: tuple[str, ...] = ()
     help: str | None = None
     severity: str = "error"
+
+    def __post_init__(self) -> None:
+        texts = "\n".join((self.message, *self.notes, self.help or ""))
+        if "://" in texts:
+            object.__setattr__(self, "message", masked_message(self.message))
+            object.__setattr__(self, "notes", tuple(masked_message(note) for note in self.notes))
+            object.__setattr__(self, "help", self.help and masked_message(self.help))
 
     def to_json(self) -> dict[str, Any]:
         """This diagnostic as a JSON object."""

@@ -10,6 +10,7 @@ from sqlstream.cli import options
 from sqlstream.cli.render import show, to_json
 from sqlstream.project import load_project, parse_pairs, plan
 from sqlstream_planner.diagnostics import counted
+from sqlstream_planner.explain.flink import differs_from_flink
 
 
 @click.command(
@@ -27,10 +28,12 @@ def command(file: Path, variables: tuple[str, ...], profile: str | None, as_json
     """
     project = load_project(file.parent, profile)
     planned = plan(file, project, parse_pairs(variables, "--var"))
+    note = differs_from_flink(planned)
+    told = (*planned.warnings, *([note] if note is not None else []))
     if as_json:
-        click.echo(to_json(planned.warnings, ok=True, file=str(file)))
+        click.echo(to_json(told, ok=True, file=str(file)))
         return
-    show(planned.warnings, planned.rendered.sources)
+    show(told, planned.rendered.sources)
     physical = planned.physical
     parts = [
         counted(len(physical.sources), "source"),

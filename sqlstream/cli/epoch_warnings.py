@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from sqlstream.cli.progress import counted_rows, dead_letter_kinds
 from sqlstream.runtime.loop.progress import EpochReport, instant
 from sqlstream_operators.plan.spec import PhysicalPlan
+from sqlstream_operators.state.places import below
 from sqlstream_planner.diagnostics import Diagnostic
 from sqlstream_planner.logical.text import duration
 
@@ -48,7 +49,7 @@ class EpochWarnings:
                 self._late[source.name] = self._late.get(source.name, 0) + late if 2 * late > rows else 0
             if self._late.get(source.name, 0) >= _FEWEST_LATE:
                 at = report.watermarks.get(source.name)
-                self._once("DAT011", source.name, _mostly_late(report.epoch, source.name, late, rows, at))
+                self._once("DAT013", source.name, _mostly_late(report.epoch, source.name, late, rows, at))
 
     def at_the_end(self, state_dir: str) -> Diagnostic | None:
         """What is said of the dead letters of the whole run; None if there are none."""
@@ -77,7 +78,7 @@ def _ahead(epoch: int, source: str, rows: int, most_us: int) -> Diagnostic:
 def _mostly_late(epoch: int, source: str, late: int, rows: int, at: int | str | None) -> Diagnostic:
     where = instant(at) if isinstance(at, int) else at or "none yet"
     return Diagnostic(
-        "DAT011",
+        "DAT013",
         f"most rows of `{source}` are late: {late:,} of {counted_rows(rows, 'row')} in epoch {epoch}",
         notes=(f"its watermark is {where}: rows before it go to the dead letters",),
         help="if a wrong time moved the watermark, see 'A watermark that is too far ahead' in running.md",
@@ -97,7 +98,7 @@ def dead_letter_warning(
         return None
     rows = dead.get("malformed", 0) + sum(max(of.values(), default=0) for of in uncounted.values())
     several = any(len(of) > 1 for of in uncounted.values())
-    notes = [f"they are kept in {state_dir.rstrip('/')}/dead-letter"]
+    notes = [f"they are kept in {below(state_dir, 'dead-letter')}"]
     if several:
         notes.insert(0, f"a row is a dead letter for each operator that can't count it: {total:,} in all")
     return Diagnostic(

@@ -16,7 +16,7 @@ CREATE TABLE orders (
   WATERMARK FOR ordered_at AS ordered_at - INTERVAL '5' SECOND
 ) WITH (
   'connector' = 'filesystem',
-  'path' = '../data/orders.csv',
+  'path' = '../data/orders',
   'format' = 'csv'
 );
 
@@ -71,7 +71,7 @@ def command(name: Path) -> None:
         raise click.UsageError(f"{name} exists and is not empty")
     files = {
         "pipelines/orders.sql": _PIPELINE,
-        "data/orders.csv": _DATA,
+        "data/orders/2024-01-01.csv": _DATA,
         "golden/orders/orders_per_minute.csv": _GOLDEN,
         "README.md": _README.format(name=name.name),
         ".gitignore": ".sqlstream/\n",

@@ -128,7 +128,8 @@ def _run(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt) as error:
         with suppress(OutputError):
             sys.stderr.write("\ninterrupted: what was not committed is done again by the next run\n")
-        return _SIGNALLED + int(getattr(error, "number", signal.SIGINT))
+        first = error.__cause__ if isinstance(error, click.Abort) else error  # click makes another of it
+        return _SIGNALLED + int(getattr(first, "number", signal.SIGINT))
     except OutputError:
         raise
     except Exception as error:

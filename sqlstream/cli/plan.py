@@ -6,6 +6,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from sqlstream.project import load_project, parse_pairs, plan, state_directory
 if TYPE_CHECKING:
     from sqlstream.project import Project
     from sqlstream.runtime.edits.plan_parts import EditPlan
+    from sqlstream_planner.diagnostics import Diagnostic
     from sqlstream_planner.pipeline import Planned
 
 
@@ -131,11 +133,14 @@ def _against_state(
     from sqlstream.connectors.api import ConnectorContext, Sink, Source
     from sqlstream.connectors.registry import REGISTERED
     from sqlstream.runtime.edits.edit_plan import edit_plan, first_plan
+    from sqlstream.runtime.edits.source_looks import source_problems_now
     from sqlstream.runtime.loop.fork import has_begun
+    from sqlstream.runtime.loop.former_sinks import check_passwords
     from sqlstream.runtime.loop.moved_sources import taken_over
     from sqlstream.runtime.loop.recovery import committed_epoch
     from sqlstream.runtime.loop.sink_edits import check_rewrite
     from sqlstream.runtime.loop.sink_places import looking
+    from sqlstream.runtime.loop.source_positions import go_on
     from sqlstream.storage.journal import Journal
     from sqlstream_operators.plan.spec import SinkSpec, SourceSpec
     from sqlstream_operators.state.checkpoint_store import CheckpointStore
@@ -154,9 +159,7 @@ def _against_state(
     prefix = "" if origin is None else origin.savepoint.prefix
     moved = declared_moves(manifest, planned.physical.sources, tables, journal.store, prefix, base_dir)
     planned = again(moved.known_as) if moved.known_as else planned
-    if manifest is None:
-        check_rewrite(rewritten, planned.physical)
-        return first_plan(planned.physical)
+    away: list[Diagnostic] = []
 
     def source_in(spec: SourceSpec, where: CheckpointStore, folder: str) -> Source:
         context = ConnectorContext(where, base_dir, folder=folder)
@@ -166,6 +169,10 @@ def _against_state(
         context = ConnectorContext(store, base_dir, known_as=known_as)
         return REGISTERED.sink(planned.secrets.resolved(spec), context)
 
+    looks = looking(sink_of, lambda told: None if told in away else away.append(told))
+    if manifest is None:
+        check_rewrite(rewritten, planned.physical)
+        return _with_away(first_plan(planned.physical, looks), away)
     with tempfile.TemporaryDirectory() as scratch:  # what moved sources take over is not written to the state
         here = CheckpointStore(scratch, sync=False)
         manifest, _ = taken_over(journal, manifest, planned.physical, moved, here, source_in, prefix)
@@ -187,6 +194,44 @@ def _against_state(
             nodes=planned.state_nodes,
             accept=accepted,
             rewrite=rewritten,
-            looks=looking(sink_of),
+            looks=looks,
         )
-    return made if origin is None else made.beside(origin.where, origin.notes)
+        if not (made.problems or made.consents):
+            specs = {spec.name: spec for spec in planned.physical.sources}
+            problems = source_problems_now(
+                specs,
+                go_on(manifest.positions, planned.physical.sources),
+                lambda folder: (here, folder) if here.list(folder) else (journal.store, f"{prefix}{folder}"),
+                CheckpointStore(f"{scratch}/looks", sync=False),
+                source_in,
+            )
+            made = replace(made, problems=tuple(problems))
+    if origin is None and made.problems and (last_manifest(journal) or manifest).epoch != manifest.epoch:
+        # A run has gone on meanwhile, and what was seen of its tables is newer than the state that was read.
+        return _against_state(
+            planned,
+            file,
+            project,
+            state,
+            savepoints,
+            accepted,
+            rewritten,
+            own=own,
+            tables=tables,
+            again=again,
+        )
+    made = _with_away(made, away)
+    if origin is None:
+        goes_on = {sink.former.name: sink for sink in made.sink_edits if sink.former is not None}
+        missing = check_passwords(journal, manifest, goes_on, planned.secrets)
+        return replace(made, problems=(*made.problems, *missing))
+    return made.beside(origin.where, origin.notes)
+
+
+def _with_away(made: EditPlan, away: Sequence[Diagnostic]) -> EditPlan:
+    """A plan that says which tables could not be looked at."""
+    told = (
+        replace(one, severity="warning", help="a run looks at it, and may refuse what is planned here")
+        for one in away
+    )
+    return replace(made, warnings=(*made.warnings, *told))

@@ -17,7 +17,9 @@ from sqlstream.connectors.filesystem.paths import listed
 from sqlstream.runtime.loop.progress import EpochReport, LeftOpen, RunResult, instant, shown_watermark
 from sqlstream.runtime.loop.restarts import Restart
 from sqlstream_operators.plan.spec import PhysicalPlan
+from sqlstream_operators.state.places import below
 from sqlstream_planner.diagnostics import counted
+from sqlstream_planner.secrets.masking import without_password
 from sqlstream_planner.secrets.references import without_secrets
 
 #: What dead letters are called on the terminal, where it is not their own name.
@@ -69,7 +71,7 @@ class JsonLines:
 
     def __init__(self, name: str, state_dir: str) -> None:
         self._name = name
-        self._state_dir = state_dir
+        self._state_dir = without_password(state_dir)
         self._out = sys.stdout
 
     def __enter__(self) -> Self:
@@ -124,7 +126,7 @@ class TextLines:
     def __init__(self, name: str, plan: PhysicalPlan, state_dir: str, stream: TextIO | None = None) -> None:
         self.name = name
         self._plan = plan
-        self._state_dir = state_dir
+        self._state_dir = without_password(state_dir)
         self._stream = stream or sys.stderr
         self._left = Left()
         self._timed = frozenset(source.name for source in plan.sources if source.watermark is not None)
@@ -333,7 +335,7 @@ def summary(name: str, plan: PhysicalPlan, result: RunResult, state_dir: str) ->
     lines += _open_lines(result.left_open)
     dead = ", ".join(dead_letter_kinds(result.dead_letters))
     if dead:
-        lines.append(f"  {'dead':<7}{dead}: kept in {state_dir.rstrip('/')}/dead-letter")
+        lines.append(f"  {'dead':<7}{dead}: kept in {below(state_dir, 'dead-letter')}")
     if result.skipped:
         lines.append(f"  {'skipped':<8}{listed(result.skipped)}: --read-again PATH takes a file back")
     lines.append(f"  {'state':<7}{state_dir}")

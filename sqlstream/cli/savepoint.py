@@ -8,6 +8,7 @@ import click
 
 from sqlstream.cli.output import json_line
 from sqlstream.cli.state_directory import of_store
+from sqlstream_planner.secrets.masking import without_password
 
 if TYPE_CHECKING:
     from sqlstream.storage.savepoints import Savepoint
@@ -31,7 +32,7 @@ def create(store: CheckpointStore, name: str | None) -> None:
     from sqlstream.storage.savepoints import Savepoints
 
     made = Savepoints(store).create(name)
-    click.echo(f"savepoint {made.name}: epoch {made.manifest.epoch:,} of {store.uri}")
+    click.echo(f"savepoint {made.name}: epoch {made.manifest.epoch:,} of {without_password(store.uri)}")
 
 
 @command.command(name="list")
@@ -50,7 +51,7 @@ def list_(store: CheckpointStore, as_json: bool) -> None:
         for line in savepoint_lines(found):
             click.echo(line)
     else:
-        click.echo(f"no savepoints in {store.uri}", err=True)
+        click.echo(f"no savepoints in {without_password(store.uri)}", err=True)
 
 
 @command.command()
@@ -102,4 +103,4 @@ def import_(store: CheckpointStore, directory: str, name: str | None) -> None:
     from sqlstream_operators.state.checkpoint_store import CheckpointStore
 
     made = import_savepoint(CheckpointStore(directory), store, name)
-    click.echo(f"savepoint {made.name} is in {store.uri}")
+    click.echo(f"savepoint {made.name} is in {without_password(store.uri)}")

@@ -16,6 +16,7 @@ from sqlstream_operators.plan.state_schema import StateSchema
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import counted
 from sqlstream_planner.explain.meaning import field_meaning, field_meanings
+from sqlstream_planner.secrets.masking import without_password
 
 _EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -52,7 +53,7 @@ def details(store: CheckpointStore, savepoint: Savepoint) -> dict[str, Any]:
     schemas = {state.state_id: state for state in physical_plan(journal, manifest).states}
     return {
         **about(savepoint),
-        "state_dir": store.uri,
+        "state_dir": without_password(store.uri),
         "parallelism": manifest.parallelism,
         "max_parallelism": manifest.max_parallelism,
         "query": None if manifest.sql_digest is None else journal.sql(manifest.sql_digest),

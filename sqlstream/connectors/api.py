@@ -4,7 +4,7 @@ tasks and makes them visible on the driver after the epoch's manifest is publish
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
@@ -227,8 +227,15 @@ class EditableSink(Sink, Protocol):
         """Whether the target is empty or not there, so that it can be begun anew."""
         ...
 
-    def has_epochs(self) -> bool:
-        """Whether the target says that epochs of this state directory are in it."""
+    def epoch_there(self) -> int | None:
+        """The last epoch of this state directory and table that the target says it has; None if it has or tells none."""
+        ...
+
+    def look(self, epochs: Collection[int]) -> None:
+        """Whether the target is as one of these epochs left it (0: nothing was given to it); changes nothing, anywhere.
+
+        Raises TargetError if it is not.
+        """
         ...
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
@@ -30,6 +31,7 @@ from sqlstream.runtime.loop.consent import ConsentNeededError
 from sqlstream.runtime.loop.drained import check_ends
 from sqlstream.runtime.loop.epochs import EpochLoop
 from sqlstream.runtime.loop.faults import Faults, no_faults
+from sqlstream.runtime.loop.former_sinks import all_have_it, can_be_reached, check_passwords
 from sqlstream.runtime.loop.letter_budget import LetterBudget
 from sqlstream.runtime.loop.moved_sources import Moves
 from sqlstream.runtime.loop.program import LoopSettings, Program
@@ -46,10 +48,10 @@ from sqlstream.runtime.loop.reporting import Totals
 from sqlstream.runtime.loop.restarts import Restart, Restarts, RestartStrategy, strategy_of
 from sqlstream.runtime.loop.sink_edit import NOWHERE
 from sqlstream.runtime.loop.sink_edits import check_rewrite
-from sqlstream.runtime.loop.sink_places import looking, same_place
+from sqlstream.runtime.loop.sink_places import Looks, looking, same_place, target_refused
 from sqlstream.runtime.loop.source_positions import go_on, own_folders
 from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
-from sqlstream.runtime.tasks.failures import error_of, machine_refuses
+from sqlstream.runtime.tasks.failures import error_of, machine_refuses, not_as_listed
 from sqlstream.runtime.tasks.job import JobRunner
 from sqlstream.runtime.tasks.task_failure import describe
 from sqlstream.storage import local_cache, run_folder
@@ -59,7 +61,16 @@ from sqlstream.storage.journal import Journal, damaged, digest_of
 from sqlstream.storage.manifest import EpochPlan, Manifest, RunInfo, SourceState
 from sqlstream.storage.savepoint_copies import begin_from
 from sqlstream.storage.savepoints import Savepoints
-from sqlstream_operators.errors import DataError, InputFileError, MachineError, StateError, machine_trouble
+from sqlstream_operators.errors import (
+    DataError,
+    InputFileError,
+    ListedFileError,
+    MachineError,
+    StateError,
+    TargetError,
+    TargetRowError,
+    machine_trouble,
+)
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.spec import DimensionSpec, PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
@@ -155,7 +166,10 @@ def run_pipeline(
     if runner is None:
         from sqlstream.runtime.spark.on_demand import SparkOnDemand
 
-        runner = own_runner = SparkOnDemand(master, conf, on_start=lambda: on_phase("starting Spark"))
+        runner = own_runner = SparkOnDemand(
+            master, conf, on_start=lambda: on_phase("starting Spark"), on_wait=on_phase
+        )
+        stop.on_interrupt = own_runner.kill
     uri = str(state_dir) if "://" in str(state_dir) else str(Path(state_dir).absolute())
     base = str(Path(base_dir).absolute())
     store = CheckpointStore(uri, sync=sync)
@@ -191,17 +205,21 @@ def run_pipeline(
                 savepoint=origin.savepoint,
                 apart=origin.apart,
                 rewrite=rewrite,
+                looks=looking(sink_of),
             ).check()
             begin_from(origin.store, origin.savepoint, store, run, origin.stores)
         if moved is not None and (moved.tables or moved.respelled) and not restarts.is_up:
+            to_begin = rewrite if origin is None else ()
+            _check_moved(journal, plan, moved, source_of, decide, to_begin, looking(sink_of))
             for warning in moved_sources.write_down(journal, plan, moved, run, source_of):
                 tell(warning)
         found = recover(journal)
         # The same command, said again, goes on: what it was told to begin with has been done.
         begun = origin is not None and bool(committed_epoch(found.last))
-        decided = first_plan(plan)
         if found.last is None:
             check_rewrite(rewrite, plan)
+            decided = first_plan(plan, looking(sink_of))
+            decided.check()
         else:
             decided = decide(
                 journal,
@@ -315,6 +333,10 @@ def run_pipeline(
                     lease.check(look=True)
                 except DiagnosticError as other:
                     raise other from error
+                if isinstance(error, DiagnosticError) and secrets is not None:
+                    shown = secrets.hidden_in(error)
+                    if shown is not error:
+                        raise shown from None
                 raise
 
     with stop_on_signals(stop) if handle_signals else nullcontext():
@@ -324,7 +346,7 @@ def run_pipeline(
             return replace(restarts.run(told), seconds=time.monotonic() - started)
         except _StoppedWaitingError:
             return totals.result("stopped", None, 0.0)
-        except Exception:
+        except (Exception, KeyboardInterrupt):
             if stop.interrupted is not None:  # a library has made another error of it
                 raise stop.interrupted from None
             raise
@@ -332,6 +354,30 @@ def run_pipeline(
             if own_runner is not None:
                 own_runner.close()
             lease.release()
+
+
+def _check_moved(
+    journal: Journal,
+    plan: PhysicalPlan,
+    moved: Moves,
+    source_of: moved_sources.SourceOf,
+    decide: Callable[..., EditPlan],
+    rewrite: Collection[str],
+    looks: Looks,
+) -> None:
+    """Raise DiagnosticError if the run would be refused once the sources have moved: then the move is not written down."""
+    found = recover(journal)
+    if found.last is None:
+        return
+    with tempfile.TemporaryDirectory(prefix="sqlstream-") as scratch:
+        here = CheckpointStore(scratch, sync=False)
+        made, _ = moved_sources.taken_over(journal, found.last, plan, moved, here, source_of)
+
+        def known(spec: SourceSpec, folder: str) -> Source:
+            return source_of(spec, here if here.list(folder) else journal.store, folder)
+
+        rewritten = _rewritten(rewrite, found, plan)
+        decide(journal, made, source_of=known, rewrite=rewritten, looks=looks).check()
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,8 +428,15 @@ def _errors_told(store: CheckpointStore) -> Iterator[None]:
     """Turns what is raised inside about data, state and files into a DiagnosticError."""
     try:
         yield
+    except ListedFileError as error:
+        raise not_as_listed(error) from error
     except InputFileError as error:
         raise error_of(describe(error)) from error
+    except TargetError as error:
+        told = target_refused(error)
+        if isinstance(error, TargetRowError):  # which may be the input's fault as well as the table's
+            raise DiagnosticError(replace(told, code="DAT002")) from error
+        raise DiagnosticError(told, exit_code=4) from error
     except DataError as error:
         raise DiagnosticError(Diagnostic("DAT002", error.message)) from error
     except StateError as error:
@@ -462,6 +515,9 @@ def _program(
     goes_on = {sink.former.name: sink.spec for sink in edits if sink.former is not None}
     if last is not None and not is_fresh_fork(last):
         before = plan if last.plan_digest == digest_of(text) else physical_plan(journal, last)
+        missing = tuple(check_passwords(journal, last, goes_on, secrets))
+        if missing:
+            raise DiagnosticError(*missing, exit_code=4)
         for spec in before.sinks:
             now = goes_on.get(spec.name)
             if now is not None and (now == spec or _takes_over(sinks[now.name], spec)):
@@ -471,6 +527,8 @@ def _program(
             if now is not None:
                 spec = replace(spec, options=now.options)
             elif is_edit:
+                if not can_be_reached(spec, secrets) and all_have_it(journal.store, last):
+                    continue
                 left.add(spec.name)
             known_as = last.sink_names.get(spec.name, spec.name)
             former[spec.name] = connectors.sink(secrets.resolved(spec), replace(context, known_as=known_as))

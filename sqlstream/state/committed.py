@@ -11,6 +11,7 @@ from sqlstream.storage.savepoints import Savepoints
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, did_you_mean
+from sqlstream_planner.secrets.masking import without_password
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Committed:
     @property
     def title(self) -> str:
         """What it is, in words."""
-        epoch = f"epoch {self.manifest.epoch:,} of {self.store.uri}"
+        epoch = f"epoch {self.manifest.epoch:,} of {without_password(self.store.uri)}"
         return f"savepoint {self.savepoint}: {epoch}" if self.savepoint else epoch
 
     @property

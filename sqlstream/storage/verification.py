@@ -6,12 +6,16 @@ A run does not look at all of them: what its machine has in the local cache is n
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
+from sqlstream.storage import dead_letter, identity
 from sqlstream.storage.checked_json import DamagedFileError, check
-from sqlstream.storage.journal import digest_of, physical_plan_name, sql_name
+from sqlstream.storage.journal import Journal, digest_of, physical_plan_name, sql_name
 from sqlstream.storage.manifest import Manifest
+from sqlstream_operators.state import dimension_copies, staged_rows
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.version import ShardVersion, StateFile, file_digest
+from sqlstream_operators.task import dead_letters
 
 
 def damaged_descriptions(
@@ -42,6 +46,58 @@ def damaged_descriptions(
                 check(name, store.get(name))
             except DamagedFileError as error:
                 yield name, error.what
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A file that is not what was written, and what is seen; `heals` says why that does no harm, "" that it does."""
+
+    name: str
+    what: str
+    heals: str = ""
+
+
+def damaged_beside(store: CheckpointStore, manifest: Manifest, *, all_have_it: bool) -> Iterator[Damage]:
+    """Files beside the state of the last epoch that are not what was written: of sinks, dimension tables and dead letters.
+
+    `all_have_it`: every sink is known to have the epoch. Reads all of them.
+    """
+    yield from _damaged_sinks(store, manifest, all_have_it=all_have_it)
+    for name in store.list(dimension_copies.FOLDER):
+        if not dimension_copies.is_whole(store, name):
+            yield Damage(
+                name, "has another content than its name says", "the next run reads the dimension table anew"
+            )
+    journal = Journal(store)
+    kept = [journal.manifest(epoch) for epoch in journal.epochs()[1] if epoch < manifest.epoch]
+    for staged in (name for one in (*kept, manifest) for name in one.dead_letter_files):
+        visible = dead_letter.visible_name(staged)
+        if staged in manifest.dead_letter_files and not (store.exists(staged) or store.exists(visible)):
+            yield Damage(staged, "is missing", "no run reads it; its rows are in the files that were read")
+        for name in (staged, visible):
+            if not store.exists(name):
+                continue
+            with store.open(name) as file:
+                whole = dead_letters.digest(file) == staged.removesuffix(".jsonl").rsplit("-", 1)[-1]
+            if not whole:
+                reason = "" if name == staged else "no run reads it; its rows are in the files that were read"
+                yield Damage(name, "has another content than was written", reason)
+
+
+def _damaged_sinks(store: CheckpointStore, manifest: Manifest, *, all_have_it: bool) -> Iterator[Damage]:
+    staged = [part.staged for parts in manifest.sinks.values() for part in parts if part.staged is not None]
+    try:
+        if store.exists(identity.NAME):
+            identity.identity(store)
+        elif staged:
+            yield Damage(identity.NAME, "is missing: tables don't know this state directory without it")
+    except (DamagedFileError, KeyError) as error:
+        yield Damage(identity.NAME, getattr(error, "what", "is damaged"))
+    reason = f"all sinks have the rows of epoch {manifest.epoch}" if all_have_it else ""
+    for file in (file for one in staged for file in one.files):
+        what = staged_rows.is_damaged(store, file)
+        if what is not None:
+            yield Damage(file.name, what, reason)
 
 
 def _listings(manifest: Manifest) -> dict[str, int]:

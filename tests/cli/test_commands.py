@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tomllib
@@ -15,6 +16,7 @@ import pytest
 import sqlstream
 from sqlstream.cli import main
 from sqlstream.cli.main import COMMANDS, run_cli
+from sqlstream.runtime.loop.stop import Interrupted
 
 ROOT = Path(__file__).parent.parent.parent
 PIPELINE = """\
@@ -280,3 +282,17 @@ def test_mistakes_of_tables_and_of_queries_are_told_together(
     assert run_cli(["check", "--json", str(pipeline)]) == 1
     told = json.loads(capsys.readouterr().out)["diagnostics"]
     assert [d["code"] for d in told] == ["OPT001", "SQL010"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_second_signal_ends_with_its_own_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    """Whatever click makes of the error on its way."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise Interrupted(number)
+
+    monkeypatch.setattr("sqlstream.cli.check.load_project", interrupted)
+    assert run_cli(["check", __file__]) == 128 + number
+    assert "interrupted" in capsys.readouterr().err

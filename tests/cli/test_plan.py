@@ -404,6 +404,10 @@ def test_against_savepoints(file: Path, told: Told) -> None:
     made = Savepoints(state).create("before")
     export_savepoint(state, made, CheckpointStore(file.parent / "copy"))
     edited(file, ("COUNT(*)", "COUNT(*) * 2"))
+    told(file, "--from", "before", "--state-dir", file.parent / "new", code=4)
+    assert "the table of `counts` was written with another state directory" in told.err
+    assert "the directory of `copies` was written with another state directory" in told.err
+    file.write_text(file.read_text().replace("'out", "'new_out"))
     for savepoint in ("before", f"{file.parent}/.sqlstream/p@before", f"{file.parent}/copy/"):
         shown = told(file, "--from", savepoint, "--state-dir", file.parent / "new").splitlines()
         assert shown[0].startswith(f"{file} against savepoint before: epoch 1, ")
@@ -435,6 +439,7 @@ INSERT INTO changes SELECT k, v FROM t UNION ALL SELECT k, COUNT(*) FROM t GROUP
 """
     file = ran(tmp_path, TEXT + changes)
     Savepoints(CheckpointStore(tmp_path / ".sqlstream/p")).create("before")
+    file.write_text(file.read_text().replace("'out", "'new_out").replace("'log'", "'new_log'"))
     shown = told(file, "--from", "before", "--state-dir", tmp_path / "new", code=4)
     assert "refused: SAV007\n" in shown
     assert "error[SAV007]" in told.err
@@ -479,7 +484,8 @@ def test_mistakes(arguments: list[str], code: int, message: str, file: Path, tol
 
 
 def test_nothing_is_written_and_nothing_heavy_is_loaded(file: Path) -> None:
-    """Not even where a backfill looks whether the history is there: these imports would be half of the time.
+    """Not even where a backfill looks whether the history is there: these imports would be half of the time. What it takes
+    to look at the tables themselves is loaded where there are any.
 
     The first run of all asks DuckDB for types and keeps the answers (ADR 18); it is the second that is looked at.
     """
@@ -488,7 +494,7 @@ def test_nothing_is_written_and_nothing_heavy_is_loaded(file: Path) -> None:
     script = (
         "import sys; from sqlstream.cli.main import run_cli; "
         f"code = run_cli(['plan', {str(file)!r}]); "
-        "heavy = {'pyspark', 'duckdb', 'pyarrow', 'numpy', 'pandas', 'rocksdict'}; "
+        "heavy = {'pyspark', 'pandas', 'rocksdict'}; "
         "print(sorted(heavy & sys.modules.keys()), code)"
     )
     subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -213,10 +213,10 @@ def test_an_epoch_whose_rows_are_mostly_late_is_told_at_once() -> None:
     assert told == [], "half of them"
     warnings.epoch(replace(report(2), uncounted={"t": {"window": 1_501, "other": 20}}))
     warnings.epoch(replace(report(3), uncounted={"t": {"window": 3_000}}))
-    assert [d.code for d in told] == ["DAT011"]
+    assert [d.code for d in told] == ["DAT013"]
     one = EpochWarnings(TIMED, told.append)
     for epoch in range(3):
         one.epoch(replace(report(epoch), uncounted={"t": {"window": 1}}, rows_read={"t": 1}))
-    assert [d.code for d in told] == ["DAT011"] * 2, "epochs of one row each"
+    assert [d.code for d in told] == ["DAT013"] * 2, "epochs of one row each"
     assert told[0].message == "most rows of `t` are late: 1,501 of 3,000 rows in epoch 2"
     assert "its watermark is 2024-01-01 00:00:00" in told[0].notes[0]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,9 @@ def test_where_state_is(tmp_path: Path) -> None:
     assert state_directory(planned, file, plain, None) == str(tmp_path / "pipelines/.sqlstream/p")
     assert state_directory(planned, file, prod, None) == "s3://bucket/state/p"
     assert state_directory(planned, file, prod, "here") == "here"
+    options = "endpoint_override=localhost:9000&scheme=http"
+    other = replace(prod, state_dir=f"s3://bucket/state?{options}")
+    assert state_directory(planned, file, other, None) == f"s3://bucket/state/p?{options}"
     file = make(tmp_path, head="SET 'state.dir' = 'kept'; SET 'pipeline.name' = 'other name';")
     planned = plan(file, prod)
     assert state_directory(planned, file, prod, None) == str(tmp_path / "pipelines/kept")

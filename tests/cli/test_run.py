@@ -33,11 +33,6 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_new_project_runs_and_goes_on_with_new_data(shop: Path, sqlstream_here: Sqlstream) -> None:
-    (shop / "data/more").mkdir()
-    (shop / "data/orders.csv").rename(shop / "data/more/orders-1.csv")
-    file = shop / "pipelines/orders.sql"
-    file.write_text(file.read_text().replace("'../data/orders.csv'", "'../data/more'"))
-
     first = sqlstream_here("run", "pipelines/orders.sql", "--max-rows-per-epoch", "4")
     assert first.returncode == 0, first.stderr
     rows = [line.split() for line in first.stdout.splitlines() if not line.startswith("op")]
@@ -66,7 +61,7 @@ def test_a_new_project_runs_and_goes_on_with_new_data(shop: Path, sqlstream_here
     assert "open " not in drained.stderr
 
     header = "customer,amount,ordered_at\n"
-    (shop / "data/more/orders-2.csv").write_text(header + "dee,5.00,2024-01-01 11:00:00\nada,1.00,never\n")
+    (shop / "data/orders/orders-2.csv").write_text(header + "dee,5.00,2024-01-01 11:00:00\nada,1.00,never\n")
     more = sqlstream_here("run", "pipelines/orders.sql", "--json", "--drain")
     assert more.returncode == 0, more.stderr
     assert "DAT011" in more.stderr

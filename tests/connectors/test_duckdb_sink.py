@@ -18,10 +18,14 @@ import pytest
 from sqlstream.connectors.api import ConnectorContext
 from sqlstream.connectors.database.duckdb_table import DuckTable
 from sqlstream.connectors.exactly_once.sink import ExactlyOnceSink
+from sqlstream.planning import plan_file
+from sqlstream.runtime.loop.restarts import Restart, RestartStrategy
+from sqlstream.runtime.loop.stop import StopFlag
 from sqlstream_operators.errors import DataError
 from sqlstream_operators.plan.types import parse_type
 from sqlstream_planner.diagnostics import DiagnosticError
 from tests.connectors.table_sinks import SIMPLE, Backend, Row, TableSinkContract, TableWorld, come, go
+from tests.properties.in_process import run_here
 from tests.runtime.support import Crash, crash_at
 
 #: A type and values of it that must come back as they are.
@@ -189,16 +193,59 @@ def test_a_file_that_another_process_has_open(tmp_path: Path, reader: subprocess
     table = DuckTable(job.spec, str(tmp_path), patience_s=5, clock=lambda: sum(waits), wait=wait)
     sink = ExactlyOnceSink(job.spec, context, table)
     parts = [job.part(come((1, "a")))]
-    with pytest.raises(DiagnosticError, match="another process has the file open") as caught:
+    with pytest.raises(DiagnosticError, match=rf"process {reader.pid} \(.*\) has the file open") as caught:
         sink.prepare(1, parts, previous=0)
-    assert caught.value.diagnostics[0].code == "ENV006"
-    assert "nothing is lost" in (caught.value.diagnostics[0].help or "")
+    assert caught.value.diagnostics[0].code == "ENV008"
+    assert "nothing is lost" in caught.value.diagnostics[0].notes[0]
+    assert "state query" in (caught.value.diagnostics[0].help or "")
     assert sum(waits) >= 5
     waits.clear()
     patient = True
     sink.prepare(1, parts, previous=0)
     sink.commit(1, parts, previous=0)
     assert job.rows() == [(1, "a")]
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_a_reader_holds_a_run_up_and_ends_only_one_that_is_not_watched(
+    tmp_path: Path, reader: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch, watched: bool
+) -> None:
+    """Also a run that is only beginning: the reader was there first."""
+    defaults = DuckTable.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "patience_s", 0.05)
+    monkeypatch.setattr(
+        "sqlstream.runtime.loop.restarts.WATCHING", RestartStrategy(None, 0.01, 0.01, once_up=True)
+    )
+    watch = ", 'source.monitor-interval' = '1 ms', 'source.settle-time' = '0 s'" if watched else ""
+    file = DuckBackend(tmp_path).path
+    sql = f"""
+        CREATE TABLE t (k STRING) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json'{watch});
+        CREATE TABLE o (k STRING, n BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'duckdb', 'path' = '{file}');
+        INSERT INTO o SELECT k, COUNT(*) FROM t GROUP BY k;
+    """
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.json").write_text('{"k": "a"}\n')
+    restarts: list[Restart] = []
+    stop = StopFlag()
+
+    def again(restart: Restart) -> None:
+        restarts.append(restart)
+        if len(restarts) == 3:
+            reader.communicate()
+
+    planned = plan_file(sql, file="p.sql")
+    if not watched:
+        with pytest.raises(DiagnosticError) as caught:
+            run_here(planned, tmp_path)
+        assert (caught.value.exit_code, caught.value.diagnostics[0].code) == (5, "ENV008")
+        reader.communicate()
+        run_here(planned, tmp_path)
+    else:
+        run_here(planned, tmp_path, stop=stop, on_restart=again, on_epoch=lambda report: stop.request())
+        assert [restart.diagnostics[0].code for restart in restarts] == ["ENV008"] * 3
+    with duckdb.connect(str(file)) as connection:
+        assert connection.execute("SELECT k, n FROM o").fetchall() == [("a", 1)]
 
 
 _KILLED = """

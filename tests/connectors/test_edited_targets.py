@@ -517,5 +517,5 @@ def test_files_of_a_table_that_was_left_out_for_a_while_are_not_given_twice(tmp_
     job.run(without)
     with pytest.raises(DiagnosticError) as caught:
         job.run(both)
-    assert "has the rows of epoch" in str(caught.value)
+    assert "has rows from before it was left out" in str(caught.value)
     assert job.lines() == Counter(['{"k":1,"n":10}'])

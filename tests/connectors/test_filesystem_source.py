@@ -433,6 +433,22 @@ def test_lag(tmp_path: Path, duck: DuckSession) -> None:
     assert source.lag(source.plan(position, Limits()).next_position) == 0
 
 
+@pytest.mark.parametrize("rows_at_once", [100_000, 33_333])
+def test_lag_of_parquet_goes_down_within_a_file(tmp_path: Path, rows_at_once: int) -> None:
+    (tmp_path / "d").mkdir()
+    for name, rows in (("a", 200_000), ("b", 50_000)):
+        pq.write_table(pa.table({"a": pa.array(range(rows), pa.int64())}), tmp_path / f"d/{name}.parquet")
+    source = FileSource(source_spec({"a": "BIGINT"}, path="d", format="parquet"), context(tmp_path))
+    position, read = source.initial_position(), 0
+    while read < 250_000:
+        left = source.lag(position)
+        assert left is not None
+        assert abs(left - (250_000 - read)) < 6_000, "what the second file has is estimated by its bytes"
+        plan = source.plan(position, Limits(rows=rows_at_once))
+        position, read = plan.next_position, read + sum(split.rows or 0 for split in plan.splits)
+    assert source.lag(position) == 0
+
+
 def test_needed_paths_and_several_queries(tmp_path: Path, duck: DuckSession) -> None:
     (tmp_path / "a.json").write_text('{"s": {"x": 1, "y": "q", "bad": 5}}\n')
     spec = source_spec(

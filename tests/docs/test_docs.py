@@ -68,6 +68,10 @@ def test_commands_do_what_the_page_says(
     for step in steps(page):
         if step.command.startswith("make "):
             continue
+        if step.command.startswith("echo "):  # a file that comes
+            subprocess.run(step.command, shell=True, cwd=folder, check=True)
+            before.clear()
+            continue
         words = shlex.split(step.command, comments=True)
         assert words[0] == "sqlstream", step.command
         if page.name == "README.md":

@@ -469,6 +469,43 @@ def test_a_watched_source_without_files_waits_and_says_for_what(tmp_path: Path) 
     assert f"'{world.data}' is an empty folder; waiting for files" in world.warnings[0].message
 
 
+@pytest.mark.parametrize("path", ["in", "in/*.json", "in/deep/x*", "in/x1.json"])
+def test_a_watched_path_that_does_not_exist_yet_is_waited_for(tmp_path: Path, path: str) -> None:
+    """The pipeline that makes it may be started together with this one."""
+    world = World(tmp_path, options=", 'source.monitor-interval' = '1 ms', 'source.settle-time' = '0 s'")
+    file = tmp_path / "p.sql"
+    file.write_text(file.read_text().replace("'path' = 'in'", f"'path' = '{path}'"))
+    world.data.rmdir()
+
+    def arrive(look: int) -> None:
+        if look == 3:
+            world.data.mkdir()
+        if look == 6:
+            (world.data / "deep").mkdir()
+            world.put("deep/x1.json" if "deep" in path else "x1.json", [1])
+
+    world.watch(lambda: bool(world.read()), arrive)
+    assert world.read() == [1]
+    assert [(w.code, w.severity) for w in world.warnings] == [("DAT004", "warning")]
+    assert "does not exist" in world.warnings[0].message
+    assert world.warnings[0].message.endswith("; waiting for files")
+
+
+def test_a_path_that_is_not_watched_must_exist(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.data.rmdir()
+    assert world.fails().code == "DAT004"
+
+
+def test_a_watched_folder_that_is_gone_after_it_was_read_is_no_new_one(tmp_path: Path) -> None:
+    world = World(tmp_path, options=WATCHED + ", 'source.settle-time' = '0 s'")
+    world.put("x.json", [1])
+    world.watch(lambda: bool(world.read()))
+    (world.data / "x.json").unlink()
+    world.data.rmdir()
+    assert world.fails().code == "DAT004"
+
+
 def test_a_bounded_source_with_a_settle_time_waits_for_its_files(tmp_path: Path) -> None:
     world = World(tmp_path, options=", 'source.settle-time' = '100 ms'")
     world.put("x.json", [1])

@@ -365,7 +365,7 @@ MATRIX = (
         "GROUP BY k",
         "SELECT CAST(k AS STRING), COUNT(*), SUM(v) FROM (SELECT v AS k, v FROM t UNION ALL SELECT k, v FROM t WHERE b) "
         "GROUP BY k",
-        "BACKFILL",
+        "ADAPT",
         None,
     ),
     Edit(22, "smaller-top", _top(3), _top(2), "ADAPT", "KEEP"),

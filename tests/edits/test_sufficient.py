@@ -242,10 +242,8 @@ def test_filters_of_all_aggregates_become_a_condition(name: str, format_: str) -
 @pytest.mark.parametrize(
     ("was", "now"),
     [
-        (
-            "COUNT(v) FILTER (WHERE v > 0) AS n",
-            "COUNT(v) AS n FROM bid WHERE v > 0",
-        ),  # which groups have a row?
+        # Which groups have a row?
+        ("COUNT(w) FILTER (WHERE v > 0) AS n", "COUNT(w) AS n FROM bid WHERE v > 0"),
         ("COUNT(*) FILTER (WHERE v > 0) AS n", "COUNT(*) AS n FROM bid WHERE v > 1"),
         ("COUNT(*) FILTER (WHERE v > 0 AND w > 0) AS n", "COUNT(*) AS n FROM bid WHERE v > 0"),
         ("COUNT(*) FILTER (WHERE v > 0 OR w > 0) AS n", "COUNT(*) AS n FROM bid WHERE v > 0 AND w > 0"),

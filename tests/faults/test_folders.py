@@ -51,8 +51,8 @@ def test_a_folder_that_lost_what_it_had_is_refused(tmp_path: Path, lost: str, em
         with pytest.raises(DiagnosticError) as caught:
             run(tmp_path)
         [diagnostic] = caught.value.diagnostics
-        assert diagnostic.code == "DAT002"
-        assert "out' has no .sqlstream/owner.json any more" in diagnostic.message
+        assert diagnostic.code == "STA030"
+        assert "is gone, or its .sqlstream/owner.json" in diagnostic.message
     shutil.rmtree(tmp_path / lost, ignore_errors=True)
     shutil.move(tmp_path / "kept", tmp_path / lost)
     run(tmp_path)

@@ -44,9 +44,8 @@ def test_it_is_named_each_time_and_restoring_it_helps(tmp_path: Path, sql: str) 
         with pytest.raises(DiagnosticError) as caught:
             run(tmp_path)
         [diagnostic] = caught.value.diagnostics
-        assert f"{name}, " in diagnostic.message
-        assert " is missing" in diagnostic.message
-        assert "Restore that file" in diagnostic.message
+        assert any(f"{name}, " in note and " is missing" in note for note in diagnostic.notes)
+        assert "restore that file" in (diagnostic.help or "")
         assert "with another state directory" not in diagnostic.message
         assert not name.exists()
     with pytest.raises(DiagnosticError, match="with another state directory"):

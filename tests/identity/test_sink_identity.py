@@ -13,7 +13,7 @@ from sqlstream.planning import plan_file
 from sqlstream_planner.catalog.options import Role
 from sqlstream_planner.diagnostics import DiagnosticError
 from sqlstream_planner.identity.form import Form, text
-from sqlstream_planner.identity.sink import Holds, SinkIdentity, read_sink_identity
+from sqlstream_planner.identity.sink import Holds, SinkIdentity, in_words_of, read_sink_identity
 from tests.examples import seeds
 from tests.identity.meaning import Worlds
 from tests.identity.test_pairs import TABLES
@@ -72,6 +72,47 @@ DIFFERENT = [
 @pytest.mark.parametrize(("one", "other"), SAME)
 def test_queries_that_are_one_answer(one: str, other: str) -> None:
     assert held(one) == held(other)
+
+
+#: The same answer in other words: it is written in the old ones where both are compared.
+OTHER_WORDS = [
+    ("SELECT k, v FROM t WHERE v > 4", "SELECT k, v FROM t WHERE v >= 5 AND 1 = 1"),
+    ("SELECT k, v FROM t WHERE b", "SELECT k, v FROM t WHERE b = TRUE"),
+    ("SELECT YEAR(ts) AS y FROM t", "SELECT EXTRACT(YEAR FROM ts) AS y FROM t"),
+    ("SELECT k, COUNT(*) AS n FROM t GROUP BY k", "SELECT k, COUNT(1) AS n FROM t GROUP BY k"),
+    (
+        "SELECT k, SUM(v) FILTER (WHERE v > 4) AS n FROM t GROUP BY k HAVING COUNT(*) > 1",
+        "SELECT k, SUM(CASE WHEN v >= 5 THEN v END) AS n FROM t GROUP BY k HAVING 2 <= COUNT(1)",
+    ),
+    (
+        "SELECT k FROM t WHERE v > 4 UNION ALL SELECT v FROM t",
+        "SELECT v AS k FROM t UNION ALL SELECT k FROM t WHERE v >= 5",
+    ),
+    ("SELECT k FROM t INTERSECT SELECT v FROM t", "SELECT v AS k FROM t INTERSECT SELECT k FROM t"),
+]
+OTHER_ANSWERS = [
+    ("SELECT k, v FROM t WHERE v > 4", "SELECT k, v FROM t WHERE v >= 4"),
+    ("SELECT k, v FROM t WHERE v > 4", "SELECT k, v FROM t WHERE v > 4 AND g IS NOT NULL"),
+    ("SELECT k, x FROM t WHERE x > 4", "SELECT k, x FROM t WHERE x >= 5"),
+    ("SELECT k, COUNT(*) AS n FROM t GROUP BY k", "SELECT k, COUNT(v) AS n FROM t GROUP BY k"),
+    ("SELECT k FROM t EXCEPT SELECT v FROM t", "SELECT v AS k FROM t EXCEPT SELECT k FROM t"),
+    (
+        "SELECT k, v FROM t UNION ALL SELECT v, k FROM t WHERE b",
+        "SELECT k, v FROM t WHERE b UNION ALL SELECT v, k FROM t",
+    ),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), OTHER_WORDS)
+def test_the_same_answer_in_other_words(one: str, other: str) -> None:
+    assert held(one).queries != held(other).queries
+    assert in_words_of(held(other), held(one)).queries == held(one).queries
+    assert in_words_of(held(one), held(other)).queries == held(other).queries
+
+
+@pytest.mark.parametrize(("one", "other"), [*OTHER_ANSWERS, *DIFFERENT[:2]])
+def test_another_answer_stays_another(one: str, other: str) -> None:
+    assert in_words_of(held(other), held(one)).queries == held(other).queries != held(one).queries
 
 
 @pytest.mark.parametrize(("one", "other"), DIFFERENT)

@@ -46,6 +46,7 @@ from sqlstream_operators.state.staged_rows import StagedRows
 from sqlstream_operators.task.io import Stores
 from sqlstream_operators.task.report import Report
 from sqlstream_operators.task.task import EpochContext, run_shard_task, run_source_task
+from tests.rows_given import note
 
 TICK = 1
 PHYSICAL = (
@@ -334,6 +335,7 @@ class Driver:
     def run(self, splits: Sequence[pa.Table], *, last: bool = False) -> None:
         """One epoch over these splits of the only source."""
         self.epoch += 1
+        note(sum(split.num_rows for split in splits))
         late = max(self.previous, self.watermark)
         most = WATERMARK_MAX if self.rises else WATERMARK_MIN
         marks = Watermarks(self.previous, late, WATERMARK_MAX if last else late, most)

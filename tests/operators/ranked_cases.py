@@ -31,6 +31,7 @@ from sqlstream_operators.state.shard_store import ShardStore
 from sqlstream_operators.state.state_tables import StateTables
 from sqlstream_operators.state.version import ShardVersion
 from tests.operators.arrow_strategies import columns, scalar_types
+from tests.rows_given import note
 
 DUCK = DuckSession()
 REFERENCE = duckdb.connect(config={"threads": 1})
@@ -217,6 +218,7 @@ class Shards:
     def run(self, table: pa.Table, marks: Watermarks | None = None) -> pa.Table:
         """One epoch; gives what all shards emit."""
         self.epoch += 1
+        note(table.num_rows)
         groups = key_groups([table.column(name) for name in self.keys], GROUPS, rows=table.num_rows)
         shards = shard_of(groups, self.shards, GROUPS)
         outputs, versions, kept = [], [], Counter[Row]()

@@ -24,6 +24,7 @@ from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from sqlstream_operators.state.memory import MemoryShardStore
 from sqlstream_operators.state.shard_store import ShardStore
 from sqlstream_operators.state.version import ShardVersion
+from tests.rows_given import note
 
 GROUPS = 16
 DUCK = DuckSession()
@@ -127,6 +128,7 @@ class Shards:
     def run(self, inputs: Sequence[pa.Table], marks: Watermarks | None = None) -> list[pa.Table]:
         """One epoch; the output of each shard. Where `idle` says so it is checked that nothing would happen."""
         self.epoch += 1
+        note(sum(rows.num_rows for rows in inputs))
         pieces = [dict(partition(rows, self.keys, GROUPS, self.shards)) for rows in inputs]
         outputs = []
         for shard in range(self.shards):

@@ -29,6 +29,7 @@ ELSEWHERE = {
     "SQL103": "a warning",
     "SQL104": "a warning",
     "SQL108": "a warning",
+    "SQL109": "a note, in tests/docs/test_flink.py",
     "SQL105": "a warning",
     "SQL106": "a warning",
     "SQL107": "in tests/planner/test_depth.py",

@@ -334,7 +334,7 @@ REFUSED = [
     ("SELECT INTERVAL '3000000000' MONTH AS z FROM t", "SQL005", "longer than an INTERVAL can be"),
     ("SELECT INTERVAL '9999999999999999999' SECOND AS z FROM t", "SQL005", "longer than an INTERVAL can be"),
     ("SELECT CAST([ts] AS TIMESTAMP(3)[]) AS z FROM t", "TYP011", "inside another type can't cut off digits"),
-    ("SELECT MAX_BY(s, v ORDER BY k) FROM t", "SQL100", "ORDER BY inside MAX_BY"),
+    ("SELECT MAX_BY(DISTINCT s, v ORDER BY k) FROM t", "SQL100", "ORDER BY inside MAX_BY"),
     ("SELECT JSON_GROUP_OBJECT(s, v ORDER BY k) FROM t", "SQL100", "ORDER BY inside JSON_GROUP_OBJECT"),
     ("SELECT STRING_AGG(s, s) FROM t", "SQL100", "STRING_AGG with another argument in each row"),
     ("SELECT k FROM default_catalog.default_database.t", "SQL013", "default_database.t"),
@@ -370,6 +370,21 @@ REFUSED = [
     ),
     ("SELECT k, MAX(GROUPING_ID(k)) FROM t GROUP BY ROLLUP (k)", "SQL100", "GROUPING_ID inside an aggregate"),
     ("SELECT JSON_ARRAYAGG(v) OVER (PARTITION BY k) AS z FROM t", "SQL100", "JSON_GROUP_ARRAY OVER"),
+    (
+        "SELECT k, v FROM t UNION ALL CORRESPONDING SELECT v, k FROM t",
+        "SQL100",
+        "UNION BY NAME (CORRESPONDING)",
+    ),
+    ("SELECT k, v FROM t UNION CORRESPONDING BY (v) SELECT v, k FROM t", "SQL100", "(CORRESPONDING)"),
+    ("SELECT k FROM t UNION ALL STRICT CORRESPONDING SELECT v FROM t", "SQL100", "STRICT UNION BY NAME"),
+    ("SELECT k, v FROM t INNER UNION ALL BY NAME SELECT v, 3 AS x FROM t", "SQL100", "INNER UNION BY NAME"),
+    ("SELECT k, v FROM t LEFT INTERSECT SELECT v, k FROM t", "SQL100", "LEFT INTERSECT"),
+    ("SELECT k, SUM(v) AS s FROM t GROUP BY ALL k", "SQL100", "GROUP BY ALL with keys behind it"),
+    (
+        "SELECT CAST(s AS INT DEFAULT 0 ON CONVERSION ERROR) AS r FROM t",
+        "TYP010",
+        "DEFAULT … ON CONVERSION ERROR",
+    ),
     ("SELECT k, v FROM t INTERSECT SELECT k FROM t", "SQL030", "INTERSECT of 2 and 1 columns"),
     (
         "SELECT k FROM t EXCEPT ALL SELECT INTERVAL '1' DAY FROM t",
@@ -401,3 +416,12 @@ def test_unnest_may_stand_in_lateral_table() -> None:
     plan_file(
         f"{TABLE}SELECT k, x FROM t, LATERAL TABLE(UNNEST(string_split(s, ' '))) AS w (x);", file="p.sql"
     )
+
+
+@pytest.mark.parametrize("type_", ['"NULL"', '"NULL"[]', 'ROW<i "NULL">', 'MAP<STRING, "NULL">'])
+def test_no_column_is_declared_to_have_no_value(type_: str) -> None:
+    declared = TABLE.replace("s STRING", f"s {type_}")
+    with pytest.raises(DiagnosticError) as raised:
+        plan_file(f"{declared}SELECT k FROM t;", file="p.sql")
+    assert [d.code for d in raised.value.diagnostics] == ["SQL003"]
+    assert 'can\'t be declared as "NULL"' in raised.value.diagnostics[0].message

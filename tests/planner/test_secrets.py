@@ -21,7 +21,7 @@ from sqlstream_planner.secrets.references import Secrets
 SQL = """
 CREATE TABLE o (id BIGINT) WITH ('connector' = 'datagen', 'number-of-rows' = '1'); -- not {password}!
 CREATE TABLE t (id BIGINT) WITH (
-  'connector' = 'postgres', 'url' = 'postgresql://u:{password}@h/db?password={password}', 'password' = '{password}'
+  'connector' = 'postgres', 'url' = 'postgresql://u:{encoded}@h/db?password={password}', 'password' = '{password}'
 );
 CREATE TABLE f (v INT) WITH ('connector' = 'filesystem', 'path' = 's3://key:{password}@bucket/x', 'format' = 'json');
 INSERT INTO t SELECT id FROM o UNION ALL SELECT v FROM f;
@@ -30,7 +30,12 @@ PASSWORDS = ["S3CRET", "it''s", "a:b@c", "${secret:t.password}", "postgres"]
 
 
 def planned(password: str) -> Planned:
-    return plan_file(SQL.format(password=password), file="p.sql")
+    return plan_file(SQL.format(password=password, encoded=_encoded(password)), file="p.sql")
+
+
+def _encoded(password: str) -> str:
+    """As an address of PostgreSQL's must have it."""
+    return password.replace("@", "%40")
 
 
 @pytest.mark.parametrize("password", ["S3CRET", "a:b@c"])
@@ -60,7 +65,7 @@ def test_connectors_get_what_is_written(password: str) -> None:
     said = password.replace("''", "'")
     sink = found.secrets.resolved(found.physical.sinks[0])
     assert sink.options == {
-        "url": f"postgresql://u:{said}@h/db?password={said}",
+        "url": f"postgresql://u:{_encoded(said)}@h/db?password={said}",
         "password": said,
     }
     source = next(s for s in found.physical.sources if s.name == "f")
@@ -138,7 +143,9 @@ def test_addresses_without_a_password_stay(value: str) -> None:
 
 
 def test_a_mistake_beside_a_password_is_told_without_it(tmp_path: Path) -> None:
-    text = SQL.replace("'password' = '{password}'", "'pasword' = '{password}'").format(password="S3CRET")
+    text = SQL.replace("'password' = '{password}'", "'pasword' = '{password}'").format(
+        password="S3CRET", encoded="S3CRET"
+    )
     with pytest.raises(DiagnosticError) as caught:
         plan_file(text, file="p.sql")
     shown = "".join(render(d, text) + str(d.to_json()) for d in caught.value.diagnostics)

@@ -48,6 +48,18 @@ EXPRESSIONS = [
     "x AT TIME ZONE 'Asia/Tokyo'",
     "epoch_ms(x)",
     "make_timestamptz(2024, 3, 31, n % 24, 30, 0.0)",
+    "make_timestamptz(2024, n % 40 - 15, n % 50 - 9, n % 70, n % 200 - 60, n / 7.5 - 60)",
+    "CAST('epoch' AS TIMESTAMPTZ)",
+    "TRY_CAST(CASE WHEN n % 2 = 0 THEN ' Epoch' ELSE s END AS TIMESTAMPTZ)",
+    "year(make_timestamptz(epoch_us(CASE WHEN isfinite(x) THEN x END) - 64800000000000000))",
+    "EXTRACT(DECADE FROM make_timestamptz(epoch_us(CASE WHEN isfinite(x) THEN x END) - 64800000000000000))",
+    "EXTRACT(ERA FROM make_timestamptz(epoch_us(CASE WHEN isfinite(x) THEN x END) - 64800000000000000))",
+    "date_part('years', make_timestamptz(epoch_us(CASE WHEN isfinite(x) THEN x END) - 64800000000000000))",
+    # DuckDB takes a text without an offset to have that of the row before, if this had one.
+    "try_strptime(CASE WHEN n % 8 <> 6 THEN s END, ['%Y-%m-%d', '%Y-%m-%d %H:%M:%S %z', '%Y-%m-%d %H:%M'])",
+    "try_strptime(s, ['%Y-%m-%d %H:%M', '%Y-%m-%d'])",
+    "CAST(try_strptime(s, '%Y-%m-%d %H:%M:%S %z') AS VARCHAR)",
+    "CAST('01:00:00+02' AS TIMETZ)",
     "x IS NOT NULL AND CAST(x AS DATE) = d",
     "[x, y]",
     "to_timestamp(n)",
@@ -131,6 +143,9 @@ def test_it_is_what_duckdb_gives_in_that_zone(rows: duckdb.DuckDBPyConnection, z
         "list_transform([x], e -> CAST(e AS DATE))",
         "generate_series(x, y, INTERVAL '1' HOUR)",
         "SUM(n) OVER (ORDER BY x RANGE BETWEEN INTERVAL '1' DAY PRECEDING AND CURRENT ROW)",
+        "CAST('01:00:00' AS TIMETZ)",
+        "CAST(CAST(l AS TIME) AS TIMETZ)",
+        "TIMETZ '01:00:00+02' = '01:00:00'",
     ],
 )
 def test_what_is_not_written_out_is_refused(expression: str) -> None:

@@ -162,7 +162,8 @@ def test_a_variable_may_be_called_as_something_of_dbts(folder: Path) -> None:
         ("{% for i in [1] %}\n{{ i.a.b }}{% endfor %}", "TPL002", 2, "{{ i.a.b }}", None),
         ("a\n{% if %}", "TPL001", 2, "{% if %}", None),
         ("{{ x", "TPL001", 1, "{{ x", None),
-        ("a\nWHERE s LIKE '{%' AND x", "TPL001", 2, "{%' AND x", "{{ '{%' }}"),
+        ("a\nWHERE s LIKE '{% x' AND x", "TPL001", 2, "{% x' AND x", None),
+        ("a\nWHERE s LIKE 'a{%1' AND x", "TPL001", 2, "{%1' AND x", "{{ '{%' }}"),
         ("{% for i in [1] %}", "TPL001", 1, "{% for i in [1] %}", None),
         ("{{ 1 | nope }}", "TPL001", 1, "{{ 1 | nope }}", None),
         ("a\n {% include 'prat.sql' %}", "TPL003", 2, "prat.sql", "part.sql"),
@@ -254,3 +255,32 @@ def test_macros_without_an_end_are_told_soon(template: str, message: str) -> Non
 def test_macros_may_call_themselves() -> None:
     template = "{% macro m(n) %}{% if n %}x{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(900) }}"
     assert on_large_stack(render_template)(template, "p.sql").text == "x" * 900
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT '{{' AS a, 'x{{' AS b",
+        "SELECT format('{{}}', 1), format('{{{}}}', x)\nFROM t WHERE s LIKE '{%' OR s LIKE 'a{#'",
+        "SELECT '}}' || '{{'",
+    ],
+)
+def test_braces_that_no_template_can_mean_are_text(text: str) -> None:
+    assert render_template(text, "q.sql").text == text
+    beside = render_template(f"{text}\nAND {{% if true %}}y = 1{{% endif %}}", "q.sql")
+    assert beside.text == f"{text}\nAND y = 1"
+    start = beside.text.index("y = 1")
+    assert (beside.span(start, start + 1).line, beside.span(0, 6).column) == (text.count("\n") + 2, 1)
+
+
+@pytest.mark.parametrize("text", ["SELECT '{{ x'", "SELECT '{{var('x')'", "SELECT '{% x'"])
+def test_a_mistyped_template_is_told_as_one(text: str) -> None:
+    """It must not become a path."""
+    with pytest.raises(DiagnosticError) as raised:
+        render_template(text, "q.sql")
+    assert raised.value.diagnostics[0].code.startswith("TPL")
+
+
+@pytest.mark.parametrize(("text", "rendered"), [("'{{'a'}}'", "'a'"), ("'{#'a'#}'", "''")])
+def test_what_is_closed_is_a_template(text: str, rendered: str) -> None:
+    assert render_template(text, "q.sql").text == rendered

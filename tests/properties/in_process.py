@@ -12,6 +12,7 @@ from sqlstream.runtime.loop.progress import EpochReport, RunResult
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream_operators.codec.exchange import Message
 from sqlstream_planner.pipeline import Planned
+from tests.rows_given import note
 
 
 def run_here(
@@ -31,7 +32,7 @@ def run_here(
 
     State, cache and paths are in `folder`, nothing is synced or waited for.
     """
-    return run_pipeline(
+    result = run_pipeline(
         replace(planned.physical, options=replace(planned.physical.options, drain=True))
         if drain
         else planned.physical,
@@ -47,3 +48,5 @@ def run_here(
         sync=False,
         **{"poll_s": 0.0, **options},
     )
+    note(sum(result.rows_read.values()))
+    return result

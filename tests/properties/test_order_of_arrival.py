@@ -56,6 +56,12 @@ QUERIES = {
     "distinct on another": "SELECT DISTINCT ON (v) s FROM t WHERE k IS NOT NULL",
     "row numbers": "SELECT k, s, ROW_NUMBER() OVER () AS n FROM t",
     "row numbers by key": "SELECT k, s, ROW_NUMBER() OVER (PARTITION BY k) AS n, SUM(v) OVER (PARTITION BY k) AS w FROM t",
+    "a range of equals": "SELECT k, s, FIRST_VALUE(s) OVER (PARTITION BY k RANGE BETWEEN UNBOUNDED PRECEDING AND "
+    "CURRENT ROW) AS f FROM t",
+    "a range of the other equals": "SELECT k, s, ARRAY_AGG(v) OVER (PARTITION BY k RANGE BETWEEN CURRENT ROW AND "
+    "UNBOUNDED FOLLOWING EXCLUDE CURRENT ROW) AS g FROM t",
+    "groups of equals": "SELECT k, s, LAST_VALUE(s) OVER (PARTITION BY k GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW) "
+    "AS f FROM t",
     "the second": "SELECT k, v, s FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY k) = 2",
     # DuckDB takes the rows of a second window as the first has left them: one window each.
     "neighbours": "SELECT k, LAG(s) OVER (PARTITION BY k) AS a, NTILE(2) OVER (PARTITION BY k) AS c FROM t",

@@ -230,6 +230,13 @@ QUERIES = [
     "SELECT COUNT(*) AS n, SUM(i) AS m, MAX(j) AS b FROM range(-5, 30000, 2) AS r(i), range(2) AS q(j)",
     "SELECT t.x, i FROM t JOIN range(20000) AS r(i) ON t.v = r.i",
     "SELECT FIRST(i) AS a, LAST(i) AS b FROM range(20000, 0, -1) AS r(i)",
+    # Of the best rows the first in an order of its own.
+    "SELECT b, ARG_MAX(x, k ORDER BY x DESC) AS a, ARG_MIN(s, k ORDER BY x DESC) AS c, MAX_BY(x, k ORDER BY x) FILTER "
+    "(WHERE v > 0) AS d, ARG_MAX_NULL(s, k ORDER BY x) AS e FROM t GROUP BY b HAVING ARG_MAX(x, k ORDER BY v, x) > 0",
+    "SELECT ARG_MAX(x, k ORDER BY x DESC) AS z FROM (SELECT x, k, COUNT(*) OVER (PARTITION BY k) AS n FROM t)",
+    # Fractions of an interval that DuckDB keeps, and such as are none.
+    "SELECT INTERVAL 1.5 MILLISECOND AS z, ts + INTERVAL '1.5' MILLISECOND AS y, INTERVAL 2.0 DAY AS x, "
+    "INTERVAL '3.0' HOUR AS w, INTERVAL 1.5 SECOND AS u FROM t",
 ]
 
 

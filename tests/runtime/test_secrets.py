@@ -18,6 +18,7 @@ from sqlstream.connectors.api import ConnectorContext, SinkPart
 from sqlstream.connectors.registry import REGISTERED, Connector, Registry
 from sqlstream.planning import plan_file
 from sqlstream.runtime.api import run_pipeline
+from sqlstream.runtime.loop.former_sinks import NAME
 from sqlstream.runtime.tasks.job import EpochJob
 from sqlstream.runtime.tasks.local_runner import InProcessRunner
 from sqlstream.runtime.tasks.task_program import TaskProgram, of_registry
@@ -144,7 +145,7 @@ def test_another_password_goes_on_with_the_same_plan(tmp_path: Path) -> None:
 
 
 def test_a_sink_that_is_left_out_needs_its_password_once_more(tmp_path: Path) -> None:
-    """Its last epoch is committed again, in case that it was not; from then on nobody asks for it."""
+    """Where a run broke off its last epoch is committed again, in case that it was not; from then on nobody asks for it."""
     _inputs(tmp_path)
     both = SQL + (
         "CREATE TABLE other (k INT, s BIGINT) WITH ('connector' = 'blackhole');"
@@ -155,12 +156,14 @@ def test_a_sink_that_is_left_out_needs_its_password_once_more(tmp_path: Path) ->
     gone = declared[:start] + declared[declared.index(");", start) + 2 :]
     words = {"password": PASSWORD, "literal": "it"}
     _run(tmp_path, both.format(**words), Vault(), max_epochs=1)
+    (tmp_path / "state" / NAME).unlink()
     with pytest.raises(DiagnosticError) as caught:
         _run(tmp_path, gone.format(**words), Vault())
     [found] = caught.value.diagnostics
     assert found.code == "OPT007"
     assert found.help is not None
     assert "keep the CREATE TABLE of `out`" in found.help
+    assert caught.value.exit_code == 4
     former = Vault()
     _run(tmp_path, declared.format(**words), former, max_epochs=1)
     assert {options["password"] for options in former.opened} == {PASSWORD}

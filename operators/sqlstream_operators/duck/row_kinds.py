@@ -37,10 +37,10 @@ def to_kinds(table: pa.Table, key: tuple[str, ...] | None, schema: Schema) -> pa
     if not rows.num_rows:
         return rows.append_column(KIND_COLUMN, pa.array([], pa.string()))
     order = _ordered(rows, weights, key, schema)
-    times = np.abs(order.column("w").to_numpy())
+    times = np.abs(order.column(WEIGHT_COLUMN).to_numpy())
     taken = np.repeat(np.arange(len(times)), times)
     numbers = order.column(_ROW).to_numpy()[taken]
-    kinds = order.column("kind").combine_chunks().take(pa.array(taken))
+    kinds = order.column(KIND_COLUMN).combine_chunks().take(pa.array(taken))
     return rows.take(pa.array(numbers)).append_column(KIND_COLUMN, kinds)
 
 
@@ -58,7 +58,10 @@ def count_changes(table: pa.Table) -> int:
 def _ordered(
     rows: pa.Table, weights: pa.ChunkedArray, key: tuple[str, ...] | None, schema: Schema
 ) -> pa.Table:
-    """Place, weight `w` and `kind` of each row, in the order in which they are to be written."""
+    """Place, WEIGHT_COLUMN and KIND_COLUMN of each row, in the order in which they are to be written.
+
+    A name in ORDER BY means what the SELECT list gives first, so that has no name which a column can have.
+    """
     numbered = rows.append_column(WEIGHT_COLUMN, weights)
     numbered = numbered.append_column(_ROW, pa.array(np.arange(rows.num_rows)))
     comes = f"({WEIGHT_COLUMN} > 0)"
@@ -76,7 +79,7 @@ def _ordered(
     duck.register(_CHANGES, numbered)  # not with their SQL types: text orders as well as JSON
     try:
         return duck.query(
-            f"SELECT {_ROW}, {WEIGHT_COLUMN} AS w, {kind} AS kind FROM {_CHANGES}{window} ORDER BY {order}"
+            f"SELECT {_ROW}, {WEIGHT_COLUMN}, {kind} AS {KIND_COLUMN} FROM {_CHANGES}{window} ORDER BY {order}"
         )
     finally:
         duck.drop(_CHANGES)

@@ -253,6 +253,9 @@ class DuckSession:
             return MemoryExhaustedError(f"DuckDB may use {self._limit >> 20} MiB of memory in a task: {said}")
         fatal = isinstance(error, duckdb.FatalException | duckdb.InternalException)
         self._broken = self._broken or fatal
+        if fatal and "call JSONCommon::ValidatePath first" in str(error):
+            # DuckDB takes `*` for a mistake of its own, if it is a path that no constant is.
+            return DataError("the JSON path `*` has a wildcard: that must be a constant", sql)
         trouble = machine_trouble(error) if isinstance(error, _OF_DISKS) else None
         if trouble is not None:
             return MachineError(trouble)

@@ -13,6 +13,8 @@ KIND_COLUMN = "__kind"
 WEIGHT_COLUMN = "__weight"
 #: Name of the column with the end of a row's slice, int64 µs.
 SLICE_COLUMN = "__slice_end"
+#: What no table's column may be called: these stand beside the columns of sources and sinks, which have users' names.
+RESERVED = frozenset({KIND_COLUMN, WEIGHT_COLUMN, "__order", "__row", "__row_number"})
 
 
 class RowKind(StrEnum):

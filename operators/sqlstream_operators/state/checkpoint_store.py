@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyarrow import fs
 
 from sqlstream_operators.errors import MachineError, StorePlaceError
+from sqlstream_operators.state.places import below
 
 _TEMPORARY = ".tmp-"
 _ABANDONED_S = 3600
@@ -60,9 +61,7 @@ class CheckpointStore:
 
     def below(self, folder: str) -> CheckpointStore:
         """A folder of this store as a store of its own."""
-        place, mark, options = self.uri.partition("?") if "://" in self.uri else (self.uri, "", "")
-        uri = f"{place.rstrip('/')}/{folder}{mark}{options}"
-        return CheckpointStore(uri, sync=self.sync, settle_seconds=self.settle_seconds)
+        return CheckpointStore(below(self.uri, folder), sync=self.sync, settle_seconds=self.settle_seconds)
 
     @property
     def is_local(self) -> bool:
@@ -71,7 +70,7 @@ class CheckpointStore:
 
     def path(self, name: str) -> str:
         """The full path or URI of a name, for messages."""
-        return f"{self.uri.rstrip('/')}/{name}"
+        return below(self.uri, name)
 
     def put(self, name: str, content: bytes | Path) -> None:
         """Write a file atomically, over one of the same name, from bytes or from a local file."""

@@ -134,6 +134,16 @@ def batches(store: CheckpointStore, staged: Iterable[StagedRows]) -> Iterator[pa
                 yield from _read(pa.BufferReader(content), file.rows, where)
 
 
+def is_damaged(store: CheckpointStore, file: StagedFile) -> str | None:
+    """What is wrong with a staged file; None: it has the content that its name says. Reads all of it."""
+    try:
+        content = store.get(file.name)
+    except FileNotFoundError:
+        return "is missing"
+    whole = _digest(content) == file.name.removesuffix(".arrows").rsplit("-", 1)[-1]
+    return None if whole else "has another content than its name says"
+
+
 def _digest(content: bytes | pa.Buffer) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 

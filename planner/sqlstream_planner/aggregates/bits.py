@@ -45,11 +45,11 @@ BIT_OR = AggregateFunction(
 
 
 def _xor(call: AggregateCall, values: tuple[str, ...]) -> str:
-    """A value that is there an even number of times cancels itself."""
+    """A value that is there an even number of times cancels itself; what is left of bits has as many as it had."""
     if call.distinct:
         return as_list(call, values)
     x = values[0]
-    return f'bit_xor(CASE WHEN "count" % 2 = 1 THEN {x} ELSE CAST(0 AS {call.argument_types[0]}) END)'
+    return f'bit_xor(CASE WHEN "count" % 2 = 1 THEN {x} ELSE xor({x}, {x}) END)'
 
 
 BIT_XOR = AggregateFunction(

@@ -34,7 +34,7 @@ def _first_wins(call: AggregateCall, best: str, *nulls: str) -> Decomposition:
     type_ = struct(("by", call.argument_types[1]), ("x", call.argument_types[0]))
     partial = f"arg_{best}({{'by': {by}, 'x': {x}}}, {by}){_of_rows(call, *nulls)}"
     meaning = " with ".join((f"arg_{best}", *nulls))
-    return Decomposition((Accumulator(meaning, type_, partial, f"arg_{best}({{f}}, {{f}}.by)"),), "{0}.x")
+    return Decomposition((Accumulator(meaning, type_, partial, f"arg_{best}({{f}}, ({{f}}).by)"),), "({0}).x")
 
 
 def _pair(call: AggregateCall, best: str, *nulls: str) -> Decomposition:
@@ -43,7 +43,7 @@ def _pair(call: AggregateCall, best: str, *nulls: str) -> Decomposition:
     type_ = struct(("by", call.argument_types[1]), ("x", call.argument_types[0]))
     partial = f"{best}(CAST({{'by': {by}, 'x': {x}}} AS {type_})){_of_rows(call, *nulls)}"
     meaning = " with ".join((f"{best} by and value", *nulls))
-    return Decomposition((Accumulator(meaning, type_, partial, f"{best}({{f}})"),), "{0}.x")
+    return Decomposition((Accumulator(meaning, type_, partial, f"{best}({{f}})"),), "({0}).x")
 
 
 def _of_rows(call: AggregateCall, *nulls: str) -> str:
@@ -65,6 +65,7 @@ def _extreme(name: str, best: str, *nulls: str) -> AggregateFunction:
     return AggregateFunction(
         name=name,
         arguments=Arguments(of_rows=2, at_most=2, unordered_help=_UNORDERED),
+        best_first={"min": "ASC", "max": "DESC"}[best],
         keeps_nulls=bool(nulls),
         distinct_is_noop=True,
         append_only=lambda call: _first_wins(call, best, *nulls),

@@ -56,8 +56,8 @@ def check_count(arguments: Sequence[exp.Expr]) -> WrongConstant | None:
 def _most_frequent(call: AggregateCall, values: str) -> str:
     """The most frequent of a list of values, those that are as frequent in ascending order."""
     entries = f"map_entries(list_aggregate({values}, 'histogram'))"
-    ranked = f"list_transform({entries}, lambda __e: {{'n': -CAST(__e.value AS BIGINT), 'x': __e.key}})"
-    return f"list_transform(list_slice(list_sort({ranked}), 1, {argument(call, 1)}), lambda __e: __e.x)"
+    ranked = f"list_transform({entries}, lambda __e: {{'n': -CAST((__e).value AS BIGINT), 'x': (__e).key}})"
+    return f"list_transform(list_slice(list_sort({ranked}), 1, {argument(call, 1)}), lambda __e: (__e).x)"
 
 
 def _top(call: AggregateCall) -> Decomposition:

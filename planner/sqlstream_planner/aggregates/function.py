@@ -142,6 +142,8 @@ class AggregateFunction:
       known to be right.
     - `with_count`: the function that a call with more than `at_most` arguments is: they say how many values are wanted.
       `in_order`: the one that a call by a name of `by_time` is, if it has an ORDER BY.
+    - `best_first`: with an ORDER BY of its own, which says which of the best rows is taken, a call f(x, y) is
+      FIRST(x ORDER BY y, …) with y ASC or DESC, over the rows that count.
     - `replaces`: functions that can't be run, with what to write instead.
 
     What it is:
@@ -183,6 +185,7 @@ class AggregateFunction:
     called: str | None = None
     with_count: str | None = None
     in_order: tuple[tuple[str, str], ...] = ()
+    best_first: str = ""
     replaces: tuple[tuple[str, str], ...] = ()
 
     order_sensitive: bool = False

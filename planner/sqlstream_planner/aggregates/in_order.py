@@ -26,7 +26,7 @@ def _function(name: str, place: int, best: str) -> AggregateFunction:
         value, type_ = ordered_value(call)
         partial = f"{best}(CAST({value} AS {type_})){filter_of(call)}"
         kept = Accumulator(f"{best} by order and value", type_, partial, f"{best}({{f}})")
-        return Decomposition((kept,), "{0}.x")
+        return Decomposition((kept,), "({0}).x")
 
     def append_only(call: AggregateCall) -> Decomposition:
         one = one_value(call)

@@ -81,8 +81,8 @@ def _pair(key: str, value: str) -> str:
 
 def _object(pairs: str) -> str:
     """The JSON object of a list of keys and values, each as often as it is there, as DuckDB has it."""
-    key = f"CASE WHEN __p.k IS NULL THEN error('{_NULL_KEY}') ELSE CAST(to_json(__p.k) AS VARCHAR) END"
-    value = "CASE WHEN __p.v IS NULL THEN 'null' ELSE CAST(to_json(__p.v) AS VARCHAR) END"
+    key = f"CASE WHEN (__p).k IS NULL THEN error('{_NULL_KEY}') ELSE CAST(to_json((__p).k) AS VARCHAR) END"
+    value = "CASE WHEN (__p).v IS NULL THEN 'null' ELSE CAST(to_json((__p).v) AS VARCHAR) END"
     members = f"list_transform({pairs}, lambda __p: {key} || ':' || {value})"
     return f"CAST('{{' || array_to_string({members}, ',') || '}}' AS JSON)"
 

@@ -31,7 +31,7 @@ def kept_values(call: AggregateCall, *, nulls: bool) -> tuple[Accumulator, str]:
     kept = Accumulator(meaning, array(element), f"list({value}){where}", FLATTEN)
     keys = [name for name, _ in element.fields if name != "x"]
     sorted_ = _descending(keys) if descending else "list_sort({0}, 'ASC', 'NULLS FIRST')"
-    return kept, f"list_transform({sorted_}, lambda __e: __e.x)"
+    return kept, f"list_transform({sorted_}, lambda __e: (__e).x)"
 
 
 def ordered_value(call: AggregateCall) -> tuple[str, SqlType]:
@@ -51,9 +51,9 @@ def ordered_value(call: AggregateCall) -> tuple[str, SqlType]:
 
 def _descending(keys: Sequence[str]) -> str:
     """SQL for the kept structs by descending `keys`, those that are equal in them by ascending value."""
-    by_value = "list_sort(list_transform({0}, lambda __e: {{'x': __e.x, 'e': __e}}), 'ASC', 'NULLS FIRST')"
-    fields = ", ".join(f"'{key}': __p.e.{key}" for key in keys)
-    placed = f"list_transform({by_value}, lambda __p, __i: {{{{{fields}, 'place': -__i, 'x': __p.x}}}})"
+    by_value = "list_sort(list_transform({0}, lambda __e: {{'x': (__e).x, 'e': __e}}), 'ASC', 'NULLS FIRST')"
+    fields = ", ".join(f"'{key}': (__p).e.{key}" for key in keys)
+    placed = f"list_transform({by_value}, lambda __p, __i: {{{{{fields}, 'place': -__i, 'x': (__p).x}}}})"
     return f"list_sort({placed}, 'DESC', 'NULLS LAST')"
 
 

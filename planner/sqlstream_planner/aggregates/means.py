@@ -91,7 +91,8 @@ def _weighed_batch(call: AggregateCall, written: BatchCall) -> BatchCall:
 
     def weighed(pairs: str) -> str:
         sums = [
-            f"list_sum(list_transform({pairs}, lambda __p: {text}))" for text in ("__p.x * __p.w", "__p.w")
+            f"list_sum(list_transform({pairs}, lambda __p: {text}))"
+            for text in ("(__p).x * (__p).w", "(__p).w")
         ]
         return f"{sums[0]} / {sums[1]}"
 

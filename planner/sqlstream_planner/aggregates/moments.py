@@ -48,9 +48,10 @@ def _accumulator(call: AggregateCall) -> Accumulator:
         f"'m2': var_pop(CAST({x} AS DOUBLE)){present} * count({x}){where}}} END"
     )
     merge = (
-        "list_reduce(list({f}) FILTER (WHERE {f} IS NOT NULL), lambda __a, __b: {{'n': __a.n + __b.n, "
-        "'mean': __a.mean + (__b.mean - __a.mean) * __b.n / (__a.n + __b.n), "
-        "'m2': __a.m2 + __b.m2 + (__b.mean - __a.mean) * (__b.mean - __a.mean) * __a.n / (__a.n + __b.n) * __b.n}})"
+        "list_reduce(list({f}) FILTER (WHERE {f} IS NOT NULL), lambda __a, __b: {{'n': (__a).n + (__b).n, "
+        "'mean': (__a).mean + ((__b).mean - (__a).mean) * (__b).n / ((__a).n + (__b).n), "
+        "'m2': (__a).m2 + (__b).m2 + ((__b).mean - (__a).mean) * ((__b).mean - (__a).mean) "
+        "* (__a).n / ((__a).n + (__b).n) * (__b).n}})"
     )
     return Accumulator("moments", _MOMENTS, partial, merge, of_first=True)
 
@@ -84,18 +85,19 @@ def _second(name: str, final: str, *spellings: Spelling) -> AggregateFunction:
     )
 
 
-_VAR_SAMP = "CASE WHEN {0}.n > 1 THEN {0}.m2 / ({0}.n - 1) END"
-_STDDEV_SAMP = "CASE WHEN {0}.n > 1 THEN sqrt({0}.m2 / ({0}.n - 1)) END"
+_VAR_SAMP = "CASE WHEN ({0}).n > 1 THEN ({0}).m2 / (({0}).n - 1) END"
+_STDDEV_SAMP = "CASE WHEN ({0}).n > 1 THEN sqrt(({0}).m2 / (({0}).n - 1)) END"
 
-VAR_POP = _second("var_pop", "CASE WHEN {0}.n > 0 THEN {0}.m2 / {0}.n END")
+VAR_POP = _second("var_pop", "CASE WHEN ({0}).n > 0 THEN ({0}).m2 / ({0}).n END")
 VAR_SAMP = _second("var_samp", _VAR_SAMP, Spelling("VAR(x)", "var_samp(x)", "sample variance"))
 VARIANCE = _second("variance", _VAR_SAMP)
-STDDEV_POP = _second("stddev_pop", "CASE WHEN {0}.n > 0 THEN sqrt({0}.m2 / {0}.n) END")
+STDDEV_POP = _second("stddev_pop", "CASE WHEN ({0}).n > 0 THEN sqrt(({0}).m2 / ({0}).n) END")
 STDDEV_SAMP = _second("stddev_samp", _STDDEV_SAMP)
 STDDEV = _second("stddev", _STDDEV_SAMP)
 # As DuckDB's, it is NaN over one value that is no finite number, where the others are 0.
 SEM = _second(
-    "sem", "CASE WHEN {0}.n > 0 THEN sqrt({0}.m2 / {0}.n) / sqrt({0}.n) + ({0}.mean - {0}.mean) END"
+    "sem",
+    "CASE WHEN ({0}).n > 0 THEN sqrt(({0}).m2 / ({0}).n) / sqrt(({0}).n) + (({0}).mean - ({0}).mean) END",
 )
 
 

@@ -71,14 +71,16 @@ def _merged(moments: str) -> str:
 
     def products(sums: str) -> str:
         a, b = sums[0], sums[1]
-        between = f"(__b.{a} - __a.{a}) * (__b.{b} - __a.{b}) * __a.n / (__a.n + __b.n) * __b.n"
-        return f"__a.{sums} + __b.{sums} + {between}"
+        between = (
+            f"((__b).{a} - (__a).{a}) * ((__b).{b} - (__a).{b}) * (__a).n / ((__a).n + (__b).n) * (__b).n"
+        )
+        return f"(__a).{sums} + (__b).{sums} + {between}"
 
     def average(a: str) -> str:
-        return f"__a.{a} + (__b.{a} - __a.{a}) * __b.n / (__a.n + __b.n)"
+        return f"(__a).{a} + ((__b).{a} - (__a).{a}) * (__b).n / ((__a).n + (__b).n)"
 
     fields = {
-        "n": "__a.n + __b.n",
+        "n": "(__a).n + (__b).n",
         "y": average("y"),
         "x": average("x"),
         "yy": products("yy"),
@@ -160,21 +162,21 @@ def _or_null(value: str) -> str:
     return f"CASE WHEN isfinite({value}) THEN {value} END"
 
 
-_CORR = "{0}.xy / (sqrt(abs({0}.xx)) * sqrt(abs({0}.yy)))"
-_SLOPE = "{0}.xy / {0}.xx"
+_CORR = "({0}).xy / (sqrt(abs(({0}).xx)) * sqrt(abs(({0}).yy)))"
+_SLOPE = "({0}).xy / ({0}).xx"
 
 CORR = _of_moments("corr", _CORR)
-COVAR_POP = _of_moments("covar_pop", "{0}.xy / {0}.n")
-COVAR_SAMP = _of_moments("covar_samp", "CASE WHEN {0}.n > 1 THEN {0}.xy / ({0}.n - 1) END")
+COVAR_POP = _of_moments("covar_pop", "({0}).xy / ({0}).n")
+COVAR_SAMP = _of_moments("covar_samp", "CASE WHEN ({0}).n > 1 THEN ({0}).xy / (({0}).n - 1) END")
 REGR_SLOPE = _of_moments("regr_slope", _SLOPE)
-REGR_INTERCEPT = _of_moments("regr_intercept", f"{{0}}.y - {_SLOPE} * {{0}}.x", _or_null)
+REGR_INTERCEPT = _of_moments("regr_intercept", f"({{0}}).y - {_SLOPE} * ({{0}}).x", _or_null)
 REGR_R2 = _of_moments(
     "regr_r2",
-    f"CASE WHEN {{0}}.xx = 0 THEN NULL WHEN {{0}}.yy = 0 THEN 1 ELSE ({_CORR}) * ({_CORR}) END",
+    f"CASE WHEN ({{0}}).xx = 0 THEN NULL WHEN ({{0}}).yy = 0 THEN 1 ELSE ({_CORR}) * ({_CORR}) END",
 )
-REGR_SXX = _of_moments("regr_sxx", "{0}.xx")
-REGR_SYY = _of_moments("regr_syy", "{0}.yy")
-REGR_SXY = _of_moments("regr_sxy", "{0}.xy")
+REGR_SXX = _of_moments("regr_sxx", "({0}).xx")
+REGR_SYY = _of_moments("regr_syy", "({0}).yy")
+REGR_SXY = _of_moments("regr_sxy", "({0}).xy")
 
 # --------------------------------------------------------------------------------- counts and averages
 

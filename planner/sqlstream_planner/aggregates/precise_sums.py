@@ -15,19 +15,23 @@ _SUM = struct(("n", BIGINT), ("sum", DOUBLE), ("error", DOUBLE))
 
 
 def _accumulator(call: AggregateCall) -> Accumulator:
-    """Partials are added by Knuth's TwoSum, which knows what was rounded away."""
+    """Partials are added by Knuth's TwoSum, which knows what was rounded away.
+
+    What a partial rounds away itself is the sum of its values without that sum: DuckDB's fsum does not tell it.
+    """
     x = argument(call)
     here = filter_of(call, f"({x}) IS NOT NULL")
+    total = f"fsum(CAST({x} AS DOUBLE)){here}"
+    lost = f"list_aggregate(list_prepend(-{total}, list(CAST({x} AS DOUBLE)){here}), 'fsum')"
     partial = (
-        f"CASE WHEN count(*){here} > 0 THEN {{'n': count(*){here}, 'sum': fsum(CAST({x} AS DOUBLE)){here}, "
-        "'error': CAST(0 AS DOUBLE)} END"
+        f"CASE WHEN count(*){here} > 0 THEN {{'n': count(*){here}, 'sum': {total}, 'error': {lost}}} END"
     )
-    total = "(__a.sum + __b.sum)"
-    rest = f"({total} - __a.sum)"
-    lost = f"((__a.sum - ({total} - {rest})) + (__b.sum - {rest}))"
+    total = "((__a).sum + (__b).sum)"
+    rest = f"({total} - (__a).sum)"
+    lost = f"(((__a).sum - ({total} - {rest})) + ((__b).sum - {rest}))"
     merge = (
-        "list_reduce(list({f}) FILTER (WHERE {f} IS NOT NULL), lambda __a, __b: {{'n': __a.n + __b.n, "
-        f"'sum': {total}, 'error': __a.error + __b.error + {lost}}}}})"
+        "list_reduce(list({f}) FILTER (WHERE {f} IS NOT NULL), lambda __a, __b: {{'n': (__a).n + (__b).n, "
+        f"'sum': {total}, 'error': (__a).error + (__b).error + {lost}}}}})"
     )
     return Accumulator("compensated sum", _SUM, partial, merge, of_first=True)
 
@@ -50,7 +54,7 @@ def _function(name: str, final: str, *, also: tuple[str, ...] = (), other: str) 
 
 
 #: DOUBLEs; NaN where a value, or the sum on the way, is no finite number.
-FSUM = _function("fsum", "{0}.sum + {0}.error", also=("kahan_sum", "sumkahan"), other="favg")
-FAVG = _function("favg", "({0}.sum + {0}.error) / {0}.n", other="fsum")
+FSUM = _function("fsum", "({0}).sum + ({0}).error", also=("kahan_sum", "sumkahan"), other="favg")
+FAVG = _function("favg", "(({0}).sum + ({0}).error) / ({0}).n", other="fsum")
 
 FUNCTIONS = (FSUM, FAVG)

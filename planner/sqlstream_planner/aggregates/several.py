@@ -71,7 +71,7 @@ def _of_extreme(function: str, direction: str) -> AggregateFunction:
         return f"{{'by': {by}, 'x': {x}}}"
 
     def values_of(pairs: str) -> str:
-        return f"list_transform({pairs}, lambda __e: __e.x)"
+        return f"list_transform({pairs}, lambda __e: (__e).x)"
 
     def accumulated(call: AggregateCall) -> Decomposition:
         x, by = argument(call), argument(call, 1)

@@ -23,7 +23,9 @@ def remaining(node: Scan) -> str:
     source = quote_identifier(node.source.name)
     if node.primary_key:
         last = f"row_number() OVER (PARTITION BY {names(node.primary_key)} ORDER BY {_ORDER} DESC) = 1"
-        rows = f"SELECT {listed}, {_KIND}, {_ORDER}\n  FROM {source}\n  QUALIFY {last}"
+        # By their ids before anything reads them: an id may be what another column of the table is called.
+        given = f"(SELECT {listed}, {_KIND}, {_ORDER} FROM {source})"
+        rows = f"SELECT {ids}, {_KIND}\n  FROM {given}\n  QUALIFY {last}"
         return f"SELECT {ids} FROM (\n  {rows}\n) WHERE {_KIND} IN ('+I', '+U')"
     came = f"sum(CASE WHEN {_KIND} IN ('+I', '+U') THEN 1 ELSE -1 END)"
     rows = f"SELECT {ids}, {came} AS __copies\n  FROM (SELECT {listed}, {_KIND} FROM {source})"

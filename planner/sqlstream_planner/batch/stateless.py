@@ -115,7 +115,7 @@ def unnested(node: Unnest, below: Select) -> Select:
     columns: dict[str, exp.Expr] = {id_: raw(quote_identifier(id_)) for id_ in ids}
     quoted = quote_identifier(element)
     for f in node.element:
-        columns[f.id] = raw(f"{quoted}.{quote_identifier(f.name)}") if node.spread else raw(quoted)
+        columns[f.id] = raw(f"({quoted}).{quote_identifier(f.name)}") if node.spread else raw(quoted)
     if node.ordinality is not None:
         columns[node.ordinality.id] = raw(quote_identifier(node.ordinality.id))
     return Select(rows, columns)

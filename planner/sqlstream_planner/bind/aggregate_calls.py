@@ -95,6 +95,28 @@ def _as_kept(value: exp.Expr, type_: SqlType) -> exp.Expr:
     return value if type_ in (kept, NULL) else as_type(value, kept)
 
 
+def _best_in_order(
+    node: exp.Expr,
+    function: AggregateFunction,
+    arguments: tuple[exp.Expr, ...],
+    order: exp.Expr,
+    filter_: exp.Expr | None,
+) -> exp.Expr:
+    """ARG_MAX(x, y ORDER BY z) as FIRST(x ORDER BY y DESC, z), over the rows that it counts."""
+    value, by = arguments
+    best = exp.Ordered(this=by.copy(), desc=function.best_first == "DESC", nulls_first=False)
+    ordered = exp.Order(this=value.copy(), expressions=[best, *(term.copy() for term in order.expressions)])
+    counted = [by] if function.keeps_nulls else [value, by]
+    present = [exp.Not(this=exp.Is(this=exp.paren(part), expression=exp.Null())) for part in counted]
+    where = exp.and_(*([filter_] if filter_ is not None else []), *present)
+    made = exp.Filter(
+        this=exp.Anonymous(this="first", expressions=[ordered]), expression=exp.Where(this=where)
+    )
+    made.meta.update(node.meta)
+    made.this.meta.update(node.meta)
+    return made
+
+
 class AggregateCalls:
     """The calls of one SELECT over the columns `fields` of `rows`; calls that are written the same are one.
 
@@ -191,6 +213,8 @@ class AggregateCalls:
                 f"the aggregate {name.upper()}",
                 help=registry.instead_of(name) or f"these can: {', '.join(registry.names())}",
             )
+        if order is not None and function.best_first and not (distinct or by_time) and len(arguments) == 2:
+            return self.add(_best_in_order(node, function, arguments, order, filter_))
         if order is not None and function.arguments.unordered_help is not None:
             self._context.unsupported(
                 order, f"ORDER BY inside {_shown(name)}", help=function.arguments.unordered_help

@@ -28,6 +28,7 @@ from sqlstream_planner.expressions.infer import infer, require_boolean
 from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTRANSLATABLE, TypeProblem
 from sqlstream_planner.expressions.session_zone import UTC, in_zone, mixes_instants
 from sqlstream_planner.expressions.unnests import unnest_call
+from sqlstream_planner.identity.canonical import Canonical
 from sqlstream_planner.identity.relation import Columns, form_over
 from sqlstream_planner.logical import Field, Fields
 from sqlstream_planner.logical.expressions import sql
@@ -102,8 +103,12 @@ class BindContext:
     _numbers: dict[str, int] = field(default_factory=dict)
 
     def new_id(self, name: str) -> str:
-        """A column id that no other column of the plan has, ignoring case: the name itself if it is free."""
-        base = re.sub(r"[^\w.$]+", "_", name).strip("_") or "column"
+        """A column id that no other column of the plan has, ignoring case: the name itself if it is free.
+
+        It has no dot, which tells apart what rules derive of ids (`a.key`), and does not begin with `__`, as columns of
+        our own do.
+        """
+        base = re.sub(r"[^\w$]+", "_", name).strip("_") or "column"
         if base.startswith("__"):
             base = f"c{base}"
         candidate, number = base, self._numbers.get(base.lower(), 1)
@@ -315,9 +320,10 @@ class BindContext:
 
     def form(self, expression: exp.Expr, fields: Fields) -> str:
         """What is equal for resolved expressions over `fields` that compute the same, and for no others."""
-        return form_over(
-            expression, Columns({}, {id_: type_ for id_, (type_, _) in self._types(fields).items()})
-        ).digest
+        types = {id_: type_ for id_, (type_, _) in self._types(fields).items()}
+        found = form_over(expression, Columns({}, types))
+        # Fields of rows are found in any case.
+        return (Canonical()(found) if expression.find(exp.Dot) is not None else found).digest
 
     def _types(self, fields: Fields) -> Mapping[str, tuple[SqlType, bool]]:
         around = (f for rows in self.outer for f in rows.read.values())

@@ -82,6 +82,12 @@ class _Reader:
         if group.args.get("totals"):
             self._context.unsupported(group, "WITH TOTALS")
         elements: list[list[tuple[int, ...]]] = []
+        if group.args.get("all") and group.expressions:
+            self._context.unsupported(
+                group,
+                "GROUP BY ALL with keys behind it",
+                help="write GROUP BY ALL, or list the keys without ALL",
+            )
         if group.args.get("all"):
             plain = [e for _, e in self._items if not aggregate_calls(e)]
             elements += [[(group_by.key(e),)] for e in plain]
@@ -105,6 +111,8 @@ class _Reader:
         self._check_number(group, math.prod(map(len, elements)))
         for combination in itertools.product(*elements):
             group_by.sets.append(tuple(dict.fromkeys(i for part in combination for i in part)))
+        if group.args.get("all") is False:  # GROUP BY DISTINCT: sets of the same keys are one
+            group_by.sets = list({frozenset(keys): keys for keys in reversed(group_by.sets)}.values())[::-1]
         group_by.several = len(group_by.sets) > 1 or any(
             isinstance(e, exp.GroupingSets | exp.Rollup | exp.Cube)
             for e in group.find_all(exp.GroupingSets, exp.Rollup, exp.Cube)

@@ -11,6 +11,7 @@ from sqlglot.errors import UnsupportedError
 from sqlstream_operators.plan.types import INTEGER, Kind
 from sqlstream_planner.aggregates import registry
 from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.bind.epoch_values import is_bound_process_time
 from sqlstream_planner.bind.lost_orders import served
 from sqlstream_planner.bind.over_calls import as_values, call_of, without_order
 from sqlstream_planner.bind.over_frames import BoundFrame, bind_frame
@@ -32,6 +33,7 @@ from sqlstream_planner.logical import (
     sql,
 )
 from sqlstream_planner.logical.parts import PEER_FUNCTIONS, PLACE_FUNCTIONS, RANK_FUNCTIONS, VALUE_FUNCTIONS
+from sqlstream_planner.logical.window_frames import frame_of
 from sqlstream_planner.sql.dialect import duckdb_sql
 from sqlstream_planner.window_calls import in_frame_order
 
@@ -46,7 +48,7 @@ _NO_OWN_ORDER = frozenset({"dense_rank", "quantile_cont", "quantile_disc", "quan
 def goes_by_order(call: WindowCall) -> bool:
     """Whether the value of a function without ORDER BY depends on the order in which rows come.
 
-    Its frame is a whole partition then, if it is not one of ROWS.
+    Its frame is a whole partition then (but for the row itself), if it is not one of ROWS.
     """
     if call.by_rows or call.order_by:
         return call.by_rows
@@ -54,7 +56,14 @@ def goes_by_order(call: WindowCall) -> bool:
         return call.name in PLACE_FUNCTIONS
     function = registry.find(call.name)
     by_order = call.name in VALUE_FUNCTIONS or (function is not None and function.order_sensitive)
-    return by_order and not call.frame
+    return by_order and (not call.frame or _is_whole(call))
+
+
+def _is_whole(call: WindowCall) -> bool:
+    """Whether a frame of RANGE or GROUPS has all rows where none has an ORDER BY, but perhaps the row itself."""
+    frame = frame_of(call)
+    has_equals = not frame.first.endswith("FOLLOWING") and not frame.last.endswith("PRECEDING")
+    return has_equals and not call.bounds and frame.exclude in ("", "CURRENT ROW")
 
 
 def bind_overs(
@@ -195,12 +204,20 @@ class _Windows:
         if frame.of_distances:
             self._check_range(terms, spec.args["spec"])
         come = None
+        if (
+            call.name == "row_number"
+            and not call.order_by
+            and len(terms) == 1
+            and self._is_clock(terms[0].this)
+        ):
+            come = self._arrived(descending=bool(terms[0].args.get("desc")))
         if not terms and goes_by_order(call):
             come = self._come = self._come or ordered_rows(context, self.rows)
         if not terms and (come is not None or not goes_by_order(call)):
             served(context, window)
         if come is not None and call.name not in NEED_ORDER and not call.by_rows:
-            call = replace(call, frame=WHOLE)
+            without = "EXCLUDE CURRENT ROW" if call.frame and frame_of(call).exclude else ""
+            call = replace(call, frame=f"{WHOLE} {without}".strip())
         if call.name in NEED_ORDER and not terms and come is None and not call.order_by:
             name = call.name.upper()
             context.fail(
@@ -220,6 +237,20 @@ class _Windows:
         )
         made.calls.append(call)
         return call.field
+
+    def _is_clock(self, term: exp.Expr) -> bool:
+        """Whether a term of ORDER BY is PROCTIME(), or a column that is."""
+        resolved = self._resolved(term)
+        column_of_clock = isinstance(resolved, exp.Column) and resolved.name in self.context.process_times
+        return column_of_clock or is_bound_process_time(resolved)
+
+    def _arrived(self, *, descending: bool) -> OrderedRows | None:
+        """The rows by arrival, which is the order of the clock that they were read by, and tells more of them apart."""
+        come = self._come or ordered_rows(self.context, self.rows)
+        if come is None or come.written:
+            return None
+        self._come = come
+        return replace(come, terms=tuple(replace(t, descending=descending) for t in come.terms))
 
     def over(self) -> Node:
         """The rows with the columns of all."""

@@ -189,6 +189,16 @@ class QueryBinder:
         self._refuse(query, _CLAUSES)
         kind = type(query).__name__.upper()
         by_name = bool(query.args.get("by_name"))
+        words = [str(query.args[key]).upper() for key in ("side", "kind") if query.args.get(key)]
+        if words or query.args.get("on"):
+            # CORRESPONDING, in whose meaning columns of one side alone are left out, is INNER … BY NAME to the parser.
+            corresponding = " (CORRESPONDING)" if {"INNER", "STRICT"} & set(words) else ""
+            behind = " BY NAME" if words else " BY NAME ON (…)"
+            self.context.unsupported(
+                query,
+                " ".join([*words, kind]) + (behind if by_name else "") + corresponding,
+                help=f"list the columns on both sides: SELECT a, b FROM t {kind} ALL SELECT a, b FROM u",
+            )
         if by_name and not isinstance(query, exp.Union):
             self.context.unsupported(query, f"{kind} BY NAME", help="list the columns in the same order")
         chain = _long_union_all(query)

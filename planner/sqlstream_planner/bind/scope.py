@@ -200,7 +200,7 @@ class Scope:
         """Whether `a.x` can't be a field of the column `a`, as it has none, but is a column of a table around."""
         return (
             len(parts) > 1
-            and f.type.kind is not Kind.STRUCT
+            and parts[1].lower() not in {name.lower() for name, _ in f.type.fields}
             and any(rows.scope.named(parts[0]) for rows in self.context.outer)
         )
 

@@ -9,13 +9,15 @@ from types import MappingProxyType
 
 from sqlglot import exp
 
+from sqlstream_operators.plan.schema import RESERVED
 from sqlstream_operators.plan.spec import Column, JobOptions, RestartOptions, SinkSpec
 from sqlstream_operators.plan.types import VARCHAR, Kind, SqlType
 from sqlstream_planner.bind.context import BindContext, Clauses, checked, fresh
 from sqlstream_planner.bind.epoch_values import Volatile, with_epoch_values
 from sqlstream_planner.bind.lookup import refuse_streamed_dimensions
 from sqlstream_planner.bind.query import QueryBinder
-from sqlstream_planner.bind.tables import Tables
+from sqlstream_planner.bind.tables import Tables, instead_of_unknown
+from sqlstream_planner.catalog.columns import reserved_name
 from sqlstream_planner.catalog.tables import Catalog
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, Span, nested_too_deeply, suggestion
 from sqlstream_planner.expressions.casts import Assignment, assignable, can_cast
@@ -150,9 +152,7 @@ class _ScriptBinder:
                     f"unknown table `{statement.table}`",
                     statement.table_span,
                     (f"this file declares {', '.join(f'`{k}`' for k in known) or 'no tables'}",),
-                    f"did you mean `{near}`?"
-                    if near
-                    else f"declare it with CREATE TABLE {statement.table} (…) WITH (…)",
+                    instead_of_unknown(statement.table, near),
                 )
             )
         if statement.overwrite:
@@ -351,6 +351,9 @@ class _ScriptBinder:
         if format_ is not None:
             what, not_written = f"a file in the format '{format_.name}'", format_.not_written
         for position, (f, c) in enumerate(zip(node.fields, sink.schema, strict=True)):
+            if c.name.lower() in RESERVED:
+                place = self._context.span(self._item(at, position, f))
+                raise DiagnosticError(reserved_name(c.name, place))
             if _has_one_of(c.type, not_written):
                 self._context.fail(
                     self._item(at, position, f),

@@ -34,6 +34,20 @@ from sqlstream_planner.logical import (
 from sqlstream_planner.sql.statements import ComputedColumn, MetadataColumn, PhysicalColumn
 
 
+def instead_of_unknown(name: str, near: str | None) -> str:
+    """What to write in place of a table that nothing declares; `near`: one that may be meant.
+
+    >>> instead_of_unknown("cat.db.t", None)
+    'there are no catalogs or databases: declare it with CREATE TABLE t (…) WITH (…), and write t'
+    """
+    last = name.rpartition(".")[2]
+    if last == name:
+        return f"did you mean `{near}`?" if near else f"declare it with CREATE TABLE {name} (…) WITH (…)"
+    if near:
+        return f"there are no catalogs or databases: write {near}"
+    return f"there are no catalogs or databases: declare it with CREATE TABLE {last} (…) WITH (…), and write {last}"
+
+
 @dataclass(slots=True)
 class Tables:
     """Binds references to the tables of one catalog; a table that is read twice is one source."""
@@ -56,9 +70,7 @@ class Tables:
                 "SQL013",
                 f"unknown table `{name}`",
                 notes=(f"this file declares {', '.join(f'`{k}`' for k in known) or 'no tables'}",),
-                help=f"did you mean `{near}`?"
-                if near
-                else f"declare it with CREATE TABLE {name} (…) WITH (…)",
+                help=instead_of_unknown(name, near),
             )
         return table
 
@@ -83,7 +95,7 @@ class Tables:
         for c in table.columns:
             if isinstance(c, PhysicalColumn | MetadataColumn):
                 stored[c.name.lower()] = Field(self.context.new_id(c.name), c.name, c.type, c.nullable)
-        scope = Scope(self.context, (Relation(table.name, tuple(stored.values())),))
+        scope = Scope(self.context, (Relation(_own_name(table), tuple(stored.values())),))
         fields: list[Field] = []
         expressions: list[exp.Expr] = []
         times: list[int] = []  # columns of process time
@@ -174,7 +186,7 @@ class Tables:
                     help=f"make a computed column of it: `ts AS {'.'.join(mark.column)}`, and write WATERMARK FOR ts",
                 )
             )
-        scope = Scope(self.context, (Relation(table.name, fields),))
+        scope = Scope(self.context, (Relation(_own_name(table), fields),))
         resolved = self.context.translated(scope.resolve(mark.expression), scope.fields)
         typed = self.context.type_of(resolved, scope.fields)
         if not typed.type.is_timestamp:
@@ -244,6 +256,11 @@ class Tables:
                 help="use two tables",
             )
             raise DiagnosticError(diagnostic)
+
+
+def _own_name(table: TableDef) -> str | None:
+    """What the columns of a table may be qualified with where it is declared: `a.b` is a field of the column `a` first."""
+    return None if table.column(table.name) is not None else table.name
 
 
 def _rises_with(expression: exp.Expr) -> str | None:

@@ -13,6 +13,7 @@ from sqlstream_operators.plan.spec import WindowKind, WindowSpec
 from sqlstream_operators.plan.types import TIMESTAMP, Kind
 from sqlstream_planner.bind.context import BindContext
 from sqlstream_planner.bind.epoch_values import is_bound_process_time
+from sqlstream_planner.bind.lost_times import lost_time
 from sqlstream_planner.bind.scope import Relation, Scope
 from sqlstream_planner.diagnostics import Diagnostic
 from sqlstream_planner.expressions.session_zone import UTC
@@ -261,6 +262,15 @@ def _time_column(
             f"the rows of `{table}` come when the watermark has passed `{name}`, so {kind} would find them late",
             notes=("they wait below for their window or session to close",),
             help="select `window_time` too, which is the event time from there on, and write DESCRIPTOR(window_time)",
+        )
+    lost = lost_time(data, found) if found is not None and found.type.is_timestamp else None
+    if lost is not None:
+        context.fail(
+            node,
+            "SQL022",
+            f"behind {lost.behind} `{name}` has no watermark, which {kind} closes windows by",
+            notes=(lost.note,),
+            help=lost.help,
         )
     if found is not None and not found.type.is_timestamp:
         context.fail(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sqlstream_operators.plan.schema import RESERVED
 from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor
 from sqlstream_planner.diagnostics import Diagnostic, Span, did_you_mean, suggestion
@@ -17,11 +18,13 @@ from sqlstream_planner.sql.statements import (
 
 
 def check_columns(table: CreateTable, errors: list[Diagnostic]) -> None:
-    """The columns, the primary key and PARTITIONED BY: CAT003, CAT006, CAT007, CAT010."""
+    """The columns, the primary key and PARTITIONED BY: CAT003, CAT006, CAT007, CAT010, CAT012."""
     seen: set[str] = set()
     for column in table.columns:
         if column.name.lower() in seen:
             errors.append(Diagnostic("CAT003", f"the column `{column.name}` is there twice", column.span))
+        if column.name.lower() in RESERVED:
+            errors.append(reserved_name(column.name, column.span))
         seen.add(column.name.lower())
     if not table.columns and table.as_select is None:
         errors.append(
@@ -49,6 +52,17 @@ def check_columns(table: CreateTable, errors: list[Diagnostic]) -> None:
                     table.partition_span or table.name_span,
                 )
             )
+
+
+def reserved_name(name: str, span: Span | None) -> Diagnostic:
+    """CAT012."""
+    return Diagnostic(
+        "CAT012",
+        f"no column of a table can be called `{name}`",
+        span,
+        notes=("sqlstream adds columns of its own to rows: " + ", ".join(sorted(RESERVED)),),
+        help=f"give the column another name, such as {name.strip('_')}",
+    )
 
 
 def check_watermark(table: CreateTable, errors: list[Diagnostic]) -> None:

@@ -17,8 +17,10 @@ from sqlstream_operators.plan.state_schema import StateField, StateSchema, State
 from sqlstream_planner.diagnostics import Span
 from sqlstream_planner.edits.derivations import derivations
 from sqlstream_planner.edits.derivations.rule import Derived, Wanted
+from sqlstream_planner.edits.derivations.spelled import spelled, spelling_of
 from sqlstream_planner.edits.derivations.stored import Stored, stored
 from sqlstream_planner.edits.differences import place_of, state_differences
+from sqlstream_planner.edits.never_null import NeverNull, columns_of, never_null_names
 from sqlstream_planner.edits.verdict import FieldEdit, StateEdit, Verdict
 from sqlstream_planner.explain.meaning import field_meaning, field_meanings
 from sqlstream_planner.identity.form import Data, from_json
@@ -46,7 +48,11 @@ def decide(
     old states that have forgotten keys, by their time to live. `same_rows` says of an old and a new state, by their ids,
     whether the tables that feed them are equally far: without that, nothing follows from the one about the other.
     """
-    before = _Before([(step.name, step.operator) for step in old.operators], frozenset(forgetful))
+    before = _Before(
+        [(step.name, step.operator) for step in old.operators],
+        frozenset(forgetful),
+        never_null_names(old) & never_null_names(new),
+    )
     edits = []
     for step in new.operators:
         id_ = step.operator.state.state_id
@@ -61,17 +67,26 @@ def decide(
 
 
 class _Before:
-    """The old plan's operators with their steps; their identities are read when a rule first asks for them."""
+    """The old plan's operators with their steps; their identities are read when a rule first asks for them.
 
-    def __init__(self, specs: Sequence[tuple[str, OperatorSpec]], forgetful: frozenset[str]) -> None:
+    `never_null` are the columns that both plans declare NOT NULL.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[tuple[str, OperatorSpec]],
+        forgetful: frozenset[str],
+        never_null: frozenset[NeverNull],
+    ) -> None:
         self.specs = specs
         self.forgetful = forgetful
+        self.never_null = never_null
         self._stored: tuple[Stored, ...] | None = None
 
     def fed_alike(self, new: str, same_rows: Callable[[str, str], bool]) -> _Before:
         """Those that have their rows from where a new state has its own."""
         found = tuple((step, s) for step, s in self.specs if same_rows(s.state.state_id, new))
-        return self if len(found) == len(self.specs) else _Before(found, self.forgetful)
+        return self if len(found) == len(self.specs) else _Before(found, self.forgetful, self.never_null)
 
     @property
     def stored(self) -> Sequence[Stored]:
@@ -80,13 +95,23 @@ class _Before:
             self._stored = tuple(s for s in found if s is not None)
         return self._stored
 
+    def alike(self, new: StateSchema, state: Stored | None) -> Iterable[OperatorSpec]:
+        """The operators that keep the same rows by the same keys as `new`, first those that say it in the same words."""
+        alike = [old for _, old in self.specs if _is_kept_alike(old.state, new)]
+        yield from alike
+        if state is None:
+            return
+        for old in self.stored:
+            if old.spec not in alike and _means_alike(old, state, self.never_null):
+                yield old.spec
+
 
 def _edit(step: str, spec: OperatorSpec, before: _Before, node: StateNode | None) -> StateEdit:
     """The best that can be made of the older states for one operator."""
     at = node.at if node is not None else None
     places = _Places(node)
     same = [old for _, old in before.specs if old.state.state_id == spec.state.state_id]
-    alike = [old for _, old in before.specs if _is_kept_alike(old.state, spec.state)]
+    alike = before.alike(spec.state, stored(spec))
     kept = None
     for old in (*same[:1], *alike):
         fields = tuple(_fields(old.state, spec.state, places))
@@ -182,7 +207,22 @@ def _derived(spec: OperatorSpec, before: _Before, node: StateNode | None) -> Ite
     state = stored(spec) if node is not None else None
     if node is None or state is None:
         return ()
-    return derivations(Wanted(state, node, before.stored))
+    columns = frozenset(columns_of((state, *before.stored), before.never_null))
+    return derivations(Wanted(state, node, before.stored, columns))
+
+
+def _means_alike(old: Stored, new: Stored, never_null: frozenset[NeverNull]) -> bool:
+    """Whether two states keep the same rows by the same keys in the same way, whatever words that is said in."""
+    if old.spec.state.operator != new.spec.state.operator or old.operator != new.operator:
+        return False
+    if not _stands_alike(old.spec.state, new.spec.state):
+        return False
+    columns = frozenset(columns_of((old, new), never_null))
+    was, now = (spelled(s, spelling_of(s, columns)) for s in (old, new))
+    if was.rows != now.rows or was.keys().keys() != now.keys().keys() or was.differs(now, _free(new)):
+        return False
+    # What is written alike may mean another thing in other rows: a column of a UNION whose branches are exchanged.
+    return all(was.meaning(f) in (None, now.meaning(f)) for t in now.spec.state.tables for _, f in _parts(t))
 
 
 def _is_kept_alike(old: StateSchema, new: StateSchema) -> bool:
@@ -192,6 +232,11 @@ def _is_kept_alike(old: StateSchema, new: StateSchema) -> bool:
     (was, was_apart), (now, now_apart) = _core(old), _core(new)
     if was != now or was_apart != now_apart:
         return False
+    return _stands_alike(old, new)
+
+
+def _stands_alike(old: StateSchema, new: StateSchema) -> bool:
+    """Whether the rows of all tables that both have stand under the same bytes."""
     tables = {table.name: table for table in old.tables}
     return all(_keys(tables[t.name]) == _keys(t) for t in new.tables if t.name in tables)
 
@@ -201,11 +246,18 @@ def _core(state: StateSchema) -> tuple[str, dict[str, Data]]:
     written = json.loads(state.identity)
     attributes = from_json({"forms": written["forms"], "roots": written["roots"]})["attributes"]
     assert isinstance(attributes, Mapping)
-    free = _FREE
-    if state.operator == "top_n" and attributes["rows can go"]:
-        free |= _FREE_OF_ALL_ROWS
+    free = _free_of(state, attributes)
     apart = {name: value for name, value in attributes.items() if name not in free}
     return f"{written['version']} {written['id']}", apart
+
+
+def _free(state: Stored) -> frozenset[str]:
+    return _free_of(state.spec.state, state.attributes)
+
+
+def _free_of(state: StateSchema, attributes: Mapping[str, Data]) -> frozenset[str]:
+    """The attributes in which two states that keep the same may differ."""
+    return _FREE | _FREE_OF_ALL_ROWS if state.operator == "top_n" and attributes["rows can go"] else _FREE
 
 
 def _keys(table: StateTable) -> tuple[object, ...]:

@@ -6,6 +6,7 @@ Tasks run in UTC, as readers and operators go by it. So `CAST(x AS DATE)` of a T
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -65,8 +66,17 @@ _LARGE_UNITS = frozenset(
 _SMALL_UNITS = frozenset(
     names_in("minute minutes second seconds millisecond milliseconds ms microsecond microseconds us")
 )
-#: Says that a text has an offset, or a zone, behind its time of day.
-_HAS_ZONE = r"':[0-9.]+\s*([Zz]|[+-][0-9:]+|[A-Za-z].*)\s*$'"
+#: Says that a text has an offset, or a zone, behind its time of day, or is the instant 'epoch'.
+_HAS_ZONE = r"':[0-9.]+\s*([Zz]|[+-][0-9:]+|[A-Za-z].*)\s*$|^\s*[Ee][Pp][Oo][Cc][Hh]\s*$'"
+#: Calls that give instants of what is none.
+_GIVE_INSTANTS = frozenset(
+    names_in("make_timestamptz to_timestamp timezone strptime try_strptime uuid_extract_timestamp")
+)
+#: Fields that DuckDB counts from the year of the era for instants, and from the year 0 for wall clocks.
+_OF_ERA = {
+    **dict.fromkeys(("year", "years", "yr", "yrs", "y"), 1),
+    **dict.fromkeys(("decade", "decades", "dec", "decs"), 10),
+}
 _DONE = "in_zone"
 
 Types = Mapping[str, tuple[SqlType, bool]]
@@ -97,10 +107,12 @@ def _has_instants(expression: exp.Expr, types: Types) -> bool:
         if found is not None and _holds_instants(found):
             return True
     for node in expression.walk():
-        if isinstance(node, exp.Cast) and _holds_instants(sql_type_of(node.to)):
-            return True
+        if isinstance(node, exp.Cast):
+            to = sql_type_of(node.to)
+            if _holds_instants(to) or to.kind is Kind.TIMETZ:
+                return True
         call = written_call(node)
-        if call is not None and call.name in ("make_timestamptz", "to_timestamp", "timezone", "strptime"):
+        if call is not None and call.name in _GIVE_INSTANTS:
             return True
     return bool(expression.find(exp.AtTimeZone))
 
@@ -181,11 +193,18 @@ class _Writer:
             return self._read(node)
         if _holds_instants(from_) or _holds_instants(to):
             raise self._refused(node, f"a cast of {from_} to {to}", "cast the instants themselves")
+        if to.kind is Kind.TIMETZ and not _has_offset(node.this):
+            raise self._refused(node, f"a cast of {from_} to {to}", "write the offset: TIMETZ '01:00:00+02'")
         return node
 
     def _comparison(self, node: exp.Expr) -> exp.Expr:
         operands = _values(node)
         types = [self._type(o) for o in operands]
+        if any(t.kind is Kind.TIMETZ for t in types):
+            for operand, type_ in zip(operands, types, strict=True):
+                if type_.kind not in (Kind.TIMETZ, Kind.NULL) and not _has_offset(operand):
+                    raise self._refused(node, f"a comparison of TIME WITH TIME ZONE and {type_}")
+            return node
         if not any(_holds_instants(t) for t in types):
             return node
         for operand, type_ in zip(operands, types, strict=True):
@@ -211,6 +230,8 @@ class _Writer:
             return node
         if field.startswith("timezone"):
             raise self._refused(node, f"EXTRACT({field.upper()} …)")
+        if field in _OF_ERA:
+            return self._of_era(node.expression, field)
         node.set("expression", self._local(node.expression))
         self.changed = True
         return node
@@ -223,10 +244,13 @@ class _Writer:
     def _call(self, node: exp.Expr, call: WrittenCall) -> exp.Expr:
         types = [self._type(a) for a in call.arguments]
         if call.name == "make_timestamptz" and len(types) == 6:
-            inner = exp.Anonymous(this="make_timestamp", expressions=[a.copy() for a in call.arguments])
-            return self._instant(inner, SqlType(Kind.TIMESTAMP))
+            return self._instant(self._made(call.arguments), SqlType(Kind.TIMESTAMP))
+        if call.name in ("strptime", "try_strptime") and len(types) == 2:
+            return self._parsed(node, call)
         if not any(_holds_instants(t) for t in types):
             return node
+        if call.name in _OF_ERA and types[0].kind is Kind.TIMESTAMPTZ:
+            return self._of_era(call.arguments[0], call.name)
         if call.name in ("date_trunc", "datetrunc") and types[-1].kind is Kind.TIMESTAMPTZ:
             return self._truncated(node, call)
         if call.name in _OF_WALL_CLOCK and all(t.kind is Kind.TIMESTAMPTZ for t in types):
@@ -235,6 +259,8 @@ class _Writer:
             field = _text_of(call.arguments[0])
             if field == "epoch":
                 return node
+            if field in _OF_ERA and types[-1].kind is Kind.TIMESTAMPTZ:
+                return self._of_era(call.arguments[1], field)
             if field and not field.startswith("timezone"):
                 return self._with_arguments(node, [call.arguments[0].copy(), self._local(call.arguments[1])])
         if call.name == "strftime":
@@ -248,6 +274,47 @@ class _Writer:
         if call.name == "time_bucket" and self._is_short(call.arguments[0]):
             return node  # digits of a second that a precision cuts off
         raise self._refused(node, f"{call.name.upper()} of an instant")
+
+    def _made(self, parts: Sequence[exp.Expr]) -> exp.Expr:
+        """The wall clock of a year, month, day, hour, minute and seconds, which go on counting beyond their ranges."""
+        names = ("y", "m", "d", "h", "n", "s")
+        return self._filled(
+            'make_timestamp(CASE WHEN "y" < 0 THEN "y" + 1 ELSE "y" END, 1, 1, 0, 0, 0.0) '
+            '+ to_months(CAST("m" - 1 AS INTEGER)) + to_days(CAST("d" - 1 AS INTEGER)) + to_hours(CAST("h" AS BIGINT)) '
+            '+ to_minutes(CAST("n" AS BIGINT)) + to_microseconds(CAST(round("s" * 1000000) AS BIGINT))',
+            **dict(zip(names, parts, strict=True)),
+        )
+
+    def _of_era(self, x: exp.Expr, field: str) -> exp.Expr:
+        """The year of an instant, or its decade, as DuckDB counts them: 44 before Christ is 44, and no -43."""
+        return self._filled(
+            f'CASE WHEN year("l") > 0 THEN year("l") ELSE 1 - year("l") END // {_OF_ERA[field]}'
+            if _OF_ERA[field] > 1
+            else 'CASE WHEN year("l") > 0 THEN year("l") ELSE 1 - year("l") END',
+            l=self._local(x),
+        )
+
+    def _parsed(self, node: exp.Expr, call: WrittenCall) -> exp.Expr:
+        """A text by the first of several formats that it has; of those without an offset it is a wall clock of the zone."""
+        if self._type(node).kind is not Kind.TIMESTAMPTZ:
+            return node
+        x, formats = call.arguments[0], call.arguments[1].unnest()
+        if not isinstance(formats, exp.Array):
+            return node  # the one format has an offset
+        if not all(isinstance(f, exp.Literal) and f.is_string for f in formats.expressions):
+            raise self._refused(node, f"{call.name.upper()} with formats that are no constants")
+        tried = []
+        for each in formats.expressions:
+            read = exp.Anonymous(this="try_strptime", expressions=[x.copy(), each.copy()])
+            is_instant = "%z" in each.name.lower()
+            tried.append(read if is_instant else self._instant(read, SqlType(Kind.TIMESTAMP)))
+        if call.name == "strptime":
+            tried.append(node.copy())  # fails as it should
+        self.changed = True
+        made = exp.Coalesce(this=tried[0], expressions=tried[1:])
+        for part in made.walk():
+            part.meta[_DONE] = True
+        return made
 
     def _truncated(self, node: exp.Expr, call: WrittenCall) -> exp.Expr:
         unit = _text_of(call.arguments[0])
@@ -363,6 +430,13 @@ def _choices(node: exp.Case | exp.Array) -> list[list[exp.Expr]]:
 _STRUCTURE = (
     exp.Ordered, exp.Order, exp.Where, exp.WindowSpec, exp.PropertyEQ, exp.Star, exp.Distinct, exp.Tuple
 )  # fmt: skip
+
+
+def _has_offset(node: exp.Expr) -> bool:
+    """Whether a time of day is a constant that says by how much it is ahead of UTC."""
+    bare = node.unnest()
+    text = str(bare.this) if isinstance(bare, exp.Literal) and bare.is_string else ""
+    return re.search(r":[0-9.]+\s*([Zz]|[+-][0-9:]+)\s*$", text) is not None
 
 
 def _alike(call: WrittenCall, types: Sequence[SqlType]) -> Sequence[SqlType]:

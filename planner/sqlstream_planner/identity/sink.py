@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -20,6 +20,7 @@ from sqlglot import exp
 from sqlstream_operators.plan.spec import SinkSpec
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor, Past
 from sqlstream_planner.catalog.options import OptionDef, OptionValue, Role, ValueKind
+from sqlstream_planner.identity.canonical import Canonical
 from sqlstream_planner.identity.form import Form, form, from_json, sort_forms, to_json
 from sqlstream_planner.identity.relation import Meanings
 from sqlstream_planner.identity.source import option_value
@@ -112,6 +113,18 @@ def read_sink_identity(text: str) -> SinkIdentity | None:
         holds=Holds(data["holds"]),
         lasting=data["lasting"],
     )
+
+
+def in_words_of(new: SinkIdentity, old: SinkIdentity) -> SinkIdentity:
+    """The identity `new`, with queries that mean the same as one of `old` written as they are there."""
+    left = [q for q in old.queries if q not in new.queries]
+    meant = {_spelled(q): q for q in reversed(left)}
+    queries = [q if q in old.queries else meant.pop(_spelled(q), q) for q in new.queries]
+    return replace(new, queries=sort_forms(queries))
+
+
+def _spelled(query: Form) -> Form:
+    return Canonical().knowing_branches_of(query)(query)
 
 
 def sink_identity(algebra: Sink, streaming: Sink, meanings: Meanings) -> SinkIdentity:

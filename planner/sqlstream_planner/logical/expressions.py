@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.errors import ErrorLevel
 
 from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.expressions.functions.as_written import without_marks
-from sqlstream_planner.sql.dialect import OwnSql
+from sqlstream_planner.sql.dialect import OwnSql, own_sql
 
 
 def columns_of(expression: exp.Expr) -> set[str]:
@@ -54,9 +54,10 @@ def raw(text: str) -> exp.Expr:
 
 
 def sql(expression: exp.Expr) -> str:
-    """An expression as DuckDB SQL.
+    """An expression as DuckDB SQL, in which no name depends on what users call their relations.
 
-    Raises sqlglot's UnsupportedError rather than write something that means something else.
+    Raises InternalError for a column that is written behind a relation's name, and sqlglot's UnsupportedError rather
+    than write something that means something else.
     """
     if (
         isinstance(expression, exp.Column)
@@ -64,7 +65,11 @@ def sql(expression: exp.Expr) -> str:
         and expression.this.args.get("quoted")
     ):
         return quote_identifier(expression.name)
-    return without_marks(expression).sql(dialect=OwnSql, unsupported_level=ErrorLevel.RAISE)
+    plain = without_marks(expression)
+    behind = next((c for c in plain.find_all(exp.Column) if len(c.parts) > 1), None)
+    if behind is not None:
+        raise InternalError(f"a column of a plan has one name: {behind.sql()}")
+    return own_sql(plain)
 
 
 def order_term(term: str, *, descending: bool, nulls_first: bool) -> str:

@@ -259,7 +259,7 @@ def _unnest(block: Block, node: Unnest) -> Block:
     del columns[element]
     quoted = quote_identifier(element)
     for f in node.element:
-        columns[f.id] = raw(f"{quoted}.{quote_identifier(f.name)}") if node.spread else raw(quoted)
+        columns[f.id] = raw(f"({quoted}).{quote_identifier(f.name)}") if node.spread else raw(quoted)
     return replace(inner, columns=columns, multiplied=True)
 
 

@@ -7,7 +7,7 @@ with a count, so an aggregate repeats a value as often as it is there, in ascend
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -141,12 +141,25 @@ def _plan(multiset: Form, members: list[_Wanted], pick: str, names: Names) -> tu
 
 def _multiset(wanted: _Wanted, inside: Columns) -> Form:
     filter_ = wanted.call.filter
-    return form(
-        "multiset",
-        form("values", *sort_forms({form("value", v.meaning, str(v.type)) for v in wanted.values})),
-        form("present", *sort_forms({form_over(e, inside) for e in wanted.present})),
+    return _of_values(
+        (form("value", v.meaning, str(v.type)) for v in wanted.values),
+        (form_over(e, inside) for e in wanted.present),
         form_over(filter_, inside) if filter_ is not None else None,
     )
+
+
+def _of_values(values: Iterable[Form], present: Iterable[Form], filter_: Form | None) -> Form:
+    return form(
+        "multiset",
+        form("values", *sort_forms(set(values))),
+        form("present", *sort_forms(set(present))),
+        filter_,
+    )
+
+
+def name_of_values(values: Iterable[Form], present: Iterable[Form], filter_: Form | None) -> str:
+    """What the multiset is called that holds these `values` of the rows in which those of `present` are not NULL."""
+    return f"values_{_of_values(values, present, filter_).digest[:16]}"
 
 
 def name_of_multiset(call: AggregateCall, inside: Columns, *, nulls: bool) -> str:

@@ -19,6 +19,7 @@ from sqlstream_planner.logical import (
     Versions,
 )
 from sqlstream_planner.properties.analysis import Analysis
+from sqlstream_planner.properties.arrival import is_first_come
 
 
 class ChangelogMode(StrEnum):
@@ -43,7 +44,7 @@ class Changes(Analysis[bool]):
                 # DISTINCT over rows that stay: a row that was given once is never taken back.
                 return bool(node.calls) or node.grouping is not None or not node.keys or self(node.input)
             case TopN():
-                return node.window_end is None
+                return node.window_end is None and not self._is_first_come(node)
             case Versions():
                 # A row that goes is a version that says so.
                 return False
@@ -59,3 +60,8 @@ class Changes(Analysis[bool]):
                 expiry = node.input.expiry
                 return expiry is not None and expiry.lateness_us > 0 and self(node.input)
         return any(self(i) for i in node.inputs)
+
+    def _is_first_come(self, node: TopN) -> bool:
+        """Whether the first rows of a partition are those that came first: no later one takes their place."""
+        ranked = node.function == "row_number" and is_first_come(node.input, node.order)
+        return ranked and not self(node.input)

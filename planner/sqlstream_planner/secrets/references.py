@@ -15,15 +15,15 @@ from urllib.parse import quote
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec, SourceSpec
 from sqlstream_planner.catalog.options import OptionDef, find_option
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
-from sqlstream_planner.secrets.masking import HIDDEN, SECRET_IN_URL, shown_options
+from sqlstream_planner.secrets.masking import HIDDEN, secrets_in_url, shown_options
 
 if TYPE_CHECKING:
     from sqlstream_planner.sql.statements import Option
 
 #: A reference in an option's value.
 REFERENCE = re.compile(r"\$\{secret:([^}]*)\}")
-#: What of an option's value is kept apart: passwords of URLs, and text that could be taken for a reference of ours.
-_APART = re.compile(f"(?P<reference>{REFERENCE.pattern})|{SECRET_IN_URL.pattern}", re.IGNORECASE)
+#: A password that is shorter may stand anywhere, as a part of other words.
+_TELLING = 4
 
 _Spec = TypeVar("_Spec", SourceSpec, SinkSpec)
 
@@ -43,6 +43,35 @@ class Secrets:
             return spec
         return replace(
             spec, options={key: self._text(spec.name, key, value) for key, value in spec.options.items()}
+        )
+
+    def hidden_in(self, error: DiagnosticError) -> DiagnosticError:
+        """An error as it may be shown: a server or a driver may have put a password into its words."""
+        known = sorted({v for v in self.values.values() if len(v) >= _TELLING}, key=len, reverse=True)
+
+        def shown(text: str) -> str:
+            for secret in known:
+                if secret in text:
+                    text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", HIDDEN, text)
+            return text
+
+        for diagnostic in error.diagnostics:
+            texts = (diagnostic.message, *diagnostic.notes, diagnostic.help or "")
+            if any(shown(text) != text for text in texts):
+                break
+        else:
+            return error
+        return DiagnosticError(
+            *(
+                replace(
+                    d,
+                    message=shown(d.message),
+                    notes=tuple(map(shown, d.notes)),
+                    help=d.help and shown(d.help),
+                )
+                for d in error.diagnostics
+            ),
+            exit_code=error.exit_code,
         )
 
     def _text(self, table: str, key: str, text: str) -> str:
@@ -85,17 +114,24 @@ def hidden(
             shown[option.key] = f"${{secret:{name}}}"
             continue
 
-        def apart(found: re.Match[str], name: str = name) -> str:
-            before = found["before"] or found["name"] or ""
-            value = found.group()[len(before) :]
-            if not value:
-                return before
-            part = f"{name}.{sum(key.startswith(f'{name}.') for key in values) + 1}"
-            values[part] = value
-            return f"{before}${{secret:{part}}}"
-
-        shown[option.key] = _APART.sub(apart, option.value)
+        pieces, done = [], 0
+        for number, (begin, end) in enumerate(_apart(option.value), 1):
+            values[f"{name}.{number}"] = option.value[begin:end]
+            pieces += [option.value[done:begin], f"${{secret:{name}.{number}}}"]
+            done = end
+        shown[option.key] = "".join([*pieces, option.value[done:]])
     return shown, values
+
+
+def _apart(value: str) -> list[tuple[int, int]]:
+    """What of an option's value is kept apart: passwords of URLs, and text that could be taken for a reference of ours."""
+    found: list[tuple[int, int]] = []
+    for begin, end in sorted([*secrets_in_url(value), *(r.span() for r in REFERENCE.finditer(value))]):
+        if found and begin < found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((begin, end))
+    return found
 
 
 def without_secrets(plan: PhysicalPlan) -> PhysicalPlan:

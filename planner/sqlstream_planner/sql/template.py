@@ -37,6 +37,11 @@ MAX_DEPTH = 1_000
 _MARK_OPEN, _MARK_CLOSE = "\U0010f800", "\U0010f801"
 _MARK_DIGITS = 0x10F810
 _MARK = re.compile(f"{_MARK_OPEN}([\U0010f810-\U0010f81f]+){_MARK_CLOSE}")
+#: Braces that no template can mean: `LIKE '{%'`, format('{{}}'), '{{' where nothing is closed behind it.
+_TEXT = re.compile(r"\{\{\{\}\}\}|\{\{\}\}|\{%(?=')|\{\{(?='(?![\s\S]*\}\}))|\{#(?='(?![\s\S]*#\}))")
+#: What stands for them while Jinja reads the file, of the same length.
+_SHIELDED = {ord("{"): "\U0010f830", ord("}"): "\U0010f831", ord("%"): "\U0010f832", ord("#"): "\U0010f833"}
+_PLAIN = {ord(shield): chr(plain) for plain, shield in _SHIELDED.items()}
 _HAS_JINJA = re.compile(r"\{\{|\{%|\{#")
 _MISSING: Any = object()
 
@@ -63,8 +68,8 @@ def render_template(
     found = {root.resolve(): root for root in reversed([folder, folder / "macros", *search_path])}
     roots = tuple(reversed(found.values()))
     plain = _Rendering(text, file, roots, variables, env, marked=False)
-    output = plain.run()
-    marked_output = _Rendering(text, file, roots, variables, env, marked=True).run()
+    output = plain.run().translate(_PLAIN)
+    marked_output = _Rendering(text, file, roots, variables, env, marked=True).run().translate(_PLAIN)
     sources = plain.sources
     segments = _segments(marked_output, output, list(sources), sources, file)
     return RenderedSql(output, file, segments, MappingProxyType(dict(sources)))
@@ -279,6 +284,7 @@ class _Rendering:
         raise jinja2.TemplateNotFound(name)
 
     def _mark(self, environment: Any, file: str, text: str) -> str:
+        text = _TEXT.sub(lambda found: found.group().translate(_SHIELDED), text)
         if not self.marked:
             return text
         number = list(self.sources).index(file)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -32,13 +33,14 @@ from sqlstream.connectors.database.declared import EPOCHS_TABLE, NO_DUCKDB_KEY, 
 from sqlstream.connectors.database.names import (
     WORDING,
     key_error,
+    keyless,
     not_there,
     shape_error,
     table_name,
 )
 from sqlstream.connectors.database.statements import KeyedStatements, columns_of
 from sqlstream.connectors.exactly_once.staged import StagedEpoch
-from sqlstream.connectors.exactly_once.target import Record, Wording, unusable
+from sqlstream.connectors.exactly_once.target import Record, Wording, held, unusable
 from sqlstream.connectors.options import bad_option
 from sqlstream_operators.errors import DataError, InternalError, MemoryExhaustedError
 from sqlstream_operators.plan.spec import SinkSpec
@@ -51,8 +53,20 @@ _LOOK_S = 0.1
 _SMALLEST = 3 * 4096
 #: What a file system without hard links says when one is asked for.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+#: Who DuckDB says has a file.
+_HOLDER = re.compile(r"Conflicting lock is held in (.+?) \(PID (\d+)\)")
 _CHANGES = "sqlstream_changes"
 _ROWS = "sqlstream_rows"
+
+
+def holder_in(said: str) -> str:
+    """Who has a file open, by what DuckDB says.
+
+    >>> holder_in("Could not set lock: Conflicting lock is held in /usr/bin/duckdb (PID 12). However, …"), holder_in("?")
+    ('process 12 (/usr/bin/duckdb)', 'another process')
+    """
+    found = _HOLDER.search(said)
+    return "another process" if found is None else f"process {found[2]} ({found[1]})"
 
 
 class DuckTable:
@@ -149,11 +163,11 @@ class DuckTable:
                 if not locked:
                     raise unusable(self.location, str(error), self._unreadable()) from None
                 if self._clock() >= until:
-                    raise unusable(
+                    raise held(
                         self.location,
-                        f"another process has the file open ({error})",
-                        "close it there and run again: the run goes on where it stopped, and nothing is lost. "
-                        "A DuckDB file can be read between epochs only",
+                        holder_in(str(error)),
+                        "close it there, also where it only reads; the run goes on, or the next one does. To read beside a "
+                        "run: sqlstream state query, connections that are closed at once, or 'connector' = 'postgres'",
                     ) from None
             self._wait(_LOOK_S)
 
@@ -257,6 +271,7 @@ class DuckTable:
         if missing or extra:
             raise shape_error(
                 self.location,
+                self._spec,
                 [f"{name} {type_}" for name, type_, _, _ in rows],
                 [f"{column.name} {column.type}" for column in self._spec.schema],
             )
@@ -269,10 +284,7 @@ class DuckTable:
                 [self._schema, self._name],
             ).fetchall()
             if key not in [sorted(str(name).lower() for name in names) for (names,) in keys]:
-                raise DataError(
-                    f"{self.location} has no PRIMARY KEY ({', '.join(self._spec.primary_key)}), which table "
-                    f"{self._spec.name} declares. Drop the table, so that it is created with it"
-                )
+                raise keyless(self.location, self._spec)
 
     def create_record_store(self) -> None:
         """Create EPOCHS_TABLE if it is not there."""
@@ -407,7 +419,7 @@ class DuckTable:
                 f"SELECT {texts} FROM {goes} AS d WHERE __goes > "
                 f"(SELECT count(*) FROM {rows} AS r WHERE r.__number = d.__number) LIMIT 1"
             ).fetchall()[0]
-            raise not_there(self.location, names, row)
+            raise not_there(self.location, self._spec, row)
         deleted = self._changed(f"DELETE FROM {self._table} WHERE rowid IN (SELECT __row FROM {rows})")
         if deleted != expected:
             raise InternalError(f"{self.location}: {deleted} rows were deleted instead of {expected}")
@@ -417,7 +429,7 @@ class DuckTable:
     def _refuse_if(self, query: str, what: str) -> None:
         found = self._run(query).fetchall()
         if found:
-            raise key_error(self.location, self._spec.primary_key, found[0], what)
+            raise key_error(self.location, self._spec, found[0], what)
 
 
 def _type(text: str) -> SqlType:

@@ -8,11 +8,11 @@ from sqlstream.connectors.database.changes import shown
 from sqlstream.connectors.database.declared import EPOCHS_TABLE, split_table_name, wrong_table_name
 from sqlstream.connectors.exactly_once.target import Wording
 from sqlstream.connectors.options import bad_option
-from sqlstream_operators.errors import DataError
+from sqlstream_operators.errors import DataError, TargetError, TargetRowError
 from sqlstream_operators.plan.spec import SinkSpec
 
 #: What messages call a table.
-WORDING = Wording("table", f"its row in {EPOCHS_TABLE}", "DROP TABLE", "table-name")
+WORDING = Wording("table", f"its row in {EPOCHS_TABLE}", "DROP TABLE", "DELETE FROM", "table-name")
 
 
 def table_name(spec: SinkSpec) -> tuple[str | None, str]:
@@ -29,11 +29,24 @@ def table_name(spec: SinkSpec) -> tuple[str | None, str]:
     return split_table_name(text)
 
 
-def shape_error(location: str, there: Sequence[str], wanted: Sequence[str]) -> DataError:
+def shape_error(location: str, spec: SinkSpec, there: Sequence[str], wanted: Sequence[str]) -> TargetError:
     """The error for a table that has other columns than the sink."""
-    return DataError(
-        f"{location} has the columns ({', '.join(there)}), but the pipeline gives ({', '.join(wanted)}). "
-        f"Drop the table, so that it is created, or declare the same columns"
+    return TargetError(
+        f"the table of `{spec.name}` has other columns than the pipeline gives",
+        (f"{location} has ({', '.join(there)})", f"the pipeline gives ({', '.join(wanted)})"),
+        f"give it these columns (ALTER TABLE); or drop it (DROP TABLE), so that it is created, and run with "
+        f"--rewrite {spec.name}; or declare the columns that it has",
+    )
+
+
+def keyless(location: str, spec: SinkSpec) -> TargetError:
+    """The error for a table without the PRIMARY KEY that the sink declares."""
+    key = ", ".join(spec.primary_key)
+    return TargetError(
+        f"the table of `{spec.name}` has no PRIMARY KEY ({key}), which the pipeline declares",
+        (f"it is {location}",),
+        f"add it (ALTER TABLE … ADD PRIMARY KEY ({key})); or drop the table (DROP TABLE), so that it is created with it, "
+        f"and run with --rewrite {spec.name}",
     )
 
 
@@ -43,7 +56,7 @@ def not_reshaped(location: str, what: str, way: str) -> DataError:
 
 
 _CAUSES = (
-    "Something else changed the table, or the source deletes or repeats rows: declare its PRIMARY KEY, "
+    "either something else changed the table, or the source deletes or repeats rows: declare its PRIMARY KEY, "
     "so that its changes are made consistent"
 )
 #: What can be wrong with a key of KEYED changes.
@@ -51,13 +64,21 @@ MISSING = "goes or changes, but the table has no row with this key"
 TAKEN = "comes, but the table has a row with this key that does not go"
 
 
-def key_error(location: str, key: Sequence[str], values: Sequence[object], what: str) -> DataError:
+def key_error(location: str, spec: SinkSpec, values: Sequence[object], what: str) -> TargetRowError:
     """The error for a key whose change does not fit the table; `what` is MISSING or TAKEN."""
-    return DataError(f"{location}: the row with {shown(key, values)} {what}. {_CAUSES}")
+    return _unfit(location, spec, f"the row with {shown(spec.primary_key, values)} {what}")
 
 
-def not_there(location: str, names: Sequence[str], values: Sequence[object]) -> DataError:
+def not_there(location: str, spec: SinkSpec, values: Sequence[object]) -> TargetRowError:
     """The error for a row that goes more often than the table has it."""
-    return DataError(
-        f"{location}: the row with {shown(names, values)} goes, but the table does not have it so often. {_CAUSES}"
+    row = shown([column.name for column in spec.schema], values)
+    return _unfit(location, spec, f"the row with {row} goes, but the table does not have it so often")
+
+
+def _unfit(location: str, spec: SinkSpec, what: str) -> TargetRowError:
+    return TargetRowError(
+        f"{location}: {what}",
+        (_CAUSES,),
+        f"if something else changed it, empty the table (DELETE FROM) and run with --rewrite {spec.name}: it is given "
+        "all that it should have",
     )

@@ -26,6 +26,7 @@ from sqlstream.connectors.database.declared import EPOCHS_TABLE, LONGEST_NAME
 from sqlstream.connectors.database.names import (
     WORDING,
     key_error,
+    keyless,
     not_there,
     shape_error,
     table_name,
@@ -176,6 +177,7 @@ class PostgresTable:
         if not fits or any(needed and name not in names for name, _, needed in rows):
             raise shape_error(
                 self.location,
+                self._spec,
                 [f"{name} {type_}" for name, type_ in there.items()],
                 [f"{column.name} {postgres_type(column.type)}" for column in self._spec.schema],
             )
@@ -189,10 +191,7 @@ class PostgresTable:
                 [self._table],
             )
             if sorted(self._spec.primary_key) not in [sorted(key) for (key,) in keys]:
-                raise DataError(
-                    f"{self.location} has no PRIMARY KEY ({', '.join(self._spec.primary_key)}), which table "
-                    f"{self._spec.name} declares. Add it, or drop the table, so that it is created with it"
-                )
+                raise keyless(self.location, self._spec)
 
     def create_record_store(self) -> None:
         """Create EPOCHS_TABLE if it is not there."""
@@ -346,7 +345,7 @@ class PostgresTable:
     def _refuse_if(self, query: str, what: str) -> None:
         found = self._connection.run(query)
         if found:
-            raise key_error(self.location, self._spec.primary_key, found[0], what)
+            raise key_error(self.location, self._spec, found[0], what)
 
     def _delete_copies(self, names: Sequence[str], *, expected: int) -> None:
         """Delete as many copies of each row as go. Raises DataError naming a row that has fewer.
@@ -385,7 +384,7 @@ class PostgresTable:
         )
         if not missing:
             raise self._interfered(deleted, expected)
-        raise not_there(self.location, names, missing[0])
+        raise not_there(self.location, self._spec, missing[0])
 
     def _interfered(self, made: int, expected: int) -> DataError:
         return DataError(

@@ -7,14 +7,14 @@ written by another job) is refused rather than written on.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from sqlstream.connectors.api import ConnectorContext, SinkPart, TargetEdit
 from sqlstream.connectors.exactly_once.staged import StagedEpoch
 from sqlstream.connectors.exactly_once.target import LostConnectionError, Record, Target, unusable
 from sqlstream.storage.identity import NAME, identity, is_lost
-from sqlstream_operators.errors import DataError, MemoryExhaustedError
+from sqlstream_operators.errors import MemoryExhaustedError, TargetError
 from sqlstream_operators.plan.spec import SinkSpec
 
 #: How often a lost connection is made again before the run is given up, and seconds between.
@@ -59,23 +59,73 @@ class ExactlyOnceSink:
 
     def is_vacant(self) -> bool:
         """Whether the target has no rows, or is not there. Raises DiagnosticError (ENV006) if it can't be looked at."""
-        return self._seen(lambda: not self._target.exists() or self._target.is_empty(), nowhere=True)
+        vacant = True
 
-    def has_epochs(self) -> bool:
-        """Whether the target has epochs of this state directory and this table. Raises as `is_vacant`."""
+        def look() -> None:
+            nonlocal vacant
+            vacant = self._is_empty()
 
-        def has() -> bool:
+        self._seen(look)
+        return vacant
+
+    def epoch_there(self) -> int | None:
+        """The last epoch of this state directory and this table that the target has, if any. Raises as `is_vacant`."""
+        found = None
+
+        def look() -> None:
+            nonlocal found
             record = self._target.record(lock=False)
-            return record is not None and self._owns(record) and bool(record.epoch) and self._target.exists()
+            if record is not None and record.epoch and self._is_known() and self._owns(record):
+                found = record.epoch if self._target.exists() else None
 
-        return self._seen(has, nowhere=False)
+        self._seen(look)
+        return found
 
-    def _seen(self, look: Callable[[], bool], *, nowhere: bool) -> bool:
-        found = nowhere
+    def look(self, epochs: Collection[int]) -> None:
+        """Whether the target is as one of these epochs left it (0: it is to begin); nothing is changed, or made.
+
+        Raises TargetError if it is not, DiagnosticError (ENV006) if it can't be looked at.
+        """
+        if not self._seen(lambda: self._look_at(epochs)) and max(epochs) and self._edit is None:
+            raise self._dropped(max(epochs))
+
+    def _look_at(self, epochs: Collection[int]) -> None:
+        record = self._target.record(lock=False)
+        is_new = not max(epochs) or self._edit is TargetEdit.REWRITE
+        if not self._target.exists():
+            if not is_new:
+                raise self._dropped(max(epochs))
+            return
+        if record is None or (not record.epoch and not (self._is_known() and self._owns(record))):
+            if not is_new:
+                raise self._dropped(max(epochs))
+            if self._edit is None:
+                self._target.check_shape()
+                self._check_empty()
+            return
+        if not self._is_known() and not is_lost(self._store):
+            self._job = ""  # a state directory that has no name is not the one that wrote there
+        self._check_owner(record)
+        if is_new and self._target.is_empty():
+            return
+        if record.epoch not in epochs:
+            self._check_at(record, max(epochs))
+        if self._edit is None:
+            self._target.check_shape()
+
+    def _is_known(self) -> bool:
+        """Whether this state directory has a name; without one, it has given nothing to anybody."""
+        return self._job is not None or self._store.exists(NAME)
+
+    def _seen(self, look: Callable[[], None]) -> bool:
+        """Look at the target, if there is something to connect to; whether there is."""
+        found = False
 
         def work() -> None:
             nonlocal found
-            found = look() if self._target.open(create=False) else nowhere
+            found = self._target.open(create=False)
+            if found:
+                look()
             self._target.release()
 
         self._try(work)
@@ -84,7 +134,7 @@ class ExactlyOnceSink:
     def prepare(self, epoch: int, parts: Sequence[SinkPart], *, previous: int) -> None:
         """Apply the epoch's rows in a transaction that stays open.
 
-        Raises DataError if the rows don't fit the target or it is not as this job left it, DiagnosticError
+        Raises DataError if the rows don't fit the target, TargetError if it is not as this job left it, DiagnosticError
         (ENV006) if it can't be used.
         """
         rows = StagedEpoch(self._store, self._spec, parts)
@@ -117,7 +167,7 @@ class ExactlyOnceSink:
     def abort_uncommitted(self, last_epoch: int) -> None:
         """Look whether the target is this job's; what later epochs staged is swept with all that no manifest names.
 
-        Raises DataError if it is not, or if it has epochs that this job has not.
+        Raises TargetError if it is not, or if it has epochs that this job has not.
         """
         self._prepared = None
         self._target.release()
@@ -160,7 +210,7 @@ class ExactlyOnceSink:
         record = self._target.record(lock=False)
         if record is not None and not self._is_free(record) and self._target.exists():
             self._check_owner(record)
-            if record.epoch > last_epoch:
+            if record.epoch > last_epoch and self._edit is not TargetEdit.REWRITE:
                 raise self._ahead(record.epoch, last_epoch)
         self._target.release()
 
@@ -168,6 +218,8 @@ class ExactlyOnceSink:
         self._target.release()
         if self._edit is not None:
             self._target.open(create=True)
+            if self._edit is TargetEdit.REWRITE and self._forget_later(epoch):
+                self._target.open(create=True)
             self._apply(epoch, rows, over=self._carry_out(self._edit, previous))
             self._is_set_up = True
             return
@@ -182,6 +234,20 @@ class ExactlyOnceSink:
             raise self._dropped(previous)
         self._check_at(record, previous)
         self._apply(epoch, rows, over=record)
+
+    def _forget_later(self, epoch: int) -> bool:
+        """Whether the target said of itself, and does no more, that it has this epoch: it had one of the number before the
+        state directory was restored from an older copy. It is empty, so it has none.
+        """
+        record = self._target.record(lock=True) if self._is_empty() else None
+        if record is None or not self._owns(record) or not is_committed(record, epoch):
+            return False
+        self._record(0, over=record)
+        self._target.commit()
+        return True
+
+    def _is_empty(self) -> bool:
+        return not self._target.exists() or self._target.is_empty()
 
     def _look_ahead(self, previous: int) -> None:
         self._target.release()
@@ -245,9 +311,11 @@ class ExactlyOnceSink:
             return record
         if not self._target.is_empty():
             words = self._target.wording
-            raise DataError(
-                f"{self._target.location} has rows, and is to be written anew: empty the {words.noun} (DELETE FROM), drop "
-                f"it ({words.drop}), or choose another '{words.name_option}'"
+            raise TargetError(
+                f"the {words.noun} of `{self._spec.name}` is to be written anew, and is not empty",
+                (f"it is {self._target.location}",),
+                f"empty the {words.noun} ({words.empty}), drop it ({words.drop}), or choose another "
+                f"'{words.name_option}'",
             )
         self._target.reshape(keep_rows=False)
         return record
@@ -271,33 +339,44 @@ class ExactlyOnceSink:
             self._target.check_shape()
             self._check_empty()
         elif record is not None:
-            self._check_at(record, previous)
+            if previous or not self._left_and_emptied(record):
+                self._check_at(record, previous)
+                self._target.check_shape()
+                return
             self._target.check_shape()
-            return
         self._record(0, over=record)
+
+    def _left_and_emptied(self, record: Record) -> bool:
+        """Whether the target had epochs of ours, was left out of the query, and has no rows now that it comes back."""
+        return bool(record.epoch) and self._owns(record) and self._target.is_empty()
 
     # --------------------------------------------------------------------------------------------- refusals
 
     def _check_owner(self, record: Record) -> None:
         words = self._target.wording
         if self._job is None and is_lost(self._store):
-            raise DataError(
-                f"{self._target.location} has rows up to epoch {record.epoch} of a state directory, and which one can't be "
-                f"told: {self._store.path(NAME)}, the name of this one, is missing. Restore that file from a copy of the "
-                f"state directory; or, if another one wrote the {words.noun}, drop it ({words.drop}), or choose another "
-                f"'{words.name_option}'"
+            raise TargetError(
+                f"whose {words.noun} `{self._spec.name}` is can't be told",
+                (
+                    f"{self._target.location} has rows up to epoch {record.epoch} of a state directory",
+                    f"{self._store.path(NAME)}, the name of this one, is missing",
+                ),
+                f"restore that file from a copy of the state directory; or, if another one wrote the {words.noun}, drop "
+                f"it ({words.drop}), or choose another '{words.name_option}'",
             )
         if self._owns(record):
             return
         if record.job == self._identity():
-            raise DataError(
-                f"{self._target.location} is where table {record.sink} writes: give table {self._spec.name} "
-                f"another '{words.name_option}'"
+            raise TargetError(
+                f"two tables of the query write to one {words.noun}: {record.sink} and {self._spec.name}",
+                (f"it is {self._target.location}",),
+                f"give table {self._spec.name} another '{words.name_option}'",
             )
-        raise DataError(
-            f"{self._target.location} was written with another state directory, up to its epoch {record.epoch}. "
-            f"Go on with that state directory, drop the {words.noun} ({words.drop}), or choose another "
-            f"'{words.name_option}'"
+        raise TargetError(
+            f"the {words.noun} of `{self._spec.name}` was written with another state directory",
+            (f"{self._target.location} is at epoch {record.epoch} of it",),
+            f"go on with that state directory, drop the {words.noun} ({words.drop}), or choose another "
+            f"'{words.name_option}'",
         )
 
     def _check_at(self, record: Record, epoch: int) -> None:
@@ -310,39 +389,52 @@ class ExactlyOnceSink:
     def _check_empty(self) -> None:
         if self._target.owns_all_rows and not self._target.is_empty():
             words = self._target.wording
-            raise DataError(
-                f"{self._target.location} has rows that this pipeline did not write, and would not be equal to the "
-                f"query's result. Empty the {words.noun} (DELETE FROM), drop it, or choose another "
-                f"'{words.name_option}'"
+            raise TargetError(
+                f"the {words.noun} of `{self._spec.name}` has rows that this pipeline did not write",
+                (f"{self._target.location} would not be equal to the query's result",),
+                f"empty the {words.noun} ({words.empty}), drop it ({words.drop}), or choose another "
+                f"'{words.name_option}'",
             )
 
-    def _ahead(self, there: int, here: int) -> DataError:
-        if not here:
-            noun = self._target.wording.noun
-            return DataError(
-                f"{self._target.location} has the rows of epoch {there} of this state directory, which takes it for a "
-                f"{noun} that is new: it was left out of the query, or the state directory was restored from an older "
-                f"copy. Drop the {noun} ({self._target.wording.drop}), and it is given what it should have"
-            )
-        return DataError(
-            f"{self._target.location} has the rows of epoch {there}, but this state directory is at epoch {here}: it "
-            f"was restored from an older copy. Drop the {self._target.wording.noun} and start over with a new state "
-            f"directory"
-        )
-
-    def _behind(self, there: int, here: int) -> DataError:
-        noun = self._target.wording.noun
-        return DataError(
-            f"{self._target.location} has the rows up to epoch {there}, but this state directory has given it epoch "
-            f"{here}: the {noun} was restored from an older copy. Restore the newer one, or drop the {noun} and start "
-            f"over with a new state directory"
-        )
-
-    def _dropped(self, epoch: int) -> DataError:
+    def _ahead(self, there: int, here: int) -> TargetError:
         words = self._target.wording
-        return DataError(
-            f"{self._target.location}: the {words.noun} or {words.record} is gone, and with it the rows up to epoch "
-            f"{epoch}. Restore it, or drop what is left and start over with a new state directory"
+        if not here:
+            return TargetError(
+                f"the {words.noun} of `{self._spec.name}` has rows from before it was left out",
+                (
+                    f"{self._target.location} is at epoch {there} of this state directory, for which the {words.noun} is "
+                    "new: the query did not write it for a while, or the state directory was restored from an older copy",
+                ),
+                self._anew(),
+            )
+        return TargetError(
+            f"the {words.noun} of `{self._spec.name}` has epoch {there}, but its state is at epoch {here}",
+            (f"{self._target.location} is newer: the state directory was restored from an older copy",),
+            f"restore the newer copy of the state directory; or {self._anew()}",
+        )
+
+    def _behind(self, there: int, here: int) -> TargetError:
+        words = self._target.wording
+        return TargetError(
+            f"the {words.noun} of `{self._spec.name}` has epoch {there}, but its state is at epoch {here}",
+            (f"{self._target.location} is older: the {words.noun} was restored from an older copy",),
+            f"restore the newer copy of the {words.noun}; or {self._anew()}",
+        )
+
+    def _dropped(self, epoch: int) -> TargetError:
+        words = self._target.wording
+        return TargetError(
+            f"the {words.noun} of `{self._spec.name}` is gone, or {words.record}",
+            (f"{self._target.location} had the rows up to epoch {epoch}",),
+            f"restore it; or {self._anew()}",
+        )
+
+    def _anew(self) -> str:
+        """How the target gets all that it should have."""
+        words = self._target.wording
+        return (
+            f"empty the {words.noun} if it is there ({words.empty}), and run with --rewrite {self._spec.name}: it is "
+            "given all that it should have"
         )
 
     # ------------------------------------------------------------------------------------------ who writes

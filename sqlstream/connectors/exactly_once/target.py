@@ -24,11 +24,12 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """What messages call things: the target (`table`), its record, how to drop it, the option with its name."""
+    """What messages call things: the target (`table`), its record, how to drop and empty it, the option with its name."""
 
     noun: str
     record: str
     drop: str
+    empty: str
     name_option: str
 
 
@@ -124,6 +125,18 @@ class Target(Protocol):
     def close(self) -> None:
         """Release, and close the connection. Never raises."""
         ...
+
+
+def held(location: str, holder: str, help_: str) -> DiagnosticError:
+    """The error for a target that another process has for itself just now."""
+    return DiagnosticError(
+        Diagnostic(
+            "ENV008",
+            f"{location} can't be written: {holder} has the file open",
+            notes=("what was read is kept: nothing is lost",),
+            help=help_,
+        )
+    )
 
 
 def unusable(location: str, what: str, help_: str | None = None, *, done: str = "written") -> DiagnosticError:

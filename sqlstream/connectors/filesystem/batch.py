@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from sqlstream.connectors.filesystem.batch_changelog import changelog_select
+from sqlstream.connectors.filesystem.columns import DEFAULT_PARTITION
 from sqlstream.connectors.filesystem.formats import FORMATS
-from sqlstream_operators.plan.spec import SourceSpec
+from sqlstream_operators.plan.spec import Column, SourceSpec
 from sqlstream_operators.plan.types import Kind, SqlType, quote_identifier, quote_literal
 from sqlstream_planner.batch.sources import list_of, no_metadata, text_item, typed_item
 from sqlstream_planner.catalog.descriptor import BatchFiles
@@ -21,14 +23,40 @@ def batch_select(spec: SourceSpec, files: BatchFiles | None) -> str:
         beside = [_metadata(spec, m.name, m.key, m.type) for m in spec.metadata]
         return changelog_select(spec, format_, listed, beside)
     typed = format_ in ("parquet", "orc")  # DuckDB is given ORC as Parquet
-    items = [(typed_item if typed else text_item)(c.name, c.type) for c in spec.physical]
+    item = typed_item if typed else text_item
+    items = [
+        _partition(spec, c) if _is_partition(spec, c.name) else item(c.name, c.type) for c in spec.physical
+    ]
     items += [_metadata(spec, m.name, m.key, m.type) for m in spec.metadata]
     body = ",\n  ".join(items)
-    return f"SELECT\n  {body}\nFROM {_reader(spec, format_, listed, files.header if files else None)}"
+    shown = "" if files is not None else _not_hidden(spec)
+    named = bool(spec.metadata or spec.partitioned_by or shown)
+    reader = _reader(spec, format_, listed, files.header if files else None, named=named)
+    return f"SELECT\n  {body}\nFROM {reader}{shown}"
 
 
-def _reader(spec: SourceSpec, format_: str, listed: str, header: bool | None) -> str:
-    name_column = ", filename = true" if spec.metadata else ""
+def _is_partition(spec: SourceSpec, name: str) -> bool:
+    return name.lower() in {partition.lower() for partition in spec.partitioned_by}
+
+
+def _partition(spec: SourceSpec, column: Column) -> str:
+    """A column whose value is in the names of folders."""
+    folder = quote_literal(f"(?i)^(?:.*/)?{re.escape(column.name)}=([^/]*)/")
+    default = quote_literal(spec.options.get("partition.default-name", DEFAULT_PARTITION))
+    value = f"url_decode(nullif(regexp_extract(filename, {folder}, 1), {default}))"
+    return f"CAST({value} AS {column.type}) AS {quote_identifier(column.name)}"
+
+
+def _not_hidden(spec: SourceSpec) -> str:
+    """A WHERE that leaves out what is below folders whose names hide them; "" where no folder is read."""
+    path = _folder(spec)
+    if path is None:
+        return ""
+    return f"\nWHERE NOT regexp_matches(substr(filename, {len(path) + 1}), '/[._]')"
+
+
+def _reader(spec: SourceSpec, format_: str, listed: str, header: bool | None, *, named: bool) -> str:
+    name_column = (", filename = true" if named else "") + ", hive_partitioning = false"
     if format_ in ("parquet", "orc"):
         return f"read_parquet({listed}, union_by_name = true{name_column})"
     columns = (
@@ -47,7 +75,8 @@ def text_types(spec: SourceSpec) -> dict[str, str]:
         Kind.TIMESTAMP_NS: "VARCHAR",
         Kind.BIT: "VARCHAR",  # which read_json can't read
     }
-    return {c.name: read_as.get(c.type.kind, str(c.type)) for c in spec.physical}
+    inside = (c for c in spec.physical if not _is_partition(spec, c.name))
+    return {c.name: read_as.get(c.type.kind, str(c.type)) for c in inside}
 
 
 def _csv_options(spec: SourceSpec, header: bool | None) -> Sequence[str]:
@@ -81,6 +110,16 @@ def _metadata(spec: SourceSpec, name: str, key: str, type_: SqlType) -> str:
 
 
 def _default_path(spec: SourceSpec) -> str:
-    path = spec.options["path"]
-    last = path.rstrip("/").rpartition("/")[2]
-    return path if "." in last or "*" in last else f"{path.rstrip('/')}/*"
+    """What DuckDB is given for the table's path: of a folder everything that is below it and not hidden."""
+    folder = _folder(spec)
+    if folder is None:
+        return spec.options["path"]
+    ending = ".parquet" if spec.options.get("format", "").strip().lower() in ("parquet", "orc") else ""
+    return f"{folder}/**/[!._]*{ending}"
+
+
+def _folder(spec: SourceSpec) -> str | None:
+    """The path, if it looks like a folder's."""
+    path = spec.options["path"].rstrip("/")
+    last = path.rpartition("/")[2]
+    return None if ("." in last.strip(".") and not spec.partitioned_by) or "*" in path else path

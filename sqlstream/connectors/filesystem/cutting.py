@@ -129,10 +129,20 @@ class FileCutter:
             self._sample(files[0].entry)
         if self._bytes_per_row is None:
             return None
+        if self._options.format == "parquet":
+            return self._waiting_rows(files, offset, self._bytes_per_row)
         waiting = sum(_text_bytes(one, self._options.format) for one in files)
         if self._range_end is not None:
             waiting -= offset
         return max(0, round(waiting / self._bytes_per_row))
+
+    def _waiting_rows(self, files: Sequence[ToRead], offset: int, bytes_per_row: float) -> int:
+        """The rows of Parquet files behind a row of the first: exact of those whose footer was read, else by their bytes."""
+        rows = 0.0
+        for one in files:
+            shape = self._shapes.get(one.entry)
+            rows += one.entry.size / bytes_per_row if shape is None else shape.rows
+        return max(0, round(rows) - offset)
 
     def _budget(self, limits: Limits, first: ToRead | None) -> _Budget:
         """What may be taken. Rows are only counted where the limit is exact: lines would be read once more, and each

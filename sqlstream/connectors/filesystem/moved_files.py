@@ -17,8 +17,9 @@ class MovedFiles:
     """Which file of the second of two `places` (resolved paths) is which in the log of the first.
 
     Names are compared relative to the folder of a place; a single file has none. Files of a number below `file` were read
-    to their end and may be gone; all others have to be there with the same size and, where it is known, digest. Raises
-    DiagnosticError (STA018) if one is not, or if one that was read is there under another name: it would be read again.
+    to their end and may be gone, but not all of them; all others have to be there with the same size and, where it is known,
+    digest. Raises DiagnosticError (STA018) if one is not, or if one that was read is there under another name: it would be
+    read again.
     """
 
     def __init__(
@@ -47,6 +48,8 @@ class MovedFiles:
             if what:
                 wrong.append(f"{path} {what} as {now.path}")
             self._found[path] = now
+        if log.paths and not self._found and not wrong:
+            wrong.append(f"none of the {counted(len(set(log.paths)), 'file')} that were listed is there")
         wrong += _renamed(missing, [stamped(entry) for entry in by_name.values()])
         if wrong:
             more = len(wrong) - _MOST_NAMED

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,7 @@ from sqlstream.connectors.filesystem.writers import WRITERS, Write, writer_sessi
 from sqlstream.connectors.options import bad_option, size_bytes
 from sqlstream.storage.identity import NAME, identity
 from sqlstream_operators.duck.row_kinds import to_kinds
-from sqlstream_operators.errors import DataError
+from sqlstream_operators.errors import DataError, TargetError
 from sqlstream_operators.plan.spec import KIND_COLUMN, SinkSpec
 from sqlstream_operators.plan.types import quote_identifier
 from sqlstream_planner.diagnostics import DiagnosticError
@@ -142,6 +142,7 @@ class FileSink:
         self._place, _ = without_credentials(self._location)
         self._store = context.store
         self._table = context.known_as or spec.name
+        self._name = spec.name
         self._claimed = False
         self._begins_anew = False
 
@@ -158,24 +159,36 @@ class FileSink:
             for info in self._filesystem.get_file_info(selector)
         )
 
-    def has_epochs(self) -> bool:
-        """Whether this table has written there. Raises DataError if what says so is damaged."""
-        owner = self._owner()
-        return owner is not None and owner == {"state": identity(self._store), "table": self._table}
-
     def check(self, *, previous: int) -> None:
-        """Whether the directory would take rows after epoch `previous`. Raises DataError as `prepare` does."""
+        """Whether the directory would take rows after epoch `previous`. Raises TargetError as `prepare` does."""
         if self._begins_anew:
             if not self.is_vacant():
-                raise DataError(
-                    f"'{self._place}' has files, and is to be written anew: empty the directory, or choose another path"
+                raise TargetError(
+                    f"the directory of `{self._name}` is to be written anew, and has files",
+                    (f"it is '{self._place}'",),
+                    "empty it, or choose another path",
                 )
-        elif not previous and self.has_epochs() and self._committed():
-            raise DataError(
-                f"'{self._place}' has the rows of epoch {self._committed()} of this state directory, which takes it for "
-                f"one that is new: the table was left out of the query for a while, was written elsewhere meanwhile, or the "
-                f"directory was moved. Empty it or choose another path, and run with --rewrite {self._table}"
+        elif not previous and self._is_mine(self._owner()) and self._committed():
+            raise TargetError(
+                f"the directory of `{self._name}` has rows from before it was left out",
+                (
+                    f"'{self._place}' has those of epoch {self._committed()} of this state directory, for which it is new: "
+                    "the table was left out of the query for a while, was written elsewhere meanwhile, or the directory was "
+                    "moved",
+                ),
+                self._anew(),
             )
+
+    def look(self, epochs: Collection[int]) -> None:
+        """Whether the directory is as an epoch of `epochs` left it. Raises TargetError; changes nothing."""
+        self._check_claim()
+        self.check(previous=max(epochs))
+        if self._committed() > max(epochs) and not self._begins_anew:
+            raise self._ahead(max(epochs))
+
+    def epoch_there(self) -> int | None:
+        """What a directory does not tell, as epochs without rows leave nothing in it."""
+        return None
 
     def prepare(self, epoch: int, parts: Sequence[SinkPart], *, previous: int = 0) -> None:
         """Check that everything is staged and no name is taken. Raises DataError otherwise."""
@@ -232,11 +245,7 @@ class FileSink:
         """
         self._claim()
         if self._committed() > last_epoch:
-            raise DataError(
-                f"'{self._place}' has the rows of epoch {self._committed()}, but this state directory is at epoch "
-                f"{last_epoch}: it was restored from an older copy. Restore the newer one, or delete the output directory "
-                f"and start again from a new state directory"
-            )
+            raise self._ahead(last_epoch)
         selector = fs.FileSelector(f"{self._root}/{_STAGING}", allow_not_found=True)
         for info in self._filesystem.get_file_info(selector):
             # DuckDB writes beside a file that is there; the rest of a task that was killed is of no use.
@@ -251,37 +260,74 @@ class FileSink:
     def _claim(self) -> None:
         if self._claimed:
             return
-        owner = self._owner()
-        mark = f"sinks/{hashlib.sha256(f'{self._table} {self._place}'.encode()).hexdigest()[:16]}.claimed"
-        if owner is not None and not self._store.exists(NAME) and self._store.exists(mark):
-            raise DataError(
-                f"{self._store.path(NAME)}, which says who this state directory is, is missing, and '{self._place}' is "
-                f"written with it. Restore that file from a copy of the state directory, or start over with a new state "
-                f"directory and another path"
-            )
-        job = identity(self._store)
-        if owner is not None:
-            if owner["state"] != job:
-                raise DataError(
-                    f"'{self._place}' was written with another state directory. Go on with that state "
-                    f"directory, delete the output directory or choose another path"
-                )
-            if owner["table"] != self._table:
-                raise DataError(
-                    f"'{self._place}' is where table {owner['table']} writes: table {self._table} needs "
-                    f"another path, or delete the output directory"
-                )
-        elif self._store.exists(mark) and not self._exists(_OWNER) and not self._begins_anew:
-            raise DataError(
-                f"'{self._place}' has no {_OWNER} any more, with which this state directory has written there: the rows up "
-                f"to now may be gone. Restore the directory, or delete it and start again from a new state directory"
-            )
-        else:
+        owner = self._check_claim()
+        if owner is None:
             self._filesystem.create_dir(f"{self._root}/{_STAGING}", recursive=True)
-            self._put(_OWNER, json.dumps({"state": job, "table": self._table}).encode())
-        if not self._store.exists(mark):
-            self._store.put(mark, b"")
+            mine = {"state": identity(self._store), "table": self._table}
+            self._put(_OWNER, json.dumps(mine).encode())
+        if not self._store.exists(self._mark):
+            self._store.put(self._mark, b"")
         self._claimed = True
+
+    def _check_claim(self) -> Mapping[str, str] | None:
+        """Whose the directory is, this table's or nobody's. Raises TargetError if it is another's, or not as it was left."""
+        owner = self._owner()
+        if owner is not None and not self._store.exists(NAME) and self._store.exists(self._mark):
+            raise TargetError(
+                f"whose the directory of `{self._name}` is can't be told",
+                (
+                    f"{self._store.path(NAME)}, which says who this state directory is, is missing",
+                    f"'{self._place}' is written with it",
+                ),
+                "restore that file from a copy of the state directory, or start over with a new state directory and another "
+                "path",
+            )
+        if owner is not None and not self._is_mine(owner):
+            if self._store.exists(NAME) and owner["state"] == identity(self._store):
+                raise TargetError(
+                    f"two tables of the query write to one directory: {owner['table']} and {self._name}",
+                    (f"it is '{self._place}'",),
+                    f"give table {self._name} another path, or delete the output directory",
+                )
+            raise TargetError(
+                f"the directory of `{self._name}` was written with another state directory",
+                (f"it is '{self._place}'",),
+                "go on with that state directory, delete the output directory, or choose another path",
+            )
+        if (
+            owner is None
+            and self._store.exists(self._mark)
+            and not self._exists(_OWNER)
+            and not self._begins_anew
+        ):
+            raise TargetError(
+                f"the directory of `{self._name}` is gone, or its {_OWNER}",
+                (f"this state directory has written to '{self._place}': the rows up to now may be gone",),
+                f"restore the directory; or {self._anew()}",
+            )
+        return owner
+
+    @property
+    def _mark(self) -> str:
+        """What says in the state directory that it has written there."""
+        return f"sinks/{hashlib.sha256(f'{self._table} {self._place}'.encode()).hexdigest()[:16]}.claimed"
+
+    def _is_mine(self, owner: Mapping[str, str] | None) -> bool:
+        return (
+            owner is not None
+            and self._store.exists(NAME)
+            and owner == {"state": identity(self._store), "table": self._table}
+        )
+
+    def _ahead(self, here: int) -> TargetError:
+        return TargetError(
+            f"the directory of `{self._name}` has epoch {self._committed()}, but its state is at epoch {here}",
+            (f"'{self._place}' is newer: the state directory was restored from an older copy",),
+            f"restore the newer copy of the state directory; or {self._anew()}",
+        )
+
+    def _anew(self) -> str:
+        return f"delete it if it is there, and run with --rewrite {self._name}: it is given all that it should have"
 
     def _owner(self) -> Mapping[str, str] | None:
         """Whose the directory is: the identity of a state directory and a table. None: nobody's yet."""
@@ -295,9 +341,10 @@ class FileSink:
             owner = json.loads(content)
             return {"state": str(owner["state"]), "table": str(owner["table"])}
         except (ValueError, KeyError, TypeError):
-            raise DataError(
-                f"'{self._place}/{_OWNER}', which says whose the directory is, is damaged: restore it, or delete the "
-                f"output directory and start again from a new state directory"
+            raise TargetError(
+                f"whose the directory of `{self._name}` is can't be read",
+                (f"'{self._place}/{_OWNER}' is damaged",),
+                f"restore it; or {self._anew()}",
             ) from None
 
     def _put(self, relative: str, content: bytes) -> None:

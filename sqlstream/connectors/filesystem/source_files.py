@@ -24,6 +24,7 @@ from sqlstream.connectors.filesystem.paths import (
     without_credentials,
 )
 from sqlstream.connectors.filesystem.whole_files import ENDINGS, is_whole, tail_of
+from sqlstream_operators.errors import InputFileError, ListedFileError
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, counted, did_you_mean
 
 #: Where an object appears when it is complete.
@@ -99,11 +100,16 @@ class SourceFiles:
         return self._options.monitor_interval_us is not None
 
     def there(self) -> list[FileEntry]:
-        """The files that are there now. Raises DiagnosticError (DAT004) if the path does not exist."""
+        """The files that are there now: none where the path of a watched source does not exist yet.
+
+        Raises DiagnosticError (DAT004) if the path does not exist.
+        """
         try:
             found = list_files(self._location)
         except DiagnosticError as error:
             if not self._log.files:
+                if self._watched and error.exit_code == 1:
+                    return []  # what makes it may have been started together with this run
                 raise
             way = f"if the files are in another place now, say so in the file, and run with --source-moved {self._name}"
             told = [replace(d, help=f"{d.help} {way}" if d.help else way) for d in error.diagnostics]
@@ -119,7 +125,7 @@ class SourceFiles:
     def look(self, file: int, offset: int) -> None:
         """List the files if it is time to, behind position `offset` of the file of number `file`.
 
-        Raises InputFileError if one that was read, or read in part, is another now, or one that was not read is gone;
+        Raises ListedFileError if one that was read, or read in part, is another now, or one that was not read is gone;
         DiagnosticError (DAT004) if a source that is not watched has never had a file.
         """
         if not self._due():
@@ -151,7 +157,7 @@ class SourceFiles:
             elif not self._is_known(known.entry, entry):
                 untouched = number >= started and not known.skipped
                 if not untouched and (known.skipped or known.entry.size):
-                    raise file_changed(known.entry, entry)
+                    raise _of_the_state(file_changed(known.entry, entry))
                 if not self._is_ready(entry):
                     if untouched:
                         blocked = min(blocked, number)
@@ -164,7 +170,7 @@ class SourceFiles:
             if known.skipped or known.entry.path in there or self._log.number(known.entry.path) != number:
                 continue
             if orders.get(known.entry.path) != "skip":
-                raise file_vanished(known.entry)
+                raise _of_the_state(file_vanished(known.entry))
             updates[number] = replace(known, skipped=True, read=known.read_before(number, file, offset))
         self._unsettled = {path: seen for path, seen in self._unsettled.items() if path in there}
         self._blocked = blocked if blocked < len(self._log.files) else None
@@ -273,7 +279,11 @@ class SourceFiles:
         """Raise, or tell if the source is watched, that no file was ever there."""
         if any(True for _ in found) or self._log.files or ("", 0) in self._told:
             return
-        diagnostic = nothing_found(self._name, self._location, self._options.path_pattern)
+        try:
+            diagnostic = nothing_found(self._name, self._location, self._options.path_pattern)
+        except DiagnosticError as missing:
+            first = missing.diagnostics[0]
+            diagnostic = replace(first, message=f"source `{self._name}`: {first.message}")
         if not self._watched:
             raise DiagnosticError(diagnostic)
         self._told.add(("", 0))
@@ -338,6 +348,10 @@ def nothing_found(name: str, location: str, pattern: str | None) -> Diagnostic:
             like = [path for path in visible if Path(path).name == near]
             help_ = f"did you mean '{like[0]}'?" if like else None
     return Diagnostic("DAT004", f"source `{name}` has no files: {what}", notes=tuple(notes), help=help_)
+
+
+def _of_the_state(error: InputFileError) -> ListedFileError:
+    return ListedFileError(error.message, error.help)
 
 
 def _all_stamped(fresh: Sequence[Listed]) -> list[Listed]:

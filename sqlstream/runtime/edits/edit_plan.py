@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from sqlstream.connectors.api import TargetEdit
 from sqlstream.runtime.edits.consents import consent_of, sink_consent
 from sqlstream.runtime.edits.history import (
     History,
@@ -43,7 +44,7 @@ from sqlstream.runtime.loop.recovery import (
     program_fingerprint,
 )
 from sqlstream.runtime.loop.shared_data import Feeds, other_feeds, unclear_tables
-from sqlstream.runtime.loop.sink_edit import NOWHERE, Given
+from sqlstream.runtime.loop.sink_edit import NOWHERE, Given, SinkEdit
 from sqlstream.runtime.loop.sink_edits import (
     begun_sinks,
     sink_edits,
@@ -63,6 +64,7 @@ from sqlstream_planner.edits.decide import decide
 from sqlstream_planner.edits.verdict import FieldEdit, StateEdit, Verdict
 from sqlstream_planner.explain.meaning import field_meaning, field_meanings
 from sqlstream_planner.physical.state_node import NO_NODES, StateNodes
+from sqlstream_planner.secrets.masking import without_password
 
 
 def edit_plan(
@@ -103,6 +105,7 @@ def edit_plan(
         rewrite=rewrite if fresh else still_to_rewrite(rewrite, manifest, program, looks or Looks()),
         names={} if fresh else manifest.sink_names,
         looks=looks or Looks(),
+        epochs=_epochs(manifest),
         apart={s.name for s in program.sources if (s.connector, s.identity) in apart},
     )
     return _compare(
@@ -118,7 +121,7 @@ def edit_plan(
         ),
         program,
         against=Against(
-            journal.store.uri,
+            without_password(journal.store.uri),
             manifest.epoch,
             "" if savepoint is None else savepoint.name,
             _made_at(journal, manifest, savepoint),
@@ -129,6 +132,7 @@ def edit_plan(
         new_sinks=fresh,
         source_of=source_of,
         nodes=nodes,
+        last=None if fresh else manifest,
     )
 
 
@@ -155,10 +159,13 @@ def edit_diff(
     )
 
 
-def first_plan(program: PhysicalPlan) -> EditPlan:
-    """What a first run does: all is read from its beginning."""
+def first_plan(program: PhysicalPlan, looks: Looks | None = None) -> EditPlan:
+    """What a first run does: all is read from its beginning. `looks` sees what is at the places of sinks."""
+    refusal = (looks or Looks()).refusal
+    refused = (refusal(spec, spec.name, (0,), None) for spec in program.sinks)
     return EditPlan(
         None,
+        problems=tuple(one for one in refused if one is not None),
         sources=tuple(SourcePart(s.name, s.connector, SourceChange.NEW) for s in program.sources),
         sinks=tuple(sink_parts(None, program, (), ())),
     )
@@ -195,6 +202,7 @@ def _compare(
     new_sinks: bool,
     source_of: SourceOf | None,
     nodes: StateNodes,
+    last: Manifest | None = None,
 ) -> EditPlan:
     known = go_on(before.positions, now.sources)
     feeds = Feeds(before.plan, now, before.sources, before.positions, known)
@@ -215,6 +223,7 @@ def _compare(
         decided = sink_edits(before.plan, now, given)
     else:
         decided = untouched_sinks(now, given)
+    decided = tuple(_seen(edit, given, last) for edit in decided)
     goes_on = ((e.former.name, e.spec.name) for e in decided if e.former is not None and not e.is_new)
     problems += other_feeds(feeds, goes_on)
     sinks = sink_parts(
@@ -262,6 +271,32 @@ def _compare(
         counts=Counter(f.verdict.value for part in states for f in part.fields),
         sink_edits=decided,
     )
+
+
+def _epochs(manifest: Manifest) -> tuple[int, ...]:
+    """At which epoch a target is that was moved with all that it has: the last one may not be in it yet."""
+    return (committed_epoch(manifest), *(() if manifest.void else (manifest.previous,)))
+
+
+def _seen(edit: SinkEdit, given: Given, last: Manifest | None) -> SinkEdit:
+    """What becomes of a sink, with why its target can't go on so. `last` is what it goes on from, if that gave it rows."""
+    if edit.target is TargetEdit.REWRITE or any(d.severity == "error" for d in edit.told):
+        return edit
+    epochs: set[int] = {0}
+    target: TargetEdit | None = edit.target
+    if last is not None and edit.former is not None:
+        epochs = {committed_epoch(last)}
+        if not last.void:  # what it did may not be in the target yet
+            was = edit.former.name
+            epochs.add(last.before(was))
+            if last.sink_edits.get(was) == TargetEdit.REWRITE:
+                return edit  # committing it once more begins the target anew once more, if need be
+            target = target or (TargetEdit(last.sink_edits[was]) if was in last.sink_edits else None)
+    refused = given.looks.refusal(edit.spec, edit.known_as, epochs, target)
+    if refused is None:
+        return edit
+    at = given.written.get(edit.spec.name, Written()).table
+    return replace(edit, begins=None, told=(replace(refused, span=at),), asked=())
 
 
 def _states(manifest: Manifest) -> dict[str, str]:

@@ -48,9 +48,13 @@ def sink_parts(
     `sources` are where the sources go on. States may have `forgotten` keys.
     """
     if new_sinks:
-        return [_begun(edit, now, forgotten) for edit in edits]
+        return [_refused(edit) or _begun(edit, now, forgotten) for edit in edits]
     if before is None:
-        return [SinkPart(spec.name, spec.connector, SinkChange.WHOLE) for spec in now.sinks]
+        first = {edit.spec.name: _refused(edit) for edit in edits}
+        return [
+            first.get(spec.name) or SinkPart(spec.name, spec.connector, SinkChange.WHOLE)
+            for spec in now.sinks
+        ]
     parts = [_part(edit, now, sources) for edit in edits]
     kept = {edit.former.name for edit in edits if edit.former is not None}
     here = {edit.spec.name for edit in edits}
@@ -58,6 +62,17 @@ def sink_parts(
         if spec.name not in kept and spec.name not in here:
             parts.append(SinkPart(spec.name, spec.connector, SinkChange.DROPPED, "what it has stays"))
     return parts
+
+
+def _refused(edit: SinkEdit) -> SinkPart | None:
+    """The part of a sink that is refused, if it is."""
+    told = next((d for d in edit.told if d.severity == "error"), None)
+    if told is None:
+        return None
+    change = SinkChange.REFUSED
+    return SinkPart(
+        edit.spec.name, edit.spec.connector, change, told.code, told.notes, told.span, told=edit.told
+    )
 
 
 def with_history(part: SinkPart, spec: SinkSpec, now: PhysicalPlan, there: History) -> SinkPart:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from sqlstream.runtime.edits.plan_parts import SourceChange, SourcePart
@@ -82,7 +83,9 @@ def watermark_notes(
 
 def _computed(watermark: WatermarkSpec) -> str:
     """How a watermark is computed, whatever its column is called."""
-    return watermark.expression.replace(quote_identifier(watermark.rises_with or watermark.column), "$")
+    # Former versions wrote a field as "a"."b".
+    expression = re.sub(r'\(("(?:[^"]|"")+")\)\.', r"\1.", watermark.expression)
+    return expression.replace(quote_identifier(watermark.rises_with or watermark.column), "$")
 
 
 def source_problems(

@@ -19,6 +19,7 @@ from sqlstream.runtime.loop import watermarks
 from sqlstream.runtime.loop.adaptation import Backfill, Backfilled, adapted, backfilled_states
 from sqlstream.runtime.loop.faults import Faults, no_faults
 from sqlstream.runtime.loop.forgetting import forgotten_after, forgotten_at
+from sqlstream.runtime.loop.former_sinks import note_committed
 from sqlstream.runtime.loop.outputs import Outputs
 from sqlstream.runtime.loop.planning import EpochPlanner, same_input
 from sqlstream.runtime.loop.program import LoopSettings, Program
@@ -45,6 +46,7 @@ from sqlstream.storage.manifest import (
 from sqlstream_operators.errors import MemoryExhaustedError
 from sqlstream_operators.plan import plan_json
 from sqlstream_operators.plan.state_schema import StateSchema
+from sqlstream_operators.state.dimension_copies import is_whole
 from sqlstream_operators.state.version import ShardVersion
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, InternalError
 
@@ -128,10 +130,12 @@ class EpochLoop:
             self._restate()
             self._on_up()
             outcome = "stopped" if self._stop.requested else self._epochs()
+            if self._state.last is not None:
+                note_committed(self._journal.store, self._state.last)
         except DiagnosticError as error:
             # Whoever stopped the run may have stopped Spark as well: the epoch is done again by the next run.
             gone = all(diagnostic.code in _SPARK_IS_GONE for diagnostic in error.diagnostics)
-            if not (self._stop.requested and gone):
+            if not (self._stop.requested and gone) or self._stop.interrupted is not None:
                 self._check_others(found, error)
                 raise
             outcome, unfinished = "stopped", self._journal.begun()
@@ -155,6 +159,7 @@ class EpochLoop:
             raise other from error
 
     def _epochs(self) -> str:
+        starting = False
         while True:
             self._check_lease()
             if self._stop.requested:
@@ -169,7 +174,11 @@ class EpochLoop:
                     self._checked = True
                 plan = self._planner.plan(ready)
                 if self._runner.make_ready(self._job(plan)):
+                    starting = True
                     continue  # meanwhile more may have come
+                if starting:
+                    self._on_phase(_at_work(plan))
+                    starting = False
                 self._state.sources = dict(ready.states)
                 self._begun(plan)
                 report = self._attempt(plan, planning=self._clock() - begun)
@@ -253,6 +262,7 @@ class EpochLoop:
         plan = found.plan
         if (
             plan is not None
+            and self._agreed(plan)
             and plan.fingerprint == self._program.fingerprint
             and plan.parallelism == self._settings.parallelism
             and self._input_is_there(plan)
@@ -266,6 +276,14 @@ class EpochLoop:
                 return
         self._give_up(found.begun)
 
+    def _agreed(self, plan: EpochPlan) -> bool:
+        """Whether a plan does to the sinks' targets what this run was told to do first (`--rewrite` …), if anything.
+
+        One that doesn't may be what can't be done before that: its target is not as it was.
+        """
+        targets = {name: edit.value for name, edit in self._program.sink_edits.items()}
+        return not targets or dict(plan.sink_edits) == targets
+
     def _input_is_there(self, plan: EpochPlan) -> bool:
         """Whether all that a plan reads is as it was when it was written, as far as the sources can tell."""
         for planned in plan.sources:
@@ -273,7 +291,7 @@ class EpochLoop:
             splits = [Split(planned.name, s.payload, s.rows, s.bytes) for s in planned.splits]
             if can_replay is not None and not can_replay(splits):
                 return False
-        return all(self._journal.store.exists(copy.name) for copy in plan.dimensions.values())
+        return all(is_whole(self._journal.store, copy.name) for copy in plan.dimensions.values())
 
     def _replay(self, plan: EpochPlan) -> None:
         """Run an epoch again that an earlier run began; noted, so that one that ends its driver is not replayed for ever."""
@@ -572,6 +590,13 @@ class EpochLoop:
             self._state.fields.fields[state.state_id],
             json.loads(state.identity) if state.identity else None,
         )
+
+
+def _at_work(plan: EpochPlan) -> str:
+    """What is done once Spark is there, which may take long."""
+    rows = [split.rows for source in plan.sources for split in source.splits]
+    known = f", {sum(row or 0 for row in rows):,} rows" if rows and None not in rows else ""
+    return f"epoch {plan.epoch} is at work{known}"
 
 
 def _put_after(first: EpochOutcome, outcome: EpochOutcome) -> EpochOutcome:

@@ -19,7 +19,9 @@ from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 _Result = TypeVar("_Result")
 
 #: Codes of what may be over in a while: an epoch that Spark could not run, files, a sink's database.
-TRANSIENT = frozenset({"ENV004", "ENV005", "ENV006"})
+TRANSIENT = frozenset({"ENV004", "ENV005", "ENV006", "ENV008"})
+#: Code of what is over when somebody closes a file: nothing that a run which is to watch would have to be told.
+HELD = "ENV008"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,8 @@ class RestartStrategy:
     """How often in a row (None: for ever), and after how many seconds, a run is begun again.
 
     The delay is `delay_s`, times `multiplier` for each further attempt, up to `longest_s`. A committed epoch ends the
-    row. `once_up`: only a run that has reached all it needs once is begun again; one that can't start says so.
+    row. `once_up`: only a run that has reached all it needs once is begun again, or one that finds a file in use; one that
+    can't start else says so.
     """
 
     attempts: int | None = None
@@ -122,7 +125,8 @@ class Restarts:
         if not (smaller or all(diagnostic.code in TRANSIENT for diagnostic in error.diagnostics)):
             return None
         strategy = self.strategy or (WATCHING if self.watching else NEVER)
-        if strategy.once_up and not self.is_up:
+        held = all(diagnostic.code == HELD for diagnostic in error.diagnostics)
+        if strategy.once_up and not self.is_up and not held:
             return None
         if self.totals.epochs > self._epochs:
             self._attempts, self._epochs = 0, self.totals.epochs

@@ -58,7 +58,7 @@ class Given:
     `same_text`: both plans were made of the same SQL. Of the sources `unread` nothing was read so far. `accept` is what was
     consented to, `rewrite` are sinks that are to begin anew. Of the sources `apart` several savepoints, which are put
     together, have given on different parts. `names`: by which targets know the former tables. States may
-    have `forgotten` keys.
+    have `forgotten` keys. A target that goes on is at one of the `epochs`.
     """
 
     same_text: bool = False
@@ -69,6 +69,7 @@ class Given:
     rewrite: Collection[str] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     looks: Looks = field(default_factory=Looks)
+    epochs: Collection[int] = ()
     forgotten: Forgotten = NOTHING_FORGOTTEN
 
     def accepts(self, what: str, name: str) -> bool:
@@ -132,7 +133,7 @@ def not_there(name: str, error: DataError) -> DiagnosticError:
         Diagnostic(
             "STA015",
             f"the table `{name}` has other options than before, and is not where they say",
-            notes=(error.message, "a table may be moved with all that it has, and is found there then"),
+            notes=(str(error), "a table may be moved with all that it has, and is found there then"),
             help=f"{START_OVER}; {NOTHING_CHANGED}",
         ),
         exit_code=4,

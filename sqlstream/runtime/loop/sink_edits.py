@@ -33,7 +33,7 @@ def sink_edits(before: PhysicalPlan, now: PhysicalPlan, given: Given) -> tuple[S
     Raises DiagnosticError (STA026, exit code 2) for a sink to rewrite that the query does not have.
     """
     check_rewrite(given.rewrite, now)
-    former = former_sinks(before, now, given.names, given.looks)
+    former = former_sinks(before, now, given.names, given.looks, given.epochs)
     known_as = target_names(now.sinks, former, given.names)
     was = {spec.name: spec for spec in before.sinks}
     made = []

@@ -4,56 +4,84 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
-from sqlstream.connectors.api import EditableSink, Sink
+from sqlstream.connectors.api import EditableSink, Sink, TargetEdit
 from sqlstream.connectors.registry import REGISTERED
+from sqlstream_operators.errors import TargetError
 from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec
 from sqlstream_planner.catalog.descriptor import ConnectorDescriptor
+from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError
 
 _CREDENTIALS = re.compile(r"(?<=//)[^/@]*@")
 #: Makes the driver's half of a sink that its target knows by this name.
 SinkOf = Callable[[SinkSpec, str], Sink]
-
-
-def _never(spec: SinkSpec, known_as: str) -> bool:
-    return False
-
-
-def _always(spec: SinkSpec, known_as: str) -> bool:
-    return True
+Seen = TypeVar("Seen")
 
 
 @dataclass(frozen=True, slots=True)
 class Looks:
     """What is seen at the place of a sink that its target knows by a name; without looking, a new place is empty.
 
-    `is_there`: it says that it has epochs of this state directory. `is_vacant`: it is empty, or not there.
+    `epoch`: the last epoch of this state directory that it says it has. `is_vacant`: it is empty, or not there. `refusal`:
+    why it could not go on from one of these epochs (0: it begins), with what is done to it first, if anything.
     """
 
-    is_there: Callable[[SinkSpec, str], bool] = _never
-    is_vacant: Callable[[SinkSpec, str], bool] = _always
+    epoch: Callable[[SinkSpec, str], int | None] = lambda spec, known_as: None
+    is_vacant: Callable[[SinkSpec, str], bool] = lambda spec, known_as: True
+    refusal: Callable[[SinkSpec, str, Collection[int], TargetEdit | None], Diagnostic | None] = (
+        lambda spec, known_as, epochs, edit: None
+    )
 
 
-def looking(sink_of: SinkOf) -> Looks:
-    """Looks at the targets themselves. They raise DiagnosticError (ENV006) if a target can't be reached."""
+def looking(sink_of: SinkOf, away: Callable[[Diagnostic], None] | None = None) -> Looks:
+    """Looks at the targets themselves.
 
-    def seen(spec: SinkSpec, known_as: str, ask: Callable[[EditableSink], bool], otherwise: bool) -> bool:
+    A target that can't be reached: `away` is told of it, and it is as if nobody had looked; without that, DiagnosticError
+    (ENV006) is raised.
+    """
+
+    def seen(spec: SinkSpec, known_as: str, ask: Callable[[EditableSink], Seen], otherwise: Seen) -> Seen:
         sink = sink_of(spec, known_as)
-        if not isinstance(sink, EditableSink):
-            return otherwise
         try:
-            return ask(sink)
+            return ask(sink) if isinstance(sink, EditableSink) else otherwise
+        except DiagnosticError as error:
+            if away is None or any(d.code != "ENV006" for d in error.diagnostics):
+                raise
+            for told in error.diagnostics:
+                away(told)
+            return otherwise
         finally:
             close = getattr(sink, "close", None)
             if close is not None:
                 close()
 
+    def refusal(
+        spec: SinkSpec, known_as: str, epochs: Collection[int], edit: TargetEdit | None
+    ) -> Diagnostic | None:
+        def look(sink: EditableSink) -> Diagnostic | None:
+            if edit is not None:
+                sink.begin_with(edit)
+            try:
+                sink.look(epochs)
+            except TargetError as error:
+                return target_refused(error)
+            return None
+
+        return seen(spec, known_as, look, None)
+
     return Looks(
-        lambda spec, known_as: seen(spec, known_as, lambda sink: sink.has_epochs(), False),
+        lambda spec, known_as: seen(spec, known_as, lambda sink: sink.epoch_there(), None),
         lambda spec, known_as: seen(spec, known_as, lambda sink: sink.is_vacant(), True),
+        refusal,
     )
+
+
+def target_refused(error: TargetError) -> Diagnostic:
+    """What is told of a target that is not as its state directory left it, or is another's."""
+    return Diagnostic("STA030", error.message, notes=error.notes, help=error.help)
 
 
 def descriptor_of(spec: SinkSpec) -> ConnectorDescriptor | None:
@@ -92,12 +120,16 @@ def same_place(one: SinkSpec, other: SinkSpec) -> bool:
 
 
 def former_sinks(
-    before: PhysicalPlan, now: PhysicalPlan, names: Mapping[str, str], looks: Looks
+    before: PhysicalPlan,
+    now: PhysicalPlan,
+    names: Mapping[str, str],
+    looks: Looks,
+    epochs: Collection[int] = (),
 ) -> dict[str, SinkSpec]:
     """The former sinks that those of `now` go on from, by their names now; one that is missing begins anew.
 
     A sink is known by its place. What a database was moved to with all that it has is the same place. `names` are those by
-    which targets know the tables of `before`, where they are others.
+    which targets know the tables of `before`, where they are others; `epochs` those that a table may be at which was moved.
     """
     left = {spec.name: spec for spec in before.sinks}
     found: dict[str, SinkSpec] = {}
@@ -117,7 +149,7 @@ def former_sinks(
             continue
         descriptor = descriptor_of(spec)
         tells = descriptor is not None and descriptor.sink.tells_epochs
-        if descriptor is None or (tells and looks.is_there(spec, names.get(spec.name, spec.name))):
+        if descriptor is None or (tells and looks.epoch(spec, names.get(spec.name, spec.name)) in epochs):
             found[spec.name] = left.pop(spec.name)
     return found
 

@@ -27,7 +27,7 @@ from sqlstream_operators.plan.spec import PhysicalPlan, SinkSpec
 from sqlstream_operators.plan.types import parse_type
 from sqlstream_operators.plan.widening import widens
 from sqlstream_planner.diagnostics import Diagnostic, Written
-from sqlstream_planner.identity.sink import Holds, SinkIdentity, read_sink_identity
+from sqlstream_planner.identity.sink import Holds, SinkIdentity, in_words_of, read_sink_identity
 
 _FORGOT = (
     "keys that the state has forgotten, by its time to live, keep the rows that they were given, until a row of theirs "
@@ -60,6 +60,7 @@ def going_on(
         if given.same_text:
             return edit
         return replace(edit, told=tuple(_unknown(former, spec, before.stages == now.stages, at)))
+    new = in_words_of(new, old)
     moved = [*place_changes(old, new)]
     if moved:
         return _refused(

@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 #: A signal so soon after the first is the same one: `timeout` and shells send it to the process and to its group.
@@ -24,12 +24,14 @@ class Interrupted(KeyboardInterrupt):
 class StopFlag:
     """Set from a signal handler or another thread; the loop looks at it between epochs and wakes for it.
 
-    `interrupted` is the second signal, which ends the run at once, once it has come.
+    `interrupted` is the second signal, which ends the run at once, once it has come; `on_interrupt` is called then, and ends
+    what the run may be waiting for.
     """
 
     def __init__(self) -> None:
         self._event = threading.Event()
         self.interrupted: Interrupted | None = None
+        self.on_interrupt: Callable[[], None] = lambda: None
 
     @property
     def requested(self) -> bool:
@@ -64,6 +66,8 @@ def stop_on_signals(flag: StopFlag, clock: Callable[[], float] = time.monotonic)
             return
         if flag.requested:
             flag.interrupted = Interrupted(number)
+            with suppress(Exception):
+                flag.on_interrupt()
             raise flag.interrupted
         first.append(now)
         flag.request()

@@ -73,11 +73,14 @@ class Jvm:
         home = None if _is_connected() else spark_home(os.environ)
         process = None
         if home is not None:
-            settings = [f"--conf={name}={value}" for name, value in {"spark.master": master, **conf}.items()]
+            settings = folder.path / "settings.properties"
+            write_settings(settings, {"spark.master": master, **conf})
             process = subprocess.Popen(
                 [
                     str(home / "bin/spark-submit"),
-                    *settings,
+                    # Anyone on the machine can read the arguments of a process, and settings may be passwords.
+                    f"--properties-file={settings}",
+                    "--load-spark-defaults",
                     *shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")),
                 ],
                 stdin=subprocess.PIPE,
@@ -118,6 +121,25 @@ class Jvm:
             if self.process.stdin is not None:
                 self.process.stdin.close()
         self.folder.close()
+
+
+def write_settings(file: Path, settings: Mapping[str, str]) -> None:
+    """Write settings as Java reads them from a file of properties, which nobody else may read."""
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
+        for name, value in settings.items():
+            out.write(f"{_property(name)}={_property(value)}\n")
+
+
+def _property(text: str) -> str:
+    """A name or a value of a property, as `java.util.Properties` reads it."""
+    escaped = text.translate(_ESCAPED)
+    return f"\\{escaped}" if escaped.startswith(" ") else escaped
+
+
+#: What properties files write otherwise.
+_ESCAPED = str.maketrans(
+    {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"} | {c: f"\\{c}" for c in "\\=:#!"}
+)
 
 
 def spark_home(environ: Mapping[str, str]) -> Path | None:

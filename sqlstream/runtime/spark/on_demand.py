@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sqlstream.runtime.spark.masters import check_master, cores, is_local
+from sqlstream.runtime.spark.masters import check_answers, check_master, cores, is_local
 from sqlstream.runtime.spark.session import begin
 from sqlstream.runtime.tasks.job import EpochJob, EpochOutcome
 from sqlstream.runtime.tasks.local_runner import run_here
@@ -20,6 +20,7 @@ from sqlstream.runtime.tasks.small import BEFORE_SPARK_ROWS, is_done_before_spar
 from sqlstream_planner.diagnostics import SqlstreamError
 
 if TYPE_CHECKING:
+    from sqlstream.runtime.spark.jvm import Jvm
     from sqlstream.runtime.spark.stages import SparkJobRunner
 
 
@@ -28,7 +29,8 @@ _OF_WORKERS = ("spark.executorEnv.", "spark.pyspark.", "spark.python.")
 
 
 class SparkOnDemand:
-    """A JobRunner; see there. `on_start` is called before Spark starts, which takes seconds.
+    """A JobRunner; see there. `on_start` is called before Spark starts, which takes seconds; `on_wait` is told of a cluster
+    that gives no executor.
 
     Raises DiagnosticError (ENV002) at once if `master` is none.
     """
@@ -39,11 +41,14 @@ class SparkOnDemand:
         conf: Mapping[str, str] | None = None,
         *,
         on_start: Callable[[], None] = lambda: None,
+        on_wait: Callable[[str], None] = lambda text: None,
     ) -> None:
         check_master(master)
         self._master = master
         self._conf = dict(conf or {})
         self._on_start = on_start
+        self._on_wait = on_wait
+        self._begun: Jvm | None = None
         self._may_run_here = is_local(master) and not any(name.startswith(_OF_WORKERS) for name in self._conf)
         self._rows_before_spark = BEFORE_SPARK_ROWS
         self._runner: SparkJobRunner | None = None
@@ -93,6 +98,11 @@ class SparkOnDemand:
         if self._runner is not None:
             self._runner.close()
 
+    def kill(self) -> None:
+        """End Spark's JVM, whatever it does: this process may be waiting for it."""
+        if self._begun is not None and self._begun.process is not None:
+            self._begun.process.kill()
+
     def _give_up(self, runner: SparkJobRunner) -> None:
         """The next epoch that needs Spark starts it anew."""
         runner.give_up()
@@ -103,12 +113,15 @@ class SparkOnDemand:
             self._give_up(self._runner)
         if self._runner is None:
             self._on_start()
+            check_answers(self._master)
             # Java starts while PySpark is imported.
-            begun = begin(self._master, self._conf) if is_local(self._master) else None
+            self._begun = begin(self._master, self._conf)
             from sqlstream.runtime.spark.stages import SparkJobRunner
 
             with _own_signals():
-                self._runner = SparkJobRunner.start(self._master, self._conf, begun)
+                self._runner = SparkJobRunner.start(
+                    self._master, self._conf, self._begun, on_wait=self._on_wait
+                )
         return self._runner
 
 

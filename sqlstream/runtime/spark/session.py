@@ -114,6 +114,8 @@ def session_conf(
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
+            # Other users of the machine reach its ports, too. Spark makes a secret of its own for a local master.
+            "spark.authenticate": "true",
             "spark.driver.memory": f"{jvm_memory() >> 20}m",
             "spark.python.daemon.module": "sqlstream.runtime.spark.worker_daemon",
             # What the JVM and its workers leave when they are killed goes with the folder.
@@ -171,6 +173,22 @@ def _reason(error: Exception) -> str:
     return next(named, lines[0] if lines else type(error).__name__)[:500]
 
 
+def tasks_python(master: str, conf: Mapping[str, str], environ: Mapping[str, str]) -> str:
+    """The Python that tasks run in: `spark.pyspark.python`, of a cluster PYSPARK_PYTHON, else this process's own.
+
+    The variable is often set for all programs of a machine, and tasks on this machine are this program's own.
+
+    >>> tasks_python("yarn", {}, {"PYSPARK_PYTHON": "env/bin/python"})
+    'env/bin/python'
+    >>> tasks_python("local", {"spark.pyspark.python": "python3"}, {"PYSPARK_PYTHON": "env/bin/python"})
+    'python3'
+    """
+    named = conf.get("spark.pyspark.python")
+    if named is None and not is_local(master):
+        named = environ.get("PYSPARK_PYTHON")
+    return named or sys.executable
+
+
 def begin(master: str, conf: Mapping[str, str]) -> Jvm:
     """Launch the JVM of a session without waiting for it; `start_session` is given it, or it is to be abandoned.
 
@@ -183,9 +201,11 @@ def begin(master: str, conf: Mapping[str, str]) -> Jvm:
     (directory / "log4j2.properties").write_text(_LOG4J)
     environment = {
         "JAVA_HOME": str(write_java_home(java, directory / "java")),
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": tasks_python(master, conf, os.environ),
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
+    if is_local(master) and "SPARK_LOCAL_IP" not in os.environ:
+        environment["SPARK_LOCAL_IP"] = "127.0.0.1"  # where Spark's pages are, if they are asked for
     settings = session_conf(master, conf, directory, archive)
     try:
         return Jvm.begin(master, settings, java, archive, folder, environment)

@@ -12,9 +12,8 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +23,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType
 
+from sqlstream.runtime.spark.executors import watched
 from sqlstream.runtime.spark.jvm import Jvm
 from sqlstream.runtime.spark.lost_jvm import Ended, forget
 from sqlstream.runtime.spark.map_tasks import ShardTasks, SourceTasks
@@ -35,6 +35,7 @@ from sqlstream.runtime.tasks.message_batches import ROW, from_batches
 from sqlstream.runtime.tasks.outcome import outcome_of
 from sqlstream.runtime.tasks.task_failure import failure_in
 from sqlstream.runtime.tasks.task_program import TaskProgram
+from sqlstream.storage.run_folder import RunFolder
 from sqlstream_operators.plan.spec import PhysicalPlan
 from sqlstream_operators.task.report import reports_among
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, SqlstreamError
@@ -71,6 +72,8 @@ _OUT_OF_MEMORY = (
 )
 
 
+_TRACE = "Traceback (most recent call last)"
+_MISSING = re.compile(r"ModuleNotFoundError: No module named '([^'.]+)[^']*'")
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 
 
@@ -78,13 +81,21 @@ class SparkJobRunner:
     """Runs epochs on Spark; see `JobRunner`. `spark` is used through a session of its own."""
 
     def __init__(
-        self, spark: SparkSession, *, parallelism: int, owned: bool = False, jvm: Jvm | None = None
+        self,
+        spark: SparkSession,
+        *,
+        parallelism: int,
+        owned: bool = False,
+        jvm: Jvm | None = None,
+        on_wait: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._owner = spark
         self._jvm = jvm
+        self._on_wait = on_wait
         self._spark = spark.newSession()
         self._parallelism = parallelism
         self._owned = owned
+        self._python = str(spark.sparkContext.pythonExec)
         self._ranges: dict[int, DataFrame] = {}
         self._plan: tuple[PhysicalPlan, bytes] | None = None
         for name, value in JOB_CONF.items():
@@ -92,16 +103,22 @@ class SparkJobRunner:
 
     @classmethod
     def start(
-        cls, master: str = "local[*]", conf: Mapping[str, str] | None = None, begun: Jvm | None = None
+        cls,
+        master: str = "local[*]",
+        conf: Mapping[str, str] | None = None,
+        begun: Jvm | None = None,
+        *,
+        on_wait: Callable[[str], None] = lambda text: None,
     ) -> SparkJobRunner:
-        """Start Spark, or join this process's session; see `start_session`."""
+        """Start Spark, or join this process's session; see `start_session`. `on_wait` is told if no executor comes."""
         from pyspark.sql import SparkSession
 
         joined = SparkSession.getActiveSession() is not None
         spark, jvm = start(master, conf, begun)
         if not is_local(master):
-            ship_packages(spark)
-        return cls(spark, parallelism=spark.sparkContext.defaultParallelism, owned=not joined, jvm=jvm)
+            ship_packages(spark, RunFolder("packages-") if jvm is None else jvm.folder)
+        parallelism = spark.sparkContext.defaultParallelism
+        return cls(spark, parallelism=parallelism, owned=not joined, jvm=jvm, on_wait=on_wait)
 
     @property
     def parallelism(self) -> int:
@@ -123,15 +140,16 @@ class SparkJobRunner:
         if self._plan is None or self._plan[0] is not program.plan:
             self._plan = program.plan, program.plan_bytes()
         try:
-            collected = self._staged(program, self._plan[1]).toArrow()
+            with watched(self._owner, self._owner.sparkContext.master, self._on_wait):
+                collected = self._staged(program, self._plan[1]).toArrow()
         except PySparkException as error:
-            raise told(str(error), job.plan.epoch) from None
+            raise told(str(error), job.plan.epoch, python=self._python) from None
         except (Py4JError, ConnectionError) as error:
             lost = self._is_lost()
             ended = (
                 None if not lost else Ended("it is gone") if self._jvm is None else self._jvm.how_it_ended()
             )
-            raise told(str(error), job.plan.epoch, lost=ended) from None
+            raise told(str(error), job.plan.epoch, lost=ended, python=self._python) from None
         return outcome_of(job, list(reports_among(from_batches(collected.to_batches()))))
 
     def _staged(self, program: TaskProgram, plan: bytes) -> DataFrame:
@@ -182,10 +200,10 @@ class SparkJobRunner:
                 self._owner.stop()
 
 
-def told(text: str, epoch: int, *, lost: Ended | None = None) -> SqlstreamError:
+def told(text: str, epoch: int, *, lost: Ended | None = None, python: str = "") -> SqlstreamError:
     """What to tell the user when a job has failed, by the text of the exception: what the task said, without Spark's stack.
 
-    `lost`: Spark's JVM is gone, and how.
+    `lost`: Spark's JVM is gone, and how. `python` is the interpreter that tasks run in.
     """
     described = failure_in(text)
     if described is not None:
@@ -211,20 +229,46 @@ def told(text: str, epoch: int, *, lost: Ended | None = None) -> SqlstreamError:
                 help="run again: the run goes on where it stopped, and an epoch that fails again is planned anew, smaller",
             )
         )
-    first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason is given")
+    missing = _MISSING.search(text)
+    if missing is not None:
+        return DiagnosticError(
+            Diagnostic(
+                "ENV004",
+                f"Spark could not run epoch {epoch}: the executors' Python has no package `{missing[1]}`",
+                notes=(f"it is {python or 'the one that Spark finds'}", "nothing of the epoch was committed"),
+                help="install there what sqlstream needs (pip install sqlstream brings it along), or name a Python that has "
+                "it: --conf spark.pyspark.python=PATH, or PYSPARK_PYTHON",
+            )
+        )
+    first = _said(text)
     return DiagnosticError(
         Diagnostic(
             "ENV004",
             f"Spark could not run epoch {epoch}: {first[:500]}",
-            notes=("nothing of the epoch was committed",),
+            notes=(
+                *((f"the Python of the executors is {python}",) if python and _TRACE in text else ()),
+                "nothing of the epoch was committed",
+            ),
             help="run again: the run goes on where it stopped, and an epoch that fails again is planned anew, smaller",
         )
     )
 
 
-def ship_packages(spark: SparkSession) -> None:
-    """Send our packages to executors on other machines, where they need not be installed."""
-    target = Path(tempfile.mkdtemp(prefix="sqlstream-packages-")) / "sqlstream-packages.zip"
+def _said(text: str) -> str:
+    """What an exception comes down to: the last line of Python's own trace, if there is one, else the first line."""
+    lines = [line.rstrip() for line in text.splitlines()]
+    for at, line in enumerate(lines):
+        if _TRACE in line:
+            # Frames are indented, and what was raised is not: the first such line behind them.
+            raised = next((one for one in lines[at + 1 :] if one and not one[0].isspace()), "")
+            if raised:
+                return raised.strip()
+    return next((line.strip() for line in lines if line.strip()), "no reason is given")
+
+
+def ship_packages(spark: SparkSession, folder: RunFolder) -> None:
+    """Send our packages to executors on other machines, where they need not be installed; Spark reads them in `folder`."""
+    target = folder.path / "sqlstream-packages.zip"
     target.write_bytes(zipped_packages())
     spark.addArtifacts(str(target), pyfile=True)
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from sqlstream_operators.errors import ListedFileError
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, InternalError, SqlstreamError
 
 #: What to do where reading less at once does not help.
@@ -123,6 +124,11 @@ def error_of(described: Mapping[str, Any], epoch: int | None = None) -> Sqlstrea
 def _row_at(described: Mapping[str, Any]) -> tuple[str, ...]:
     """Which row of the input it was, if that is known."""
     return (f"the row is in {described['place']}",) if described.get("place") else ()
+
+
+def not_as_listed(error: ListedFileError) -> DiagnosticError:
+    """The error for a file that is not as the state knows it."""
+    return DiagnosticError(Diagnostic("DAT003", error.message, help=error.help or None), exit_code=4)
 
 
 def machine_refuses(what: str, *notes: str) -> DiagnosticError:

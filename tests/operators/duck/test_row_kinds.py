@@ -48,6 +48,19 @@ def test_an_update_is_two_rows_behind_one_another() -> None:
     ]
 
 
+@pytest.mark.parametrize("key", ["w", "kind", "comes", "k"])
+def test_an_update_is_so_whatever_the_key_is_called(key: str) -> None:
+    table = changes((1, 1, "b"), (-1, 1, "a"), (1, 2, "y"), (-1, 2, "x"))
+    table = table.rename_columns([key, WEIGHT_COLUMN, "v"])
+    made = to_kinds(table, (key,), (SCHEMA[0], Column(key, parse_type("BIGINT"))))
+    assert [(row[KIND_COLUMN], row[key], row["v"]) for row in made.to_pylist()] == [
+        ("-U", 1, "a"),
+        ("+U", 1, "b"),
+        ("-U", 2, "x"),
+        ("+U", 2, "y"),
+    ]
+
+
 def test_without_a_key_deletes_stand_first_and_weights_are_repeated() -> None:
     table = changes((2, 1, "b"), (-2, 2, "x"), (-1, None, "n"), (1, None, None))
     assert shown(to_kinds(table, None, SCHEMA)) == [

@@ -147,6 +147,26 @@ def test_a_second_ctrl_c_interrupts() -> None:
         signal.raise_signal(signal.SIGINT)
 
 
+def test_a_second_signal_ends_what_the_run_waits_for() -> None:
+    """Spark's JVM, which else would be waited for though the error is under way."""
+    flag = StopFlag()
+    called: list[int] = []
+
+    def fails() -> None:
+        called.append(1)
+        raise OSError("it is gone already")
+
+    flag.on_interrupt = fails
+    now = [0.0]
+    with stop_on_signals(flag, lambda: now[0]):
+        signal.raise_signal(signal.SIGTERM)
+        assert not called
+        now[0] += 1
+        with pytest.raises(Interrupted):
+            signal.raise_signal(signal.SIGTERM)
+    assert called == [1]
+
+
 def test_one_signal_that_comes_twice_is_one() -> None:
     """`timeout` signals the process, and then its group."""
     flag = StopFlag()

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from sqlstream.cli.main import run_cli
@@ -170,6 +171,60 @@ def test_other_data_is_refused_and_nothing_is_changed(
     assert last(folder).to_bytes() == before
     run(folder, "old")
     assert Counter(collected.folded("out")) == answer(20)
+
+
+def test_a_place_with_none_of_the_files_is_refused(begun: tuple[Path, Collected]) -> None:
+    """All that was listed was read, and may be gone: but a folder that has none of it is another one."""
+    folder, collected = begun
+    run(folder, "old")
+    (folder / "new").mkdir()
+    for _ in range(2):
+        before = last(folder).to_bytes()
+        with pytest.raises(DiagnosticError) as refused:
+            run(folder, "new", "t")
+        [told] = refused.value.diagnostics
+        assert (refused.value.exit_code, told.code) == (4, "STA018")
+        assert told.notes == ("none of the 3 files that were listed is there",)
+        assert last(folder).to_bytes() == before
+        (folder / "new/9.json").write_text('{"k": 1, "v": 77}\n')
+    run(folder, "old")
+    assert Counter(collected.folded("out")) == answer(20)
+
+
+TABLE = """CREATE TABLE {name} (k INT, v BIGINT) WITH ('connector' = 'filesystem', 'path' = '{path}', 'format' = '{format}');
+CREATE TABLE o (k INT, n BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'duckdb', 'path' = 'o.duckdb');
+INSERT INTO o SELECT k, COUNT(*) FROM {name} GROUP BY k;
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("n BIGINT", "m BIGINT", 3),
+        ("n BIGINT", "n INT", 4),
+    ],
+)
+def test_a_move_is_not_written_down_if_the_run_is_refused(
+    old: str, new: str, code: int, tmp_path: Path
+) -> None:
+    write(tmp_path / "old")
+    run(tmp_path, "old", text=TABLE, rows_per_epoch=4, max_epochs=2)
+    to(tmp_path, "new")
+
+    def files() -> list[str]:
+        return sorted(str(p) for p in (tmp_path / "state").rglob("*") if "lock" not in p.name)
+
+    before = files()
+    for _ in range(2):
+        with pytest.raises(DiagnosticError) as refused:
+            run(tmp_path, "new", "t", text=TABLE.replace(old, new))
+        assert refused.value.exit_code == code
+        assert files() == before
+    shutil.move(tmp_path / "new", tmp_path / "old")
+    run(tmp_path, "old", text=TABLE)  # the former place is still the source's
+    with duckdb.connect(str(tmp_path / "o.duckdb")) as con:
+        found = con.execute("SELECT k, n FROM o").fetchall()
+    assert Counter(found) == Counter((k, n) for k, n, _ in answer(20))
 
 
 def test_the_former_place_is_other_data_then(begun: tuple[Path, Collected]) -> None:

@@ -15,7 +15,15 @@ from sqlstream.runtime.spark.masters import check_master
 from sqlstream_planner.diagnostics import DiagnosticError
 
 HANGS = "#!/bin/sh\nexec cat >/dev/null\n"
-ENDS = '#!/bin/sh\necho "$@" >>"$(dirname "$0")/../called"\nexit 3\n'
+ENDS = """#!/bin/sh
+echo "$@" >>"$(dirname "$0")/../called"
+for argument in "$@"; do
+  case $argument in --properties-file=*)
+    file=${argument#--properties-file=}; stat -c %a "$file"; tr '\\n' ' ' <"$file"; echo ;;
+  esac
+done >>"$(dirname "$0")/../told"
+exit 3
+"""
 
 
 @pytest.fixture
@@ -56,6 +64,23 @@ def test_an_archive_with_which_java_does_not_start_is_dropped(
     assert caught.value.diagnostics[0].code == "ENV003"
     assert "Java ended before Spark was there" in caught.value.diagnostics[0].message
     assert not archive.file.exists()
-    first, second = (java / "called").read_text().splitlines()
-    assert f"-XX:SharedArchiveFile={archive.file}" in first
-    assert "-XX:DumpLoadedClassList=" in second
+    rights, first, _, second = (java / "told").read_text().splitlines()
+    assert rights == "600"
+    assert f"-XX\\:SharedArchiveFile\\={archive.file}" in first
+    assert "-XX\\:DumpLoadedClassList\\=" in second
+
+
+def test_settings_are_no_arguments(java: Path) -> None:
+    """Anyone on the machine can read those."""
+    secrets = {"spark.hadoop.fs.s3a.secret.key": "S3CRET", "spark.x": " a\\b=c:d#e!f\nü\t"}
+    (java / "bin/java").write_text(ENDS)
+    jvm = session.begin("local[2]", secrets)
+    assert jvm.process is not None
+    assert jvm.process.wait(20)
+    assert "S3CRET" not in (java / "called").read_text()
+    settings = (jvm.folder.path / "settings.properties").read_text("utf-8")
+    assert "spark.hadoop.fs.s3a.secret.key=S3CRET\n" in settings
+    assert "spark.x=\\ a\\\\b\\=c\\:d\\#e\\!f\\nü\\t\n" in settings
+    assert "spark.authenticate=true\n" in settings
+    jvm.abandon()
+    assert not jvm.folder.path.exists()

@@ -184,10 +184,12 @@ def test_a_table_with_other_columns_is_told_before_spark_starts(
         patch.setattr(on_demand.SparkOnDemand, "_started", no_spark)
         with pytest.raises(DiagnosticError) as caught:
             run(file)
-    assert (
-        "has the columns (a VARCHAR), but the pipeline gives (a INTEGER)"
-        in caught.value.diagnostics[0].message
+    [told] = caught.value.diagnostics
+    assert (told.code, told.message) == (
+        "STA030",
+        "the table of `o` has other columns than the pipeline gives",
     )
+    assert [note.partition(" (")[2] for note in told.notes] == ["a VARCHAR)", "a INTEGER)"]
     with duckdb.connect(str(tmp_path / "x.db")) as connection:
         assert connection.execute("SELECT table_name FROM duckdb_tables()").fetchall() == [("o",)], (
             "nothing is made"

@@ -7,11 +7,13 @@ operator's own expressions. A filter that reads only keys takes whole groups awa
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlstream_operators.plan.changelog_spec import GroupAggregateSpec
 from sqlstream_operators.plan.schema import Column
 from sqlstream_operators.plan.state_schema import StateField, StateTable
 from sqlstream_operators.plan.types import BIGINT, SqlType, quote_identifier
+from sqlstream_planner.edits.derivations.counted import counted
 from sqlstream_planner.edits.derivations.counted_values import distinct_call, sources_of_values
 from sqlstream_planner.edits.derivations.from_keys import KeyedRows
 from sqlstream_planner.edits.derivations.grouping_sets import mapped_sets
@@ -37,6 +39,9 @@ from sqlstream_planner.edits.derivations.values import (
     multisets_of,
 )
 from sqlstream_planner.edits.verdict import Derivation, DerivedRows, DerivedTable, Regrouped
+from sqlstream_planner.identity.form import form
+from sqlstream_planner.identity.relation import form_over
+from sqlstream_planner.physical.multisets import name_of_values
 from sqlstream_planner.physical.state_node import KeptAccumulator
 
 _VALUE, _ROWS = "~value", "~rows"
@@ -86,6 +91,7 @@ class _Groups:
         self._now, self._keys = now, keys
         self._before = wanted.before
         self._keyed = KeyedRows.of(old, wanted.node)
+        self._never_null = wanted.never_null
         self._missing: set[tuple[str, str]] = set()
         self._reasons: dict[tuple[str, str], str] = {}
 
@@ -106,7 +112,9 @@ class _Groups:
         found = columns_from(self._old, acc.value, self._new, table.value, self._adds_up)
         if self._now.presence in found.missing:
             return None
-        known, reads, joins = self._of_values(table, found.missing)
+        counts = self._of_counts(table, acc, found.missing)
+        known, reads, joins = self._of_values(table, [n for n in found.missing if n not in counts])
+        known |= counts
         also = self._of_distinct(table, [n for n in found.missing if n not in known])
         there = {*known, *(name for name, _ in also)}
         if found.all_missing and not there:
@@ -120,6 +128,15 @@ class _Groups:
         more = tuple(rows for _, rows in also)
         merged_sql = self._merged(table, always=bool(more))
         return DerivedTable(table.name, (acc.name, *reads), rows, merged_sql, more)
+
+    def _of_counts(self, table: StateTable, acc: StateTable, missing: Sequence[str]) -> dict[str, str]:
+        """Accumulators that count rows, from others that count the same."""
+        wanted = [f for f in table.value if f.name in missing]
+        found = counted(
+            self._old, acc.value, self._new, wanted, keyed=bool(acc.key) and self._now.seed is None
+        )
+        self._reasons |= {(table.name, name): "from a number of rows that is kept" for name in found}
+        return found
 
     def _of_values(
         self, table: StateTable, missing: Sequence[str]
@@ -281,9 +298,16 @@ class _Groups:
         before = next(filter(None, map(self._old.table, (table.name, base, f"{base}_last"))), None)
         if before is not None:
             found = columns_from(self._old, before.sub_key, self._new, table.sub_key)
+        keys = self._keys
+        if before is None:
+            before = self._with_other_nulls(table)
+            if before is not None:
+                found = columns_from(self._old, before.sub_key, self._new, table.sub_key)
+                present = tuple(f"{quote_identifier(f.name)} IS NOT NULL" for f in before.sub_key)
+                keys = replace(keys, where=(*keys.where, *present))
         if before is None or found.missing:
             return self._multiset_of_keys(table)
-        rows = self._keys.select(time_of(table), [*found.items, '"count"'], before.name)
+        rows = keys.select(time_of(table), [*found.items, '"count"'], before.name)
         if self._keys.adds_nothing:
             return DerivedTable(table.name, (before.name,), rows)
         return DerivedTable(table.name, (before.name,), rows, _added_up(table))
@@ -303,6 +327,29 @@ class _Groups:
         rows = select([*self._keys.items, *items, f'{count} AS "count"'], read, rest)
         self._reasons[table.name, "count"] = "from the keys of the groups that are kept"
         return DerivedTable(table.name, (read,), rows, _added_up(table))
+
+    def _with_other_nulls(self, table: StateTable) -> StateTable | None:
+        """The old multiset of the same values of the same rows, NULLs among them, where the new one has none; or the one
+        without them, where there are none.
+        """
+        inside = self._node.meanings.columns(self._node.node.inputs[0])
+        values = [(self._new.meaning(f), f.type) for f in table.sub_key]
+        forms = [m for m, _ in values if m is not None]
+        conditions = [form_over(c, inside) for c in self._node.conditions.get(table.name, ())]
+        absent = [form("not", form("is null", m)) for m in forms]
+        filters = [c for c in conditions if c not in absent]
+        if len(forms) != 1 or len(values) != 1 or len(filters) > 1 or self._keys.also:
+            return None
+        has_nulls = len(filters) == len(conditions)
+        if has_nulls and not self._never_null.issuperset(forms):
+            return None
+        return self._old.table(
+            name_of_values(
+                [form("value", m, str(type_)) for m, type_ in values if m is not None],
+                forms if has_nulls else [],
+                filters[0] if filters else None,
+            )
+        )
 
 
 def _added_up(table: StateTable) -> str:

@@ -8,16 +8,21 @@ from typing import TypeAlias
 
 from sqlstream_planner.edits.derivations.stored import Stored
 from sqlstream_planner.edits.verdict import Derivation
+from sqlstream_planner.identity.form import Form
 from sqlstream_planner.physical.state_node import StateNode
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A state of the new plan: its identity, what it is made of, and all states that the old plan has."""
+    """A state of the new plan: its identity, what it is made of, and all states that the old plan has.
+
+    `never_null` are columns of sources that both plans declare NOT NULL.
+    """
 
     state: Stored
     node: StateNode
     before: Sequence[Stored] = ()
+    never_null: frozenset[Form] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from sqlstream_planner.expressions.functions.as_written import without_marks
 from sqlstream_planner.expressions.functions.catalogue import Function, FunctionKind
 from sqlstream_planner.expressions.infer.inference import Inference
 from sqlstream_planner.expressions.oracle import Question, Refused, Rows, column, current
-from sqlstream_planner.sql.dialect import duckdb_sql
+from sqlstream_planner.sql.dialect import own_sql
 
 #: A constant of more nodes is an argument of its type; nothing that DuckDB must know before a row is so long.
 _LARGEST = 200
@@ -114,7 +114,7 @@ class _Question:
     def _is_from_outside(self, part: exp.Expr, own: set[str]) -> bool:
         """Whether a name is a column, or a parameter of a lambda around the call."""
         if isinstance(part, exp.Column):
-            return part.parts[0].name.lower() not in own
+            return True  # no parameter is one
         name = part.name.lower()
         around = name not in own and any(name in names for names in self._inference.lambdas)
         return around and not isinstance(part.parent, exp.Column) and not _is_of_field(part)
@@ -144,6 +144,6 @@ def _is_small_constant(node: exp.Expr) -> bool:
 
 def _sql(node: exp.Expr) -> str | None:
     try:
-        return duckdb_sql(without_marks(node))
+        return own_sql(without_marks(node))
     except UnsupportedError:
         return None

@@ -19,9 +19,6 @@ def _column(inference: Inference, node: exp.Expr) -> TypedExpr:
     if isinstance(node.this, exp.Star):
         return _star(inference, node)
     parts = [part.name for part in node.parts]
-    for local in reversed(inference.lambdas):
-        if parts[0].lower() in local:
-            return _fields(node, TypedExpr(local[parts[0].lower()]), parts[1:])
     for length in range(len(parts), 0, -1):
         found = inference.scope.get(".".join(parts[:length]).lower())
         if found is not None:

@@ -67,6 +67,13 @@ def _negative(inference: Inference, node: exp.Expr) -> TypedExpr:
 def _cast(inference: Inference, node: exp.Expr) -> TypedExpr:
     from_ = inference.type_of(node.this)
     to = sql_type_of(node.args["to"])
+    if node.args.get("default") is not None:
+        raise TypeProblem(
+            node,
+            problems.UNSUPPORTED_EXPRESSION,
+            "a cast with DEFAULT … ON CONVERSION ERROR can't be run",
+            help=f"write COALESCE(TRY_CAST(x AS {to}), a_default); NULL becomes the default then, too",
+        )
     if to.kind is Kind.NULL:
         raise TypeProblem(node, problems.UNKNOWN_TYPE, "NULL is no type that a value can be cast to")
     if to.kind is Kind.BLOB and node.args["to"].expressions:

@@ -13,21 +13,14 @@ from sqlstream_planner.sql.dialect import constant_value
 
 
 def column_form(reader: Reader, node: exp.Expr) -> Form | None:
-    """What a column is said to be, or a parameter of a lambda around. Raises InternalError for an unknown one."""
+    """What a column is said to be; no parameter of a lambda is one. Raises InternalError for an unknown one."""
     if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
         return None
-    head, *fields = [part.name for part in node.parts]
-    found = reader.parameter(head)
-    if found is None:
-        if fields or head not in reader.columns:
-            known = ", ".join(sorted(reader.columns)) or "none"
-            raise InternalError(
-                f"column `{'.'.join((head, *fields))}` has no form (there are forms of: {known})"
-            )
-        return reader.columns[head]
-    for name in fields:
-        found = form("field", found, name)
-    return found
+    name = ".".join(part.name for part in node.parts)
+    if len(node.parts) > 1 or name not in reader.columns:
+        known = ", ".join(sorted(reader.columns)) or "none"
+        raise InternalError(f"column `{name}` has no form (there are forms of: {known})")
+    return reader.columns[name]
 
 
 def _identifier(reader: Reader, node: exp.Expr) -> Form | None:

@@ -10,6 +10,7 @@ from sqlstream_planner.identity.expression.names import column_form
 from sqlstream_planner.identity.expression.reader import Reader
 from sqlstream_planner.identity.form import Form, form
 from sqlstream_planner.sql.dialect import SqlStream
+from sqlstream_planner.sql.dialect.names import is_value
 
 
 def sql_form(reader: Reader, node: exp.Expr) -> Form:
@@ -21,9 +22,9 @@ def sql_form(reader: Reader, node: exp.Expr) -> Form:
         written = as_written(part)
         if written is not None and part.find_ancestor(exp.Lambda, exp.Comprehension) is None:
             found = as_written_form(reader, written)
-        elif isinstance(part, exp.Column) and not _is_bound(part, part.parts[0].name):
+        elif isinstance(part, exp.Column):
             found = column_form(reader, part)
-        elif isinstance(part, exp.Identifier) and _is_value(part) and not _is_bound(part, part.name):
+        elif isinstance(part, exp.Identifier) and is_value(part) and not _is_bound(part, part.name):
             found = reader.parameter(part.name)
         if found is None:
             return part
@@ -49,15 +50,3 @@ def _is_bound(node: exp.Expr, name: str) -> bool:
             return True
         inner = around
     return False
-
-
-def _is_value(node: exp.Identifier) -> bool:
-    """Whether an identifier stands for a value, and is no part of a longer name or the name of something."""
-    parent = node.parent
-    if isinstance(parent, exp.Column | exp.Alias | exp.TableAlias | exp.ColumnDef):
-        return False
-    if isinstance(parent, exp.PropertyEQ | exp.Kwarg):
-        return node.arg_key != "this"
-    if isinstance(parent, exp.Dot):
-        return node.arg_key == "this"
-    return not (isinstance(parent, exp.Lambda) and node.arg_key == "expressions")

@@ -130,12 +130,13 @@ def _note_paths(expression: exp.Expr, paths: dict[str, set[str]]) -> None:
     for c in expression.find_all(exp.Column):
         path, node = "", c
         parent = node.parent
-        while (
+        while isinstance(parent, exp.Paren) or (
             isinstance(parent, exp.Dot)
             and parent.this is node
             and isinstance(parent.expression, exp.Identifier)
         ):
-            path += f".{parent.expression.name}"
+            if isinstance(parent, exp.Dot):
+                path += f".{parent.expression.name}"
             node, parent = parent, parent.parent  # type: ignore[assignment]
         if not (isinstance(expression, exp.Column) and node is expression and not path):
             paths.setdefault(c.name, set()).add(path)

@@ -11,6 +11,7 @@ from sqlglot.generators.duckdb import DuckDBGenerator
 
 from sqlstream_planner.sql.dialect.intervals import IntervalValue, constant_value
 from sqlstream_planner.sql.dialect.lexer import SqlStreamTokenizer, lex
+from sqlstream_planner.sql.dialect.names import apart_from_columns, is_bare
 from sqlstream_planner.sql.dialect.nodes import TUPLE, WindowTvf
 from sqlstream_planner.sql.dialect.parser import SqlStreamParser, SqlSyntaxError
 from sqlstream_planner.sql.dialect.positions import range_of
@@ -26,6 +27,7 @@ __all__ = [
     "data_type",
     "duckdb_sql",
     "function_name",
+    "own_sql",
     "parse_expression",
     "range_of",
 ]
@@ -61,6 +63,20 @@ class _Generator(DuckDBGenerator):
         return '"NULL"' if expression.this is exp.DType.NULL else super().datatype_sql(expression)
 
 
+class _OwnGenerator(_Generator):
+    """Writes what DuckDB runs: nothing in it depends on what a user calls relations, columns, fields and parameters."""
+
+    def dot_sql(self, expression: exp.Dot) -> str:
+        """("a")."b": the field b of the column a, whatever relations there are."""
+        if is_bare(expression.this):
+            return f"({self.sql(expression, 'this')}).{self.sql(expression, 'expression')}"
+        return super().dot_sql(expression)
+
+    def lambda_sql(self, expression: exp.Lambda, arrow_sep: str = "->", wrap: bool = True) -> str:
+        """LAMBDA x : …, x being called otherwise than the columns in it."""
+        return super().lambda_sql(apart_from_columns(expression), arrow_sep, wrap)
+
+
 class OwnSql(DuckDB):
     """DuckDB's SQL that we write ourselves, in and out; positions in arrays are kept as they stand.
 
@@ -69,22 +85,31 @@ class OwnSql(DuckDB):
     """
 
     INDEX_OFFSET = 0
-    Generator = _Generator
+    Generator = _OwnGenerator
 
 
 class SqlStream(OwnSql):
-    """The dialect: our tokens and grammar in, DuckDB's SQL out."""
+    """The dialect: our tokens and grammar in, and out what a user would write, for messages and identities."""
 
+    Generator = _Generator  # type: ignore[assignment]
     Tokenizer = SqlStreamTokenizer
     Parser = SqlStreamParser  # type: ignore[assignment]  # sqlglot's attribute is no variable for mypy
 
 
 def duckdb_sql(node: exp.Expr) -> str:
-    """`node` as DuckDB SQL on one line, without comments.
+    """`node` as a user would write it in DuckDB, on one line and without comments: for messages, never to be run.
 
     Raises sqlglot's UnsupportedError rather than write something that means something else.
     """
     return node.sql(dialect=SqlStream, comments=False, unsupported_level=ErrorLevel.RAISE)
+
+
+def own_sql(node: exp.Expr) -> str:
+    """`node` as SQL that DuckDB runs, in which every name means what it does in the plan.
+
+    Raises sqlglot's UnsupportedError rather than write something that means something else.
+    """
+    return node.sql(dialect=OwnSql, comments=False, unsupported_level=ErrorLevel.RAISE)
 
 
 def data_type(text: str) -> exp.DataType:

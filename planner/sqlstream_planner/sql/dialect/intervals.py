@@ -94,9 +94,13 @@ def normalized(node: exp.Interval) -> exp.Interval:
         unit.set("this", name)  # DuckDB has no `INTERVAL '5' MS`
         if not isinstance(value, exp.Literal):
             return node
-        if "." in value.name and name != "SECOND" and not node.args.get("fraction_in_string"):
+        if (
+            _has_fraction(value.name)
+            and name not in _WITH_FRACTIONS
+            and not node.args.get("fraction_in_string")
+        ):
             raise ValueError(
-                f"INTERVAL '{value.name}' {name}: only seconds have a fraction, "
+                f"INTERVAL '{value.name}' {name}: only seconds and milliseconds have a fraction, "
                 f"write INTERVAL '{value.name} {name.lower()}s'"
             )  # DuckDB drops it
         if value.name.strip().lstrip("+-").isdigit():
@@ -104,6 +108,14 @@ def normalized(node: exp.Interval) -> exp.Interval:
             return node if constant is None or constant == _checked(constant) else _written(constant)
     constant = constant_value(node)
     return node if constant is None else _written(constant)
+
+
+#: Units of which DuckDB keeps a fraction; of others it takes the whole part.
+_WITH_FRACTIONS = ("SECOND", "MILLISECOND")
+
+
+def _has_fraction(text: str) -> bool:
+    return "." in text and not (_NUMBER.fullmatch(text.strip()) and Fraction(text.strip()).denominator == 1)
 
 
 _DAY = 86_400_000_000

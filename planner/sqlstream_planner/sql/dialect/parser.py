@@ -252,6 +252,30 @@ class SqlStreamParser(DuckDBParser):
             self.fail_here(what)
         return found
 
+    def parse_set_operation(
+        self, this: exp.Expr | None, consume_pipe: bool = False, intersect_only: bool = False
+    ) -> exp.SetOperation | None:
+        """UNION and the like; STRICT CORRESPONDING is told from BY NAME."""
+        start = self._index
+        made = super().parse_set_operation(this, consume_pipe, intersect_only)
+        if made is not None and "STRICT" in [t.text.upper() for t in self._tokens[start + 1 : start + 4]]:
+            made.set("kind", "STRICT")
+        return made
+
+    def _parse_join(
+        self,
+        skip_join_token: bool = False,
+        parse_bracket: bool = False,
+        alias_tokens: Collection[TokenType] | None = None,
+    ) -> exp.Join | None:
+        """A join; OUTER APPLY is LEFT JOIN LATERAL … ON TRUE."""
+        join = super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
+        beside = join.this if join is not None else None
+        if join is not None and isinstance(beside, exp.Lateral) and beside.args.get("cross_apply") is False:
+            join.set("side", "LEFT")
+            join.set("on", exp.true())
+        return join
+
     def data_type(self, what: str = "a type") -> exp.DataType:
         """Read one type, without NOT NULL."""
         start = self.here

@@ -7,7 +7,7 @@ from typing import NoReturn
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from sqlstream_operators.plan.types import SqlType
+from sqlstream_operators.plan.types import Kind, SqlType
 from sqlstream_planner.diagnostics import Span
 from sqlstream_planner.expressions.datatypes import exact_type, seconds_digits
 from sqlstream_planner.sql.dialect import TUPLE, SqlSyntaxError, range_of
@@ -164,7 +164,16 @@ class TableReader:
                 help="write ROW<a INT, b STRING>",
                 code="SQL003",
             )
-        return self._cursor.type_of(node, start)
+        made = self._cursor.type_of(node, start)
+        if made.has(Kind.NULL):
+            raise SqlSyntaxError(
+                'a column can\'t be declared as "NULL", the type of what is never there',
+                start,
+                self._cursor.parser.last_end,
+                help="write the type that a value would have, such as INT",
+                code="SQL003",
+            )
+        return made
 
     def _not_enforced(self) -> None:
         p = self._cursor.parser

@@ -59,14 +59,14 @@ COLLECTIONS = (
     ),
     entry(
         "ARRAY_JOIN(array, separator)",
-        "array_to_string(array, separator)",
-        "elements as text, NULLs left out",
+        "CASE WHEN separator IS NOT NULL THEN array_to_string(array, separator) END",
+        "elements as text, NULLs left out; NULL where an argument is",
     ),
     entry(
         "ARRAY_JOIN(array, separator, null_text)",
-        "array_to_string(list_transform(array, lambda e: coalesce(CAST(e AS VARCHAR), null_text)), "
-        "separator)",
-        "elements as text, NULLs as `null_text`",
+        "CASE WHEN separator IS NOT NULL AND null_text IS NOT NULL THEN "
+        "array_to_string(list_transform(array, lambda e: coalesce(CAST(e AS VARCHAR), null_text)), separator) END",
+        "elements as text, NULLs as `null_text`; NULL where an argument is",
     ),
     entry(
         "CARDINALITY(collection)", "CAST(cardinality(collection) AS BIGINT)", "how many elements or entries"
@@ -116,18 +116,21 @@ COLLECTIONS = (
     ),
     entry(
         "ARRAY_UNION(a, b)",
-        "list_filter(list_concat(a, b), lambda e, i: list_position(list_concat(a, b), e) = i)",
-        "elements of both without repetition, in order of first appearance",
+        "CASE WHEN a IS NOT NULL AND b IS NOT NULL THEN "
+        "list_filter(list_concat(a, b), lambda e, i: list_position(list_concat(a, b), e) = i) END",
+        "elements of both without repetition, in order of first appearance; NULL where an argument is",
     ),
     entry(
         "ARRAY_EXCEPT(a, b)",
-        "list_filter(a, lambda e, i: list_position(b, e) IS NULL AND list_position(a, e) = i)",
-        "elements of `a` that are not in `b`, without repetition",
+        "CASE WHEN a IS NOT NULL AND b IS NOT NULL THEN "
+        "list_filter(a, lambda e, i: list_position(b, e) IS NULL AND list_position(a, e) = i) END",
+        "elements of `a` that are not in `b`, without repetition; NULL where an argument is",
     ),
     entry(
         "ARRAY_INTERSECT(a, b)",
-        "list_filter(a, lambda e, i: list_position(b, e) IS NOT NULL AND list_position(a, e) = i)",
-        "elements of `a` that are in `b`, without repetition, in the order of `a`",
+        "CASE WHEN a IS NOT NULL AND b IS NOT NULL THEN "
+        "list_filter(a, lambda e, i: list_position(b, e) IS NOT NULL AND list_position(a, e) = i) END",
+        "elements of `a` that are in `b`, without repetition, in the order of `a`; NULL where an argument is",
     ),
     entry(
         "ARRAY_POSITION(array, element)",

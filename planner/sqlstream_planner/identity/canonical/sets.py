@@ -1,0 +1,68 @@
+"""Branches of UNION ALL and INTERSECT, in one order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from sqlstream_planner.identity.canonical.types import whole
+from sqlstream_planner.identity.form import Form, form, walk
+
+_SET_OPERATIONS = frozenset({"union", "intersect", "except"})
+#: The order of the branches, by how many there are.
+Orders = Mapping[int, tuple[int, ...]]
+
+
+def branch_orders(roots: Iterable[Form], spelled: Callable[[Form], Form]) -> Orders:
+    """In which order the branches of a UNION ALL or INTERSECT are put; nothing where that can't be told.
+
+    A column says what it is in each branch, and not of which set operation: so only one may be there, and its branches
+    must differ.
+    """
+    found = [f for f in walk(*roots) if f.op in _SET_OPERATIONS]
+    if len(found) != 1 or found[0].op == "except":
+        return {}
+    branches = [spelled(a).digest for a in found[0].args if isinstance(a, Form)]
+    if len(set(branches)) != len(branches):
+        return {}
+    return {len(branches): tuple(sorted(range(len(branches)), key=branches.__getitem__))}
+
+
+def reordered(found: Form, orders: Orders) -> Form:
+    """A UNION ALL, an INTERSECT or a column of one with its branches in their order."""
+    first = 1 if found.op in ("intersect", "either") else 0
+    branches = found.args[first:]
+    if len(branches) not in orders or not all(isinstance(b, Form) for b in branches):
+        return found
+    ordered = [branches[n] for n in orders[len(branches)]]
+    if found.op == "either" and len(set(ordered)) == 1 and isinstance(ordered[0], Form):
+        return ordered[0]
+    return Form(found.op, (*found.args[:first], *ordered))
+
+
+def of_branches(found: Form) -> Form | None:
+    """Which branches' rows pass a comparison with the number that each branch gives its rows.
+
+    >>> def tag(n): return form("cast", form("number", n), form("type", "TINYINT"))
+    >>> print(of_branches(form("=", form("number", "1"), form("either", 2, tag("0"), tag("1")))).args)
+    (2, 2, 1)
+    """
+    match found.op, found.args:
+        case "=", (Form() as one, Form() as other):
+            number, tagged = (one, other) if other.op == "either" else (other, one)
+        case _:
+            return None
+    wanted = whole(number)
+    if wanted is None or tagged.op != "either":
+        return None
+    level, *tags = tagged.args
+    numbers = [_tag(t) for t in tags]
+    if None in numbers:
+        return None
+    return form("of branches", level, len(tags), *(n for n, tag in enumerate(numbers) if tag == wanted))
+
+
+def _tag(found: object) -> int | None:
+    match found:
+        case Form("cast", (Form() as number, Form("type"))):
+            return whole(number)
+    return None
