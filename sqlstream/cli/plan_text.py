@@ -12,6 +12,7 @@ from sqlstream.runtime.edits.history import Reading
 from sqlstream.runtime.edits.plan_parts import EditPlan, SinkChange, SourceChange, SourcePart, StatePart
 from sqlstream_planner.diagnostics import Span
 from sqlstream_planner.edits.verdict import FieldEdit, Verdict
+from sqlstream_planner.explain.meaning import shown_meanings
 from sqlstream_planner.secrets.masking import masked_source
 
 _EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
@@ -144,7 +145,7 @@ def _state(state: StatePart) -> Iterator[_Line]:
     for (verdict, why), fields in groups.items():
         places = {_place(f.at) for f in fields if verdict not in (Verdict.KEEP, Verdict.DROP)}
         at = places.pop() if len(places) == 1 else ""  # several stand below, with their lines
-        labels = _wrapped(list(dict.fromkeys(f.meaning for f in fields)))
+        labels = _wrapped(shown_meanings(f.meaning for f in fields))
         for number, label in enumerate(labels):
             mark = _MARKS.get(verdict, "+")
             yield _Line(label, verdict.value, why, at, mark, 4) if not number else _Line(label, indent=6)
@@ -226,7 +227,7 @@ def _clauses(plan: EditPlan, sources: Mapping[str, str], *, colour: bool) -> Ite
             yield f"{at.line:{len(margin)}} | {text}"
         carets = "^" * max(1, min(at.length, len(text) - at.column + 1))
         told = "; ".join(
-            f"{', '.join(dict.fromkeys(names))}: {verdict}" for verdict, names in found[at].items()
+            f"{', '.join(shown_meanings(names))}: {verdict}" for verdict, names in found[at].items()
         )
         under = f"{_COLOURS['+']}{carets} {told}{_RESET}" if colour else f"{carets} {told}"
         yield f"{margin} | {' ' * (at.column - 1)}{under}"

@@ -145,7 +145,7 @@ def test_what_is_kept_computed_anew_and_dropped(file: Path, told: Told) -> None:
     ]
     assert lines[-1] == "2 fields kept, 1 backfilled, 1 dropped. The result is exact."
     assert "warning[STA017]: the table `counts` is brought to the answer of another query" in told.err
-    assert "= note: its column `s` was cast(sum(v), BIGINT) and is max(v)" in told.err
+    assert "= note: its column `s` was cast(sum(v) as BIGINT) and is max(v)" in told.err
 
 
 def test_a_state_that_nothing_needs_is_dropped_whole(file: Path, told: Told) -> None:
@@ -205,7 +205,7 @@ def test_what_a_run_refuses_is_refused(
 ) -> None:
     shown = told(edited(file, (old, new)), code=4)
     assert line in shown
-    assert shown.endswith("Refused: 1 thing is in the way.\n")
+    assert shown.endswith("Refused: 1 error.\n")
     assert f"error[{code}]" in told.err
     assert run_cli(["run", str(file)]) == 4
     assert f"error[{code}]" in capsys.readouterr().err

@@ -10,6 +10,7 @@ from sqlstream.planning import plan_file
 from sqlstream.runtime.edits.edit_plan import edit_diff
 from sqlstream.runtime.edits.plan_parts import EditPlan, StatePart
 from sqlstream_planner.edits.verdict import Verdict
+from sqlstream_planner.explain.meaning import shown_meanings
 from sqlstream_planner.pipeline import Planned
 
 TABLES = """\
@@ -31,6 +32,9 @@ BEST = (
 )
 TAGS = "SELECT tag, COUNT(*) AS n FROM t CROSS JOIN UNNEST(tags) AS u (tag)\nGROUP BY tag"
 BOTH = "SELECT k, SUM(v) AS v FROM (SELECT k, v FROM t UNION ALL\nSELECT k, v FROM t WHERE k > 5)\nGROUP BY k"
+
+PAIRS = "SELECT a.k, b.v AS w FROM t AS a\nJOIN t AS b ON a.k = b.k"
+COMMON = "SELECT k, v FROM t INTERSECT\nSELECT k, v FROM t WHERE k > 5"
 
 
 def planned(folder: Path, query: str) -> Planned:
@@ -96,6 +100,23 @@ def marked(folder: Path, state: StatePart) -> set[str]:
             "rows without an element are kept now",
             "tag",
         ),
+        (
+            PAIRS,
+            ("JOIN t", "LEFT JOIN t"),
+            "rows whose k is NULL were not kept by the INNER JOIN, and the LEFT JOIN gives them",
+            None,
+        ),
+        (PAIRS, ("a.k = b.k", "a.s = b.s"), "it was joined by k and is joined by s", None),
+        (PAIRS, ("b.v AS", "LENGTH(b.s) + b.v AS"), "of the right side s was not kept", None),
+        (COMMON, ("INTERSECT", "EXCEPT"), "it was INTERSECT and is EXCEPT", None),
+        (
+            f"SELECT COUNT(*) AS n FROM ({COMMON})\nGROUP BY k",
+            ("GROUP BY k", "GROUP BY v"),
+            "it was grouped by k and is grouped by v",
+            None,
+        ),
+        (SUMS, (" > 0", " >= 1 AND s IS NOT NULL"), "the condition s is not null is new", None),
+        (SUMS, (" > 0", " > 0 AND NOT s LIKE 'a%'"), "the condition not s like 'a%' is new", None),
         (BOTH, ("k > 5", "k > 6"), "the condition k > 6 is new; the condition k > 5 is gone", "k > 6"),
     ],
 )
@@ -153,3 +174,48 @@ def test_a_state_beside_those_that_are_kept_is_compared_with_none_of_them(tmp_pa
 def test_states_are_called_by_the_columns_of_the_query(tmp_path: Path, query: str, titles: list[str]) -> None:
     states = diff(tmp_path, query, query).states
     assert sorted(state.title for state in states) == titles
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        (PAIRS, {"k", "v"}),
+        (COMMON, {"k", "v", "count of rows where it is of query 1", "count of rows where it is of query 2"}),
+        ("SELECT k, v FROM t WHERE v NOT IN (SELECT v FROM t WHERE k > 5)", {"no key", "k", "v"}),
+        (
+            "SELECT a.k, b.v AS w, c.v AS x FROM t AS a JOIN t AS b ON a.k = b.k JOIN t AS c ON a.k = c.k",
+            {"k", "v"},
+        ),
+        (
+            "SELECT s, SUM(CASE WHEN s LIKE 'a%' THEN CAST(v AS DOUBLE) END) AS x FROM t GROUP BY s",
+            {"s", "sum of case when s like 'a%' then cast(v as DOUBLE) end"},
+        ),
+        (
+            "SELECT n, COUNT(*) AS m FROM (SELECT COUNT(*) AS a, SUM(v) AS b FROM t) UNPIVOT (v FOR n IN (a, b)) GROUP BY n",
+            {"one of 'a', 'b'", "count of rows"},
+        ),
+    ],
+)
+def test_fields_are_told_in_the_words_of_the_query(tmp_path: Path, query: str, words: set[str]) -> None:
+    plan = diff(tmp_path, "SELECT k FROM t", query)
+    told = {name for s in plan.states for name in shown_meanings(f.meaning for f in s.fields)}
+    assert words <= told
+    for internal in (
+        "the row",
+        "how often it is there",
+        "set column",
+        "COALESCE(CAST('0x'",
+        "side by side",
+        "by(",
+    ):
+        assert not any(internal in name for name in (*told, *(s.title for s in plan.states)))
+
+
+def test_titles_say_by_what_a_join_is(tmp_path: Path) -> None:
+    def titles(query: str) -> set[str]:
+        return {s.title for s in diff(tmp_path, "SELECT k FROM t", query).states}
+
+    assert titles(PAIRS) == {"inner join by k"}
+    assert "anti join without a key" in titles(
+        "SELECT k, v FROM t WHERE v NOT IN (SELECT v FROM t WHERE k > 5)"
+    )

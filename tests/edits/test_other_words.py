@@ -330,5 +330,18 @@ def test_fields_of_rows_are_found_in_any_case() -> None:
     assert _verdicts(one, other) <= ADAPTED
     assert _verdicts(other, one) <= ADAPTED
     assert _verdicts(mixed, other) <= ADAPTED
+    upper = _of_rows("SELECT UPPER(who.NAME), COUNT(*) AS n FROM r GROUP BY UPPER(who.name)", "")
+    assert _verdicts(upper, upper) == KEPT
     age = _of_rows("SELECT who.age, COUNT(*) AS n FROM r GROUP BY who.age", "")
     assert _verdicts(one, age) == {Verdict.BACKFILL}
+
+
+def test_fields_of_json_are_not_found_in_any_case() -> None:
+    def of(field: str) -> Planned:
+        table = (
+            "CREATE TABLE r (j JSON) WITH ('connector' = 'filesystem', 'path' = 'r', 'format' = 'json');\n"
+        )
+        query = f"SELECT j->>'{field}' AS f, COUNT(*) AS n FROM r GROUP BY j->>'{field}'"
+        return plan_file(f"{table}CREATE TABLE o WITH ('connector' = 'print') AS {query};", file="p.sql")
+
+    assert _verdicts(of("a"), of("A")) == {Verdict.BACKFILL}

@@ -29,7 +29,9 @@ from sqlstream_planner.expressions.problems import UNSUPPORTED_EXPRESSION, UNTRA
 from sqlstream_planner.expressions.session_zone import UTC, in_zone, mixes_instants
 from sqlstream_planner.expressions.unnests import unnest_call
 from sqlstream_planner.identity.canonical import Canonical
+from sqlstream_planner.identity.form import form
 from sqlstream_planner.identity.relation import Columns, form_over
+from sqlstream_planner.identity.source import compact
 from sqlstream_planner.logical import Field, Fields
 from sqlstream_planner.logical.expressions import sql
 from sqlstream_planner.sql.dialect import data_type
@@ -321,9 +323,11 @@ class BindContext:
     def form(self, expression: exp.Expr, fields: Fields) -> str:
         """What is equal for resolved expressions over `fields` that compute the same, and for no others."""
         types = {id_: type_ for id_, (type_, _) in self._types(fields).items()}
-        found = form_over(expression, Columns({}, types))
-        # Fields of rows are found in any case.
-        return (Canonical()(found) if expression.find(exp.Dot) is not None else found).digest
+        if expression.find(exp.Dot) is None:
+            return form_over(expression, Columns({}, types)).digest
+        # Fields of rows are found in any case, those of JSON are not: that the columns' types tell.
+        columns = {id_: form("column", id_, compact({"type": str(type_)})) for id_, type_ in types.items()}
+        return Canonical()(form_over(expression, Columns(columns, types))).digest
 
     def _types(self, fields: Fields) -> Mapping[str, tuple[SqlType, bool]]:
         around = (f for rows in self.outer for f in rows.read.values())

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlstream_planner.diagnostics import Span
 from sqlstream_planner.edits.derivations.stored import Stored, filtered
-from sqlstream_planner.explain.meaning import meaning_text
+from sqlstream_planner.explain.meaning import meaning_text, names_of_set_columns
+from sqlstream_planner.identity.canonical import Canonical
 from sqlstream_planner.identity.form import Data, Form
 from sqlstream_planner.identity.relation import conjuncts
 from sqlstream_planner.logical import Filter, SessionFunction, WindowFunction
 from sqlstream_planner.logical.tree import walk
 from sqlstream_planner.physical.state_node import StateNode
+
+_SET_OPERATIONS = frozenset({"intersect", "except"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +39,45 @@ def state_differences(old: Stored, new: Stored) -> tuple[Difference, ...]:
         before, now = old.attributes.get("limit"), new.attributes.get("limit")
         if before != now:
             found.append(Difference(f"{before} of them were kept, and {now} are needed"))
+    if new.operator == "joined rows":
+        found += _joined(old, new)
+    if new.operator == "arranged rows":
+        found += _keys("it was kept by", "is kept by", [*old.keys()], [*new.keys()])
+        found += _lost(old, new, "payload")
     if old.attributes.get("rows can go") != new.attributes.get("rows can go"):
         can = new.attributes.get("rows can go")
         found.append(Difference(f"its rows {'can' if can else 'can not'} be taken back now"))
     return tuple(found)
+
+
+def _joined(old: Stored, new: Stored) -> Iterator[Difference]:
+    """What a join keeps of its sides: by which keys, which columns, and of an INNER JOIN only rows that have a key."""
+    keys = [[*state.keys()] for state in (old, new)]
+    yield from _keys("it was joined by", "is joined by", *keys)
+    for side in ("left", "right"):
+        yield from _lost(old, new, f"{side} payload", f"of the {side} side ")
+    was, is_ = (str(state.attributes.get("kind")) for state in (old, new))
+    if was != is_ and keys[0] and set(keys[0]) == set(keys[1]):
+        listed = ", ".join(sorted({meaning_text(k) for k in keys[1]}))
+        yield Difference(
+            f"rows whose {listed} is NULL were not kept by the {was} JOIN, and the {is_} JOIN gives them"
+        )
+    elif was != is_:
+        yield Difference(f"it was a join of the kind {was} and is {is_}")
+
+
+def _lost(old: Stored, new: Stored, attribute: str, where: str = "") -> Iterator[Difference]:
+    """The columns of rows that the old state has not kept."""
+    kept, needed = (_payload(state.attributes.get(attribute)) for state in (old, new))
+    keys = set(map(meaning_text, new.keys()))  # these are told as keys
+    lost = [name for name in needed if name not in kept and name not in keys]
+    if lost:
+        yield Difference(f"{where}{', '.join(lost)} {'was' if len(lost) == 1 else 'were'} not kept")
+
+
+def _payload(columns: Data) -> list[str]:
+    listed = columns if isinstance(columns, list | tuple) else ()
+    return [meaning_text(c.args[0]) for c in listed if isinstance(c, Form) and isinstance(c.args[0], Form)]
 
 
 def row_differences(old: Form, new: Form) -> tuple[Difference, ...]:
@@ -54,7 +92,10 @@ def _rows(old: Form, new: Form) -> list[Difference] | None:
     found = _parts(before, now)
     if found is None:
         return None
-    was, is_ = _named(conditions - new_conditions), _named(new_conditions - conditions)
+    spelled = Canonical()
+    meant, new_meant = (frozenset(map(spelled, c)) for c in (conditions, new_conditions))
+    was = _named(c for c in conditions if spelled(c) not in new_meant)
+    is_ = _named(c for c in new_conditions if spelled(c) not in meant)
     found += [Difference(f"the condition {text} is new", f) for text, f in is_.items() if text not in was]
     found += [Difference(f"the condition {text} is gone") for text in was if text not in is_]
     return found
@@ -63,12 +104,15 @@ def _rows(old: Form, new: Form) -> list[Difference] | None:
 def _parts(old: Form, new: Form) -> list[Difference] | None:
     if old == new:
         return []
+    if {old.op, new.op} <= _SET_OPERATIONS and old.args[1:] == new.args[1:]:
+        return [Difference(f"it was {old.op.upper()} and is {new.op.upper()}")]
     if old.op != new.op:
         return None
     match old.op, old.args, new.args:
         case "groups", (Form() as before, *sets), (Form() as now, *new_sets):
             inside = _rows(before, now)
-            return None if inside is None else [*inside, *_sets(sets, new_sets)]
+            names = names_of_set_columns([old, new])
+            return None if inside is None else [*inside, *_sets(sets, new_sets, names)]
         case "windows", (Form() as before, Form() as was), (Form() as now, Form() as is_):
             inside = _rows(before, now)
             texts = meaning_text(was), meaning_text(is_)
@@ -85,7 +129,19 @@ def _parts(old: Form, new: Form) -> list[Difference] | None:
             return inside
         case "union", branches, new_branches:
             return _branches([*branches], [*new_branches])
+        case "sides", sides, new_sides:
+            return _all_rows([*sides], [*new_sides])
     return None
+
+
+def _all_rows(old: Sequence[object], new: Sequence[object]) -> list[Difference] | None:
+    found: list[Difference] = []
+    for was, is_ in zip(old, new, strict=True):
+        inside = _rows(was, is_) if isinstance(was, Form) and isinstance(is_, Form) else None
+        if inside is None:
+            return None
+        found += inside
+    return found
 
 
 def _branches(old: Sequence[object], new: Sequence[object]) -> list[Difference] | None:
@@ -97,18 +153,20 @@ def _branches(old: Sequence[object], new: Sequence[object]) -> list[Difference] 
     return [Difference(counts)] if len(old) != len(new) else None
 
 
-def _sets(old: Iterable[object], new: Iterable[object]) -> Iterator[Difference]:
+def _sets(old: Iterable[object], new: Iterable[object], names: Mapping[str, str]) -> Iterator[Difference]:
     """What is grouped by; of several grouping sets, each in brackets."""
-    before, now = _grouping(old), _grouping(new)
+    before, now = _grouping(old, names), _grouping(new, names)
     if before != now:
         yield Difference(f"it was grouped by {before} and is grouped by {now}")
 
 
-def _grouping(sets: Iterable[object]) -> str:
+def _grouping(sets: Iterable[object], names: Mapping[str, str]) -> str:
     found = []
     for each in sets:
         if isinstance(each, Form) and each.op == "set":
-            keys = sorted(meaning_text(k) for k in each.args if isinstance(k, Form) and k.op != "in window")
+            keys = sorted(
+                meaning_text(k, names) for k in each.args if isinstance(k, Form) and k.op != "in window"
+            )
             found.append(", ".join(keys))
     return found[0] or "nothing" if len(found) == 1 else ", ".join(sorted(f"({keys})" for keys in found))
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from sqlstream_operators.plan.state_schema import StateField, StateSchema
-from sqlstream_planner.identity.form import Argument, Form
+from sqlstream_planner.identity.canonical.sets import of_branches
+from sqlstream_planner.identity.form import Argument, Form, forms_in, from_json, walk
 from sqlstream_planner.identity.state import stored_meanings
 from sqlstream_planner.logical.text import duration
 
@@ -20,6 +21,11 @@ _BETWEEN = frozenset({*_TURNED, "-", "/", "//", "%", "||", "and", "or"})
 #: A column of a file that has no header; and what a join calls its keys, which its description lists in their order.
 _UNNAMED = re.compile(r"\bcolumn \d")
 _JOIN_KEY = "__key_"
+#: A row as bytes, and how many are equal to it: of these no query knows.
+_ROW, _COUNT = "the row", "how often it is there"
+#: The key of a join without one, whose parts have numbers.
+NO_KEY = "no key"
+_INTERNAL = frozenset({_ROW, _COUNT})
 _CONSTANTS = frozenset({"number", "string", "null", "interval"})
 
 
@@ -32,6 +38,7 @@ def field_meanings(state: StateSchema) -> dict[str, str]:
             column = _bare(meanings.get(_digest(field, meanings)))
             if column is not None:
                 names.setdefault(column.digest, field.name)
+    names = {**names_of_set_columns(_all_forms(state)), **names}
     texts = {digest: meaning_text(meaning, names) for digest, meaning in meanings.items()}
     named = description_text(state).partition(" by ")[2].split(", ")
     for table in state.tables:
@@ -40,6 +47,38 @@ def field_meanings(state: StateSchema) -> dict[str, str]:
             if number != field.name and _UNNAMED.search(texts[digest]) and len(named) == len(table.key):
                 texts[digest] = named[int(number) - 1]
     return texts
+
+
+def shown_meanings(meanings: Iterable[str]) -> list[str]:
+    """Each of some meanings once; without what only an operator knows of, if there is anything else."""
+    found = list(dict.fromkeys(meanings))
+    return [m for m in found if m not in _INTERNAL] or found
+
+
+def names_of_set_columns(roots: Iterable[Form]) -> dict[str, str]:
+    """What the columns of the one INTERSECT or EXCEPT in some forms are called, by their digests: as in its first query."""
+    forms = list(walk(*roots))
+    operations = [f for f in forms if f.op in ("intersect", "except") and len(f.args) > 1]
+    if len(operations) != 1:
+        return {}
+    branch = operations[0].args[1]
+    columns = branch.args[1:] if isinstance(branch, Form) and branch.op == "branch" else ()
+    found = {}
+    for f in forms:
+        match f.op, f.args:
+            case "set column", (_, int(number)) if number < len(columns) and isinstance(
+                columns[number], Form
+            ):
+                found[f.digest] = _short(columns[number], 1, {})
+    return found
+
+
+def _all_forms(state: StateSchema) -> Iterator[Form]:
+    if state.identity:
+        written = json.loads(state.identity)
+        roots = from_json({"forms": written["forms"], "roots": written["roots"]})
+        for root in roots.values():
+            yield from forms_in(root)
 
 
 def field_meaning(field: StateField, meanings: Mapping[str, str]) -> str:
@@ -78,7 +117,7 @@ def meaning_text(meaning: Form, names: Mapping[str, str] = MappingProxyType({}))
     >>> meaning_text(form("window start", 1, minute))
     'window_start of TUMBLE 1 minute over price'
     >>> meaning_text(form("equal", form("left", 1, form("right", 2, price)), price, "BIGINT"))
-    'price = price'
+    'price'
     """
     text = _short(meaning, 0, names)
     return text if len(text) <= _LENGTH else f"{text[:_LENGTH]}…"
@@ -89,6 +128,8 @@ def _short(found: Argument, depth: int, names: Mapping[str, str]) -> str:
         return str(found)
     if depth > _DEPTH:
         return "…"
+    if found.op == "set column" and found.digest in names:
+        return names[found.digest]
     match found.op, found.args:
         case "column", (_, str(text)):
             column = json.loads(text)
@@ -100,17 +141,61 @@ def _short(found: Argument, depth: int, names: Mapping[str, str]) -> str:
             )
         case "left" | "right", (int(), Form() as column):
             return _short(column, depth, names)
+        case "equal", (_, Form("ordinality", (_, Form("call", ("range", *_)))), *_):
+            return NO_KEY
         case "equal", (Form() as first, Form() as second, *_):
-            return f"{_operand(first, depth, names)} = {_operand(second, depth, names)}"
+            return " = ".join(dict.fromkeys(_operand(side, depth, names) for side in (first, second)))
+        case "by", (Form() as key, *_):
+            return _short(key, depth, names)
+        case "row", ():
+            return _ROW
+        case "how often", ():
+            return _COUNT
+        case "not", (Form("is null", (Form() as value,)),):
+            return f"{_operand(value, depth, names)} is not null"
+        case "not", (Form() as negated,):
+            return f"not {_operand(negated, depth, names)}"
+        case (("is true" | "is false"), (Form() as value,)):
+            return f"{_operand(value, depth, names)} {found.op}"
+        case (("like" | "ilike"), (Form() as value, Form() as pattern)):
+            return f"{_operand(value, depth, names)} {found.op} {_operand(pattern, depth, names)}"
+        case "boolean", (bool(value),):
+            return "true" if value else "false"
+        case "=", (Form() as one, Form() as other) if _tagged(one, other) is not None:
+            return f"it is of query {_tagged(one, other)}"
+        case (("cast" | "try cast"), (Form() as value, type_)):
+            name = type_.args[0] if isinstance(type_, Form) else type_
+            return f"{found.op.replace(' ', '_')}({_short(value, depth + 1, names)} as {name})"
+        case "extract", (str(part), Form() as value):
+            return f"extract({part} from {_short(value, depth + 1, names)})"
+        case "field", (Form() as row, str(name)):
+            return f"{_short(row, depth + 1, names)}.{name}"
+        case "case", (*branches, Form() as default):
+            pairs = zip(branches[::2], branches[1::2], strict=True)
+            whens = [
+                f"when {_short(w, depth + 1, names)} then {_short(t, depth + 1, names)}" for w, t in pairs
+            ]
+            otherwise = [] if default.op == "null" else [f"else {_short(default, depth + 1, names)}"]
+            return " ".join(["case", *whens, *otherwise, "end"])
+        case "array", values:
+            return f"[{', '.join(_short(v, depth + 1, names) for v in values)}]"
+        case "element", (Form() as array, Form() as position):
+            return f"{_operand(array, depth, names)}[{_short(position, depth + 1, names)}]"
+        case "element", (int(), Form("side by side", arrays), *_):
+            return f"an element of {', '.join(_short(a, depth + 1, names) for a in arrays)}"
+        case "element", (int(), Form() as array, *_):
+            return f"an element of {_short(array, depth + 1, names)}"
         case "accumulator", (str(kind), _, *rest):
             inside = ", ".join(_short(a, depth + 1, names) for a in rest if isinstance(a, Form))
             return f"{kind} of {inside}" if inside else kind
-        case "aggregate", (_, Form() as call):
-            return f"{call.args[0]}({_short(call, depth + 1, names)})"
+        case "aggregate", (_, Form() as called):
+            return f"{called.args[0]}({_short(called, depth + 1, names)})"
         case "aggregate call", (_, distinct, Form() as arguments, where, *_):
             listed = ", ".join(_short(a, depth + 1, names) for a in arguments.args) or "rows"
             condition = f" where {_short(where, depth + 1, names)}" if where is not None else ""
             return f"{'distinct ' if distinct else ''}{listed}{condition}"
+        case "call", ("list_extract", Form("array", values), Form("element")):
+            return f"one of {', '.join(_short(v, depth + 1, names) for v in values)}"
         case "call", (str(name), *arguments):
             return f"{name}({', '.join(_short(a, depth + 1, names) for a in arguments if a is not None)})"
         case "source", (str(text),):
@@ -153,6 +238,15 @@ def _short(found: Argument, depth: int, names: Mapping[str, str]) -> str:
     if not inside:
         return found.op
     return inside if plain and len(found.args) == 1 else f"{found.op}({inside})"
+
+
+def _tagged(one: Form, other: Form) -> int | None:
+    """Which of the queries of a set operation a row must be of, from 1, to have the number that it is compared with."""
+    tested = of_branches(Form("=", (one, other)))
+    match tested:
+        case Form("of branches", (_, _, int(number))):
+            return number + 1
+    return None
 
 
 def _over(found: Form, depth: int, names: Mapping[str, str]) -> str:

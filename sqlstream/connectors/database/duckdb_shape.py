@@ -47,7 +47,7 @@ def reshape(run: Run, spec: SinkSpec, schema: str, name: str, location: str, *, 
             raise not_reshaped(
                 location,
                 f"its column {has.name} is NOT NULL, and the query gives nothing for it any more",
-                f"ALTER TABLE {name} ALTER {has.name} DROP NOT NULL, or drop the column",
+                f"Run ALTER TABLE {name} ALTER {has.name} DROP NOT NULL, or drop the column",
             )
     new = [c for c in spec.schema if c.name.lower() not in {column.name.lower() for column in there}]
     in_index = {k.lower() for one in unique for k in one}
@@ -100,7 +100,7 @@ def _wider(there: Sequence[_Column], spec: SinkSpec, location: str) -> dict[str,
             raise not_reshaped(
                 location,
                 f"its column {column.name} is {has}, which can't become {column.type} without another value",
-                "give the column another name, or declare the type that it has",
+                "Give the column another name, or declare the type that it has",
             )
         found[column.name.lower()] = column.type
     return found
@@ -149,7 +149,7 @@ def _check_plain(
         raise not_reshaped(
             location,
             f"DuckDB has to make it anew to give it {key}, and it has {', '.join(lost)} of its own",
-            "drop these first, and make them again afterwards; or write another table ('table-name')",
+            "Drop these before the run and create them again afterwards, or write another table ('table-name')",
         )
 
 

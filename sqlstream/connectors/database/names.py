@@ -52,7 +52,7 @@ def keyless(location: str, spec: SinkSpec) -> TargetError:
 
 def not_reshaped(location: str, what: str, way: str) -> DataError:
     """The error for a table that can't be brought to another shape."""
-    return DataError(f"{location} can't be altered: {what}. Write {way}")
+    return DataError(f"{location} can't be altered: {what}. {way}")
 
 
 _CAUSES = (

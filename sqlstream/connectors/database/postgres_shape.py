@@ -34,7 +34,7 @@ def reshape(run: Run, spec: SinkSpec, table: str, location: str, *, keep_rows: b
             raise not_reshaped(
                 location,
                 f"it has the unique index {others[0]}, and the sink has no PRIMARY KEY",
-                f"DROP INDEX or ALTER TABLE … DROP CONSTRAINT {others[0]}",
+                f"Run DROP INDEX or ALTER TABLE … DROP CONSTRAINT {others[0]}",
             )
         if primary is not None:
             run(f"ALTER TABLE {table} DROP CONSTRAINT {quote_identifier(primary[0])}", [])
@@ -49,7 +49,7 @@ def reshape(run: Run, spec: SinkSpec, table: str, location: str, *, keep_rows: b
             raise not_reshaped(
                 location,
                 f"its column {name} is NOT NULL, and the query gives nothing for it any more",
-                f"ALTER TABLE {table} ALTER COLUMN {name} DROP NOT NULL, or drop the column",
+                f"Run ALTER TABLE {table} ALTER COLUMN {name} DROP NOT NULL, or drop the column",
             )
     for column in spec.schema:
         wanted = postgres_type(column.type)
@@ -61,7 +61,7 @@ def reshape(run: Run, spec: SinkSpec, table: str, location: str, *, keep_rows: b
                 raise not_reshaped(
                     location,
                     f"its column {column.name} is {types[column.name]}, which can't become {wanted} without another value",
-                    "give the column another name, or declare the type that it has",
+                    "Give the column another name, or declare the type that it has",
                 )
             run(f"ALTER TABLE {table} ALTER COLUMN {quoted} TYPE {wanted}", [])
     if rekeyed and key:

@@ -268,7 +268,7 @@ class EditPlan:
             return "Nothing is kept yet: a run reads everything, and the result is exact."
         if self.problems:
             refused = len(self.problems)
-            return f"Refused: {refused} {'thing is' if refused == 1 else 'things are'} in the way."
+            return f"Refused: {refused} error{'' if refused == 1 else 's'}."
         if not self.changes:
             return "Nothing changes: all state is kept. The result is exact."
         words = {

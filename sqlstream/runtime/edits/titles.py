@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from sqlstream_operators.plan.state_schema import StateSchema
-from sqlstream_planner.explain.meaning import description_text, field_meaning, field_meanings
+from sqlstream_planner.explain.meaning import NO_KEY, description_text, field_meaning, field_meanings
 from sqlstream_planner.identity.form import from_json
 from sqlstream_planner.logical.text import duration
 
@@ -25,6 +25,8 @@ def title_of(state: StateSchema) -> str:
         return f"distinct {', '.join(values)}"
     what, by, named = title.partition(" by ")
     keys = [key for key in keys if not key.startswith("grouping(")]
+    if by and keys == [NO_KEY]:
+        return f"{what} without a key"
     # A key that is computed has a name that only the plan knows.
     if by and len(keys) == len(named.split(", ")) and set(keys) != set(named.split(", ")):
         named = ", ".join(keys)

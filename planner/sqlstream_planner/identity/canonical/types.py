@@ -49,6 +49,11 @@ def type_of(found: Form) -> SqlType:
             return parse_type(name)
         case "aggregate", (_, Form("aggregate call", (str(name), *_))) if name.upper() == "COUNT":
             return BIGINT
+        case "field", (Form() as row, str(name)):
+            fields = {called.lower(): type_ for called, type_ in type_of(row).fields}
+            return fields.get(name.lower(), UNKNOWN)
+        case "element", (Form() as array, Form()):
+            return type_of(array).element or UNKNOWN
         case "extract", (str(field), _) if field in CALENDAR:
             return BIGINT
         case "call", (str(name), Form() as first, *_) if name in TEXTS:

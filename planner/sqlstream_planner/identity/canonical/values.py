@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlstream_operators.plan.types import DATE, TIMESTAMP, VARCHAR
+from sqlstream_operators.plan.types import DATE, TIMESTAMP, VARCHAR, Kind
 from sqlstream_planner.identity.canonical.conditions import condition, time_literal
 from sqlstream_planner.identity.canonical.types import (
     CALENDAR,
@@ -46,8 +46,8 @@ def rewritten(found: Form) -> Form | None:
             )
         case "case", parts:
             return _case(parts)
-        case "field", (Form() as value, str(name)):
-            # The fields of a row are found whatever case they are written in.
+        case "field", (Form() as value, str(name)) if type_of(value).kind is Kind.STRUCT:
+            # The fields of a row are found whatever case they are written in; those of JSON are not.
             return form("field", value, name.lower())
     return None
 
