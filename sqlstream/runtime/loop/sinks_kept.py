@@ -177,7 +177,19 @@ def _not_altered(old: SinkIdentity, new: SinkIdentity) -> Iterator[str]:
 
 def _may_follow(old: SinkIdentity, new: SinkIdentity) -> bool:
     """Whether what a query gives from now on does not depend on what another gave before."""
-    return (old.queries, old.conflict) == (new.queries, new.conflict) or (old.lasting and new.lasting)
+    same = (old.queries, old.conflict) == (new.queries, new.conflict)
+    return same or (old.lasting and new.lasting) or _same_rows_come(old, new)
+
+
+def _same_rows_come(old: SinkIdentity, new: SinkIdentity) -> bool:
+    """Whether two queries give the same rows, one by one, with other columns: of the same rows, by the same conditions, and
+    of which ON CONFLICT holds back the same.
+    """
+    if old.conflict != new.conflict or len(old.queries) != 1 or len(new.queries) != 1:
+        return False
+    (rows, conditions, _), (new_rows, new_conditions, _) = (query_parts(i.queries[0]) for i in (old, new))
+    same = (rows, conditions) == (new_rows, new_conditions)
+    return same and (old.conflict is None or _rows_stay(old, new))
 
 
 def _rows_stay(old: SinkIdentity, new: SinkIdentity) -> bool:
