@@ -84,3 +84,19 @@ def test_what_fails_over_several_rows_stops_it_all_the_same(
     rows = [{"s": "x", "v": i} for i in range(12)]
     with pytest.raises(DiagnosticError, match="DAT001"):
         run(tmp_path, "SELECT CAST(s AS INT) AS a FROM t", rows)
+
+
+def test_another_query_does_not_go_on_without_rows_that_it_could_compute(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"s": "1", "v": 1}, {"s": "x", "v": 2}]
+    query = "SELECT COUNT(*) AS n, SUM(CAST(s AS INT)) AS a FROM t"
+    assert run(tmp_path, query, rows)[0] == [(1, 1)]
+    assert run(tmp_path, query, rows)[0] == []  # nothing came
+    for other, setting in ((query.replace("CAST", "TRY_CAST"), "dead-letter"), (query, "fail")):
+        with pytest.raises(DiagnosticError, match="STA032"):
+            run(tmp_path, other, rows, setting=setting)
+
+
+def test_another_query_goes_on_where_no_row_was_left_out(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"s": "1", "v": 1}, {"s": "2", "v": 2}]
+    assert run(tmp_path, "SELECT SUM(CAST(s AS INT)) AS a FROM t", rows)[0] == [(3,)]
+    run(tmp_path, "SELECT COUNT(*) AS n, SUM(v) AS a FROM t", rows)
