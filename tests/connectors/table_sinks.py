@@ -292,6 +292,22 @@ class TableSinkContract:
 
     # ------------------------------------------------------------------------------------ what is written
 
+    @pytest.mark.parametrize("moved", ["epoch = 7", "epoch = 1", "job = 'another'", None])
+    def test_a_record_that_was_moved_between_two_epochs_stops_the_next(
+        self, backend: Backend, moved: str | None
+    ) -> None:
+        """Another driver has been at the table: this one's epoch is not put on top of what it does not know."""
+        job = self.job(backend, key=["k"])
+        job.epoch(come((1, "one")))
+        job.epoch(come((2, "two")))
+        job.sink.close()  # between two epochs it has no transaction; DuckDB's file is free for others
+        change = "DELETE FROM sqlstream_epochs" if moved is None else f"UPDATE sqlstream_epochs SET {moved}"
+        backend.rows(f"{change} RETURNING epoch")
+        with pytest.raises((TargetError, DiagnosticError)):
+            job.prepare(come((3, "three")))
+        job.sink.close()
+        assert job.rows() == [(1, "one"), (2, "two")]
+
     def test_rows_with_a_key_come_change_and_go(self, backend: Backend) -> None:
         job = self.job(backend, key=["k"])
         job.epoch(come((1, "one"), (2, "two"), (3, None)))

@@ -413,6 +413,18 @@ def test_a_file_that_was_seen_growing_must_settle_though_it_ends_with_a_line(
     assert world.read() == list(range(1, 31))
 
 
+def test_a_file_that_grew_after_it_was_read_says_how_to_wait_for_such_files(tmp_path: Path) -> None:
+    world = World(tmp_path, options=WATCHED)
+    path = world.put("x.json", [1])
+    world.watch(lambda: bool(world.read()))
+    with path.open("ab") as file:
+        file.write(content("x.json", [2]))
+    error = world.fails()
+    assert error.code == "DAT003"
+    assert "'source.settle-time' = '5 s'" in str(error.help)
+    assert "--read-again" in str(error.help)
+
+
 @pytest.mark.parametrize(
     ("name", "data"),
     [

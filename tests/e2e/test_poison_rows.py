@@ -71,9 +71,21 @@ def test_the_row_is_named_by_file_and_line(tmp_path: Path, name: str, at: int) -
     assert found.notes[0] == f"the row is in {path}, {place}" or at % 7 == 3
 
 
-def test_a_compressed_file_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at", [0, 1, 77, 499])
+def test_a_row_of_a_compressed_file_is_named_by_its_line(tmp_path: Path, at: int) -> None:
+    write(tmp_path / "in/a.json.gz", ["1"])
+    values: list[str | None] = [str(n) for n in range(500)]
+    values[at] = "poison"
+    path = write(tmp_path / "in/b.json.gz", values)
+    assert failure(tmp_path, "json").notes[0] == f"the row is in {path}, line {at + 1}"
+
+
+def test_of_what_can_not_be_divided_the_file_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path / "in/a.json.gz", ["1"])
     path = write(tmp_path / "in/b.json.gz", ["1", "poison"])
+    monkeypatch.setattr("sqlstream.connectors.filesystem.narrowing._UNPACKED", 10)
     assert failure(tmp_path, "json").notes[0] == f"the row is in {path}"
 
 

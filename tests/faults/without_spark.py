@@ -13,9 +13,17 @@ class Here(InProcessRunner):
     """Takes the place of Spark."""
 
     def __init__(
-        self, master: str, conf: Mapping[str, str] | None = None, *, on_start: Callable[[], None]
+        self,
+        master: str,
+        conf: Mapping[str, str] | None = None,
+        *,
+        on_start: Callable[[], None],
+        on_wait: Callable[[str], None],
     ) -> None:
         super().__init__(2)
+
+    def kill(self) -> None:
+        """Nothing was started."""
 
     def close(self) -> None:
         """Nothing was started."""

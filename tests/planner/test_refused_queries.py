@@ -58,7 +58,11 @@ REFUSED = [
     ("SELECT k FROM t ORDER BY v LIMIT 101%", "SQL064", "a number from 0 to 100"),
     ("SELECT k FROM t ORDER BY v LIMIT 5 / 2", "SQL064", "LIMIT needs a whole number"),
     ("SELECT k FROM t ORDER BY v LIMIT k", "SQL064", "LIMIT needs a whole number"),
-    ("SELECT k FROM t ORDER BY v LIMIT (SELECT MAX(k) FROM t)", "SQL064", "LIMIT needs a whole number"),
+    (
+        "SELECT k FROM t ORDER BY v LIMIT (SELECT MAX(k) FROM t) PERCENT",
+        "SQL064",
+        "needs a number from 0 to 100",
+    ),
     ("SELECT k FROM t ORDER BY v LIMIT 2 OFFSET 0 - 1", "SQL064", "OFFSET needs a whole number"),
     (
         "SELECT a.k FROM (SELECT k FROM t ORDER BY v) AS a JOIN t AS b ON a.k = b.k LIMIT 1",

@@ -151,3 +151,23 @@ def test_a_mistake_beside_a_password_is_told_without_it(tmp_path: Path) -> None:
     shown = "".join(render(d, text) + str(d.to_json()) for d in caught.value.diagnostics)
     assert "did you mean 'password'?" in shown
     assert "S3CRET" not in shown
+
+
+LOOKED_UP = """
+CREATE TABLE t (k INT, p AS PROCTIME()) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');
+CREATE TABLE d (k INT, name STRING, PRIMARY KEY (k) NOT ENFORCED) WITH (
+  'connector' = 'postgres', 'url' = 'postgresql://u:{encoded}@h/db', 'password' = '{password}', 'table-name' = '{table}'
+);
+CREATE TABLE o WITH ('connector' = 'print') AS
+SELECT d.name, COUNT(*) AS n FROM t JOIN d FOR SYSTEM_TIME AS OF t.p ON t.k = d.k GROUP BY d.name;
+"""
+
+
+def test_state_behind_a_lookup_join_does_not_depend_on_the_password() -> None:
+    def states(password: str, table: str = "names") -> list[str]:
+        text = LOOKED_UP.format(password=password, encoded=_encoded(password), table=table)
+        return [state.state_id for state in plan_file(text, file="p.sql").physical.states]
+
+    assert len(states("one")) == 1
+    assert states("one") == states("an@other") == states("it''s")
+    assert states("one") != states("one", "other_names")

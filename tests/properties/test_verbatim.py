@@ -237,6 +237,11 @@ QUERIES = [
     # Fractions of an interval that DuckDB keeps, and such as are none.
     "SELECT INTERVAL 1.5 MILLISECOND AS z, ts + INTERVAL '1.5' MILLISECOND AS y, INTERVAL 2.0 DAY AS x, "
     "INTERVAL '3.0' HOUR AS w, INTERVAL 1.5 SECOND AS u FROM t",
+    # As many rows as a sub-query tells, which changes.
+    "SELECT x FROM t ORDER BY x LIMIT (SELECT MIN(k) + 2 FROM t) OFFSET (SELECT MAX(k) FROM t)",
+    "SELECT x FROM t ORDER BY x DESC LIMIT (SELECT COUNT(*) / 3 FROM t) + 1",
+    "SELECT k, COUNT(*) AS n FROM t GROUP BY k ORDER BY k LIMIT (SELECT MAX(v) FROM t WHERE v > 100) OFFSET (SELECT 1)",
+    "SELECT s FROM (SELECT DISTINCT x, s FROM t ORDER BY x LIMIT (SELECT MAX(k) FROM t)) AS o",
 ]
 
 

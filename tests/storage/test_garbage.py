@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from sqlstream.storage.garbage import GarbageCollector, state_files
+from sqlstream.storage.garbage import GarbageCollector, files_of, state_files
 from sqlstream.storage.journal import Journal
 from sqlstream_operators.state.checkpoint_store import CheckpointStore
 from tests.runtime.support import Crash, World, crash_at, rows_of
@@ -79,3 +80,37 @@ def test_the_plan_of_the_next_epoch_is_kept_by_a_sweep(tmp_path: Path) -> None:
     GarbageCollector(journal, retained=1).sweep()
     plans, manifests = journal.epochs()
     assert (plans, manifests) == ([2, 3], [2])
+
+
+class _FailingStore(CheckpointStore):
+    """A store whose deletes fail from the `left`-th on."""
+
+    left = 1 << 60
+
+    def delete(self, name: str) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise OSError(5, "Input/output error")
+        super().delete(name)
+
+
+@pytest.mark.parametrize("left", range(3))
+def test_every_manifest_that_is_left_names_files_that_exist(tmp_path: Path, left: int) -> None:
+    """Wherever collecting breaks off: a manifest goes before anything that it alone names."""
+    world = World(tmp_path, EVENTS)
+    world.run(max_epochs=3)
+    store = _FailingStore(world.state, sync=False)
+    journal = Journal(store)
+    before = journal.manifest(3)
+    after = replace(before, epoch=4, parent=3, states=())  # all that was kept is needed no longer
+    assert len(state_files(before)) > 2
+    assert journal.publish(after)
+    collector = GarbageCollector(journal, retained=1)
+    collector.committed(before)
+    store.left = left
+    with pytest.raises(OSError, match="Input/output"):
+        collector.committed(after)
+    store.left = 1 << 60
+    for epoch in journal.epochs()[1]:
+        named = files_of(journal.manifest(epoch))
+        assert all(store.exists(name) for name in named), epoch

@@ -30,7 +30,8 @@ class EpochContext:
     planned, µs, the same when it is replayed. restated: sinks that get the whole answer that the state has, and nothing
     else happens in the epoch; without any it is an ordinary one. retracts: they are to lose that answer instead.
     dimensions: of each dimension table, the name of its copy in the checkpoint store. of_history: it reads again what
-    epochs have read that are no part of it (a backfill).
+    epochs have read that are no part of it (a backfill). latest: by source, the watermark (µs) beyond which rows don't count
+    for it, because they were too far ahead of the clock when they were read first.
     """
 
     epoch: int
@@ -46,6 +47,7 @@ class EpochContext:
     state_max_parallelism: int = 0
     dimensions: Mapping[str, str] = field(default_factory=dict)
     of_history: bool = False
+    latest: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def arrival(self) -> int:
@@ -90,6 +92,7 @@ class EpochContext:
             "state_max_parallelism": self.state_max_parallelism,
             "dimensions": dict(self.dimensions),
             "of_history": self.of_history,
+            "latest": dict(self.latest),
         }
 
     @classmethod

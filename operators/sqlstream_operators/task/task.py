@@ -137,6 +137,8 @@ def run_source_task(
                         computed(reader, lenient or whole, part, unused)
                 except duckdb.OutOfMemoryException:
                     return False
+                except InputFileError:
+                    raise
                 except (*DUCKDB_ERRORS, DataError):
                     return True
                 return False
@@ -299,7 +301,7 @@ def _run_source(task: StageRun, source: SourceSpec, stages: list[Stage], whole: 
     Rows whose event time is too far away to be computed with are dead letters, and no stage sees them.
     """
     with task.timer.phase("read"):
-        read = _figures(task.duck, source, task.epoch.now_us)
+        read = _figures(task.duck, source, _latest(source, task.epoch))
     where = ""
     if read.far and source.watermark is not None:
         outside = (
@@ -322,12 +324,18 @@ def _run_source(task: StageRun, source: SourceSpec, stages: list[Stage], whole: 
     return read
 
 
-def _figures(duck: DuckSession, source: SourceSpec, now_us: int) -> _Read:
-    """What is read of the opened split when the epoch's clock is `now_us` (0: there is none)."""
+def _latest(source: SourceSpec, epoch: EpochContext) -> int:
+    """The greatest watermark (µs) that counts: by the epoch's clock, and of history by what counted then."""
+    if source.watermark is None or source.watermark.max_ahead_us is None or not epoch.now_us:
+        return WATERMARK_MAX
+    return min(epoch.latest.get(source.name, WATERMARK_MAX), epoch.now_us + source.watermark.max_ahead_us)
+
+
+def _figures(duck: DuckSession, source: SourceSpec, most: int) -> _Read:
+    """What is read of the opened split; rows whose watermark is beyond `most` (µs) have no part in it."""
     mark = source.watermark
     if mark is None:
         return _Read(None, duck.query(f'SELECT count(*) AS n FROM "{_SPLIT}"').column("n")[0].as_py())
-    most = now_us + mark.max_ahead_us if now_us and mark.max_ahead_us is not None else WATERMARK_MAX
     near = f"BETWEEN {EARLIEST_EVENT_US} AND {LATEST_EVENT_US}"
     if mark.rises_with is not None and mark.time_sql == quote_identifier(mark.rises_with):
         # The greatest time first, then the expression of it: a third of the cost of the expression of each row.

@@ -50,6 +50,18 @@ def limit_count(context: BindContext, clause: exp.Expr) -> LimitCount | None:
     return LimitCount(percent=percent)
 
 
+def asked_count(clause: exp.Expr | None) -> exp.Expr | None:
+    """The number of rows of a LIMIT, FETCH or OFFSET where a sub-query tells it, None where it is written."""
+    if clause is None or clause.args.get("expressions"):
+        return None
+    value = clause.args.get("count") if isinstance(clause, exp.Fetch) else clause.args.get("expression")
+    said = clause.args.get("limit_options")
+    if said is not None and (said.args.get("percent") or said.args.get("with_ties")):
+        return None
+    asks = isinstance(value, exp.Expr) and value.find(exp.Query) is not None
+    return value if asks and constant_number(value) is None else None
+
+
 def offset_count(context: BindContext, clause: exp.Expr) -> int:
     """How many rows an OFFSET leaves out; OFFSET NULL is 0. Raises DiagnosticError."""
     return _rows(context, clause, clause.args.get("expression"), "OFFSET") or 0

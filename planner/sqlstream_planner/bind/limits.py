@@ -6,12 +6,13 @@ from sqlglot import exp
 
 from sqlstream_planner.bind.context import BindContext, fresh
 from sqlstream_planner.bind.items import output_name
-from sqlstream_planner.bind.limit_counts import MOST_ROWS, limit_count, offset_count
+from sqlstream_planner.bind.limit_counts import MOST_ROWS, asked_count, limit_count, offset_count
 from sqlstream_planner.bind.lost_orders import is_lost, keep_order, served
 from sqlstream_planner.bind.order_terms import Terms, bare_term, is_constant
-from sqlstream_planner.bind.ranked_rows import first_of_each, percentage, with_ties
+from sqlstream_planner.bind.ranked_rows import asked_rows, first_of_each, percentage, with_ties
 from sqlstream_planner.bind.row_order import NO_ORDER, ordered_rows
 from sqlstream_planner.bind.scope import Scope
+from sqlstream_planner.bind.subqueries import SubqueryBinder
 from sqlstream_planner.logical import Field, Node, OrderLimit, Project, column
 
 
@@ -73,6 +74,8 @@ def bind_limit(
     query: exp.Query,
     node: Node,
     scope: Scope | None = None,
+    *,
+    subqueries: SubqueryBinder | None = None,
 ) -> Node:
     """The rows that DISTINCT ON and ORDER BY … LIMIT … OFFSET leave of `node`, the query's result.
 
@@ -81,9 +84,10 @@ def bind_limit(
     """
     order, limit, offset = (query.args.get(key) for key in ("order", "limit", "offset"))
     on = _distinct_on(query)
-    skipped = offset_count(context, offset) if offset is not None else 0
-    count = limit_count(context, limit) if limit is not None else None
-    if count is None and not skipped and not on:
+    asking = subqueries is not None and any(asked_count(clause) is not None for clause in (limit, offset))
+    skipped = offset_count(context, offset) if offset is not None and not asking else 0
+    count = limit_count(context, limit) if limit is not None and not asking else None
+    if count is None and not skipped and not on and not asking:
         if order is None:
             return node  # LIMIT ALL, OFFSET 0
         if is_lost(order):
@@ -117,7 +121,10 @@ def bind_limit(
             served(context, query)
         rows, made = first_of_each(context, rows, places, first_by, query.args["distinct"])
         more += made
-    if limit is not None and count is not None and count.ties:
+    if asking and subqueries is not None:
+        rows, made = asked_rows(subqueries, rows, ordered, limit, offset)
+        more += made
+    elif limit is not None and count is not None and count.ties:
         if not ordered:
             context.fail(
                 limit, "SQL064", "WITH TIES needs ORDER BY", help="add ORDER BY with what rows are equal in"

@@ -149,7 +149,7 @@ class QueryBinder:
                 self.context.unsupported(query, "a JOIN here", help="write SELECT * FROM … JOIN …")
             inner = self.bind(query.this, ctes)
             if isinstance(query, exp.Subquery) and has_limit(query):
-                return bind_limit(self.context, query, inner)
+                return bind_limit(self.context, query, inner, subqueries=self._subqueries(ctes))
             return inner
         with_ = query.args.get("with_") or query.args.get("with")
         if with_ is not None:
@@ -171,7 +171,9 @@ class QueryBinder:
                 self.context.unsupported(term, "WITH FILL behind ORDER BY")
         if isinstance(query, exp.SetOperation):
             combined = self._set_operation(query, ctes)
-            return bind_limit(self.context, query, combined) if has_limit(query) else combined
+            if not has_limit(query):
+                return combined
+            return bind_limit(self.context, query, combined, subqueries=self._subqueries(ctes))
         if isinstance(query, exp.Select):
             return self._select(query, ctes)
         if isinstance(query, exp.Values):
@@ -341,7 +343,7 @@ class QueryBinder:
             if not ranks_groups(query):
                 query, hidden = with_ordered(query)
                 groups = bind_aggregate(self.context, query, node, scope, values, outer_calls)
-                node = self._finished(query, groups, None)
+                node = self._finished(query, groups, None, subqueries)
                 return without_last(self.context, node, hidden) if hidden else node
             grouping, query = split(query, scope)
             node = bind_aggregate(self.context, grouping, node, scope, values, outer_calls)
@@ -362,16 +364,20 @@ class QueryBinder:
         items = expand_items(self.context, query, scope)
         node, expressions = with_unnested(self.context, node, [e for _, e in items])
         named = [(name, e) for (name, _), e in zip(items, expressions, strict=True)]
-        return self._finished(query, project(self.context, node, named), scope)
+        return self._finished(query, project(self.context, node, named), scope, subqueries)
 
-    def _finished(self, query: exp.Select, node: Node, scope: Scope | None) -> Node:
+    def _finished(
+        self, query: exp.Select, node: Node, scope: Scope | None, subqueries: SubqueryBinder
+    ) -> Node:
         """DISTINCT, then DISTINCT ON and ORDER BY … LIMIT, of a SELECT's result."""
         wanted = query.args.get("distinct")
         if wanted is not None and wanted.args.get("on"):
-            return bind_limit(self.context, query, node, scope)
+            return bind_limit(self.context, query, node, scope, subqueries=subqueries)
         if wanted is not None:
             node, scope = distinct(self.context, node), None
-        return bind_limit(self.context, query, node, scope) if has_limit(query) else node
+        if not has_limit(query):
+            return node
+        return bind_limit(self.context, query, node, scope, subqueries=subqueries)
 
     def _filter(self, predicate: exp.Expr, node: Node, scope: Scope, what: str) -> Filter:
         resolved = self.context.translated(scope.resolve(predicate), scope.fields)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 from sqlglot import exp
 
 from sqlstream_operators.plan.types import BIGINT, quote_identifier
 from sqlstream_planner.bind.context import BindContext
+from sqlstream_planner.bind.limit_counts import MOST_ROWS
+from sqlstream_planner.bind.scope import Relation, Scope
+from sqlstream_planner.bind.subqueries import SubqueryBinder
 from sqlstream_planner.logical import (
     ColumnId,
     Emission,
@@ -18,6 +22,7 @@ from sqlstream_planner.logical import (
     OrderTerm,
     OverWindow,
     WindowCall,
+    column,
     raw,
 )
 
@@ -63,6 +68,47 @@ def percentage(
     place = f"{_name(number)} - {skipped}" if skipped else _name(number)
     after = f" AND {_name(number)} > {skipped}" if skipped else ""
     return Filter(ranked, raw(f"{place} <= {share}{after}")), (number.field, count.field)
+
+
+def asked_rows(
+    subqueries: SubqueryBinder,
+    node: Node,
+    order: Sequence[OrderTerm],
+    limit: exp.Expr | None,
+    offset: exp.Expr | None,
+) -> tuple[Node, Sequence[Field]]:
+    """The first rows, as many as a sub-query tells, after as many as another (NULL: all); and what columns that adds."""
+    context = subqueries.context
+    number = _call(context, "row_number")
+    at = limit if limit is not None else offset
+    assert at is not None
+    ranked = _over(context, node, (), tuple(order), (number,), at)
+    named = replace(number.field, name=number.field.id)
+    scope = Scope(context, (Relation(None, (named,), hidden=True),))
+    place: exp.Expr = column(number.field.id)
+    terms: list[exp.Expr] = []
+    if offset is not None:
+        skipped = _rows_of(offset, 0)
+        terms.append(exp.GT(this=place.copy(), expression=skipped))
+        place = exp.Paren(this=exp.Sub(this=place, expression=skipped.copy()))
+    if limit is not None:
+        terms.append(exp.LTE(this=place, expression=_rows_of(limit, MOST_ROWS)))
+    predicate = exp.and_(*terms)
+    predicate.meta.update(at.meta)
+    resolved, below, inner = subqueries.below(predicate, ranked, scope)
+    condition = context.translated(inner.resolve(resolved), inner.fields)
+    context.condition(condition, inner.fields, "LIMIT")
+    return Filter(below, condition, context.span(at)), (number.field,)
+
+
+def _rows_of(clause: exp.Expr, otherwise: int) -> exp.Expr:
+    """The number that a LIMIT or an OFFSET computes, rounded as DuckDB does."""
+    value = clause.args.get("count") if isinstance(clause, exp.Fetch) else clause.args.get("expression")
+    assert isinstance(value, exp.Expr)
+    known = exp.cast(value.copy(), "BIGINT")
+    made = exp.Anonymous(this="coalesce", expressions=[known, exp.Literal.number(otherwise)])
+    made.meta.update(clause.meta)
+    return made
 
 
 def _call(context: BindContext, name: str, frame: str = "") -> WindowCall:

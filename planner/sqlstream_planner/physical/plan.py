@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
 from sqlstream_operators.plan.spec import (
     WEIGHT_COLUMN,
     DimensionSpec,
     FragmentStep,
     JobOptions,
+    LateStep,
+    OperatorStep,
     PhysicalPlan,
     SinkOutput,
     SourceSpec,
 )
 from sqlstream_operators.plan.types import quote_identifier
+from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.logical import Node, Scan, Sink, Values, sql, walk
 from sqlstream_planner.physical.block import weight
 from sqlstream_planner.physical.by_stage import by_stage, reads_of
@@ -51,7 +55,25 @@ def plan_with_states(
         options or JobOptions(),
         dimensions=_dimensions(roots),
     )
+    _check_watermarks(plan)
     return plan, planner.state_nodes
+
+
+def _check_watermarks(plan: PhysicalPlan) -> None:
+    """Raise InternalError if a step waits for the watermark of a source that is not read, or that has none."""
+    timed = {source.name for source in plan.sources if source.watermark is not None} | {EPOCH_RELATION}
+    for stage in plan.stages:
+        for step in stage.steps:
+            if isinstance(step, LateStep):
+                waits = set(step.watermark_sources)
+            elif isinstance(step, OperatorStep):
+                waits = set(step.operator.watermark_sources)
+            else:
+                continue
+            if waits - timed:
+                raise InternalError(
+                    f"{step.name} waits for watermarks of {sorted(waits - timed)}, which has none"
+                )
 
 
 def _planned(planner: Planner, roots: Sequence[Node]) -> Planner:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
+from sqlstream_operators.plan.epoch_values import EPOCH_RELATION
 from sqlstream_planner.diagnostics import InternalError
 from sqlstream_planner.logical import (
     Aggregate,
@@ -15,6 +16,7 @@ from sqlstream_planner.logical import (
     Node,
     OrderLimit,
     OverWindow,
+    Scan,
     SessionFunction,
     SetOperation,
     Sink,
@@ -29,13 +31,15 @@ from sqlstream_planner.properties.unique_keys import UniqueKeys
 class Check:
     """Remembers what a plan was before, to compare.
 
-    Of every node: each column that it reads is given by its inputs, and no two of its own have one id. Of every sink: it
-    gets the same columns; and once the plan is a streaming one, the same changelog mode and no key less.
+    Of every node: each column that it reads is given by its inputs, no two of its own have one id, and an event time is
+    bounded by the watermarks of tables that are read below it. Of every sink: it gets the same columns; and once the plan is
+    a streaming one, the same changelog mode and no key less.
     """
 
     def __init__(self, roots: Sequence[Sink]) -> None:
         self._schemas = {r.label: _schema(r.fields) for r in roots}
         self._sound: dict[int, Node] = {}
+        self._timed: dict[int, frozenset[str]] = {}
         self._changes, self._keys = Changes(), UniqueKeys()
         self._before: dict[str, tuple[bool, frozenset[frozenset[int]]]] = {}
         self.after("bind", roots)
@@ -49,6 +53,7 @@ class Check:
         for node in nodes:
             if id(node) not in self._sound:
                 _check_node(rule, node, outer)
+                self._check_times(rule, node)
                 self._sound[id(node)] = node
         if any(_is_relational(node) for node in nodes):
             return
@@ -68,6 +73,22 @@ class Check:
             if before is not None and not before[1] <= known:
                 raise InternalError(f"rule {rule} lost a key of {root.label}")
             self._before[root.label] = (mode, known)
+
+    def _check_times(self, rule: str, node: Node) -> None:
+        """Event times go by watermarks of tables below; of one that is not read, no watermark would ever come."""
+        below = frozenset[str]().union(*(self._timed[id(i)] for i in node.inputs))
+        if isinstance(node, Scan):
+            # Of a dimension no column is an event time behind the join that looks it up.
+            timed = node.is_dimension or node.source.watermark is not None
+            below = frozenset({node.source.name} if timed else ())
+        self._timed[id(node)] = below
+        times = (time for f in node.fields for time in (f.time, f.window and f.window.time) if time)
+        unknown = {source for time in times for source in time.sources} - below - {EPOCH_RELATION}
+        if unknown:
+            kind = type(node).__name__
+            raise InternalError(
+                f"rule {rule} made a {kind} whose event time waits for {sorted(unknown)}, not read there"
+            )
 
 
 def _is_relational(node: Node) -> bool:

@@ -31,8 +31,9 @@ COMPRESSIONS: Mapping[str, str] = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2",
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """A file, or the bytes (json, csv) or rows (parquet) start … end of it; `end` None: to the end of the
-    file.
+    """A file, or the bytes (json, csv; of its text where it is compressed) or rows (parquet) start … end of it.
+
+    `end` None: to the end of the file.
     """
 
     entry: FileEntry
@@ -153,8 +154,7 @@ class Workspace:
         with open_entry(file_range.entry) as source, target.open("wb") as out:
             if packed is not None:
                 with decompressed(file_range.entry, source, packed) as stream:
-                    while chunk := stream.read(_COPY):
-                        out.write(chunk)
+                    _copy_part(stream, file_range.start, file_range.end, out)
             else:
                 _copy(
                     source,
@@ -183,6 +183,14 @@ def decompressed(entry: FileEntry, source: BinaryIO, packed: str) -> Iterator[pa
         raise InputFileError(
             f"{entry.path}: can't be decompressed as {packed}: {error}", repair(entry)
         ) from error
+
+
+def _copy_part(stream: pa.NativeFile, start: int, end: int | None, out: BinaryIO) -> None:
+    """Copy the bytes start … end (None: all that is left) of what can't be sought in."""
+    at = 0
+    while (end is None or at < end) and (chunk := stream.read(_COPY)):
+        out.write(chunk[max(start - at, 0) : None if end is None else max(end - at, 0)])
+        at += len(chunk)
 
 
 def _copy(source: BinaryIO, start: int, end: int, out: BinaryIO) -> None:

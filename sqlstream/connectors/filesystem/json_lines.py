@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sqlstream.connectors.api import BadRow
 from sqlstream.connectors.filesystem.columns import EXACT_DIGITS
-from sqlstream.connectors.filesystem.file_ranges import FileRange, Workspace, open_entry
+from sqlstream.connectors.filesystem.file_ranges import FileRange, Workspace, compression, open_entry
 from sqlstream.connectors.filesystem.paths import FileEntry
 from sqlstream.connectors.filesystem.record_boundaries import count_lines
 from sqlstream_operators.duck.session import DuckSession
@@ -66,7 +66,7 @@ def lenient(
     """The readable rows of a range, and the lines that are not."""
     path = Path(work.text(file_range))
     line = 1
-    if file_range.start:
+    if file_range.start and compression(file_range.entry.path) is None:  # else nobody asks for line numbers
         with open_entry(file_range.entry) as file:
             line += count_lines(file, 0, file_range.start)
     good = work.new_file()

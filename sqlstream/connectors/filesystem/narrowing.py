@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import BinaryIO
 
 from sqlstream.connectors.api import Split
-from sqlstream.connectors.filesystem.file_ranges import FileRange, compression, open_entry
+from sqlstream.connectors.filesystem.file_ranges import FileRange, compression, decompressed, open_entry
 from sqlstream.connectors.filesystem.options import CHANGELOG_FORMATS, FileOptions
 from sqlstream.connectors.filesystem.record_boundaries import count_lines as lines_in
 from sqlstream.connectors.filesystem.record_boundaries import csv_range_end, json_range_end
+
+#: The text of a compressed file is looked through if it has at most so many bytes.
+_UNPACKED = 64 << 20
 
 
 def halves(split: Split, ranges: Sequence[FileRange], options: FileOptions) -> list[Split]:
     """The split's `ranges` in two parts; none if it can't be divided.
 
-    One row of Parquet or one line can't be, nor can a compressed file or ORC.
+    One row of Parquet or one line can't be, nor can ORC, compressed CSV and large compressed files.
     """
     if len(ranges) > 1:
         half = len(ranges) // 2
@@ -47,12 +53,27 @@ def place(ranges: Sequence[FileRange], options: FileOptions) -> str:
         return one.entry.path
     if options.format == "parquet":
         return f"{one.entry.path}, {_numbers('row', one.start + 1, one.end)}"
-    with open_entry(one.entry) as file:
+    with _opened(one) as file:
+        if file is None:
+            return one.entry.path
         before = lines_in(file, 0, one.start)
         file.seek(one.end - 1)
         ends = file.read(1) == b"\n"
         last = before + lines_in(file, one.start, one.end) + (not ends)
     return f"{one.entry.path}, {_numbers('line', before + 1, last)}"
+
+
+@contextmanager
+def _opened(one: FileRange) -> Iterator[BinaryIO | None]:
+    """The text of a file, seekable; None if it is compressed and large."""
+    packed = compression(one.entry.path)
+    with open_entry(one.entry) as file:
+        if packed is None:
+            yield file
+            return
+        with decompressed(one.entry, file, packed) as stream:
+            text = stream.read(_UNPACKED + 1)
+    yield io.BytesIO(text) if len(text) <= _UNPACKED else None
 
 
 def _numbers(what: str, first: int, last: int) -> str:
@@ -65,14 +86,17 @@ def _part(split: Split, ranges: Sequence[FileRange]) -> Split:
 
 
 def _is_divided(one: FileRange, options: FileOptions) -> bool:
-    return options.format == "parquet" or (options.format != "orc" and compression(one.entry.path) is None)
+    if options.format in ("parquet", "json", *CHANGELOG_FORMATS):
+        return True
+    return options.format == "csv" and compression(one.entry.path) is None
 
 
 def _end(one: FileRange, options: FileOptions) -> int | None:
     if not _is_divided(one, options):
         return None
     if options.format != "parquet":
-        return one.entry.size
+        with _opened(one) as file:
+            return None if file is None else file.seek(0, io.SEEK_END)
     import pyarrow.parquet as pq
 
     with open_entry(one.entry) as file:
@@ -86,7 +110,9 @@ def _middle(one: FileRange, end: int, options: FileOptions) -> int | None:
         return one.start + wanted
     text = options.format == "json" or options.format in CHANGELOG_FORMATS
     range_end = json_range_end if text else functools.partial(csv_range_end, options.csv)
-    with open_entry(one.entry) as file:
+    with _opened(one) as file:
+        if file is None:
+            return None
         found, _ = range_end(file, one.start, end, None, max(wanted, 1))
         if found >= end:  # the record in the middle is the last one: before it, then
             found, _ = range_end(file, one.start, end, None, 1)

@@ -157,7 +157,7 @@ class SourceFiles:
             elif not self._is_known(known.entry, entry):
                 untouched = number >= started and not known.skipped
                 if not untouched and (known.skipped or known.entry.size):
-                    raise _of_the_state(file_changed(known.entry, entry))
+                    raise _of_the_state(self._changed(known.entry, entry))
                 if not self._is_ready(entry):
                     if untouched:
                         blocked = min(blocked, number)
@@ -176,6 +176,16 @@ class SourceFiles:
         self._blocked = blocked if blocked < len(self._log.files) else None
         self._log.append(_all_stamped(fresh), updates)
         self._say_if_empty(found)
+
+    def _changed(self, known: FileEntry, entry: FileEntry) -> InputFileError:
+        """The error for a file that is another now; of one that has grown, how to leave such files alone."""
+        error = file_changed(known, entry)
+        if not self._watched or self._options.settle_given or entry.size <= known.size:
+            return error
+        return InputFileError(
+            error.message,
+            f"{error.help}. Was it still being written? 'source.settle-time' = '5 s' waits for such files",
+        )
 
     def _due(self) -> bool:
         if self._looked_at is None:

@@ -394,6 +394,7 @@ class EpochLoop:
             secrets=self._program.secrets,
             states_max_parallelism=self._state.max_parallelism,
             of_history=self._program.of_history,
+            latest=self._program.ends,
         )
 
     def _execute(self, plan: EpochPlan, *, planning: float, replayed: bool = False) -> EpochReport:
@@ -594,9 +595,11 @@ class EpochLoop:
 
 def _at_work(plan: EpochPlan) -> str:
     """What is done once Spark is there, which may take long."""
-    rows = [split.rows for source in plan.sources for split in source.splits]
-    known = f", {sum(row or 0 for row in rows):,} rows" if rows and None not in rows else ""
-    return f"epoch {plan.epoch} is at work{known}"
+    splits = [split for source in plan.sources for split in source.splits]
+    rows, size = sum(split.rows or 0 for split in splits), sum(split.bytes or 0 for split in splits)
+    if splits and all(split.rows is not None for split in splits):
+        return f"epoch {plan.epoch} is at work, {rows:,} rows"
+    return f"epoch {plan.epoch} is at work" + (f", {size / 1e6:,.1f} MB" if size >= 100_000 else "")
 
 
 def _put_after(first: EpochOutcome, outcome: EpochOutcome) -> EpochOutcome:

@@ -24,7 +24,8 @@ class EpochJob:
     of state, `base_dir` what relative paths in connector options refer to. `secrets` are what references in the program
     stand for: they go with the job. `retracts`: it takes back the answers that the epoch restates, as a former program gave
     them. `of_history`: it reads again what main epochs have read: what is for sinks stays in the checkpoint store,
-    whatever their connectors are, and its rows are before any that come from then on.
+    whatever their connectors are, and its rows are before any that come from then on. `latest` are the watermarks (µs) that
+    sources had where that ends: a row beyond it was too far ahead of the clock then, and does not count now.
     """
 
     program: PhysicalPlan
@@ -36,6 +37,7 @@ class EpochJob:
     secrets: Secrets = field(default_factory=Secrets)
     retracts: bool = False
     of_history: bool = False
+    latest: Mapping[str, int] = field(default_factory=dict)
     states_max_parallelism: int = 0
 
 

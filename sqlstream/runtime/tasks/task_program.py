@@ -94,6 +94,7 @@ class TaskProgram:
             state_max_parallelism=job.states_max_parallelism,
             dimensions={name: copy.name for name, copy in job.plan.dimensions.items()},
             of_history=job.of_history,
+            latest=job.latest,
         )
         placed = [TaskSplit(ordinal, split) for ordinal, split in enumerate(splits)]
         tasks = _spread(placed, job.plan.parallelism)

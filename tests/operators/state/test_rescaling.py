@@ -253,3 +253,18 @@ def test_damage_of_a_former_shard_is_told(tmp_path: Path, damage: str) -> None:
         path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
     with pytest.raises(StateCorruptionError):
         state.write(None, (3, 64), "fresh")
+
+
+@pytest.mark.parametrize(("before", "after"), [((2, 5), (3, 5)), ((3, 5), (2, 5)), ((3, 128), (127, 128))])
+def test_layouts_whose_shards_share_a_single_group(before: Layout, after: Layout, tmp_path: Path) -> None:
+    """Groups 0 to 4 in two shards are [0, 3) and [3, 5), in three [0, 2), [2, 4) and [4, 5): group 2 alone moves."""
+    state = written(tmp_path, before)
+    content = state.content()
+    assert len(content["rows"]) == TEXT_ROWS.num_rows
+    state.write(None, after)
+    assert state.content() == content
+    groups = key_groups([TEXT_ROWS["k0"]], after[1])
+    for shard, store in enumerate(state.stores(after, "z")):
+        with store:
+            mine = TEXT_ROWS.filter(pa.array(shard_of(groups, *after) == shard))
+            assert sorted(store.scan_all("rows")["k0"].to_pylist()) == sorted(mine["k0"].to_pylist())

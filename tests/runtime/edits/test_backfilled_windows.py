@@ -144,6 +144,25 @@ def test_open_windows_have_every_row(tmp_path: Path, name: str, after: int, late
         assert_same(collected.folded("out"), expected(made, query, {"t": data}, original))
 
 
+@pytest.mark.parametrize("name", ["tumble", "hop"])
+def test_a_time_that_was_ahead_of_the_clock_makes_nothing_late_when_it_is_read_again(
+    tmp_path: Path, name: str
+) -> None:
+    """Two days later it is no longer ahead, but the rows behind it were not late when they were read first."""
+    ahead = rows((36 * 3600, 9, 9))
+    made = World(tmp_path, table())
+    made.lines("t/0.json", [*EVENTS[:10], *ahead, *EVENTS[10:]])
+    query, first = QUERIES[name], (START - datetime(1970, 1, 1)).total_seconds()
+    with collecting():
+        original = made.run(OLD, rows_per_epoch=7, max_epochs=6, wall_clock=lambda: first)
+        plain = made.run(query, state="plain", rows_per_epoch=7, max_epochs=6, wall_clock=lambda: first)
+    assert plain.tally.total == 0, "no row was late"
+    assert original.sources[0].applied < (first + 3600) * 1e6
+    settings_ = made.settings(admission=Admission(fixed_rows=7))
+    found = check_same(made, query, plain, settings=settings_, wall_clock=lambda: first + 2 * 86_400)
+    assert found["found"].dead_letters == 0
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("more", [False, True])
 @pytest.mark.parametrize("name", QUERIES)

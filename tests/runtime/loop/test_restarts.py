@@ -12,6 +12,7 @@ import pytest
 from sqlstream.connectors.api import ConnectorContext, Limits, Position, SinkPart, SourcePlan
 from sqlstream.connectors.exactly_once.target import unusable
 from sqlstream.planning import plan_file
+from sqlstream.runtime.api import run_pipeline
 from sqlstream.runtime.loop.progress import RunResult
 from sqlstream.runtime.loop.restarts import (
     NEVER,
@@ -273,3 +274,42 @@ def test_the_command_line_asks_for_a_fixed_delay() -> None:
     asked = chosen_strategy(None, 5.0)
     assert asked is not None
     assert [asked.delay(n) for n in (1, 2, 1000)] == [5.0, 5.0, 5.0]
+
+
+class _Starting(InProcessRunner):
+    """A runner that has to be started for its first epoch, as Spark has."""
+
+    begun = False
+
+    def make_ready(self, job: EpochJob | None = None) -> bool:
+        before, self.begun = self.begun, True
+        return not before
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("'connector' = 'filesystem', 'path' = 'in', 'format' = 'json'", "epoch 1 is at work, 0.2 MB"),
+        ("'connector' = 'datagen', 'number-of-rows' = '2000'", "epoch 1 is at work, 1,000 rows"),
+    ],
+)
+def test_what_is_done_once_spark_is_there_is_told(tmp_path: Path, source: str, told: str) -> None:
+    """Or "starting Spark" would stand for as long as the first epoch takes."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.json").write_text('{"a": 1}\n' * 20_000)
+    sql = f"""
+        CREATE TABLE t (a INT) WITH ({source});
+        CREATE TABLE o WITH ('connector' = 'blackhole') AS SELECT a FROM t;
+    """
+    said: list[str] = []
+    run_pipeline(
+        plan_file(sql, file="p.sql").physical,
+        state_dir=tmp_path / "state",
+        base_dir=tmp_path,
+        local_dir=tmp_path / "cache",
+        runner=_Starting(1),
+        max_rows_per_epoch=1_000 if "datagen" in source else None,
+        on_phase=said.append,
+        sync=False,
+    )
+    assert said == [told]
