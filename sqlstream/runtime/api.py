@@ -19,6 +19,7 @@ from typing import Protocol
 from sqlstream.connectors.api import ConnectorContext, Dimension, Sink, SinkPart, Source, TargetEdit
 from sqlstream.connectors.filesystem.orders import FileOrders
 from sqlstream.connectors.registry import REGISTERED
+from sqlstream.runtime.coordination import fencing
 from sqlstream.runtime.coordination.lease import BEAT_S, Lease
 from sqlstream.runtime.edits.backfill import Backfilled, backfill
 from sqlstream.runtime.edits.backfilled_rows import written as as_written
@@ -51,6 +52,7 @@ from sqlstream.runtime.loop.sink_edits import check_rewrite
 from sqlstream.runtime.loop.sink_places import Looks, looking, same_place, target_refused
 from sqlstream.runtime.loop.source_positions import go_on, own_folders
 from sqlstream.runtime.loop.stop import StopFlag, stop_on_signals
+from sqlstream.runtime.spark.masters import is_local
 from sqlstream.runtime.tasks.failures import error_of, machine_refuses, not_as_listed
 from sqlstream.runtime.tasks.job import JobRunner
 from sqlstream.runtime.tasks.task_failure import describe
@@ -195,7 +197,10 @@ def run_pipeline(
 
     decide = partial(edit_plan, program=plan, sql=sql, written=written, nodes=nodes, accept=accept)
 
+    begun_at: int | None = None
+
     def attempt() -> RunResult:
+        nonlocal begun_at
         lease.check()
         if origin is not None and not restarts.is_up and not fork.has_begun(origin, store):
             # The history of sources is looked at below, where those that have moved are found.
@@ -214,6 +219,7 @@ def run_pipeline(
             for warning in moved_sources.write_down(journal, plan, moved, run, source_of):
                 tell(warning)
         found = recover(journal)
+        begun_at = 0 if found.last is None else found.last.epoch
         # The same command, said again, goes on: what it was told to begin with has been done.
         begun = origin is not None and bool(committed_epoch(found.last))
         if found.last is None:
@@ -331,6 +337,8 @@ def run_pipeline(
             except Exception as error:
                 try:  # what another run did since is no fault of the data
                     lease.check(look=True)
+                    if begun_at is not None:
+                        fencing.check_whose(journal, begun_at, run)
                 except DiagnosticError as other:
                     raise other from error
                 if isinstance(error, DiagnosticError) and secrets is not None:
@@ -342,6 +350,8 @@ def run_pipeline(
     with stop_on_signals(stop) if handle_signals else nullcontext():
         try:
             with _errors_told(store):
+                if own_runner is not None and store.is_local and is_local(master):
+                    _begin_private(Path(store.path("")))
                 lease.acquire(patient)
             return replace(restarts.run(told), seconds=time.monotonic() - started)
         except _StoppedWaitingError:
@@ -451,6 +461,13 @@ def _errors_told(store: CheckpointStore) -> Iterator[None]:
                 free = shutil.disk_usage(store.path("")).free
                 notes.append(f"its disk has {free >> 20:,} MiB left")
         raise machine_refuses(what or str(error), *notes) from error
+
+
+def _begin_private(folder: Path) -> None:
+    """Make a state directory for this user alone: it holds rows. One that is there stays as it is."""
+    with suppress(OSError):  # what can't be made is told when it is written to
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700)
 
 
 def _shards(

@@ -8,7 +8,11 @@ from sqlstream_planner.name_lists import names_in
 _I, _S, _D = ValueKind.INTEGER, ValueKind.STRING, ValueKind.DURATION
 
 JOB_OPTIONS: tuple[OptionDef, ...] = (
-    OptionDef("pipeline.name", _S, "the pipeline's name in messages; the file's name by default"),
+    OptionDef(
+        "pipeline.name",
+        _S,
+        "the pipeline's name: in messages, and of its state directory; the file's path in the project by default",
+    ),
     OptionDef(
         "pipeline.max-parallelism",
         _I,

@@ -402,25 +402,25 @@ class DuckTable:
         goes, rows = f"temp.{_CHANGES}_goes", f"temp.{_CHANGES}_rows"
         self._run(
             f"CREATE OR REPLACE TEMP TABLE {_CHANGES}_goes AS SELECT {columns_of(names)}, "
-            f"-{CHANGE_COLUMN} AS __goes, row_number() OVER () AS __number FROM {source} WHERE {CHANGE_COLUMN} < 0"
+            f"-{CHANGE_COLUMN} AS __sq_goes, row_number() OVER () AS __sq_number FROM {source} WHERE {CHANGE_COLUMN} < 0"
         )
         same = " AND ".join(
             f"t.{quote_identifier(n)} IS NOT DISTINCT FROM d.{quote_identifier(n)}" for n in names
         )
         self._run(
-            f"CREATE OR REPLACE TEMP TABLE {_CHANGES}_rows AS SELECT __row, __number FROM ("
-            f"SELECT t.rowid AS __row, d.__number, d.__goes, row_number() OVER (PARTITION BY d.__number "
-            f"ORDER BY t.rowid) AS __copy FROM {self._table} AS t JOIN {goes} AS d ON {same}) "
-            f"WHERE __copy <= __goes"
+            f"CREATE OR REPLACE TEMP TABLE {_CHANGES}_rows AS SELECT __sq_row, __sq_number FROM ("
+            f"SELECT t.rowid AS __sq_row, d.__sq_number, d.__sq_goes, row_number() OVER (PARTITION BY d.__sq_number "
+            f"ORDER BY t.rowid) AS __sq_copy FROM {self._table} AS t JOIN {goes} AS d ON {same}) "
+            f"WHERE __sq_copy <= __sq_goes"
         )
         if self._run(f"SELECT count(*) FROM {rows}").fetchall()[0][0] != expected:
             texts = ", ".join(f"CAST({quote_identifier(name)} AS VARCHAR)" for name in names)
             row = self._run(
-                f"SELECT {texts} FROM {goes} AS d WHERE __goes > "
-                f"(SELECT count(*) FROM {rows} AS r WHERE r.__number = d.__number) LIMIT 1"
+                f"SELECT {texts} FROM {goes} AS d WHERE __sq_goes > "
+                f"(SELECT count(*) FROM {rows} AS r WHERE r.__sq_number = d.__sq_number) LIMIT 1"
             ).fetchall()[0]
             raise not_there(self.location, self._spec, row)
-        deleted = self._changed(f"DELETE FROM {self._table} WHERE rowid IN (SELECT __row FROM {rows})")
+        deleted = self._changed(f"DELETE FROM {self._table} WHERE rowid IN (SELECT __sq_row FROM {rows})")
         if deleted != expected:
             raise InternalError(f"{self.location}: {deleted} rows were deleted instead of {expected}")
         self._run(f"DROP TABLE {goes}")

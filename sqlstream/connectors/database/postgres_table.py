@@ -358,29 +358,30 @@ class PostgresTable:
             f"t.{quote_identifier(n)} IS NOT DISTINCT FROM d.{quote_identifier(n)}" for n in names
         )
         goes = (
-            f"SELECT {columns_of(names)}, -sum({CHANGE_COLUMN}) AS __goes, "
-            f"hash_record_extended(ROW({columns_of(names)}), 0) AS __hash "
+            f"SELECT {columns_of(names)}, -sum({CHANGE_COLUMN}) AS __sq_goes, "
+            f"hash_record_extended(ROW({columns_of(names)}), 0) AS __sq_hash "
             f"FROM {_CHANGES} WHERE {CHANGE_COLUMN} < 0 GROUP BY {columns_of(names)}"
         )
-        numbered = f"SELECT *, row_number() OVER () AS __number FROM ({goes}) g"
+        numbered = f"SELECT *, row_number() OVER () AS __sq_number FROM ({goes}) g"
         found = (
-            f"SELECT t.ctid AS __row, d.__number, d.__goes, row_number() OVER (PARTITION BY d.__number) AS __copy "
+            f"SELECT t.ctid AS __sq_row, d.__sq_number, d.__sq_goes, "
+            f"row_number() OVER (PARTITION BY d.__sq_number) AS __sq_copy "
             f"FROM {self._table} AS t JOIN goes AS d "
-            f"ON hash_record_extended(ROW({rows}), 0) = d.__hash AND {same}"
+            f"ON hash_record_extended(ROW({rows}), 0) = d.__sq_hash AND {same}"
         )
         both = f"WITH goes AS MATERIALIZED ({numbered}), found AS MATERIALIZED ({found}) "
         self._connection.run("SAVEPOINT copies")
         deleted = self._connection.changed(
             f"{both}DELETE FROM {self._table} AS t "
-            f"WHERE t.ctid = ANY (ARRAY(SELECT __row FROM found WHERE __copy <= __goes))"
+            f"WHERE t.ctid = ANY (ARRAY(SELECT __sq_row FROM found WHERE __sq_copy <= __sq_goes))"
         )
         if deleted == expected:
             return
         self._connection.run("ROLLBACK TO SAVEPOINT copies")
         texts = ", ".join(f"CAST(d.{quote_identifier(name)} AS text)" for name in names)
         missing = self._connection.run(
-            f"{both}SELECT {texts} FROM goes AS d WHERE __goes > "
-            f"(SELECT count(*) FROM found AS f WHERE f.__number = d.__number) LIMIT 1"
+            f"{both}SELECT {texts} FROM goes AS d WHERE __sq_goes > "
+            f"(SELECT count(*) FROM found AS f WHERE f.__sq_number = d.__sq_number) LIMIT 1"
         )
         if not missing:
             raise self._interfered(deleted, expected)

@@ -119,7 +119,6 @@ class EpochLoop:
         """Recover, then run epochs of a program that fits the state. Raises DiagnosticError."""
         started = self._clock()
         unfinished = None
-        found = None
         try:
             found = recover(self._journal)
             self._state.start_from(found.last, self._program)
@@ -136,27 +135,13 @@ class EpochLoop:
             # Whoever stopped the run may have stopped Spark as well: the epoch is done again by the next run.
             gone = all(diagnostic.code in _SPARK_IS_GONE for diagnostic in error.diagnostics)
             if not (self._stop.requested and gone) or self._stop.interrupted is not None:
-                self._check_others(found, error)
                 raise
             outcome, unfinished = "stopped", self._journal.begun()
-        except Exception as error:
-            self._check_others(found, error)
-            raise
         finally:
             self._outputs.close()
         seconds = self._clock() - started
         result = self._done.result(outcome, self._state.last, seconds, unfinished=unfinished)
         return replace(result, skipped=self._planner.passed_over())
-
-    def _check_others(self, found: Recovered | None, error: Exception) -> None:
-        """If another driver has gone on meanwhile, that is why something is not as this one left it."""
-        if found is None:
-            return
-        known = self._state.last or found.last
-        try:
-            fencing.check_whose(self._journal, 0 if known is None else known.epoch, self._run)
-        except DiagnosticError as other:
-            raise other from error
 
     def _epochs(self) -> str:
         starting = False
@@ -514,7 +499,7 @@ class EpochLoop:
         rows = sum(source.rows for source in outcome.sources.values())
         tally = before.after(rows, sum(outcome.dead_letters.values()))
         self._settings.letters.check(
-            plan.epoch, tally, outcome.dead_letters, self._journal.store, outcome.dead_letter_files
+            plan.epoch, tally, outcome.dead_letters, self._journal.store, outcome.dead_letter_files, rows
         )
         return tally
 
