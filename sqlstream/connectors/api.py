@@ -331,12 +331,15 @@ class Continuing(Protocol):
         now: Mapping[str, OptionValue],
         position: Position,
         context: ConnectorContext,
+        *,
+        closed: bool,
     ) -> bool:
         """Whether a source with the options `now` has all that one with `was` had read up to `position`, and would have
         read no more by then.
 
         The options are those of identities: values as read, without those at their defaults. The store and folder of
-        `context` are what the former source has written down.
+        `context` are what the former source has written down. `closed`: the former source had ended, and windows over it are
+        closed for good, so that rows that it has now and had not then would be late.
         """
         ...
 

@@ -6,7 +6,7 @@ stay as they were given; another query may go on with them from now on, if it is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from sqlstream.connectors.api import TargetEdit
@@ -219,6 +219,10 @@ def _files(
     spec = edit.spec
     at = given.written.get(spec.name, Written())
     declared = [*table_changes(old, new)]
+    both_kept = _both_kept(before, former, now, spec, given.forgotten)
+    if declared and _gets_columns(old, new) and both_kept:
+        # What is taken back has the former columns, as it was given, and what is given has the new ones, too.
+        return _brought(edit, old, new, at, forgot=_has_forgotten(before, former, given), declared=declared)
     if declared and not _may_differ(old, new):
         return _refused(
             edit,
@@ -240,7 +244,7 @@ def _files(
             new.conflict,
         )
         forgot = _has_forgotten(before, former, given)
-        if both and same_table and _both_kept(before, former, now, spec, given.forgotten):
+        if both and same_table and both_kept:
             return _brought(edit, old, new, at, forgot=forgot)
         return _other_answer(edit, old, new, now, at, (_FORGOT_TWICE,) if forgot else ())
     if other or declared:
@@ -263,12 +267,21 @@ def _has_forgotten(before: PhysicalPlan, former: SinkSpec, given: Given) -> bool
     return not given.forgotten.before.isdisjoint(answering_states(before, former.name))
 
 
-def _brought(edit: SinkEdit, old: SinkIdentity, new: SinkIdentity, at: Written, *, forgot: bool) -> SinkEdit:
+def _brought(
+    edit: SinkEdit,
+    old: SinkIdentity,
+    new: SinkIdentity,
+    at: Written,
+    *,
+    forgot: bool,
+    declared: Sequence[str] = (),
+) -> SinkEdit:
     told = Diagnostic(
         "STA017",
         f"the table `{edit.spec.name}` is brought to the answer of another query",
         at.query,
         (
+            *declared,
             *answer_changes(old, new),
             "both answers are in the state: it gets the difference first, exactly once",
             *([_FORGOT] if forgot else []),
@@ -374,3 +387,11 @@ def _may_differ(old: SinkIdentity, new: SinkIdentity) -> bool:
     names = dict(new.columns)
     kept = all(names.get(name) == type_ for name, type_ in old.columns)
     return {old.holds, new.holds} == {Holds.ROWS} and kept and not old.ordered and not new.ordered
+
+
+def _gets_columns(old: SinkIdentity, new: SinkIdentity) -> bool:
+    """Whether a changelog of messages with names is as it was but for columns that it gets."""
+    names = dict(new.columns)
+    kept = all(names.get(name) == type_ for name, type_ in old.columns)
+    same = (old.primary_key, old.conflict) == (new.primary_key, new.conflict)
+    return kept and same and old.holds is new.holds is Holds.ANSWER and not (old.ordered or new.ordered)
