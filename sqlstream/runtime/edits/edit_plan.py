@@ -22,6 +22,7 @@ from sqlstream.runtime.edits.history import (
     sources_of,
     speed_of,
 )
+from sqlstream.runtime.edits.left_out_rows import left_out_problems
 from sqlstream.runtime.edits.plan_parts import (
     Against,
     EditPlan,
@@ -220,6 +221,9 @@ def _compare(
     problems = [
         *source_problems(before.positions, lambda: before.plan, now),
         *unclear_tables(before.positions, now.sources),
+        *left_out_problems(
+            before.plan, now, letters=against is not None and (last is None or last.tally.total > 0)
+        ),
     ]
     edits = [
         edit.fresh() if given.accepts("fresh", edit.step) else edit

@@ -112,5 +112,7 @@ def program_fingerprint(program: PhysicalPlan) -> str:
     for sink in data["sinks"]:
         del sink["identity"]  # it says what the rest means
     data["max_parallelism"] = program.options.max_parallelism
+    if program.options.failing_rows == "dead-letter":
+        data["failing_rows"] = program.options.failing_rows
     text = json.dumps(data, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
