@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from sqlstream_operators.errors import DataError, MachineError
 from sqlstream_planner.diagnostics import Diagnostic, DiagnosticError, did_you_mean
+from sqlstream_planner.secrets.masking import without_password
 
 if TYPE_CHECKING:
     from pyarrow import fs  # a tenth of a second, which listing local files does not need
@@ -94,6 +95,7 @@ def open_filesystem(path: str) -> tuple[fs.FileSystem, str]:
         filesystem, inside = fs.FileSystem.from_uri(path)
     except (OSError, ValueError) as error:
         public, credentials = without_credentials(path)
+        public = without_password(public)
         # A value with an & in it ends there, and the rest of it would be told as a parameter.
         shown = _PARAMETER_TOLD.sub(r"\1", str(error).replace(path, public))
         if credentials:
