@@ -277,7 +277,6 @@ OTHERWISE = [
         _grouped("COUNT(*) FILTER (WHERE v > 4 OR w > 4) AS n"),
         _grouped("COUNT(v) FILTER (WHERE v > 4 OR w > 4) AS n"),
     ),
-    (_grouped("COUNT(*) AS n"), _grouped("COUNT(NULL) AS n")),
     (_grouped("COUNT(*) AS n"), _grouped("SUM(2) AS n")),
     (_grouped("COUNT(*) AS n", "WHERE v > 1 OR w > 1"), _grouped("COUNT(v) AS n", "WHERE v > 1 OR w > 1")),
     (_grouped("COUNT(*) FILTER (WHERE v > 4) AS n"), _grouped("COUNT(v > 4) AS n")),
