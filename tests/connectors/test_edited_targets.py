@@ -163,6 +163,36 @@ def test_columns_and_rows_of_others_stay(table: Table) -> None:
     assert table.rows("k, n, m") == answer(job, edited)
 
 
+def test_a_column_that_is_left_out_is_null(table: Table) -> None:
+    """In all rows, those that change later too; what somebody else keeps beside it stays."""
+    job = table.job
+    more = table.text("SELECT k, COUNT(*), SUM(v) FROM t GROUP BY k", "k INT, n BIGINT, m BIGINT")
+    edited = table.text(SUMS, "k INT, n BIGINT")
+    job.run(more)
+    table.sql("ALTER TABLE o ADD COLUMN note VARCHAR(20)")
+    table.sql("UPDATE o SET note = 'mine' WHERE k = 1")
+    job.run(edited, accept=ALTER)
+    assert table.rows("k, m, note") == Counter([(1, None, "mine"), (2, None, None), (3, None, None)])
+    assert table.rows("k, n") == answer(job, edited)
+    job.add((1, 12, "a", 13), (4, 5, "b", 14))
+    job.run(edited)
+    assert table.rows("k, m, note") == Counter(
+        [(1, None, "mine"), (2, None, None), (3, None, None), (4, None, None)]
+    )
+    assert table.rows("k, n") == answer(job, edited)
+    job.run(more, accept=ALTER)
+    assert table.rows("k, n, m") == answer(job, more)
+
+
+def test_a_column_that_was_left_out_and_dropped_by_hand(table: Table) -> None:
+    job = table.job
+    job.run(table.text("SELECT k, COUNT(*), SUM(v) FROM t GROUP BY k", "k INT, n BIGINT, m BIGINT"))
+    table.sql("ALTER TABLE o DROP COLUMN m")
+    edited = table.text(SUMS, "k INT, n BIGINT")
+    job.run(edited, accept=ALTER)
+    assert table.rows() == answer(job, edited)
+
+
 def test_a_narrower_column_is_refused(table: Table) -> None:
     job = table.job
     job.run(table.text(SUMS, "k INT, n BIGINT"))

@@ -77,6 +77,7 @@ class DuckTable:
         spec: SinkSpec,
         base_dir: str,
         *,
+        left_columns: Sequence[str] = (),
         patience_s: float = PATIENCE_S,
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[float], None] = time.sleep,
@@ -85,6 +86,7 @@ class DuckTable:
         self._path = database_file(spec.options, base_dir)
         self._schema, self._name = table_name(spec)
         self._mode = Mode.of(spec)
+        self._left = tuple(left_columns)
         self._patience_s = patience_s
         self._clock = clock
         self._wait = wait
@@ -380,9 +382,23 @@ class DuckTable:
         changes = f"temp.{_CHANGES}"
         consolidate(lambda sql: self._run(sql).fetchall(), self._spec, rows, changes)
         names = [column.name for column in self._spec.schema]
-        for statement in KeyedStatements(self._table, changes, names, self._spec.primary_key).replace:
+        left = self._left_columns()
+        statements = KeyedStatements(self._table, changes, names, self._spec.primary_key, left=left)
+        for statement in statements.replace:
             self._run(statement)
         self._run(f"DROP TABLE {changes}")
+
+    def _left_columns(self) -> list[str]:
+        """Those of the columns which the query gives no more that the table still has."""
+        there = {
+            str(name).lower()
+            for (name,) in self._run(
+                "SELECT column_name FROM duckdb_columns() WHERE database_name = current_database() "
+                "AND lower(schema_name) = lower($1) AND lower(table_name) = lower($2)",
+                [self._schema, self._name],
+            ).fetchall()
+        }
+        return [name for name in self._left if name.lower() in there]
 
     def _unexpected(self, made: int, expected: int) -> InternalError:
         return InternalError(f"{self.location}: {made} rows changed instead of {expected}")

@@ -53,7 +53,7 @@ _MOST_MEMORY = 1 << 30
 class PostgresTable:
     """The table of a `postgres` sink."""
 
-    def __init__(self, spec: SinkSpec) -> None:
+    def __init__(self, spec: SinkSpec, *, left_columns: Sequence[str] = ()) -> None:
         self._spec = spec
         self._schema, self._name = table_name(spec)
         self._mode = Mode.of(spec)
@@ -61,6 +61,7 @@ class PostgresTable:
             if len(name.encode()) > LONGEST_NAME:
                 raise bad_option("table-name", name, f"names of at most {LONGEST_NAME} bytes in PostgreSQL")
         self._connection = PostgresConnection(spec.options, self._name)
+        self._left = tuple(left_columns)
         self._duck: DuckSession | None = None
         self._spill: RunFolder | None = None
 
@@ -300,7 +301,9 @@ class PostgresTable:
     def _replace_by_key(self, duck: DuckSession, rows: StagedEpoch) -> None:
         self._stage(duck, rows)
         names = [column.name for column in self._spec.schema]
-        for statement in KeyedStatements(self._table, _CHANGES, names, self._spec.primary_key).replace:
+        left = self._left_columns()
+        statements = KeyedStatements(self._table, _CHANGES, names, self._spec.primary_key, left=left)
+        for statement in statements.replace:
             self._connection.run(statement)
 
     def _stage(self, duck: DuckSession, rows: StagedEpoch) -> Counts:
@@ -334,13 +337,22 @@ class PostgresTable:
 
     def _fields(self, table: str, columns: Sequence[Column]) -> list[Field]:
         """How the columns are written to a table, by the types that it has."""
+        there = self._types(table)
+        return [field_of(column, there[column.name]) for column in columns]
+
+    def _types(self, table: str) -> dict[str, str]:
+        """The types of a table's columns by their names."""
         found = self._connection.run(
             "SELECT attname::text, pg_catalog.format_type(atttypid, atttypmod) FROM pg_catalog.pg_attribute "
             "WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped",
             [table],
         )
-        there = {str(name): str(type_) for name, type_ in found}
-        return [field_of(column, there[column.name]) for column in columns]
+        return {str(name): str(type_) for name, type_ in found}
+
+    def _left_columns(self) -> list[str]:
+        """Those of the columns which the query gives no more that the table still has."""
+        there = self._types(self._table) if self._left else {}
+        return [name for name in self._left if name in there]
 
     def _refuse_if(self, query: str, what: str) -> None:
         found = self._connection.run(query)

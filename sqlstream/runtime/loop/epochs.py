@@ -453,6 +453,15 @@ class EpochLoop:
             wanted = [s for s in now.program.sinks if s.name in self._program.from_history]
             parts = {sink.name: history.rows_for(sink, plan.epoch) for sink in wanted}
             outcome = replace(outcome, parts={**outcome.parts, **parts})
+            withdrawn = self._program.withdrawn
+            letters = history.letters(withdrawn, self._program.other_rows - withdrawn.keys(), plan.epoch)
+            if letters is not None:
+                file, number = letters
+                outcome = replace(
+                    outcome,
+                    dead_letters={"malformed": number},
+                    dead_letter_files=(*outcome.dead_letter_files, file),
+                )
         if plan.retracts:
             first = self._runner.run(self._retracting(job))
             names = {was: name for name, was in self._program.former_names.items()}
@@ -497,6 +506,11 @@ class EpochLoop:
         """The dead letters with those of an epoch. Raises DiagnosticError if there may not be so many."""
         before = LetterTally() if self._state.last is None else self._state.last.tally
         rows = sum(source.rows for source in outcome.sources.values())
+        if plan.edits and self._state.last is not None:
+            known = {state.name: state for state in self._state.last.positions}
+            names = [name for names in self._program.withdrawn.values() for name in names]
+            gone = sum(known[name].malformed or 0 for name in names if name in known)
+            before = replace(before, total=max(before.total - gone, 0))
         tally = before.after(rows, sum(outcome.dead_letters.values()))
         self._settings.letters.check(
             plan.epoch, tally, outcome.dead_letters, self._journal.store, outcome.dead_letter_files, rows
@@ -540,6 +554,7 @@ class EpochLoop:
             sink_names=self._sink_names(),
             sink_edits=plan.sink_edits,
             edits=tuple(edit.to_json() for edit in self._program.edits) if plan.edits else (),
+            withdrawn=self._withdrawn(plan),
             forgotten=forgotten_after(
                 self._state.last,
                 self._program.edits if plan.edits else (),
@@ -548,6 +563,10 @@ class EpochLoop:
             ),
             dimension_files=self._planner.dimensions.files,
         )
+
+    def _withdrawn(self, plan: EpochPlan) -> tuple[str, ...]:
+        """The tables whose malformed rows are told anew by an epoch."""
+        return tuple(n for names in self._program.withdrawn.values() for n in names) if plan.edits else ()
 
     def _read(self, plan: EpochPlan, outcome: EpochOutcome) -> Iterator[SourceState]:
         """How far the sources are after an epoch."""
@@ -566,6 +585,7 @@ class EpochLoop:
                 applied=source.watermarks.raised(read_up_to).close,
                 closed_up_to=max(closed, default=None),
                 rows=outcome.sources[source.name].rows,
+                malformed=outcome.sources[source.name].malformed,
             )
 
     def _versions(self, state: StateSchema, shards: Iterable[ShardVersion]) -> StateVersions:
