@@ -45,6 +45,13 @@ JOB_OPTIONS: tuple[OptionDef, ...] = (
         maximum=1,
     ),
     OptionDef(
+        "execution.failing-rows",
+        ValueKind.ENUM,
+        "what becomes of a row over which an expression fails, such as a cast, before it meets others: by default the run "
+        "stops, else the row is a dead letter, with the expression",
+        choices=("fail", "dead-letter"),
+    ),
+    OptionDef(
         "execution.target-epoch-time",
         _D,
         "epochs grow or shrink towards taking this long",
